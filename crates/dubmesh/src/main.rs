@@ -1,0 +1,2 @@
+//! The command line of Dubmesh.
+fn main() {}
