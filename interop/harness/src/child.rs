@@ -1,0 +1,355 @@
+//! A child process that cannot outlive its owner, and whose last output is kept.
+//!
+//! Invariants:
+//! - The child leads its own process group. Dropping [`Child`] kills the whole group.
+//! - A small watchdog in that group kills it when this process ends without dropping anything
+//!   (a test that is killed, a panic that aborts). It sees that by the end of its input.
+//! - The kept output is bounded, however much the child writes.
+
+use std::collections::VecDeque;
+use std::io::Read;
+use std::process::{ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use crate::error::HarnessError;
+
+/// Lines of output kept per child; enough for a Java stack trace with its causes.
+const MAX_LINES: usize = 300;
+/// Bytes kept of one line.
+const MAX_LINE_LEN: usize = 4096;
+/// Lines of output that go into an error.
+const TAIL_LINES: usize = 60;
+/// How often a wait looks whether the child has ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Runs "$@" as the leader of this group, with a watchdog that kills the group when the pipe on
+/// standard input closes. The watchdog keeps the pipe as file 3 because a shell gives background
+/// jobs an empty standard input.
+const WATCHDOG: &str =
+    r#"exec 3<&0; { read -r _ <&3; kill -9 0; } >/dev/null 2>&1 & exec 3<&-; exec "$@""#;
+
+/// A running (or ended) child process with everything it started.
+#[derive(Debug)]
+pub struct Child {
+    name: String,
+    process: std::process::Child,
+    output: Arc<Output>,
+    /// Held open for as long as the child may live; see [`WATCHDOG`].
+    _stdin: Option<ChildStdin>,
+}
+
+#[derive(Debug, Default)]
+struct Output {
+    lines: Mutex<VecDeque<Line>>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct Line {
+    is_stdout: bool,
+    text: String,
+}
+
+impl Child {
+    /// Starts `command` in a process group of its own. Its output is captured; its standard
+    /// input stays open and empty until this process ends.
+    ///
+    /// # Errors
+    /// When there is no `sh`. A missing program shows as an early end with status 127.
+    pub fn spawn(name: &str, command: &Command) -> Result<Self, HarnessError> {
+        use std::os::unix::process::CommandExt;
+
+        let mut shell = Command::new("sh");
+        shell.args(["-c", WATCHDOG, "sh"]).arg(command.get_program()).args(command.get_args());
+        for (key, value) in command.get_envs() {
+            match value {
+                Some(value) => shell.env(key, value),
+                None => shell.env_remove(key),
+            };
+        }
+        if let Some(dir) = command.get_current_dir() {
+            shell.current_dir(dir);
+        }
+        shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let mut process = shell
+            .spawn()
+            .map_err(|source| HarnessError::Spawn { name: name.to_owned(), source })?;
+        let output = Arc::new(Output::default());
+        if let Some(stdout) = process.stdout.take() {
+            collect(Arc::clone(&output), stdout, true);
+        }
+        if let Some(stderr) = process.stderr.take() {
+            collect(Arc::clone(&output), stderr, false);
+        }
+        let stdin = process.stdin.take();
+        Ok(Self { name: name.to_owned(), process, output, _stdin: stdin })
+    }
+
+    /// The child's process id (of the program itself, not of a wrapper).
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Waits for a line on standard output that begins with `prefix`, and returns that line.
+    ///
+    /// # Errors
+    /// When the child ends first or `timeout` passes; both show the last output.
+    pub fn wait_for_line(
+        &mut self,
+        prefix: &str,
+        timeout: Duration,
+    ) -> Result<String, HarnessError> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let ended = self.process.try_wait().ok().flatten();
+            if let Some(line) = self.output.find(prefix) {
+                return Ok(line);
+            }
+            if let Some(status) = ended {
+                return Err(self.ended(status));
+            }
+            if Instant::now() >= deadline {
+                return Err(self.not_ready(timeout));
+            }
+            self.output.wait_for_more();
+        }
+    }
+
+    /// Waits until `ready` holds, for as long as the child lives.
+    ///
+    /// # Errors
+    /// When the child ends first or `timeout` passes; both show the last output.
+    pub fn wait_ready(
+        &mut self,
+        timeout: Duration,
+        mut ready: impl FnMut() -> bool,
+    ) -> Result<(), HarnessError> {
+        let deadline = Instant::now() + timeout;
+        while !ready() {
+            if let Some(status) = self.try_wait() {
+                return Err(self.ended(status));
+            }
+            if Instant::now() >= deadline {
+                return Err(self.not_ready(timeout));
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        Ok(())
+    }
+
+    /// How the child ended, or `None` while it runs.
+    pub fn try_wait(&mut self) -> Option<ExitStatus> {
+        self.process.try_wait().ok().flatten()
+    }
+
+    /// Waits for the child to end by itself.
+    ///
+    /// # Errors
+    /// When it still runs after `timeout`.
+    pub fn wait(&mut self, timeout: Duration) -> Result<ExitStatus, HarnessError> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            if let Some(status) = self.try_wait() {
+                return Ok(status);
+            }
+            if Instant::now() >= deadline {
+                return Err(self.not_ready(timeout));
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    /// Asks the child to end by SIGTERM and waits for it. A child that does not end is killed.
+    ///
+    /// # Errors
+    /// When it still ran after `timeout`.
+    pub fn stop_gracefully(&mut self, timeout: Duration) -> Result<ExitStatus, HarnessError> {
+        self.signal(Signal::TERM);
+        let status = self.wait(timeout);
+        self.kill9();
+        status
+    }
+
+    /// Kills the whole group by SIGKILL and waits until the child is gone.
+    pub fn kill9(&mut self) {
+        if let Some(group) = self.live_pid() {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.process.wait();
+    }
+
+    /// Stops the child's clock by SIGSTOP: its sockets stay open, and nothing answers on them.
+    pub fn suspend(&mut self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets a suspended child go on.
+    pub fn resume(&mut self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// The last lines that the child wrote to either stream.
+    #[must_use]
+    pub fn tail(&self) -> String {
+        let lines = self.output.lock();
+        let skip = lines.len().saturating_sub(TAIL_LINES);
+        lines.iter().skip(skip).fold(String::new(), |tail, line| tail + &line.text + "\n")
+    }
+
+    /// Signals the child alone, never its watchdog.
+    fn signal(&mut self, signal: Signal) {
+        if self.try_wait().is_none()
+            && let Some(pid) = self.live_pid()
+        {
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// The id for signals. The group keeps the id from being used again for as long as its
+    /// watchdog lives, and that is until the group is killed.
+    fn live_pid(&self) -> Option<Pid> {
+        i32::try_from(self.process.id()).ok().and_then(Pid::from_raw)
+    }
+
+    fn ended(&self, status: ExitStatus) -> HarnessError {
+        HarnessError::Ended {
+            name: self.name.clone(),
+            status: status.to_string(),
+            tail: self.tail(),
+        }
+    }
+
+    fn not_ready(&self, waited: Duration) -> HarnessError {
+        HarnessError::NotReady { name: self.name.clone(), waited, tail: self.tail() }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.kill9();
+    }
+}
+
+impl Output {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Line>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, is_stdout: bool, bytes: &[u8]) {
+        let mut lines = self.lock();
+        if lines.len() == MAX_LINES {
+            lines.pop_front();
+        }
+        lines.push_back(Line { is_stdout, text: String::from_utf8_lossy(bytes).into_owned() });
+        self.changed.notify_all();
+    }
+
+    fn find(&self, prefix: &str) -> Option<String> {
+        let lines = self.lock();
+        let found = lines.iter().find(|line| line.is_stdout && line.text.starts_with(prefix));
+        found.map(|line| line.text.clone())
+    }
+
+    fn wait_for_more(&self) {
+        let lines = self.lock();
+        let _ = self.changed.wait_timeout(lines, POLL_INTERVAL);
+    }
+}
+
+/// Reads `stream` to its end on a thread of its own, so that the child never blocks on a full
+/// pipe.
+fn collect(output: Arc<Output>, mut stream: impl Read + Send + 'static, is_stdout: bool) {
+    thread::spawn(move || {
+        let mut line = Vec::new();
+        let mut chunk = [0; 4096];
+        while let Ok(len @ 1..) = stream.read(&mut chunk) {
+            for byte in &chunk[..len] {
+                if *byte == b'\n' {
+                    output.push(is_stdout, &line);
+                    line.clear();
+                } else if line.len() < MAX_LINE_LEN {
+                    line.push(*byte);
+                }
+            }
+        }
+        if !line.is_empty() {
+            output.push(is_stdout, &line);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn finds_the_ready_line() {
+        let script = "echo warming up; echo READY 7; sleep 60";
+        let mut child = Child::spawn("a script", &shell(script)).unwrap();
+        let line = child.wait_for_line("READY ", Duration::from_secs(10)).unwrap();
+        assert_eq!(line, "READY 7");
+    }
+
+    #[test]
+    fn an_early_end_shows_the_last_output() {
+        let mut child = Child::spawn("a script", &shell("echo no luck >&2; exit 3")).unwrap();
+        let _ = child.wait(Duration::from_secs(10)).unwrap();
+        crate::wait_until("the output", Duration::from_secs(10), || !child.tail().is_empty());
+        let error = child.wait_for_line("READY", Duration::from_secs(10)).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("exit status: 3") && text.contains("no luck"), "{text}");
+    }
+
+    #[test]
+    fn grandchildren_die_with_the_child() {
+        let script = "sleep 60 & echo PID $!; wait";
+        let mut child = Child::spawn("a script", &shell(script)).unwrap();
+        let line = child.wait_for_line("PID ", Duration::from_secs(10)).unwrap();
+        let grandchild = line["PID ".len()..].to_owned();
+        drop(child);
+        wait_until_gone(&grandchild);
+    }
+
+    #[test]
+    fn dies_with_its_owner_when_nothing_is_dropped() {
+        let mut child = Child::spawn("a script", &shell("echo READY; sleep 60")).unwrap();
+        let _ = child.wait_for_line("READY", Duration::from_secs(10)).unwrap();
+        // What the kernel does to the pipe when the owner is killed.
+        drop(child._stdin.take());
+        let status = child.wait(Duration::from_secs(10)).unwrap();
+        assert!(!status.success(), "{status}");
+    }
+
+    #[test]
+    fn a_suspended_child_can_be_resumed_and_stopped() {
+        let script = "trap 'echo bye; exit 0' TERM; echo READY; while :; do sleep 0.01; done";
+        let mut child = Child::spawn("a script", &shell(script)).unwrap();
+        let _ = child.wait_for_line("READY", Duration::from_secs(10)).unwrap();
+        child.suspend();
+        let stat = format!("/proc/{}/stat", child.pid());
+        crate::wait_until("the stop", Duration::from_secs(10), || {
+            std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") T "))
+        });
+        child.resume();
+        let status = child.stop_gracefully(Duration::from_secs(10)).unwrap();
+        assert!(status.success(), "{status}");
+    }
+
+    fn wait_until_gone(pid: &str) {
+        let stat = format!("/proc/{pid}/stat");
+        crate::wait_until("the grandchild's end", Duration::from_secs(10), || {
+            std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "))
+        });
+    }
+}

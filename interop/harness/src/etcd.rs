@@ -1,0 +1,312 @@
+//! A real etcd server of one member, in a temporary folder, on ports that stay its own.
+//!
+//! Invariants:
+//! - The client port never changes, so that a client sees a restart as the same server.
+//! - Nothing of it is left when [`Etcd`] is dropped: neither the process nor the folder.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::child::Child;
+use crate::error::HarnessError;
+use crate::net::free_port;
+
+/// A start takes about half a second; this leaves room for a machine that is busy building.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often a start is tried when another process takes one of the ports first.
+const N_START_TRIES: usize = 5;
+/// Shorter than etcd's own (100 ms and 1 s): one member elects itself at once, and leases of one
+/// second become possible, since etcd's shortest lease is 1.5 election timeouts.
+const HEARTBEAT_INTERVAL_MS: &str = "50";
+const ELECTION_TIMEOUT_MS: &str = "250";
+
+/// How an [`Etcd`] is started. The default is plain text without authentication.
+#[derive(Clone, Debug, Default)]
+pub struct EtcdOptions {
+    /// Serves clients over TLS.
+    pub tls: Option<EtcdTls>,
+    /// Further command line arguments of etcd.
+    pub extra_args: Vec<OsString>,
+}
+
+/// The files, in PEM, for clients over TLS.
+#[derive(Clone, Debug)]
+pub struct EtcdTls {
+    /// The server's certificate; it must be valid for 127.0.0.1.
+    pub cert_file: PathBuf,
+    /// The key of that certificate.
+    pub key_file: PathBuf,
+    /// The authority of the server's certificate, and of the clients' ones.
+    pub ca_file: PathBuf,
+    /// Refuses clients without a certificate of that authority.
+    pub require_client_cert: bool,
+    /// A client's certificate and its key, for [`Etcd::etcdctl`] when one is required.
+    pub client_cert: Option<(PathBuf, PathBuf)>,
+}
+
+/// A running (or killed) etcd server.
+#[derive(Debug)]
+pub struct Etcd {
+    binary: PathBuf,
+    options: EtcdOptions,
+    dir: TempDir,
+    ports: Ports,
+    /// Name and password for [`Etcd::etcdctl`], once authentication is on.
+    root_password: Option<String>,
+    child: Option<Child>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ports {
+    client: u16,
+    peer: u16,
+    /// Serves `/health` without TLS or authentication, whatever the client port asks for.
+    health: u16,
+}
+
+impl Etcd {
+    /// Starts an empty etcd and waits until it is healthy.
+    ///
+    /// # Errors
+    /// When etcd is not installed or does not start; the error shows its last output.
+    pub fn start() -> Result<Self, HarnessError> {
+        Self::start_with(EtcdOptions::default())
+    }
+
+    /// Starts an empty etcd with `options` and waits until it is healthy.
+    ///
+    /// # Errors
+    /// When etcd is not installed or does not start; the error shows its last output.
+    pub fn start_with(options: EtcdOptions) -> Result<Self, HarnessError> {
+        let binary = find_binary("etcd", "ETCD_BIN")?;
+        let dir = TempDir::with_prefix("etcd-")
+            .map_err(|source| HarnessError::File { path: env::temp_dir(), source })?;
+        let mut etcd =
+            Self { binary, options, dir, ports: Ports::free(), root_password: None, child: None };
+        for _ in 1..N_START_TRIES {
+            match etcd.launch() {
+                Err(HarnessError::Ended { tail, .. }) if is_port_conflict(&tail) => {
+                    etcd.ports = Ports::free();
+                }
+                result => return result.map(|()| etcd),
+            }
+        }
+        etcd.launch().map(|()| etcd)
+    }
+
+    /// The URL for clients: `http://127.0.0.1:PORT`, or `https://` with TLS.
+    #[must_use]
+    pub fn client_url(&self) -> String {
+        let scheme = if self.options.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://127.0.0.1:{}", self.ports.client)
+    }
+
+    /// The address for clients.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.ports.client).into()
+    }
+
+    /// The process id, or `None` while it is killed.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::pid)
+    }
+
+    /// Kills it by SIGKILL. Its data stay for [`Etcd::restart_keeping_data`].
+    pub fn kill9(&mut self) {
+        self.child = None;
+    }
+
+    /// Stops it by SIGTERM, as an operator would.
+    ///
+    /// # Errors
+    /// When it does not run, or still ran after ten seconds.
+    pub fn stop_gracefully(&mut self) -> Result<Option<ExitStatus>, HarnessError> {
+        let child = self.child.take();
+        child.map(|mut child| child.stop_gracefully(Duration::from_secs(10))).transpose()
+    }
+
+    /// Stops its clock: connections stay open, and nothing answers on them.
+    pub fn suspend(&mut self) {
+        if let Some(child) = &mut self.child {
+            child.suspend();
+        }
+    }
+
+    /// Lets a suspended server go on.
+    pub fn resume(&mut self) {
+        if let Some(child) = &mut self.child {
+            child.resume();
+        }
+    }
+
+    /// Kills it if it runs, and starts it on the same port with the same keys and leases.
+    ///
+    /// # Errors
+    /// When it does not start again.
+    pub fn restart_keeping_data(&mut self) -> Result<(), HarnessError> {
+        self.kill9();
+        self.launch()
+    }
+
+    /// Kills it if it runs, and starts it on the same port without any key, lease, user or
+    /// history: revisions begin anew.
+    ///
+    /// # Errors
+    /// When its old data cannot be removed, or it does not start again.
+    pub fn restart_empty(&mut self) -> Result<(), HarnessError> {
+        self.kill9();
+        self.root_password = None;
+        let path = self.data_dir();
+        match std::fs::remove_dir_all(&path) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                Err(HarnessError::File { path, source })
+            }
+            _ => self.launch(),
+        }
+    }
+
+    /// Runs `etcdctl` (API version 3) against this server and returns what it prints.
+    ///
+    /// # Errors
+    /// When etcdctl is not installed or fails.
+    pub fn etcdctl(&self, args: &[&str]) -> Result<String, HarnessError> {
+        let mut command = Command::new(find_binary("etcdctl", "ETCDCTL_BIN")?);
+        command.env("ETCDCTL_API", "3");
+        command.arg(format!("--endpoints={}", self.client_url())).arg("--command-timeout=10s");
+        if let Some(password) = &self.root_password {
+            command.arg(format!("--user=root:{password}"));
+        }
+        if let Some(tls) = &self.options.tls {
+            command.arg("--cacert").arg(&tls.ca_file);
+            if let Some((cert_file, key_file)) = &tls.client_cert {
+                command.arg("--cert").arg(cert_file).arg("--key").arg(key_file);
+            }
+        }
+        run(command.args(args))
+    }
+
+    /// All keys that begin with `prefix`, in order.
+    ///
+    /// # Errors
+    /// When etcdctl is not installed or fails.
+    pub fn keys(&self, prefix: &str) -> Result<Vec<String>, HarnessError> {
+        let output = self.etcdctl(&["get", "--prefix", "--keys-only", prefix])?;
+        Ok(output.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
+    }
+
+    /// Turns authentication on, with the user `root` and `password`. From then on a client
+    /// without a name and a password is refused.
+    ///
+    /// # Errors
+    /// When etcdctl is not installed or fails.
+    pub fn enable_auth(&mut self, password: &str) -> Result<(), HarnessError> {
+        self.etcdctl(&["user", "add", &format!("root:{password}")])?;
+        self.etcdctl(&["user", "grant-role", "root", "root"])?;
+        self.etcdctl(&["auth", "enable"])?;
+        self.root_password = Some(password.to_owned());
+        Ok(())
+    }
+
+    fn launch(&mut self) -> Result<(), HarnessError> {
+        let mut child = Child::spawn("etcd", &self.command())?;
+        let health = self.ports.health;
+        child.wait_ready(START_TIMEOUT, || is_healthy(health))?;
+        self.child = Some(child);
+        Ok(())
+    }
+
+    fn command(&self) -> Command {
+        let client_url = self.client_url();
+        let peer_url = format!("http://127.0.0.1:{}", self.ports.peer);
+        let mut command = Command::new(&self.binary);
+        command
+            .current_dir(self.dir.path())
+            .args(["--name", "test", "--logger", "zap", "--log-level", "warn"])
+            .arg("--data-dir")
+            .arg(self.data_dir())
+            .args(["--listen-client-urls", &client_url, "--advertise-client-urls", &client_url])
+            .args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url])
+            .args(["--initial-cluster", &format!("test={peer_url}")])
+            .args(["--listen-metrics-urls", &format!("http://127.0.0.1:{}", self.ports.health)])
+            .args(["--heartbeat-interval", HEARTBEAT_INTERVAL_MS])
+            .args(["--election-timeout", ELECTION_TIMEOUT_MS]);
+        if let Some(tls) = &self.options.tls {
+            command.arg("--cert-file").arg(&tls.cert_file).arg("--key-file").arg(&tls.key_file);
+            command.arg("--trusted-ca-file").arg(&tls.ca_file);
+            command.arg(format!("--client-cert-auth={}", tls.require_client_cert));
+        }
+        command.args(&self.options.extra_args);
+        command
+    }
+
+    fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+}
+
+impl Ports {
+    fn free() -> Self {
+        Self { client: free_port(), peer: free_port(), health: free_port() }
+    }
+}
+
+/// Looks for `program` at `$variable`, in `PATH`, and in the checkout's `.tools`.
+fn find_binary(program: &'static str, variable: &'static str) -> Result<PathBuf, HarnessError> {
+    if let Some(path) = env::var_os(variable) {
+        return Ok(path.into());
+    }
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools");
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain([tools.clone(), tools.join(program)])
+        .map(|dir| dir.join(program))
+        .find(|candidate| candidate.is_file())
+        .ok_or(HarnessError::NotInstalled {
+            program,
+            install: "apt-get install etcd-server etcd-client",
+            variable,
+        })
+}
+
+fn is_port_conflict(output: &str) -> bool {
+    output.contains("address already in use")
+}
+
+/// Asks `/health` on the loopback port `port`. False for every kind of failure.
+fn is_healthy(port: u16) -> bool {
+    let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect_timeout(&addr, Duration::from_secs(1))?;
+        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+        stream.write_all(b"GET /health HTTP/1.0\r\nHost: etcd\r\n\r\n")?;
+        let mut reply = String::new();
+        stream.take(4096).read_to_string(&mut reply)?;
+        Ok(reply)
+    };
+    ask().is_ok_and(|reply| reply.contains("\"true\""))
+}
+
+/// Runs `command` to its end and returns its standard output.
+fn run(command: &mut Command) -> Result<String, HarnessError> {
+    let name = format!("{command:?}");
+    let output =
+        command.output().map_err(|source| HarnessError::Spawn { name: name.clone(), source })?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let both = [output.stdout, output.stderr].concat();
+    Err(HarnessError::Command {
+        command: name,
+        status: output.status.to_string(),
+        output: String::from_utf8_lossy(&both).into_owned(),
+    })
+}

@@ -1,0 +1,19 @@
+//! Real peers for tests and benchmarks: Java Dubbo providers and etcd, as child processes.
+//!
+//! - [`Etcd`] is a real etcd in a temporary folder, which can be killed and started again.
+//! - [`Child`] is what both are made of: a process group that dies with its owner, even when the
+//!   test process itself is killed, and whose last lines of output go into every error.
+//! - [`free_port`] and [`wait_until`] keep tests off fixed ports and fixed sleeps.
+//!
+//! Everything here is synchronous and has no runtime, so that an async test can use it by
+//! `spawn_blocking` or before its runtime starts. Begin to read at `etcd.rs`.
+
+mod child;
+mod error;
+mod etcd;
+mod net;
+
+pub use child::Child;
+pub use error::HarnessError;
+pub use etcd::{Etcd, EtcdOptions, EtcdTls};
+pub use net::{free_port, wait_until};
