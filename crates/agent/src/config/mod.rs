@@ -1,0 +1,184 @@
+//! The checked configuration of an agent: every value here is known to be good.
+//!
+//! A file is read by [`load`] (or text by [`parse`]): TOML into plain structs, then one check that
+//! builds these types and names file, line, key and remedy of whatever is wrong. Nobody checks a
+//! value a second time.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use balance::Policy;
+use dubbo_proto::{Serialization, ServiceKey};
+use registry::RegistryConfig;
+
+/// All that an agent is told to do.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Who this agent is and how it runs.
+    pub process: ProcessConfig,
+    /// What is logged, and how.
+    pub log: LogConfig,
+    /// Where metrics and health are served; `None` if switched off.
+    pub admin: Option<AdminConfig>,
+    /// Where endpoints are learnt and services registered, by name.
+    pub registries: Vec<RegistryEntry>,
+    /// Listeners for calls by HTTP.
+    pub http: Vec<HttpIngressConfig>,
+    /// The listener for other agents; there is one exactly when something is exported.
+    pub link: Option<LinkListenerConfig>,
+    /// Services of the local app that other agents may call.
+    pub exports: Vec<ExportConfig>,
+    /// How upstream services are called.
+    pub clusters: ClusterRules,
+}
+
+/// Identity and threads of the process.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ProcessConfig {
+    /// The name that peers and registries see; the host name unless configured.
+    pub name: String,
+    /// Worker threads; one per core unless configured.
+    pub workers: NonZeroUsize,
+    /// How long calls in flight may take to finish after SIGTERM.
+    pub drain_timeout: Duration,
+}
+
+/// Logging.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct LogConfig {
+    /// A `tracing` filter directive, such as `info` or `agent=debug`.
+    pub filter: String,
+    /// One line of text, or one JSON object, per event.
+    pub format: LogFormat,
+}
+
+/// The shape of a log line.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines.
+    Json,
+}
+
+/// The admin listener.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct AdminConfig {
+    /// Address to listen on; loopback unless the file says otherwise.
+    pub listen: SocketAddr,
+}
+
+/// A registry and the name that the rest of the file uses for it.
+#[derive(Clone, Debug)]
+pub struct RegistryEntry {
+    /// Unique name.
+    pub name: String,
+    /// What it is and how to reach it.
+    pub config: RegistryConfig,
+}
+
+/// A listener for HTTP/1.1 and HTTP/2 calls.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct HttpIngressConfig {
+    /// Address to listen on.
+    pub listen: SocketAddr,
+    /// Index into [`Config::registries`]: where the called services are looked up.
+    pub registry: usize,
+    /// Connections held at once; further ones are closed as they are accepted.
+    pub max_connections: usize,
+    /// Longest request body, in bytes; a longer one is answered with 413.
+    pub max_body_len: usize,
+    /// Longest request head, in bytes; a longer one is answered with 431.
+    pub max_head_len: usize,
+    /// Longest wait for a whole request head, from its first byte (or from the accept); then 408.
+    pub head_timeout: Duration,
+    /// Longest wait for a whole request body; then 408.
+    pub body_timeout: Duration,
+    /// How long an idle keep-alive connection is kept.
+    pub idle_timeout: Duration,
+}
+
+/// The listener for links from other agents.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct LinkListenerConfig {
+    /// Address to listen on.
+    pub listen: SocketAddr,
+    /// Host that is registered for others to connect to; the listen address unless configured.
+    pub advertise_host: Option<String>,
+    /// Port that is registered; the bound port unless configured.
+    pub advertise_port: Option<u16>,
+    /// Connections held at once.
+    pub max_connections: usize,
+    /// Calls in flight that one link may have: its fixed window.
+    pub window: u32,
+}
+
+/// One service of the local app that is offered to other agents.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ExportConfig {
+    /// What is offered.
+    pub service: ServiceKey,
+    /// Host of the app.
+    pub app_host: String,
+    /// Port of the app's Dubbo TCP listener.
+    pub app_port: u16,
+    /// The serialization that the app speaks.
+    pub serialization: Serialization,
+    /// Index into [`Config::registries`].
+    pub registry: usize,
+    /// Weight that is registered; at least 1.
+    pub weight: u32,
+}
+
+/// How calls to a service are made.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ClusterPolicy {
+    /// How an endpoint is chosen.
+    pub balance: Policy,
+    /// Deadline of a call that does not bring its own; `None` takes the provider's registered
+    /// timeout, or Dubbo's default of one second.
+    pub timeout: Option<Duration>,
+    /// Longest deadline that a caller may ask for.
+    pub max_timeout: Duration,
+    /// Longest wait for a connection to an endpoint.
+    pub connect_timeout: Duration,
+    /// Serialization for endpoints whose registration does not tell; hessian2 unless configured.
+    pub serialization: Serialization,
+    /// How many endpoints one call may be offered to; only a call that no provider has begun is
+    /// offered again. At least 1.
+    pub max_attempts: u32,
+    /// Calls in flight towards one endpoint from one worker thread; further ones are refused.
+    pub max_in_flight: u32,
+}
+
+/// Policies by service, the first match wins.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ClusterRules {
+    /// For services that no rule matches.
+    pub default: ClusterPolicy,
+    /// Patterns of interface names, in the order of the file.
+    pub rules: Vec<ClusterRule>,
+}
+
+/// One policy and the services it is for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ClusterRule {
+    /// An interface name; a trailing `*` matches any ending.
+    pub interface: String,
+    /// The policy of those services.
+    pub policy: ClusterPolicy,
+}
+
+impl ClusterRules {
+    /// The policy for calls to `interface`.
+    pub fn policy(&self, interface: &str) -> &ClusterPolicy {
+        self.rules
+            .iter()
+            .find(|rule| match rule.interface.strip_suffix('*') {
+                Some(prefix) => interface.starts_with(prefix),
+                None => interface == rule.interface,
+            })
+            .map_or(&self.default, |rule| &rule.policy)
+    }
+}

@@ -1,0 +1,115 @@
+//! A machine that echoes lines, on real sockets.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+
+/// Reports every line, and sends whatever it is told to.
+#[derive(Default)]
+struct Lines {
+    seen: std::collections::VecDeque<BytesMut>,
+    output: BytesMut,
+    due: Option<Instant>,
+    n_timeouts: u32,
+    finished: bool,
+}
+
+impl Machine for Lines {
+    type Event = BytesMut;
+    type Error = Infallible;
+
+    fn handle_bytes(&mut self, _: Instant, input: &mut BytesMut) -> Result<(), Infallible> {
+        while let Some(end) = input.iter().position(|&byte| byte == b'\n') {
+            self.seen.push_back(input.split_to(end + 1));
+        }
+        Ok(())
+    }
+    fn handle_timeout(&mut self, now: Instant) {
+        if self.due.is_some_and(|due| due <= now) {
+            self.due = None;
+            self.n_timeouts += 1;
+            self.finished = true;
+        }
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.due
+    }
+    fn poll_event(&mut self) -> Option<BytesMut> {
+        self.seen.pop_front()
+    }
+    fn transmit(&mut self) -> &mut BytesMut {
+        &mut self.output
+    }
+    fn is_finished(&self) -> bool {
+        self.finished
+    }
+}
+
+async fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let connecting = TcpStream::connect(listener.local_addr().unwrap());
+    let (near, accepted) = tokio::join!(connecting, listener.accept());
+    (near.unwrap(), accepted.unwrap().0)
+}
+
+fn on_local_runtime(test: impl Future<Output = ()> + 'static) {
+    let runtime = tokio::runtime::LocalRuntime::new().unwrap();
+    runtime.block_on(async {
+        tokio::time::timeout(Duration::from_secs(20), test).await.expect("test hangs");
+    });
+}
+
+#[test]
+fn a_handler_may_use_the_connection_that_it_is_called_for() {
+    on_local_runtime(async {
+        let (near, far) = pair().await;
+        let echo = Conn::new(Lines::default());
+        tokio::task::spawn_local(async move {
+            drive(far, &echo, |line| echo.with(|machine| machine.output.extend(line))).await;
+        });
+        let conn = Conn::new(Lines::default());
+        let text: Vec<u8> = (0..200_000).flat_map(|n| format!("line {n}\n").into_bytes()).collect();
+        conn.with(|machine| machine.output.extend_from_slice(&text));
+        let mut seen = Vec::new();
+        let ending = drive(near, &conn, |line| {
+            seen.extend_from_slice(&line);
+            conn.with(|machine| machine.finished = seen.len() == text.len());
+        })
+        .await;
+        assert!(matches!(ending, Ending::Finished), "{ending}");
+        assert!(seen == text);
+    });
+}
+
+#[test]
+fn a_timeout_that_moves_nearer_is_kept() {
+    on_local_runtime(async {
+        let (near, _far) = pair().await;
+        let start = Instant::now();
+        let conn = Conn::new(Lines {
+            due: Some(start + Duration::from_secs(3600)),
+            ..Lines::default()
+        });
+        let mover = conn.clone();
+        tokio::task::spawn_local(async move {
+            mover.with(|machine| machine.due = Some(start + Duration::from_millis(20)));
+        });
+        let ending = drive(near, &conn, drop).await;
+        assert!(matches!(ending, Ending::Finished), "{ending}");
+        assert_eq!(conn.look(|machine| machine.n_timeouts), 1);
+        assert!(Duration::from_millis(20) <= start.elapsed());
+    });
+}
+
+#[test]
+fn the_end_of_the_peer_is_reported() {
+    on_local_runtime(async {
+        let (near, far) = pair().await;
+        drop(far);
+        let ending = drive(near, &Conn::new(Lines::default()), drop).await;
+        assert!(matches!(ending, Ending::PeerClosed), "{ending}");
+    });
+}
