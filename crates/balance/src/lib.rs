@@ -1,1 +1,29 @@
-//! balance
+//! Which endpoint a call goes to.
+//!
+//! One [`Balancer`] serves one cluster (the endpoints of one service) on one worker thread. It holds
+//! what the choice needs: weights, calls in flight, measured latencies. There is no lock, no clock and
+//! no socket in this crate: the caller passes the time, the random numbers, and which endpoints are
+//! usable just now.
+//!
+//! A call passes through it in three steps:
+//!
+//! 1. [`Balancer::pick`] chooses an endpoint and returns its [`Slot`];
+//! 2. [`Balancer::begin`] counts the call as in flight and returns a [`Ticket`];
+//! 3. [`Balancer::finish`] (or [`Balancer::abandon`]) takes the ticket back, once.
+//!
+//! Begin to read at [`Balancer`]; [`Policy`] says how each choice is made.
+
+mod balancer;
+mod endpoint;
+mod latency;
+mod policy;
+
+pub use balancer::Balancer;
+pub use endpoint::{EndpointSpec, EndpointStats, Slot, Ticket, WarmUp};
+pub use policy::{Policy, UnknownPolicy};
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests need some instant to count from")]
+fn test_start() -> std::time::Instant {
+    std::time::Instant::now()
+}

@@ -1,0 +1,355 @@
+//! The balancer: endpoints of one cluster, their statistics, and the choice among them.
+//!
+//! Invariants:
+//! - `live` lists exactly the endpoints that are listed and have a weight above 0, and `cumulative`
+//!   holds the running sum of their weights.
+//! - An endpoint that is no longer listed keeps its place while it has calls in flight, and no longer.
+//! - A ticket changes the count of the endpoint that it was made for, or of none.
+
+use std::time::{Duration, Instant};
+
+use rand::Rng;
+
+use crate::endpoint::{EndpointSpec, EndpointStats, Slot, Ticket};
+use crate::latency::PeakEwma;
+use crate::policy::Policy;
+
+use entry::{Entry, Place};
+
+mod choice;
+mod entry;
+
+/// How often the weights of endpoints that are warming up are computed anew.
+const WARM_UP_STEP: Duration = Duration::from_millis(10);
+
+/// Chooses endpoints for the calls of one service on one worker thread.
+#[derive(Debug)]
+pub struct Balancer<K> {
+    policy: Policy,
+    places: Vec<Place<K>>,
+    free: Vec<u32>,
+    /// Places in the order of the last update, without those that are leaving.
+    listed: Vec<u32>,
+    live: Vec<u32>,
+    cumulative: Vec<u64>,
+    /// Where rotations begin, drawn at the first pick: workers that start together must not all
+    /// begin with the same endpoint.
+    phase: Option<usize>,
+    /// When the weights of warming endpoints were computed last; `None` if none is warming.
+    warmed_at: Option<Instant>,
+    /// The latest time that a caller told us.
+    now: Option<Instant>,
+    epoch: u64,
+    candidates: Vec<u32>,
+}
+
+impl<K: Eq + Clone> Balancer<K> {
+    /// A balancer without endpoints.
+    #[must_use]
+    pub fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            places: Vec::new(),
+            free: Vec::new(),
+            listed: Vec::new(),
+            live: Vec::new(),
+            cumulative: Vec::new(),
+            phase: None,
+            warmed_at: None,
+            now: None,
+            epoch: 0,
+            candidates: Vec::new(),
+        }
+    }
+
+    /// The policy in use.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// Chooses by `policy` from now on; statistics stay.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+    }
+
+    /// Replaces the list of endpoints.
+    ///
+    /// An endpoint whose key stays keeps its statistics and its slot. One that is gone gets no
+    /// new calls and is forgotten with its last call in flight; if it comes back before, it goes on
+    /// as if it had stayed. Of two specs with the same key the first one counts.
+    pub fn update(&mut self, now: Instant, specs: impl IntoIterator<Item = EndpointSpec<K>>) {
+        self.tell_time(now);
+        self.epoch += 1;
+        let before = std::mem::take(&mut self.listed);
+        let mut hint = 0;
+        let mut changed = false;
+        for spec in specs {
+            match self.find(&before, &spec.key, &mut hint) {
+                Some(index) => changed |= self.refresh(index, &spec),
+                None => {
+                    self.insert(spec);
+                    changed = true;
+                }
+            }
+        }
+        changed |= self.listed.len() != before.len();
+        for index in before {
+            self.drop_if_unlisted(index);
+        }
+        if changed {
+            self.restart_rotation();
+        }
+        self.compute_weights(now);
+    }
+
+    /// Chooses an endpoint for one call, or `None` if no listed endpoint with a weight above 0 is
+    /// `available`. Use `available` to hide endpoints that are down, draining, or tried already.
+    ///
+    /// `Random` and `PowerOfTwo` look at a few endpoints however many there are, unless most are
+    /// unavailable; `RoundRobin` and `LeastInFlight` look at all.
+    pub fn pick<R: Rng + ?Sized>(
+        &mut self,
+        now: Instant,
+        rng: &mut R,
+        available: impl Fn(&K) -> bool,
+    ) -> Option<Slot> {
+        self.tell_time(now);
+        if self.warmed_at.is_some_and(|at| WARM_UP_STEP <= now.saturating_duration_since(at)) {
+            self.compute_weights(now);
+        }
+        let index = match self.policy {
+            Policy::Random => self.draw(rng, |entry| available(&entry.key)),
+            Policy::RoundRobin => {
+                self.gather(rng, available);
+                self.rotate()
+            }
+            Policy::LeastInFlight => {
+                self.gather(rng, available);
+                self.keep_least_loaded();
+                self.rotate()
+            }
+            Policy::PowerOfTwo => self.better_of_two(now, rng, available),
+        }?;
+        Some(self.slot_at(index))
+    }
+
+    /// Counts a call toward `slot` as in flight. A slot whose endpoint has gone counts nothing.
+    pub fn begin(&mut self, slot: Slot) -> Ticket {
+        let now = self.now;
+        if let Some(entry) = self.entry_mut(slot) {
+            if entry.in_flight == 0 {
+                entry.progress_at = now;
+            }
+            entry.in_flight = entry.in_flight.saturating_add(1);
+            entry.picks += 1;
+        }
+        Ticket { slot }
+    }
+
+    /// Ends a call that was answered, or failed, after `latency`. Pass `ok: false` when the endpoint
+    /// is to blame: it then counts as slow, however fast it failed.
+    #[expect(clippy::needless_pass_by_value, reason = "a ticket is given back once")]
+    pub fn finish(&mut self, ticket: Ticket, now: Instant, latency: Duration, ok: bool) {
+        self.tell_time(now);
+        if let Some(entry) = self.entry_mut(ticket.slot) {
+            entry.ewma.record(now, latency, ok);
+            entry.progress_at = Some(now);
+        }
+        self.release(ticket.slot);
+    }
+
+    /// Ends a call that says nothing about the endpoint: it was never sent, or its caller went away.
+    #[expect(clippy::needless_pass_by_value, reason = "a ticket is given back once")]
+    pub fn abandon(&mut self, ticket: Ticket) {
+        self.release(ticket.slot);
+    }
+
+    /// The endpoint in `slot`, unless it has gone.
+    #[must_use]
+    pub fn key(&self, slot: Slot) -> Option<&K> {
+        self.entry(slot).map(|entry| &entry.key)
+    }
+
+    /// The slot of a listed endpoint. Looks at all of them.
+    #[must_use]
+    pub fn slot(&self, key: &K) -> Option<Slot> {
+        let found = |index: &&u32| self.at(**index).is_some_and(|entry| entry.key == *key);
+        self.listed.iter().find(found).map(|index| self.slot_at(*index))
+    }
+
+    /// The statistics of one endpoint, unless it has gone.
+    #[must_use]
+    pub fn stats_of(&self, slot: Slot) -> Option<EndpointStats<'_, K>> {
+        self.entry(slot).map(|entry| entry.stats(slot))
+    }
+
+    /// The statistics of all endpoints, those that are leaving included.
+    pub fn stats(&self) -> impl Iterator<Item = EndpointStats<'_, K>> {
+        self.places.iter().zip(0..).filter_map(|(place, index)| {
+            let entry = place.entry.as_ref()?;
+            Some(entry.stats(Slot { index, generation: place.generation }))
+        })
+    }
+
+    /// Number of endpoints listed, whatever their weight.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.listed.len()
+    }
+
+    /// Whether no endpoint is listed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.listed.is_empty()
+    }
+
+    // ---- the list ----
+
+    /// Finds `key` among the places of this update and the one before. Registries list endpoints in a
+    /// stable order, so the place after the last one found is nearly always the right one.
+    fn find(&self, before: &[u32], key: &K, hint: &mut usize) -> Option<u32> {
+        let (head, tail) = before.split_at((*hint).min(before.len()));
+        let same = |index: &u32| self.at(*index).is_some_and(|entry| entry.key == *key);
+        if let Some(steps) = tail.iter().chain(head).position(same) {
+            let position = (*hint + steps) % before.len();
+            *hint = position + 1;
+            return before.get(position).copied();
+        }
+        // New in this update, or leaving since an earlier one.
+        (0..).zip(&self.places).map(|(index, _)| index).find(same)
+    }
+
+    /// Takes over what `spec` says about a known endpoint; true if that changes the rotation.
+    fn refresh(&mut self, index: u32, spec: &EndpointSpec<K>) -> bool {
+        let epoch = self.epoch;
+        let Some(entry) = self.at_mut(index) else { return false };
+        if entry.epoch == epoch {
+            return false;
+        }
+        let changed = entry.full_weight != spec.weight || entry.leaving;
+        entry.epoch = epoch;
+        entry.full_weight = spec.weight;
+        entry.warm_up = spec.warm_up;
+        entry.leaving = false;
+        self.listed.push(index);
+        changed
+    }
+
+    fn insert(&mut self, spec: EndpointSpec<K>) {
+        let entry = Entry {
+            key: spec.key,
+            full_weight: spec.weight,
+            warm_up: spec.warm_up,
+            weight: 0,
+            in_flight: 0,
+            picks: 0,
+            ewma: PeakEwma::default(),
+            progress_at: None,
+            current: 0,
+            epoch: self.epoch,
+            leaving: false,
+        };
+        let reused = self.free.pop();
+        let index = reused.or_else(|| u32::try_from(self.places.len()).ok());
+        let Some(index) = index else { return };
+        match self.places.get_mut(index as usize) {
+            Some(place) => place.entry = Some(entry),
+            None => self.places.push(Place { generation: 0, entry: Some(entry) }),
+        }
+        self.listed.push(index);
+    }
+
+    fn drop_if_unlisted(&mut self, index: u32) {
+        let epoch = self.epoch;
+        let Some(entry) = self.at_mut(index) else { return };
+        if entry.epoch == epoch {
+            return;
+        }
+        entry.leaving = true;
+        entry.weight = 0;
+        if entry.in_flight == 0 {
+            self.vacate(index);
+        }
+    }
+
+    fn vacate(&mut self, index: u32) {
+        if let Some(place) = self.places.get_mut(index as usize) {
+            place.entry = None;
+            place.generation = place.generation.wrapping_add(1);
+            self.free.push(index);
+        }
+    }
+
+    fn release(&mut self, slot: Slot) {
+        let Some(entry) = self.entry_mut(slot) else { return };
+        entry.in_flight = entry.in_flight.saturating_sub(1);
+        if entry.leaving && entry.in_flight == 0 {
+            self.vacate(slot.index);
+        }
+    }
+
+    /// A cycle of the rotation is exact only if it begins with all credits at zero.
+    fn restart_rotation(&mut self) {
+        for place in &mut self.places {
+            if let Some(entry) = &mut place.entry {
+                entry.current = 0;
+            }
+        }
+        self.phase = None;
+    }
+
+    fn compute_weights(&mut self, now: Instant) {
+        self.live.clear();
+        self.cumulative.clear();
+        self.warmed_at = None;
+        let mut sum = 0_u64;
+        for &index in &self.listed {
+            let place = self.places.get_mut(index as usize);
+            let Some(entry) = place.and_then(|place| place.entry.as_mut()) else { continue };
+            entry.warm_up = entry.warm_up.filter(|warm_up| !warm_up.is_warm(now));
+            entry.weight = entry.full_weight;
+            if let Some(warm_up) = entry.warm_up {
+                entry.weight = warm_up.weight_at(now, entry.full_weight);
+                self.warmed_at = Some(now);
+            }
+            if 0 < entry.weight {
+                sum += u64::from(entry.weight);
+                self.live.push(index);
+                self.cumulative.push(sum);
+            }
+        }
+    }
+
+    // ---- access ----
+
+    fn tell_time(&mut self, now: Instant) {
+        self.now = self.now.max(Some(now));
+    }
+
+    fn at(&self, index: u32) -> Option<&Entry<K>> {
+        self.places.get(index as usize)?.entry.as_ref()
+    }
+
+    fn at_mut(&mut self, index: u32) -> Option<&mut Entry<K>> {
+        self.places.get_mut(index as usize)?.entry.as_mut()
+    }
+
+    fn entry(&self, slot: Slot) -> Option<&Entry<K>> {
+        let place = self.places.get(slot.index())?;
+        place.entry.as_ref().filter(|_| place.generation == slot.generation)
+    }
+
+    fn entry_mut(&mut self, slot: Slot) -> Option<&mut Entry<K>> {
+        let place = self.places.get_mut(slot.index())?;
+        place.entry.as_mut().filter(|_| place.generation == slot.generation)
+    }
+
+    fn slot_at(&self, index: u32) -> Slot {
+        let generation = self.places.get(index as usize).map_or(0, |place| place.generation);
+        Slot { index, generation }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! How each policy chooses, and at which cost.
+
+use std::time::Instant;
+
+use rand::Rng;
+
+use super::Balancer;
+use super::entry::Entry;
+
+/// Draws by weight before we fall back to looking at every endpoint. Eight misses in a row mean that
+/// most of the traffic's share is unavailable, and then the scan is what it takes.
+const MAX_DRAWS: u32 = 8;
+
+/// Up to this many endpoints, looking at all of them is as cheap as anything else.
+const SCAN_MAX: usize = 64;
+
+impl<K: Eq + Clone> Balancer<K> {
+    /// One endpoint by chance, in proportion to the weights, among those that pass `usable`.
+    pub(super) fn draw<R: Rng + ?Sized>(
+        &self,
+        rng: &mut R,
+        usable: impl Fn(&Entry<K>) -> bool,
+    ) -> Option<u32> {
+        self.try_draw(rng, &usable).or_else(|| self.scan(rng, &usable))
+    }
+
+    fn try_draw<R: Rng + ?Sized>(
+        &self,
+        rng: &mut R,
+        usable: impl Fn(&Entry<K>) -> bool,
+    ) -> Option<u32> {
+        let sum = *self.cumulative.last()?;
+        (0..MAX_DRAWS).find_map(|_| {
+            let point = rng.random_range(0..sum);
+            let position = self.cumulative.partition_point(|end| *end <= point);
+            let index = *self.live.get(position)?;
+            self.at(index).is_some_and(&usable).then_some(index)
+        })
+    }
+
+    /// The same choice as a draw, by looking at every endpoint once.
+    fn scan<R: Rng + ?Sized>(
+        &self,
+        rng: &mut R,
+        usable: impl Fn(&Entry<K>) -> bool,
+    ) -> Option<u32> {
+        let (mut sum, mut chosen) = (0_u64, None);
+        for &index in &self.live {
+            let Some(entry) = self.at(index).filter(|entry| usable(entry)) else { continue };
+            sum += u64::from(entry.weight);
+            if rng.random_range(0..sum) < u64::from(entry.weight) {
+                chosen = Some(index);
+            }
+        }
+        chosen
+    }
+
+    pub(super) fn better_of_two<R: Rng + ?Sized>(
+        &self,
+        now: Instant,
+        rng: &mut R,
+        available: impl Fn(&K) -> bool,
+    ) -> Option<u32> {
+        let first = self.draw(rng, |entry| available(&entry.key))?;
+        let first_entry = self.at(first)?;
+        let other = |entry: &Entry<K>| !std::ptr::eq(entry, first_entry) && available(&entry.key);
+        let second = self.try_draw(rng, other).or_else(|| {
+            // Rare: one endpoint has nearly all the weight, or few are available.
+            (self.live.len() <= SCAN_MAX).then(|| self.scan(rng, other)).flatten()
+        });
+        let Some(second) = second else { return Some(first) };
+        let second_entry = self.at(second)?;
+        let second_wins = self.is_better(now, second_entry, first_entry);
+        Some(if second_wins { second } else { first })
+    }
+
+    /// Whether one more call is expected to wait less at `a` than at `b`.
+    ///
+    /// The wait is the latency times one plus the calls in flight, relative to the weight. The weight
+    /// divides only the calls in flight: an idle endpoint answers no faster for having a larger
+    /// weight, and idle endpoints get their shares by the draw.
+    fn is_better(&self, now: Instant, a: &Entry<K>, b: &Entry<K>) -> bool {
+        let (known_a, known_b) = (a.known_cost_s(now), b.known_cost_s(now));
+        let wait_a = a.cost_s(now, known_b) * (1.0 + self.load(a));
+        let wait_b = b.cost_s(now, known_a) * (1.0 + self.load(b));
+        wait_a < wait_b || (wait_a == wait_b && self.load(a) < self.load(b))
+    }
+
+    /// Calls in flight, as many as they would be at an endpoint of average weight.
+    #[expect(clippy::cast_precision_loss, reason = "a ratio needs no 53 bits")]
+    fn load(&self, entry: &Entry<K>) -> f64 {
+        let sum = self.cumulative.last().copied().unwrap_or_default();
+        let mean = sum as f64 / self.live.len().max(1) as f64;
+        f64::from(entry.in_flight) * mean / f64::from(entry.weight.max(1))
+    }
+
+    /// Puts the available endpoints into `candidates`, in the order of the rotation.
+    pub(super) fn gather<R: Rng + ?Sized>(&mut self, rng: &mut R, available: impl Fn(&K) -> bool) {
+        self.candidates.clear();
+        if self.live.is_empty() {
+            return;
+        }
+        let phase = *self.phase.get_or_insert_with(|| rng.random_range(0..self.live.len()));
+        let (tail, head) = self.live.split_at(phase.min(self.live.len()));
+        for &index in head.iter().chain(tail) {
+            let entry = self.places.get(index as usize).and_then(|place| place.entry.as_ref());
+            if entry.is_some_and(|entry| available(&entry.key)) {
+                self.candidates.push(index);
+            }
+        }
+    }
+
+    pub(super) fn keep_least_loaded(&mut self) {
+        let mut candidates = std::mem::take(&mut self.candidates);
+        let least = candidates.iter().filter_map(|index| self.at(*index)).map(Entry::queue).min();
+        candidates.retain(|index| self.at(*index).map(Entry::queue) == least);
+        self.candidates = candidates;
+    }
+
+    /// One step of smooth weighted round robin (as in nginx) over the candidates.
+    pub(super) fn rotate(&mut self) -> Option<u32> {
+        let candidates = std::mem::take(&mut self.candidates);
+        let (mut sum, mut best) = (0, None);
+        for &index in &candidates {
+            let Some(entry) = self.at_mut(index) else { continue };
+            entry.current += i64::from(entry.weight);
+            sum += i64::from(entry.weight);
+            if best.is_none_or(|(current, _)| current < entry.current) {
+                best = Some((entry.current, index));
+            }
+        }
+        self.candidates = candidates;
+        let (_, index) = best?;
+        self.at_mut(index)?.current -= sum;
+        Some(index)
+    }
+}

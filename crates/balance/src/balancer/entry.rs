@@ -1,0 +1,96 @@
+//! What a balancer remembers about one endpoint.
+
+use std::time::{Duration, Instant};
+
+use crate::endpoint::{EndpointStats, Slot, WarmUp};
+use crate::latency::PeakEwma;
+
+#[derive(Debug)]
+pub(super) struct Place<K> {
+    pub(super) generation: u32,
+    pub(super) entry: Option<Entry<K>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Entry<K> {
+    pub(super) key: K,
+    pub(super) full_weight: u32,
+    pub(super) warm_up: Option<WarmUp>,
+    pub(super) weight: u32,
+    pub(super) in_flight: u32,
+    pub(super) picks: u64,
+    pub(super) ewma: PeakEwma,
+    /// When a call last finished, or when the first of those in flight began.
+    pub(super) progress_at: Option<Instant>,
+    /// Smooth round robin's credit of this endpoint.
+    pub(super) current: i64,
+    pub(super) epoch: u64,
+    pub(super) leaving: bool,
+}
+
+impl<K> Entry<K> {
+    pub(super) fn stats(&self, slot: Slot) -> EndpointStats<'_, K> {
+        EndpointStats {
+            key: &self.key,
+            slot,
+            weight: self.weight,
+            in_flight: self.in_flight,
+            latency: self.ewma.average(),
+            picks: self.picks,
+            leaving: self.leaving,
+        }
+    }
+
+    pub(super) fn queue(&self) -> Queue {
+        Queue { calls: self.in_flight.saturating_add(1), weight: self.weight.max(1) }
+    }
+
+    fn silent(&self, now: Instant) -> Duration {
+        self.progress_at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at))
+    }
+
+    /// Expected latency by this endpoint's own measurements, `None` if its first calls still run.
+    pub(super) fn known_cost_s(&self, now: Instant) -> Option<f64> {
+        if self.in_flight == 0 {
+            return Some(self.ewma.idle_cost_s(now));
+        }
+        self.ewma.busy_cost_s(self.silent(now))
+    }
+
+    /// As `known_cost_s`; an endpoint whose first calls still run is taken for as fast as the other
+    /// one, and no faster than it has been silent: enough to explore it, without a stampede.
+    pub(super) fn cost_s(&self, now: Instant, other: Option<f64>) -> f64 {
+        self.known_cost_s(now).unwrap_or_else(|| {
+            let silent_s = self.silent(now).as_secs_f64();
+            other.map_or(1.0, |other| other.max(silent_s))
+        })
+    }
+}
+
+/// `calls / weight`, compared without division.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Queue {
+    calls: u32,
+    weight: u32,
+}
+
+impl Ord for Queue {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        let left = u64::from(self.calls) * u64::from(other.weight);
+        left.cmp(&(u64::from(other.calls) * u64::from(self.weight)))
+    }
+}
+
+impl PartialOrd for Queue {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Queue {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Queue {}

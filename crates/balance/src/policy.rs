@@ -1,0 +1,79 @@
+//! The rules by which an endpoint is chosen, and their names in configuration files.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// How a [`Balancer`](crate::Balancer) chooses among the endpoints that may take a call.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Policy {
+    /// By chance, in proportion to the weights.
+    Random,
+    /// Smooth weighted round robin: over one cycle (as many calls as the weights sum up to) each
+    /// endpoint gets exactly its weight, spread evenly over the cycle.
+    RoundRobin,
+    /// The endpoint with the lowest `(in flight + 1) / weight`; equal ones take turns.
+    LeastInFlight,
+    /// The better of two endpoints drawn by weight. Better is the lower expected wait: a
+    /// peak-sensitive average of the latency, times the calls in flight relative to the weight.
+    #[default]
+    PowerOfTwo,
+}
+
+impl Policy {
+    /// All policies, in the order in which documentation lists them.
+    pub const ALL: [Self; 4] =
+        [Self::Random, Self::RoundRobin, Self::LeastInFlight, Self::PowerOfTwo];
+
+    /// The name in configuration files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Random => "random",
+            Self::RoundRobin => "round-robin",
+            Self::LeastInFlight => "least-in-flight",
+            Self::PowerOfTwo => "power-of-two",
+        }
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Policy {
+    type Err = UnknownPolicy;
+
+    fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
+        Self::ALL.into_iter().find(|policy| policy.name() == name).ok_or(UnknownPolicy)
+    }
+}
+
+/// The name is not one of the policies; the message lists them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct UnknownPolicy;
+
+impl fmt::Display for UnknownPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("expected one of random, round-robin, least-in-flight, power-of-two")
+    }
+}
+
+impl std::error::Error for UnknownPolicy {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back() {
+        for policy in Policy::ALL {
+            assert_eq!(policy.to_string().parse(), Ok(policy));
+        }
+        assert_eq!("Random".parse::<Policy>(), Err(UnknownPolicy));
+        for policy in Policy::ALL {
+            assert!(UnknownPolicy.to_string().contains(policy.name()));
+        }
+    }
+}
