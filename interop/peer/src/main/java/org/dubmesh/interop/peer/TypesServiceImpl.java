@@ -1,0 +1,301 @@
+package org.dubmesh.interop.peer;
+
+import java.math.BigDecimal;
+import java.math.BigInteger;
+import java.time.LocalDateTime;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.Date;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import org.apache.dubbo.rpc.RpcContext;
+import org.dubmesh.interop.Address;
+import org.dubmesh.interop.BusinessException;
+import org.dubmesh.interop.Color;
+import org.dubmesh.interop.Person;
+import org.dubmesh.interop.TypesService;
+
+/** Returns what it is given, except where the interface says otherwise. */
+final class TypesServiceImpl implements TypesService {
+    private final String variant;
+
+    TypesServiceImpl(String variant) {
+        this.variant = variant;
+    }
+
+    static void pause(long millis) {
+        try {
+            Thread.sleep(millis);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    /** A person with every field set and one friend, the same at every call. */
+    static Person fullPerson(String name, int age) {
+        Person person = new Person(name, age);
+        person.setId(7_000_000_000L);
+        person.setActive(true);
+        person.setScore(1.5);
+        person.setBalance(new BigDecimal("12345678901234567890.99"));
+        person.setBorn(new Date(946_684_799_123L));
+        person.setColor(Color.GREEN);
+        person.setAddress(new Address("Main Street 1", "Springfield", 12345));
+        person.setFriends(new ArrayList<>(Collections.singletonList(new Person("Bob", 42))));
+        Map<String, Integer> counts = new LinkedHashMap<>();
+        counts.put("one", 1);
+        counts.put("many", 1_000_000);
+        person.setCounts(counts);
+        return person;
+    }
+
+    @Override
+    public String text(String value) {
+        return value;
+    }
+
+    @Override
+    public boolean bool(boolean value) {
+        return value;
+    }
+
+    @Override
+    public byte int8(byte value) {
+        return value;
+    }
+
+    @Override
+    public short int16(short value) {
+        return value;
+    }
+
+    @Override
+    public int int32(int value) {
+        return value;
+    }
+
+    @Override
+    public long int64(long value) {
+        return value;
+    }
+
+    @Override
+    public float float32(float value) {
+        return value;
+    }
+
+    @Override
+    public double float64(double value) {
+        return value;
+    }
+
+    @Override
+    public char char16(char value) {
+        return value;
+    }
+
+    @Override
+    public Boolean boxedBool(Boolean value) {
+        return value;
+    }
+
+    @Override
+    public Integer boxedInt(Integer value) {
+        return value;
+    }
+
+    @Override
+    public Long boxedLong(Long value) {
+        return value;
+    }
+
+    @Override
+    public Double boxedDouble(Double value) {
+        return value;
+    }
+
+    @Override
+    public BigDecimal decimal(BigDecimal value) {
+        return value;
+    }
+
+    @Override
+    public BigInteger bigInteger(BigInteger value) {
+        return value;
+    }
+
+    @Override
+    public Date date(Date value) {
+        return value;
+    }
+
+    @Override
+    public LocalDateTime dateTime(LocalDateTime value) {
+        return value;
+    }
+
+    @Override
+    public Color color(Color value) {
+        return value;
+    }
+
+    @Override
+    public byte[] bytes(byte[] value) {
+        return value;
+    }
+
+    @Override
+    public int[] int32s(int[] value) {
+        return value;
+    }
+
+    @Override
+    public long[] int64s(long[] value) {
+        return value;
+    }
+
+    @Override
+    public String[] textArray(String[] value) {
+        return value;
+    }
+
+    @Override
+    public List<String> texts(List<String> value) {
+        return value;
+    }
+
+    @Override
+    public Set<String> textSet(Set<String> value) {
+        return value;
+    }
+
+    @Override
+    public Map<String, Integer> counts(Map<String, Integer> value) {
+        return value;
+    }
+
+    @Override
+    public Map<String, Object> anyMap(Map<String, Object> value) {
+        return value;
+    }
+
+    @Override
+    public Object any(Object value) {
+        return value;
+    }
+
+    @Override
+    public Person person(Person value) {
+        return value;
+    }
+
+    @Override
+    public List<Person> people(List<Person> value) {
+        return value;
+    }
+
+    @Override
+    public List<Person> twins(Person value) {
+        return new ArrayList<>(Arrays.asList(value, value));
+    }
+
+    @Override
+    public Person makePerson(String name, int age) {
+        return fullPerson(name, age);
+    }
+
+    @Override
+    public int add(int left, int right) {
+        return left + right;
+    }
+
+    @Override
+    public void nothing(String value) {}
+
+    @Override
+    public String nullText(String value) {
+        return null;
+    }
+
+    @Override
+    public String echo(String value) {
+        return "String " + value;
+    }
+
+    @Override
+    public int echo(int value) {
+        return value;
+    }
+
+    @Override
+    public long echo(long value) {
+        return -value;
+    }
+
+    @Override
+    public double echo(double value) {
+        return value / 2;
+    }
+
+    @Override
+    public List<String> echo(List<String> value) {
+        return value;
+    }
+
+    @Override
+    public Person echo(Person value) {
+        return value;
+    }
+
+    @Override
+    public String echo(String left, String right) {
+        return left + " and " + right;
+    }
+
+    @Override
+    public String fail(String message) throws BusinessException {
+        throw new BusinessException(message, 42);
+    }
+
+    @Override
+    public String failUnchecked(String message) {
+        throw new IllegalStateException(message);
+    }
+
+    @Override
+    public long sleep(long millis) {
+        pause(millis);
+        return millis;
+    }
+
+    @Override
+    public String textOfLen(int len) {
+        String alphabet = "abcdefghijklmnopqrstuvwxyz0123456789";
+        StringBuilder text = new StringBuilder(len + alphabet.length());
+        while (text.length() < len) {
+            text.append(alphabet);
+        }
+        text.setLength(len);
+        return text.toString();
+    }
+
+    @Override
+    public Map<String, String> attachments() {
+        return new TreeMap<>(RpcContext.getContext().getAttachments());
+    }
+
+    @Override
+    public String replyWithAttachment(String name, String value) {
+        RpcContext.getServerContext().setAttachment(name, value);
+        return value;
+    }
+
+    @Override
+    public String variant() {
+        return variant;
+    }
+}

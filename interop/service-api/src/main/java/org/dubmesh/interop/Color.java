@@ -1,0 +1,7 @@
+package org.dubmesh.interop;
+
+public enum Color {
+    RED,
+    GREEN,
+    BLUE
+}
