@@ -38,6 +38,8 @@ pub struct Child {
     name: String,
     process: std::process::Child,
     output: Arc<Output>,
+    /// Whether the group was killed, after which its id may belong to somebody else.
+    is_killed: bool,
     /// Held open for as long as the child may live; see [`WATCHDOG`].
     _stdin: Option<ChildStdin>,
 }
@@ -86,7 +88,7 @@ impl Child {
             collect(Arc::clone(&output), stderr, false);
         }
         let stdin = process.stdin.take();
-        Ok(Self { name: name.to_owned(), process, output, _stdin: stdin })
+        Ok(Self { name: name.to_owned(), process, output, is_killed: false, _stdin: stdin })
     }
 
     /// The child's process id (of the program itself, not of a wrapper).
@@ -169,18 +171,26 @@ impl Child {
     /// # Errors
     /// When it still ran after `timeout`.
     pub fn stop_gracefully(&mut self, timeout: Duration) -> Result<ExitStatus, HarnessError> {
-        self.signal(Signal::TERM);
+        self.terminate();
         let status = self.wait(timeout);
         self.kill9();
         status
     }
 
+    /// Asks the child to end by SIGTERM, and returns at once.
+    pub fn terminate(&mut self) {
+        self.signal(Signal::TERM);
+    }
+
     /// Kills the whole group by SIGKILL and waits until the child is gone.
     pub fn kill9(&mut self) {
-        if let Some(group) = self.live_pid() {
+        if !self.is_killed
+            && let Some(group) = self.group()
+        {
             let _ = kill_process_group(group, Signal::KILL);
         }
         let _ = self.process.wait();
+        self.is_killed = true;
     }
 
     /// Stops the child's clock by SIGSTOP: its sockets stay open, and nothing answers on them.
@@ -204,15 +214,15 @@ impl Child {
     /// Signals the child alone, never its watchdog.
     fn signal(&mut self, signal: Signal) {
         if self.try_wait().is_none()
-            && let Some(pid) = self.live_pid()
+            && let Some(pid) = self.group()
         {
             let _ = kill_process(pid, signal);
         }
     }
 
-    /// The id for signals. The group keeps the id from being used again for as long as its
-    /// watchdog lives, and that is until the group is killed.
-    fn live_pid(&self) -> Option<Pid> {
+    /// The id of the child and of its group. The watchdog keeps the group, and so the id, alive
+    /// until the group is killed.
+    fn group(&self) -> Option<Pid> {
         i32::try_from(self.process.id()).ok().and_then(Pid::from_raw)
     }
 

@@ -8,7 +8,7 @@ use std::env;
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use crate::child::Child;
 use crate::error::HarnessError;
 use crate::net::free_port;
+use crate::program::{find_program, run};
 
 /// A start takes about half a second; this leaves room for a machine that is busy building.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -26,6 +27,8 @@ const N_START_TRIES: usize = 5;
 /// second become possible, since etcd's shortest lease is 1.5 election timeouts.
 const HEARTBEAT_INTERVAL_MS: &str = "50";
 const ELECTION_TIMEOUT_MS: &str = "250";
+/// What brings etcd and etcdctl onto a Debian-like machine.
+const INSTALL: &str = "apt-get install etcd-server etcd-client";
 
 /// How an [`Etcd`] is started. The default is plain text without authentication.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +88,7 @@ impl Etcd {
     /// # Errors
     /// When etcd is not installed or does not start; the error shows its last output.
     pub fn start_with(options: EtcdOptions) -> Result<Self, HarnessError> {
-        let binary = find_binary("etcd", "ETCD_BIN")?;
+        let binary = find_program("etcd", "ETCD_BIN", INSTALL)?;
         let dir = TempDir::with_prefix("etcd-")
             .map_err(|source| HarnessError::File { path: env::temp_dir(), source })?;
         let mut etcd =
@@ -179,7 +182,7 @@ impl Etcd {
     /// # Errors
     /// When etcdctl is not installed or fails.
     pub fn etcdctl(&self, args: &[&str]) -> Result<String, HarnessError> {
-        let mut command = Command::new(find_binary("etcdctl", "ETCDCTL_BIN")?);
+        let mut command = Command::new(find_program("etcdctl", "ETCDCTL_BIN", INSTALL)?);
         command.env("ETCDCTL_API", "3");
         command.arg(format!("--endpoints={}", self.client_url())).arg("--command-timeout=10s");
         if let Some(password) = &self.root_password {
@@ -259,24 +262,6 @@ impl Ports {
     }
 }
 
-/// Looks for `program` at `$variable`, in `PATH`, and in the checkout's `.tools`.
-fn find_binary(program: &'static str, variable: &'static str) -> Result<PathBuf, HarnessError> {
-    if let Some(path) = env::var_os(variable) {
-        return Ok(path.into());
-    }
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools");
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path)
-        .chain([tools.clone(), tools.join(program)])
-        .map(|dir| dir.join(program))
-        .find(|candidate| candidate.is_file())
-        .ok_or(HarnessError::NotInstalled {
-            program,
-            install: "apt-get install etcd-server etcd-client",
-            variable,
-        })
-}
-
 fn is_port_conflict(output: &str) -> bool {
     output.contains("address already in use")
 }
@@ -293,20 +278,4 @@ fn is_healthy(port: u16) -> bool {
         Ok(reply)
     };
     ask().is_ok_and(|reply| reply.contains("\"true\""))
-}
-
-/// Runs `command` to its end and returns its standard output.
-fn run(command: &mut Command) -> Result<String, HarnessError> {
-    let name = format!("{command:?}");
-    let output =
-        command.output().map_err(|source| HarnessError::Spawn { name: name.clone(), source })?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let both = [output.stdout, output.stderr].concat();
-    Err(HarnessError::Command {
-        command: name,
-        status: output.status.to_string(),
-        output: String::from_utf8_lossy(&both).into_owned(),
-    })
 }
