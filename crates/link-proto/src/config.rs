@@ -1,0 +1,83 @@
+//! What one side of a link allows itself and its peer.
+
+use crate::header::{MAX_MESSAGE_LEN, MAX_NAME_LEN, MAX_ROUTES, MAX_WINDOW};
+use std::time::Duration;
+
+/// Limits and times of one side of a link. Values beyond a stated bound count as that bound.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Who this side is, told to the peer; at most 1024 bytes, the rest is cut off.
+    pub name: String,
+    /// Longest payload that this side accepts, in bytes; at most 1 GiB.
+    pub max_message_len: u32,
+    /// Server: the window it grants at first. Client: most calls it will have in flight, whatever
+    /// the server grants. 1 to 65536.
+    pub window: u32,
+    /// Server: most routes a client may define. At most 65536.
+    pub max_routes: u32,
+    /// When this many bytes wait to be written, a client refuses new calls and a server asks its
+    /// driver to stop reading. One message may go over it.
+    pub max_buffered_bytes: usize,
+    /// Sum of the announced lengths of all messages that are being put together; a message that
+    /// does not fit is refused, alone. At least `max_message_len`, or no such message could come.
+    pub max_reassembly_bytes: usize,
+    /// After this long without a byte from the peer a PING is sent.
+    pub keepalive: Duration,
+    /// How long an unanswered PING may take until the peer counts as dead.
+    pub ping_timeout: Duration,
+    /// How long the peer's HELLO may take.
+    pub handshake_timeout: Duration,
+    /// Features of this side, told to the peer; version 1 gives no bit a meaning.
+    pub features: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            max_message_len: 8 << 20,
+            window: 1024,
+            max_routes: 4096,
+            max_buffered_bytes: 4 << 20,
+            max_reassembly_bytes: 64 << 20,
+            keepalive: Duration::from_secs(5),
+            ping_timeout: Duration::from_secs(10),
+            handshake_timeout: Duration::from_secs(10),
+            features: 0,
+        }
+    }
+}
+
+impl Config {
+    /// The same with every value inside its bound.
+    pub(crate) fn bounded(mut self) -> Self {
+        let cut = self.name.floor_char_boundary(MAX_NAME_LEN);
+        self.name.truncate(cut);
+        self.max_message_len = self.max_message_len.min(MAX_MESSAGE_LEN);
+        self.window = self.window.clamp(1, MAX_WINDOW);
+        self.max_routes = self.max_routes.min(MAX_ROUTES);
+        self.max_reassembly_bytes = self.max_reassembly_bytes.max(self.max_message_len as usize);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_beyond_their_bounds_are_cut() {
+        let wild = Config {
+            name: "é".repeat(600),
+            max_message_len: u32::MAX,
+            window: 0,
+            max_routes: u32::MAX,
+            max_reassembly_bytes: 0,
+            ..Config::default()
+        };
+        let config = wild.bounded();
+        assert_eq!(config.name.len(), 1024);
+        assert_eq!((config.window, config.max_routes), (1, MAX_ROUTES));
+        assert_eq!(config.max_reassembly_bytes, 1 << 30);
+    }
+}

@@ -1,0 +1,483 @@
+//! The state machine of one link, for both sides. What only one side does is in `client` and
+//! `server`; here is what they share: framing, handshake, keepalive, the end.
+//!
+//! Invariants:
+//! - A frame leaves the input whole or not at all, and payloads are not copied out of it.
+//! - Every token comes back exactly once: by an event, by `cancel`, by `drain_pending`, or, for a
+//!   one-way call, it is dropped when the call was taken.
+//! - After a failure nothing is accepted or sent, but for a last GOAWAY.
+
+mod client;
+mod core;
+mod server;
+
+use self::client::ClientSide;
+use self::core::{Core, check_opaque};
+use self::server::ServerSide;
+use crate::header::{HEADER_LEN, Header, Kind};
+use crate::reader::Reader;
+use crate::{
+    CallId, Config, Event, GoAwayReason, LinkError, PeerHello, Reply, RequestOut, RouteDef,
+    RouteId, SendError, Status,
+};
+use bytes::{Buf, BytesMut};
+use std::time::Instant;
+
+/// One side of a link. `T` is what a client wants back with each call's outcome; a server never
+/// makes one.
+///
+/// A driver gives it bytes and instants and takes bytes and events, as the crate's page shows.
+#[derive(Debug)]
+pub struct Connection<T> {
+    core: Core<T>,
+    side: Side<T>,
+}
+
+#[derive(Debug)]
+enum Side<T> {
+    Client(ClientSide<T>),
+    Server(ServerSide),
+}
+
+impl<T> Connection<T> {
+    /// The side that connected and will send calls. Its HELLO is ready to be transmitted.
+    pub fn client(config: Config, now: Instant) -> Self {
+        let core = Core::new(config, now, false);
+        Self { side: Side::Client(ClientSide::new()), core }
+    }
+
+    /// The side that accepted and will answer calls. Its HELLO is ready to be transmitted.
+    pub fn server(config: Config, now: Instant) -> Self {
+        let core = Core::new(config, now, true);
+        Self { side: Side::Server(ServerSide::new(core.config.window)), core }
+    }
+
+    /// Takes all whole frames off the front of `input`. What is left is the beginning of a frame,
+    /// at most 128 KiB and 16 bytes long when whole.
+    ///
+    /// # Errors
+    /// The peer broke the protocol, or ended the link with a fatal GOAWAY. The link is over and
+    /// [`Event::Dead`] says so too; `input` was emptied. A GOAWAY for the peer may be left to be
+    /// transmitted.
+    pub fn handle_bytes(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), LinkError> {
+        if let Some(error) = self.core.failed {
+            input.clear();
+            return Err(error);
+        }
+        if !input.is_empty() {
+            self.core.last_heard = now;
+            self.core.ping_sent = false;
+        }
+        loop {
+            match self.handle_frame(now, input) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    input.clear();
+                    self.fail(error);
+                    return Err(error);
+                }
+            }
+        }
+        self.settle();
+        self.check_invariants();
+        Ok(())
+    }
+
+    /// Does what is due at `now`: deadlines of calls, keepalive, the handshake's time.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.core.failed.is_some() {
+            return;
+        }
+        if let Side::Client(client) = &mut self.side {
+            client.expire(&mut self.core, now);
+        }
+        if self.core.alarm <= now {
+            self.handle_alarm(now);
+        }
+        self.settle();
+        self.check_invariants();
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called next, at the latest. It may
+    /// turn out that nothing was due.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.core.failed.is_some() {
+            return None;
+        }
+        match &self.side {
+            Side::Client(client) => {
+                Some(client.earliest().map_or(self.core.alarm, |e| e.min(self.core.alarm)))
+            }
+            Side::Server(_) => Some(self.core.alarm),
+        }
+    }
+
+    /// The next event, until there is none. To be drained after each `handle_*`.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<Event<T>> {
+        self.core.events.pop_front()
+    }
+
+    /// The bytes to be written. The driver removes from the front what it wrote, and appends
+    /// nothing. Long messages are moved in chunk by chunk whenever this is called.
+    #[inline]
+    pub fn transmit(&mut self) -> &mut BytesMut {
+        self.settle();
+        let side = &mut self.side;
+        self.core.outbox.fill(|id| match side {
+            Side::Client(client) => client.sent(CallId::from_wire(id)),
+            Side::Server(server) => server.sent(CallId::from_wire(id)),
+        })
+    }
+
+    /// Whether the link is over for good and nothing is left to be written: close the socket.
+    pub fn is_finished(&self) -> bool {
+        let over = self.core.failed.is_some()
+            || match &self.side {
+                Side::Client(client) => client.is_done(),
+                Side::Server(server) => server.is_done(),
+            };
+        over && self.core.outbox.is_empty()
+    }
+
+    /// Why the link failed, if it did.
+    pub fn failure(&self) -> Option<LinkError> {
+        self.core.failed
+    }
+
+    /// Client: whether a new call may be sent if there is credit and room in the buffer. Server:
+    /// whether new calls are taken.
+    pub fn is_accepting(&self) -> bool {
+        self.core.failed.is_none()
+            && self.core.peer.is_some()
+            && match &self.side {
+                Side::Client(client) => !client.is_closing(),
+                Side::Server(server) => !server.is_closing(),
+            }
+    }
+
+    /// Calls that have not ended, including those of which parts are on their way.
+    #[inline]
+    pub fn in_flight(&self) -> usize {
+        match &self.side {
+            Side::Client(client) => client.in_flight(),
+            Side::Server(server) => server.in_flight(),
+        }
+    }
+
+    /// Client: how many calls may be in flight, 0 before the link is ready. Server: the window
+    /// that it granted last.
+    #[inline]
+    pub fn window(&self) -> usize {
+        match &self.side {
+            Side::Client(client) => client.window(),
+            Side::Server(server) => server.window(),
+        }
+    }
+
+    /// Bytes that wait to be written.
+    #[inline]
+    pub fn buffered_bytes(&self) -> usize {
+        self.core.outbox.buffered_bytes()
+    }
+
+    /// Bytes that unfinished messages from the peer have announced.
+    pub fn reassembly_bytes(&self) -> usize {
+        self.core.budget.used()
+    }
+
+    /// Whether the driver is to stop reading until more was written: the client asks faster than
+    /// it takes answers. Never true on a client, since two sides that both stop would never go on.
+    #[inline]
+    pub fn is_congested(&self) -> bool {
+        matches!(self.side, Side::Server(_)) && self.core.is_over_buffered()
+    }
+
+    /// What the peer said in its HELLO, once it came.
+    pub fn peer(&self) -> Option<&PeerHello> {
+        self.core.peer.as_ref()
+    }
+
+    /// Begins an orderly end. Server: new calls are refused from now on, and the link is finished
+    /// when the client has seen its calls in flight end. Client: no calls are sent from now on,
+    /// and the link is finished when those in flight have ended.
+    pub fn go_away(&mut self, reason: GoAwayReason) {
+        debug_assert!(!reason.is_fatal(), "fatal reasons are this crate's own");
+        if self.core.failed.is_some() {
+            return;
+        }
+        match &mut self.side {
+            Side::Client(client) => client.close(reason),
+            Side::Server(server) => server.close(&mut self.core, reason),
+        }
+        self.settle();
+    }
+
+    /// Client: says once what some calls have in common.
+    ///
+    /// # Errors
+    /// The link is not ready or closing, is full of routes, or a field is over its limit.
+    pub fn define(&mut self, def: &RouteDef) -> Result<RouteId, SendError> {
+        match &mut self.side {
+            Side::Client(client) => client.define(&mut self.core, def),
+            Side::Server(_) => Err(SendError::Closing),
+        }
+    }
+
+    /// Client: whether a call could be sent now.
+    ///
+    /// # Errors
+    /// Why not.
+    #[inline]
+    pub fn can_send(&self) -> Result<(), SendError> {
+        match &self.side {
+            Side::Client(client) => client.can_send(&self.core),
+            Side::Server(_) => Err(SendError::Closing),
+        }
+    }
+
+    /// Client: sends a call, and keeps `token` until it has ended. The token of a one-way call is
+    /// dropped. A deadline that has passed counts as one that is about to.
+    ///
+    /// # Errors
+    /// The call cannot be sent here and now; nothing was sent, and the token comes back.
+    #[inline]
+    pub fn send_request(
+        &mut self,
+        now: Instant,
+        request: RequestOut<'_>,
+        token: T,
+    ) -> Result<CallId, (T, SendError)> {
+        match &mut self.side {
+            Side::Client(client) => client.send_request(&mut self.core, now, request, token),
+            Side::Server(_) => Err((token, SendError::Closing)),
+        }
+    }
+
+    /// Client: gives a call up and tells the server. `None` if the call has ended.
+    pub fn cancel(&mut self, id: CallId) -> Option<T> {
+        let Side::Client(client) = &mut self.side else {
+            return None;
+        };
+        let token = client.cancel(&mut self.core, id);
+        self.settle();
+        token
+    }
+
+    /// Client: takes the tokens of all calls that have not ended, because the connection broke or
+    /// the link is dead. The link is over after this.
+    pub fn drain_pending(&mut self) -> impl Iterator<Item = T> + use<T> {
+        if self.core.failed.is_none() {
+            self.core.failed = Some(LinkError::Closed);
+            self.core.outbox.clear();
+        }
+        self.core.outbox.clear_long();
+        match &mut self.side {
+            Side::Client(client) => client.drain(&mut self.core),
+            Side::Server(server) => {
+                server.abandon(&mut self.core);
+                client::no_tokens()
+            }
+        }
+    }
+
+    /// Server: answers a route's definition: it is offered, and its app wants arguments in this
+    /// codec (0: as the caller likes). May be said again later, also after a refusal.
+    pub fn accept_route(&mut self, route: RouteId, codec: u8) {
+        if let Side::Server(server) = &mut self.side {
+            server.answer_route(&mut self.core, route, codec, Status::OK, "");
+        }
+    }
+
+    /// Server: answers a route's definition: it is not offered. Calls on it are answered with
+    /// this status and text until it is accepted. The text is cut at 1024 bytes.
+    pub fn refuse_route(&mut self, route: RouteId, status: Status, text: &str) {
+        debug_assert!(status != Status::OK, "a refusal has an error");
+        if let Side::Server(server) = &mut self.side {
+            server.answer_route(&mut self.core, route, 0, status, text);
+        }
+    }
+
+    /// Server: answers a call. Ignored if the call was cancelled, answered or one-way. An answer
+    /// over the client's message limit becomes [`Status::TOO_LARGE`].
+    #[inline]
+    pub fn respond(&mut self, id: CallId, reply: Reply<'_>) {
+        if let Side::Server(server) = &mut self.side {
+            server.respond(&mut self.core, id, reply);
+        }
+    }
+
+    /// Server: lets the client have up to `window` calls in flight, at most 65536. 0 stops it.
+    /// Calls that are in flight go on, so there may be more for a while.
+    pub fn set_window(&mut self, window: u32) {
+        if let Side::Server(server) = &mut self.side {
+            server.set_window(&mut self.core, window);
+        }
+    }
+
+    /// Handles the first frame of `input`; `false` if it is not whole.
+    #[inline]
+    fn handle_frame(&mut self, now: Instant, input: &mut BytesMut) -> Result<bool, LinkError> {
+        let Some(head) = input.first_chunk::<HEADER_LEN>() else {
+            return Ok(false);
+        };
+        let header = Header::parse(head);
+        if self.core.peer.is_none() && header.kind != Kind::Hello as u8 {
+            return Err(LinkError::NotHello { kind: header.kind });
+        }
+        let kind = header.check()?;
+        let body_len = header.body_len as usize;
+        if input.len() < HEADER_LEN + body_len {
+            return Ok(false);
+        }
+        let Some(kind) = kind else {
+            input.advance(HEADER_LEN + body_len);
+            return Ok(true);
+        };
+        match kind {
+            Kind::Request | Kind::Response | Kind::Define => {
+                let mut body = input.split_to(HEADER_LEN + body_len);
+                body.advance(HEADER_LEN);
+                self.handle_body(&header, kind, body)?;
+            }
+            _ => {
+                let body = input.get(HEADER_LEN..HEADER_LEN + body_len).unwrap_or_default();
+                self.handle_slice(now, &header, kind, body)?;
+                input.advance(HEADER_LEN + body_len);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Frames whose bodies are kept.
+    #[inline]
+    fn handle_body(
+        &mut self,
+        header: &Header,
+        kind: Kind,
+        body: BytesMut,
+    ) -> Result<(), LinkError> {
+        match (&mut self.side, kind) {
+            (Side::Client(client), Kind::Response) => {
+                client.handle_response(&mut self.core, header, body)
+            }
+            (Side::Server(server), Kind::Request) => {
+                server.handle_request(&mut self.core, header, body)
+            }
+            (Side::Client(client), Kind::Define) => {
+                client.handle_ack(&mut self.core, header, &body)
+            }
+            (Side::Server(server), Kind::Define) => {
+                server.handle_define(&mut self.core, header, &body.freeze())
+            }
+            _ => Err(LinkError::Unexpected { kind: header.kind }),
+        }
+    }
+
+    /// Frames whose bodies are read in place.
+    fn handle_slice(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        kind: Kind,
+        body: &[u8],
+    ) -> Result<(), LinkError> {
+        let core = &mut self.core;
+        match (&mut self.side, kind) {
+            (Side::Client(client), Kind::Chunk) => client.handle_chunk(core, header, body),
+            (Side::Server(server), Kind::Chunk) => server.handle_chunk(core, header, body),
+            (Side::Server(server), Kind::Cancel) => {
+                server.handle_cancel(core, CallId::from_wire(header.id))
+            }
+            (Side::Client(client), Kind::Credit) => client.handle_credit(core, header, body),
+            (side, Kind::Hello) => {
+                core.handle_hello(now, header, body)?;
+                if let (Side::Client(client), Some(peer)) = (side, &core.peer) {
+                    client.set_granted(peer.window, &core.config);
+                }
+                Ok(())
+            }
+            (_, Kind::Ping) => core.handle_ping(header, body),
+            (_, Kind::Pong) => check_opaque(header, body),
+            (_, Kind::GoAway) => self.handle_go_away(header, body),
+            _ => Err(LinkError::Unexpected { kind: header.kind }),
+        }
+    }
+
+    fn handle_go_away(&mut self, header: &Header, body: &[u8]) -> Result<(), LinkError> {
+        let text = Reader::new(header.kind, body).rest_text()?.to_owned();
+        let reason = GoAwayReason(header.status);
+        if reason.is_fatal() {
+            self.core.events.push_back(Event::GoAway { reason, text });
+            return Err(LinkError::PeerFailed { reason: reason.0 });
+        }
+        match &mut self.side {
+            Side::Client(client) => client.close(reason),
+            Side::Server(server) => server.handle_client_gone(&mut self.core, header.kind)?,
+        }
+        self.core.events.push_back(Event::GoAway { reason, text });
+        Ok(())
+    }
+
+    fn handle_alarm(&mut self, now: Instant) {
+        let core = &mut self.core;
+        if core.peer.is_none() {
+            self.fail(LinkError::HandshakeTimeout);
+        } else if now < core.last_heard + core.config.keepalive {
+            core.alarm = core.last_heard + core.config.keepalive;
+        } else if !core.ping_sent {
+            core.ping();
+            core.alarm = now + core.config.ping_timeout;
+        } else if self.is_congested() && self.core.outbox.take_progress() {
+            // The driver does not read now, so silence says nothing; but the peer takes bytes.
+            self.core.alarm = now + self.core.config.ping_timeout;
+        } else {
+            self.fail(LinkError::PeerSilent);
+        }
+    }
+
+    /// Lets a closing client say its GOAWAY once nothing is in flight.
+    #[inline]
+    fn settle(&mut self) {
+        if let Side::Client(client) = &mut self.side {
+            client.settle(&mut self.core);
+        }
+    }
+
+    /// Ends the link, with a GOAWAY if the peer might read it.
+    fn fail(&mut self, error: LinkError) {
+        let core = &mut self.core;
+        core.outbox.clear_long();
+        let reason = match error {
+            LinkError::PeerFailed { .. } | LinkError::PeerSilent | LinkError::Closed => None,
+            LinkError::HandshakeTimeout => Some(GoAwayReason::SILENT),
+            LinkError::NoCommonVersion { .. } => Some(GoAwayReason::NO_COMMON_VERSION),
+            _ => Some(GoAwayReason::PROTOCOL_ERROR),
+        };
+        match reason {
+            Some(reason) => core.go_away(reason, &error.to_string()),
+            None => core.outbox.clear(),
+        }
+        core.failed = Some(error);
+        core.events.push_back(Event::Dead(error));
+        if let Side::Server(server) = &mut self.side {
+            server.abandon(&mut self.core);
+        }
+    }
+
+    /// Panics in a debug build if the state contradicts itself.
+    #[inline]
+    pub fn check_invariants(&self) {
+        if cfg!(debug_assertions) {
+            self.core.outbox.check_invariants();
+            match &self.side {
+                Side::Client(client) => client.check_invariants(&self.core),
+                Side::Server(server) => server.check_invariants(&self.core),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

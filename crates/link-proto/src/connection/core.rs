@@ -1,0 +1,103 @@
+//! What both sides of a connection have: output, events, handshake and keepalive.
+//!
+//! Invariant: what a peer can make us write without reading itself is bounded.
+
+use crate::assembly::Budget;
+use crate::header::{Header, Kind, MAX_TEXT_LEN};
+use crate::outbox::Outbox;
+use crate::reader::Reader;
+use crate::{Config, Event, GoAwayReason, LinkError, PeerHello, hello};
+use std::collections::VecDeque;
+use std::time::Instant;
+
+/// What both sides have.
+#[derive(Debug)]
+pub(super) struct Core<T> {
+    pub(super) config: Config,
+    pub(super) outbox: Outbox,
+    pub(super) events: VecDeque<Event<T>>,
+    pub(super) budget: Budget,
+    /// Set by the peer's HELLO.
+    pub(super) peer: Option<PeerHello>,
+    pub(super) failed: Option<LinkError>,
+    pub(super) last_heard: Instant,
+    /// When the handshake, the keepalive or an unanswered PING is to be looked at next. It may be
+    /// early, so that traffic need not move it.
+    pub(super) alarm: Instant,
+    pub(super) ping_sent: bool,
+    pub(super) n_pings: u64,
+}
+
+impl<T> Core<T> {
+    pub(super) fn new(config: Config, now: Instant, is_server: bool) -> Self {
+        let config = config.bounded();
+        let mut outbox = Outbox::new();
+        outbox.frame(|out| hello::encode(&config, is_server, out));
+        Self {
+            outbox,
+            events: VecDeque::new(),
+            budget: Budget::new(config.max_reassembly_bytes),
+            peer: None,
+            failed: None,
+            last_heard: now,
+            alarm: now + config.handshake_timeout,
+            ping_sent: false,
+            n_pings: 0,
+            config,
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_over_buffered(&self) -> bool {
+        self.outbox.buffered_bytes() >= self.config.max_buffered_bytes
+    }
+
+    pub(super) fn handle_hello(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<(), LinkError> {
+        if self.peer.is_some() {
+            return Err(LinkError::Unexpected { kind: header.kind });
+        }
+        let peer = hello::decode(body)?;
+        self.events.push_back(Event::Ready(peer.clone()));
+        self.peer = Some(peer);
+        self.alarm = now + self.config.keepalive;
+        Ok(())
+    }
+
+    pub(super) fn ping(&mut self) {
+        self.n_pings += 1;
+        self.ping_sent = true;
+        let header = Header { kind: Kind::Ping as u8, ..Header::default() };
+        self.outbox.control(header, &self.n_pings.to_be_bytes());
+    }
+
+    /// Answers a PING, unless the peer does not read: then it could make us keep PONGs for ever.
+    pub(super) fn handle_ping(&mut self, header: &Header, body: &[u8]) -> Result<(), LinkError> {
+        check_opaque(header, body)?;
+        if !self.is_over_buffered() {
+            self.outbox.control(Header { kind: Kind::Pong as u8, ..Header::default() }, body);
+        }
+        Ok(())
+    }
+
+    pub(super) fn go_away(&mut self, reason: GoAwayReason, text: &str) {
+        let header = Header { kind: Kind::GoAway as u8, status: reason.0, ..Header::default() };
+        self.outbox.control(header, cut_text(text).as_bytes());
+    }
+}
+
+/// A PING or PONG has exactly eight bytes.
+pub(super) fn check_opaque(header: &Header, body: &[u8]) -> Result<(), LinkError> {
+    let mut reader = Reader::new(header.kind, body);
+    reader.bytes(8)?;
+    reader.finish()
+}
+
+/// A text within the limit of GOAWAY and DEFINE.
+pub(super) fn cut_text(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(MAX_TEXT_LEN)).unwrap_or_default()
+}

@@ -1,0 +1,391 @@
+//! The server's half of a connection: routes it was told and calls it is to answer.
+//!
+//! Invariants:
+//! - A slot is taken from a REQUEST's first frame until the last byte of its answer is in the
+//!   buffer, or the client gave it up, or the call was refused.
+//! - No slot is at or beyond the largest window that was ever granted.
+
+use super::core::{Core, cut_text};
+use crate::assembly::Partial;
+use crate::header::{Header, Kind, MAX_WINDOW, WHOLE_LINK, flags};
+use crate::message::{RequestHead, decode_request};
+use crate::outbox::Head;
+use crate::{CallId, Event, GoAwayReason, LinkError, Reply, RouteId, Status, meta, route};
+use bytes::{Bytes, BytesMut};
+
+#[derive(Debug)]
+pub(super) struct ServerSide {
+    slots: Vec<Slot>,
+    in_flight: usize,
+    window: u32,
+    /// Largest window granted so far: the client may not have seen a smaller one yet.
+    max_window: u32,
+    routes: Vec<Route>,
+    /// GOAWAY was sent: new calls are refused.
+    closing: bool,
+    /// The client's GOAWAY came: it sends no more calls.
+    client_gone: bool,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Free,
+    /// Parts of the request came.
+    Receiving(Box<Partial<RequestHead>>),
+    /// The driver has it.
+    Open,
+    /// Chunks of the answer are still to be sent.
+    Sending,
+}
+
+#[derive(Debug)]
+enum Route {
+    /// Calls are passed on; the driver answers the definition when it can.
+    Offered,
+    Refused(Status, Box<str>),
+}
+
+impl ServerSide {
+    pub(super) fn new(window: u32) -> Self {
+        Self {
+            slots: Vec::new(),
+            in_flight: 0,
+            window,
+            max_window: window,
+            routes: Vec::new(),
+            closing: false,
+            client_gone: false,
+        }
+    }
+
+    #[inline]
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    #[inline]
+    pub(super) fn window(&self) -> usize {
+        self.window as usize
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing || self.client_gone
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.closing && self.client_gone
+    }
+
+    pub(super) fn handle_define<T>(
+        &mut self,
+        core: &mut Core<T>,
+        header: &Header,
+        body: &Bytes,
+    ) -> Result<(), LinkError> {
+        if header.flags & flags::ACK != 0 || self.client_gone {
+            return Err(LinkError::Unexpected { kind: header.kind });
+        }
+        let (route, def) = route::decode(body)?;
+        let expected = u32::try_from(self.routes.len()).unwrap_or(u32::MAX);
+        let max = core.config.max_routes;
+        if route != expected || route >= max {
+            return Err(LinkError::BadRouteNumber { route, expected, max });
+        }
+        self.routes.push(Route::Offered);
+        core.events.push_back(Event::Defined { route: RouteId(route), def: Box::new(def) });
+        Ok(())
+    }
+
+    pub(super) fn answer_route<T>(
+        &mut self,
+        core: &mut Core<T>,
+        route: RouteId,
+        codec: u8,
+        status: Status,
+        text: &str,
+    ) {
+        let Some(entry) = self.routes.get_mut(route.index()) else {
+            debug_assert!(false, "only a defined route is answered");
+            return;
+        };
+        let text = cut_text(text);
+        *entry = match status {
+            Status::OK => Route::Offered,
+            _ => Route::Refused(status, text.into()),
+        };
+        if core.failed.is_none() {
+            core.outbox.frame(|out| route::encode_ack(route.0, codec, status, text, out));
+        }
+    }
+
+    #[inline]
+    pub(super) fn handle_request<T>(
+        &mut self,
+        core: &mut Core<T>,
+        header: &Header,
+        body: BytesMut,
+    ) -> Result<(), LinkError> {
+        let id = CallId::from_wire(header.id);
+        let slot = self.free_slot(header, id)?;
+        let (head, total, payload) = decode_request(header, body)?;
+        let len = total.unwrap_or(payload.len());
+        if let Some((status, text)) = self.refusal(core, head.route, len)? {
+            refuse(core, id, head.one_way, status, &text);
+            return Ok(());
+        }
+        let Some(total) = total else {
+            if !head.one_way {
+                self.occupy(slot, id, State::Open);
+            }
+            core.events.push_back(request(id, head, payload));
+            return Ok(());
+        };
+        let one_way = head.one_way;
+        let partial = Partial::new(head, total, &payload)?;
+        if core.budget.reserve(total) {
+            self.occupy(slot, id, State::Receiving(Box::new(partial)));
+        } else {
+            let text = format!("no room for a request of {total} bytes beside the others");
+            refuse(core, id, one_way, Status::OVERLOADED, &text);
+        }
+        Ok(())
+    }
+
+    /// Index of the slot of a new call; fails if it is not free or not granted.
+    #[inline]
+    fn free_slot(&mut self, header: &Header, id: CallId) -> Result<usize, LinkError> {
+        if self.client_gone {
+            return Err(LinkError::Unexpected { kind: header.kind });
+        }
+        let slot = id.slot();
+        if slot >= self.max_window {
+            return Err(LinkError::SlotBeyondWindow { slot, window: self.max_window });
+        }
+        let index = slot as usize;
+        if self.slots.len() <= index {
+            self.slots.resize_with(index + 1, || Slot { generation: 0, state: State::Free });
+        }
+        match self.slots.get(index) {
+            Some(Slot { state: State::Free, .. }) => Ok(index),
+            _ => Err(LinkError::SlotBusy { slot }),
+        }
+    }
+
+    /// Why a call is not even shown to the driver, if it is not.
+    #[inline]
+    fn refusal<T>(
+        &self,
+        core: &Core<T>,
+        route: u32,
+        len: usize,
+    ) -> Result<Option<(Status, Box<str>)>, LinkError> {
+        let max = core.config.max_message_len as usize;
+        match self.routes.get(route as usize) {
+            None => {
+                let defined = u32::try_from(self.routes.len()).unwrap_or(u32::MAX);
+                Err(LinkError::UnknownRoute { route, defined })
+            }
+            _ if self.closing => Ok(Some((Status::REFUSED, "the server is going away".into()))),
+            Some(Route::Refused(status, text)) => Ok(Some((*status, text.clone()))),
+            _ if len > max => {
+                let text = format!("request of {len} bytes is over the limit of {max}");
+                Ok(Some((Status::TOO_LARGE, text.into())))
+            }
+            Some(Route::Offered) => Ok(None),
+        }
+    }
+
+    #[inline]
+    fn occupy(&mut self, slot: usize, id: CallId, state: State) {
+        if let Some(entry) = self.slots.get_mut(slot) {
+            *entry = Slot { generation: id.generation(), state };
+            self.in_flight += 1;
+        }
+    }
+
+    /// Frees the slot of a call; gives what it was doing. `None` if the call has ended.
+    #[inline]
+    fn release(&mut self, id: CallId) -> Option<State> {
+        let entry = self.slots.get_mut(id.slot() as usize)?;
+        if entry.generation != id.generation() || matches!(entry.state, State::Free) {
+            return None;
+        }
+        self.in_flight -= 1;
+        Some(std::mem::replace(&mut entry.state, State::Free))
+    }
+
+    pub(super) fn handle_chunk<T>(
+        &mut self,
+        core: &mut Core<T>,
+        header: &Header,
+        part: &[u8],
+    ) -> Result<(), LinkError> {
+        let last = header.flags & flags::MORE == 0;
+        let id = CallId::from_wire(header.id);
+        let Some(entry) = self.slots.get_mut(id.slot() as usize) else {
+            return Ok(());
+        };
+        let State::Receiving(partial) = &mut entry.state else {
+            // Of a call that was refused or answered before its request was here.
+            return Ok(());
+        };
+        if entry.generation != id.generation() {
+            return Ok(());
+        }
+        partial.push(part, last)?;
+        if !last {
+            return Ok(());
+        }
+        let Some(State::Receiving(partial)) = self.release(id) else {
+            return Ok(());
+        };
+        core.budget.release(partial.total());
+        let (head, payload) = partial.finish();
+        if !head.one_way {
+            self.occupy(id.slot() as usize, id, State::Open);
+        }
+        core.events.push_back(request(id, head, payload));
+        Ok(())
+    }
+
+    pub(super) fn handle_cancel<T>(
+        &mut self,
+        core: &mut Core<T>,
+        id: CallId,
+    ) -> Result<(), LinkError> {
+        match self.release(id) {
+            Some(State::Receiving(partial)) => core.budget.release(partial.total()),
+            Some(State::Open) => core.events.push_back(Event::Cancelled { id }),
+            Some(State::Sending) => {
+                core.outbox.remove(id.to_wire());
+            }
+            // Answered before the CANCEL came.
+            Some(State::Free) | None => {}
+        }
+        Ok(())
+    }
+
+    /// The client has no calls in flight and begins no more.
+    pub(super) fn handle_client_gone<T>(
+        &mut self,
+        core: &mut Core<T>,
+        kind: u8,
+    ) -> Result<(), LinkError> {
+        if self.client_gone {
+            return Err(LinkError::Unexpected { kind });
+        }
+        self.client_gone = true;
+        for slot in 0..self.slots.len() {
+            let Some(entry) = self.slots.get(slot) else {
+                break;
+            };
+            let id = CallId::new(u32::try_from(slot).unwrap_or(u32::MAX), entry.generation);
+            self.handle_cancel(core, id)?;
+        }
+        self.close(core, GoAwayReason::SHUTDOWN);
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn respond<T>(&mut self, core: &mut Core<T>, id: CallId, reply: Reply<'_>) {
+        let Some(Slot { generation, state: state @ State::Open }) =
+            self.slots.get_mut(id.slot() as usize)
+        else {
+            return;
+        };
+        if *generation != id.generation() {
+            return;
+        }
+        let len = reply.payload.as_slice().len();
+        let max = core.peer.as_ref().map_or(0, |peer| peer.max_message_len as usize);
+        let is_out = match meta::encoded_len(reply.meta) {
+            Ok(meta_len) if len <= max => {
+                let head = response_head(id, reply.status, reply.codec);
+                core.outbox.message(head, reply.meta, meta_len, reply.payload)
+            }
+            Ok(_) => {
+                let text = format!("answer of {len} bytes is over the caller's limit of {max}");
+                let head = response_head(id, Status::TOO_LARGE, 0);
+                core.outbox.message(head, &[], 0, text.into())
+            }
+            Err(error) => {
+                let text = format!("metadata of the answer: {error}");
+                let head = response_head(id, Status::SERVER_ERROR, 0);
+                core.outbox.message(head, &[], 0, text.into())
+            }
+        };
+        *state = State::Sending;
+        if is_out {
+            self.release(id);
+        }
+    }
+
+    /// The last chunk of a long answer is in the buffer.
+    pub(super) fn sent(&mut self, id: CallId) {
+        self.release(id);
+    }
+
+    pub(super) fn set_window<T>(&mut self, core: &mut Core<T>, window: u32) {
+        self.window = window.min(MAX_WINDOW);
+        self.max_window = self.max_window.max(self.window);
+        if core.failed.is_none() {
+            let body = u64::from(WHOLE_LINK) << 32 | u64::from(self.window);
+            let header = Header { kind: Kind::Credit as u8, ..Header::default() };
+            core.outbox.control(header, &body.to_be_bytes());
+        }
+    }
+
+    /// Says GOAWAY: new calls are refused from now on.
+    pub(super) fn close<T>(&mut self, core: &mut Core<T>, reason: GoAwayReason) {
+        if !self.closing {
+            self.closing = true;
+            core.go_away(reason, "");
+        }
+    }
+
+    /// Forgets all calls: the link is over.
+    pub(super) fn abandon<T>(&mut self, core: &mut Core<T>) {
+        for entry in &mut self.slots {
+            if let State::Receiving(partial) = std::mem::replace(&mut entry.state, State::Free) {
+                core.budget.release(partial.total());
+            }
+        }
+        self.in_flight = 0;
+    }
+
+    pub(super) fn check_invariants<T>(&self, core: &Core<T>) {
+        let busy = self.slots.iter().filter(|s| !matches!(s.state, State::Free));
+        debug_assert_eq!(busy.clone().count(), self.in_flight);
+        debug_assert!(self.slots.len() <= self.max_window as usize);
+        let reserved: usize = busy
+            .map(|slot| match &slot.state {
+                State::Receiving(partial) => partial.total(),
+                _ => 0,
+            })
+            .sum();
+        debug_assert_eq!(reserved, core.budget.used());
+    }
+}
+
+fn request<T>(id: CallId, head: RequestHead, payload: Bytes) -> Event<T> {
+    let RequestHead { route, timeout, codec, one_way, meta } = head;
+    Event::Request { id, route: RouteId(route), codec, timeout, meta, payload, one_way }
+}
+
+fn response_head(id: CallId, status: Status, codec: u8) -> Head {
+    let (kind, status, id) = (Kind::Response, status.0, id.to_wire());
+    Head { kind, flags: 0, codec, status, id, fields: None }
+}
+
+/// Answers a call that takes no slot, unless nobody waits for the answer.
+fn refuse<T>(core: &mut Core<T>, id: CallId, one_way: bool, status: Status, text: &str) {
+    if !one_way {
+        core.outbox.message(response_head(id, status, 0), &[], 0, text.into());
+    }
+}

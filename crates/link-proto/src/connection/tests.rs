@@ -1,0 +1,1 @@
+//! Tests of single rules of the state machine.

@@ -1,0 +1,205 @@
+//! Why a peer's bytes were refused, or a call could not be sent.
+
+use crate::header::{VERSION_MAX, VERSION_MIN};
+
+/// Why a link ended. All of these are final: the framing or the peer can no longer be trusted, so
+/// the driver writes what is left, closes the socket and drains the pending calls.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// Something else than a link speaks on this connection.
+    #[error("the first frame is of kind {kind:#04x}, expected HELLO: is the peer a link?")]
+    NotHello {
+        /// Kind byte of the first frame.
+        kind: u8,
+    },
+    /// The HELLO does not begin with the magic number.
+    #[error("HELLO has magic {found:#010x}, expected 0x444d5348")]
+    BadMagic {
+        /// What stands there.
+        found: u32,
+    },
+    /// No protocol version that both sides speak.
+    #[error("the peer speaks versions {min} to {max}, this side {VERSION_MIN} to {VERSION_MAX}")]
+    NoCommonVersion {
+        /// The peer's oldest version.
+        min: u8,
+        /// The peer's newest version.
+        max: u8,
+    },
+    /// A property stands twice in a HELLO.
+    #[error("property {property} stands twice in the HELLO")]
+    DuplicateProperty {
+        /// The property's number.
+        property: u16,
+    },
+    /// A property of a HELLO has a wrong length or value.
+    #[error("property {property} of the HELLO has a bad length ({len}) or value")]
+    BadProperty {
+        /// The property's number.
+        property: u16,
+        /// Its length.
+        len: usize,
+    },
+    /// A body is longer than its kind of frame allows.
+    #[error("frame of kind {kind:#04x} has a body of {len} bytes, over the limit of {max}")]
+    FrameTooLong {
+        /// Kind byte.
+        kind: u8,
+        /// Length by the header.
+        len: u32,
+        /// Longest for that kind.
+        max: usize,
+    },
+    /// A frame of a kind that is not optional and not known.
+    #[error("unknown frame kind {kind:#04x}")]
+    UnknownKind {
+        /// Kind byte.
+        kind: u8,
+    },
+    /// A flag that is not ignorable and not known.
+    #[error("unknown flags {flags:#04x} in a frame of kind {kind:#04x}")]
+    UnknownFlags {
+        /// Kind byte.
+        kind: u8,
+        /// The unknown bits.
+        flags: u8,
+    },
+    /// A frame that this side must never be sent, or not at this time.
+    #[error("unexpected frame of kind {kind:#04x}")]
+    Unexpected {
+        /// Kind byte.
+        kind: u8,
+    },
+    /// A body ends before a field of it does.
+    #[error("frame of kind {kind:#04x}: needs {need} more bytes at offset {at}, has {have}")]
+    Truncated {
+        /// Kind byte.
+        kind: u8,
+        /// Offset in the body.
+        at: usize,
+        /// Bytes that the field needs.
+        need: usize,
+        /// Bytes that are there.
+        have: usize,
+    },
+    /// A body goes on after its last field.
+    #[error("frame of kind {kind:#04x}: {len} bytes after its last field")]
+    Trailing {
+        /// Kind byte.
+        kind: u8,
+        /// How many.
+        len: usize,
+    },
+    /// A text is not UTF-8.
+    #[error("frame of kind {kind:#04x}: the text at offset {at} is not UTF-8")]
+    NotUtf8 {
+        /// Kind byte.
+        kind: u8,
+        /// Offset in the body.
+        at: usize,
+    },
+    /// A field is over its limit.
+    #[error("frame of kind {kind:#04x}: {what} is {len}, over the limit of {max}")]
+    FieldTooLong {
+        /// Kind byte.
+        kind: u8,
+        /// Which field.
+        what: &'static str,
+        /// Its length or number.
+        len: usize,
+        /// Its limit.
+        max: usize,
+    },
+    /// A REQUEST uses a slot beyond every window that was granted.
+    #[error("REQUEST in slot {slot}, beyond the window of {window}")]
+    SlotBeyondWindow {
+        /// Low half of the call id.
+        slot: u32,
+        /// Largest window granted so far.
+        window: u32,
+    },
+    /// A REQUEST uses the slot of a call that has not ended.
+    #[error("REQUEST in slot {slot}, whose call has not ended")]
+    SlotBusy {
+        /// Low half of the call id.
+        slot: u32,
+    },
+    /// A number names no route.
+    #[error("route {route} is not defined: there are {defined}")]
+    UnknownRoute {
+        /// The number.
+        route: u32,
+        /// How many are defined.
+        defined: u32,
+    },
+    /// A DEFINE has not the next number, or is one too many.
+    #[error("DEFINE of route {route}, expected {expected} and below {max}")]
+    BadRouteNumber {
+        /// The number.
+        route: u32,
+        /// The next number.
+        expected: u32,
+        /// Limit of routes on this link.
+        max: u32,
+    },
+    /// The parts of a message do not add up to the total it announced.
+    #[error("message of {total} bytes: {have} bytes had come, then a part of {part}, last: {last}")]
+    BadChunk {
+        /// Announced length.
+        total: usize,
+        /// Bytes before this part.
+        have: usize,
+        /// Bytes of this part.
+        part: usize,
+        /// Whether the part says that it is the last.
+        last: bool,
+    },
+    /// The HELLO did not come in time.
+    #[error("no HELLO within the handshake's time")]
+    HandshakeTimeout,
+    /// Nothing came from the peer, not even the answer to a PING.
+    #[error("the peer is silent")]
+    PeerSilent,
+    /// The peer ended the link with a fatal GOAWAY.
+    #[error("the peer ended the link with reason {reason}")]
+    PeerFailed {
+        /// See [`crate::GoAwayReason`].
+        reason: u8,
+    },
+    /// The driver drained the pending calls, so the link is over for this side.
+    #[error("the link was closed by this side")]
+    Closed,
+}
+
+/// Why a call or a route was not sent. The link is as it was before.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// The peer's HELLO has not come yet.
+    #[error("the link is not ready")]
+    NotReady,
+    /// As many calls are in flight as the window allows.
+    #[error("no credit: the window of calls in flight is full")]
+    NoCredit,
+    /// The link is closing or closed, or it is the server's side, which begins no calls.
+    #[error("the link takes no new calls")]
+    Closing,
+    /// The payload is over the peer's message limit, or metadata or a name over the protocol's.
+    #[error("message too large: {len} bytes, the limit is {max}")]
+    TooLarge {
+        /// Length in bytes, or number of entries.
+        len: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// Too many bytes wait to be written.
+    #[error("too many bytes wait to be written")]
+    BufferFull,
+    /// The peer takes no more routes on this link.
+    #[error("the link has no room for another route")]
+    RoutesFull,
+    /// The route was not defined on this link.
+    #[error("the route is not defined on this link")]
+    UnknownRoute,
+}

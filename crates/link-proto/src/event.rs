@@ -1,0 +1,89 @@
+//! What a connection tells its driver.
+
+use crate::{CallId, GoAwayReason, LinkError, Meta, PeerHello, RouteDef, RouteId, Status};
+use bytes::Bytes;
+use std::time::Duration;
+
+/// Something happened on a link. Events come in the order of the frames that caused them.
+#[derive(Debug)]
+pub enum Event<T> {
+    /// The peer's HELLO came: a client may define routes and send requests from now on.
+    Ready(PeerHello),
+    /// Server: the client defined a route. To be answered by
+    /// [`accept_route`](crate::Connection::accept_route) or
+    /// [`refuse_route`](crate::Connection::refuse_route), at any time; requests may come before.
+    Defined {
+        /// Its number: one more than that of the route before.
+        route: RouteId,
+        /// What it stands for.
+        def: Box<RouteDef>,
+    },
+    /// Client: the server offers this route. May come again, when the server changes its mind.
+    RouteAccepted {
+        /// Which.
+        route: RouteId,
+        /// Codec that the server's app wants for the arguments; 0 leaves it to the caller.
+        codec: u8,
+    },
+    /// Client: the server does not offer this route, for now.
+    RouteRefused {
+        /// Which.
+        route: RouteId,
+        /// Why, usually [`Status::NOT_FOUND_SERVICE`].
+        status: Status,
+        /// The same for people.
+        text: String,
+    },
+    /// Server: a call came, whole.
+    Request {
+        /// To answer it by [`respond`](crate::Connection::respond).
+        id: CallId,
+        /// A route that was [`Defined`](Event::Defined) before.
+        route: RouteId,
+        /// Codec of the payload.
+        codec: u8,
+        /// Time that the caller has left, as of when it sent this.
+        timeout: Option<Duration>,
+        /// Metadata.
+        meta: Meta,
+        /// Arguments.
+        payload: Bytes,
+        /// No answer is wanted, and none will be sent.
+        one_way: bool,
+    },
+    /// Client: a call ended with this answer.
+    Response {
+        /// What was given to [`send_request`](crate::Connection::send_request).
+        token: T,
+        /// Outcome; it says what the payload is.
+        status: Status,
+        /// Codec of the payload.
+        codec: u8,
+        /// Metadata.
+        meta: Meta,
+        /// Reply, or the text of an error.
+        payload: Bytes,
+    },
+    /// Client: a call's deadline passed. The server was told with a CANCEL.
+    Expired {
+        /// What was given to [`send_request`](crate::Connection::send_request).
+        token: T,
+    },
+    /// Server: the client gave this call up. An answer to it would be ignored.
+    Cancelled {
+        /// As in the [`Request`](Event::Request).
+        id: CallId,
+    },
+    /// Client: so many calls may be in flight from now on.
+    Window(u32),
+    /// The peer begins (client) or takes (server) no more calls on this link; with a fatal reason
+    /// a [`Dead`](Event::Dead) follows.
+    GoAway {
+        /// Why.
+        reason: GoAwayReason,
+        /// The same for people.
+        text: String,
+    },
+    /// The link is over. A client's driver drains the pending calls now.
+    Dead(LinkError),
+}

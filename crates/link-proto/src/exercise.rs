@@ -1,0 +1,98 @@
+//! Drives one side with any bytes, for fuzzing and for the tests of hostile input.
+
+use crate::{Config, Connection, Event, PeerHello, Reply, RequestOut, RouteDef, Status, hello};
+use bytes::{Buf, BytesMut};
+use std::time::{Duration, Instant};
+
+/// Small limits, so that short inputs reach them.
+fn config() -> Config {
+    Config {
+        max_message_len: 300_000,
+        max_reassembly_bytes: 600_000,
+        max_buffered_bytes: 10_000,
+        max_routes: 8,
+        window: 8,
+        ..Config::default()
+    }
+}
+
+/// A server is fed `data`, after a client's HELLO if the first byte is odd, in pieces as long as
+/// the second byte says, and answers whatever it gets.
+pub fn server_bytes(data: &[u8], now: Instant) {
+    let mut server: Connection<()> = Connection::server(config(), now);
+    feed(&mut server, data, now, |server, event| match event {
+        Event::Defined { route, .. } if route.index() % 2 == 0 => server.accept_route(route, 2),
+        Event::Defined { route, .. } => {
+            server.refuse_route(route, Status::NOT_FOUND_SERVICE, "no such service");
+        }
+        Event::Request { id, payload, meta, .. } => {
+            let n_meta = meta.iter().count();
+            assert!(n_meta <= crate::header::MAX_META_ENTRIES);
+            if payload.first() != Some(&0) {
+                let payload = payload.repeat(1 + n_meta).into();
+                server.respond(id, Reply { payload, ..Reply::new(Status::OK) });
+            }
+        }
+        _ => {}
+    });
+}
+
+/// As [`server_bytes`], but a client with some calls in flight, one of them long, is fed.
+pub fn client_bytes(data: &[u8], now: Instant) {
+    let mut client: Connection<u32> = Connection::client(config(), now);
+    let mut n_calls = 0;
+    let mut seen = Vec::new();
+    feed(&mut client, data, now, |client, event| match event {
+        Event::Ready(PeerHello { .. }) => {
+            let Ok(route) = client.define(&RouteDef::default()) else {
+                return;
+            };
+            for len in [10, 100_000, 20] {
+                let payload = vec![7; len].into();
+                let request = RequestOut { payload, ..RequestOut::new(route) };
+                n_calls += u32::from(client.send_request(now, request, n_calls).is_ok());
+            }
+        }
+        Event::Response { token, .. } | Event::Expired { token } => seen.push(token),
+        _ => {}
+    });
+    seen.extend(client.drain_pending());
+    seen.sort_unstable();
+    assert!(seen.into_iter().eq(0..n_calls), "each call ends once");
+}
+
+fn feed<T>(
+    side: &mut Connection<T>,
+    data: &[u8],
+    now: Instant,
+    mut on_event: impl FnMut(&mut Connection<T>, Event<T>),
+) {
+    let (mode, data) = data.split_first().unwrap_or((&1, &[]));
+    let (piece_len, data) = data.split_first().unwrap_or((&255, &[]));
+    let mut input = BytesMut::new();
+    if mode % 2 == 1 {
+        hello::encode(&config(), true, &mut input);
+    }
+    let mut pieces = data.chunks(usize::from(*piece_len).max(1));
+    loop {
+        let result = side.handle_bytes(now, &mut input);
+        while let Some(event) = side.poll_event() {
+            on_event(side, event);
+        }
+        if mode & 2 == 0 {
+            let written = side.transmit().len().min(5_000);
+            side.transmit().advance(written);
+        }
+        side.check_invariants();
+        assert!(side.in_flight() <= 8 && side.reassembly_bytes() <= 600_000);
+        let Some(piece) = pieces.next() else {
+            break;
+        };
+        if result.is_err() || side.is_congested() {
+            break;
+        }
+        input.extend_from_slice(piece);
+    }
+    side.handle_timeout(now + Duration::from_secs(5));
+    side.handle_timeout(now + Duration::from_secs(30));
+}

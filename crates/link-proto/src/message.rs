@@ -1,0 +1,238 @@
+//! Calls: their ids, what goes out, and the bodies of REQUEST and RESPONSE.
+//!
+//! REQUEST: `u32` route, `u32` timeout in ms, then as RESPONSE. RESPONSE: with MORE the `u32`
+//! length of the whole payload, with META the metadata, then the payload or its first part.
+
+use crate::header::{Header, MAX_PART_LEN, flags};
+use crate::meta::Meta;
+use crate::reader::Reader;
+use crate::{LinkError, RouteId, Status};
+use bytes::{Buf, Bytes, BytesMut};
+use std::time::{Duration, Instant};
+
+/// A call on one link: a slot, and a generation that tells the calls in that slot apart.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct CallId(u64);
+
+impl CallId {
+    pub(crate) fn new(slot: u32, generation: u32) -> Self {
+        Self(u64::from(generation) << 32 | u64::from(slot))
+    }
+
+    pub(crate) fn from_wire(id: u64) -> Self {
+        Self(id)
+    }
+
+    /// The id as it stands in frames.
+    pub fn to_wire(self) -> u64 {
+        self.0
+    }
+
+    /// Index of the call in tables of both sides: below the window, free again after the call.
+    pub fn slot(self) -> u32 {
+        (self.0 & 0xffff_ffff) as u32
+    }
+
+    pub(crate) fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// Payload of a message on its way out. One that is sent in chunks is not copied if it is `Bytes`.
+#[derive(Clone, Debug)]
+pub enum Payload<'a> {
+    /// Bytes that someone else owns.
+    Slice(&'a [u8]),
+    /// Shared bytes.
+    Bytes(Bytes),
+}
+
+impl Payload<'_> {
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Slice(slice) => slice,
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+
+    pub(crate) fn into_bytes(self) -> Bytes {
+        match self {
+            Self::Slice(slice) => Bytes::copy_from_slice(slice),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+impl<'a> From<&'a [u8]> for Payload<'a> {
+    fn from(slice: &'a [u8]) -> Self {
+        Self::Slice(slice)
+    }
+}
+
+impl<'a, const N: usize> From<&'a [u8; N]> for Payload<'a> {
+    fn from(slice: &'a [u8; N]) -> Self {
+        Self::Slice(slice)
+    }
+}
+
+impl<'a> From<&'a str> for Payload<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Slice(text.as_bytes())
+    }
+}
+
+impl From<Bytes> for Payload<'_> {
+    fn from(bytes: Bytes) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl From<Vec<u8>> for Payload<'_> {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Bytes(bytes.into())
+    }
+}
+
+impl From<String> for Payload<'_> {
+    fn from(text: String) -> Self {
+        Self::Bytes(text.into())
+    }
+}
+
+/// A call to be sent.
+#[derive(Clone, Debug)]
+pub struct RequestOut<'a> {
+    /// A route of this link.
+    pub route: RouteId,
+    /// When the caller gives up; the server is told how long that is from now.
+    pub deadline: Option<Instant>,
+    /// Metadata, at most 128 entries and 32 KiB.
+    pub meta: &'a [(&'a str, &'a str)],
+    /// Codec of the payload.
+    pub codec: u8,
+    /// The caller wants no answer, and will not learn what became of the call.
+    pub one_way: bool,
+    /// Arguments.
+    pub payload: Payload<'a>,
+}
+
+impl RequestOut<'_> {
+    /// A call without deadline, metadata and payload.
+    pub fn new(route: RouteId) -> Self {
+        let payload = Payload::Slice(&[]);
+        Self { route, deadline: None, meta: &[], codec: 0, one_way: false, payload }
+    }
+}
+
+/// An answer to be sent.
+#[derive(Clone, Debug)]
+pub struct Reply<'a> {
+    /// Outcome.
+    pub status: Status,
+    /// Codec of the payload.
+    pub codec: u8,
+    /// Metadata, at most 128 entries and 32 KiB.
+    pub meta: &'a [(&'a str, &'a str)],
+    /// Reply, or the text of an error: [`Status`] says which.
+    pub payload: Payload<'a>,
+}
+
+impl<'a> Reply<'a> {
+    /// An answer without metadata and payload.
+    pub fn new(status: Status) -> Self {
+        Self { status, codec: 0, meta: &[], payload: Payload::Slice(&[]) }
+    }
+
+    /// An error with its text.
+    pub fn error(status: Status, text: &'a str) -> Self {
+        Self { payload: text.into(), ..Self::new(status) }
+    }
+}
+
+/// What stands before the payload of a REQUEST.
+#[derive(Debug)]
+pub(crate) struct RequestHead {
+    pub(crate) route: u32,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) codec: u8,
+    pub(crate) one_way: bool,
+    pub(crate) meta: Meta,
+}
+
+/// What stands before the payload of a RESPONSE.
+#[derive(Debug)]
+pub(crate) struct ResponseHead {
+    pub(crate) status: Status,
+    pub(crate) codec: u8,
+    pub(crate) meta: Meta,
+}
+
+/// A message's head; the length of its whole payload if chunks follow; the payload here.
+pub(crate) type First<H> = (H, Option<usize>, Bytes);
+
+/// Reads a REQUEST's body.
+#[inline]
+pub(crate) fn decode_request(
+    header: &Header,
+    body: BytesMut,
+) -> Result<First<RequestHead>, LinkError> {
+    let mut reader = Reader::new(header.kind, &body);
+    let route = reader.u32()?;
+    let timeout_ms = reader.u32()?;
+    let (total, meta, payload) = decode_rest(header, 8, body)?;
+    let timeout = (timeout_ms != 0).then(|| Duration::from_millis(u64::from(timeout_ms)));
+    let one_way = header.flags & flags::ONE_WAY != 0;
+    Ok((RequestHead { route, timeout, codec: header.codec, one_way, meta }, total, payload))
+}
+
+/// Reads a RESPONSE's body.
+#[inline]
+pub(crate) fn decode_response(
+    header: &Header,
+    body: BytesMut,
+) -> Result<First<ResponseHead>, LinkError> {
+    let (total, meta, payload) = decode_rest(header, 0, body)?;
+    Ok((ResponseHead { status: Status(header.status), codec: header.codec, meta }, total, payload))
+}
+
+/// Reads what REQUEST and RESPONSE have in common, from offset `at` on.
+#[inline]
+fn decode_rest(
+    header: &Header,
+    at: usize,
+    mut body: BytesMut,
+) -> Result<(Option<usize>, Meta, Bytes), LinkError> {
+    let mut total = None;
+    let mut meta = Meta::default();
+    body.advance(at);
+    if header.flags & (flags::MORE | flags::META) != 0 {
+        let mut reader = Reader::new(header.kind, &body);
+        if header.flags & flags::MORE != 0 {
+            total = Some(reader.u32()? as usize);
+        }
+        if header.flags & flags::META != 0 {
+            let len = usize::from(reader.u16()?);
+            let start = reader.at();
+            reader.bytes(len)?;
+            body.advance(start);
+            meta = Meta::check(header.kind, body.split_to(len).freeze())?;
+        } else {
+            let start = reader.at();
+            body.advance(start);
+        }
+    }
+    if body.len() > MAX_PART_LEN {
+        let (kind, len, max) = (header.kind, body.len(), MAX_PART_LEN);
+        return Err(LinkError::FieldTooLong { kind, what: "payload of one frame", len, max });
+    }
+    Ok((total, meta, body.freeze()))
+}
+
+/// Remaining time as the wire has it: rounded up, since 0 means "no limit".
+pub(crate) fn timeout_ms(deadline: Option<Instant>, now: Instant) -> u32 {
+    let Some(deadline) = deadline else {
+        return 0;
+    };
+    let ms = deadline.saturating_duration_since(now).as_micros().div_ceil(1000);
+    u32::try_from(ms).unwrap_or(u32::MAX).max(1)
+}

@@ -1,0 +1,264 @@
+//! What waits to be written: one buffer that the driver empties, and long messages that enter it
+//! chunk by chunk, in turn, so that short messages overtake them.
+//!
+//! Invariants:
+//! - The buffer always ends at a frame's end.
+//! - A long message is in the queue until its last chunk is in the buffer, and leaves it once.
+
+use crate::header::{HEADER_LEN, Header, Kind, MAX_PART_LEN, flags};
+use crate::message::Payload;
+use crate::meta;
+use bytes::{BufMut, Bytes, BytesMut};
+use std::collections::VecDeque;
+
+/// Length of the chunks that we send: half of what is allowed, so that long messages take turns
+/// finely, with 0.05% of header.
+const CHUNK_LEN: usize = 32 * 1024;
+/// Chunks enter the buffer while it holds less than this: about what one write takes.
+const FILL_LEN: usize = 64 * 1024;
+/// After so many bytes of short messages a chunk enters in any case, so that none starves.
+const PATIENCE_LEN: usize = 256 * 1024;
+
+/// Bytes and messages on their way out.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    out: BytesMut,
+    queue: VecDeque<Long>,
+    /// Payload bytes in the queue.
+    queued_bytes: usize,
+    /// Bytes of short messages since the last chunk, while the queue is not empty.
+    overtaken_bytes: usize,
+    /// What `out` would hold if the driver had written nothing since we looked.
+    expected_len: usize,
+    /// The driver wrote something since `take_progress` was asked.
+    progressed: bool,
+}
+
+/// A message that is sent in chunks.
+#[derive(Debug)]
+struct Long {
+    id: u64,
+    /// Header and fields of its first frame, until that is sent.
+    head: Option<BytesMut>,
+    rest: Bytes,
+}
+
+/// First frame of a message, without metadata and payload.
+#[derive(Clone, Copy)]
+pub(crate) struct Head {
+    pub(crate) kind: Kind,
+    pub(crate) flags: u8,
+    pub(crate) codec: u8,
+    pub(crate) status: u8,
+    pub(crate) id: u64,
+    /// Route and timeout of a REQUEST.
+    pub(crate) fields: Option<[u8; 8]>,
+}
+
+impl Outbox {
+    pub(crate) fn new() -> Self {
+        Self {
+            out: BytesMut::with_capacity(FILL_LEN),
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+            overtaken_bytes: 0,
+            expected_len: 0,
+            progressed: false,
+        }
+    }
+
+    /// All bytes that wait.
+    #[inline]
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        self.out.len() + self.queued_bytes
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.out.is_empty() && self.queue.is_empty()
+    }
+
+    pub(crate) fn has_long(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Appends a frame that `write` encodes.
+    pub(crate) fn frame<R>(&mut self, write: impl FnOnce(&mut BytesMut) -> R) -> R {
+        self.note_progress();
+        let result = write(&mut self.out);
+        self.expected_len = self.out.len();
+        result
+    }
+
+    /// Appends a frame with this header, whose body length is filled in here.
+    pub(crate) fn control(&mut self, header: Header, body: &[u8]) {
+        let body_len = u32::try_from(body.len()).unwrap_or(u32::MAX);
+        self.frame(|out| {
+            out.reserve(HEADER_LEN + body.len());
+            out.put_slice(&Header { body_len, ..header }.to_bytes());
+            out.put_slice(body);
+        });
+    }
+
+    /// Appends a message, or queues it if it is long. Metadata and length were checked. Returns
+    /// whether all of it is in the buffer.
+    #[inline]
+    pub(crate) fn message(
+        &mut self,
+        head: Head,
+        entries: &[(&str, &str)],
+        meta_len: usize,
+        payload: Payload<'_>,
+    ) -> bool {
+        let slice = payload.as_slice();
+        if slice.len() > MAX_PART_LEN {
+            self.queue_long(head, entries, meta_len, payload.into_bytes());
+            return false;
+        }
+        self.note_progress();
+        let start = self.out.len();
+        self.out.reserve(HEADER_LEN + 8 + 2 + meta_len + slice.len());
+        put_head(&mut self.out, &head, entries, meta_len, None, slice.len());
+        self.out.extend_from_slice(slice);
+        self.expected_len = self.out.len();
+        if !self.queue.is_empty() {
+            self.overtaken_bytes += self.out.len() - start;
+        }
+        true
+    }
+
+    fn queue_long(
+        &mut self,
+        head: Head,
+        entries: &[(&str, &str)],
+        meta_len: usize,
+        payload: Bytes,
+    ) {
+        let mut bytes = BytesMut::with_capacity(HEADER_LEN + 8 + 4 + 2 + meta_len);
+        let total = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+        put_head(&mut bytes, &head, entries, meta_len, Some(total), CHUNK_LEN);
+        self.queued_bytes += payload.len();
+        self.queue.push_back(Long { id: head.id, head: Some(bytes), rest: payload });
+    }
+
+    /// Moves chunks into the buffer while it has room. `sent` is told the id of each message of
+    /// which the last chunk was moved.
+    #[inline]
+    pub(crate) fn fill(&mut self, sent: impl FnMut(u64)) -> &mut BytesMut {
+        self.note_progress();
+        if !self.queue.is_empty() {
+            self.fill_chunks(sent);
+        }
+        self.expected_len = self.out.len();
+        &mut self.out
+    }
+
+    fn fill_chunks(&mut self, mut sent: impl FnMut(u64)) {
+        while self.out.len() < FILL_LEN || self.overtaken_bytes >= PATIENCE_LEN {
+            let Some(mut long) = self.queue.pop_front() else {
+                break;
+            };
+            let part = long.rest.split_to(CHUNK_LEN.min(long.rest.len()));
+            let is_last = long.rest.is_empty();
+            self.out.reserve(HEADER_LEN + part.len());
+            match long.head.take() {
+                Some(head) => self.out.extend_from_slice(&head),
+                None => self.out.put_slice(&chunk_header(long.id, part.len(), is_last).to_bytes()),
+            }
+            self.out.extend_from_slice(&part);
+            self.queued_bytes -= part.len();
+            self.overtaken_bytes = 0;
+            if is_last {
+                sent(long.id);
+            } else {
+                self.queue.push_back(long);
+            }
+        }
+    }
+
+    /// Drops what is left of a long message. Says whether the peer has seen some of it; a message
+    /// that is not in the queue counts as seen.
+    pub(crate) fn remove(&mut self, id: u64) -> bool {
+        let Some(index) = self.queue.iter().position(|long| long.id == id) else {
+            return true;
+        };
+        let removed = self.queue.remove(index);
+        self.queued_bytes -= removed.as_ref().map_or(0, |long| long.rest.len());
+        removed.is_none_or(|long| long.head.is_none())
+    }
+
+    /// Drops all long messages.
+    pub(crate) fn clear_long(&mut self) {
+        self.queue.clear();
+        self.queued_bytes = 0;
+    }
+
+    /// Drops everything: the peer reads no more.
+    pub(crate) fn clear(&mut self) {
+        self.clear_long();
+        self.out.clear();
+        self.expected_len = 0;
+    }
+
+    /// Whether the driver wrote something since this was last asked.
+    pub(crate) fn take_progress(&mut self) -> bool {
+        self.note_progress();
+        std::mem::take(&mut self.progressed)
+    }
+
+    #[inline]
+    fn note_progress(&mut self) {
+        self.progressed |= self.out.len() < self.expected_len;
+        self.expected_len = self.out.len();
+    }
+
+    pub(crate) fn check_invariants(&self) {
+        let sum: usize = self.queue.iter().map(|long| long.rest.len()).sum();
+        debug_assert_eq!(sum, self.queued_bytes);
+        debug_assert!(self.queue.iter().all(|long| !long.rest.is_empty()));
+    }
+}
+
+/// Writes header, fields, total and metadata of a message's first frame; `part_len` bytes of
+/// payload are to follow.
+#[inline]
+fn put_head(
+    out: &mut BytesMut,
+    head: &Head,
+    entries: &[(&str, &str)],
+    meta_len: usize,
+    total: Option<u32>,
+    part_len: usize,
+) {
+    let mut body_len = part_len;
+    let mut flags = head.flags;
+    if head.fields.is_some() {
+        body_len += 8;
+    }
+    if total.is_some() {
+        body_len += 4;
+        flags |= flags::MORE;
+    }
+    if !entries.is_empty() {
+        body_len += 2 + meta_len;
+        flags |= flags::META;
+    }
+    let body_len = u32::try_from(body_len).unwrap_or(u32::MAX);
+    let (kind, codec, status, id) = (head.kind as u8, head.codec, head.status, head.id);
+    let header = Header { body_len, kind, flags, codec, status, id };
+    out.extend_from_slice(&header.to_bytes());
+    if let Some(fields) = head.fields {
+        out.extend_from_slice(&fields);
+    }
+    if let Some(total) = total {
+        out.put_u32(total);
+    }
+    if !entries.is_empty() {
+        meta::encode(entries, meta_len, out);
+    }
+}
+
+fn chunk_header(id: u64, part_len: usize, is_last: bool) -> Header {
+    let body_len = u32::try_from(part_len).unwrap_or(u32::MAX);
+    let flags = if is_last { 0 } else { flags::MORE };
+    Header { body_len, kind: Kind::Chunk as u8, flags, id, ..Header::default() }
+}
