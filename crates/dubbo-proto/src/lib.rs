@@ -1,1 +1,63 @@
-//! dubbo-proto
+//! Dubbo's TCP protocol: bytes and calls in, bytes and events out. No socket, clock, runtime or
+//! log.
+//!
+//! Where to begin:
+//! - [`ClientConnection`] and [`ServerConnection`] are the two ends of a connection, each a state
+//!   machine that a driver feeds with bytes and instants.
+//! - [`RequestTemplate`] writes requests, [`Request`] reads them; [`Reply`] reads replies and
+//!   [`encode_reply`] writes them. All of them leave arguments and results alone: those are bytes
+//!   that the caller makes and reads, with crate `hessian` for example.
+//! - [`frame`] is the header that stands before everything, [`Serialization`] and [`Status`] are
+//!   what its bytes mean.
+//! - [`DubboUrl`] and [`ServiceKey`] are how registries write down who offers what.
+//! - [`descriptor`] reads the JVM's notation of parameter types.
+//!
+//! Everything that a peer sends is bounded before it is kept: [`frame::decode`] checks a body's
+//! length first, [`BodyLimits`] bound what is in it, and the connections bound what they hold.
+
+mod body;
+mod client;
+pub mod descriptor;
+mod error;
+mod event;
+pub mod frame;
+mod json;
+mod liveness;
+mod pending;
+mod reply;
+mod request;
+mod serialization;
+mod server;
+pub mod service;
+mod status;
+mod template;
+pub mod url;
+
+pub use body::BodyLimits;
+pub use client::{ClientConfig, ClientConnection, ClientEvent, ClientStats, DeadReason, SendError};
+pub use error::{FrameError, ProtoError};
+pub use pending::RequestId;
+pub use reply::{Outcome, Reply, ReplyKind, ReplyTo, encode_error, encode_reply};
+pub use request::Request;
+pub use serialization::Serialization;
+pub use server::{ServerConfig, ServerConnection, ServerEvent, ServerStats};
+pub use service::ServiceKey;
+pub use status::Status;
+pub use template::{RequestHead, RequestTemplate};
+pub use url::DubboUrl;
+
+/// The protocol version that requests announce. Providers from 2.6.3 on may then send attachments
+/// with their replies.
+pub const PROTOCOL_VERSION: &str = "2.0.2";
+
+/// The longest body that Dubbo sends or takes unless `payload` says otherwise.
+pub const DEFAULT_PAYLOAD_LIMIT: usize = 8 << 20;
+
+/// The one clock that this crate's tests read: an instant to count from.
+#[cfg(test)]
+mod test_clock {
+    #[expect(clippy::disallowed_methods, reason = "an Instant cannot be made in any other way")]
+    pub(crate) fn start() -> std::time::Instant {
+        std::time::Instant::now()
+    }
+}

@@ -1,0 +1,478 @@
+//! The state of one Dubbo TCP connection toward a provider: requests and bytes in, bytes and
+//! events out. It owns no socket and reads no clock.
+//!
+//! A driver reads bytes into a buffer and calls [`ClientConnection::handle_bytes`], calls
+//! [`ClientConnection::handle_timeout`] when [`ClientConnection::poll_timeout`] says so, takes
+//! events until [`ClientConnection::poll_event`] has none left, and writes what
+//! [`ClientConnection::transmit`] holds.
+//!
+//! Invariants:
+//! - Every accepted two-way call gives its token back exactly once: with its reply, as expired, by
+//!   [`ClientConnection::cancel`], or by [`ClientConnection::drain_pending`].
+//! - A reply finds its call or nothing, never another call. See [`RequestId`].
+//! - Pending calls, and bytes that wait to be written, are bounded by the configuration.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+
+use crate::event::{self, Event};
+use crate::frame::{self, Frame, HEADER_LEN, Header};
+use crate::liveness::{Liveness, Look};
+use crate::pending::{Pending, RequestId};
+use crate::reply::{self, ReplyTo};
+use crate::{DEFAULT_PAYLOAD_LIMIT, ProtoError, RequestTemplate, Serialization, Status};
+
+/// Limits and times of a connection toward a provider.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ClientConfig {
+    /// A heartbeat is sent after this much silence; three times as much ends the connection.
+    pub heartbeat: Duration,
+    /// The longest body that the provider may send.
+    pub max_body_len: usize,
+    /// Calls that may wait for their reply at once.
+    pub max_in_flight: usize,
+    /// Bytes that may wait to be written before a request is refused.
+    pub max_buffered_bytes: usize,
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        Self {
+            // Dubbo's own.
+            heartbeat: Duration::from_secs(60),
+            // A reply of exactly the payload limit may carry attachments beside it.
+            max_body_len: DEFAULT_PAYLOAD_LIMIT + (64 << 10),
+            // Far over what 200 threads of a provider can work on.
+            max_in_flight: 65_536,
+            // Two of the longest requests, and room for many small ones.
+            max_buffered_bytes: 2 * DEFAULT_PAYLOAD_LIMIT + (1 << 20),
+        }
+    }
+}
+
+/// What happened on a connection toward a provider.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum ClientEvent<T> {
+    /// The provider answered a call.
+    Reply {
+        /// What the caller gave with the call.
+        token: T,
+        /// How it ended. [`crate::Reply`] reads the body by it.
+        status: Status,
+        /// How the body is written.
+        serialization: Serialization,
+        /// The reply's body, a slice of the buffer that was read.
+        body: Bytes,
+    },
+    /// A call's deadline passed without an answer. A later answer is dropped.
+    Expired {
+        /// What the caller gave with the call.
+        token: T,
+    },
+    /// The provider wants no new calls; those in flight will be answered.
+    ReadOnly,
+    /// The provider wants calls again.
+    Writeable,
+    /// The connection is of no use any more. Calls in flight are still to be drained.
+    Dead(DeadReason),
+}
+
+/// Why a connection died without an error in its bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum DeadReason {
+    /// Nothing was heard for three heartbeats.
+    #[error("nothing heard for {} ms", .silence.as_millis())]
+    Silent {
+        /// For how long.
+        silence: Duration,
+    },
+}
+
+/// Why a call was not accepted. None of its bytes were written, so it may go elsewhere.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum SendError {
+    /// The provider wants no new calls, or the connection is dead.
+    #[error("the connection takes no new calls")]
+    NotAccepting,
+    /// As many calls as allowed wait for their reply.
+    #[error("{max} calls are in flight already")]
+    TooManyInFlight {
+        /// The limit.
+        max: usize,
+    },
+    /// The peer reads more slowly than calls are made.
+    #[error("{buffered} bytes wait to be written, the limit is {max}")]
+    BufferFull {
+        /// Bytes that wait.
+        buffered: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The request cannot be written.
+    #[error(transparent)]
+    Encode(#[from] ProtoError),
+}
+
+/// What a connection has counted that no event tells.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ClientStats {
+    /// Replies to calls that had expired, were cancelled, or never were.
+    pub stale_replies: u64,
+    /// Heartbeats that we sent.
+    pub heartbeats_sent: u64,
+    /// Heartbeats that we answered.
+    pub heartbeats_answered: u64,
+    /// Requests of the provider, which we do not serve (Dubbo's callbacks).
+    pub refused_requests: u64,
+}
+
+/// One connection toward a provider. `T` is what a caller wants back with its reply.
+#[derive(Debug)]
+pub struct ClientConnection<T> {
+    config: ClientConfig,
+    pending: Pending<T>,
+    liveness: Liveness,
+    events: VecDeque<ClientEvent<T>>,
+    out: BytesMut,
+    stats: ClientStats,
+    /// Heartbeats go out in the serialization of the latest call, which the provider must know.
+    serialization: Serialization,
+    /// Numbers heartbeats and one-way requests.
+    n_slotless: u32,
+    is_readonly: bool,
+    is_finished: bool,
+}
+
+impl<T> ClientConnection<T> {
+    /// A fresh connection.
+    #[must_use]
+    pub fn new(config: ClientConfig, now: Instant) -> Self {
+        Self {
+            pending: Pending::new(config.max_in_flight),
+            liveness: Liveness::new(config.heartbeat, now),
+            events: VecDeque::new(),
+            out: BytesMut::new(),
+            stats: ClientStats::default(),
+            serialization: Serialization::Hessian2,
+            n_slotless: 0,
+            is_readonly: false,
+            is_finished: false,
+            config,
+        }
+    }
+
+    /// Writes a call. Its token comes back with the reply, or when `deadline` passes.
+    ///
+    /// # Errors
+    /// The token and a [`SendError`] when the call was not accepted.
+    #[inline]
+    pub fn send(
+        &mut self,
+        now: Instant,
+        template: &RequestTemplate,
+        args: &[u8],
+        extra: &[(&str, &str)],
+        deadline: Instant,
+        token: T,
+    ) -> Result<RequestId, (T, SendError)> {
+        if let Err(error) = self.check_room(true) {
+            return Err((token, error));
+        }
+        let id = self.pending.next_id();
+        if let Err(error) = template.encode(id, true, args, extra, &mut self.out) {
+            return Err((token, SendError::Encode(error)));
+        }
+        self.pending.insert(deadline, token);
+        self.wrote(now, template.serialization());
+        Ok(id)
+    }
+
+    /// Writes a call that the provider does not answer.
+    ///
+    /// # Errors
+    /// [`SendError`] when it was not accepted.
+    pub fn send_one_way(
+        &mut self,
+        now: Instant,
+        template: &RequestTemplate,
+        args: &[u8],
+        extra: &[(&str, &str)],
+    ) -> Result<RequestId, SendError> {
+        self.check_room(false)?;
+        let id = self.slotless_id();
+        template.encode(id, false, args, extra, &mut self.out)?;
+        self.wrote(now, template.serialization());
+        Ok(id)
+    }
+
+    /// Writes a call whose body stands ready, as another consumer wrote it. Only the id is ours.
+    ///
+    /// # Errors
+    /// The token and a [`SendError`] when the call was not accepted.
+    pub fn send_body(
+        &mut self,
+        now: Instant,
+        serialization: Serialization,
+        body: &[u8],
+        deadline: Instant,
+        token: T,
+    ) -> Result<RequestId, (T, SendError)> {
+        if let Err(error) = self.check_room(true) {
+            return Err((token, error));
+        }
+        let id = self.pending.next_id();
+        if let Err(error) = self.write_body(now, serialization, body, id, true) {
+            return Err((token, error));
+        }
+        self.pending.insert(deadline, token);
+        Ok(id)
+    }
+
+    /// The same for a call that the provider does not answer.
+    ///
+    /// # Errors
+    /// [`SendError`] when it was not accepted.
+    pub fn send_body_one_way(
+        &mut self,
+        now: Instant,
+        serialization: Serialization,
+        body: &[u8],
+    ) -> Result<RequestId, SendError> {
+        self.check_room(false)?;
+        let id = self.slotless_id();
+        self.write_body(now, serialization, body, id, false)?;
+        Ok(id)
+    }
+
+    /// Gives up a call: nobody waits for its reply any more. `None` when it has ended already.
+    pub fn cancel(&mut self, id: RequestId) -> Option<T> {
+        self.pending.take(id.get())
+    }
+
+    /// Gives back the tokens of all calls in flight, for a connection that broke.
+    pub fn drain_pending(&mut self) -> impl Iterator<Item = T> {
+        self.pending.drain()
+    }
+
+    /// How many calls wait for their reply.
+    #[must_use]
+    pub const fn in_flight(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Whether new calls are welcome. Even then one can be refused when a limit is reached.
+    #[must_use]
+    pub const fn is_accepting(&self) -> bool {
+        !self.is_readonly && !self.is_finished
+    }
+
+    /// What was counted since the connection began.
+    #[must_use]
+    pub const fn stats(&self) -> ClientStats {
+        self.stats
+    }
+
+    /// Takes every whole frame off the front of `input`, and leaves the rest for later.
+    ///
+    /// # Errors
+    /// [`ProtoError`] when the connection has to be closed. Calls in flight are still to be
+    /// drained.
+    pub fn handle_bytes(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), ProtoError> {
+        if self.is_finished {
+            input.clear();
+            return Ok(());
+        }
+        if !input.is_empty() {
+            self.liveness.heard(now);
+        }
+        let handled = self.handle_frames(now, input);
+        self.is_finished |= handled.is_err();
+        handled
+    }
+
+    /// Expires calls, sends a heartbeat, or gives the connection up, as the time tells.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let events = &mut self.events;
+        self.pending.expire(now, |token| events.push_back(ClientEvent::Expired { token }));
+        if self.is_finished {
+            return;
+        }
+        match self.liveness.look(now) {
+            Look::Nothing => {}
+            Look::SendHeartbeat => {
+                let id = self.slotless_id();
+                event::write_heartbeat(self.serialization, id.get(), &mut self.out);
+                self.stats.heartbeats_sent += 1;
+            }
+            Look::Silent(silence) => {
+                self.is_finished = true;
+                self.events.push_back(ClientEvent::Dead(DeadReason::Silent { silence }));
+            }
+        }
+    }
+
+    /// When [`ClientConnection::handle_timeout`] wants to be called next. It may turn out that
+    /// it was called too early; in return this instant moves rarely.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let look = (!self.is_finished).then(|| self.liveness.next_look());
+        match (self.pending.earliest(), look) {
+            (Some(deadline), Some(look)) => Some(deadline.min(look)),
+            (deadline, look) => deadline.or(look),
+        }
+    }
+
+    /// The next thing that happened.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<ClientEvent<T>> {
+        self.events.pop_front()
+    }
+
+    /// The bytes that wait to be written. The driver takes off what it has written.
+    #[inline]
+    pub const fn transmit(&mut self) -> &mut BytesMut {
+        &mut self.out
+    }
+
+    /// Whether the connection is of no use any more and should be closed.
+    #[must_use]
+    pub const fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    fn handle_frames(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), ProtoError> {
+        while let Some(frame) = frame::decode(input, self.config.max_body_len)? {
+            match (frame.header.is_event, frame.header.is_request) {
+                (false, false) => self.handle_reply(frame),
+                (true, true) => self.handle_event(now, &frame)?,
+                (true, false) => {} // A heartbeat's answer: being heard was all we wanted.
+                (false, true) => self.refuse_request(&frame.header)?,
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn handle_reply(&mut self, frame: Frame) {
+        let Some(token) = self.pending.take(frame.header.id) else {
+            self.stats.stale_replies += 1;
+            return;
+        };
+        self.events.push_back(ClientEvent::Reply {
+            token,
+            status: Status::from_u8(frame.header.status),
+            serialization: frame.header.serialization,
+            body: frame.body,
+        });
+    }
+
+    fn handle_event(&mut self, now: Instant, frame: &Frame) -> Result<(), ProtoError> {
+        match Event::from_body(&frame.body) {
+            Event::Heartbeat => {}
+            Event::ReadOnly => self.set_readonly(true),
+            Event::Writeable => self.set_readonly(false),
+        }
+        if frame.header.two_way {
+            self.check_output()?;
+            event::write_heartbeat_answer(&frame.header, &mut self.out);
+            self.liveness.wrote(now);
+            self.stats.heartbeats_answered += 1;
+        }
+        Ok(())
+    }
+
+    /// A provider that repeats itself makes one event, so that it cannot fill our memory.
+    fn set_readonly(&mut self, is_readonly: bool) {
+        if self.is_readonly == is_readonly {
+            return;
+        }
+        self.is_readonly = is_readonly;
+        let opposite = |event: &ClientEvent<T>| {
+            matches!(
+                (event, is_readonly),
+                (ClientEvent::ReadOnly, false) | (ClientEvent::Writeable, true)
+            )
+        };
+        if self.events.back().is_some_and(opposite) {
+            self.events.pop_back();
+        } else {
+            let event = if is_readonly { ClientEvent::ReadOnly } else { ClientEvent::Writeable };
+            self.events.push_back(event);
+        }
+    }
+
+    /// A provider that calls back (Dubbo's callback arguments) is told that nobody serves it.
+    fn refuse_request(&mut self, asked: &Header) -> Result<(), ProtoError> {
+        self.stats.refused_requests += 1;
+        if asked.two_way {
+            self.check_output()?;
+            let text = "this consumer offers no services: callbacks are not supported";
+            let (id, serialization) = (asked.id, asked.serialization);
+            let to = ReplyTo { id, serialization, takes_attachments: false };
+            reply::encode_error(to, Status::BadRequest, text, &mut self.out);
+        }
+        Ok(())
+    }
+
+    /// What we write unasked is small, so a full buffer means a peer that does not read.
+    fn check_output(&self) -> Result<(), ProtoError> {
+        let (buffered, max) = (self.out.len(), self.config.max_buffered_bytes);
+        if buffered < max { Ok(()) } else { Err(ProtoError::OutputFull { buffered, max }) }
+    }
+
+    #[inline]
+    fn check_room(&self, two_way: bool) -> Result<(), SendError> {
+        if !self.is_accepting() {
+            return Err(SendError::NotAccepting);
+        }
+        if two_way && self.pending.is_full() {
+            return Err(SendError::TooManyInFlight { max: self.config.max_in_flight });
+        }
+        let (buffered, max) = (self.out.len(), self.config.max_buffered_bytes);
+        if buffered < max { Ok(()) } else { Err(SendError::BufferFull { buffered, max }) }
+    }
+
+    fn write_body(
+        &mut self,
+        now: Instant,
+        serialization: Serialization,
+        body: &[u8],
+        id: RequestId,
+        two_way: bool,
+    ) -> Result<(), SendError> {
+        let (len, max) = (body.len(), self.config.max_body_len);
+        if len > max {
+            return Err(ProtoError::PayloadTooLong { len, max }.into());
+        }
+        let header = Header {
+            is_request: true,
+            two_way,
+            is_event: false,
+            serialization,
+            status: 0,
+            id: id.get(),
+            body_len: body.len(),
+        };
+        self.out.reserve(HEADER_LEN + body.len());
+        self.out.extend_from_slice(&header.encode());
+        self.out.extend_from_slice(body);
+        self.wrote(now, serialization);
+        Ok(())
+    }
+
+    #[inline]
+    fn wrote(&mut self, now: Instant, serialization: Serialization) {
+        self.liveness.wrote(now);
+        self.serialization = serialization;
+    }
+
+    const fn slotless_id(&mut self) -> RequestId {
+        self.n_slotless = self.n_slotless.wrapping_add(1);
+        RequestId::without_slot(self.n_slotless)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! The crate's errors: each variant names the rule that was broken and carries its numbers.
+
+/// Why the framing of a connection is lost. After one of these the connection has to be closed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum FrameError {
+    /// The first two bytes are not Dubbo's. Telnet text and HTTP end here, too.
+    #[error("magic is {found:#06x}, expected 0xdabb")]
+    BadMagic {
+        /// The two bytes that stood in its place.
+        found: u16,
+    },
+    /// The header announces more than we are ready to buffer.
+    #[error("body of {len} bytes is over the limit of {max}")]
+    BodyTooLong {
+        /// Announced length in bytes.
+        len: usize,
+        /// Our limit in bytes.
+        max: usize,
+    },
+}
+
+/// Why bytes, a name or a message were refused.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ProtoError {
+    /// The framing is lost; close the connection.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// The peer does not read what it asked for, so that our output passed its bound.
+    #[error("{buffered} bytes wait to be written, over the limit of {max}: the peer does not read")]
+    OutputFull {
+        /// Bytes that wait.
+        buffered: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// A message is over Dubbo's payload limit, so it was not written.
+    #[error("message of {len} bytes is over the payload limit of {max}")]
+    PayloadTooLong {
+        /// Length of the body in bytes.
+        len: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// Bodies of this serialization can be passed on, but not read or written here.
+    #[error("serialization {id} cannot be read or written here")]
+    UnsupportedSerialization {
+        /// The number in the header.
+        id: u8,
+    },
+    /// A field of a hessian2 body is broken.
+    #[error("{field} is broken: {source}")]
+    Hessian {
+        /// Which part of the body.
+        field: &'static str,
+        /// What the decoder found, with the offset in the body.
+        source: hessian::HessianError,
+    },
+    /// A field of a fastjson body is broken.
+    #[error("{field} at byte {offset} is broken: {rule}")]
+    Json {
+        /// Which part of the body.
+        field: &'static str,
+        /// Where its line begins in the body.
+        offset: usize,
+        /// What it should have been.
+        rule: &'static str,
+    },
+    /// A list is longer than we are ready to read.
+    #[error("{count} {what}, the limit is {max}")]
+    TooMany {
+        /// What is counted.
+        what: &'static str,
+        /// How many there are at least.
+        count: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The number before a reply's value is not one of 0 to 5.
+    #[error("reply type is {found}, expected 0 to 5")]
+    BadReplyType {
+        /// The number found.
+        found: i64,
+    },
+    /// A descriptor of parameter types cannot be read.
+    #[error("parameter descriptor is wrong at byte {offset}: {rule}")]
+    Descriptor {
+        /// Where in the descriptor.
+        offset: usize,
+        /// What is wrong.
+        rule: &'static str,
+    },
+    /// A name of a service, a method or a part of them is not acceptable.
+    #[error("{what} of {len} bytes is not acceptable: {rule}")]
+    Name {
+        /// Which name.
+        what: &'static str,
+        /// Its length in bytes.
+        len: usize,
+        /// What it should have been.
+        rule: &'static str,
+    },
+    /// A URL or a registry key cannot be read.
+    #[error("url is wrong at byte {offset}: {rule}")]
+    Url {
+        /// Where, in bytes.
+        offset: usize,
+        /// What is wrong.
+        rule: &'static str,
+    },
+}

@@ -1,0 +1,112 @@
+//! Event frames: heartbeats, and what a provider says about its connection.
+
+use bytes::BytesMut;
+
+use crate::frame::Header;
+use crate::{Serialization, Status};
+
+/// What an event frame means.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Event {
+    /// "Are you there?" Also what we take everything for that we do not know: the bodies that
+    /// versions of Dubbo and its proxies put into heartbeats differ (null, one byte, none at all).
+    Heartbeat,
+    /// "R": send no new calls here.
+    ReadOnly,
+    /// "W": send calls again.
+    Writeable,
+}
+
+impl Event {
+    pub(crate) fn from_body(body: &[u8]) -> Self {
+        let text = match body {
+            // hessian2; JSON; JSONB behind its length.
+            [0x01, letter] | [b'"', letter, b'"', ..] | [0, 0, 0, 2, 0x4a, letter] => *letter,
+            _ => 0,
+        };
+        match text {
+            b'R' => Self::ReadOnly,
+            b'W' => Self::Writeable,
+            _ => Self::Heartbeat,
+        }
+    }
+}
+
+/// Asks the peer whether it is there.
+pub(crate) fn write_heartbeat(serialization: Serialization, id: u64, out: &mut BytesMut) {
+    let (serialization, body) = null_of(serialization);
+    let header = Header {
+        is_request: true,
+        two_way: true,
+        is_event: true,
+        serialization,
+        status: 0,
+        id,
+        body_len: body.len(),
+    };
+    out.extend_from_slice(&header.encode());
+    out.extend_from_slice(body);
+}
+
+/// Answers the peer's heartbeat in the serialization that it chose.
+pub(crate) fn write_heartbeat_answer(asked: &Header, out: &mut BytesMut) {
+    let (serialization, body) = match asked.serialization.null_body() {
+        Some(body) => (asked.serialization, body),
+        // Nobody looks into an event's answer; an empty body is the null that needs no codec.
+        None => (asked.serialization, &b""[..]),
+    };
+    let header = Header {
+        is_request: false,
+        two_way: false,
+        is_event: true,
+        serialization,
+        status: Status::Ok.to_u8(),
+        id: asked.id,
+        body_len: body.len(),
+    };
+    out.extend_from_slice(&header.encode());
+    out.extend_from_slice(body);
+}
+
+/// Tells the consumers that no new call is welcome here.
+pub(crate) fn write_readonly(serialization: Serialization, id: u64, out: &mut BytesMut) {
+    let (serialization, body): (_, &[u8]) = match serialization {
+        Serialization::Fastjson => (serialization, b"\"R\"\n"),
+        Serialization::Fastjson2 => (serialization, &[0, 0, 0, 2, 0x4a, b'R']),
+        _ => (Serialization::Hessian2, &[0x01, b'R']),
+    };
+    let header = Header {
+        is_request: true,
+        two_way: false,
+        is_event: true,
+        serialization,
+        status: 0,
+        id,
+        body_len: body.len(),
+    };
+    out.extend_from_slice(&header.encode());
+    out.extend_from_slice(body);
+}
+
+fn null_of(serialization: Serialization) -> (Serialization, &'static [u8]) {
+    match serialization.null_body() {
+        Some(body) => (serialization, body),
+        None => (Serialization::Hessian2, b"N"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_events_apart() {
+        for body in [&b""[..], b"N", b"\x00", b"null\n", &[0, 0, 0, 1, 0xaf], &[7; 100]] {
+            assert_eq!(Event::from_body(body), Event::Heartbeat);
+        }
+        for body in [&b"\x01R"[..], b"\"R\"\n", b"\"R\"", &[0, 0, 0, 2, 0x4a, b'R']] {
+            assert_eq!(Event::from_body(body), Event::ReadOnly);
+        }
+        assert_eq!(Event::from_body(b"\x01W"), Event::Writeable);
+    }
+}

@@ -1,0 +1,210 @@
+//! Dubbo frames: bytes in, frames out, and headers into a caller's buffer.
+//!
+//! Invariants:
+//! - A frame leaves the buffer whole or not at all.
+//! - The body's length is checked against the limit before any space is kept for the body.
+//! - After an error the framing is lost, so the caller closes the connection.
+
+use bytes::{Bytes, BytesMut};
+
+use crate::{FrameError, Serialization};
+
+/// The length of a header.
+pub const HEADER_LEN: usize = 16;
+
+/// The first two bytes of every frame.
+pub const MAGIC: u16 = 0xdabb;
+
+const REQUEST: u8 = 0x80;
+const TWO_WAY: u8 = 0x40;
+const EVENT: u8 = 0x20;
+
+/// What stands before a body.
+///
+/// Source: apache/dubbo, `ExchangeCodec`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Header {
+    /// A request, or the reply to one.
+    pub is_request: bool,
+    /// A request that wants a reply. Replies leave it out.
+    pub two_way: bool,
+    /// A heartbeat or a word about the connection, instead of a call.
+    pub is_event: bool,
+    /// How the body is written.
+    pub serialization: Serialization,
+    /// The outcome, in replies; 0 in requests. See [`Status`](crate::Status).
+    pub status: u8,
+    /// Chosen by the side that asks; a reply repeats it.
+    pub id: u64,
+    /// Length of the body in bytes.
+    pub body_len: usize,
+}
+
+/// A header and its body.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Frame {
+    /// What stands before the body.
+    pub header: Header,
+    /// A slice of the buffer that the frame was read into, not a copy.
+    pub body: Bytes,
+}
+
+impl Header {
+    /// Reads a header. Bits that Dubbo does not define are ignored, as Java does.
+    ///
+    /// # Errors
+    /// [`FrameError::BadMagic`] when these bytes do not begin a Dubbo frame.
+    pub fn parse(head: &[u8; HEADER_LEN]) -> Result<Self, FrameError> {
+        let [m0, m1, flags, status, i0, i1, i2, i3, i4, i5, i6, i7, l0, l1, l2, l3] = *head;
+        let found = u16::from_be_bytes([m0, m1]);
+        if found != MAGIC {
+            return Err(FrameError::BadMagic { found });
+        }
+        let body_len = u32::from_be_bytes([l0, l1, l2, l3]);
+        Ok(Self {
+            is_request: flags & REQUEST != 0,
+            two_way: flags & TWO_WAY != 0,
+            is_event: flags & EVENT != 0,
+            serialization: Serialization::from_id(flags),
+            status,
+            id: u64::from_be_bytes([i0, i1, i2, i3, i4, i5, i6, i7]),
+            // A length that does not fit is over every limit, which is what the caller checks next.
+            body_len: usize::try_from(body_len).unwrap_or(usize::MAX),
+        })
+    }
+
+    /// Writes the header. `body_len` has been checked against the payload limit before, which is
+    /// far below 4 GiB.
+    #[must_use]
+    pub fn encode(&self) -> [u8; HEADER_LEN] {
+        let flags = flag(self.is_request, REQUEST)
+            | flag(self.two_way, TWO_WAY)
+            | flag(self.is_event, EVENT)
+            | self.serialization.id();
+        let body_len = u32::try_from(self.body_len).unwrap_or(u32::MAX);
+        debug_assert!(body_len != u32::MAX, "the payload limit is far below");
+        let mut head = [0; HEADER_LEN];
+        head[..2].copy_from_slice(&MAGIC.to_be_bytes());
+        head[2] = flags;
+        head[3] = self.status;
+        head[4..12].copy_from_slice(&self.id.to_be_bytes());
+        head[12..].copy_from_slice(&body_len.to_be_bytes());
+        head
+    }
+}
+
+const fn flag(is_set: bool, bit: u8) -> u8 {
+    if is_set { bit } else { 0 }
+}
+
+/// Takes the next frame off the front of `buf`: a header, then `body_len` bytes.
+///
+/// Returns `Ok(None)`, with `buf` as it was, until the whole frame is there. The body is not
+/// copied. `max_body_len` is in bytes, without the header.
+///
+/// # Errors
+/// [`FrameError`] if the peer broke the protocol; a wrong magic is noticed at its first byte.
+pub fn decode(buf: &mut BytesMut, max_body_len: usize) -> Result<Option<Frame>, FrameError> {
+    let Some(head) = buf.first_chunk::<HEADER_LEN>() else {
+        return check_first_bytes(buf).map(|()| None);
+    };
+    let header = Header::parse(head)?;
+    if max_body_len < header.body_len {
+        return Err(FrameError::BodyTooLong { len: header.body_len, max: max_body_len });
+    }
+    let frame_len = HEADER_LEN + header.body_len;
+    if buf.len() < frame_len {
+        return Ok(None);
+    }
+    let mut body = buf.split_to(frame_len);
+    bytes::Buf::advance(&mut body, HEADER_LEN);
+    Ok(Some(Frame { header, body: body.freeze() }))
+}
+
+/// Somebody who types text by hand gets his answer before he has typed 16 bytes.
+fn check_first_bytes(buf: &[u8]) -> Result<(), FrameError> {
+    let [high, low] = MAGIC.to_be_bytes();
+    match *buf {
+        [found] if found != high => {
+            Err(FrameError::BadMagic { found: u16::from_be_bytes([found, 0]) })
+        }
+        [first, second, ..] if [first, second] != [high, low] => {
+            Err(FrameError::BadMagic { found: u16::from_be_bytes([first, second]) })
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::iter::from_fn;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MAX_BODY_LEN: usize = 1024;
+
+    fn any_frame() -> impl Strategy<Value = Frame> {
+        (any::<(bool, bool, bool, u8, u8, u64)>(), vec(any::<u8>(), 0..100)).prop_map(
+            |((is_request, two_way, is_event, id, status, request_id), body)| Frame {
+                header: Header {
+                    is_request,
+                    two_way,
+                    is_event,
+                    serialization: Serialization::from_id(id),
+                    status,
+                    id: request_id,
+                    body_len: body.len(),
+                },
+                body: body.into(),
+            },
+        )
+    }
+
+    fn encode_all(frames: &[Frame]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for frame in frames {
+            out.extend_from_slice(&frame.header.encode());
+            out.extend_from_slice(&frame.body);
+        }
+        out
+    }
+
+    proptest! {
+        /// Where the network cuts the bytes never changes the frames that come out.
+        #[test]
+        fn cuts_do_not_matter(frames in vec(any_frame(), 1..8), cut_len in 1..64usize) {
+            let (mut buf, mut seen) = (BytesMut::new(), Vec::new());
+            for piece in encode_all(&frames).chunks(cut_len) {
+                buf.extend_from_slice(piece);
+                seen.extend(from_fn(|| decode(&mut buf, MAX_BODY_LEN).unwrap()));
+            }
+            prop_assert_eq!(seen, frames);
+            prop_assert!(buf.is_empty());
+        }
+    }
+
+    #[test]
+    fn limit_is_checked_before_the_body_arrives() {
+        let mut head = [0; HEADER_LEN];
+        head[..2].copy_from_slice(&MAGIC.to_be_bytes());
+        head[12..].copy_from_slice(&u32::MAX.to_be_bytes());
+        let mut buf = BytesMut::from(&head[..]);
+        let len = usize::try_from(u32::MAX).unwrap();
+        assert_eq!(decode(&mut buf, 100), Err(FrameError::BodyTooLong { len, max: 100 }));
+    }
+
+    #[test]
+    fn text_is_refused_at_its_first_byte() {
+        let mut buf = BytesMut::from(&b"G"[..]);
+        assert_eq!(decode(&mut buf, 100), Err(FrameError::BadMagic { found: 0x4700 }));
+        let mut buf = BytesMut::from(&b"\xdaE"[..]);
+        assert_eq!(decode(&mut buf, 100), Err(FrameError::BadMagic { found: 0xda45 }));
+        let mut buf = BytesMut::from(&b"\xda\xbb"[..]);
+        assert_eq!(decode(&mut buf, 100), Ok(None));
+        let mut buf = BytesMut::from(&b"GET / HTTP/1.1\r\n\r\n"[..]);
+        assert_eq!(decode(&mut buf, 100), Err(FrameError::BadMagic { found: 0x4745 }));
+    }
+}

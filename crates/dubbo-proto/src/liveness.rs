@@ -1,0 +1,113 @@
+//! When to send a heartbeat, and when to give up on a silent peer.
+//!
+//! Nothing here is set anew by each read or write: the next look at the clock stays where it is,
+//! and finds out then whether it came too early. So a busy connection moves no timer.
+
+use std::time::{Duration, Instant};
+
+/// How many heartbeats without a byte from the peer end a connection. Dubbo's own factor.
+const SILENT_HEARTBEATS: u32 = 3;
+
+#[derive(Debug)]
+pub(crate) struct Liveness {
+    heartbeat: Duration,
+    last_read: Instant,
+    last_write: Instant,
+    last_heartbeat: Instant,
+    next_look: Instant,
+}
+
+/// What a look at the clock found.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Look {
+    Nothing,
+    SendHeartbeat,
+    Silent(Duration),
+}
+
+impl Liveness {
+    pub(crate) fn new(heartbeat: Duration, now: Instant) -> Self {
+        let next_look = now + heartbeat;
+        Self { heartbeat, last_read: now, last_write: now, last_heartbeat: now, next_look }
+    }
+
+    pub(crate) const fn heard(&mut self, now: Instant) {
+        self.last_read = now;
+    }
+
+    pub(crate) const fn wrote(&mut self, now: Instant) {
+        self.last_write = now;
+    }
+
+    pub(crate) const fn next_look(&self) -> Instant {
+        self.next_look
+    }
+
+    /// A heartbeat is due when nothing was read, or nothing written, for one interval.
+    pub(crate) fn look(&mut self, now: Instant) -> Look {
+        if now < self.next_look {
+            return Look::Nothing;
+        }
+        let silence = now.saturating_duration_since(self.last_read);
+        let silence_limit = self.heartbeat * SILENT_HEARTBEATS;
+        if silence_limit <= silence {
+            return Look::Silent(silence);
+        }
+        let idle_since = self.last_read.min(self.last_write).max(self.last_heartbeat);
+        let due = idle_since + self.heartbeat;
+        let found = if due <= now {
+            self.last_heartbeat = now;
+            self.last_write = now;
+            Look::SendHeartbeat
+        } else {
+            Look::Nothing
+        };
+        let next_heartbeat = if due <= now { now + self.heartbeat } else { due };
+        self.next_look = next_heartbeat.min(self.last_read + silence_limit);
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_clock::start;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn idle_connection_asks_twice_and_gives_up() {
+        let now = start();
+        let mut liveness = Liveness::new(SECOND, now);
+        assert_eq!(liveness.next_look(), now + SECOND);
+        assert_eq!(liveness.look(now + SECOND / 2), Look::Nothing);
+        assert_eq!(liveness.look(now + SECOND), Look::SendHeartbeat);
+        assert_eq!(liveness.next_look(), now + 2 * SECOND);
+        assert_eq!(liveness.look(now + 2 * SECOND), Look::SendHeartbeat);
+        assert_eq!(liveness.next_look(), now + 3 * SECOND);
+        assert_eq!(liveness.look(now + 3 * SECOND), Look::Silent(3 * SECOND));
+    }
+
+    #[test]
+    fn busy_connection_is_left_alone() {
+        let now = start();
+        let mut liveness = Liveness::new(SECOND, now);
+        for n in 1..50 {
+            let now = now + n * SECOND / 10;
+            liveness.heard(now);
+            liveness.wrote(now);
+            assert_eq!(liveness.look(now), Look::Nothing);
+            assert!(liveness.next_look() > now);
+        }
+    }
+
+    #[test]
+    fn peer_that_only_listens_is_asked() {
+        let now = start();
+        let mut liveness = Liveness::new(SECOND, now);
+        liveness.wrote(now + SECOND / 2);
+        assert_eq!(liveness.look(now + SECOND), Look::SendHeartbeat);
+        liveness.heard(now + SECOND * 3 / 2);
+        assert_eq!(liveness.look(now + 2 * SECOND), Look::SendHeartbeat);
+    }
+}

@@ -1,0 +1,351 @@
+//! Replies, read and written. A result's value is left as the bytes it is.
+//!
+//! A body of status 20 is a number (what kind of result, and whether attachments follow), the
+//! value or exception if there is one, and the attachments. A body of any other status is a text.
+//! Source: apache/dubbo, `DecodeableRpcResult` and `DubboCodec.encodeResponseData`.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::ops::Range;
+
+use bytes::BytesMut;
+use hessian::Decoder;
+
+use crate::body::{BodyLimits, read_attachments, read_json_attachments};
+use crate::frame::{HEADER_LEN, Header};
+use crate::json::{self, Lines};
+use crate::{ProtoError, Serialization, Status};
+
+/// The longest error text that is written. A stack trace of ordinary depth fits.
+const MAX_ERROR_TEXT_LEN: usize = 16 << 10;
+
+/// What a method's result is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ReplyKind {
+    /// The method threw; an object of the exception's class.
+    Exception,
+    /// The method returned a value.
+    Value,
+    /// The method returned null, or nothing.
+    Null,
+}
+
+impl ReplyKind {
+    /// The number in front of the value, and whether attachments follow.
+    const fn from_number(number: i64) -> Option<(Self, bool)> {
+        Some(match number {
+            0 => (Self::Exception, false),
+            1 => (Self::Value, false),
+            2 => (Self::Null, false),
+            3 => (Self::Exception, true),
+            4 => (Self::Value, true),
+            5 => (Self::Null, true),
+            _ => return None,
+        })
+    }
+
+    const fn number(self, has_attachments: bool) -> u8 {
+        let number = match self {
+            Self::Exception => 0,
+            Self::Value => 1,
+            Self::Null => 2,
+        };
+        if has_attachments { number + 3 } else { number }
+    }
+}
+
+/// A reply's body, read as far as its status and kind tell.
+#[derive(Clone, Debug)]
+pub enum Reply<'a> {
+    /// Status 20: the method was called.
+    Done(Outcome<'a>),
+    /// Any other status: the call failed outside of the method.
+    Failed {
+        /// How.
+        status: Status,
+        /// What the provider says about it; empty when it says nothing.
+        text: Cow<'a, str>,
+    },
+}
+
+impl<'a> Reply<'a> {
+    /// Reads the begin of a reply's body.
+    ///
+    /// # Errors
+    /// [`ProtoError`] when status 20 comes with a body that cannot be read. A text that cannot be
+    /// read is no error: the status says enough.
+    pub fn decode(
+        serialization: Serialization,
+        status: Status,
+        body: &'a [u8],
+    ) -> Result<Self, ProtoError> {
+        if status == Status::Ok {
+            Outcome::decode(serialization, body).map(Self::Done)
+        } else {
+            Ok(Self::Failed { status, text: error_text(serialization, body) })
+        }
+    }
+}
+
+fn error_text(serialization: Serialization, body: &[u8]) -> Cow<'_, str> {
+    let text = match serialization {
+        Serialization::Hessian2 => {
+            let limits = BodyLimits::default().hessian;
+            let text = Decoder::new(body, limits).read_opt_string();
+            text.ok().map(Option::unwrap_or_default)
+        }
+        Serialization::Fastjson => Lines::new(body, 0)
+            .next()
+            .map_or(Some(Cow::Borrowed("")), |line| json::read_string(line.1)),
+        _ => None,
+    };
+    let readable = body.get(..MAX_ERROR_TEXT_LEN).unwrap_or(body);
+    text.unwrap_or_else(|| String::from_utf8_lossy(readable))
+}
+
+/// The outcome of a method that was called.
+#[derive(Clone, Debug)]
+pub struct Outcome<'a> {
+    serialization: Serialization,
+    kind: ReplyKind,
+    has_attachments: bool,
+    body: &'a [u8],
+    value_start: usize,
+    /// Where the value ends, once somebody had to know.
+    value_end: Cell<Option<usize>>,
+}
+
+impl<'a> Outcome<'a> {
+    fn decode(serialization: Serialization, body: &'a [u8]) -> Result<Self, ProtoError> {
+        let (number, value_start) = match serialization {
+            Serialization::Hessian2 => {
+                let mut decoder = Decoder::new(body, BodyLimits::default().hessian);
+                let wrap = |source| ProtoError::Hessian { field: "reply type", source };
+                (i64::from(decoder.read_int().map_err(wrap)?), decoder.position())
+            }
+            Serialization::Fastjson => {
+                let mut lines = Lines::new(body, 0);
+                let line = lines.next().map_or(&b""[..], |(_, line)| line);
+                let text = std::str::from_utf8(line).ok();
+                let Some(number) = text.and_then(|text| text.parse().ok()) else {
+                    let (field, rule) = ("reply type", "a number");
+                    return Err(ProtoError::Json { field, offset: 0, rule });
+                };
+                (number, lines.position())
+            }
+            other => return Err(ProtoError::UnsupportedSerialization { id: other.id() }),
+        };
+        let Some((kind, has_attachments)) = ReplyKind::from_number(number) else {
+            return Err(ProtoError::BadReplyType { found: number });
+        };
+        let value_end = Cell::new((kind == ReplyKind::Null).then_some(value_start));
+        Ok(Self { serialization, kind, has_attachments, body, value_start, value_end })
+    }
+
+    /// Value, null or exception.
+    #[must_use]
+    pub const fn kind(&self) -> ReplyKind {
+        self.kind
+    }
+
+    /// How the value is written.
+    #[must_use]
+    pub const fn serialization(&self) -> Serialization {
+        self.serialization
+    }
+
+    /// Whether attachments stand behind the value.
+    #[must_use]
+    pub const fn has_attachments(&self) -> bool {
+        self.has_attachments
+    }
+
+    /// Where in the body the value begins.
+    #[must_use]
+    pub const fn value_offset(&self) -> usize {
+        self.value_start
+    }
+
+    /// The value and, where there are any, the attachments behind it. A decoder that reads one
+    /// value from it needs to know no more, and this costs nothing.
+    #[must_use]
+    pub fn value_and_rest(&self) -> &'a [u8] {
+        self.body.get(self.value_start..).unwrap_or_default()
+    }
+
+    /// The value alone; empty when it is null. With attachments behind it, a hessian2 value has
+    /// to be walked through to find its end.
+    ///
+    /// # Errors
+    /// [`ProtoError`] when the value is broken.
+    pub fn value(&self, limits: &BodyLimits) -> Result<&'a [u8], ProtoError> {
+        let range = match (self.serialization, self.has_attachments, self.value_end.get()) {
+            (_, _, Some(end)) => self.value_start..end,
+            (Serialization::Fastjson, _, None) => self.value_line()?,
+            (_, false, None) => self.value_start..self.body.len(),
+            (_, true, None) => {
+                let mut decoder = Decoder::new(self.value_and_rest(), limits.hessian);
+                self.skip_value(&mut decoder)?;
+                self.value_start..self.value_start + decoder.position()
+            }
+        };
+        self.value_end.set(Some(range.end));
+        Ok(self.body.get(range).unwrap_or_default())
+    }
+
+    /// The attachments whose values are strings.
+    ///
+    /// # Errors
+    /// [`ProtoError`] when the value or the attachments are broken, or they pass a limit.
+    pub fn attachments(&self, limits: &BodyLimits) -> Result<Vec<(String, String)>, ProtoError> {
+        if !self.has_attachments {
+            return Ok(Vec::new());
+        }
+        let (texts, base) = if self.serialization == Serialization::Fastjson {
+            let mut lines = Lines::new(self.body, self.value_start);
+            if self.kind != ReplyKind::Null {
+                lines.next();
+            }
+            (read_json_attachments(lines.next(), limits.max_attachments)?, self.body)
+        } else {
+            // Classes that the value defined may be used behind it, so the way leads through it.
+            let base = self.value_and_rest();
+            let mut decoder = Decoder::new(base, limits.hessian);
+            if self.kind != ReplyKind::Null {
+                self.skip_value(&mut decoder)?;
+            }
+            (read_attachments(&mut decoder, limits.max_attachments)?, base)
+        };
+        let own = |(name, value): (crate::body::Text, crate::body::Text)| {
+            (name.get(base).to_owned(), value.get(base).to_owned())
+        };
+        Ok(texts.into_iter().map(own).collect())
+    }
+
+    fn value_line(&self) -> Result<Range<usize>, ProtoError> {
+        match Lines::new(self.body, self.value_start).next() {
+            Some((start, line)) => Ok(start..start + line.len()),
+            None => {
+                let (offset, rule) = (self.value_start, "a line");
+                Err(ProtoError::Json { field: "value", offset, rule })
+            }
+        }
+    }
+
+    fn skip_value(&self, decoder: &mut Decoder<'a>) -> Result<(), ProtoError> {
+        decoder.skip_value().map_err(|source| ProtoError::Hessian { field: "value", source })
+    }
+}
+
+/// Where a reply goes, and in what form its reader takes it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ReplyTo {
+    /// The id of the request.
+    pub id: u64,
+    /// The serialization of the request, which the reply has to use, too.
+    pub serialization: Serialization,
+    /// Whether attachments may be sent along.
+    pub takes_attachments: bool,
+}
+
+/// Appends a reply of status 20 to `out`.
+///
+/// `value` is a value or an exception in the request's serialization, and not looked at for
+/// [`ReplyKind::Null`]. Attachments are left out when the consumer does not understand them.
+///
+/// # Errors
+/// [`ProtoError::PayloadTooLong`] when the body is over `payload_limit`, [`ProtoError::Json`] when
+/// a JSON text is not one line, [`ProtoError::UnsupportedSerialization`]. Then `out` is as it was.
+pub fn encode_reply(
+    to: ReplyTo,
+    kind: ReplyKind,
+    value: &[u8],
+    attachments: &[(&str, &str)],
+    payload_limit: usize,
+    out: &mut BytesMut,
+) -> Result<(), ProtoError> {
+    let value = if kind == ReplyKind::Null { &[][..] } else { value };
+    let attachments = if to.takes_attachments { attachments } else { &[] };
+    let number = kind.number(!attachments.is_empty());
+    let mut tail = Vec::new();
+    let (front, n_front) = match to.serialization {
+        Serialization::Hessian2 => {
+            if !attachments.is_empty() {
+                let mut encoder = hessian::Encoder::new(&mut tail);
+                encoder.map_begin(None);
+                for (name, value) in attachments {
+                    encoder.string(name);
+                    encoder.string(value);
+                }
+                encoder.map_end();
+            }
+            // Hessian's form of an int from -16 to 47 is one byte.
+            ([0x90 + number, 0], 1)
+        }
+        Serialization::Fastjson => {
+            if kind != ReplyKind::Null {
+                if !json::are_lines(value, 1) {
+                    let rule = "one JSON text in one line";
+                    return Err(ProtoError::Json { field: "value", offset: 0, rule });
+                }
+                tail.push(b'\n');
+            }
+            if !attachments.is_empty() {
+                json::write_map(&mut tail, attachments);
+            }
+            ([b'0' + number, b'\n'], 2)
+        }
+        other => return Err(ProtoError::UnsupportedSerialization { id: other.id() }),
+    };
+    let body_len = n_front + value.len() + tail.len();
+    if body_len > payload_limit {
+        return Err(ProtoError::PayloadTooLong { len: body_len, max: payload_limit });
+    }
+    out.reserve(HEADER_LEN + body_len);
+    out.extend_from_slice(&reply_header(to, Status::Ok, body_len).encode());
+    out.extend_from_slice(front.get(..n_front).unwrap_or_default());
+    out.extend_from_slice(value);
+    out.extend_from_slice(&tail);
+    Ok(())
+}
+
+/// Appends a reply that says why the call failed.
+///
+/// In a serialization that is not written here it goes out as hessian2, which every Dubbo reads:
+/// the header says so.
+pub fn encode_error(to: ReplyTo, status: Status, text: &str, out: &mut BytesMut) {
+    let end = text.floor_char_boundary(MAX_ERROR_TEXT_LEN);
+    let text = text.get(..end).unwrap_or_default();
+    let mut body = Vec::with_capacity(text.len() + 8);
+    let serialization = if to.serialization == Serialization::Fastjson {
+        json::write_string(&mut body, text);
+        body.push(b'\n');
+        to.serialization
+    } else {
+        hessian::write_string(&mut body, text);
+        Serialization::Hessian2
+    };
+    write_body(ReplyTo { serialization, ..to }, status, &body, out);
+}
+
+/// Appends a reply whose body stands ready, as another provider wrote it.
+pub(crate) fn write_body(to: ReplyTo, status: Status, body: &[u8], out: &mut BytesMut) {
+    out.reserve(HEADER_LEN + body.len());
+    out.extend_from_slice(&reply_header(to, status, body.len()).encode());
+    out.extend_from_slice(body);
+}
+
+const fn reply_header(to: ReplyTo, status: Status, body_len: usize) -> Header {
+    Header {
+        is_request: false,
+        two_way: false,
+        is_event: false,
+        serialization: to.serialization,
+        status: status.to_u8(),
+        id: to.id,
+        body_len,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! Requests on their way in: what is asked for is read, the arguments are only walked past.
+//!
+//! Source: apache/dubbo, `DecodeableRpcInvocation`.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use hessian::Decoder;
+
+use crate::body::{BodyLimits, Text, read_attachments, read_field, read_json_attachments};
+use crate::json::{self, Lines};
+use crate::service::{MAX_INTERFACE_LEN, MAX_METHOD_LEN, MAX_QUALIFIER_LEN};
+use crate::{ProtoError, Serialization, ServiceKey, descriptor};
+
+/// The JVM's own limit of a method's descriptor.
+const MAX_DESCRIPTOR_LEN: usize = 65_535;
+
+/// The five texts in front of the arguments, and how long each may be.
+const FIELDS: [(&str, usize); 5] = [
+    ("dubbo version", MAX_QUALIFIER_LEN),
+    ("path", MAX_INTERFACE_LEN),
+    ("version", MAX_QUALIFIER_LEN),
+    ("method", MAX_METHOD_LEN),
+    ("descriptor", MAX_DESCRIPTOR_LEN),
+];
+
+/// A request whose parts have been found. The texts and the arguments stay where they are in
+/// the body.
+#[derive(Clone, Debug)]
+pub struct Request {
+    serialization: Serialization,
+    body: Bytes,
+    fields: [Text; 5],
+    args: Range<usize>,
+    n_args: usize,
+    attachments: Vec<(Text, Text)>,
+}
+
+impl Request {
+    /// Finds the parts of a request's body.
+    ///
+    /// # Errors
+    /// [`ProtoError`] when the body is broken or passes a limit. The frame around it was whole,
+    /// so the connection can go on.
+    pub fn decode(
+        serialization: Serialization,
+        body: Bytes,
+        limits: &BodyLimits,
+    ) -> Result<Self, ProtoError> {
+        match serialization {
+            Serialization::Hessian2 => Self::decode_hessian(body, limits),
+            Serialization::Fastjson => Self::decode_json(body, limits),
+            other => Err(ProtoError::UnsupportedSerialization { id: other.id() }),
+        }
+    }
+
+    fn decode_hessian(body: Bytes, limits: &BodyLimits) -> Result<Self, ProtoError> {
+        let mut decoder = Decoder::new(&body, limits.hessian);
+        let mut fields = [Text::EMPTY; 5];
+        for (field, (name, max_len)) in fields.iter_mut().zip(FIELDS) {
+            *field = read_field(&mut decoder, name)?;
+            check_len(field.get(&body), name, max_len)?;
+        }
+        let n_args = descriptor::count(fields[4].get(&body))?;
+        let start = decoder.position();
+        for _ in 0..n_args {
+            decoder
+                .skip_value()
+                .map_err(|source| ProtoError::Hessian { field: "argument", source })?;
+        }
+        let args = start..decoder.position();
+        let attachments = read_attachments(&mut decoder, limits.max_attachments)?;
+        let serialization = Serialization::Hessian2;
+        Ok(Self { serialization, body, fields, args, n_args, attachments })
+    }
+
+    fn decode_json(body: Bytes, limits: &BodyLimits) -> Result<Self, ProtoError> {
+        let mut lines = Lines::new(&body, 0);
+        let mut fields = [Text::EMPTY; 5];
+        for (field, (name, max_len)) in fields.iter_mut().zip(FIELDS) {
+            let offset = lines.position();
+            let line = lines.next().map_or(&b""[..], |(_, line)| line);
+            let Some(text) = json::read_string(line) else {
+                return Err(ProtoError::Json { field: name, offset, rule: "a string or null" });
+            };
+            check_len(&text, name, max_len)?;
+            // Without the quote that ends it.
+            *field = Text::ending_at((offset + line.len()).saturating_sub(1), text);
+        }
+        let n_args = descriptor::count(fields[4].get(&body))?;
+        let mut args = lines.position()..lines.position();
+        for _ in 0..n_args {
+            let Some((offset, line)) = lines.next() else {
+                let (offset, rule) = (lines.position(), "a line for each parameter");
+                return Err(ProtoError::Json { field: "argument", offset, rule });
+            };
+            args.end = offset + line.len();
+        }
+        let attachments = read_json_attachments(lines.next(), limits.max_attachments)?;
+        let serialization = Serialization::Fastjson;
+        Ok(Self { serialization, body, fields, args, n_args, attachments })
+    }
+
+    /// How the body is written.
+    #[must_use]
+    pub const fn serialization(&self) -> Serialization {
+        self.serialization
+    }
+
+    /// The protocol version that the consumer speaks, such as `2.0.2`.
+    #[must_use]
+    pub fn dubbo_version(&self) -> &str {
+        self.fields[0].get(&self.body)
+    }
+
+    /// The path of the service as it stands in the body.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.fields[1].get(&self.body)
+    }
+
+    /// The service's version; Dubbo writes `0.0.0` for none.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        self.fields[2].get(&self.body)
+    }
+
+    /// The method.
+    #[must_use]
+    pub fn method(&self) -> &str {
+        self.fields[3].get(&self.body)
+    }
+
+    /// JVM descriptors of the parameters.
+    #[must_use]
+    pub fn descriptor(&self) -> &str {
+        self.fields[4].get(&self.body)
+    }
+
+    /// How many arguments there are, as the descriptor says.
+    #[must_use]
+    pub const fn n_args(&self) -> usize {
+        self.n_args
+    }
+
+    /// The arguments as they came: hessian2 values one after another, or JSON texts joined by
+    /// line breaks.
+    #[must_use]
+    pub fn args(&self) -> &[u8] {
+        self.body.get(self.args.clone()).unwrap_or_default()
+    }
+
+    /// The same, as a slice that keeps the buffer alive.
+    #[must_use]
+    pub fn args_bytes(&self) -> Bytes {
+        self.body.slice(self.args.clone())
+    }
+
+    /// The whole body, to be passed on as it came.
+    #[must_use]
+    pub const fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// The attachments whose values are strings.
+    pub fn attachments(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.attachments.iter().map(|(name, value)| (name.get(&self.body), value.get(&self.body)))
+    }
+
+    /// The attachment with this name; the last one if there are several, as in a Java map.
+    #[must_use]
+    pub fn attachment(&self, name: &str) -> Option<&str> {
+        let found = self.attachments.iter().rev().find(|(key, _)| key.get(&self.body) == name);
+        found.map(|(_, value)| value.get(&self.body))
+    }
+
+    /// The key of the service that is asked for. The group travels only among the attachments,
+    /// and a path that stands there counts more than the one in the body, as in Dubbo.
+    ///
+    /// # Errors
+    /// [`ProtoError::Name`] when a part of it is not acceptable.
+    pub fn service_key(&self) -> Result<ServiceKey, ProtoError> {
+        let interface = self.attachment("path").unwrap_or_else(|| self.path());
+        ServiceKey::new(interface, self.version(), self.attachment("group").unwrap_or(""))
+    }
+
+    /// Whether the consumer understands attachments in replies: Dubbo's protocol versions from
+    /// 2.0.2 to 2.0.99. Source: `Version.isSupportResponseAttachment`.
+    #[must_use]
+    pub fn takes_reply_attachments(&self) -> bool {
+        let patch = self.dubbo_version().strip_prefix("2.0.");
+        patch.and_then(|patch| patch.parse::<u32>().ok()).is_some_and(|n| (2..=99).contains(&n))
+    }
+}
+
+fn check_len(text: &str, what: &'static str, max_len: usize) -> Result<(), ProtoError> {
+    if text.len() <= max_len {
+        return Ok(());
+    }
+    Err(ProtoError::Name { what, len: text.len(), rule: "too long" })
+}
+
+#[cfg(test)]
+mod tests;

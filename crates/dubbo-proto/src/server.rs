@@ -1,0 +1,364 @@
+//! The state of one Dubbo TCP connection from a consumer: bytes in, requests out, replies in,
+//! bytes out. It owns no socket and reads no clock; a driver treats it like
+//! [`ClientConnection`](crate::ClientConnection).
+//!
+//! Invariants:
+//! - Every two-way request of the consumer is either handed out as an event, or answered here with
+//!   an error. A broken body inside of a whole frame fails that one request, not the connection.
+//! - Requests that wait for their reply, and bytes that wait to be written, are bounded.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+
+use crate::client::DeadReason;
+use crate::event;
+use crate::frame::{self, Frame};
+use crate::liveness::{Liveness, Look};
+use crate::reply::{self, ReplyKind, ReplyTo};
+use crate::{
+    BodyLimits, DEFAULT_PAYLOAD_LIMIT, ProtoError, Request, RequestId, Serialization, Status,
+};
+
+/// Limits and times of a connection from a consumer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ServerConfig {
+    /// A heartbeat is sent after this much silence; three times as much ends the connection.
+    pub heartbeat: Duration,
+    /// The longest body that the consumer may send.
+    pub max_body_len: usize,
+    /// The longest body of a reply.
+    pub payload_limit: usize,
+    /// Requests that may wait for their reply at once. One more is refused with
+    /// [`Status::ServerThreadpoolExhausted`].
+    pub max_in_flight: usize,
+    /// Bytes that may wait to be written. A consumer that asks and never reads loses its
+    /// connection here.
+    pub max_buffered_bytes: usize,
+    /// Bounds on what a body may hold.
+    pub body: BodyLimits,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            heartbeat: Duration::from_secs(60),
+            max_body_len: DEFAULT_PAYLOAD_LIMIT + (64 << 10),
+            payload_limit: DEFAULT_PAYLOAD_LIMIT,
+            max_in_flight: 65_536,
+            // Eight of the longest replies.
+            max_buffered_bytes: 8 * DEFAULT_PAYLOAD_LIMIT,
+            body: BodyLimits::default(),
+        }
+    }
+}
+
+/// What happened on a connection from a consumer.
+#[derive(Clone, Debug)]
+pub enum ServerEvent {
+    /// The consumer asks for something.
+    Request {
+        /// Where the reply goes.
+        to: ReplyTo,
+        /// Whether one is wanted. If so, one of the `reply` functions has to be called once.
+        two_way: bool,
+        /// What is asked for.
+        request: Request,
+    },
+    /// The connection is of no use any more.
+    Dead(DeadReason),
+}
+
+/// What a connection has counted that no event tells.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ServerStats {
+    /// Requests that could not be read.
+    pub bad_requests: u64,
+    /// Requests over the limit of those in flight.
+    pub refused_requests: u64,
+    /// Heartbeats that we sent.
+    pub heartbeats_sent: u64,
+    /// Heartbeats that we answered.
+    pub heartbeats_answered: u64,
+}
+
+/// One connection from a consumer.
+#[derive(Debug)]
+pub struct ServerConnection {
+    config: ServerConfig,
+    liveness: Liveness,
+    events: VecDeque<ServerEvent>,
+    out: BytesMut,
+    stats: ServerStats,
+    serialization: Serialization,
+    n_in_flight: usize,
+    n_events_sent: u32,
+    is_readonly: bool,
+    is_finished: bool,
+}
+
+impl ServerConnection {
+    /// A fresh connection.
+    #[must_use]
+    pub fn new(config: ServerConfig, now: Instant) -> Self {
+        Self {
+            liveness: Liveness::new(config.heartbeat, now),
+            events: VecDeque::new(),
+            out: BytesMut::new(),
+            stats: ServerStats::default(),
+            serialization: Serialization::Hessian2,
+            n_in_flight: 0,
+            n_events_sent: 0,
+            is_readonly: false,
+            is_finished: false,
+            config,
+        }
+    }
+
+    /// Takes every whole frame off the front of `input`, and leaves the rest for later.
+    ///
+    /// # Errors
+    /// [`ProtoError`] when the connection has to be closed.
+    pub fn handle_bytes(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), ProtoError> {
+        if self.is_finished {
+            input.clear();
+            return Ok(());
+        }
+        if !input.is_empty() {
+            self.liveness.heard(now);
+        }
+        let handled = self.handle_frames(now, input);
+        self.is_finished |= handled.is_err();
+        handled
+    }
+
+    /// Sends a heartbeat, or gives the connection up, as the time tells.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.is_finished {
+            return;
+        }
+        match self.liveness.look(now) {
+            Look::Nothing => {}
+            Look::SendHeartbeat => {
+                let id = self.event_id();
+                event::write_heartbeat(self.serialization, id.get(), &mut self.out);
+                self.stats.heartbeats_sent += 1;
+            }
+            Look::Silent(silence) => {
+                self.is_finished = true;
+                self.events.push_back(ServerEvent::Dead(DeadReason::Silent { silence }));
+            }
+        }
+    }
+
+    /// When [`ServerConnection::handle_timeout`] wants to be called next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        (!self.is_finished).then(|| self.liveness.next_look())
+    }
+
+    /// The next thing that happened.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<ServerEvent> {
+        self.events.pop_front()
+    }
+
+    /// The bytes that wait to be written. The driver takes off what it has written.
+    #[inline]
+    pub const fn transmit(&mut self) -> &mut BytesMut {
+        &mut self.out
+    }
+
+    /// Whether the connection is of no use any more and should be closed.
+    #[must_use]
+    pub const fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    /// Whether more input is welcome: false while more than half of the output's bound waits. A
+    /// driver that then stops reading never meets [`ProtoError::OutputFull`] by requests alone.
+    #[must_use]
+    pub fn wants_input(&self) -> bool {
+        self.out.len() <= self.config.max_buffered_bytes / 2
+    }
+
+    /// How many requests wait for their reply.
+    #[must_use]
+    pub const fn in_flight(&self) -> usize {
+        self.n_in_flight
+    }
+
+    /// What was counted since the connection began.
+    #[must_use]
+    pub const fn stats(&self) -> ServerStats {
+        self.stats
+    }
+
+    /// Tells the consumer to send nothing new. What it has sent already is served.
+    pub fn send_readonly(&mut self, now: Instant) {
+        if self.is_readonly || self.is_finished {
+            return;
+        }
+        self.is_readonly = true;
+        let id = self.event_id();
+        event::write_readonly(self.serialization, id.get(), &mut self.out);
+        self.liveness.wrote(now);
+    }
+
+    /// Answers a request. A value that is too long, or not one line of JSON, becomes an error that
+    /// says so to the consumer.
+    ///
+    /// # Errors
+    /// [`ProtoError::OutputFull`] when the connection has to be closed.
+    pub fn reply(
+        &mut self,
+        now: Instant,
+        to: ReplyTo,
+        kind: ReplyKind,
+        value: &[u8],
+        attachments: &[(&str, &str)],
+    ) -> Result<(), ProtoError> {
+        self.begin_reply(now)?;
+        let limit = self.config.payload_limit;
+        let written = reply::encode_reply(to, kind, value, attachments, limit, &mut self.out);
+        if let Err(error) = written {
+            let text = error.to_string();
+            reply::encode_error(to, Status::SerializationError, &text, &mut self.out);
+        }
+        Ok(())
+    }
+
+    /// Answers a request with an error.
+    ///
+    /// # Errors
+    /// [`ProtoError::OutputFull`] when the connection has to be closed.
+    pub fn reply_error(
+        &mut self,
+        now: Instant,
+        to: ReplyTo,
+        status: Status,
+        text: &str,
+    ) -> Result<(), ProtoError> {
+        self.begin_reply(now)?;
+        reply::encode_error(to, status, text, &mut self.out);
+        Ok(())
+    }
+
+    /// Answers a request with a body that another provider wrote in `to.serialization`.
+    ///
+    /// # Errors
+    /// [`ProtoError::OutputFull`] when the connection has to be closed.
+    pub fn reply_body(
+        &mut self,
+        now: Instant,
+        to: ReplyTo,
+        status: Status,
+        body: &[u8],
+    ) -> Result<(), ProtoError> {
+        self.begin_reply(now)?;
+        let (len, max) = (body.len(), self.config.max_body_len);
+        if len > max {
+            let text = ProtoError::PayloadTooLong { len, max }.to_string();
+            reply::encode_error(to, Status::SerializationError, &text, &mut self.out);
+        } else {
+            reply::write_body(to, status, body, &mut self.out);
+        }
+        Ok(())
+    }
+
+    /// Forgets a request that nobody will answer.
+    pub const fn abandon(&mut self) {
+        self.n_in_flight = self.n_in_flight.saturating_sub(1);
+    }
+
+    fn handle_frames(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), ProtoError> {
+        while let Some(frame) = frame::decode(input, self.config.max_body_len)? {
+            match (frame.header.is_event, frame.header.is_request) {
+                (false, true) => self.handle_request(now, frame)?,
+                (true, true) => self.handle_event(now, &frame)?,
+                // Answers to heartbeats; and we ask nothing else of a consumer.
+                (_, false) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_request(&mut self, now: Instant, frame: Frame) -> Result<(), ProtoError> {
+        let Frame { header, body } = frame;
+        self.serialization = header.serialization;
+        let mut to = ReplyTo {
+            id: header.id,
+            serialization: header.serialization,
+            takes_attachments: false,
+        };
+        if header.two_way && self.n_in_flight >= self.config.max_in_flight {
+            self.stats.refused_requests += 1;
+            let text = "too many requests of one connection wait for their reply";
+            return self.refuse(now, to, Status::ServerThreadpoolExhausted, text);
+        }
+        match Request::decode(header.serialization, body, &self.config.body) {
+            Ok(request) => {
+                to.takes_attachments = request.takes_reply_attachments();
+                self.n_in_flight += usize::from(header.two_way);
+                let two_way = header.two_way;
+                self.events.push_back(ServerEvent::Request { to, two_way, request });
+                Ok(())
+            }
+            Err(error) => {
+                self.stats.bad_requests += 1;
+                if !header.two_way {
+                    return Ok(());
+                }
+                self.refuse(now, to, Status::BadRequest, &error.to_string())
+            }
+        }
+    }
+
+    /// Answers a request that was never handed out.
+    #[cold]
+    fn refuse(
+        &mut self,
+        now: Instant,
+        to: ReplyTo,
+        status: Status,
+        text: &str,
+    ) -> Result<(), ProtoError> {
+        self.check_output()?;
+        self.liveness.wrote(now);
+        reply::encode_error(to, status, text, &mut self.out);
+        Ok(())
+    }
+
+    fn handle_event(&mut self, now: Instant, frame: &Frame) -> Result<(), ProtoError> {
+        if frame.header.two_way {
+            self.check_output()?;
+            event::write_heartbeat_answer(&frame.header, &mut self.out);
+            self.liveness.wrote(now);
+            self.stats.heartbeats_answered += 1;
+        }
+        Ok(())
+    }
+
+    fn begin_reply(&mut self, now: Instant) -> Result<(), ProtoError> {
+        self.n_in_flight = self.n_in_flight.saturating_sub(1);
+        let checked = self.check_output();
+        self.is_finished |= checked.is_err();
+        checked?;
+        self.liveness.wrote(now);
+        Ok(())
+    }
+
+    fn check_output(&self) -> Result<(), ProtoError> {
+        let (buffered, max) = (self.out.len(), self.config.max_buffered_bytes);
+        if buffered < max { Ok(()) } else { Err(ProtoError::OutputFull { buffered, max }) }
+    }
+
+    const fn event_id(&mut self) -> RequestId {
+        self.n_events_sent = self.n_events_sent.wrapping_add(1);
+        RequestId::without_slot(self.n_events_sent)
+    }
+}
+
+#[cfg(test)]
+mod tests;

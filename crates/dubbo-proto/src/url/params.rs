@@ -1,0 +1,161 @@
+//! What a provider's URL says, with Dubbo's defaults for what it leaves out.
+//!
+//! A value that cannot be read counts as left out: a registry holds what other programs wrote, and
+//! one of them with a strange timeout should not vanish from the list.
+//! Source: apache/dubbo, `CommonConstants`, `Constants` and `AbstractLoadBalance`.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::DubboUrl;
+use crate::{ProtoError, Serialization, ServiceKey};
+
+/// Dubbo's weight of a provider that says nothing.
+pub(crate) const DEFAULT_WEIGHT: u32 = 100;
+const DEFAULT_WARMUP: Duration = Duration::from_secs(600);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
+const DEFAULT_THREADS: u32 = 200;
+
+impl DubboUrl {
+    /// A parameter, or its `default.` form, which old consumers and providers write.
+    #[must_use]
+    pub fn param(&self, name: &str) -> Option<&str> {
+        let value = self.params.get(name).filter(|value| !value.is_empty());
+        value.or_else(|| self.params.get(&format!("default.{name}"))).map(String::as_str)
+    }
+
+    /// A parameter of one method, `{method}.{name}`, or else of the whole service.
+    #[must_use]
+    pub fn method_param(&self, method: &str, name: &str) -> Option<&str> {
+        let value = self.params.get(&format!("{method}.{name}")).filter(|value| !value.is_empty());
+        value.map(String::as_str).or_else(|| self.param(name))
+    }
+
+    /// The interface; the path where no parameter names it.
+    #[must_use]
+    pub fn interface(&self) -> &str {
+        self.param("interface").unwrap_or(&self.path)
+    }
+
+    /// The service's version; empty is none.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        self.param("version").filter(|version| *version != crate::service::NO_VERSION).unwrap_or("")
+    }
+
+    /// The service's group; empty is none.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        self.param("group").unwrap_or("")
+    }
+
+    /// The key of the service that is offered here.
+    ///
+    /// # Errors
+    /// [`ProtoError::Name`] when interface, version or group are not acceptable.
+    pub fn service_key(&self) -> Result<ServiceKey, ProtoError> {
+        ServiceKey::new(self.interface(), self.version(), self.group())
+    }
+
+    /// The methods that the provider lists; none when it lists none.
+    pub fn methods(&self) -> impl Iterator<Item = &str> {
+        split_list(self.param("methods").unwrap_or(""))
+    }
+
+    /// The configured weight, before warm-up. 0 means that nothing should be sent.
+    #[must_use]
+    pub fn weight(&self) -> u32 {
+        match self.number::<i64>("weight") {
+            Some(weight) => u32::try_from(weight.max(0)).unwrap_or(u32::MAX),
+            None => DEFAULT_WEIGHT,
+        }
+    }
+
+    /// For how long after its start a provider gets less than its weight.
+    #[must_use]
+    pub fn warmup(&self) -> Duration {
+        self.number("warmup").map_or(DEFAULT_WARMUP, Duration::from_millis)
+    }
+
+    /// When the provider started, in milliseconds since 1970.
+    #[must_use]
+    pub fn timestamp_ms(&self) -> Option<u64> {
+        self.number("timestamp").filter(|ms| *ms > 0)
+    }
+
+    /// The weight at this time: it grows evenly over the warm-up, from 1 up to the whole.
+    #[must_use]
+    pub fn weight_at(&self, now_ms: u64) -> u32 {
+        let weight = self.weight();
+        let Some(start_ms) = self.timestamp_ms().filter(|_| weight > 0) else {
+            return weight;
+        };
+        let warmup_ms = self.warmup().as_millis();
+        let uptime_ms = u128::from(now_ms.saturating_sub(start_ms));
+        if warmup_ms <= uptime_ms {
+            return weight;
+        }
+        let share = uptime_ms * u128::from(weight) / warmup_ms;
+        u32::try_from(share).unwrap_or(weight).clamp(1, weight)
+    }
+
+    /// How long a call of this method may take.
+    #[must_use]
+    pub fn timeout(&self, method: &str) -> Duration {
+        let ms = self.method_param(method, "timeout").and_then(|ms| ms.parse().ok());
+        ms.filter(|ms| *ms > 0).map_or(DEFAULT_TIMEOUT, Duration::from_millis)
+    }
+
+    /// How many calls the provider works on at once.
+    #[must_use]
+    pub fn threads(&self) -> u32 {
+        self.number("threads").filter(|threads| *threads > 0).unwrap_or(DEFAULT_THREADS)
+    }
+
+    /// The longest body that the provider takes.
+    #[must_use]
+    pub fn payload(&self) -> usize {
+        self.number("payload").filter(|len| *len > 0).unwrap_or(crate::DEFAULT_PAYLOAD_LIMIT)
+    }
+
+    /// The provider's serializations, the one it likes best in front: the preferred ones, then the
+    /// configured one, then hessian2, which every provider reads. Unknown names are left out.
+    #[must_use]
+    pub fn serializations(&self) -> Vec<Serialization> {
+        let preferred = split_list(self.param("prefer.serialization").unwrap_or(""));
+        let names = preferred.chain(self.param("serialization")).chain(["hessian2"]);
+        let mut found = Vec::new();
+        for serialization in names.filter_map(Serialization::from_name) {
+            if !found.contains(&serialization) {
+                found.push(serialization);
+            }
+        }
+        found
+    }
+
+    /// The version of Dubbo that the provider runs, such as `3.3.0`.
+    #[must_use]
+    pub fn release(&self) -> Option<&str> {
+        self.param("release")
+    }
+
+    /// `providers`, `consumers`, `routers` or `configurators`.
+    #[must_use]
+    pub fn category(&self) -> &str {
+        self.param("category").unwrap_or("providers")
+    }
+
+    /// Whether calls may be sent here: neither `disabled=true` nor `enabled=false`.
+    #[must_use]
+    pub fn is_enabled(&self) -> bool {
+        self.param("disabled") != Some("true") && self.param("enabled") != Some("false")
+    }
+
+    fn number<N: FromStr>(&self, name: &str) -> Option<N> {
+        self.param(name).and_then(|text| text.trim().parse().ok())
+    }
+}
+
+fn split_list(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim).filter(|part| !part.is_empty())
+}

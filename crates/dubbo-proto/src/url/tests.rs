@@ -1,0 +1,115 @@
+//! URLs as providers register them, and as nobody should.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::Serialization;
+
+/// What a Dubbo 3 provider puts into its registry, with the address changed.
+const PROVIDER: &str = "dubbo://192.0.2.7:20880/com.acme.Orders?application=orders&deprecated=false\
+    &dubbo=2.0.2&dynamic=true&generic=false&group=eu&interface=com.acme.Orders&methods=find,place\
+    &prefer.serialization=fastjson2,hessian2&release=3.3.2&serialization=hessian2&side=provider\
+    &timestamp=1700000000000&version=1.0.0&place.timeout=3000&timeout=500&weight=200&threads=64";
+
+fn url(text: &str) -> DubboUrl {
+    text.parse().unwrap()
+}
+
+#[test]
+fn reads_a_providers_url() {
+    let url = url(PROVIDER);
+    assert_eq!((url.protocol.as_str(), url.host.as_str(), url.port), ("dubbo", "192.0.2.7", 20880));
+    assert_eq!(url.service_key().unwrap().to_string(), "eu/com.acme.Orders:1.0.0");
+    assert_eq!(url.methods().collect::<Vec<_>>(), ["find", "place"]);
+    let expected = [Serialization::Fastjson2, Serialization::Hessian2];
+    assert_eq!(url.serializations(), expected);
+    assert_eq!(url.timeout("find"), Duration::from_millis(500));
+    assert_eq!(url.timeout("place"), Duration::from_millis(3000));
+    assert_eq!((url.weight(), url.threads(), url.release()), (200, 64, Some("3.3.2")));
+    assert!(url.is_enabled());
+    assert_eq!(url.category(), "providers");
+    assert_eq!(url.to_string().parse::<DubboUrl>().unwrap(), url);
+}
+
+#[test]
+fn defaults_are_dubbos() {
+    let url = url("dubbo://host/a.B");
+    assert_eq!((url.port, url.weight(), url.threads()), (0, 100, 200));
+    assert_eq!(url.timeout("m"), Duration::from_secs(1));
+    assert_eq!(url.warmup(), Duration::from_secs(600));
+    assert_eq!(url.payload(), 8 << 20);
+    assert_eq!(url.serializations(), [Serialization::Hessian2]);
+    assert_eq!((url.interface(), url.version(), url.group()), ("a.B", "", ""));
+}
+
+#[test]
+fn strange_values_count_as_left_out() {
+    let url = url("dubbo://h:1/a.B?weight=much&timeout=-1&threads=0&version=0.0.0&disabled=true");
+    assert_eq!((url.weight(), url.threads(), url.version()), (100, 200, ""));
+    assert_eq!(url.timeout("m"), Duration::from_secs(1));
+    assert!(!url.is_enabled());
+    let old = "dubbo://h:1/a.B?default.timeout=700&weight=-5".parse::<DubboUrl>().unwrap();
+    assert_eq!((old.timeout("m"), old.weight()), (Duration::from_millis(700), 0));
+}
+
+#[test]
+fn weight_grows_while_a_provider_warms_up() {
+    let url = url("dubbo://h:1/a.B?weight=100&warmup=10000&timestamp=5000");
+    let weights = [4000, 5000, 6000, 10_000, 14_999, 15_000, 99_999].map(|now| url.weight_at(now));
+    assert_eq!(weights, [1, 1, 10, 50, 99, 100, 100]);
+}
+
+#[test]
+fn reads_hosts_of_every_kind() {
+    let cases = [
+        ("dubbo://[2001:db8::1]:20880/a", "2001:db8::1", 20880),
+        ("dubbo://2001:db8:0:0:0:0:0:1:20880/a", "2001:db8:0:0:0:0:0:1", 20880),
+        ("dubbo://[::1]", "::1", 0),
+        ("dubbo://fe80:0:0:0:894:aeec:f37d:23e1%en0/a", "fe80:0:0:0:894:aeec:f37d:23e1%en0", 0),
+        ("consumer://some-host.example/a", "some-host.example", 0),
+        ("empty:///a", "", 0),
+    ];
+    for (text, host, port) in cases {
+        let parsed = url(text);
+        assert_eq!((parsed.host.as_str(), parsed.port), (host, port), "{text}");
+        assert_eq!(url(&parsed.to_string()), parsed, "{text}");
+    }
+    let user = url("dubbo://me:p@ss@h:1/a");
+    assert_eq!((user.username.as_deref(), user.password.as_deref()), (Some("me"), Some("p@ss")));
+}
+
+#[test]
+fn refuses_what_is_no_url() {
+    let long = format!("dubbo://h/{}", "a".repeat(MAX_URL_LEN));
+    let many = (0..=MAX_PARAMS).map(|n| format!("&p{n}=1")).collect::<String>();
+    let many = format!("dubbo://h/a?{many}");
+    let cases = [
+        ("", 0, "begins with protocol://"),
+        ("host:20880", 0, "begins with protocol://"),
+        ("://h", 0, "a protocol of letters and digits"),
+        ("dubbo://h:70000/a", 8, "a port from 0 to 65535"),
+        ("dubbo://h:+1/a", 8, "a port from 0 to 65535"),
+        ("dubbo://[::1/a", 8, "no ] after ["),
+        ("dubbo://[::1]x/a", 8, "only :port after ]"),
+        ("dubbo://h h/a", 9, "no spaces or control characters"),
+        ("dubbo://h/a?x=1&=2", 16, "a parameter has a name"),
+        ("dubbo://h\"h/a", 8, "a host of letters, digits and - . _ : %"),
+        (&long, MAX_URL_LEN, "longer than any URL"),
+        (&many, many.rfind('&').unwrap() + 1, "at most 1024 parameters"),
+    ];
+    for (text, offset, rule) in cases {
+        assert_eq!(text.parse::<DubboUrl>(), Err(ProtoError::Url { offset, rule }));
+    }
+}
+
+proptest! {
+    /// Whatever can be read is written so that it reads the same.
+    #[test]
+    fn reads_back_what_it_wrote(text in "(dubbo|tri)://([a-z:%@.\\[\\]0-9]{0,12})(/\\PC{0,12})?(\\?[a-z=&%.]{0,20})?") {
+        if let Ok(url) = text.parse::<DubboUrl>() {
+            prop_assert_eq!(url.to_string().parse::<DubboUrl>(), Ok(url));
+        }
+    }
+}
