@@ -256,6 +256,12 @@ impl<T> ClientConnection<T> {
         self.pending.drain()
     }
 
+    /// Ends the connection on our side: no new calls, and nothing that comes in counts any more.
+    /// What waits to be written may still go out. Calls in flight are still to be drained.
+    pub const fn close(&mut self) {
+        self.is_finished = true;
+    }
+
     /// How many calls wait for their reply.
     #[must_use]
     pub const fn in_flight(&self) -> usize {

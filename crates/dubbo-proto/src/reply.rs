@@ -87,16 +87,19 @@ impl<'a> Reply<'a> {
     }
 }
 
-fn error_text(serialization: Serialization, body: &[u8]) -> Cow<'_, str> {
+/// The text of a reply whose status is not 20. What cannot be read as the serialization says is
+/// given as it stands, so that nothing that a provider tells gets lost.
+#[must_use]
+pub fn error_text(serialization: Serialization, body: &[u8]) -> Cow<'_, str> {
     let text = match serialization {
         Serialization::Hessian2 => {
             let limits = BodyLimits::default().hessian;
-            let text = Decoder::new(body, limits).read_opt_string();
-            text.ok().map(Option::unwrap_or_default)
+            Decoder::new(body, limits).read_opt_string().ok().map(Option::unwrap_or_default)
         }
-        Serialization::Fastjson => Lines::new(body, 0)
-            .next()
-            .map_or(Some(Cow::Borrowed("")), |line| json::read_string(line.1)),
+        Serialization::Fastjson => match Lines::new(body, 0).next() {
+            Some((_, line)) => json::read_string(line),
+            None => Some(Cow::Borrowed("")),
+        },
         _ => None,
     };
     let readable = body.get(..MAX_ERROR_TEXT_LEN).unwrap_or(body);

@@ -56,6 +56,7 @@ impl Default for ServerConfig {
 
 /// What happened on a connection from a consumer.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "all but one event of a connection are requests")]
 pub enum ServerEvent {
     /// The consumer asks for something.
     Request {
@@ -181,6 +182,11 @@ impl ServerConnection {
     #[must_use]
     pub fn wants_input(&self) -> bool {
         self.out.len() <= self.config.max_buffered_bytes / 2
+    }
+
+    /// Ends the connection on our side. What waits to be written may still go out.
+    pub const fn close(&mut self) {
+        self.is_finished = true;
     }
 
     /// How many requests wait for their reply.

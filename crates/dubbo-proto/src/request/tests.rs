@@ -1,1 +1,199 @@
-//! Tests.
+//! Requests written by the template and read again, and requests that nobody should write.
+
+use bytes::BytesMut;
+use hessian::Encoder;
+use proptest::prelude::*;
+
+use super::*;
+use crate::{RequestHead, RequestId, RequestTemplate, frame};
+
+const HEAD: RequestHead<'_> = RequestHead {
+    path: "com.acme.Orders",
+    version: "1.0",
+    method: "place",
+    descriptor: "Ljava/lang/String;Ljava/util/Map;I",
+};
+
+fn hessian_args() -> Vec<u8> {
+    let mut args = Vec::new();
+    let mut encoder = Encoder::new(&mut args);
+    encoder.string("käse \u{1f9c0}");
+    encoder.object_begin("com.acme.Order", &["id", "next"]);
+    encoder.long(7);
+    encoder.reference(0);
+    encoder.int(5);
+    args
+}
+
+fn encode(template: &RequestTemplate, args: &[u8], extra: &[(&str, &str)]) -> Vec<u8> {
+    let mut out = BytesMut::new();
+    let id = RequestId::without_slot(1);
+    template.encode(id, true, args, extra, &mut out).unwrap();
+    let frame = frame::decode(&mut out, 1 << 20).unwrap().unwrap();
+    assert!(out.is_empty() && frame.header.is_request && frame.header.two_way);
+    assert_eq!(frame.header.id, id.get());
+    frame.body.to_vec()
+}
+
+fn decode(serialization: Serialization, body: &[u8]) -> Result<Request, ProtoError> {
+    Request::decode(serialization, Bytes::copy_from_slice(body), &BodyLimits::default())
+}
+
+fn round_trip(serialization: Serialization, args: &[u8]) -> Request {
+    let constant = [("path", "com.acme.Orders"), ("group", "eu")];
+    let template = RequestTemplate::new(serialization, &HEAD, &constant).unwrap();
+    let body = encode(&template, args, &[("trace", "ä\"\n1"), ("group", "us")]);
+    let request = decode(serialization, &body).unwrap();
+    assert_eq!(request.dubbo_version(), "2.0.2");
+    assert_eq!((request.path(), request.version()), (HEAD.path, HEAD.version));
+    assert_eq!((request.method(), request.descriptor()), (HEAD.method, HEAD.descriptor));
+    assert_eq!((request.args(), request.n_args()), (args, 3));
+    assert_eq!(request.args_bytes(), args);
+    let attachments: Vec<_> = request.attachments().collect();
+    let expected = [("path", HEAD.path), ("group", "eu"), ("trace", "ä\"\n1"), ("group", "us")];
+    assert_eq!(attachments, expected);
+    assert_eq!(request.service_key().unwrap().to_string(), "us/com.acme.Orders:1.0");
+    assert!(request.takes_reply_attachments());
+    request
+}
+
+#[test]
+fn hessian_requests_come_back() {
+    round_trip(Serialization::Hessian2, &hessian_args());
+}
+
+#[test]
+fn fastjson_requests_come_back() {
+    let request = round_trip(Serialization::Fastjson, b"\"hash\"\n{\"a\":[1,2]}\n5");
+    let lines: Vec<_> = request.body().split(|byte| *byte == b'\n').collect();
+    assert_eq!(lines[..4], [&b"\"2.0.2\""[..], b"\"com.acme.Orders\"", b"\"1.0\"", b"\"place\""]);
+    assert_eq!(lines.len(), 10, "nine lines, each of them ended");
+}
+
+#[test]
+fn methods_without_parameters_or_attachments() {
+    let head = RequestHead { descriptor: "", version: "", ..HEAD };
+    for serialization in [Serialization::Hessian2, Serialization::Fastjson] {
+        let template = RequestTemplate::new(serialization, &head, &[]).unwrap();
+        for extra in [&[][..], &[("a", "b")]] {
+            let request = decode(serialization, &encode(&template, b"", extra)).unwrap();
+            assert_eq!((request.args(), request.version()), (&b""[..], "0.0.0"));
+            assert_eq!(request.attachments().collect::<Vec<_>>(), extra);
+            assert_eq!(request.service_key().unwrap().to_string(), "com.acme.Orders");
+        }
+    }
+}
+
+#[test]
+fn attachments_that_are_no_strings_are_passed_over() {
+    let mut body = Vec::new();
+    for text in ["2.6.0", "a.B", "", "m", "Lcom/acme/Order;"] {
+        hessian::write_string(&mut body, text);
+    }
+    let mut args = Vec::new();
+    let mut encoder = Encoder::new(&mut args);
+    encoder.object_begin("com.acme.Order", &["id"]);
+    encoder.long(7);
+    encoder.map_begin(None);
+    encoder.string("order");
+    // The class was defined by the argument.
+    encoder.object_begin("com.acme.Order", &["id"]);
+    encoder.long(8);
+    encoder.string("same");
+    encoder.reference(0);
+    encoder.int(1);
+    encoder.string("number as name");
+    encoder.string("tag");
+    encoder.string("gray");
+    encoder.map_end();
+    body.extend_from_slice(&args);
+    let request = decode(Serialization::Hessian2, &body).unwrap();
+    assert_eq!(request.attachments().collect::<Vec<_>>(), [("tag", "gray")]);
+    assert!(!request.takes_reply_attachments());
+}
+
+#[test]
+fn broken_requests_are_named() {
+    let template = RequestTemplate::new(Serialization::Fastjson, &HEAD, &[]).unwrap();
+    let body = encode(&template, b"1\n2\n3", &[]);
+    let broken = |from: &str, to: &str| {
+        let text = String::from_utf8(body.clone()).unwrap().replacen(from, to, 1);
+        decode(Serialization::Fastjson, text.as_bytes()).unwrap_err().to_string()
+    };
+    assert_eq!(broken("\"2.0.2\"", "7"), "dubbo version at byte 0 is broken: a string or null");
+    assert_eq!(broken("3\n{}\n", ""), "argument at byte 81 is broken: a line for each parameter");
+    assert_eq!(broken("{}", "[]"), "attachments at byte 83 is broken: an object or null");
+    assert_eq!(
+        broken("Ljava/util/Map;", "X"),
+        "parameter descriptor is wrong at byte 18: unknown type letter"
+    );
+    let long = "m".repeat(257);
+    assert_eq!(broken("place", &long), "method of 257 bytes is not acceptable: too long");
+    // The framing of later versions of fastjson, a length in front of each value.
+    assert!(decode(Serialization::Fastjson, b"\0\0\0\x07\"2.0.2\"").is_err());
+    let error = decode(Serialization::Fastjson2, b"").unwrap_err();
+    assert_eq!(error, ProtoError::UnsupportedSerialization { id: 23 });
+    let error = decode(Serialization::Hessian2, b"\x052.0.2\x03a.B").unwrap_err();
+    assert!(error.to_string().starts_with("version is broken:"), "{error}");
+}
+
+#[test]
+fn numbers_of_attachments_are_bounded() {
+    let many: Vec<_> = (0..1025).map(|n| n.to_string()).collect();
+    let many: Vec<_> = many.iter().map(|n| (n.as_str(), n.as_str())).collect();
+    for (serialization, args) in
+        [(Serialization::Hessian2, hessian_args()), (Serialization::Fastjson, b"1\n2\n3".to_vec())]
+    {
+        let template = RequestTemplate::new(serialization, &HEAD, &many).unwrap();
+        let error = decode(serialization, &encode(&template, &args, &[])).unwrap_err();
+        assert_eq!(error, ProtoError::TooMany { what: "attachments", count: 1025, max: 1024 });
+    }
+}
+
+#[test]
+fn templates_refuse_what_a_provider_could_not_read() {
+    let new = |serialization, head| RequestTemplate::new(serialization, &head, &[]).map(drop);
+    let hessian = Serialization::Hessian2;
+    assert!(new(hessian, RequestHead { path: "", ..HEAD }).is_err());
+    assert!(new(hessian, RequestHead { method: "a b", ..HEAD }).is_err());
+    assert!(new(hessian, RequestHead { descriptor: "int", ..HEAD }).is_err());
+    assert!(new(Serialization::Fastjson2, HEAD).is_err());
+
+    let template = RequestTemplate::new(Serialization::Fastjson, &HEAD, &[]).unwrap();
+    let mut out = BytesMut::new();
+    let id = RequestId::without_slot(1);
+    for args in [&b""[..], b"1\n2", b"1\n2\n3\n4", b"1\n2\n3\n", b"1\n2\n[\r3]"] {
+        assert!(template.encode(id, true, args, &[], &mut out).is_err(), "{args:?}");
+    }
+    let template = RequestTemplate::new(hessian, &HEAD, &[]).unwrap().with_payload_limit(100);
+    let error = template.encode(id, true, &[b'N'; 100], &[], &mut out).unwrap_err();
+    assert!(matches!(error, ProtoError::PayloadTooLong { max: 100, .. }));
+    assert!(out.is_empty());
+}
+
+proptest! {
+    /// Whatever stands in a body, it is read or refused, and the parts lie inside of it.
+    #[test]
+    fn hostile_bodies_are_read_or_refused(
+        cut in 0usize..120,
+        at in 0usize..120,
+        byte in any::<u8>(),
+        is_json in any::<bool>(),
+    ) {
+        let (serialization, args) = if is_json {
+            (Serialization::Fastjson, b"1\n2\n3".to_vec())
+        } else {
+            (Serialization::Hessian2, hessian_args())
+        };
+        let template = RequestTemplate::new(serialization, &HEAD, &[("a", "b")]).unwrap();
+        let mut body = encode(&template, &args, &[]);
+        body.truncate(body.len().saturating_sub(cut));
+        if let Some(changed) = body.get_mut(at) {
+            *changed = byte;
+        }
+        if let Ok(request) = decode(serialization, &body) {
+            prop_assert!(request.args().len() <= body.len());
+            prop_assert!(request.attachments().count() <= 2);
+        }
+    }
+}
