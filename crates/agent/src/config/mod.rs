@@ -4,13 +4,80 @@
 //! builds these types and names file, line, key and remedy of whatever is wrong. Nobody checks a
 //! value a second time.
 
+mod check;
+mod clusters;
+mod conflicts;
+mod defaults;
+mod error;
+mod registries;
+mod reload;
+mod section;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::time::Duration;
 
 use balance::Policy;
 use dubbo_proto::{Serialization, ServiceKey};
 use registry::RegistryConfig;
+use toml::de::DeTable;
+
+use self::error::{Place, Problems};
+
+pub use self::error::{ConfigError, ConfigErrors};
+pub use self::reload::ReloadPlan;
+
+/// Longer than any file that a person wrote.
+const MAX_FILE_LEN: u64 = 1024 * 1024;
+
+/// Reads and checks a file. Relative paths in it start from its folder.
+///
+/// # Errors
+/// Everything that is wrong with the file, or that it cannot be read.
+pub fn load(path: &Path) -> Result<Config, ConfigErrors> {
+    let name = path.display().to_string();
+    let refuse = |problem| {
+        Err(ConfigErrors::whole_file(&name, problem, "name a TOML file that this user may read"))
+    };
+    match fs::metadata(path) {
+        Ok(file) if file.len() > MAX_FILE_LEN => {
+            return refuse(format!("{} bytes are over the limit of {MAX_FILE_LEN}", file.len()));
+        }
+        Ok(_) => {}
+        Err(error) => return refuse(format!("cannot be read: {error}")),
+    }
+    match fs::read_to_string(path) {
+        Ok(text) => parse(&text, &name),
+        Err(error) => refuse(format!("cannot be read: {error}")),
+    }
+}
+
+/// Checks a configuration that was read from the file `file_name`, whose folder is where
+/// relative paths start.
+///
+/// Reads the files with secrets that the text names, and the name of the host.
+///
+/// # Errors
+/// Everything that is wrong with the text.
+pub fn parse(text: &str, file_name: &str) -> Result<Config, ConfigErrors> {
+    let problems = Problems::new(file_name, text);
+    let (root, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        let offset = error.span().map_or(0, |span| span.start);
+        let place = Place { offset, key: String::new() };
+        problems.add(&place, format!("not TOML: {}", error.message()), "");
+    }
+    // What the broken lines meant is not known, so nothing is said about the others.
+    problems.finish()?;
+    let folder = Path::new(file_name).parent().unwrap_or(Path::new(""));
+    let config = check::check(root.get_ref(), folder, &problems);
+    problems.finish()?;
+    Ok(config)
+}
 
 /// All that an agent is told to do.
 #[derive(Clone, Debug)]

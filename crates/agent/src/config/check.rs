@@ -1,0 +1,330 @@
+//! From the tables of a file to the checked [`Config`].
+//!
+//! Here each section is looked at by itself; [`super::conflicts`] looks at all of them together.
+//! A wrong value is noted and replaced by a fallback that never leaves this folder, because
+//! the caller throws the result away when anything was noted.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use dubbo_proto::{ServiceKey, validate_interface};
+use toml::de::DeTable;
+
+use super::clusters::{SERIALIZATIONS, clusters};
+use super::conflicts::{self, Export, Ingress, Links, Listen, Places};
+use super::defaults;
+use super::error::Problems;
+use super::registries::{RegistryDraft, registries};
+use super::section::{Section, closest};
+use super::{
+    AdminConfig, Config, ExportConfig, HttpIngressConfig, LinkListenerConfig, LogConfig, LogFormat,
+    ProcessConfig,
+};
+
+/// Stands in for an address that could not be read.
+const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// The levels of `tracing`, quietest first.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+const APP_REMEDY: &str = "write the app's Dubbo TCP listener, such as \"dubbo://127.0.0.1:20880\"";
+
+/// Checks a whole file. `folder` is where its relative paths start. The result is worth something
+/// only if `problems` is empty afterwards.
+pub(super) fn check<'d>(
+    root: &'d DeTable<'d>,
+    folder: &Path,
+    problems: &'d Problems<'d>,
+) -> Config {
+    let mut file = Section::root(root, problems);
+    let mut places = Places::default();
+    let process = process(file.table("agent"));
+    let log = log(file.table("log"));
+    let admin = admin(file.table("admin"), &mut places);
+    let registries = registries(file.tables("registry"), folder, problems);
+    let http = file.tables("ingress");
+    let http = http.into_iter().map(|it| ingress(it, &registries, &mut places)).collect();
+    let link = link(file.table("link"), &mut places);
+    let exports = file.tables("export");
+    let exports = exports.into_iter().map(|it| export(it, &registries, &mut places)).collect();
+    let clusters = clusters(file.table("defaults"), file.tables("cluster"), problems);
+    places.is_idle = !["ingress", "link", "export"].into_iter().any(|key| file.has(key));
+    file.finish();
+    conflicts::check(&places, &registries, problems);
+    let registries = registries.into_iter().filter_map(|draft| draft.entry).collect();
+    Config { process, log, admin, registries, http, link, exports, clusters }
+}
+
+fn process(mut section: Section<'_>) -> ProcessConfig {
+    let name = section.text("name").map_or_else(host_name, str::to_owned);
+    if name.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        section.wrong("name", "has a blank in it", "write a name without blanks");
+    }
+    let workers = section.optional_number("workers", 1..=defaults::MAX_WORKERS);
+    let process = ProcessConfig {
+        name,
+        workers: workers.and_then(NonZeroUsize::new).unwrap_or_else(cores),
+        drain_timeout: section.ms("drain_ms", defaults::LONGEST, defaults::DRAIN_TIMEOUT),
+    };
+    section.finish();
+    process
+}
+
+fn cores() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+/// What this machine calls itself.
+fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .ok()
+        .or_else(|| std::env::var("HOSTNAME").ok())
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "dubmesh".to_owned())
+}
+
+fn log(mut section: Section<'_>) -> LogConfig {
+    let filter = section.text("level").unwrap_or(defaults::LOG_LEVEL).to_owned();
+    for directive in filter.split(',') {
+        let (target, level) = directive.rsplit_once('=').unwrap_or(("*", directive));
+        let is_path = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '*');
+        if target.is_empty() || !target.chars().all(is_path) || !LEVELS.contains(&level) {
+            let problem = format!("\"{directive}\" is not a log level");
+            let levels = LEVELS.join(", ");
+            let remedy =
+                format!("write one of {levels}, or for parts such as \"info,agent=debug\"");
+            section.wrong("level", problem, remedy);
+        }
+    }
+    let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+    let format = section.choice("format", &formats).unwrap_or(LogFormat::Text);
+    section.finish();
+    LogConfig { filter, format }
+}
+
+fn admin(mut section: Section<'_>, places: &mut Places) -> Option<AdminConfig> {
+    let is_enabled = section.flag("enabled", true);
+    let listen = section.address("listen").unwrap_or(defaults::ADMIN_LISTEN);
+    if is_enabled {
+        let (place, is_default) = (section.place("listen"), !section.has("listen"));
+        places.listens.push(Listen { address: listen, place, is_default });
+    } else if section.has("listen") {
+        let remedy = "remove the address, or write enabled = true";
+        section.wrong("listen", "is never used, since enabled = false", remedy);
+    }
+    section.finish();
+    is_enabled.then_some(AdminConfig { listen })
+}
+
+fn ingress(
+    mut section: Section<'_>,
+    registries: &[RegistryDraft],
+    places: &mut Places,
+) -> HttpIngressConfig {
+    section.required_text("protocol", "write protocol = \"http\"");
+    section.choice("protocol", &[("http", ())]);
+    let listen = listen(&mut section, places);
+    let registry = registry(&mut section, registries);
+    let ingress = HttpIngressConfig {
+        listen: listen.unwrap_or(NO_ADDRESS),
+        registry: registry.unwrap_or_default(),
+        max_connections: section.number(
+            "max_connections",
+            1..=defaults::MAX_CONNECTIONS,
+            defaults::INGRESS_CONNECTIONS,
+        ),
+        max_body_len: section.number(
+            "max_body_bytes",
+            1..=defaults::MAX_BODY_LEN,
+            defaults::BODY_LEN,
+        ),
+        max_head_len: section.number(
+            "max_head_bytes",
+            defaults::MIN_HEAD_LEN..=defaults::MAX_HEAD_LEN,
+            defaults::HEAD_LEN,
+        ),
+        head_timeout: section.ms("head_timeout_ms", defaults::LONGEST, defaults::HEAD_TIMEOUT),
+        body_timeout: section.ms("body_timeout_ms", defaults::LONGEST, defaults::BODY_TIMEOUT),
+        idle_timeout: section.ms("idle_timeout_ms", defaults::LONGEST, defaults::IDLE_TIMEOUT),
+    };
+    places.ingresses.push(Ingress { registry });
+    section.finish();
+    ingress
+}
+
+fn listen(section: &mut Section<'_>, places: &mut Places) -> Option<SocketAddr> {
+    let address = section.required_address("listen")?;
+    places.listens.push(Listen { address, place: section.place("listen"), is_default: false });
+    Some(address)
+}
+
+/// The index of the registry that a section names, or of the only one.
+fn registry(section: &mut Section<'_>, registries: &[RegistryDraft]) -> Option<usize> {
+    let names: Vec<&str> = registries.iter().map(|draft| draft.name.as_str()).collect();
+    let all = names.join(", ");
+    let Some(name) = section.text("registry") else {
+        match names.len() {
+            // A wrong value was reported by the read.
+            _ if section.has("registry") => {}
+            0 => section.wrong("registry", "there is no registry", "add a [[registry]] section"),
+            1 => return Some(0),
+            _ => {
+                let remedy = format!("write registry = \"...\" with one of {all}");
+                section.wrong("registry", "is missing, and there are several registries", remedy);
+            }
+        }
+        return None;
+    };
+    let found = names.iter().position(|known| *known == name);
+    if found.is_none() {
+        let remedy = match closest(name, &names) {
+            Some(known) => format!("did you mean \"{known}\"?"),
+            None if names.is_empty() => "add a [[registry]] section".to_owned(),
+            None => format!("known are {all}"),
+        };
+        section.wrong("registry", format!("there is no registry \"{name}\""), remedy);
+    }
+    found
+}
+
+fn link(mut section: Section<'_>, places: &mut Places) -> Option<LinkListenerConfig> {
+    let listen = listen_if_present(&mut section, places);
+    let advertise = section.text("advertise").and_then(|text| advertise(&section, text));
+    let config = LinkListenerConfig {
+        listen: listen.unwrap_or(NO_ADDRESS),
+        advertise_host: advertise.as_ref().map(|(host, _)| host.clone()),
+        advertise_port: advertise.and_then(|(_, port)| port),
+        max_connections: section.number(
+            "max_connections",
+            1..=defaults::MAX_CONNECTIONS,
+            defaults::LINK_CONNECTIONS,
+        ),
+        window: section.number("window", 1..=defaults::MAX_LINK_WINDOW, defaults::LINK_WINDOW),
+    };
+    if listen.is_some_and(|address| address.ip().is_unspecified()) && !section.has("advertise") {
+        let problem = "is missing, and nobody can connect to the address of all interfaces";
+        let remedy = "write the host that other agents reach, such as advertise = \"10.0.0.5\"";
+        section.wrong("advertise", problem, remedy);
+    }
+    let is_present = section.is_present();
+    if is_present {
+        places.link = Links::At(section.head().clone());
+    }
+    section.finish();
+    is_present.then_some(config)
+}
+
+fn listen_if_present(section: &mut Section<'_>, places: &mut Places) -> Option<SocketAddr> {
+    // Makes the key known, should the section be there without it.
+    if section.is_present() { listen(section, places) } else { None }
+}
+
+/// `HOST` or `HOST:PORT`, as others shall connect to it.
+fn advertise(section: &Section<'_>, text: &str) -> Option<(String, Option<u16>)> {
+    const REMEDY: &str = "write HOST or HOST:PORT such as \"10.0.0.5\" or \"10.0.0.5:30880\"";
+    let Some((host, port)) = host_and_port(text) else {
+        section.wrong("advertise", format!("\"{text}\" is not a host"), REMEDY);
+        return None;
+    };
+    if host.parse().is_ok_and(|ip: IpAddr| ip.is_unspecified()) {
+        let problem = format!("nobody can connect to {host}, the address of all interfaces");
+        section.wrong("advertise", problem, REMEDY);
+    }
+    Some((host, port))
+}
+
+fn export(
+    mut section: Section<'_>,
+    registries: &[RegistryDraft],
+    places: &mut Places,
+) -> ExportConfig {
+    let service = service(&mut section);
+    let app = section.required_text("app", APP_REMEDY).and_then(|text| {
+        let app = app(text);
+        if app.is_none() {
+            section.wrong("app", format!("\"{text}\" is not a Dubbo address"), APP_REMEDY);
+        }
+        app
+    });
+    let (app_host, app_port) = app.unwrap_or_default();
+    let registry = registry(&mut section, registries);
+    let qualifier = ["group", "version"].into_iter().find(|key| section.has(key));
+    places.exports.push(Export {
+        service: service.clone(),
+        registry,
+        place: section.place("interface"),
+        registry_place: section.place("registry"),
+        qualifier_place: qualifier.map(|key| section.place(key)),
+    });
+    let export = ExportConfig {
+        service: service.unwrap_or_default(),
+        app_host,
+        app_port,
+        serialization: section
+            .choice("serialization", &SERIALIZATIONS)
+            .unwrap_or(defaults::SERIALIZATION),
+        registry: registry.unwrap_or_default(),
+        weight: section.number("weight", 1..=defaults::MAX_WEIGHT, defaults::WEIGHT),
+    };
+    section.finish();
+    export
+}
+
+fn service(section: &mut Section<'_>) -> Option<ServiceKey> {
+    const REMEDY: &str = "write a Java interface such as \"com.acme.Orders\"";
+    let interface = section.required_text("interface", REMEDY);
+    let version = section.text("version").unwrap_or_default();
+    let group = section.text("group").unwrap_or_default();
+    let interface = interface?;
+    if validate_interface(interface).is_err() {
+        let problem = format!("\"{interface}\" is not the name of a Java interface");
+        section.wrong("interface", problem, REMEDY);
+    }
+    let qualifiers = [
+        ("version", version, ServiceKey::new("a", version, "")),
+        ("group", group, ServiceKey::new("a", "", group)),
+    ];
+    for (key, value, checked) in qualifiers {
+        if value.contains(['*', ',']) {
+            let remedy = "write exactly one; only consumers ask for several";
+            section.wrong(key, format!("\"{value}\" is a pattern"), remedy);
+        } else if checked.is_err() {
+            let remedy = format!("write a plain {key} of letters, digits, dots and dashes");
+            section.wrong(key, format!("\"{value}\" is not a {key}"), remedy);
+        }
+    }
+    ServiceKey::new(interface, version, group).ok()
+}
+
+/// The host and port of `dubbo://HOST:PORT`.
+fn app(text: &str) -> Option<(String, u16)> {
+    let (host, port) = host_and_port(text.strip_prefix("dubbo://")?.trim_end_matches('/'))?;
+    Some((host, port?))
+}
+
+/// Reads `HOST`, `HOST:PORT`, `[IPv6]`, `[IPv6]:PORT` or a bare IPv6 address.
+fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Some((ip.to_string(), None));
+    }
+    let (host, port) = if let Some(rest) = text.strip_prefix('[') {
+        let (host, port) = rest.split_once(']')?;
+        host.parse::<IpAddr>().ok()?;
+        let port = if port.is_empty() { None } else { Some(port.strip_prefix(':')?) };
+        (host, port)
+    } else {
+        let (host, port) = text.split_once(':').map_or((text, None), |(h, p)| (h, Some(p)));
+        let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+        if host.is_empty() || !host.chars().all(is_host) {
+            return None;
+        }
+        (host, port)
+    };
+    let port = match port {
+        Some(port) => Some(port.parse().ok().filter(|port| *port != 0)?),
+        None => None,
+    };
+    Some((host.to_owned(), port))
+}

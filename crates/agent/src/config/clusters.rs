@@ -1,0 +1,121 @@
+//! `[defaults]` and `[[cluster]]`: how upstream services are called.
+
+use dubbo_proto::{Serialization, validate_interface};
+
+use super::defaults;
+use super::error::{Place, Problems};
+use super::section::Section;
+use super::{ClusterPolicy, ClusterRule, ClusterRules};
+
+/// The serializations that an agent writes by itself.
+pub(super) const SERIALIZATIONS: [(&str, Serialization); 2] =
+    [("hessian2", Serialization::Hessian2), ("fastjson", Serialization::Fastjson)];
+
+/// Reads `[defaults]` and the `[[cluster]]` sections, which start from the defaults.
+pub(super) fn clusters(
+    mut defaults: Section<'_>,
+    clusters: Vec<Section<'_>>,
+    problems: &Problems<'_>,
+) -> ClusterRules {
+    let default = policy(&mut defaults, &built_in());
+    defaults.finish();
+    let mut rules: Vec<ClusterRule> = Vec::with_capacity(clusters.len());
+    let mut places: Vec<Place> = Vec::with_capacity(clusters.len());
+    for mut section in clusters {
+        let interface = pattern(&mut section);
+        let policy = policy(&mut section, &default);
+        let place = section.place("interface");
+        section.finish();
+        let Some(interface) = interface else {
+            continue;
+        };
+        if let Some(index) = rules.iter().position(|rule| covers(&rule.interface, &interface)) {
+            let line = problems.line(&places[index]);
+            let problem = format!(
+                "\"{interface}\" is never reached: the first match wins, and line {line} \
+                     matches all of it"
+            );
+            problems.add(&place, problem, "put the narrower pattern first, or remove one");
+        }
+        rules.push(ClusterRule { interface, policy });
+        places.push(place);
+    }
+    ClusterRules { default, rules }
+}
+
+/// What holds where the file has neither `[defaults]` nor a matching `[[cluster]]`.
+fn built_in() -> ClusterPolicy {
+    ClusterPolicy {
+        balance: defaults::BALANCE,
+        timeout: None,
+        max_timeout: defaults::MAX_TIMEOUT,
+        connect_timeout: defaults::CONNECT_TIMEOUT,
+        serialization: defaults::SERIALIZATION,
+        max_attempts: defaults::MAX_ATTEMPTS,
+        max_in_flight: defaults::MAX_IN_FLIGHT,
+    }
+}
+
+fn policy(section: &mut Section<'_>, base: &ClusterPolicy) -> ClusterPolicy {
+    let policies = balance::Policy::ALL.map(|policy| (policy.name(), policy));
+    let policy = ClusterPolicy {
+        balance: section.choice("balance", &policies).unwrap_or(base.balance),
+        timeout: section.optional_ms("timeout_ms", defaults::LONGEST).or(base.timeout),
+        max_timeout: section.ms("max_timeout_ms", defaults::LONGEST, base.max_timeout),
+        connect_timeout: section.ms("connect_timeout_ms", defaults::LONGEST, base.connect_timeout),
+        serialization: section
+            .choice("serialization", &SERIALIZATIONS)
+            .unwrap_or(base.serialization),
+        max_attempts: section.number(
+            "max_attempts",
+            1..=defaults::MOST_ATTEMPTS,
+            base.max_attempts,
+        ),
+        max_in_flight: section.number(
+            "max_in_flight",
+            1..=defaults::MAX_LINK_WINDOW,
+            base.max_in_flight,
+        ),
+    };
+    let max_ms = policy.max_timeout.as_millis();
+    for (key, value) in
+        [("timeout_ms", policy.timeout), ("connect_timeout_ms", Some(policy.connect_timeout))]
+    {
+        // A contradiction that comes with the defaults is reported there.
+        let is_ours = section.has(key) || section.has("max_timeout_ms");
+        if let Some(value) = value
+            && is_ours
+            && value > policy.max_timeout
+        {
+            let problem =
+                format!("{} ms is longer than max_timeout_ms, {max_ms} ms", value.as_millis());
+            section.wrong(key, problem, format!("write at most {max_ms}, or raise max_timeout_ms"));
+        }
+    }
+    policy
+}
+
+/// An interface name, or the beginning of some and a `*`.
+fn pattern(section: &mut Section<'_>) -> Option<String> {
+    const REMEDY: &str = "write an interface such as \"com.acme.Orders\", or \"com.acme.*\"";
+    let text = section.required_text("interface", REMEDY)?;
+    let prefix = text.strip_suffix('*');
+    let is_good = match prefix {
+        Some(prefix) => {
+            prefix.is_empty() || validate_interface(prefix.trim_end_matches('.')).is_ok()
+        }
+        None => validate_interface(text).is_ok(),
+    };
+    if !is_good {
+        section.wrong("interface", format!("\"{text}\" is not an interface name"), REMEDY);
+    }
+    Some(text.to_owned())
+}
+
+/// Whether every interface that `narrow` matches is matched by `wide` too.
+fn covers(wide: &str, narrow: &str) -> bool {
+    match wide.strip_suffix('*') {
+        Some(prefix) => narrow.strip_suffix('*').unwrap_or(narrow).starts_with(prefix),
+        None => wide == narrow,
+    }
+}

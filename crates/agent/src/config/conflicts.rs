@@ -1,0 +1,162 @@
+//! What contradicts itself between the sections of a file.
+
+use std::net::SocketAddr;
+
+use dubbo_proto::ServiceKey;
+
+use super::error::{Place, Problems};
+use super::registries::{Kind, RegistryDraft};
+
+/// What was found where, for the checks that look at more than one section.
+#[derive(Default)]
+pub(super) struct Places {
+    pub(super) listens: Vec<Listen>,
+    pub(super) ingresses: Vec<Ingress>,
+    pub(super) exports: Vec<Export>,
+    pub(super) link: Links,
+    /// Neither calls are taken nor services offered.
+    pub(super) is_idle: bool,
+}
+
+/// An address that the agent is to listen on.
+pub(super) struct Listen {
+    pub(super) address: SocketAddr,
+    pub(super) place: Place,
+    /// The address stands nowhere in the file, so a message never points to it.
+    pub(super) is_default: bool,
+}
+
+/// An `[[ingress]]` section.
+pub(super) struct Ingress {
+    pub(super) registry: Option<usize>,
+}
+
+/// Whether there is a `[link]` section.
+#[derive(Default)]
+pub(super) enum Links {
+    #[default]
+    Nowhere,
+    At(Place),
+}
+
+/// An `[[export]]` section.
+pub(super) struct Export {
+    pub(super) service: Option<ServiceKey>,
+    pub(super) registry: Option<usize>,
+    pub(super) place: Place,
+    pub(super) registry_place: Place,
+    pub(super) qualifier_place: Option<Place>,
+}
+
+/// Notes all contradictions.
+pub(super) fn check(places: &Places, registries: &[RegistryDraft], problems: &Problems<'_>) {
+    listens(&places.listens, problems);
+    purpose(places, problems);
+    duplicate_exports(&places.exports, problems);
+    for export in &places.exports {
+        export_and_registry(export, registries, problems);
+    }
+    memory_registries(places, registries, problems);
+}
+
+/// Two listeners cannot share a port, also when one of them takes it on all interfaces.
+fn listens(listens: &[Listen], problems: &Problems<'_>) {
+    for (index, later) in listens.iter().enumerate() {
+        let clash = listens[..index].iter().find(|earlier| overlap(earlier.address, later.address));
+        let Some(earlier) = clash else {
+            continue;
+        };
+        let (at, other) = if later.is_default { (earlier, later) } else { (later, earlier) };
+        let problem = if other.is_default {
+            format!("{} is taken by {}, by default", at.address, other.place.key)
+        } else {
+            let line = problems.line(&other.place);
+            format!("{} is taken by {} in line {line}", at.address, other.place.key)
+        };
+        problems.add(&at.place, problem, "give each listener its own port");
+    }
+}
+
+fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+    // Port 0 stands for any free one.
+    let is_same_port = a.port() == b.port() && a.port() != 0;
+    // `[::]` takes the port for IPv4, too; `0.0.0.0` and an IPv6 address do not meet.
+    let takes = |wide: SocketAddr, other: SocketAddr| {
+        wide.ip().is_unspecified()
+            && (wide.is_ipv6() || other.is_ipv4() || other.ip().is_unspecified())
+    };
+    is_same_port && (a.ip() == b.ip() || takes(a, b) || takes(b, a))
+}
+
+fn purpose(places: &Places, problems: &Problems<'_>) {
+    match (&places.link, places.exports.first()) {
+        (Links::Nowhere, Some(export)) => {
+            let place = Place { key: "link".to_owned(), ..export.place.clone() };
+            let remedy = "add [link] with listen = \"IP:PORT\"";
+            problems.add(&place, "an export needs the listener for other agents", remedy);
+        }
+        (Links::At(place), None) => {
+            let remedy = "add [[export]], or remove [link]";
+            problems.add(place, "nothing is exported over this listener", remedy);
+        }
+        _ => {}
+    }
+    if places.is_idle {
+        let remedy = "add [[ingress]] to take calls, or [link] and [[export]] to offer a service";
+        problems.add_to_file("there is nothing to do", remedy);
+    }
+}
+
+fn duplicate_exports(exports: &[Export], problems: &Problems<'_>) {
+    for (index, export) in exports.iter().enumerate() {
+        let Some(service) = &export.service else {
+            continue;
+        };
+        let earlier = exports[..index].iter().find(|it| it.service.as_ref() == Some(service));
+        if let Some(earlier) = earlier {
+            let line = problems.line(&earlier.place);
+            let problem = format!("{service} is exported already, in line {line}");
+            problems.add(&export.place, problem, "remove one, or give it another group or version");
+        }
+    }
+}
+
+fn export_and_registry(export: &Export, registries: &[RegistryDraft], problems: &Problems<'_>) {
+    let Some(draft) = export.registry.and_then(|index| registries.get(index)) else {
+        return;
+    };
+    let name = &draft.name;
+    match (draft.kind, &export.qualifier_place) {
+        (Some(Kind::File), _) => {
+            let problem = format!("registry \"{name}\" is a file, and nothing registers in a file");
+            let remedy = "export into a registry of kind \"etcd\"; for a file, write the endpoint \
+                          into it by hand";
+            problems.add(&export.registry_place, problem, remedy);
+        }
+        (Some(Kind::EtcdContest), Some(place)) => {
+            let problem = format!("layout \"contest\" of registry \"{name}\" has no place for it");
+            problems.add(place, problem, "remove it, or use layout = \"dubbo\"");
+        }
+        _ => {}
+    }
+}
+
+/// What is in memory is seen by this process alone, so it has to write and read it.
+fn memory_registries(places: &Places, registries: &[RegistryDraft], problems: &Problems<'_>) {
+    for (index, draft) in registries.iter().enumerate() {
+        if draft.kind != Some(Kind::Memory) {
+            continue;
+        }
+        let is_written = places.exports.iter().any(|it| it.registry == Some(index));
+        let is_read = places.ingresses.iter().any(|it| it.registry == Some(index));
+        let problem = match (is_written, is_read) {
+            (true, false) => {
+                "nobody sees what is exported here: no ingress of this process uses it"
+            }
+            (false, true) => "nothing is ever found here: no export of this process uses it",
+            _ => continue,
+        };
+        let remedy = "a registry in memory ends with the process; use kind = \"etcd\" or \"file\"";
+        problems.add(&draft.place, problem, remedy);
+    }
+}

@@ -1,0 +1,78 @@
+//! What holds where the file says nothing, and the bounds of what it may say.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use balance::Policy;
+use dubbo_proto::Serialization;
+
+/// No setting is longer; a value beyond is a slip of the unit.
+pub(super) const LONGEST: Duration = Duration::from_secs(60 * 60);
+
+/// Longer than nearly every call may take (Dubbo's default is one second), shorter than the 30
+/// seconds after which an orchestrator kills.
+pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// More threads than any machine has cores.
+pub(super) const MAX_WORKERS: usize = 1024;
+
+/// Lines for an operator to act on, and no others.
+pub(super) const LOG_LEVEL: &str = "info";
+
+/// Loopback only: metrics tell a stranger too much.
+pub(super) const ADMIN_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9700);
+
+/// A file with one registry need not name it.
+pub(super) const REGISTRY_NAME: &str = "main";
+/// Where an etcd on the same machine listens.
+pub(super) const ETCD_ENDPOINT: &str = "http://127.0.0.1:2379";
+/// Kept alive three times per lease; a shorter one is lost to one slow second.
+pub(super) const MIN_LEASE_TTL_S: u64 = 3;
+
+/// Twenty times the 512 connections of the benchmarks, at a few KiB each.
+pub(super) const INGRESS_CONNECTIONS: usize = 10_000;
+/// File descriptors of a process seldom go further.
+pub(super) const MAX_CONNECTIONS: usize = 1_000_000;
+/// Dubbo's own payload limit: what is longer would be refused by the provider.
+pub(super) const BODY_LEN: usize = 8 * 1024 * 1024;
+/// What one message on a link can carry at most.
+pub(super) const MAX_BODY_LEN: usize = 1024 * 1024 * 1024;
+/// Twice what common servers allow, since attachments travel in headers.
+pub(super) const HEAD_LEN: usize = 64 * 1024;
+/// The parser's buffer cannot be smaller.
+pub(super) const MIN_HEAD_LEN: usize = 8 * 1024;
+/// Held in memory per connection, so a slip must not be able to claim gigabytes.
+pub(super) const MAX_HEAD_LEN: usize = 1024 * 1024;
+/// A head is one packet; only a sender that stalls on purpose takes longer.
+pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// A body of the largest size on a line of 2 Mbit/s.
+pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longer than the idle timeout of common clients (60 s), so that they close first and never
+/// send a request into a closing connection.
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
+
+/// One connection per worker of a few hundred consumers.
+pub(super) const LINK_CONNECTIONS: usize = 4096;
+/// Twenty providers' thread pools (200 each), so that the link is not what limits.
+pub(super) const LINK_WINDOW: u32 = 4096;
+/// Calls in flight are numbered and remembered, so a window costs memory.
+pub(super) const MAX_LINK_WINDOW: u32 = 1 << 20;
+
+/// Dubbo's default weight.
+pub(super) const WEIGHT: u32 = 100;
+/// Weights are summed up over all endpoints in 32 bits.
+pub(super) const MAX_WEIGHT: u32 = 10_000;
+
+/// Fits providers of different size without anybody measuring them.
+pub(super) const BALANCE: Policy = Policy::LeastInFlight;
+/// A caller that asks for more has given up long before.
+pub(super) const MAX_TIMEOUT: Duration = Duration::from_secs(60);
+/// Two lost SYNs would take 3 s; another endpoint is the better choice after the first.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// The default of every Dubbo until 3.2, and understood by those after it.
+pub(super) const SERIALIZATION: Serialization = Serialization::Hessian2;
+/// The first and two more, as Dubbo's `retries = 2`.
+pub(super) const MAX_ATTEMPTS: u32 = 3;
+/// A call that was refused this often will not be served elsewhere.
+pub(super) const MOST_ATTEMPTS: u32 = 100;
+/// As many as the window of a link.
+pub(super) const MAX_IN_FLIGHT: u32 = LINK_WINDOW;

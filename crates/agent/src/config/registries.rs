@@ -1,0 +1,250 @@
+//! `[[registry]]`: where endpoints are learnt and services registered.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use registry::{EtcdConfig, EtcdTls, Layout, MemoryHub, RegistryConfig};
+
+use super::RegistryEntry;
+use super::defaults;
+use super::error::{Place, Problems};
+use super::section::Section;
+
+/// What kind a registry is of, as far as other sections have to know.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    Memory,
+    File,
+    EtcdDubbo,
+    EtcdContest,
+}
+
+/// A registry as far as it could be read.
+pub(super) struct RegistryDraft {
+    pub(super) name: String,
+    /// Where the name stands.
+    pub(super) place: Place,
+    /// `None` if the file does not tell.
+    pub(super) kind: Option<Kind>,
+    /// `None` if something is wrong with it.
+    pub(super) entry: Option<RegistryEntry>,
+}
+
+/// The keys of a file registry alone.
+const FILE_KEYS: [&str; 1] = ["path"];
+
+/// The keys of an etcd registry alone.
+const ETCD_KEYS: [&str; 14] = [
+    "endpoints",
+    "layout",
+    "root",
+    "user",
+    "password",
+    "password_file",
+    "ca_file",
+    "cert_file",
+    "key_file",
+    "server_name",
+    "lease_ttl_s",
+    "connect_timeout_ms",
+    "request_timeout_ms",
+    "grace_ms",
+];
+
+/// Reads all registries. `folder` is where relative paths start.
+pub(super) fn registries(
+    sections: Vec<Section<'_>>,
+    folder: &Path,
+    problems: &Problems<'_>,
+) -> Vec<RegistryDraft> {
+    let mut drafts: Vec<RegistryDraft> = Vec::with_capacity(sections.len());
+    for section in sections {
+        let draft = registry(section, folder);
+        if let Some(earlier) = drafts.iter().find(|earlier| earlier.name == draft.name) {
+            let line = problems.line(&earlier.place);
+            let problem = format!("\"{}\" is the name of the registry in line {line}", draft.name);
+            problems.add(&draft.place, problem, "give each registry a name of its own");
+        }
+        drafts.push(draft);
+    }
+    drafts
+}
+
+fn registry(mut section: Section<'_>, folder: &Path) -> RegistryDraft {
+    const KINDS: [(&str, Kind); 3] =
+        [("memory", Kind::Memory), ("file", Kind::File), ("etcd", Kind::EtcdDubbo)];
+    let name = section.text("name").unwrap_or(defaults::REGISTRY_NAME).to_owned();
+    section.required_text("kind", "write one of memory, file, etcd");
+    let kind = section.choice("kind", &KINDS);
+    let (kind, config) = match kind {
+        Some(Kind::Memory) => (kind, Some(RegistryConfig::Memory(MemoryHub::default()))),
+        Some(Kind::File) => (kind, file(&mut section, folder)),
+        Some(Kind::EtcdDubbo | Kind::EtcdContest) => {
+            let config = etcd(&mut section, folder);
+            let is_contest = matches!(config.layout, Layout::Contest { .. });
+            let kind = if is_contest { Kind::EtcdContest } else { Kind::EtcdDubbo };
+            (Some(kind), Some(RegistryConfig::Etcd(config)))
+        }
+        None => (None, None),
+    };
+    // With an unknown kind, nobody can tell which of them belong.
+    let is_etcd = matches!(kind, Some(Kind::EtcdDubbo | Kind::EtcdContest) | None);
+    if !is_etcd {
+        section.refuse(&ETCD_KEYS, "remove it; only kind = \"etcd\" has it");
+    }
+    if !matches!(kind, Some(Kind::File) | None) {
+        section.refuse(&FILE_KEYS, "remove it; only kind = \"file\" has it");
+    }
+    let place = section.place("name");
+    if kind.is_some() {
+        section.finish();
+    }
+    let entry = config.map(|config| RegistryEntry { name: name.clone(), config });
+    RegistryDraft { name, place, kind, entry }
+}
+
+fn file(section: &mut Section<'_>, folder: &Path) -> Option<RegistryConfig> {
+    let path = section.required_text("path", "write the path of the file with the endpoints")?;
+    Some(RegistryConfig::File { path: folder.join(path) })
+}
+
+fn etcd(section: &mut Section<'_>, folder: &Path) -> EtcdConfig {
+    let endpoints = endpoints(section);
+    let user = section.text("user").map(str::to_owned);
+    let password = password(section, folder);
+    let (has_user, has_password) =
+        (section.has("user"), section.has("password") || section.has("password_file"));
+    if has_user && !has_password {
+        let remedy = "add password_file (or password)";
+        section.wrong("user", "a user without a password", remedy);
+    } else if has_password && !has_user {
+        let key = if section.has("password") { "password" } else { "password_file" };
+        section.wrong(key, "a password without a user", "add user = \"...\"");
+    }
+    let is_https = endpoints.iter().any(|url| url.starts_with("https://"));
+    let base = EtcdConfig::new(endpoints, layout(section));
+    let lease_ttl_s = section.number(
+        "lease_ttl_s",
+        defaults::MIN_LEASE_TTL_S..=defaults::LONGEST.as_secs(),
+        base.lease_ttl.as_secs(),
+    );
+    let mut ms = |key, default| section.ms(key, defaults::LONGEST, default);
+    EtcdConfig {
+        connect_timeout: ms("connect_timeout_ms", base.connect_timeout),
+        request_timeout: ms("request_timeout_ms", base.request_timeout),
+        grace: ms("grace_ms", base.grace),
+        tls: tls(section, is_https, folder),
+        lease_ttl: Duration::from_secs(lease_ttl_s),
+        user,
+        password,
+        ..base
+    }
+}
+
+fn endpoints(section: &mut Section<'_>) -> Vec<String> {
+    const REMEDY: &str = "write http://HOST:PORT or https://HOST:PORT for each member";
+    let Some(urls) = section.texts("endpoints") else {
+        return vec![defaults::ETCD_ENDPOINT.to_owned()];
+    };
+    let is_url = |url: &str| {
+        let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+        let address = rest.and_then(|rest| rest.trim_end_matches('/').rsplit_once(':'));
+        address.is_some_and(|(host, port)| {
+            !host.is_empty() && !host.contains(['/', '@']) && port.parse::<u16>().is_ok()
+        })
+    };
+    for url in urls.iter().filter(|url| !is_url(url)) {
+        section.wrong("endpoints", format!("\"{url}\" is not an address of etcd"), REMEDY);
+    }
+    let n_https = urls.iter().filter(|url| url.starts_with("https://")).count();
+    if n_https != 0 && n_https != urls.len() {
+        let problem = "some members are reached by http, others by https";
+        section.wrong("endpoints", problem, "use one of both for all");
+    }
+    urls.into_iter().map(str::to_owned).collect()
+}
+
+fn layout(section: &mut Section<'_>) -> Layout {
+    let layouts = [("dubbo", false), ("contest", true)];
+    let is_contest = section.choice("layout", &layouts).unwrap_or(false);
+    let root = section.text("root");
+    if let Some(root) = root
+        && !root.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+    {
+        let remedy = "write one name without slashes, such as \"dubbo\"";
+        section.wrong("root", format!("\"{root}\" is not the first part of a key"), remedy);
+    }
+    match (is_contest, root.map(str::to_owned)) {
+        (false, None) => Layout::dubbo(),
+        (false, Some(root)) => Layout::Dubbo { root },
+        (true, None) => Layout::contest(),
+        (true, Some(root)) => Layout::Contest { root },
+    }
+}
+
+/// The password, from the file itself or from the file that it names.
+fn password(section: &mut Section<'_>, folder: &Path) -> Option<String> {
+    let password = section.text("password").map(str::to_owned);
+    let Some(path) = section.text("password_file") else {
+        return password;
+    };
+    if section.has("password") {
+        let remedy = "remove one of them";
+        section.wrong("password_file", "there is a password already", remedy);
+        return password;
+    }
+    match fs::read_to_string(folder.join(path)) {
+        Ok(text) if !text.trim_end().is_empty() => Some(text.trim_end().to_owned()),
+        Ok(_) => {
+            section.wrong(
+                "password_file",
+                format!("{path} is empty"),
+                "write the password into it",
+            );
+            None
+        }
+        Err(error) => {
+            let remedy = "name a file that this user may read";
+            section.wrong("password_file", format!("cannot read {path}: {error}"), remedy);
+            None
+        }
+    }
+}
+
+fn tls(section: &mut Section<'_>, is_https: bool, folder: &Path) -> Option<EtcdTls> {
+    let mut path = |key| {
+        let path = folder.join(section.text(key)?);
+        // Opened again when the connection is made; but then nobody looks at the terminal.
+        if let Err(error) = fs::File::open(&path) {
+            let problem = format!("cannot read {}: {error}", path.display());
+            section.wrong(key, problem, "name a PEM file that this user may read");
+        }
+        Some(path)
+    };
+    let (ca_file, cert_file, key_file): (Option<PathBuf>, _, _) =
+        (path("ca_file"), path("cert_file"), path("key_file"));
+    let server_name = section.text("server_name").map(str::to_owned);
+    if section.has("cert_file") != section.has("key_file") {
+        let (there, missing) = if section.has("cert_file") {
+            ("cert_file", "key_file")
+        } else {
+            ("key_file", "cert_file")
+        };
+        let remedy = format!("add {missing} = \"...\"");
+        section.wrong(there, format!("is of no use without {missing}"), remedy);
+    }
+    if !is_https {
+        let keys = ["ca_file", "cert_file", "key_file", "server_name"];
+        if let Some(key) = keys.into_iter().find(|key| section.has(key)) {
+            let remedy = "write https:// in endpoints, or remove it";
+            section.wrong(key, "is of no use, since no endpoint is https", remedy);
+        }
+        return None;
+    }
+    if !section.has("ca_file") {
+        let remedy = "write ca_file = \"...\" with the authority of etcd's certificate";
+        section.wrong("ca_file", "is missing, and https needs it", remedy);
+    }
+    Some(EtcdTls { ca_file, cert_file, key_file, server_name })
+}

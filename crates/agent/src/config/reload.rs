@@ -1,0 +1,127 @@
+//! What a new configuration changes while the agent runs, and what has to wait for a restart.
+//!
+//! Each part of [`Config`] is named once, in [`Config::reload_difference`], which takes the types
+//! apart so that a new part cannot be forgotten.
+
+use registry::{EtcdConfig, EtcdTls, RegistryConfig};
+
+use super::{Config, ExportConfig, RegistryEntry};
+
+/// The difference between two configurations, by the names of sections and keys.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ReloadPlan {
+    /// What is taken over at once.
+    pub changed: Vec<String>,
+    /// What keeps its old value until a restart.
+    pub needs_restart: Vec<String>,
+}
+
+impl ReloadPlan {
+    /// Whether both configurations are the same.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.changed.is_empty() && self.needs_restart.is_empty()
+    }
+}
+
+impl Config {
+    /// What a change from this configuration to `new` means for a running agent.
+    #[must_use]
+    pub fn reload_difference(&self, new: &Self) -> ReloadPlan {
+        let Self { process, log, admin, registries, http, link, exports, clusters } = self;
+        let mut plan = ReloadPlan::default();
+        note(&mut plan.changed, "log", log == &new.log);
+        note(&mut plan.changed, "defaults", clusters.default == new.clusters.default);
+        note(&mut plan.changed, "cluster", clusters.rules == new.clusters.rules);
+        let restart = &mut plan.needs_restart;
+        note(restart, "agent.name", process.name == new.process.name);
+        note(restart, "agent.workers", process.workers == new.process.workers);
+        note(restart, "agent.drain_ms", process.drain_timeout == new.process.drain_timeout);
+        note(restart, "admin", admin == &new.admin);
+        let is_same = registries.len() == new.registries.len()
+            && registries.iter().zip(&new.registries).all(|(old, new)| is_same_registry(old, new));
+        note(restart, "registry", is_same);
+        note(restart, "ingress", http == &new.http);
+        note(restart, "link", link == &new.link);
+        compare_exports(exports, &new.exports, &mut plan);
+        plan
+    }
+}
+
+fn note(list: &mut Vec<String>, name: &str, is_same: bool) {
+    if !is_same {
+        list.push(name.to_owned());
+    }
+}
+
+/// Of exports, the weight alone changes while running.
+fn compare_exports(old: &[ExportConfig], new: &[ExportConfig], plan: &mut ReloadPlan) {
+    let is_same_but_weight = |old: &ExportConfig, new: &ExportConfig| {
+        let ExportConfig { service, app_host, app_port, serialization, registry, weight: _ } = old;
+        *service == new.service
+            && *app_host == new.app_host
+            && *app_port == new.app_port
+            && *serialization == new.serialization
+            && *registry == new.registry
+    };
+    for new in new {
+        match old.iter().find(|old| old.service == new.service) {
+            Some(old) if is_same_but_weight(old, new) => {
+                let name = format!("export.weight of {}", new.service);
+                note(&mut plan.changed, &name, old.weight == new.weight);
+            }
+            Some(_) => plan.needs_restart.push(format!("export of {}", new.service)),
+            None => plan.needs_restart.push(format!("new export of {}", new.service)),
+        }
+    }
+    for old in old {
+        if !new.iter().any(|new| new.service == old.service) {
+            plan.needs_restart.push(format!("removed export of {}", old.service));
+        }
+    }
+}
+
+fn is_same_registry(old: &RegistryEntry, new: &RegistryEntry) -> bool {
+    let is_same_config = match (&old.config, &new.config) {
+        // What is in memory has no settings.
+        (RegistryConfig::Memory(_), RegistryConfig::Memory(_)) => true,
+        (RegistryConfig::File { path: old }, RegistryConfig::File { path: new }) => old == new,
+        (RegistryConfig::Etcd(old), RegistryConfig::Etcd(new)) => is_same_etcd(old, new),
+        _ => false,
+    };
+    old.name == new.name && is_same_config
+}
+
+fn is_same_etcd(old: &EtcdConfig, new: &EtcdConfig) -> bool {
+    let EtcdConfig {
+        endpoints,
+        layout,
+        user,
+        password,
+        tls,
+        lease_ttl,
+        connect_timeout,
+        request_timeout,
+        grace,
+    } = old;
+    let is_same_tls = match (tls, &new.tls) {
+        (Some(old), Some(new)) => {
+            let EtcdTls { ca_file, cert_file, key_file, server_name } = old;
+            *ca_file == new.ca_file
+                && *cert_file == new.cert_file
+                && *key_file == new.key_file
+                && *server_name == new.server_name
+        }
+        (None, None) => true,
+        _ => false,
+    };
+    *endpoints == new.endpoints
+        && *layout == new.layout
+        && *user == new.user
+        && *password == new.password
+        && is_same_tls
+        && *lease_ttl == new.lease_ttl
+        && *connect_timeout == new.connect_timeout
+        && *request_timeout == new.request_timeout
+        && *grace == new.grace
+}

@@ -1,0 +1,343 @@
+//! A section of a configuration file, read key by key.
+//!
+//! Which keys exist is known from one place only: the reads. What nobody asked for by the time
+//! of [`Section::finish`] is an unknown key. A read never fails: it notes what is wrong in
+//! [`Problems`] and gives the fallback, so that one reading finds all problems.
+
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::error::{Place, Problems};
+
+/// What an address looks like, for messages.
+const ADDRESS_REMEDY: &str = "write IP:PORT such as \"127.0.0.1:20000\"";
+
+/// An unknown key is taken for a misspelt known one up to this many edits.
+const MAX_TYPING_ERRORS: usize = 3;
+
+/// One table of the file. A section that the file leaves out reads as an empty one.
+pub(super) struct Section<'d> {
+    table: Option<&'d DeTable<'d>>,
+    name: &'static str,
+    place: Place,
+    asked: Vec<&'static str>,
+    problems: &'d Problems<'d>,
+}
+
+impl<'d> Section<'d> {
+    /// The whole file.
+    pub(super) fn root(table: &'d DeTable<'d>, problems: &'d Problems<'d>) -> Self {
+        Self::new(Some(table), "", 0, problems)
+    }
+
+    fn new(
+        table: Option<&'d DeTable<'d>>,
+        name: &'static str,
+        offset: usize,
+        problems: &'d Problems<'d>,
+    ) -> Self {
+        let place = Place { offset, key: name.to_owned() };
+        Self { table, name, place, asked: Vec::new(), problems }
+    }
+
+    /// The section `[key]`; empty if the file has none.
+    pub(super) fn table(&mut self, key: &'static str) -> Section<'d> {
+        let Some((offset, value)) = self.ask(key) else {
+            return Self::new(None, key, self.place.offset, self.problems);
+        };
+        match value {
+            DeValue::Table(table) => Self::new(Some(table), key, offset, self.problems),
+            other => {
+                let problem = format!("{} where a section belongs", describe(other));
+                let remedy = format!("write [{key}] once, with its keys below");
+                self.wrong(key, problem, remedy);
+                Self::new(None, key, offset, self.problems)
+            }
+        }
+    }
+
+    /// All sections `[[key]]`, in the order of the file.
+    pub(super) fn tables(&mut self, key: &'static str) -> Vec<Section<'d>> {
+        let remedy = format!("write [[{key}]] above each, with double brackets");
+        let Some((_, value)) = self.ask(key) else {
+            return Vec::new();
+        };
+        let DeValue::Array(items) = value else {
+            let problem = format!("{} where a list of sections belongs", describe(value));
+            self.wrong(key, problem, remedy);
+            return Vec::new();
+        };
+        let mut sections = Vec::with_capacity(items.len());
+        for item in items.iter() {
+            let offset = item.span().start;
+            if let DeValue::Table(table) = item.get_ref() {
+                sections.push(Self::new(Some(table), key, offset, self.problems));
+            } else {
+                let problem = format!("{} where a section belongs", describe(item.get_ref()));
+                self.wrong(key, problem, remedy.as_str());
+            }
+        }
+        sections
+    }
+
+    /// Whether the file has this section.
+    pub(super) fn is_present(&self) -> bool {
+        self.table.is_some()
+    }
+
+    /// Whether the file has this key.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.entry(key).is_some()
+    }
+
+    /// Where `key` stands; the head of the section if it does not.
+    pub(super) fn place(&self, key: &str) -> Place {
+        let offset = self.entry(key).map_or(self.place.offset, |(name, _)| name.span().start);
+        let key =
+            if self.name.is_empty() { key.to_owned() } else { format!("{}.{key}", self.name) };
+        Place { offset, key }
+    }
+
+    /// The head of the section.
+    pub(super) fn head(&self) -> &Place {
+        &self.place
+    }
+
+    /// Notes that the value of `key`, or its absence, is wrong.
+    pub(super) fn wrong(&self, key: &str, problem: impl Into<String>, remedy: impl Into<String>) {
+        self.problems.add(&self.place(key), problem, remedy);
+    }
+
+    /// A text that is not empty.
+    pub(super) fn text(&mut self, key: &'static str) -> Option<&'d str> {
+        let (_, value) = self.ask(key)?;
+        let DeValue::String(text) = value else {
+            let problem = format!("{} where a text belongs", describe(value));
+            self.wrong(key, problem, format!("write {key} = \"...\""));
+            return None;
+        };
+        if text.trim().is_empty() {
+            self.wrong(key, "is empty", "give it a value or leave the key out");
+            return None;
+        }
+        Some(text)
+    }
+
+    /// A text that has to be there; `remedy` says what it looks like.
+    pub(super) fn required_text(&mut self, key: &'static str, remedy: &str) -> Option<&'d str> {
+        self.require(key, remedy);
+        self.text(key)
+    }
+
+    /// A list of texts, none of them empty.
+    pub(super) fn texts(&mut self, key: &'static str) -> Option<Vec<&'d str>> {
+        let (_, value) = self.ask(key)?;
+        let texts: Option<Vec<&str>> = value.as_array().and_then(|items| {
+            let text = |item: &'d Spanned<DeValue<'d>>| item.get_ref().as_str();
+            items.iter().map(text).collect()
+        });
+        match texts {
+            Some(texts) if !texts.is_empty() && texts.iter().all(|text| !text.is_empty()) => {
+                Some(texts)
+            }
+            _ => {
+                let remedy = format!("write {key} = [\"...\"] with at least one text");
+                self.wrong(key, "is not a list of texts", remedy);
+                None
+            }
+        }
+    }
+
+    /// A number in `allowed`; `None` if the key is absent or wrong.
+    pub(super) fn optional_number<T>(
+        &mut self,
+        key: &'static str,
+        allowed: RangeInclusive<T>,
+    ) -> Option<T>
+    where
+        T: Display + PartialOrd + TryFrom<i64>,
+    {
+        let (_, value) = self.ask(key)?;
+        let remedy = format!("write a whole number from {} to {}", allowed.start(), allowed.end());
+        let DeValue::Integer(number) = value else {
+            let problem = format!("{} where a number belongs", describe(value));
+            self.wrong(key, problem, remedy);
+            return None;
+        };
+        let read = i64::from_str_radix(number.as_str(), number.radix()).ok();
+        match read.and_then(|number| T::try_from(number).ok()) {
+            Some(number) if allowed.contains(&number) => Some(number),
+            _ => {
+                self.wrong(key, format!("{number} is out of range"), remedy);
+                None
+            }
+        }
+    }
+
+    /// A number in `allowed`.
+    pub(super) fn number<T>(
+        &mut self,
+        key: &'static str,
+        allowed: RangeInclusive<T>,
+        default: T,
+    ) -> T
+    where
+        T: Display + PartialOrd + TryFrom<i64>,
+    {
+        self.optional_number(key, allowed).unwrap_or(default)
+    }
+
+    /// A duration in milliseconds, at least 1 and at most `longest`.
+    pub(super) fn optional_ms(&mut self, key: &'static str, longest: Duration) -> Option<Duration> {
+        let longest_ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
+        self.optional_number(key, 1..=longest_ms).map(Duration::from_millis)
+    }
+
+    /// A duration in milliseconds, at least 1 and at most `longest`.
+    pub(super) fn ms(
+        &mut self,
+        key: &'static str,
+        longest: Duration,
+        default: Duration,
+    ) -> Duration {
+        self.optional_ms(key, longest).unwrap_or(default)
+    }
+
+    /// `true` or `false`.
+    pub(super) fn flag(&mut self, key: &'static str, default: bool) -> bool {
+        let Some((_, value)) = self.ask(key) else {
+            return default;
+        };
+        value.as_bool().unwrap_or_else(|| {
+            let problem = format!("{} where true or false belongs", describe(value));
+            self.wrong(key, problem, format!("write {key} = true or {key} = false"));
+            default
+        })
+    }
+
+    /// One of some words.
+    pub(super) fn choice<T: Copy>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<T> {
+        let text = self.text(key)?;
+        let found = words.iter().find(|(word, _)| *word == text);
+        if found.is_none() {
+            let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            let remedy = match closest(text, &known) {
+                Some(word) => format!("did you mean \"{word}\"? known are {}", known.join(", ")),
+                None => format!("write one of {}", known.join(", ")),
+            };
+            self.wrong(key, format!("\"{text}\" is not known"), remedy);
+        }
+        found.map(|(_, value)| *value)
+    }
+
+    /// An address to listen on.
+    pub(super) fn address(&mut self, key: &'static str) -> Option<SocketAddr> {
+        let text = self.text(key)?;
+        let address = text.parse().ok();
+        if address.is_none() {
+            self.wrong(key, format!("\"{text}\" is not an address"), ADDRESS_REMEDY);
+        }
+        address
+    }
+
+    /// An address to listen on that has to be there.
+    pub(super) fn required_address(&mut self, key: &'static str) -> Option<SocketAddr> {
+        self.require(key, ADDRESS_REMEDY);
+        self.address(key)
+    }
+
+    /// Refuses keys that exist, but not in a section like this one.
+    pub(super) fn refuse(&mut self, keys: &[&'static str], remedy: &str) {
+        for key in keys {
+            if self.ask(key).is_some() {
+                self.wrong(key, "does not belong here", remedy);
+            }
+        }
+    }
+
+    /// Refuses all keys that were never asked for.
+    pub(super) fn finish(self) {
+        for (name, value) in self.table.into_iter().flatten() {
+            let key: &str = name.get_ref();
+            if self.asked.contains(&key) {
+                continue;
+            }
+            let what = match value.get_ref() {
+                DeValue::Table(_) => "section",
+                _ => "key",
+            };
+            let remedy = match closest(key, &self.asked) {
+                Some(known) => format!("did you mean \"{known}\"?"),
+                None => format!("known here are {}", self.asked.join(", ")),
+            };
+            self.wrong(key, format!("unknown {what}"), remedy);
+        }
+    }
+
+    fn require(&self, key: &'static str, remedy: &str) {
+        if self.is_present() && !self.has(key) {
+            self.wrong(key, "is missing", remedy);
+        }
+    }
+
+    /// The value of a key and where it starts; the key counts as known from now on.
+    fn ask(&mut self, key: &'static str) -> Option<(usize, &'d DeValue<'d>)> {
+        if !self.asked.contains(&key) {
+            self.asked.push(key);
+        }
+        self.entry(key).map(|(name, value)| (name.span().start, value.get_ref()))
+    }
+
+    fn entry(
+        &self,
+        key: &str,
+    ) -> Option<(&'d Spanned<std::borrow::Cow<'d, str>>, &'d Spanned<DeValue<'d>>)> {
+        self.table?.iter().find(|(name, _)| name.get_ref() == key)
+    }
+}
+
+/// A value in words, with its kind.
+fn describe(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => format!("text \"{text}\""),
+        DeValue::Integer(number) => format!("number {number}"),
+        DeValue::Float(number) => format!("fraction {number}"),
+        DeValue::Boolean(flag) => format!("{flag}"),
+        DeValue::Datetime(_) => "a date".to_owned(),
+        DeValue::Array(_) => "a list".to_owned(),
+        DeValue::Table(_) => "a section".to_owned(),
+    }
+}
+
+/// The known word that `word` was probably meant to be.
+pub(super) fn closest<'w>(word: &str, known: &[&'w str]) -> Option<&'w str> {
+    // A short word differs from every other one by few edits, so fewer are let pass.
+    let max = MAX_TYPING_ERRORS.min(word.chars().count().div_ceil(3));
+    known
+        .iter()
+        .map(|known| (edits(word, known), *known))
+        .filter(|(edits, _)| *edits <= max)
+        .min_by_key(|(edits, _)| *edits)
+        .map(|(_, known)| known)
+}
+
+/// How many characters have to be inserted, removed or replaced to get from `a` to `b`.
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,189 @@
+//! Counts of calls, written by one worker without locks and read by the admin thread.
+//!
+//! Invariants:
+//! - Each [`CallStats`] has one writer, so a plain load and store never loses a count and costs
+//!   no lock prefix.
+//! - A histogram's bounds are at least a factor of 1.5 apart, and no three of them lie within a
+//!   factor of two: at most two comparisons find the bucket.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Upper bounds of the latency buckets in microseconds: four to each decade, from below what a
+/// call over loopback takes to the longest deadline.
+pub(super) const BOUNDS_US: [u64; 24] = [
+    100, 200, 300, 500, 1_000, 2_000, 3_000, 5_000, 10_000, 20_000, 30_000, 50_000, 100_000,
+    200_000, 300_000, 500_000, 1_000_000, 2_000_000, 3_000_000, 5_000_000, 10_000_000, 20_000_000,
+    30_000_000, 60_000_000,
+];
+
+/// One bucket per bound, and one for what is longer than the last.
+pub(super) const N_BUCKETS: usize = BOUNDS_US.len() + 1;
+
+/// For each bit length of a latency in microseconds: the first bucket that can hold it.
+const FIRST_BUCKET: [u8; 65] = {
+    let mut first = [0; 65];
+    let mut n_bits = 1;
+    while n_bits < first.len() {
+        let shortest = 1_u64 << (n_bits - 1);
+        let mut bucket = 0_u8;
+        while (bucket as usize) < BOUNDS_US.len() && BOUNDS_US[bucket as usize] < shortest {
+            bucket += 1;
+        }
+        first[n_bits] = bucket;
+        n_bits += 1;
+    }
+    first
+};
+
+/// What one worker counts about the calls under one set of labels.
+///
+/// Only the worker that asked for it may call its methods; others lose counts, nothing else.
+// Two cache lines, since the processor fetches them in pairs: no two workers write the same one.
+#[repr(align(128))]
+#[derive(Debug)]
+pub struct CallStats {
+    started: AtomicU64,
+    latency_sum_us: AtomicU64,
+    buckets: [AtomicU64; N_BUCKETS],
+    /// Finished calls: the good ones, then one number per error code.
+    codes: Box<[AtomicU64]>,
+}
+
+impl CallStats {
+    pub(super) fn new(n_codes: usize) -> Self {
+        Self {
+            started: AtomicU64::new(0),
+            latency_sum_us: AtomicU64::new(0),
+            buckets: [const { AtomicU64::new(0) }; N_BUCKETS],
+            codes: (0..=n_codes).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// A call began. Each has to be [`finished`](Self::finished) once.
+    #[inline]
+    pub fn started(&self) {
+        add(&self.started, 1);
+    }
+
+    /// A call ended: well (`None`) or with the error of this number in the table of names that
+    /// the [`Hub`](super::Hub) was made with. A number beyond the table counts as its last.
+    #[inline]
+    pub fn finished(&self, latency: Duration, code: Option<u8>) {
+        let index = code.map_or(0, |code| usize::from(code) + 1);
+        debug_assert!(index < self.codes.len(), "error code {code:?} is not in the table");
+        if let Some(count) = self.codes.get(index).or(self.codes.last()) {
+            add(count, 1);
+        }
+        let us = whole_us(latency);
+        add(&self.latency_sum_us, us);
+        add(&self.buckets[bucket(us)], 1);
+    }
+}
+
+#[inline]
+fn add(cell: &AtomicU64, n: u64) {
+    // Sums of many years wrap around, as Prometheus expects of a counter.
+    cell.store(cell.load(Relaxed).wrapping_add(n), Relaxed);
+}
+
+/// Rounded to the nearest microsecond, so that a sum of many short latencies stays right.
+#[inline]
+fn whole_us(latency: Duration) -> u64 {
+    let us = u64::from((latency.subsec_nanos() + 500) / 1_000);
+    latency.as_secs().saturating_mul(1_000_000).saturating_add(us)
+}
+
+/// The bucket of a latency, without a loop.
+#[inline]
+fn bucket(us: u64) -> usize {
+    let first = usize::from(FIRST_BUCKET[64 - us.leading_zeros() as usize]);
+    let is_over = |index: usize| BOUNDS_US.get(index).is_some_and(|bound| *bound < us);
+    first + usize::from(is_over(first)) + usize::from(is_over(first + 1))
+}
+
+/// The sum of some [`CallStats`], at one moment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CallTotals {
+    /// Calls begun and not ended; only of writers that still exist.
+    pub(super) in_flight: u64,
+    pub(super) latency_sum_us: u64,
+    pub(super) buckets: [u64; N_BUCKETS],
+    /// As in [`CallStats`]; empty if nothing was added.
+    pub(super) codes: Vec<u64>,
+}
+
+impl CallTotals {
+    /// Adds what one writer has counted so far.
+    pub(super) fn add(&mut self, stats: &CallStats) {
+        self.codes.resize(stats.codes.len(), 0);
+        let mut n_finished = 0_u64;
+        for (sum, count) in self.codes.iter_mut().zip(&stats.codes) {
+            let count = count.load(Relaxed);
+            *sum = sum.wrapping_add(count);
+            n_finished = n_finished.wrapping_add(count);
+        }
+        for (sum, count) in self.buckets.iter_mut().zip(&stats.buckets) {
+            *sum = sum.wrapping_add(count.load(Relaxed));
+        }
+        self.latency_sum_us = self.latency_sum_us.wrapping_add(stats.latency_sum_us.load(Relaxed));
+        // The numbers may be of different moments, so the difference may be below zero.
+        self.in_flight += stats.started.load(Relaxed).saturating_sub(n_finished);
+    }
+
+    /// Adds the counts of a writer that is gone. What it had in flight is gone, too.
+    pub(super) fn retire(&mut self, stats: &CallStats) {
+        let in_flight = self.in_flight;
+        self.add(stats);
+        self.in_flight = in_flight;
+    }
+
+    /// Adds another sum.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.codes.resize(self.codes.len().max(other.codes.len()), 0);
+        let codes = self.codes.iter_mut().zip(&other.codes);
+        for (sum, count) in codes.chain(self.buckets.iter_mut().zip(&other.buckets)) {
+            *sum = sum.wrapping_add(*count);
+        }
+        self.latency_sum_us = self.latency_sum_us.wrapping_add(other.latency_sum_us);
+        self.in_flight += other.in_flight;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_latency_finds_the_bucket_that_a_search_finds() {
+        let around = |us: u64| [us.saturating_sub(1), us, us.saturating_add(1)];
+        let bounds = BOUNDS_US.into_iter().flat_map(around);
+        let powers = (0..64).flat_map(|n| around(1 << n));
+        for us in bounds.chain(powers).chain([0, u64::MAX]).chain(0..20_000) {
+            let searched = BOUNDS_US.partition_point(|bound| *bound < us);
+            assert_eq!(bucket(us), searched, "{us} us");
+        }
+    }
+
+    #[test]
+    fn durations_become_microseconds() {
+        assert_eq!(whole_us(Duration::from_nanos(1_499)), 1);
+        assert_eq!(whole_us(Duration::from_nanos(1_500)), 2);
+        assert_eq!(whole_us(Duration::from_millis(2_050)), 2_050_000);
+        assert_eq!(whole_us(Duration::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn what_a_dropped_writer_had_in_flight_is_not_in_flight_for_ever() {
+        let stats = CallStats::new(1);
+        stats.started();
+        stats.started();
+        stats.finished(Duration::from_millis(50), Some(0));
+        let mut totals = CallTotals::default();
+        totals.add(&stats);
+        assert_eq!((totals.in_flight, totals.codes.as_slice()), (1, &[0, 1][..]));
+        let mut totals = CallTotals::default();
+        totals.retire(&stats);
+        assert_eq!((totals.in_flight, totals.codes.as_slice()), (0, &[0, 1][..]));
+    }
+}

@@ -1,0 +1,108 @@
+//! What is counted seldom enough to be shared by all threads: connections and registries.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Connections of one listener, or of one kind towards one side.
+#[derive(Debug, Default)]
+pub struct ConnectionStats {
+    pub(super) open: AtomicU64,
+    pub(super) accepted: AtomicU64,
+    pub(super) refused: AtomicU64,
+}
+
+impl ConnectionStats {
+    /// A connection was accepted; it counts as open until the guard is dropped.
+    #[must_use]
+    pub fn accepted(self: &Arc<Self>) -> OpenConnection {
+        self.accepted.fetch_add(1, Relaxed);
+        self.open.fetch_add(1, Relaxed);
+        OpenConnection(Arc::clone(self))
+    }
+
+    /// A connection was closed at once, because there are too many or the agent drains.
+    pub fn refused(&self) {
+        self.refused.fetch_add(1, Relaxed);
+    }
+
+    /// How many are open.
+    #[must_use]
+    pub fn n_open(&self) -> u64 {
+        self.open.load(Relaxed)
+    }
+}
+
+/// One open connection of a listener.
+#[derive(Debug)]
+pub struct OpenConnection(Arc<ConnectionStats>);
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Relaxed);
+    }
+}
+
+/// How a registry does.
+#[derive(Debug, Default)]
+pub struct RegistryStats {
+    pub(super) connected: AtomicBool,
+    pub(super) subscriptions: AtomicU64,
+    pub(super) registrations: AtomicU64,
+    pub(super) changes: AtomicU64,
+    /// Seconds since 1970; 0 if there was none.
+    pub(super) last_change: AtomicU64,
+}
+
+impl RegistryStats {
+    /// Whether the registry can be reached.
+    pub fn set_connected(&self, connected: bool) {
+        self.connected.store(connected, Relaxed);
+    }
+
+    /// How many services are watched in it.
+    pub fn set_subscriptions(&self, n: usize) {
+        self.subscriptions.store(n as u64, Relaxed);
+    }
+
+    /// How many services are registered in it by us.
+    pub fn set_registrations(&self, n: usize) {
+        self.registrations.store(n as u64, Relaxed);
+    }
+
+    /// The endpoints of a service changed just now.
+    pub fn changed(&self) {
+        self.changes.fetch_add(1, Relaxed);
+        self.last_change.store(unix_seconds(SystemTime::now()), Relaxed);
+    }
+}
+
+/// Whole seconds since 1970.
+pub(super) fn unix_seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Something shared per name. Names come from the configuration, which bounds them.
+#[derive(Debug)]
+pub(super) struct Named<T>(Mutex<BTreeMap<String, Arc<T>>>);
+
+impl<T> Default for Named<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Default> Named<T> {
+    /// The one of this name, made when it is asked for first.
+    pub(super) fn of(&self, name: &str) -> Arc<T> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(all.entry(name.to_owned()).or_default())
+    }
+
+    /// All, in the order of their names.
+    pub(super) fn all(&self) -> Vec<(String, Arc<T>)> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().map(|(name, it)| (name.clone(), Arc::clone(it))).collect()
+    }
+}

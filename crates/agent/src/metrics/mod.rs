@@ -1,0 +1,91 @@
+//! What an agent counts, and how it is shown to Prometheus.
+//!
+//! A worker asks the [`Hub`] for a [`CallStats`] when it meets a listener, service or endpoint
+//! for the first time, and then counts into it without locks; the admin thread adds the workers'
+//! numbers up when it is asked for them. docs/metrics.md lists what there is.
+
+mod calls;
+mod family;
+mod gauges;
+mod render;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use self::family::Family;
+use self::gauges::Named;
+
+pub use self::calls::CallStats;
+pub use self::gauges::{ConnectionStats, OpenConnection, RegistryStats};
+pub use self::render::CONTENT_TYPE;
+
+/// Where all counts of the process come together. A clone is another handle to the same.
+#[derive(Clone, Debug)]
+pub struct Hub(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    error_names: &'static [&'static str],
+    start: SystemTime,
+    upstream: Family,
+    ingress: Family,
+    export: Family,
+    connections: Named<ConnectionStats>,
+    registries: Named<RegistryStats>,
+}
+
+impl Hub {
+    /// A hub without counts. `error_names` are what the numbers given to
+    /// [`CallStats::finished`] mean.
+    #[must_use]
+    pub fn new(error_names: &'static [&'static str]) -> Self {
+        let n_codes = error_names.len();
+        Self(Arc::new(Inner {
+            error_names,
+            start: SystemTime::now(),
+            upstream: Family::new(n_codes, render::UPSTREAM.labels.len()),
+            ingress: Family::new(n_codes, render::INGRESS.labels.len()),
+            export: Family::new(n_codes, render::EXPORT.labels.len()),
+            connections: Named::default(),
+            registries: Named::default(),
+        }))
+    }
+
+    /// A new writer for the calls to `endpoint` of `service`. Keep it while the endpoint lasts.
+    #[must_use]
+    pub fn upstream(&self, service: &str, endpoint: &str) -> Arc<CallStats> {
+        self.0.upstream.writer(&[service, endpoint])
+    }
+
+    /// A new writer for the calls that `listener` takes.
+    #[must_use]
+    pub fn ingress(&self, listener: &str) -> Arc<CallStats> {
+        self.0.ingress.writer(&[listener])
+    }
+
+    /// A new writer for the calls of other agents to `service` of the local app.
+    #[must_use]
+    pub fn export(&self, service: &str) -> Arc<CallStats> {
+        self.0.export.writer(&[service])
+    }
+
+    /// The connections of `listener`, shared by all threads.
+    #[must_use]
+    pub fn connections(&self, listener: &str) -> Arc<ConnectionStats> {
+        self.0.connections.of(listener)
+    }
+
+    /// The state of the registry `name`, shared by all threads.
+    #[must_use]
+    pub fn registry(&self, name: &str) -> Arc<RegistryStats> {
+        self.0.registries.of(name)
+    }
+
+    /// All that is counted, as text of the type [`CONTENT_TYPE`].
+    #[must_use]
+    pub fn render(&self) -> String {
+        render::render(self)
+    }
+}

@@ -1,0 +1,207 @@
+//! All counts as OpenMetrics text, which Prometheus reads.
+
+use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::Hub;
+use super::calls::{BOUNDS_US, CallTotals};
+use super::family::Family;
+use super::gauges::unix_seconds;
+
+/// The media type of [`Hub::render`]'s text.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The label `code` of a call that went well.
+const OK: &str = "ok";
+
+/// Names and words of one family of calls.
+pub(super) struct Words {
+    pub(super) labels: &'static [&'static str],
+    calls: (&'static str, &'static str),
+    in_flight: (&'static str, &'static str),
+    latency: (&'static str, &'static str),
+}
+
+pub(super) const UPSTREAM: Words = Words {
+    labels: &["service", "endpoint"],
+    calls: ("dubmesh_upstream_calls", "Calls to an endpoint that ended, by outcome"),
+    in_flight: ("dubmesh_upstream_in_flight", "Calls sent to an endpoint and not answered"),
+    latency: ("dubmesh_upstream_latency", "Time from the pick of an endpoint to its answer"),
+};
+
+pub(super) const INGRESS: Words = Words {
+    labels: &["listener"],
+    calls: ("dubmesh_ingress_calls", "Calls taken by a listener that ended, by outcome"),
+    in_flight: ("dubmesh_ingress_in_flight", "Calls taken by a listener and not answered"),
+    latency: ("dubmesh_ingress_latency", "Time from a whole request to its answer"),
+};
+
+pub(super) const EXPORT: Words = Words {
+    labels: &["service"],
+    calls: (
+        "dubmesh_export_calls",
+        "Calls of other agents to the local app that ended, by outcome",
+    ),
+    in_flight: ("dubmesh_export_in_flight", "Calls passed to the local app and not answered"),
+    latency: ("dubmesh_export_latency", "Time from a call of another agent to the app's answer"),
+};
+
+type Labels<'a> = Vec<(&'a str, &'a str)>;
+
+pub(super) fn render(hub: &Hub) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(hub.clone()));
+    let mut out = String::new();
+    // A `String` takes all that is written, and our own code below returns no error.
+    let written = text::encode(&mut out, &registry);
+    debug_assert!(written.is_ok());
+    out
+}
+
+impl Collector for Hub {
+    fn encode(&self, mut out: DescriptorEncoder<'_>) -> fmt::Result {
+        let names = self.0.error_names;
+        family(&mut out, &UPSTREAM, &self.0.upstream, names)?;
+        family(&mut out, &INGRESS, &self.0.ingress, names)?;
+        family(&mut out, &EXPORT, &self.0.export, names)?;
+        connections(&mut out, self)?;
+        registries(&mut out, self)?;
+        process(&mut out, self)
+    }
+}
+
+fn family(
+    out: &mut DescriptorEncoder<'_>,
+    words: &Words,
+    family: &Family,
+    error_names: &'static [&'static str],
+) -> fmt::Result {
+    let sets = family.totals();
+    let sets: Vec<(Labels<'_>, &CallTotals)> =
+        sets.iter().map(|(values, totals)| (label(words, values), totals)).collect();
+
+    let (name, help) = words.calls;
+    let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (labels, totals) in &sets {
+        let codes = [OK].iter().chain(error_names);
+        for (index, (code, count)) in codes.zip(&totals.codes).enumerate() {
+            // An outcome that never was would be a line per code, label set and scrape; `ok` is
+            // always there, so that a rate can be taken from the start.
+            if *count == 0 && index != 0 {
+                continue;
+            }
+            let mut labels = labels.clone();
+            labels.push(("code", code));
+            counter(&mut metric, &labels, *count)?;
+        }
+    }
+
+    let (name, help) = words.in_flight;
+    let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, totals) in &sets {
+        metric.encode_family(labels)?.encode_gauge(&totals.in_flight)?;
+    }
+
+    let (name, help) = words.latency;
+    let unit = Some(&Unit::Seconds);
+    let mut metric = out.encode_descriptor(name, help, unit, MetricType::Histogram)?;
+    for (labels, totals) in &sets {
+        histogram(metric.encode_family(labels)?, totals)?;
+    }
+    Ok(())
+}
+
+fn label<'a>(words: &Words, values: &'a [String]) -> Labels<'a> {
+    words.labels.iter().copied().zip(values.iter().map(String::as_str)).collect()
+}
+
+fn counter(metric: &mut MetricEncoder<'_>, labels: &Labels<'_>, value: u64) -> fmt::Result {
+    metric.encode_family(labels)?.encode_counter::<NoLabelSet, u64, f64>(&value, None)
+}
+
+fn histogram(mut metric: MetricEncoder<'_>, totals: &CallTotals) -> fmt::Result {
+    let bounds = BOUNDS_US.iter().map(|us| seconds(*us)).chain([f64::INFINITY]);
+    let buckets: Vec<(f64, u64)> = bounds.zip(totals.buckets).collect();
+    // Taken from the buckets, as Prometheus demands that it equals the last one.
+    let count = totals.buckets.iter().sum();
+    metric.encode_histogram::<NoLabelSet>(seconds(totals.latency_sum_us), count, &buckets, None)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a sum of 285 years is exact to the microsecond")]
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1e6
+}
+
+fn connections(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
+    let all = hub.0.connections.all();
+    let help = "Open connections of a listener";
+    let name = "dubmesh_connections_open";
+    let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (listener, stats) in &all {
+        let labels = [("listener", listener.as_str())];
+        metric.encode_family(&labels)?.encode_gauge(&stats.open.load(Relaxed))?;
+    }
+    let help = "Connections that a listener accepted";
+    let name = "dubmesh_connections_accepted";
+    let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (listener, stats) in &all {
+        counter(&mut metric, &vec![("listener", listener)], stats.accepted.load(Relaxed))?;
+    }
+    let help = "Connections that a listener closed at once, for want of room";
+    let name = "dubmesh_connections_refused";
+    let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (listener, stats) in &all {
+        counter(&mut metric, &vec![("listener", listener)], stats.refused.load(Relaxed))?;
+    }
+    Ok(())
+}
+
+fn registries(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
+    type Read = fn(&super::RegistryStats) -> u64;
+    let gauges: [(&str, &str, Read); 4] = [
+        ("dubmesh_registry_connected", "1 while the registry can be reached", |stats| {
+            u64::from(stats.connected.load(Relaxed))
+        }),
+        ("dubmesh_registry_subscriptions", "Services that are watched in the registry", |stats| {
+            stats.subscriptions.load(Relaxed)
+        }),
+        ("dubmesh_registry_registrations", "Services that this agent registered", |stats| {
+            stats.registrations.load(Relaxed)
+        }),
+        (
+            "dubmesh_registry_last_change_timestamp_seconds",
+            "When the endpoints of a service changed last; 0 if never",
+            |stats| stats.last_change.load(Relaxed),
+        ),
+    ];
+    let all = hub.0.registries.all();
+    for (name, help, read) in gauges {
+        let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (registry, stats) in &all {
+            let labels = [("registry", registry.as_str())];
+            metric.encode_family(&labels)?.encode_gauge(&read(stats))?;
+        }
+    }
+    let help = "Changes to the endpoints of services";
+    let name = "dubmesh_registry_changes";
+    let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (registry, stats) in &all {
+        counter(&mut metric, &vec![("registry", registry)], stats.changes.load(Relaxed))?;
+    }
+    Ok(())
+}
+
+fn process(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
+    let help = "The version of this agent";
+    let mut metric = out.encode_descriptor("dubmesh_build", help, None, MetricType::Info)?;
+    metric.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
+    let help = "When this process began";
+    let name = "process_start_time_seconds";
+    let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    metric.encode_gauge(&unix_seconds(hub.0.start))
+}

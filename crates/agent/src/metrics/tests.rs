@@ -1,0 +1,147 @@
+//! Threads count, the sum is right, and the text is what a scraper reads.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+
+const NAMES: &[&str] = &["timeout", "refused"];
+
+/// The samples of a text in the OpenMetrics format, each line checked for its form.
+fn samples(text: &str) -> BTreeMap<String, f64> {
+    let mut samples = BTreeMap::new();
+    let mut described = "";
+    let body = text.strip_suffix("# EOF\n").expect("ends with # EOF");
+    for line in body.lines() {
+        if let Some(rest) = line.strip_prefix("# ") {
+            let mut words = rest.splitn(3, ' ');
+            let (kind, name) = (words.next().unwrap(), words.next().unwrap());
+            assert!(["HELP", "TYPE", "UNIT"].contains(&kind), "{line}");
+            assert!(kind == "HELP" || described == name, "{line} is not below its HELP");
+            described = name;
+            continue;
+        }
+        let (key, value) = line.rsplit_once(' ').unwrap();
+        let name = key.split('{').next().unwrap();
+        assert!(name.starts_with(described), "{line} is not below its TYPE");
+        assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{line}");
+        if let Some(labels) = key.strip_prefix(name).filter(|labels| !labels.is_empty()) {
+            assert!(labels.starts_with('{') && labels.ends_with("\"}"), "{line}");
+        }
+        let is_new = samples.insert(key.to_owned(), value.parse().unwrap()).is_none();
+        assert!(is_new, "{key} stands there twice");
+    }
+    samples
+}
+
+/// The value of one upstream sample under the labels that the tests use.
+fn upstream(samples: &BTreeMap<String, f64>, name: &str, label: &str) -> f64 {
+    const LABELS: &str = "service=\"a.B\",endpoint=\"1.2.3.4:5\"";
+    // The label of a bucket comes first, the one of an outcome last.
+    let labels = match label {
+        "" => LABELS.to_owned(),
+        le if le.starts_with("le") => format!("{le},{LABELS}"),
+        code => format!("{LABELS},{code}"),
+    };
+    samples[&format!("dubmesh_upstream_{name}{{{labels}}}")]
+}
+
+#[test]
+fn counts_of_all_threads_add_up() {
+    const N_CALLS: u32 = 10_000;
+    let hub = Hub::new(NAMES);
+    let threads: Vec<_> = (0..4_u8)
+        .map(|n| {
+            let stats = hub.upstream("a.B", "1.2.3.4:5");
+            thread::spawn(move || {
+                for _ in 0..N_CALLS {
+                    stats.started();
+                    stats.finished(Duration::from_millis(1 + u64::from(n)), (n == 0).then_some(1));
+                }
+                stats.started();
+                stats
+            })
+        })
+        .collect();
+    // Reading meanwhile neither hurts nor goes backwards.
+    let mut before = 0.0;
+    while threads.iter().any(|thread| !thread.is_finished()) {
+        let samples = samples(&hub.render());
+        let now = upstream(&samples, "calls_total", "code=\"ok\"");
+        assert!(before <= now);
+        before = now;
+    }
+    let writers: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    let with_writers = samples(&hub.render());
+    drop(writers);
+    let without = samples(&hub.render());
+    assert_eq!(upstream(&with_writers, "in_flight", ""), 4.0);
+    assert_eq!(upstream(&without, "in_flight", ""), 0.0);
+    for samples in [with_writers, without] {
+        assert_eq!(upstream(&samples, "calls_total", "code=\"ok\""), 30_000.0);
+        assert_eq!(upstream(&samples, "calls_total", "code=\"refused\""), 10_000.0);
+        assert!(!samples.keys().any(|key| key.contains("timeout")));
+        assert_eq!(upstream(&samples, "latency_seconds_count", ""), 40_000.0);
+        assert_eq!(upstream(&samples, "latency_seconds_sum", ""), 100.0);
+        let at_most =
+            |le: &str| upstream(&samples, "latency_seconds_bucket", &format!("le=\"{le}\""));
+        assert_eq!((at_most("0.0005"), at_most("0.001")), (0.0, 10_000.0));
+        assert_eq!((at_most("0.003"), at_most("+Inf")), (30_000.0, 40_000.0));
+    }
+}
+
+#[test]
+fn everything_is_rendered() {
+    let hub = Hub::new(NAMES);
+    let (ingress, export) = (hub.ingress("127.0.0.1:1"), hub.export("g/a.B:1"));
+    ingress.started();
+    export.started();
+    export.finished(Duration::from_secs(100), Some(0));
+    let connections = hub.connections("127.0.0.1:1");
+    let open = connections.accepted();
+    drop(connections.accepted());
+    connections.refused();
+    let registry = hub.registry("main");
+    registry.set_connected(true);
+    registry.set_subscriptions(2);
+    registry.set_registrations(1);
+    registry.changed();
+    let samples = samples(&hub.render());
+    for (key, value) in [
+        ("dubmesh_ingress_calls_total{listener=\"127.0.0.1:1\",code=\"ok\"}", 0.0),
+        ("dubmesh_ingress_in_flight{listener=\"127.0.0.1:1\"}", 1.0),
+        ("dubmesh_export_calls_total{service=\"g/a.B:1\",code=\"timeout\"}", 1.0),
+        ("dubmesh_export_latency_seconds_bucket{le=\"60.0\",service=\"g/a.B:1\"}", 0.0),
+        ("dubmesh_export_latency_seconds_bucket{le=\"+Inf\",service=\"g/a.B:1\"}", 1.0),
+        ("dubmesh_connections_open{listener=\"127.0.0.1:1\"}", 1.0),
+        ("dubmesh_connections_accepted_total{listener=\"127.0.0.1:1\"}", 2.0),
+        ("dubmesh_connections_refused_total{listener=\"127.0.0.1:1\"}", 1.0),
+        ("dubmesh_registry_connected{registry=\"main\"}", 1.0),
+        ("dubmesh_registry_subscriptions{registry=\"main\"}", 2.0),
+        ("dubmesh_registry_registrations{registry=\"main\"}", 1.0),
+        ("dubmesh_registry_changes_total{registry=\"main\"}", 1.0),
+        ("dubmesh_build_info{version=\"0.1.0\"}", 1.0),
+    ] {
+        assert_eq!(samples.get(key), Some(&value), "{key} in {samples:#?}");
+    }
+    // Both are after the day this was written.
+    let last_change = "dubmesh_registry_last_change_timestamp_seconds{registry=\"main\"}";
+    assert!(samples[last_change] > 1.7e9);
+    assert!(samples["process_start_time_seconds"] > 1.7e9);
+    drop(open);
+    assert_eq!(connections.n_open(), 0);
+}
+
+#[test]
+fn labels_are_escaped() {
+    let hub = Hub::new(NAMES);
+    let _stats = hub.export("a\"b\\c\nd");
+    assert!(hub.render().contains(r#"{service="a\"b\\c\nd"}"#));
+}
+
+#[test]
+fn a_hub_without_counts_renders() {
+    let samples = samples(&Hub::new(NAMES).render());
+    assert_eq!(samples.len(), 2);
+}
