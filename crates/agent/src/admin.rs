@@ -1,0 +1,342 @@
+//! The admin listener: metrics and health over HTTP/1.1, for operators and orchestrators.
+//!
+//! Not the data plane: it runs on the control thread, and is slow compared to it. Invariants:
+//! - It holds at most [`MAX_CONNECTIONS`] connections, none of them longer than
+//!   [`MAX_CONNECTION_AGE`], so that nobody who reaches it can use up the agent's memory.
+//! - It changes nothing: all routes are read by GET.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fmt::Write;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::metrics::{self, Hub};
+
+/// A few scrapers and people; an agent is asked by no more.
+const MAX_CONNECTIONS: usize = 64;
+
+/// A request head is one packet, and the address is a local one.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Longest request head in bytes; hyper's own lower bound.
+const MAX_HEAD_LEN: usize = 8 * 1024;
+
+/// After this a connection ends with its current answer, so that one who reads slowly or never
+/// does not keep a place for ever.
+const MAX_CONNECTION_AGE: Duration = Duration::from_secs(120);
+
+/// How long that last answer may take.
+const LAST_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Wait after a failed accept: most often file descriptors are short, and trying again at once
+/// would only use up a core.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+const ROUTES: &str = "\
+/metrics  what was counted, for Prometheus
+/healthz  200 while the process is alive
+/readyz   200 while calls are taken; otherwise 503 and the reasons, one a line
+";
+
+/// What the admin listener shows.
+#[derive(Clone, Debug)]
+pub struct AdminState {
+    /// What `/metrics` renders.
+    pub hub: Hub,
+    /// What `/readyz` tells.
+    pub readiness: Readiness,
+}
+
+/// Whether the agent can take calls, and if not, why. A clone is another handle to the same.
+///
+/// It is ready when nothing stands against it. Each part of the agent that has to come up first
+/// says so by [`block`](Self::block), and later [`clear`](Self::clear)s it.
+#[derive(Clone, Debug, Default)]
+pub struct Readiness(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    is_draining: bool,
+    /// By the part that is not ready.
+    reasons: BTreeMap<String, String>,
+}
+
+impl Readiness {
+    /// Ready, as nothing is known against it.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Not ready while `part` is not; a former reason of the same part is replaced.
+    pub fn block(&self, part: &str, reason: impl Into<String>) {
+        self.state().reasons.insert(part.to_owned(), reason.into());
+    }
+
+    /// Nothing of `part` stands against it any more.
+    pub fn clear(&self, part: &str) {
+        self.state().reasons.remove(part);
+    }
+
+    /// Not ready from now on, until the end of the process.
+    pub fn drain(&self) {
+        self.state().is_draining = true;
+    }
+
+    /// Whether nothing stands against it.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        let state = self.state();
+        !state.is_draining && state.reasons.is_empty()
+    }
+
+    /// What stands against it, one line each, `PART: REASON`; empty when ready.
+    #[must_use]
+    pub fn reasons(&self) -> String {
+        let state = self.state();
+        let mut text = String::new();
+        if state.is_draining {
+            text.push_str("agent: draining\n");
+        }
+        for (part, reason) in &state.reasons {
+            // Writing to a `String` never fails.
+            let _ = writeln!(text, "{part}: {reason}");
+        }
+        text
+    }
+
+    /// No code that can panic runs under the lock.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Answers on `listener` until the future is dropped, which closes all connections.
+pub async fn serve(listener: TcpListener, state: AdminState) {
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut connections = JoinSet::new();
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "admin: cannot accept a connection");
+                sleep(ACCEPT_BACKOFF).await;
+                continue;
+            }
+        };
+        // Forget those that ended, so that the set does not grow.
+        while connections.try_join_next().is_some() {}
+        match Arc::clone(&places).try_acquire_owned() {
+            Ok(place) => {
+                connections.spawn(connection(stream, state.clone(), place));
+            }
+            Err(_) => tracing::debug!("admin: connection closed, {MAX_CONNECTIONS} are open"),
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, state: AdminState, _place: OwnedSemaphorePermit) {
+    let service = service_fn(|request| {
+        let response = answer(&state, &request);
+        async move { Ok::<_, Infallible>(response) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD_LEN)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    let ended = match timeout(MAX_CONNECTION_AGE, connection.as_mut()).await {
+        Ok(ended) => ended,
+        Err(_) => {
+            connection.as_mut().graceful_shutdown();
+            end(connection).await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "admin: connection failed");
+    }
+}
+
+/// Waits for the last answer of a connection, but not for ever.
+async fn end(
+    connection: impl Future<Output = Result<(), hyper::Error>>,
+) -> Result<(), hyper::Error> {
+    timeout(LAST_ANSWER_TIMEOUT, connection).await.unwrap_or(Ok(()))
+}
+
+fn answer(state: &AdminState, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut response =
+            text(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n".to_owned());
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return response;
+    }
+    match request.uri().path() {
+        "/" => text(StatusCode::OK, ROUTES.to_owned()),
+        "/healthz" => text(StatusCode::OK, "alive\n".to_owned()),
+        "/readyz" => match state.readiness.reasons() {
+            reasons if reasons.is_empty() => text(StatusCode::OK, "ready\n".to_owned()),
+            reasons => text(StatusCode::SERVICE_UNAVAILABLE, reasons),
+        },
+        "/metrics" => {
+            let mut response = text(StatusCode::OK, state.hub.render());
+            let media_type = HeaderValue::from_static(metrics::CONTENT_TYPE);
+            response.headers_mut().insert(CONTENT_TYPE, media_type);
+            response
+        }
+        _ => text(StatusCode::NOT_FOUND, format!("there is no such page; there are\n{ROUTES}")),
+    }
+}
+
+fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(TEXT));
+    // A proxy that keeps yesterday's health is worse than none.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpStream};
+
+    use super::*;
+
+    const NAMES: &[&str] = &["timeout"];
+
+    /// Runs `client` against a server; both are gone afterwards.
+    fn with_server(client: impl FnOnce(SocketAddr, &AdminState) + Send + 'static) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let state = AdminState { hub: Hub::new(NAMES), readiness: Readiness::new() };
+            let server = tokio::spawn(serve(listener, state.clone()));
+            let client = tokio::task::spawn_blocking(move || client(address, &state));
+            client.await.unwrap();
+            server.abort();
+        });
+    }
+
+    /// Sends `bytes` and reads until the server closes.
+    fn exchange(address: SocketAddr, bytes: &[u8]) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(bytes).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    }
+
+    fn get(address: SocketAddr, path: &str) -> String {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+        exchange(address, request.as_bytes())
+    }
+
+    #[test]
+    fn every_route_answers() {
+        with_server(|address, state| {
+            let root = get(address, "/");
+            assert!(root.starts_with("HTTP/1.1 200 OK\r\n") && root.ends_with(ROUTES), "{root}");
+            assert!(get(address, "/healthz").ends_with("\r\n\r\nalive\n"));
+            let _stats = state.hub.ingress("127.0.0.1:1");
+            let reply = get(address, "/metrics");
+            assert!(reply.contains(&format!("content-type: {}\r\n", metrics::CONTENT_TYPE)));
+            assert!(reply.contains("dubmesh_ingress_in_flight{listener=\"127.0.0.1:1\"} 0\n"));
+            let reply = get(address, "/nothing");
+            assert!(reply.starts_with("HTTP/1.1 404 ") && reply.ends_with(ROUTES), "{reply}");
+        });
+    }
+
+    #[test]
+    fn readiness_tells_what_is_missing() {
+        with_server(|address, state| {
+            assert!(get(address, "/readyz").starts_with("HTTP/1.1 200 "));
+            state.readiness.block("registry main", "not connected");
+            state.readiness.block("link", "cannot listen");
+            state.readiness.block("link", "starting");
+            let reply = get(address, "/readyz");
+            assert!(reply.starts_with("HTTP/1.1 503 "), "{reply}");
+            assert!(reply.ends_with("\r\n\r\nlink: starting\nregistry main: not connected\n"));
+            state.readiness.clear("registry main");
+            state.readiness.clear("link");
+            assert!(state.readiness.is_ready());
+            assert!(get(address, "/readyz").ends_with("\r\n\r\nready\n"));
+            state.readiness.drain();
+            assert!(get(address, "/readyz").ends_with("\r\n\r\nagent: draining\n"));
+            assert!(get(address, "/healthz").starts_with("HTTP/1.1 200 "));
+        });
+    }
+
+    #[test]
+    fn bad_requests_are_refused() {
+        with_server(|address, _| {
+            let post = b"POST /metrics HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+            let reply = exchange(address, post);
+            assert!(reply.starts_with("HTTP/1.1 405 ") && reply.contains("allow: GET, HEAD\r\n"));
+            assert!(exchange(address, b"nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
+            let mut long = b"GET / HTTP/1.1\r\nx: ".to_vec();
+            // No more than is read, or the close would overtake the answer.
+            long.resize(MAX_HEAD_LEN, b'a');
+            assert!(exchange(address, &long).starts_with("HTTP/1.1 431 "));
+        });
+    }
+
+    #[test]
+    fn head_has_no_body_and_the_connection_stays() {
+        with_server(|address, _| {
+            let two = b"HEAD /healthz HTTP/1.1\r\nhost: a\r\n\r\n\
+                        GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+            let reply = exchange(address, two);
+            assert_eq!(reply.matches("HTTP/1.1 200 OK\r\n").count(), 2);
+            assert_eq!(reply.matches("alive\n").count(), 1);
+        });
+    }
+
+    #[test]
+    fn connections_beyond_the_limit_are_closed_and_places_come_back() {
+        with_server(|address, _| {
+            let mut held: Vec<_> =
+                (0..MAX_CONNECTIONS).map(|_| TcpStream::connect(address).unwrap()).collect();
+            // Answered, so accepted: from here on all places are taken.
+            for stream in &mut held {
+                stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+                stream.read_exact(&mut [0; 16]).unwrap();
+            }
+            let mut over = TcpStream::connect(address).unwrap();
+            assert_eq!(over.read(&mut [0]).unwrap_or(0), 0);
+            drop(held);
+            // The server sees that the connections are closed a little later.
+            loop {
+                let mut stream = TcpStream::connect(address).unwrap();
+                let sent = stream.write_all(b"GET / HTTP/1.0\r\n\r\n");
+                let mut reply = [0; 12];
+                if sent.and_then(|()| stream.read_exact(&mut reply)).is_ok() {
+                    assert_eq!(&reply, b"HTTP/1.0 200");
+                    break;
+                }
+            }
+        });
+    }
+}
