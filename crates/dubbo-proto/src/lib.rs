@@ -20,6 +20,7 @@ mod client;
 pub mod descriptor;
 mod error;
 mod event;
+pub mod exercise;
 pub mod frame;
 mod json;
 mod liveness;

@@ -1,1 +1,145 @@
-//! Tests.
+//! The server against bytes that a consumer might send.
+
+use super::*;
+use crate::frame::Header;
+use crate::test_clock::start;
+use crate::{ProtoError, RequestHead, RequestTemplate};
+
+const HEAD: RequestHead<'_> =
+    RequestHead { path: "a.B", version: "", method: "m", descriptor: "I" };
+
+fn server(config: ServerConfig, now: Instant) -> ServerConnection {
+    ServerConnection::new(config, now)
+}
+
+fn request(n: u32, two_way: bool) -> BytesMut {
+    let template = RequestTemplate::new(Serialization::Hessian2, &HEAD, &[]).unwrap();
+    let mut out = BytesMut::new();
+    template.encode(RequestId::without_slot(n), two_way, b"\x91", &[], &mut out).unwrap();
+    out
+}
+
+fn bad_request(serialization: Serialization, two_way: bool) -> BytesMut {
+    let header = Header {
+        is_request: true,
+        two_way,
+        is_event: false,
+        serialization,
+        status: 0,
+        id: 5,
+        body_len: 3,
+    };
+    [&header.encode()[..], b"bad"].concat()[..].into()
+}
+
+fn next_frame(server: &mut ServerConnection) -> Frame {
+    frame::decode(server.transmit(), 1 << 20).unwrap().expect("a frame to the consumer")
+}
+
+fn next_request(server: &mut ServerConnection) -> (ReplyTo, bool, Request) {
+    match server.poll_event() {
+        Some(ServerEvent::Request { to, two_way, request }) => (to, two_way, request),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn one_broken_request_does_not_hurt_the_others() {
+    let now = start();
+    let mut server = server(ServerConfig::default(), now);
+    let hessian = Serialization::Hessian2;
+    let parts = [
+        request(1, true),
+        bad_request(hessian, true),
+        bad_request(hessian, false),
+        bad_request(Serialization::Fastjson2, true),
+        request(2, false),
+    ];
+    let mut input = parts.concat()[..].into();
+    server.handle_bytes(now, &mut input).unwrap();
+    for n in 1..=2 {
+        let (to, two_way, request) = next_request(&mut server);
+        assert_eq!((to.id, two_way), (RequestId::without_slot(n).get(), n == 1));
+        assert_eq!((request.method(), request.args()), ("m", &b"\x91"[..]));
+    }
+    assert!(server.poll_event().is_none());
+    for text in ["dubbo version is broken", "serialization 23 cannot be read"] {
+        let frame = next_frame(&mut server);
+        assert_eq!((frame.header.status, frame.header.id), (40, 5));
+        assert_eq!(frame.header.serialization, hessian);
+        let said = crate::error_text(hessian, &frame.body);
+        assert!(said.starts_with(text), "{said}");
+    }
+    assert!(server.transmit().is_empty());
+    assert_eq!((server.stats().bad_requests, server.in_flight()), (3, 1));
+}
+
+#[test]
+fn replies_carry_id_and_status() {
+    let now = start();
+    let mut server = server(ServerConfig { payload_limit: 100, ..ServerConfig::default() }, now);
+    let to = ReplyTo { id: 8, serialization: Serialization::Hessian2, takes_attachments: true };
+    server.reply(now, to, ReplyKind::Value, b"\x91", &[]).unwrap();
+    server.reply_error(now, to, Status::ServiceNotFound, "none").unwrap();
+    server.reply_body(now, to, Status::Ok, b"\x92").unwrap();
+    server.reply(now, to, ReplyKind::Value, &[b'N'; 200], &[]).unwrap();
+    for (status, body) in [(20, &b"\x91\x91"[..]), (60, b"\x04none"), (20, b"\x92")] {
+        let frame = next_frame(&mut server);
+        assert_eq!((frame.header.status, frame.header.id, &frame.body[..]), (status, 8, body));
+    }
+    let frame = next_frame(&mut server);
+    assert_eq!(frame.header.status, 25, "the consumer is told that the result was too long");
+}
+
+#[test]
+fn too_many_requests_are_refused_one_by_one() {
+    let now = start();
+    let mut server = server(ServerConfig { max_in_flight: 2, ..ServerConfig::default() }, now);
+    let mut input = [request(1, true), request(2, true), request(3, true), request(4, false)]
+        .concat()[..]
+        .into();
+    server.handle_bytes(now, &mut input).unwrap();
+    let (to, ..) = next_request(&mut server);
+    let frame = next_frame(&mut server);
+    assert_eq!((frame.header.status, frame.header.id), (100, RequestId::without_slot(3).get()));
+    assert_eq!((server.in_flight(), server.stats().refused_requests), (2, 1));
+    server.reply(now, to, ReplyKind::Null, b"", &[]).unwrap();
+    server.abandon();
+    assert_eq!(server.in_flight(), 0);
+}
+
+#[test]
+fn consumers_that_never_read_lose_their_connection() {
+    let now = start();
+    let config = ServerConfig { max_buffered_bytes: 1000, ..ServerConfig::default() };
+    let mut server = server(config, now);
+    let to = ReplyTo { id: 8, serialization: Serialization::Hessian2, takes_attachments: true };
+    assert!(server.wants_input());
+    server.reply(now, to, ReplyKind::Value, &[b'N'; 600], &[]).unwrap();
+    assert!(!server.wants_input());
+    server.reply(now, to, ReplyKind::Value, &[b'N'; 600], &[]).unwrap();
+    let error = server.reply(now, to, ReplyKind::Null, b"", &[]).unwrap_err();
+    assert!(matches!(error, ProtoError::OutputFull { max: 1000, .. }));
+    assert!(server.is_finished());
+    assert_eq!(server.handle_bytes(now, &mut request(1, true)), Ok(()));
+    assert!(server.poll_event().is_none());
+}
+
+#[test]
+fn silent_consumers_are_asked_and_left() {
+    let now = start();
+    let mut server = server(ServerConfig::default(), now);
+    let minute = Duration::from_secs(60);
+    for n in 1..3 {
+        assert_eq!(server.poll_timeout(), Some(now + n * minute));
+        server.handle_timeout(now + n * minute);
+        let frame = next_frame(&mut server);
+        assert!(frame.header.is_request && frame.header.is_event && frame.header.two_way);
+    }
+    server.handle_timeout(now + 3 * minute);
+    assert!(matches!(server.poll_event(), Some(ServerEvent::Dead(_))));
+    assert!(server.is_finished());
+    assert_eq!(server.poll_timeout(), None);
+    server.send_readonly(now);
+    assert!(server.transmit().is_empty());
+}
