@@ -65,8 +65,7 @@ impl<T> Connection<T> {
             return Err(error);
         }
         if !input.is_empty() {
-            self.core.last_heard = now;
-            self.core.ping_sent = false;
+            self.core.heard(now);
         }
         loop {
             match self.handle_frame(now, input) {

@@ -202,24 +202,11 @@ fn decode_rest(
     at: usize,
     mut body: BytesMut,
 ) -> Result<(Option<usize>, Meta, Bytes), LinkError> {
+    body.advance(at);
     let mut total = None;
     let mut meta = Meta::default();
-    body.advance(at);
     if header.flags & (flags::MORE | flags::META) != 0 {
-        let mut reader = Reader::new(header.kind, &body);
-        if header.flags & flags::MORE != 0 {
-            total = Some(reader.u32()? as usize);
-        }
-        if header.flags & flags::META != 0 {
-            let len = usize::from(reader.u16()?);
-            let start = reader.at();
-            reader.bytes(len)?;
-            body.advance(start);
-            meta = Meta::check(header.kind, body.split_to(len).freeze())?;
-        } else {
-            let start = reader.at();
-            body.advance(start);
-        }
+        (total, meta) = decode_optional(header, &mut body)?;
     }
     if body.len() > MAX_PART_LEN {
         let (kind, len, max) = (header.kind, body.len(), MAX_PART_LEN);
@@ -228,11 +215,65 @@ fn decode_rest(
     Ok((total, meta, body.freeze()))
 }
 
+/// Takes the fields that flags announce off the front of `body`. Kept out of the way of the
+/// messages that have none, which are most.
+#[inline(never)]
+fn decode_optional(
+    header: &Header,
+    body: &mut BytesMut,
+) -> Result<(Option<usize>, Meta), LinkError> {
+    let mut reader = Reader::new(header.kind, body);
+    let total = match header.flags & flags::MORE {
+        0 => None,
+        _ => Some(reader.u32()? as usize),
+    };
+    let mut meta_len = 0;
+    if header.flags & flags::META != 0 {
+        meta_len = usize::from(reader.u16()?);
+        reader.bytes(meta_len)?;
+    }
+    let start = reader.at() - meta_len;
+    body.advance(start);
+    let meta = match meta_len {
+        0 => Meta::default(),
+        _ => Meta::check(header.kind, body.split_to(meta_len).freeze())?,
+    };
+    Ok((total, meta))
+}
+
 /// Remaining time as the wire has it: rounded up, since 0 means "no limit".
 pub(crate) fn timeout_ms(deadline: Option<Instant>, now: Instant) -> u32 {
     let Some(deadline) = deadline else {
         return 0;
     };
-    let ms = deadline.saturating_duration_since(now).as_micros().div_ceil(1000);
+    let left = deadline.saturating_duration_since(now);
+    let ms = left.as_secs().saturating_mul(1000);
+    let ms = ms.saturating_add(u64::from(left.subsec_nanos().div_ceil(1_000_000)));
     u32::try_from(ms).unwrap_or(u32::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "only differences of instants matter")]
+    fn remaining_time_is_rounded_up_and_never_no_limit() {
+        let now = Instant::now();
+        let ms = |left| timeout_ms(Some(now + left), now);
+        assert_eq!(timeout_ms(None, now), 0);
+        assert_eq!(ms(Duration::ZERO), 1);
+        assert_eq!(ms(Duration::from_nanos(1)), 1);
+        assert_eq!(ms(Duration::from_micros(1_000)), 1);
+        assert_eq!(ms(Duration::from_micros(2_001)), 3);
+        assert_eq!(ms(Duration::from_secs(1 << 40)), u32::MAX);
+        assert_eq!(timeout_ms(Some(now), now + Duration::from_secs(1)), 1);
+    }
+
+    #[test]
+    fn id_has_slot_and_generation() {
+        let id = CallId::new(7, 0xffff_ffff);
+        assert_eq!((id.slot(), id.generation()), (7, 0xffff_ffff));
+        assert_eq!(id.to_wire(), 0xffff_ffff_0000_0007);
+    }
 }

@@ -52,6 +52,16 @@ impl<T> Core<T> {
         self.outbox.buffered_bytes() >= self.config.max_buffered_bytes
     }
 
+    /// The peer lives.
+    #[inline]
+    pub(super) fn heard(&mut self, now: Instant) {
+        self.last_heard = now;
+        if self.ping_sent {
+            self.ping_sent = false;
+            self.alarm = now + self.config.keepalive;
+        }
+    }
+
     pub(super) fn handle_hello(
         &mut self,
         now: Instant,

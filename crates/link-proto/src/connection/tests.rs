@@ -1,1 +1,613 @@
-//! Tests of single rules of the state machine.
+//! Tests of single rules of the state machine, two sides back to back.
+
+#![expect(clippy::disallowed_methods, reason = "a test needs some instant to begin with")]
+
+use super::*;
+use crate::header::flags;
+use crate::{Event, Meta, Payload};
+use bytes::{BufMut, Bytes};
+use std::time::Duration;
+
+struct Pair {
+    client: Connection<u32>,
+    server: Connection<()>,
+    now: Instant,
+}
+
+impl Pair {
+    /// Two sides that have said HELLO, with their first events taken.
+    fn new(client: Config, server: Config) -> Self {
+        let now = Instant::now();
+        let (client, server) = (Connection::client(client, now), Connection::server(server, now));
+        let mut pair = Self { client, server, now };
+        assert!(matches!(pair.to_server()[..], [Event::Ready(_)]));
+        assert!(matches!(pair.to_client()[..], [Event::Ready(_)]));
+        pair
+    }
+
+    fn with_route(client: Config, server: Config) -> (Self, RouteId) {
+        let mut pair = Self::new(client, server);
+        let route = pair.client.define(&RouteDef::default()).unwrap();
+        assert!(matches!(pair.to_server()[..], [Event::Defined { .. }]));
+        pair.server.accept_route(route, 2);
+        let events = pair.to_client();
+        assert!(matches!(events[..], [Event::RouteAccepted { codec: 2, .. }]), "{events:?}");
+        (pair, route)
+    }
+
+    /// Carries all bytes over, and gives the events they caused.
+    fn to_server(&mut self) -> Vec<Event<()>> {
+        while !self.client.transmit().is_empty() {
+            self.server.handle_bytes(self.now, self.client.transmit()).unwrap();
+        }
+        std::iter::from_fn(|| self.server.poll_event()).collect()
+    }
+
+    fn to_client(&mut self) -> Vec<Event<u32>> {
+        while !self.server.transmit().is_empty() {
+            self.client.handle_bytes(self.now, self.server.transmit()).unwrap();
+        }
+        std::iter::from_fn(|| self.client.poll_event()).collect()
+    }
+
+    fn send(&mut self, route: RouteId, payload: impl Into<Payload<'static>>, token: u32) -> CallId {
+        let request = RequestOut { payload: payload.into(), ..RequestOut::new(route) };
+        self.client.send_request(self.now, request, token).unwrap()
+    }
+}
+
+fn frame(kind: Kind, flags: u8, id: u64, body: &[u8]) -> BytesMut {
+    let body_len = u32::try_from(body.len()).unwrap();
+    let header = Header { body_len, kind: kind as u8, flags, id, ..Header::default() };
+    let mut out = BytesMut::from(&header.to_bytes()[..]);
+    out.put_slice(body);
+    out
+}
+
+/// A REQUEST on route 0.
+fn request_frame(slot: u32, generation: u32) -> BytesMut {
+    frame(Kind::Request, 0, CallId::new(slot, generation).to_wire(), &[0; 8])
+}
+
+fn fail_server(pair: &mut Pair, mut bytes: BytesMut) -> LinkError {
+    let error = pair.server.handle_bytes(pair.now, &mut bytes).unwrap_err();
+    assert!(bytes.is_empty());
+    let events: Vec<_> = std::iter::from_fn(|| pair.server.poll_event()).collect();
+    assert!(matches!(events.last(), Some(Event::Dead(e)) if *e == error), "{events:?}");
+    assert_eq!(pair.server.in_flight(), 0);
+    error
+}
+
+#[test]
+fn a_call_carries_everything_both_ways() {
+    let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
+    let request = RequestOut {
+        route,
+        deadline: Some(pair.now + Duration::from_millis(1500)),
+        meta: &[("traceparent", "00-ab"), ("k", "")],
+        codec: 7,
+        one_way: false,
+        payload: Bytes::from_static(b"args").into(),
+    };
+    let sent = pair.client.send_request(pair.now, request, 9).unwrap();
+    assert_eq!((pair.client.in_flight(), pair.server.in_flight()), (1, 0));
+    let events = pair.to_server();
+    let [Event::Request { id, codec: 7, timeout, meta, payload, one_way: false, .. }] = &events[..]
+    else {
+        panic!("{events:?}");
+    };
+    assert_eq!(*id, sent);
+    assert_eq!(*timeout, Some(Duration::from_millis(1500)));
+    assert_eq!(meta.iter().collect::<Vec<_>>(), [("traceparent", "00-ab"), ("k", "")]);
+    assert_eq!(payload, "args");
+    assert_eq!(pair.server.in_flight(), 1);
+
+    let reply = Reply { codec: 3, meta: &[("a", "b")], ..Reply::error(Status(200), "what") };
+    pair.server.respond(*id, reply.clone());
+    pair.server.respond(*id, reply);
+    let events = pair.to_client();
+    let [Event::Response { token: 9, status: Status(200), codec: 3, meta, payload }] = &events[..]
+    else {
+        panic!("{events:?}");
+    };
+    assert_eq!((meta.value("a"), &payload[..]), (Some("b"), &b"what"[..]));
+    assert_eq!((pair.client.in_flight(), pair.server.in_flight()), (0, 0));
+}
+
+#[test]
+fn nothing_is_sent_before_the_peers_hello() {
+    let now = Instant::now();
+    let mut client: Connection<u32> = Connection::client(Config::default(), now);
+    assert_eq!(client.define(&RouteDef::default()), Err(SendError::NotReady));
+    let refused = client.send_request(now, RequestOut::new(RouteId(0)), 1);
+    assert_eq!(refused, Err((1, SendError::NotReady)));
+    assert!(!client.is_accepting());
+}
+
+#[test]
+fn window_bounds_calls_in_flight() {
+    let small = Config { window: 2, ..Config::default() };
+    let (mut pair, route) = Pair::with_route(Config::default(), small);
+    pair.send(route, b"", 0);
+    let second = pair.send(route, b"", 1);
+    let refused = pair.client.send_request(pair.now, RequestOut::new(route), 2);
+    assert_eq!(refused, Err((2, SendError::NoCredit)));
+    assert_eq!(pair.client.cancel(second), Some(1), "an ended call gives its credit back");
+    pair.send(route, b"", 2);
+    pair.to_server();
+
+    pair.server.set_window(3);
+    assert!(matches!(pair.to_client()[..], [Event::Window(3)]));
+    pair.send(route, b"", 3);
+    assert_eq!(pair.client.can_send(), Err(SendError::NoCredit));
+    pair.server.set_window(0);
+    assert!(matches!(pair.to_client()[..], [Event::Window(0)]));
+    assert_eq!((pair.client.window(), pair.client.in_flight()), (0, 3));
+    assert_eq!(pair.to_server().len(), 1, "what was sent under the larger window is taken");
+}
+
+#[test]
+fn own_bound_holds_whatever_the_server_grants() {
+    let (pair, _) = Pair::with_route(Config { window: 5, ..Config::default() }, Config::default());
+    assert_eq!(pair.client.window(), 5);
+}
+
+#[test]
+fn late_answers_find_nothing() {
+    let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
+    let first = pair.send(route, b"", 1);
+    pair.to_server();
+    pair.server.respond(first, Reply::new(Status::OK));
+    assert_eq!(pair.client.cancel(first), Some(1));
+    assert_eq!(pair.client.cancel(first), None);
+    let second = pair.send(route, b"", 2);
+    assert_eq!(first.slot(), second.slot());
+    assert_ne!(first, second);
+    assert!(pair.to_client().is_empty(), "the answer to the first call");
+    assert_eq!(pair.to_server().len(), 1, "the CANCEL came too late to be an event");
+    pair.server.respond(first, Reply::new(Status::OK));
+    assert!(pair.to_client().is_empty());
+    pair.server.respond(second, Reply::new(Status::OK));
+    assert!(matches!(pair.to_client()[..], [Event::Response { token: 2, .. }]));
+}
+
+#[test]
+fn deadline_ends_a_call_and_tells_the_server() {
+    let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
+    let start = pair.now;
+    for (token, ms) in [(1, 300), (2, 100), (3, 200)] {
+        let deadline = Some(start + Duration::from_millis(ms));
+        let request = RequestOut { deadline, ..RequestOut::new(route) };
+        pair.client.send_request(start, request, token).unwrap();
+    }
+    pair.send(route, b"", 4);
+    pair.to_server();
+    assert_eq!(pair.client.poll_timeout(), Some(start + Duration::from_millis(100)));
+    pair.client.handle_timeout(start + Duration::from_millis(99));
+    assert!(pair.client.poll_event().is_none());
+    pair.client.handle_timeout(start + Duration::from_millis(200));
+    assert!(matches!(pair.client.poll_event(), Some(Event::Expired { token: 2 })));
+    assert!(matches!(pair.client.poll_event(), Some(Event::Expired { token: 3 })));
+    assert!(pair.client.poll_event().is_none());
+    assert_eq!(pair.client.poll_timeout(), Some(start + Duration::from_millis(300)));
+    let events = pair.to_server();
+    assert!(matches!(events[..], [Event::Cancelled { .. }, Event::Cancelled { .. }]));
+    assert_eq!((pair.client.in_flight(), pair.server.in_flight()), (2, 2));
+}
+
+#[test]
+fn one_way_calls_take_no_slot_for_long() {
+    let small = Config { window: 1, ..Config::default() };
+    let (mut pair, route) = Pair::with_route(Config::default(), small);
+    for len in [10, 200_000, 10] {
+        let payload = vec![1; len].into();
+        let request = RequestOut { one_way: true, payload, ..RequestOut::new(route) };
+        pair.client.send_request(pair.now, request, 1).unwrap();
+        let is_long = usize::from(len > 100_000);
+        assert_eq!(pair.client.in_flight(), is_long, "until its chunks are out");
+        let events = pair.to_server();
+        let [Event::Request { id, payload, one_way: true, .. }] = &events[..] else {
+            panic!("{events:?}");
+        };
+        assert_eq!(payload.len(), len);
+        pair.server.respond(*id, Reply::new(Status::OK));
+        assert!(pair.to_client().is_empty());
+        assert_eq!((pair.client.in_flight(), pair.server.in_flight()), (0, 0));
+    }
+}
+
+#[test]
+fn short_messages_overtake_long_ones() {
+    let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
+    let ids: Vec<_> = (0..3).map(|token| pair.send(route, b"", token)).collect();
+    pair.to_server();
+    let long = Bytes::from(vec![5; 5 << 20]);
+    for id in &ids[..2] {
+        pair.server.respond(*id, Reply { payload: long.clone().into(), ..Reply::new(Status::OK) });
+    }
+    assert!(pair.server.transmit().len() < 100 * 1024);
+    pair.server.respond(ids[2], Reply::new(Status::OK));
+    pair.client.handle_bytes(pair.now, pair.server.transmit()).unwrap();
+    assert!(matches!(pair.client.poll_event(), Some(Event::Response { token: 2, .. })));
+    assert_eq!(pair.client.reassembly_bytes(), 10 << 20);
+    let events = pair.to_client();
+    let whole =
+        events.iter().all(|e| matches!(e, Event::Response { payload, .. } if *payload == long));
+    assert!(whole && events.len() == 2);
+    assert_eq!((pair.client.reassembly_bytes(), pair.server.in_flight()), (0, 0));
+}
+
+#[test]
+fn long_messages_do_not_starve_among_short_ones() {
+    let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
+    pair.send(route, vec![1; 100_000], 0);
+    let mut n_short = 1;
+    // The socket takes nothing, and more than a buffer of short calls waits all the time.
+    while pair.client.buffered_bytes() < 1 << 20 {
+        pair.send(route, vec![2; 10_000], n_short);
+        n_short += 1;
+        pair.client.transmit();
+    }
+    pair.server.handle_bytes(pair.now, pair.client.transmit()).unwrap();
+    let long = std::iter::from_fn(|| pair.server.poll_event())
+        .position(|e| matches!(e, Event::Request { payload, .. } if payload.len() == 100_000));
+    assert!(long.is_some_and(|index| index < 90), "{long:?}");
+}
+
+#[test]
+fn a_message_over_the_limit_hurts_only_its_call() {
+    let small = Config { max_message_len: 100_000, ..Config::default() };
+    // Both sides tell their limit, so each refuses by itself.
+    let (mut pair, route) = Pair::with_route(small.clone(), small);
+    let request = RequestOut { payload: vec![0; 100_001].into(), ..RequestOut::new(route) };
+    let refused = pair.client.send_request(pair.now, request, 1);
+    assert_eq!(refused, Err((1, SendError::TooLarge { len: 100_001, max: 100_000 })));
+    let id = pair.send(route, vec![0; 100_000], 2);
+    assert_eq!(pair.to_server().len(), 1);
+    pair.server.respond(id, Reply { payload: vec![0; 100_001].into(), ..Reply::new(Status::OK) });
+    let events = pair.to_client();
+    let [Event::Response { token: 2, status: Status::TOO_LARGE, payload, .. }] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert_eq!(payload, "answer of 100001 bytes is over the caller's limit of 100000");
+}
+
+#[test]
+fn a_peer_that_ignores_the_limit_is_told() {
+    let small = Config { max_message_len: 100_000, ..Config::default() };
+    let (mut pair, _) = Pair::with_route(Config::default(), small);
+    let body = [&[0; 8][..], &100_001_u32.to_be_bytes(), b"part"].concat();
+    let mut bytes = frame(Kind::Request, flags::MORE, 0, &body);
+    bytes.unsplit(frame(Kind::Chunk, flags::MORE, 0, b"more"));
+    bytes.unsplit(frame(Kind::Chunk, 0, 0, b"last"));
+    bytes.unsplit(request_frame(0, 1));
+    pair.server.handle_bytes(pair.now, &mut bytes).unwrap();
+    assert!(matches!(pair.server.poll_event(), Some(Event::Request { .. })), "the link goes on");
+    let answer = Header::parse(pair.server.transmit().first_chunk().unwrap());
+    assert_eq!((answer.kind, answer.status), (Kind::Response as u8, Status::TOO_LARGE.0));
+    assert_eq!(pair.server.reassembly_bytes(), 0);
+}
+
+#[test]
+fn reassembly_has_one_budget_per_link() {
+    let config =
+        Config { max_message_len: 300_000, max_reassembly_bytes: 500_000, ..Config::default() };
+    let (mut pair, route) = Pair::with_route(config.clone(), config);
+    for token in [1, 2] {
+        pair.send(route, vec![0; 300_000], token);
+    }
+    let events = pair.to_server();
+    assert!(matches!(events[..], [Event::Request { .. }]));
+    let events = pair.to_client();
+    let is_safe = matches!(&events[..],
+        [Event::Response { status, token: 2, .. }] if status.is_not_begun());
+    assert!(is_safe, "{events:?}");
+    assert_eq!((pair.client.in_flight(), pair.server.in_flight()), (1, 1));
+
+    // The same on the way back: the call was done, so the error must not say otherwise.
+    pair.send(route, b"", 3);
+    let [Event::Request { id, .. }] = pair.to_server()[..] else { panic!() };
+    for id in [CallId::new(0, 0), id] {
+        let payload = vec![0; 300_000].into();
+        pair.server.respond(id, Reply { payload, ..Reply::new(Status::OK) });
+    }
+    let events = pair.to_client();
+    let [Event::Response { token: 3, status, .. }, Event::Response { token: 1, .. }] = &events[..]
+    else {
+        panic!("{events:?}");
+    };
+    assert_eq!(*status, Status::TOO_LARGE);
+    pair.to_server();
+    assert_eq!((pair.client.in_flight(), pair.server.in_flight()), (0, 0));
+    assert_eq!((pair.client.reassembly_bytes(), pair.client.buffered_bytes()), (0, 0));
+}
+
+#[test]
+fn cancel_in_the_midst_of_a_long_request_or_answer() {
+    let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
+    let unseen = pair.send(route, vec![0; 1 << 20], 1);
+    assert_eq!(pair.client.cancel(unseen), Some(1));
+    assert_eq!(pair.client.buffered_bytes(), 0, "the server never hears of it");
+
+    let half_sent = pair.send(route, vec![0; 1 << 20], 2);
+    pair.server.handle_bytes(pair.now, pair.client.transmit()).unwrap();
+    assert_eq!(pair.server.reassembly_bytes(), 1 << 20);
+    assert_eq!(pair.client.cancel(half_sent), Some(2));
+    assert!(pair.to_server().is_empty(), "the driver never heard of it");
+    assert_eq!((pair.server.reassembly_bytes(), pair.server.in_flight()), (0, 0));
+
+    let half_answered = pair.send(route, b"", 3);
+    pair.to_server();
+    let payload = vec![0; 1 << 20].into();
+    pair.server.respond(half_answered, Reply { payload, ..Reply::new(Status::OK) });
+    pair.client.handle_bytes(pair.now, pair.server.transmit()).unwrap();
+    assert_eq!(pair.client.reassembly_bytes(), 1 << 20);
+    assert_eq!(pair.client.cancel(half_answered), Some(3));
+    pair.send(route, b"", 4);
+    assert_eq!(pair.to_server().len(), 1, "the new call in the same slot");
+    assert_eq!(pair.server.buffered_bytes(), 0);
+    assert!(pair.to_client().is_empty());
+    assert_eq!(pair.client.reassembly_bytes(), 0);
+}
+
+#[test]
+fn refused_routes_answer_by_themselves_until_accepted() {
+    let mut pair = Pair::new(Config::default(), Config::default());
+    let def = RouteDef { service: "a/b:1".into(), ..RouteDef::default() };
+    let route = pair.client.define(&def).unwrap();
+    pair.send(route, b"", 1);
+    let events = pair.to_server();
+    let [Event::Defined { def: seen, .. }, Event::Request { .. }] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert_eq!(**seen, def);
+    pair.server.refuse_route(route, Status::NOT_FOUND_SERVICE, "no a/b:1");
+    let events = pair.to_client();
+    let [Event::RouteRefused { status: Status::NOT_FOUND_SERVICE, text, .. }] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert_eq!(text, "no a/b:1");
+    pair.send(route, b"", 2);
+    assert!(pair.to_server().is_empty());
+    let events = pair.to_client();
+    assert!(matches!(
+        &events[..],
+        [Event::Response { token: 2, status: Status::NOT_FOUND_SERVICE, .. }]
+    ));
+    pair.server.accept_route(route, 2);
+    assert!(matches!(pair.to_client()[..], [Event::RouteAccepted { .. }]));
+    pair.send(route, b"", 3);
+    assert_eq!(pair.to_server().len(), 1);
+}
+
+#[test]
+fn routes_are_dense_and_bounded() {
+    let few = Config { max_routes: 2, ..Config::default() };
+    let mut pair = Pair::new(Config::default(), few);
+    let def = RouteDef::default();
+    assert_eq!(pair.client.define(&def), Ok(RouteId(0)));
+    assert_eq!(pair.client.define(&def), Ok(RouteId(1)));
+    assert_eq!(pair.client.define(&def), Err(SendError::RoutesFull));
+    let unknown = pair.client.send_request(pair.now, RequestOut::new(RouteId(2)), 1);
+    assert_eq!(unknown, Err((1, SendError::UnknownRoute)));
+    pair.to_server();
+    let mut bytes = BytesMut::new();
+    crate::route::encode(&def, 2, &mut bytes).unwrap();
+    let error = fail_server(&mut pair, bytes);
+    assert_eq!(error, LinkError::BadRouteNumber { route: 2, expected: 2, max: 2 });
+}
+
+#[test]
+fn server_goes_away_in_good_order() {
+    let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
+    let begun = pair.send(route, b"", 1);
+    pair.to_server();
+    pair.send(route, b"", 2);
+    pair.server.go_away(GoAwayReason::SHUTDOWN);
+    pair.server.go_away(GoAwayReason::SHUTDOWN);
+    assert!(!pair.server.is_accepting());
+    assert!(pair.to_server().is_empty(), "sent before the client knew: refused");
+    let events = pair.to_client();
+    let [
+        Event::GoAway { reason: GoAwayReason::SHUTDOWN, .. },
+        Event::Response { token: 2, status, .. },
+    ] = &events[..]
+    else {
+        panic!("{events:?}");
+    };
+    assert!(status.is_not_begun());
+    let refused = pair.client.send_request(pair.now, RequestOut::new(route), 3);
+    assert_eq!(refused, Err((3, SendError::Closing)));
+    assert!(!pair.client.is_finished() && !pair.server.is_finished());
+    pair.server.respond(begun, Reply::new(Status::OK));
+    assert!(matches!(pair.to_client()[..], [Event::Response { token: 1, .. }]));
+    assert!(!pair.client.is_finished(), "its GOAWAY is still to be written");
+    let events = pair.to_server();
+    assert!(matches!(events[..], [Event::GoAway { .. }]), "{events:?}");
+    assert!(pair.client.is_finished() && pair.server.is_finished());
+}
+
+#[test]
+fn client_goes_away_when_its_calls_have_ended() {
+    let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
+    let id = pair.send(route, vec![1; 200_000], 1);
+    pair.client.go_away(GoAwayReason::IDLE);
+    assert_eq!(pair.to_server().len(), 1);
+    assert!(!pair.client.is_finished());
+    pair.server.respond(id, Reply::new(Status::OK));
+    pair.to_client();
+    assert!(matches!(pair.to_server()[..], [Event::GoAway { reason: GoAwayReason::IDLE, .. }]));
+    assert!(pair.client.is_finished() && !pair.server.is_finished());
+    assert!(matches!(pair.to_client()[..], [Event::GoAway { .. }]));
+    assert!(pair.server.is_finished());
+    let error = fail_server(&mut pair, request_frame(0, 9));
+    assert_eq!(error, LinkError::Unexpected { kind: Kind::Request as u8 });
+}
+
+#[test]
+fn silence_is_asked_then_taken_for_death() {
+    let mut pair = Pair::new(Config::default(), Config::default());
+    let at = |pair: &Pair, s| pair.now + Duration::from_secs(s);
+    assert_eq!(pair.client.poll_timeout(), Some(at(&pair, 5)));
+    pair.client.handle_timeout(at(&pair, 4));
+    assert!(pair.client.transmit().is_empty());
+    pair.client.handle_timeout(at(&pair, 5));
+    assert!(pair.to_server().is_empty(), "a PING is no event");
+    assert_eq!(pair.client.poll_timeout(), Some(at(&pair, 15)));
+    // The answer comes: all begins anew.
+    pair.now = at(&pair, 6);
+    assert!(pair.to_client().is_empty());
+    let answered = pair.now;
+    let at = |s| answered + Duration::from_secs(s);
+    assert_eq!(pair.client.poll_timeout(), Some(at(5)));
+    // Traffic does not move the alarm; when it comes it is set anew.
+    pair.now = at(3);
+    pair.server.set_window(9);
+    assert_eq!(pair.to_client().len(), 1);
+    assert_eq!(pair.client.poll_timeout(), Some(at(5)));
+    pair.client.handle_timeout(at(5));
+    assert_eq!(pair.client.poll_timeout(), Some(at(8)));
+    pair.client.handle_timeout(at(8));
+    assert_eq!(pair.client.poll_timeout(), Some(at(18)));
+    pair.client.handle_timeout(at(17));
+    assert!(pair.client.poll_event().is_none());
+    pair.client.handle_timeout(at(18));
+    assert!(matches!(pair.client.poll_event(), Some(Event::Dead(LinkError::PeerSilent))));
+    assert!(pair.client.is_finished() && pair.client.poll_timeout().is_none());
+}
+
+#[test]
+fn handshake_has_its_time() {
+    let now = Instant::now();
+    let mut server: Connection<()> = Connection::server(Config::default(), now);
+    server.handle_timeout(now + Duration::from_secs(10));
+    assert!(matches!(server.poll_event(), Some(Event::Dead(LinkError::HandshakeTimeout))));
+    assert!(!server.is_finished());
+    server.transmit().clear();
+    assert!(server.is_finished());
+}
+
+#[test]
+fn a_client_that_reads_nothing_is_not_read_from() {
+    let server = Config { max_buffered_bytes: 50_000, ..Config::default() };
+    let (mut pair, route) = Pair::with_route(Config::default(), server);
+    let ids: Vec<_> = (0..2).map(|token| pair.send(route, b"", token)).collect();
+    pair.to_server();
+    assert!(!pair.server.is_congested());
+    pair.server
+        .respond(ids[0], Reply { payload: vec![0; 60_000].into(), ..Reply::new(Status::OK) });
+    assert!(pair.server.is_congested() && !pair.client.is_congested());
+    // PINGs of such a peer make nothing grow.
+    let before = pair.server.buffered_bytes();
+    let mut ping = frame(Kind::Ping, 0, 0, &[0; 8]);
+    pair.server.handle_bytes(pair.now, &mut ping).unwrap();
+    assert_eq!(pair.server.buffered_bytes(), before);
+    // As long as the socket takes bytes, the peer counts as alive.
+    let s = |s| Duration::from_secs(s);
+    pair.server.handle_timeout(pair.now + s(5));
+    pair.server.transmit().advance(1000);
+    pair.server.handle_timeout(pair.now + s(15));
+    assert_eq!(pair.server.failure(), None);
+    pair.server.handle_timeout(pair.now + s(25));
+    assert_eq!(pair.server.failure(), Some(LinkError::PeerSilent));
+}
+
+#[test]
+fn a_full_buffer_refuses_calls() {
+    let client = Config { max_buffered_bytes: 50_000, ..Config::default() };
+    let (mut pair, route) = Pair::with_route(client, Config::default());
+    pair.send(route, vec![0; 1 << 20], 1);
+    let refused = pair.client.send_request(pair.now, RequestOut::new(route), 2);
+    assert_eq!(refused, Err((2, SendError::BufferFull)));
+    pair.to_server();
+    pair.send(route, b"", 2);
+}
+
+#[test]
+fn a_broken_connection_gives_all_tokens_back() {
+    let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
+    let first = pair.send(route, b"", 1);
+    pair.send(route, vec![0; 1 << 20], 2);
+    let one_way =
+        RequestOut { one_way: true, payload: vec![0; 1 << 20].into(), ..RequestOut::new(route) };
+    pair.client.send_request(pair.now, one_way, 3).unwrap();
+    let tokens: Vec<u32> = pair.client.drain_pending().collect();
+    assert_eq!(tokens, [1, 2]);
+    assert_eq!((pair.client.in_flight(), pair.client.buffered_bytes()), (0, 0));
+    assert!(pair.client.is_finished());
+    assert_eq!(pair.client.cancel(first), None);
+    assert_eq!(pair.client.can_send(), Err(SendError::Closing));
+    assert_eq!(pair.client.drain_pending().count(), 0);
+}
+
+#[test]
+fn requests_keep_to_their_slots() {
+    let small = Config { window: 4, ..Config::default() };
+    let fresh = || Pair::with_route(Config::default(), small.clone()).0;
+    let error = fail_server(&mut fresh(), request_frame(4, 0));
+    assert_eq!(error, LinkError::SlotBeyondWindow { slot: 4, window: 4 });
+    let mut pair = fresh();
+    pair.server.handle_bytes(pair.now, &mut request_frame(3, 0)).unwrap();
+    let error = fail_server(&mut pair, request_frame(3, 1));
+    assert_eq!(error, LinkError::SlotBusy { slot: 3 });
+    let bytes = frame(Kind::Request, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0]);
+    let error = fail_server(&mut fresh(), bytes);
+    assert_eq!(error, LinkError::UnknownRoute { route: 1, defined: 1 });
+}
+
+#[test]
+fn an_error_is_told_to_the_peer() {
+    let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
+    pair.send(route, b"", 1);
+    pair.to_server();
+    fail_server(&mut pair, frame(Kind::Credit, 0, 0, &[0; 8]));
+    assert!(!pair.server.is_finished(), "until its GOAWAY is written");
+    let error = pair.client.handle_bytes(pair.now, pair.server.transmit()).unwrap_err();
+    assert_eq!(error, LinkError::PeerFailed { reason: 128 });
+    let events: Vec<_> = std::iter::from_fn(|| pair.client.poll_event()).collect();
+    let [Event::GoAway { reason: GoAwayReason::PROTOCOL_ERROR, text }, Event::Dead(_)] =
+        &events[..]
+    else {
+        panic!("{events:?}");
+    };
+    assert_eq!(text, "unexpected frame of kind 0x07");
+    assert!(pair.server.is_finished() && pair.client.is_finished());
+    assert_eq!(pair.client.drain_pending().collect::<Vec<_>>(), [1]);
+    let again = pair.client.handle_bytes(pair.now, &mut BytesMut::from("x"));
+    assert_eq!(again, Err(error));
+}
+
+#[test]
+fn frames_that_are_not_for_this_side_are_refused() {
+    let ack = frame(Kind::Define, flags::ACK, 0, &[0; 4]);
+    for bytes in [frame(Kind::Response, 0, 0, b""), ack, frame(Kind::Hello, 0, 0, b"")] {
+        let (mut pair, _) = Pair::with_route(Config::default(), Config::default());
+        assert!(matches!(fail_server(&mut pair, bytes), LinkError::Unexpected { .. }));
+    }
+    let define = frame(Kind::Define, 0, 0, &[0; 12]);
+    for mut bytes in [request_frame(0, 0), frame(Kind::Cancel, 0, 0, b""), define] {
+        let (mut pair, _) = Pair::with_route(Config::default(), Config::default());
+        let result = pair.client.handle_bytes(pair.now, &mut bytes);
+        assert!(matches!(result, Err(LinkError::Unexpected { .. })));
+    }
+}
+
+#[test]
+fn optional_frames_are_skipped() {
+    let (mut pair, _) = Pair::with_route(Config::default(), Config::default());
+    let header = Header { body_len: 3, kind: 0x80, flags: 0xff, ..Header::default() };
+    let mut bytes = BytesMut::from(&header.to_bytes()[..]);
+    bytes.put_slice(b"abc");
+    bytes.unsplit(request_frame(0, 0));
+    pair.server.handle_bytes(pair.now, &mut bytes).unwrap();
+    let event = pair.server.poll_event();
+    assert!(matches!(event, Some(Event::Request { meta, .. }) if meta == Meta::default()));
+}
+
+#[test]
+fn something_else_on_the_port_is_named() {
+    let mut pair = Pair::new(Config::default(), Config::default());
+    pair.server = Connection::server(Config::default(), pair.now);
+    let error = fail_server(&mut pair, BytesMut::from("GET / HTTP/1.1\r\n\r\n"));
+    assert_eq!(error, LinkError::NotHello { kind: b'/' });
+}
