@@ -1,1 +1,31 @@
-//! hessian
+//! Hessian 2.0 as Dubbo's hessian-lite speaks it, and its translation from and to JSON.
+//!
+//! Pure: bytes in, bytes out. No socket, clock, runtime or log.
+//!
+//! - [`Encoder`] writes values to a buffer of the caller; [`Decoder`] pulls them out of a slice.
+//!   These two are the hot path: no tree, no allocation per value.
+//! - [`Value`] is a tree for tests, tools and cold paths.
+//! - [`json`] reads and writes JSON text; [`transcode`] turns one format into the other directly.
+//! - [`JavaType`] is what a parameter is declared as; it guides JSON to Hessian.
+//! - [`Limits`] bound everything that a peer can ask for.
+//!
+//! Begin to read at `encode.rs` and `decode.rs`; docs/json-mapping.md has the tables of the mapping.
+
+mod decode;
+mod encode;
+mod error;
+mod java_type;
+pub mod json;
+mod limits;
+mod tag;
+pub mod transcode;
+mod value;
+
+pub use decode::{ClassDef, Decoder, Kind, ListCursor, MapCursor, Name, ObjectCursor};
+pub use encode::{
+    Encoder, write_binary, write_date_ms, write_double, write_int, write_long, write_string,
+};
+pub use error::HessianError;
+pub use java_type::{ClassType, JavaType, TypeError};
+pub use limits::Limits;
+pub use value::{Class, Value};

@@ -1,0 +1,1 @@
+//! Tests of the decoder on bytes written by hand.

@@ -1,0 +1,261 @@
+//! Strings and binaries, whole or in chunks.
+//!
+//! Hessian gives a string's length in UTF-16 units, and writes each unit by itself: a character
+//! beyond the BMP is two surrogates of three bytes each. Plain four-byte UTF-8, which other
+//! writers use, is taken as two units. A surrogate without its other half becomes U+FFFD.
+
+use std::borrow::Cow;
+
+use super::Decoder;
+use crate::{HessianError, tag};
+
+impl<'a> Decoder<'a> {
+    /// A string. It is borrowed if it came in one chunk and is UTF-8 as it stands.
+    #[inline]
+    pub fn read_string(&mut self) -> Result<Cow<'a, str>, HessianError> {
+        self.head()?;
+        self.take_text()
+    }
+
+    /// A string or `null`.
+    #[inline]
+    pub fn read_opt_string(&mut self) -> Result<Option<Cow<'a, str>>, HessianError> {
+        if self.read_null()? { Ok(None) } else { self.take_text().map(Some) }
+    }
+
+    /// A binary. It is borrowed if it came in one chunk.
+    pub fn read_binary(&mut self) -> Result<Cow<'a, [u8]>, HessianError> {
+        self.head()?;
+        let start = self.pos;
+        let (len, is_last) = self.binary_head()?;
+        let first = self.take_chunk(start, 0, len)?;
+        if is_last {
+            return Ok(Cow::Borrowed(first));
+        }
+        let mut whole = first.to_vec();
+        loop {
+            let (len, is_last) = self.binary_head()?;
+            let chunk = self.take_chunk(start, whole.len(), len)?;
+            whole.extend_from_slice(chunk);
+            if is_last {
+                return Ok(Cow::Owned(whole));
+            }
+        }
+    }
+
+    /// A string, and nothing before it.
+    #[inline]
+    pub(super) fn take_text(&mut self) -> Result<Cow<'a, str>, HessianError> {
+        let start = self.pos;
+        let (n_units, is_last) = self.text_head()?;
+        if !is_last {
+            return self.chunked_text(start, n_units);
+        }
+        let bytes = self.take_units(start, 0, n_units)?;
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Ok(Cow::Borrowed(text)),
+            Err(_) => join_surrogates(bytes, start).map(Cow::Owned),
+        }
+    }
+
+    fn chunked_text(&mut self, start: usize, n_units: usize) -> Result<Cow<'a, str>, HessianError> {
+        let mut whole = self.take_units(start, 0, n_units)?.to_vec();
+        let mut n_seen = n_units;
+        loop {
+            let (n_units, is_last) = self.text_head()?;
+            let chunk = self.take_units(start, n_seen, n_units)?;
+            n_seen += n_units;
+            whole.extend_from_slice(chunk);
+            if is_last {
+                break;
+            }
+        }
+        match String::from_utf8(whole) {
+            Ok(text) => Ok(Cow::Owned(text)),
+            Err(error) => join_surrogates(error.as_bytes(), start).map(Cow::Owned),
+        }
+    }
+
+    /// Reads past a string. That it is UTF-8 is not checked, only how far it goes.
+    pub(super) fn skip_text(&mut self) -> Result<(), HessianError> {
+        let start = self.pos;
+        let mut n_seen = 0;
+        loop {
+            let (n_units, is_last) = self.text_head()?;
+            self.take_units(start, n_seen, n_units)?;
+            n_seen += n_units;
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    pub(super) fn skip_binary(&mut self) -> Result<(), HessianError> {
+        let start = self.pos;
+        let mut n_seen = 0;
+        loop {
+            let (len, is_last) = self.binary_head()?;
+            self.take_chunk(start, n_seen, len)?;
+            n_seen += len;
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The length of the next chunk of text in UTF-16 units, and whether it is the last.
+    #[inline]
+    fn text_head(&mut self) -> Result<(usize, bool), HessianError> {
+        let start = self.pos;
+        let [tag] = self.take_array()?;
+        match tag {
+            0x00..=0x1f => Ok((usize::from(tag), true)),
+            0x30..=0x33 => {
+                let [low] = self.take_array()?;
+                Ok((usize::from(u16::from_be_bytes([tag - tag::STRING_SHORT, low])), true))
+            }
+            tag::STRING | tag::STRING_CHUNK => {
+                let len = u16::from_be_bytes(self.take_array()?);
+                Ok((usize::from(len), tag == tag::STRING))
+            }
+            _ => {
+                self.pos = start;
+                Err(self.wrong_tag(tag, "a string"))
+            }
+        }
+    }
+
+    /// The length of the next chunk of binary, and whether it is the last.
+    fn binary_head(&mut self) -> Result<(usize, bool), HessianError> {
+        let start = self.pos;
+        let [tag] = self.take_array()?;
+        match tag {
+            0x20..=0x2f => Ok((usize::from(tag - tag::BINARY_DIRECT), true)),
+            0x34..=0x37 => {
+                let [low] = self.take_array()?;
+                Ok((usize::from(u16::from_be_bytes([tag - tag::BINARY_SHORT, low])), true))
+            }
+            tag::BINARY | tag::BINARY_CHUNK => {
+                let len = u16::from_be_bytes(self.take_array()?);
+                Ok((usize::from(len), tag == tag::BINARY))
+            }
+            _ => {
+                self.pos = start;
+                Err(self.wrong_tag(tag, "a binary"))
+            }
+        }
+    }
+
+    fn take_chunk(
+        &mut self,
+        start: usize,
+        n_seen: usize,
+        len: usize,
+    ) -> Result<&'a [u8], HessianError> {
+        self.check_len(start, n_seen, len)?;
+        self.take(len)
+    }
+
+    /// The bytes of the next `n_units` UTF-16 units, of a string that began at `start` and of
+    /// which `n_seen` units were read before.
+    #[inline]
+    fn take_units(
+        &mut self,
+        start: usize,
+        n_seen: usize,
+        n_units: usize,
+    ) -> Result<&'a [u8], HessianError> {
+        self.check_len(start, n_seen, n_units)?;
+        let rest = self.rest();
+        match rest.get(..n_units) {
+            Some(bytes) if bytes.is_ascii() => {
+                self.pos += n_units;
+                Ok(bytes)
+            }
+            // Every unit takes a byte at least.
+            None => Err(HessianError::Truncated { offset: self.pos, needed: n_units - rest.len() }),
+            Some(_) => {
+                let n_bytes = units_end(rest, n_units).ok_or_else(|| cut_error(rest, self.pos))?;
+                self.take(n_bytes)
+            }
+        }
+    }
+
+    #[inline]
+    fn check_len(&self, start: usize, n_seen: usize, len: usize) -> Result<(), HessianError> {
+        if self.limits.max_len < n_seen + len {
+            return Err(HessianError::TooLong { offset: start, max: self.limits.max_len });
+        }
+        Ok(())
+    }
+}
+
+/// How many bytes the first `n_units` UTF-16 units of `bytes` take, unless they end before.
+///
+/// Each round looks at as many bytes as units are missing, which cannot be too many, and counts
+/// the units that begin there; the compiler makes wide instructions of the count.
+fn units_end(bytes: &[u8], n_units: usize) -> Option<usize> {
+    let (mut at, mut left) = (0, n_units);
+    while 0 < left {
+        let piece = bytes.get(at..at + left)?;
+        let begins: usize =
+            piece.iter().map(|&b| usize::from(b & 0xc0 != 0x80) + usize::from(0xf0 <= b)).sum();
+        at += left;
+        // It fails where only the first half of a four-byte character is wanted.
+        left = left.checked_sub(begins)?;
+    }
+    // The last character may go on.
+    let tail = bytes.get(at..)?.iter().take_while(|&&b| b & 0xc0 == 0x80).count();
+    Some(at + tail)
+}
+
+#[cold]
+fn cut_error(rest: &[u8], offset: usize) -> HessianError {
+    // A last character that is cut off, or fewer characters than announced: more bytes are due.
+    // Anything else is text that cannot be UTF-8.
+    match std::str::from_utf8(rest) {
+        Err(error) if error.error_len().is_some() => HessianError::Utf8 { offset },
+        _ => HessianError::Truncated { offset: offset + rest.len(), needed: 1 },
+    }
+}
+
+/// Text in Java's encoding: UTF-8, but for surrogates of three bytes each.
+fn join_surrogates(bytes: &[u8], offset: usize) -> Result<String, HessianError> {
+    let mut text = String::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let good = match std::str::from_utf8(rest) {
+            Ok(good) => good,
+            Err(error) => {
+                let good = rest.get(..error.valid_up_to()).unwrap_or_default();
+                std::str::from_utf8(good).map_err(|_| HessianError::Utf8 { offset })?
+            }
+        };
+        text.push_str(good);
+        rest = rest.get(good.len()..).unwrap_or_default();
+        if rest.is_empty() {
+            break;
+        }
+        let first = surrogate(rest).ok_or(HessianError::Utf8 { offset })?;
+        rest = rest.get(3..).unwrap_or_default();
+        match surrogate(rest) {
+            Some(second) if first < 0xdc00 && 0xdc00 <= second => {
+                let code = 0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00);
+                text.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+                rest = rest.get(3..).unwrap_or_default();
+            }
+            _ => text.push(char::REPLACEMENT_CHARACTER),
+        }
+    }
+    Ok(text)
+}
+
+/// The surrogate at the front of `bytes`.
+fn surrogate(bytes: &[u8]) -> Option<u32> {
+    match *bytes {
+        [0xed, b1 @ 0xa0..=0xbf, b0 @ 0x80..=0xbf, ..] => {
+            Some(0xd000 | (u32::from(b1 & 0x3f) << 6) | u32::from(b0 & 0x3f))
+        }
+        _ => None,
+    }
+}

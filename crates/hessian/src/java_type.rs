@@ -1,0 +1,272 @@
+//! Java types as parameters are declared with: JVM descriptors, `Class.getName`, and source names.
+//!
+//! A type says how a JSON value is to be written (see [`crate::transcode`]). The classes that the
+//! mapping knows by name are told apart once, when the type is parsed.
+
+mod parse;
+
+use std::fmt;
+
+use crate::transcode::Builtin;
+
+/// A Java type.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum JavaType {
+    /// `void`, only as a result.
+    Void,
+    /// `boolean`
+    Boolean,
+    /// `byte`
+    Byte,
+    /// `char`
+    Char,
+    /// `short`
+    Short,
+    /// `int`
+    Int,
+    /// `long`
+    Long,
+    /// `float`
+    Float,
+    /// `double`
+    Double,
+    /// A class or interface.
+    Class(ClassType),
+    /// An array of this type.
+    Array(Box<JavaType>),
+}
+
+/// A class or interface, with its generic arguments where they were given.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ClassType {
+    name: Box<str>,
+    args: Vec<JavaType>,
+    builtin: Option<Builtin>,
+}
+
+impl ClassType {
+    /// The name as Java source has it, with `$` before nested classes: `java.util.Map$Entry`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The generic arguments: one for `java.util.List<com.acme.Order>`.
+    #[must_use]
+    pub fn args(&self) -> &[JavaType] {
+        &self.args
+    }
+
+    /// What the mapping knows of this class.
+    pub(crate) fn builtin(&self) -> Option<Builtin> {
+        self.builtin
+    }
+}
+
+/// Why a text is not a Java type.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TypeError {
+    /// The text ends inside a type.
+    #[error("the type ends too early, at byte {offset}")]
+    End {
+        /// Bytes before the end.
+        offset: usize,
+    },
+    /// A character that may not stand there.
+    #[error("{found:?} at byte {offset} does not belong into a type")]
+    Character {
+        /// Bytes before the character.
+        offset: usize,
+        /// The character.
+        found: char,
+    },
+    /// More array dimensions or nested generic arguments than the limit.
+    #[error("the type at byte {offset} is nested deeper than {max} levels")]
+    TooDeep {
+        /// Bytes before the place.
+        offset: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// More parameters than a Java method can have.
+    #[error("more than {max} types")]
+    TooMany {
+        /// The limit, which is the JVM's.
+        max: usize,
+    },
+}
+
+impl JavaType {
+    /// A type from any spelling: `I`, `[J`, `Ljava/lang/String;`, `[Ljava.lang.String;`, `int`,
+    /// `int[]`, `java.lang.String`, `java.util.List<com.acme.Order>`.
+    ///
+    /// One upper-case letter that is a primitive's descriptor is taken for that.
+    ///
+    /// # Errors
+    /// [`TypeError`] where the text is none of these.
+    pub fn parse(text: &str) -> Result<Self, TypeError> {
+        parse::any(text)
+    }
+
+    /// The types of a method's parameters, as Dubbo sends them: descriptors without separators,
+    /// an empty text for none.
+    ///
+    /// # Errors
+    /// [`TypeError`] where the text is no list of descriptors.
+    pub fn parse_descriptors(text: &str) -> Result<Vec<Self>, TypeError> {
+        parse::descriptors(text)
+    }
+
+    /// A class by its name, without generic arguments.
+    #[must_use]
+    pub fn class(name: &str) -> Self {
+        Self::Class(ClassType {
+            name: name.into(),
+            args: Vec::new(),
+            builtin: Builtin::of_declared(name),
+        })
+    }
+
+    /// The JVM descriptor, without generic arguments: `[Ljava/lang/String;`.
+    #[must_use]
+    pub fn to_descriptor(&self) -> String {
+        let mut text = String::new();
+        self.write_descriptor(&mut text);
+        text
+    }
+
+    /// Appends the JVM descriptor.
+    pub fn write_descriptor(&self, out: &mut String) {
+        match self {
+            Self::Class(class) => {
+                out.push('L');
+                out.extend(class.name.chars().map(|c| if c == '.' { '/' } else { c }));
+                out.push(';');
+            }
+            Self::Array(element) => {
+                out.push('[');
+                element.write_descriptor(out);
+            }
+            primitive => out.push(primitive.letter()),
+        }
+    }
+
+    /// The name as Java source has it, without generic arguments: `java.lang.String[]`. This is
+    /// what `$invoke` takes as a parameter's type.
+    #[must_use]
+    pub fn java_name(&self) -> String {
+        match self {
+            Self::Array(element) => element.java_name() + "[]",
+            Self::Class(class) => class.name.to_string(),
+            primitive => primitive.keyword().to_owned(),
+        }
+    }
+
+    /// Whether it is a primitive type, which cannot be null.
+    #[must_use]
+    pub fn is_primitive(&self) -> bool {
+        !matches!(self, Self::Class(_) | Self::Array(_))
+    }
+
+    /// The type of a list as hessian-lite writes it for arrays of this element: `[int`, `[string`.
+    pub(crate) fn array_tag(element: &Self, out: &mut String) {
+        out.push('[');
+        match element {
+            Self::Array(inner) => Self::array_tag(inner, out),
+            Self::Class(class) => out.push_str(match class.name() {
+                "java.lang.String" => "string",
+                "java.lang.Object" => "object",
+                "java.util.Date" => "date",
+                name => name,
+            }),
+            primitive => out.push_str(primitive.keyword()),
+        }
+    }
+
+    fn keyword(&self) -> &'static str {
+        match self {
+            Self::Void => "void",
+            Self::Boolean => "boolean",
+            Self::Byte => "byte",
+            Self::Char => "char",
+            Self::Short => "short",
+            Self::Int => "int",
+            Self::Long => "long",
+            Self::Float => "float",
+            Self::Double => "double",
+            Self::Class(_) | Self::Array(_) => "",
+        }
+    }
+
+    fn letter(&self) -> char {
+        match self {
+            Self::Void => 'V',
+            Self::Boolean => 'Z',
+            Self::Byte => 'B',
+            Self::Char => 'C',
+            Self::Short => 'S',
+            Self::Int => 'I',
+            Self::Long => 'J',
+            Self::Float => 'F',
+            Self::Double => 'D',
+            Self::Class(_) => 'L',
+            Self::Array(_) => '[',
+        }
+    }
+
+    fn from_letter(letter: u8) -> Option<Self> {
+        Some(match letter {
+            b'V' => Self::Void,
+            b'Z' => Self::Boolean,
+            b'B' => Self::Byte,
+            b'C' => Self::Char,
+            b'S' => Self::Short,
+            b'I' => Self::Int,
+            b'J' => Self::Long,
+            b'F' => Self::Float,
+            b'D' => Self::Double,
+            _ => return None,
+        })
+    }
+
+    fn from_name(name: &str, args: Vec<Self>) -> Self {
+        match name {
+            "void" => Self::Void,
+            "boolean" => Self::Boolean,
+            "byte" => Self::Byte,
+            "char" => Self::Char,
+            "short" => Self::Short,
+            "int" => Self::Int,
+            "long" => Self::Long,
+            "float" => Self::Float,
+            "double" => Self::Double,
+            _ => Self::Class(ClassType {
+                name: name.into(),
+                args,
+                builtin: Builtin::of_declared(name),
+            }),
+        }
+    }
+}
+
+/// The name as Java source has it, with generic arguments.
+impl fmt::Display for JavaType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Array(element) => write!(f, "{element}[]"),
+            Self::Class(class) => {
+                f.write_str(&class.name)?;
+                for (index, arg) in class.args.iter().enumerate() {
+                    f.write_str(if index == 0 { "<" } else { ", " })?;
+                    write!(f, "{arg}")?;
+                }
+                f.write_str(if class.args.is_empty() { "" } else { ">" })
+            }
+            primitive => f.write_str(primitive.keyword()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,47 @@
+//! Pieces of JSON text, appended to a buffer of the caller.
+
+use super::text;
+
+/// A string in quotes.
+#[inline]
+pub fn write_string(out: &mut Vec<u8>, value: &str) {
+    out.reserve(value.len() + 2);
+    out.push(b'"');
+    text::escape(out, value);
+    out.push(b'"');
+}
+
+/// An integer.
+#[inline]
+pub fn write_i64(out: &mut Vec<u8>, value: i64) {
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// The shortest number that reads back as this double. JSON has none for NaN and the infinities:
+/// they are written as the strings `"NaN"`, `"Infinity"` and `"-Infinity"`.
+pub fn write_f64(out: &mut Vec<u8>, value: f64) {
+    if value.is_finite() {
+        out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
+    } else {
+        out.extend_from_slice(not_finite(value));
+    }
+}
+
+/// The shortest number that reads back as this float, so that Java's 99.8f is 99.8.
+pub fn write_f32(out: &mut Vec<u8>, value: f32) {
+    if value.is_finite() {
+        out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
+    } else {
+        out.extend_from_slice(not_finite(value.into()));
+    }
+}
+
+fn not_finite(value: f64) -> &'static [u8] {
+    if value.is_nan() {
+        b"\"NaN\""
+    } else if value.is_sign_positive() {
+        b"\"Infinity\""
+    } else {
+        b"\"-Infinity\""
+    }
+}

@@ -1,0 +1,30 @@
+//! JSON to Hessian and Hessian to JSON, directly: no tree in between.
+//!
+//! - [`json_to_hessian`] is guided by the parameter's [`JavaType`], where it is known, and by
+//!   `"class"` members of JSON objects.
+//! - [`hessian_to_json`] is guided by the class names in the message, and by [`JsonOptions`].
+//!
+//! docs/json-mapping.md is the table of both directions.
+//!
+//! Invariants:
+//! - No number changes its value on the way: where a double would, a `BigDecimal` is written.
+//! - Output is bounded: by the length of the JSON text on the way in, and by
+//!   [`JsonOptions::max_out_len`] on the way out, where references can repeat a value.
+
+mod bigint;
+mod builtin;
+mod error;
+mod scalar;
+mod temporal;
+mod time;
+mod to_hessian;
+mod to_json;
+
+pub use error::TranscodeError;
+pub use to_hessian::{Schema, json_to_hessian, json_to_hessian_with};
+pub use to_json::{DateStyle, EnumStyle, JsonOptions, hessian_to_json, hessian_to_json_as};
+
+pub(crate) use builtin::Builtin;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! The table of classes that the mapping knows by name: what each is in JSON.
+
+/// A class with a mapping of its own. Every other class is an object of named fields.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Builtin {
+    /// Anything: the JSON value decides.
+    Any,
+    String,
+    Boolean,
+    Byte,
+    Short,
+    Char,
+    Int,
+    Long,
+    Float,
+    Double,
+    BigDecimal,
+    BigInteger,
+    /// `java.util.Date`, which Hessian has a form for.
+    Date,
+    /// A class of java.sql with the single field `value`, a date.
+    SqlDate,
+    Calendar,
+    List,
+    Map,
+    Optional,
+    /// A class with the single field `value`, its text: `UUID`, `File`.
+    TextValue,
+    /// `java.lang.Class`, with the single field `name`.
+    ClassName,
+    Locale,
+    StackTraceElement,
+    EnumSet,
+    LocalDate,
+    LocalTime,
+    LocalDateTime,
+    Instant,
+    Duration,
+    Period,
+    Year,
+    YearMonth,
+    MonthDay,
+    OffsetDateTime,
+    OffsetTime,
+    ZoneOffset,
+    ZoneId,
+    ZonedDateTime,
+}
+
+/// The package of hessian-lite's stand-ins for java.time.
+const HANDLES: &str = "com.alibaba.com.caucho.hessian.io.java8.";
+const IO: &str = "com.alibaba.com.caucho.hessian.io.";
+
+impl Builtin {
+    /// What a parameter or `"class"` member of this name is.
+    pub(crate) fn of_declared(name: &str) -> Option<Self> {
+        if let Some(rest) = name.strip_prefix("java.lang.") {
+            return Self::of_lang(rest);
+        }
+        if let Some(rest) = name.strip_prefix("java.util.") {
+            return Self::of_util(rest);
+        }
+        if let Some(rest) = name.strip_prefix("java.time.") {
+            return Self::of_time(rest);
+        }
+        Some(match name {
+            "java.math.BigDecimal" => Self::BigDecimal,
+            "java.math.BigInteger" => Self::BigInteger,
+            "java.sql.Date" | "java.sql.Time" | "java.sql.Timestamp" => Self::SqlDate,
+            "java.io.Serializable" => Self::Any,
+            "java.io.File" => Self::TextValue,
+            _ => return None,
+        })
+    }
+
+    /// What an object is whose class has this name in a message.
+    pub(crate) fn of_message(name: &str) -> Option<Self> {
+        if let Some(rest) = name.strip_prefix(HANDLES) {
+            return Self::of_time(rest.strip_suffix("Handle")?);
+        }
+        if let Some(rest) = name.strip_prefix(IO) {
+            return match rest {
+                "LocaleHandle" => Some(Self::Locale),
+                "CalendarHandle" => Some(Self::Calendar),
+                "EnumSetHandler" => Some(Self::EnumSet),
+                _ => None,
+            };
+        }
+        let known = match name {
+            "java.lang.StackTraceElement" => return Some(Self::StackTraceElement),
+            _ if name.starts_with("java.") => Self::of_declared(name)?,
+            _ => return None,
+        };
+        // The others never stand as an object of fields, or as one like any other.
+        matches!(
+            known,
+            Self::BigDecimal
+                | Self::BigInteger
+                | Self::SqlDate
+                | Self::TextValue
+                | Self::ClassName
+                | Self::Optional
+        )
+        .then_some(known)
+    }
+
+    fn of_lang(name: &str) -> Option<Self> {
+        Some(match name {
+            "Object" | "Comparable" | "Number" | "Cloneable" => Self::Any,
+            "String" | "CharSequence" | "StringBuilder" | "StringBuffer" => Self::String,
+            "Boolean" => Self::Boolean,
+            "Byte" => Self::Byte,
+            "Short" => Self::Short,
+            "Character" => Self::Char,
+            "Integer" => Self::Int,
+            "Long" => Self::Long,
+            "Float" => Self::Float,
+            "Double" => Self::Double,
+            "Class" => Self::ClassName,
+            "Iterable" => Self::List,
+            _ => return None,
+        })
+    }
+
+    fn of_util(name: &str) -> Option<Self> {
+        Some(match name {
+            "Date" => Self::Date,
+            "UUID" => Self::TextValue,
+            "Locale" => Self::Locale,
+            "Optional" => Self::Optional,
+            "Calendar" | "GregorianCalendar" => Self::Calendar,
+            "Collection"
+            | "List"
+            | "Set"
+            | "SortedSet"
+            | "NavigableSet"
+            | "Queue"
+            | "Deque"
+            | "ArrayList"
+            | "LinkedList"
+            | "Vector"
+            | "Stack"
+            | "HashSet"
+            | "LinkedHashSet"
+            | "TreeSet"
+            | "ArrayDeque"
+            | "PriorityQueue"
+            | "AbstractList"
+            | "AbstractCollection"
+            | "concurrent.CopyOnWriteArrayList"
+            | "concurrent.CopyOnWriteArraySet"
+            | "concurrent.ConcurrentLinkedQueue"
+            | "concurrent.ConcurrentSkipListSet" => Self::List,
+            "Map"
+            | "SortedMap"
+            | "NavigableMap"
+            | "HashMap"
+            | "LinkedHashMap"
+            | "TreeMap"
+            | "Hashtable"
+            | "Properties"
+            | "WeakHashMap"
+            | "IdentityHashMap"
+            | "AbstractMap"
+            | "concurrent.ConcurrentMap"
+            | "concurrent.ConcurrentHashMap"
+            | "concurrent.ConcurrentSkipListMap" => Self::Map,
+            _ => return None,
+        })
+    }
+
+    fn of_time(name: &str) -> Option<Self> {
+        Some(match name {
+            "LocalDate" => Self::LocalDate,
+            "LocalTime" => Self::LocalTime,
+            "LocalDateTime" => Self::LocalDateTime,
+            "Instant" => Self::Instant,
+            "Duration" => Self::Duration,
+            "Period" => Self::Period,
+            "Year" => Self::Year,
+            "YearMonth" => Self::YearMonth,
+            "MonthDay" => Self::MonthDay,
+            "OffsetDateTime" => Self::OffsetDateTime,
+            "OffsetTime" => Self::OffsetTime,
+            "ZoneOffset" => Self::ZoneOffset,
+            "ZoneId" => Self::ZoneId,
+            "ZonedDateTime" => Self::ZonedDateTime,
+            _ => return None,
+        })
+    }
+
+    /// The type that a list of this declared class bears; nothing for an `ArrayList`.
+    pub(crate) fn list_type(declared: &str) -> Option<&str> {
+        match declared {
+            "java.util.List"
+            | "java.util.ArrayList"
+            | "java.util.Collection"
+            | "java.lang.Iterable"
+            | "java.util.AbstractList"
+            | "java.util.AbstractCollection" => None,
+            // The elements keep the order of the JSON array.
+            "java.util.Set" => Some("java.util.LinkedHashSet"),
+            "java.util.SortedSet" | "java.util.NavigableSet" => Some("java.util.TreeSet"),
+            "java.util.Queue" | "java.util.Deque" => Some("java.util.LinkedList"),
+            concrete => Some(concrete),
+        }
+    }
+
+    /// The type that a map of this declared class bears; nothing for a `HashMap`.
+    pub(crate) fn map_type(declared: &str) -> Option<&str> {
+        match declared {
+            "java.util.Map" | "java.util.HashMap" | "java.util.AbstractMap" => None,
+            "java.util.SortedMap" | "java.util.NavigableMap" => Some("java.util.TreeMap"),
+            "java.util.concurrent.ConcurrentMap" => Some("java.util.concurrent.ConcurrentHashMap"),
+            concrete => Some(concrete),
+        }
+    }
+}
+
+/// The full name of hessian-lite's stand-in for a class of java.time.
+pub(super) fn handle(name: &str) -> String {
+    format!("{HANDLES}{name}Handle")
+}

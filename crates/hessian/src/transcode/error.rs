@@ -1,0 +1,84 @@
+//! Why a value could not be turned into the other format.
+
+use crate::HessianError;
+use crate::json::JsonError;
+
+/// A value that could not be transcoded. Offsets count in the source text or message; for JSON
+/// [`json::path_at`](crate::json::path_at) turns one into a path.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TranscodeError {
+    /// The message is no Hessian, or over a limit.
+    #[error(transparent)]
+    Hessian(#[from] HessianError),
+    /// The text is no JSON, or over a limit.
+    #[error(transparent)]
+    Json(#[from] JsonError),
+    /// The JSON value is of a kind that the Java type cannot take.
+    #[error("JSON at byte {offset}: {found} cannot become {expected}")]
+    Kind {
+        /// Where the value begins.
+        offset: usize,
+        /// What the value is.
+        found: &'static str,
+        /// The Java type.
+        expected: Box<str>,
+    },
+    /// A number that does not fit the Java type.
+    #[error("JSON at byte {offset}: the number is not in the range of {expected}")]
+    Range {
+        /// Where the value begins.
+        offset: usize,
+        /// The Java type.
+        expected: &'static str,
+    },
+    /// A string that is not what the Java type is written as.
+    #[error("JSON at byte {offset}: the string is not {expected}")]
+    Text {
+        /// Where the value begins.
+        offset: usize,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// A list, map or object that contains itself; JSON cannot tell it.
+    #[error("the value at byte {offset} contains itself (reference {index})")]
+    Cycle {
+        /// Where the reference stands.
+        offset: usize,
+        /// The number of the value that it names.
+        index: usize,
+    },
+    /// An object of a class that we know by name lacks a field, or has a wrong one.
+    #[error("the object at byte {offset} is not {expected}")]
+    Shape {
+        /// Where the object begins.
+        offset: usize,
+        /// What its class says that it is.
+        expected: &'static str,
+    },
+    /// The JSON text grows over the limit.
+    #[error("the JSON text is longer than {max} bytes, at byte {offset} of the message")]
+    OutputLen {
+        /// How far the message was read.
+        offset: usize,
+        /// The limit.
+        max: usize,
+    },
+}
+
+impl TranscodeError {
+    /// Where in the source the fault lies, in bytes.
+    #[must_use]
+    pub fn offset(&self) -> usize {
+        match self {
+            Self::Hessian(error) => error.offset(),
+            Self::Json(error) => error.offset,
+            Self::Kind { offset, .. }
+            | Self::Range { offset, .. }
+            | Self::Text { offset, .. }
+            | Self::Cycle { offset, .. }
+            | Self::Shape { offset, .. }
+            | Self::OutputLen { offset, .. } => *offset,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Numbers of JSON as numbers of Java, without loss.
+
+use super::bigint;
+use crate::Encoder;
+
+/// The integer that a JSON number or text stands for: `7`, `7.0`, `7e2`. Nothing if it is none, or
+/// lies outside of 64 bits.
+pub(super) fn integer(text: &str) -> Option<i64> {
+    if let Ok(value) = text.parse::<i64>() {
+        // Rust takes a plus sign, which JSON does not; for a text in a string it does no harm.
+        return Some(value);
+    }
+    // With a point or an exponent: exact only up to 2^53.
+    let value = text.parse::<f64>().ok()?;
+    let is_exact = value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0;
+    #[expect(clippy::cast_possible_truncation, reason = "whole, and within 2^53")]
+    is_exact.then_some(value as i64)
+}
+
+/// A number whose Java type is not known: the smallest of int, long and double that holds it
+/// exactly, and `BigDecimal` where none does.
+pub(super) fn write_untyped(enc: &mut Encoder<'_>, text: &str) {
+    if let Ok(value) = text.parse::<i64>() {
+        // Minus zero is a double, the only type that has one.
+        if value != 0 || !text.starts_with('-') {
+            return match i32::try_from(value) {
+                Ok(value) => enc.int(value),
+                Err(_) => enc.long(value),
+            };
+        }
+    }
+    match text.parse::<f64>() {
+        Ok(value) if is_exact(text, value) => enc.double(value),
+        _ => write_big_decimal(enc, text),
+    }
+}
+
+/// `java.math.BigDecimal`, as hessian-lite writes it.
+pub(super) fn write_big_decimal(enc: &mut Encoder<'_>, text: &str) {
+    enc.object_begin("java.math.BigDecimal", &["value"]);
+    enc.string(text);
+}
+
+/// `java.math.BigInteger`, as hessian-lite writes it, but without the fields that only cache.
+/// Nothing is written if the text is not an integer of a bounded length.
+pub(super) fn write_big_integer(enc: &mut Encoder<'_>, text: &str) -> Option<()> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let words = bigint::parse_decimal(digits.as_bytes())?;
+    enc.object_begin("java.math.BigInteger", &["signum", "mag"]);
+    enc.int(match (words.is_empty(), text.starts_with('-')) {
+        (true, _) => 0,
+        (false, true) => -1,
+        (false, false) => 1,
+    });
+    enc.list_begin(Some("[int"), words.len());
+    for word in words {
+        enc.int(word.cast_signed());
+    }
+    Some(())
+}
+
+/// Whether a double says the same number as `text`: then its shortest text has the same digits.
+fn is_exact(text: &str, value: f64) -> bool {
+    if !value.is_finite() {
+        return false;
+    }
+    // A double tells any 15 digits apart.
+    let n_digits = text.bytes().take_while(|b| !matches!(b, b'e' | b'E'));
+    if n_digits.filter(u8::is_ascii_digit).count() <= 15 && value != 0.0 && value.is_normal() {
+        return true;
+    }
+    let mut buffer = zmij::Buffer::new();
+    digits_of(text) == digits_of(buffer.format_finite(value))
+}
+
+/// The digits of a number without zeros at either end, and the power of ten of the first one.
+/// Nothing for exponents that nobody means.
+fn digits_of(text: &str) -> Option<(Vec<u8>, i64)> {
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
+        None => (text, 0),
+    };
+    if 1_000_000 < exponent.abs() {
+        return None;
+    }
+    let mantissa = mantissa.strip_prefix('-').unwrap_or(mantissa);
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let all = || whole.bytes().chain(fraction.bytes());
+    let n_zeros = all().take_while(|&b| b == b'0').count();
+    let mut digits: Vec<u8> = all().skip(n_zeros).collect();
+    let n_trailing = digits.iter().rev().take_while(|&&b| b == b'0').count();
+    digits.truncate(digits.len() - n_trailing);
+    if digits.is_empty() {
+        return Some((digits, 0));
+    }
+    let power = i64::try_from(whole.len()).ok()? - i64::try_from(n_zeros).ok()? + exponent;
+    Some((digits, power))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Decoder, Limits, Value};
+
+    fn untyped(text: &str) -> Value {
+        let mut out = Vec::new();
+        write_untyped(&mut Encoder::new(&mut out), text);
+        Decoder::new(&out, Limits::default()).read_value().unwrap()
+    }
+
+    #[test]
+    fn the_smallest_type_that_holds_the_number_is_taken() {
+        assert_eq!(untyped("0"), Value::Int(0));
+        assert_eq!(untyped("-2147483648"), Value::Int(i32::MIN));
+        assert_eq!(untyped("2147483648"), Value::Long(2_147_483_648));
+        assert_eq!(untyped("9223372036854775807"), Value::Long(i64::MAX));
+        assert_eq!(untyped("1.0"), Value::Double(1.0));
+        assert_eq!(untyped("1e300"), Value::Double(1e300));
+        assert_eq!(untyped("0.30000000000000004"), Value::Double(0.1 + 0.2));
+        assert_eq!(untyped("0.0000"), Value::Double(0.0));
+        assert_eq!(untyped("5e-324"), Value::Double(5e-324));
+        assert!(matches!(untyped("-0"), Value::Double(v) if v.is_sign_negative()));
+    }
+
+    #[test]
+    fn what_a_double_would_change_becomes_a_big_decimal() {
+        for text in ["9223372036854775808", "0.1234567890123456789", "1e400", "1e-400", "3e-324"] {
+            let expected = vec![("value", Value::string(text))];
+            assert_eq!(untyped(text), Value::object("java.math.BigDecimal", expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_are_integers_however_they_are_written() {
+        assert_eq!(integer("7.0"), Some(7));
+        assert_eq!(integer("7e2"), Some(700));
+        assert_eq!(integer("-9223372036854775808"), Some(i64::MIN));
+        for text in ["7.5", "1e30", "9223372036854775808", "", "x", "NaN", "inf"] {
+            assert_eq!(integer(text), None, "{text}");
+        }
+    }
+}

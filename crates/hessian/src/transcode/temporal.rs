@@ -1,0 +1,234 @@
+//! java.time: from ISO 8601 text to hessian-lite's stand-ins, and the fields of those.
+//!
+//! hessian-lite writes a `LocalDate` as an object of class `LocalDateHandle` with its fields, and
+//! makes the `LocalDate` again when it reads one. Composed types hold the stand-ins of their parts.
+
+use super::builtin::{Builtin, handle};
+use super::time::{self, Date, Time};
+use crate::Encoder;
+
+/// Writes what `text` says as a value of the java.time class. Nothing if it does not say one; what
+/// was written by then is to be dropped.
+pub(super) fn from_text(enc: &mut Encoder<'_>, builtin: Builtin, text: &str) -> Option<()> {
+    let bytes = text.as_bytes();
+    match builtin {
+        Builtin::LocalDate => whole(Date::parse(bytes)?).map(|date| write_date(enc, date)),
+        Builtin::LocalTime => whole(Time::parse(bytes)?).map(|time| write_time(enc, time)),
+        Builtin::LocalDateTime => {
+            let (date, time) = whole(date_time(bytes)?)?;
+            write_date_time(enc, date, time)
+        }
+        Builtin::Instant => {
+            let (seconds, nano) = time::parse_instant(bytes)?;
+            enc.object_begin(&handle("Instant"), &["seconds", "nanos"]);
+            enc.long(seconds);
+            enc.int(nano.cast_signed());
+            Some(())
+        }
+        Builtin::OffsetDateTime => {
+            let ((date, time), rest) = date_time(bytes)?;
+            let offset = time::parse_offset(rest)?;
+            enc.object_begin(&handle("OffsetDateTime"), &["dateTime", "offset"]);
+            write_date_time(enc, date, time)?;
+            write_offset(enc, offset);
+            Some(())
+        }
+        Builtin::OffsetTime => {
+            let (time, rest) = Time::parse(bytes)?;
+            let offset = time::parse_offset(rest)?;
+            enc.object_begin(&handle("OffsetTime"), &["localTime", "zoneOffset"]);
+            write_time(enc, time);
+            write_offset(enc, offset);
+            Some(())
+        }
+        Builtin::ZonedDateTime => zoned(enc, text),
+        Builtin::ZoneOffset => {
+            write_offset(enc, time::parse_offset(bytes)?);
+            Some(())
+        }
+        Builtin::ZoneId => {
+            enc.object_begin(&handle("ZoneId"), &["zoneId"]);
+            enc.string(text);
+            Some(())
+        }
+        Builtin::Year => {
+            let year = text.parse::<i32>().ok().filter(|year| year.abs() <= 999_999_999)?;
+            write_ints(enc, "Year", &["year"], &[year])
+        }
+        Builtin::YearMonth => {
+            // With a day, the text is a date.
+            let (date, _) = Date::parse(format!("{text}-01").as_bytes())?;
+            let year = i32::try_from(date.year).ok()?;
+            write_ints(enc, "YearMonth", &["year", "month"], &[year, date.month.cast_signed()])
+        }
+        Builtin::MonthDay => {
+            // In a leap year every day exists that exists in some year.
+            let date = whole(Date::parse(format!("2000{}", text.strip_prefix('-')?).as_bytes())?)?;
+            let fields = [date.month.cast_signed(), date.day.cast_signed()];
+            write_ints(enc, "MonthDay", &["month", "day"], &fields)
+        }
+        Builtin::Duration => {
+            let (seconds, nanos) = parse_duration(text)?;
+            enc.object_begin(&handle("Duration"), &["seconds", "nanos"]);
+            enc.long(seconds);
+            enc.int(nanos);
+            Some(())
+        }
+        Builtin::Period => {
+            let [years, months, days] = parse_period(text)?;
+            write_ints(enc, "Period", &["years", "months", "days"], &[years, months, days])
+        }
+        _ => None,
+    }
+}
+
+/// What was parsed, if nothing follows it.
+fn whole<T>((value, rest): (T, &[u8])) -> Option<T> {
+    rest.is_empty().then_some(value)
+}
+
+fn date_time(text: &[u8]) -> Option<((Date, Time), &[u8])> {
+    let (date, rest) = Date::parse(text)?;
+    let (separator, rest) = rest.split_first()?;
+    let (time, rest) = Time::parse(rest)?;
+    matches!(separator, b'T' | b't' | b' ').then_some(((date, time), rest))
+}
+
+/// `2024-01-02T03:04:05+08:00[Asia/Shanghai]`; without brackets the offset is the zone.
+fn zoned(enc: &mut Encoder<'_>, text: &str) -> Option<()> {
+    let ((date, time), rest) = date_time(text.as_bytes())?;
+    let rest = text.get(text.len() - rest.len()..)?;
+    let (offset, zone) = match rest.split_once('[') {
+        Some((offset, zone)) => (offset, zone.strip_suffix(']')?),
+        None => (rest, rest),
+    };
+    let seconds = time::parse_offset(offset.as_bytes())?;
+    enc.object_begin(&handle("ZonedDateTime"), &["dateTime", "offset", "zoneId"]);
+    write_date_time(enc, date, time)?;
+    write_offset(enc, seconds);
+    enc.string(zone);
+    Some(())
+}
+
+fn write_date(enc: &mut Encoder<'_>, date: Date) {
+    enc.object_begin(&handle("LocalDate"), &["year", "month", "day"]);
+    enc.int(i32::try_from(date.year).unwrap_or_default());
+    enc.int(date.month.cast_signed());
+    enc.int(date.day.cast_signed());
+}
+
+fn write_time(enc: &mut Encoder<'_>, time: Time) {
+    enc.object_begin(&handle("LocalTime"), &["hour", "minute", "second", "nano"]);
+    for part in [time.hour, time.minute, time.second, time.nano] {
+        enc.int(part.cast_signed());
+    }
+}
+
+fn write_date_time(enc: &mut Encoder<'_>, date: Date, time: Time) -> Option<()> {
+    enc.object_begin(&handle("LocalDateTime"), &["date", "time"]);
+    write_date(enc, date);
+    write_time(enc, time);
+    Some(())
+}
+
+fn write_offset(enc: &mut Encoder<'_>, seconds: i32) {
+    enc.object_begin(&handle("ZoneOffset"), &["seconds"]);
+    enc.int(seconds);
+}
+
+fn write_ints(enc: &mut Encoder<'_>, name: &str, fields: &[&str], values: &[i32]) -> Option<()> {
+    enc.object_begin(&handle(name), fields);
+    values.iter().for_each(|&value| enc.int(value));
+    Some(())
+}
+
+/// `PT1H2M3.5S`, `P2DT3H`, with signs before each part and the whole, as Java reads it.
+fn parse_duration(text: &str) -> Option<(i64, i32)> {
+    let (sign, rest) = signed(text);
+    let rest = rest.strip_prefix(['P', 'p'])?;
+    let (days, clock) = match rest.split_once(['T', 't']) {
+        Some((days, clock)) if !clock.is_empty() => (days, clock),
+        Some(_) => return None,
+        None => (rest, ""),
+    };
+    if days.is_empty() && clock.is_empty() {
+        return None;
+    }
+    let mut nanos: i128 = 0;
+    for (part, units) in [(days, "D"), (clock, "HMS")] {
+        let mut part = part;
+        let mut units = units;
+        while !part.is_empty() {
+            let len = part.find(|c: char| c.is_ascii_alphabetic())?;
+            let (number, rest) = part.split_at(len);
+            let unit = rest.chars().next()?.to_ascii_uppercase();
+            let (_, later) = units.split_once(unit)?;
+            let per_second: i128 = match unit {
+                'D' => 86_400,
+                'H' => 3600,
+                'M' => 60,
+                _ => 1,
+            };
+            nanos += nanos_of(number, unit == 'S')? * per_second;
+            units = later;
+            part = rest.get(1..)?;
+        }
+    }
+    let nanos = nanos * i128::from(sign);
+    let seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).ok()?;
+    Some((seconds, i32::try_from(nanos.rem_euclid(1_000_000_000)).ok()?))
+}
+
+/// A number of seconds, with a fraction where that is allowed, in nanoseconds.
+fn nanos_of(number: &str, may_have_fraction: bool) -> Option<i128> {
+    let (sign, digits) = signed(number);
+    let (whole, fraction) = match digits.split_once(['.', ',']) {
+        Some((whole, fraction)) if may_have_fraction => (whole, fraction),
+        Some(_) => return None,
+        None => (digits, ""),
+    };
+    let are_digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    if !are_digits(whole) || !are_digits(fraction) || whole.is_empty() || 9 < fraction.len() {
+        return None;
+    }
+    let fraction = (0..9).fold(0, |sum, i| {
+        sum * 10 + fraction.as_bytes().get(i).map_or(0, |digit| i128::from(digit - b'0'))
+    });
+    let whole = i128::from(whole.parse::<i64>().ok()?);
+    Some(i128::from(sign) * (whole * 1_000_000_000 + fraction))
+}
+
+/// `P1Y2M3W4D`: years, months, and days with the weeks.
+fn parse_period(text: &str) -> Option<[i32; 3]> {
+    let (sign, rest) = signed(text);
+    let mut part = rest.strip_prefix(['P', 'p'])?;
+    let mut units = "YMWD";
+    let mut period = [0i32; 3];
+    if part.is_empty() {
+        return None;
+    }
+    while !part.is_empty() {
+        let len = part.find(|c: char| c.is_ascii_alphabetic())?;
+        let (number, rest) = part.split_at(len);
+        let unit = rest.chars().next()?.to_ascii_uppercase();
+        let (_, later) = units.split_once(unit)?;
+        let number = number.parse::<i32>().ok()?.checked_mul(sign.into())?;
+        let [years, months, days] = &mut period;
+        match unit {
+            'Y' => *years = number,
+            'M' => *months = number,
+            'W' => *days = number.checked_mul(7)?,
+            _ => *days = days.checked_add(number)?,
+        }
+        units = later;
+        part = rest.get(1..)?;
+    }
+    Some(period)
+}
+
+fn signed(text: &str) -> (i8, &str) {
+    match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    }
+}
