@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::io::Read;
 use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -38,6 +38,8 @@ pub struct Child {
     name: String,
     process: std::process::Child,
     output: Arc<Output>,
+    /// The threads that fill `output`.
+    readers: Vec<JoinHandle<()>>,
     /// Whether the group was killed, after which its id may belong to somebody else.
     is_killed: bool,
     /// Held open for as long as the child may live; see [`WATCHDOG`].
@@ -81,14 +83,22 @@ impl Child {
             .spawn()
             .map_err(|source| HarnessError::Spawn { name: name.to_owned(), source })?;
         let output = Arc::new(Output::default());
+        let mut readers = Vec::new();
         if let Some(stdout) = process.stdout.take() {
-            collect(Arc::clone(&output), stdout, true);
+            readers.push(collect(Arc::clone(&output), stdout, true));
         }
         if let Some(stderr) = process.stderr.take() {
-            collect(Arc::clone(&output), stderr, false);
+            readers.push(collect(Arc::clone(&output), stderr, false));
         }
         let stdin = process.stdin.take();
-        Ok(Self { name: name.to_owned(), process, output, is_killed: false, _stdin: stdin })
+        Ok(Self {
+            name: name.to_owned(),
+            process,
+            output,
+            readers,
+            is_killed: false,
+            _stdin: stdin,
+        })
     }
 
     /// The child's process id (of the program itself, not of a wrapper).
@@ -109,6 +119,9 @@ impl Child {
         let deadline = Instant::now() + timeout;
         loop {
             let ended = self.process.try_wait().ok().flatten();
+            if ended.is_some() {
+                self.join_readers();
+            }
             if let Some(line) = self.output.find(prefix) {
                 return Ok(line);
             }
@@ -134,6 +147,7 @@ impl Child {
         let deadline = Instant::now() + timeout;
         while !ready() {
             if let Some(status) = self.try_wait() {
+                self.join_readers();
                 return Err(self.ended(status));
             }
             if Instant::now() >= deadline {
@@ -164,6 +178,17 @@ impl Child {
             }
             thread::sleep(POLL_INTERVAL);
         }
+    }
+
+    /// Waits for the child to end by itself with status 0, and returns what it wrote to
+    /// standard output (see [`Child::stdout`]).
+    ///
+    /// # Errors
+    /// When it ends otherwise, or still runs after `timeout`.
+    pub fn finish(&mut self, timeout: Duration) -> Result<String, HarnessError> {
+        let status = self.wait(timeout)?;
+        self.join_readers();
+        if status.success() { Ok(self.stdout()) } else { Err(self.ended(status)) }
     }
 
     /// Asks the child to end by SIGTERM and waits for it. A child that does not end is killed.
@@ -203,12 +228,16 @@ impl Child {
         self.signal(Signal::CONT);
     }
 
-    /// The last lines that the child wrote to either stream.
+    /// The last 60 lines that the child wrote to either stream.
     #[must_use]
     pub fn tail(&self) -> String {
-        let lines = self.output.lock();
-        let skip = lines.len().saturating_sub(TAIL_LINES);
-        lines.iter().skip(skip).fold(String::new(), |tail, line| tail + &line.text + "\n")
+        self.output.last_lines(TAIL_LINES, |_| true)
+    }
+
+    /// The last 300 lines less those that the child wrote to standard error.
+    #[must_use]
+    pub fn stdout(&self) -> String {
+        self.output.last_lines(MAX_LINES, |line| line.is_stdout)
     }
 
     /// Signals the child alone, never its watchdog.
@@ -224,6 +253,15 @@ impl Child {
     /// until the group is killed.
     fn group(&self) -> Option<Pid> {
         i32::try_from(self.process.id()).ok().and_then(Pid::from_raw)
+    }
+
+    /// Waits, once the child has ended, for the rest of its output. A grandchild that still holds
+    /// the pipes is killed for that.
+    fn join_readers(&mut self) {
+        self.kill9();
+        for reader in self.readers.drain(..) {
+            let _ = reader.join();
+        }
     }
 
     fn ended(&self, status: ExitStatus) -> HarnessError {
@@ -265,6 +303,13 @@ impl Output {
         found.map(|line| line.text.clone())
     }
 
+    fn last_lines(&self, n_lines: usize, wanted: impl Fn(&Line) -> bool) -> String {
+        let lines = self.lock();
+        let skip = lines.len().saturating_sub(n_lines);
+        let wanted = lines.iter().skip(skip).filter(|line| wanted(line));
+        wanted.fold(String::new(), |text, line| text + &line.text + "\n")
+    }
+
     fn wait_for_more(&self) {
         let lines = self.lock();
         let _ = self.changed.wait_timeout(lines, POLL_INTERVAL);
@@ -273,7 +318,11 @@ impl Output {
 
 /// Reads `stream` to its end on a thread of its own, so that the child never blocks on a full
 /// pipe.
-fn collect(output: Arc<Output>, mut stream: impl Read + Send + 'static, is_stdout: bool) {
+fn collect(
+    output: Arc<Output>,
+    mut stream: impl Read + Send + 'static,
+    is_stdout: bool,
+) -> JoinHandle<()> {
     thread::spawn(move || {
         let mut line = Vec::new();
         let mut chunk = [0; 4096];
@@ -290,7 +339,7 @@ fn collect(output: Arc<Output>, mut stream: impl Read + Send + 'static, is_stdou
         if !line.is_empty() {
             output.push(is_stdout, &line);
         }
-    });
+    })
 }
 
 #[cfg(test)]
@@ -314,8 +363,6 @@ mod tests {
     #[test]
     fn an_early_end_shows_the_last_output() {
         let mut child = Child::spawn("a script", &shell("echo no luck >&2; exit 3")).unwrap();
-        let _ = child.wait(Duration::from_secs(10)).unwrap();
-        crate::wait_until("the output", Duration::from_secs(10), || !child.tail().is_empty());
         let error = child.wait_for_line("READY", Duration::from_secs(10)).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("exit status: 3") && text.contains("no luck"), "{text}");

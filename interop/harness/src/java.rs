@@ -196,24 +196,85 @@ impl JavaProvider {
     }
 }
 
-/// Runs the Java consumer of `version` against `url` (`dubbo://HOST:PORT`) and returns what it
-/// prints: a line `NAME = RESULT` for each call, then `DONE`.
-///
-/// `calls` are names of calls of interop/peer's `Consumer`, or empty for all of them.
-///
-/// # Errors
-/// When it cannot be built or started, or when a call failed or did not return what it should.
-pub fn run_java_consumer(
-    version: DubboVersion,
-    url: &str,
-    serialization: &str,
-    calls: &[&str],
-) -> Result<String, HarnessError> {
-    build(version)?;
-    let calls = if calls.is_empty() { "all".to_owned() } else { calls.join(",") };
-    let mut command = java(version, &[])?;
-    command.args(["--consume", url, "--serialization", serialization, "--calls", &calls]);
-    run(&mut command)
+/// How a [`JavaConsumer`] is started.
+#[derive(Clone, Debug)]
+pub struct ConsumerOptions {
+    /// What it calls, as `dubbo://HOST:PORT`.
+    pub url: String,
+    /// Dubbo's name of the serialization of its requests.
+    pub serialization: String,
+    /// Names of the calls it makes, from interop/peer's `Calls`; empty for all of them.
+    pub calls: Vec<String>,
+    /// How often it sends a heartbeat on an idle connection.
+    pub heartbeat: Duration,
+    /// How long it stays, idle, after its last call.
+    pub linger: Duration,
+    /// Further arguments of the virtual machine.
+    pub jvm_args: Vec<OsString>,
+}
+
+impl ConsumerOptions {
+    /// A consumer that makes every call to `url` by hessian2, and ends.
+    #[must_use]
+    pub fn new(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            serialization: "hessian2".to_owned(),
+            calls: Vec::new(),
+            heartbeat: Duration::from_secs(60),
+            linger: Duration::ZERO,
+            jvm_args: Vec::new(),
+        }
+    }
+}
+
+/// A Dubbo consumer that makes its calls one after the other on one connection, and checks each
+/// result. Dropping it kills it.
+#[derive(Debug)]
+pub struct JavaConsumer {
+    child: Child,
+}
+
+impl JavaConsumer {
+    /// Builds the consumer if need be and starts it.
+    ///
+    /// # Errors
+    /// When Java or Maven is missing, or the build fails.
+    pub fn start(version: DubboVersion, options: &ConsumerOptions) -> Result<Self, HarnessError> {
+        build(version)?;
+        let mut command = java(version, &options.jvm_args)?;
+        let calls = options.calls.join(",");
+        command
+            .args(["--consume", &options.url, "--serialization", &options.serialization])
+            .args(["--calls", if calls.is_empty() { "all" } else { &calls }])
+            .args(["--heartbeat-ms", &options.heartbeat.as_millis().to_string()])
+            .args(["--linger-ms", &options.linger.as_millis().to_string()]);
+        let name = format!("the Java consumer of {}", version.module());
+        Ok(Self { child: Child::spawn(&name, &command)? })
+    }
+
+    /// Waits until every call was made. The consumer then lingers as long as its options say.
+    ///
+    /// # Errors
+    /// When it ends or `timeout` passes before that.
+    pub fn wait_done(&mut self, timeout: Duration) -> Result<(), HarnessError> {
+        self.child.wait_for_line("DONE", timeout).map(|_| ())
+    }
+
+    /// What it printed so far: a line `NAME = RESULT` for each call that returned what it should,
+    /// `NAME FAILED: ...` for each other one, and `DONE` at the end.
+    #[must_use]
+    pub fn stdout(&self) -> String {
+        self.child.stdout()
+    }
+
+    /// Waits for its end, and returns what it printed (see [`JavaConsumer::stdout`]).
+    ///
+    /// # Errors
+    /// When a call failed or did not return what it should, or when it still ran after `timeout`.
+    pub fn finish(mut self, timeout: Duration) -> Result<String, HarnessError> {
+        self.child.finish(timeout)
+    }
 }
 
 fn launch(

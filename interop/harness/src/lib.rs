@@ -2,7 +2,7 @@
 //!
 //! - [`Etcd`] is a real etcd in a temporary folder, which can be killed and started again.
 //! - [`JavaProvider`] is a real Dubbo provider, 2.7 or 3.3, built from interop/ when need be;
-//!   [`run_java_consumer`] is the other side.
+//!   [`JavaConsumer`] is the other side.
 //! - [`Child`] is what both are made of: a process group that dies with its owner, even when the
 //!   test process itself is killed, and whose last lines of output go into every error.
 //! - [`free_port`] and [`wait_until`] keep tests off fixed ports and fixed sleeps.
@@ -20,5 +20,5 @@ mod program;
 pub use child::Child;
 pub use error::HarnessError;
 pub use etcd::{Etcd, EtcdOptions, EtcdTls};
-pub use java::{DubboVersion, JavaProvider, ProviderOptions, run_java_consumer};
+pub use java::{ConsumerOptions, DubboVersion, JavaConsumer, JavaProvider, ProviderOptions};
 pub use net::{free_port, wait_until};

@@ -4,7 +4,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use interop_harness::{DubboVersion, Etcd, JavaProvider, ProviderOptions, wait_until};
+use interop_harness::{
+    ConsumerOptions, DubboVersion, Etcd, JavaConsumer, JavaProvider, ProviderOptions, wait_until,
+};
 
 const HELLO: &str = "/dubbo/com.alibaba.dubbo.performance.demo.provider.IHelloService/providers/";
 const TYPES: &str = "/dubbo/org.dubmesh.interop.TypesService/providers/";
@@ -68,6 +70,27 @@ fn a_serialization_that_a_version_lacks_is_refused() {
         ProviderOptions { serialization: "fastjson".to_owned(), ..ProviderOptions::default() };
     let error = JavaProvider::start(DubboVersion::V3_3, options).unwrap_err().to_string();
     assert!(error.contains("has no serialization 'fastjson'"), "{error}");
+}
+
+#[test]
+fn each_version_calls_itself() {
+    let pairs = [
+        (DubboVersion::V2_7, "hessian2"),
+        (DubboVersion::V2_7, "fastjson"),
+        (DubboVersion::V3_3, "hessian2"),
+    ];
+    for (version, serialization) in pairs {
+        let serialization = serialization.to_owned();
+        let provider = JavaProvider::start(
+            version,
+            ProviderOptions { serialization: serialization.clone(), ..ProviderOptions::default() },
+        )
+        .unwrap();
+        let options = ConsumerOptions { serialization, ..ConsumerOptions::new(&provider.url()) };
+        let consumer = JavaConsumer::start(version, &options).unwrap();
+        let stdout = consumer.finish(Duration::from_secs(60)).unwrap();
+        assert!(stdout.contains("hash = 99162322\n"), "{version:?}: {stdout}");
+    }
 }
 
 fn heartbeat(stream: &mut TcpStream) -> std::io::Result<[u8; 17]> {

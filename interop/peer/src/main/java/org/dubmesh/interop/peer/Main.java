@@ -65,6 +65,8 @@ public final class Main {
         System.setProperty("dubbo.application.metadata-type", "local");
         System.setProperty("dubbo.application.check-serializable", "true");
         System.setProperty("dubbo.application.serialize-check-status", "STRICT");
+        System.setProperty("dubbo.application.register-consumer", "false");
+        System.setProperty("dubbo.metrics.export-metrics-service", "false");
         System.setProperty("dubbo.metrics.enable", "false");
         System.setProperty("dubbo.tracing.enable", "false");
         // A graceful stop waits this long for consumers to notice, then for calls to finish.
