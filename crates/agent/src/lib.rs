@@ -1,1 +1,30 @@
-//! agent
+//! The agent: takes calls, finds who can answer them, and passes them on.
+//!
+//! The path of a call, in the order to read the code:
+//! [`ingress`] reads it from the app, [`invoke`] checks it, [`route`] holds what is prepared for its method, [`cluster`]
+//! picks an endpoint, [`upstream`] sends it there, straight to a Dubbo provider or over a link to
+//! the provider's agent, where [`export`] passes it to the app. Replies go back the same way as
+//! bytes; [`error`] is the table of everything that can go wrong instead.
+//!
+//! [`Agent`] wires it up: worker threads ([`worker`]) carry the calls and share nothing; one
+//! control thread ([`control`]) does everything slow.
+
+pub mod admin;
+pub mod agent;
+pub mod args;
+pub mod call;
+pub mod cluster;
+pub mod config;
+pub mod control;
+pub mod error;
+pub mod export;
+pub mod ingress;
+pub mod invoke;
+pub mod metrics;
+pub mod reply;
+pub mod route;
+pub mod scratch;
+pub mod upstream;
+pub mod worker;
+
+pub use agent::{Agent, DrainSummary, StartError};

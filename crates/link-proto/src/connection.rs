@@ -224,6 +224,20 @@ impl<T> Connection<T> {
         }
     }
 
+    /// Client: gives the number of a route that is no longer needed to another.
+    ///
+    /// No call of the old route may be in flight, and its [`Event::RouteAccepted`] or
+    /// [`Event::RouteRefused`] must have come: the server's next answer is about the new one.
+    ///
+    /// # Errors
+    /// The link is closing, the route was never defined, or a field is over its limit.
+    pub fn redefine(&mut self, route: RouteId, def: &RouteDef) -> Result<(), SendError> {
+        match &mut self.side {
+            Side::Client(client) => client.redefine(&mut self.core, route, def),
+            Side::Server(_) => Err(SendError::Closing),
+        }
+    }
+
     /// Client: whether a call could be sent now.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ pub enum Event<T> {
     /// [`accept_route`](crate::Connection::accept_route) or
     /// [`refuse_route`](crate::Connection::refuse_route), at any time; requests may come before.
     Defined {
-        /// Its number: one more than that of the route before.
+        /// Its number: one more than the highest before, or one whose old meaning is over.
         route: RouteId,
         /// What it stands for.
         def: Box<RouteDef>,

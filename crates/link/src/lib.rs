@@ -7,6 +7,7 @@
 //! Dubbo, registries or configuration.
 
 pub mod io;
+mod machine;
 pub mod socket;
 
 pub use io::{Conn, Ending, Machine, drive};

@@ -30,13 +30,15 @@ impl Config {
     pub fn reload_difference(&self, new: &Self) -> ReloadPlan {
         let Self { process, log, admin, registries, http, link, exports, clusters } = self;
         let mut plan = ReloadPlan::default();
-        note(&mut plan.changed, "log", log == &new.log);
+        note(&mut plan.changed, "log.level", log.filter == new.log.filter);
         note(&mut plan.changed, "defaults", clusters.default == new.clusters.default);
         note(&mut plan.changed, "cluster", clusters.rules == new.clusters.rules);
         let restart = &mut plan.needs_restart;
         note(restart, "agent.name", process.name == new.process.name);
         note(restart, "agent.workers", process.workers == new.process.workers);
         note(restart, "agent.drain_ms", process.drain_timeout == new.process.drain_timeout);
+        // A line that begins in one format must not end in another.
+        note(restart, "log.format", log.format == new.log.format);
         note(restart, "admin", admin == &new.admin);
         let is_same = registries.len() == new.registries.len()
             && registries.iter().zip(&new.registries).all(|(old, new)| is_same_registry(old, new));

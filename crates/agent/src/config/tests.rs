@@ -483,7 +483,7 @@ fn reload_tells_what_changes_at_once() {
          interface = 'a.B'"
     );
     let plan = changed(&old, &new);
-    assert_eq!(plan.changed, ["log", "defaults", "cluster", "export.weight of a.B"]);
+    assert_eq!(plan.changed, ["log.level", "defaults", "cluster", "export.weight of a.B"]);
     assert_eq!(plan.needs_restart, [""; 0]);
 }
 
@@ -493,7 +493,7 @@ fn reload_tells_what_needs_a_restart() {
     let export = "[[export]]\ninterface = 'a.B'\napp = 'dubbo://h:1'\n";
     let other = "[[export]]\ninterface = 'a.C'\napp = 'dubbo://h:1'\n";
     let old = format!("{GOOD}{link}{export}");
-    let new = format!("{GOOD}{link}{export}{other}[agent]\nname = 'new'\n[admin]\nenabled = false")
+    let new = format!("{GOOD}{link}{export}{other}[agent]\nname = 'new'\n[log]\nformat = 'json'\n[admin]\nenabled = false")
         .replace("\"etcd\"", "\"etcd\"\nlease_ttl_s = 20")
         .replace(":20000", ":20001")
         .replace("0.1:3", "0.1:4")
@@ -504,6 +504,7 @@ fn reload_tells_what_needs_a_restart() {
         plan.needs_restart,
         [
             "agent.name",
+            "log.format",
             "admin",
             "registry",
             "ingress",

@@ -133,6 +133,21 @@ impl<T> ClientSide<T> {
         Ok(RouteId(self.n_routes - 1))
     }
 
+    pub(super) fn redefine(
+        &mut self,
+        core: &mut Core<T>,
+        route: RouteId,
+        def: &RouteDef,
+    ) -> Result<(), SendError> {
+        if core.failed.is_some() || self.closing.is_some() {
+            return Err(SendError::Closing);
+        }
+        if self.n_routes <= route.0 {
+            return Err(SendError::UnknownRoute);
+        }
+        core.outbox.frame(|out| route::encode(def, route.0, out))
+    }
+
     #[inline]
     pub(super) fn send_request(
         &mut self,

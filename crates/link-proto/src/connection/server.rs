@@ -94,10 +94,14 @@ impl ServerSide {
         let (route, def) = route::decode(body)?;
         let expected = u32::try_from(self.routes.len()).unwrap_or(u32::MAX);
         let max = core.config.max_routes;
-        if route != expected || route >= max {
+        if route > expected || route >= max {
             return Err(LinkError::BadRouteNumber { route, expected, max });
         }
-        self.routes.push(Route::Offered);
+        match self.routes.get_mut(route as usize) {
+            // The client has no more use for the old route of that number.
+            Some(old) => *old = Route::Offered,
+            None => self.routes.push(Route::Offered),
+        }
         core.events.push_back(Event::Defined { route: RouteId(route), def: Box::new(def) });
         Ok(())
     }

@@ -1,0 +1,254 @@
+//! The arguments of a call as the caller wrote them, and their way into a serialization.
+
+use std::borrow::Cow;
+
+use dubbo_proto::Serialization;
+use hessian::json::{self, JsonReader};
+use hessian::transcode::json_to_hessian;
+use hessian::{Encoder, JavaType, Limits};
+
+use crate::error::{CallError, Code};
+use crate::route::{Parameters, Route};
+use crate::upstream::Arguments;
+
+/// More parameters than any Java method has.
+pub const MAX_ARGUMENTS: usize = 255;
+
+/// The arguments of one call.
+#[derive(Debug)]
+pub enum ArgumentList<'a> {
+    /// Each is one JSON text.
+    Json(Vec<&'a [u8]>),
+    /// Each is plain text, to be understood by its parameter's type.
+    Text(&'a [Cow<'a, str>]),
+}
+
+impl<'a> ArgumentList<'a> {
+    /// Reads a JSON array of arguments, one bare value, or nothing at all.
+    ///
+    /// # Errors
+    /// [`Code::BadRequest`] with the place if it is not JSON, or holds too many arguments.
+    pub fn json(body: &'a [u8]) -> Result<Self, CallError> {
+        let broken = |error: json::JsonError| {
+            CallError::new(Code::BadRequest, format!("the body is not JSON: {error}"))
+        };
+        let mut reader = JsonReader::new(body, Limits::default());
+        let mut values = Vec::new();
+        if reader.is_at_end() {
+            return Ok(Self::Json(values));
+        }
+        if reader.peek().map_err(broken)? == json::JsonKind::Array {
+            let mut array = reader.begin_array().map_err(broken)?;
+            while reader.next_element(&mut array).map_err(broken)? {
+                if values.len() == MAX_ARGUMENTS {
+                    let message = format!("more than {MAX_ARGUMENTS} arguments");
+                    return Err(CallError::new(Code::BadRequest, message));
+                }
+                values.push(reader.skip_value().map_err(broken)?);
+            }
+        } else {
+            values.push(reader.skip_value().map_err(broken)?);
+        }
+        reader.finish().map_err(broken)?;
+        Ok(Self::Json(values))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Json(values) => values.len(),
+            Self::Text(values) => values.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The argument at `index` as JSON text, by the type of its parameter.
+    fn json_at(&self, index: usize, ty: Option<&JavaType>) -> Cow<'a, [u8]> {
+        match self {
+            Self::Json(values) => Cow::Borrowed(values.get(index).copied().unwrap_or(b"null")),
+            Self::Text(values) => {
+                let text = values.get(index).map_or("", |text| text);
+                let mut reader = JsonReader::new(text.as_bytes(), Limits::default());
+                let is_json = !ty.is_some_and(is_text)
+                    && reader.skip_value().is_ok()
+                    && reader.finish().is_ok();
+                let mut quoted = Vec::new();
+                match is_json {
+                    true => quoted.extend_from_slice(text.as_bytes()),
+                    false => json::write_string(&mut quoted, text),
+                }
+                Cow::Owned(quoted)
+            }
+        }
+    }
+
+    /// Plain text for a parameter that takes text: the way of most calls of a form.
+    fn plain_text_at(&self, index: usize, ty: Option<&JavaType>) -> Option<&str> {
+        match self {
+            Self::Text(values) if ty.is_some_and(is_text) => values.get(index).map(|text| &**text),
+            _ => None,
+        }
+    }
+
+    fn encode_hessian(&self, route: &Route, out: &mut Vec<u8>) -> Result<(), CallError> {
+        let mut encoder = Encoder::new(out);
+        if let Parameters::Unknown = &route.parameters {
+            // Dubbo's generic call: the method's name, no types, all arguments in one array.
+            encoder.string(&route.method);
+            encoder.null();
+            encoder.list_begin(Some("[object"), self.len());
+        }
+        for index in 0..self.len() {
+            let ty = route.parameter(index);
+            if let Some(text) = self.plain_text_at(index, ty) {
+                encoder.string(text);
+                continue;
+            }
+            let text = self.json_at(index, ty);
+            let mut reader = JsonReader::new(&text, Limits::default());
+            json_to_hessian(&mut reader, ty, &mut encoder)
+                .map_err(|error| bad_argument(index, ty, &error.to_string()))?;
+        }
+        if let Parameters::Unknown = &route.parameters {
+            encoder.list_end();
+        }
+        Ok(())
+    }
+
+    /// One line per argument, the last without its end.
+    fn encode_fastjson(&self, route: &Route, out: &mut Vec<u8>) {
+        let is_generic = matches!(route.parameters, Parameters::Unknown);
+        if is_generic {
+            json::write_string(out, &route.method);
+            out.extend_from_slice(b"\nnull\n[");
+        }
+        for index in 0..self.len() {
+            if index != 0 {
+                out.push(if is_generic { b',' } else { b'\n' });
+            }
+            let ty = route.parameter(index);
+            match self.plain_text_at(index, ty) {
+                Some(text) => json::write_string(out, text),
+                None => write_on_one_line(out, &self.json_at(index, ty)),
+            }
+        }
+        if is_generic {
+            out.push(b']');
+        }
+    }
+}
+
+impl Arguments for ArgumentList<'_> {
+    fn encode(
+        &self,
+        route: &Route,
+        serialization: Serialization,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CallError> {
+        if let Parameters::Given(types) = &route.parameters
+            && types.len() != self.len()
+        {
+            let (wants, has, method) = (types.len(), self.len(), &route.method);
+            let message = format!("{method} takes {wants} arguments by its types, {has} were given");
+            return Err(CallError::new(Code::BadArguments, message));
+        }
+        match serialization {
+            Serialization::Hessian2 => self.encode_hessian(route, out),
+            Serialization::Fastjson => {
+                self.encode_fastjson(route, out);
+                Ok(())
+            }
+            other => Err(crate::route::unsupported(other)),
+        }
+    }
+}
+
+fn is_text(ty: &JavaType) -> bool {
+    matches!(ty, JavaType::Class(class)
+        if matches!(class.name(), "java.lang.String" | "java.lang.CharSequence"))
+}
+
+fn bad_argument(index: usize, ty: Option<&JavaType>, what: &str) -> CallError {
+    let of = ty.map_or(String::new(), |ty| format!(" ({})", ty.java_name()));
+    CallError::new(Code::BadArguments, format!("argument {index}{of}: {what}"))
+}
+
+/// JSON text without line ends: where they are allowed at all they mean nothing.
+fn write_on_one_line(out: &mut Vec<u8>, text: &[u8]) {
+    if text.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+        out.extend(text.iter().filter(|byte| !matches!(byte, b'\n' | b'\r')));
+    } else {
+        out.extend_from_slice(text);
+    }
+}
+
+/// Reads parameter types as a caller writes them: JVM descriptors (`Ljava/lang/String;I`), or Java
+/// names between commas (`java.lang.String,int`).
+///
+/// # Errors
+/// [`Code::BadRequest`] with the type that is not one.
+pub fn parse_types(text: &str) -> Result<Vec<JavaType>, CallError> {
+    let text = text.trim();
+    let types = JavaType::parse_descriptors(text).or_else(|_| {
+        split_names(text).into_iter().map(|name| JavaType::parse(name.trim())).collect()
+    });
+    match types {
+        Ok(types) if types.len() <= MAX_ARGUMENTS => Ok(types),
+        Ok(types) => Err(CallError::new(
+            Code::BadRequest,
+            format!("{} parameter types; no method has more than {MAX_ARGUMENTS}", types.len()),
+        )),
+        Err(error) => Err(CallError::new(
+            Code::BadRequest,
+            format!("parameter types {text:?} are neither descriptors nor Java names: {error}"),
+        )),
+    }
+}
+
+/// Splits at the commas that are not inside `<...>`.
+fn split_names(text: &str) -> Vec<&str> {
+    let mut depth = 0_i32;
+    let is_separator = |character: char| {
+        match character {
+            '<' => depth += 1,
+            '>' => depth -= 1,
+            _ => {}
+        }
+        character == ',' && depth == 0
+    };
+    text.split(is_separator).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_read_in_both_notations() {
+        let names = |text| -> Vec<String> {
+            parse_types(text).unwrap().iter().map(JavaType::java_name).collect()
+        };
+        let expected = ["java.lang.String", "int", "long[]"];
+        assert_eq!(names("Ljava/lang/String;I[J"), expected);
+        assert_eq!(names("java.lang.String, int,long[]"), expected);
+        assert_eq!(names("java.util.Map<java.lang.String,java.lang.Long>").len(), 1);
+        assert!(names("").is_empty());
+        let error = parse_types("Ljava/lang/String").unwrap_err();
+        assert_eq!(error.code, Code::BadRequest);
+    }
+
+    #[test]
+    fn a_body_is_an_array_a_value_or_nothing() {
+        let len = |body: &str| ArgumentList::json(body.as_bytes()).map(|list| list.len());
+        assert_eq!(len(" [1, \"a\", [2, 3]] "), Ok(3));
+        assert_eq!(len("{\"a\": [1]}"), Ok(1));
+        assert_eq!((len("[]"), len(""), len(" ")), (Ok(0), Ok(0), Ok(0)));
+        for broken in ["[1", "[1]]", "{\"a\"}", "nul", "[1,]"] {
+            assert_eq!(len(broken).unwrap_err().code, Code::BadRequest, "{broken}");
+        }
+    }
+}

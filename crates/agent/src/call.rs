@@ -1,0 +1,96 @@
+//! One invocation inside the agent, whatever protocol it came by or leaves by.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use dubbo_proto::Serialization;
+use link::Conn;
+use link_proto::{CallId, Status};
+use tokio::sync::oneshot;
+
+use crate::error::{CallError, Code};
+use crate::metrics::CallStats;
+
+/// How a call ended.
+pub type Outcome = Result<Reply, CallError>;
+
+/// A reply of status OK, as the provider wrote it.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// How `body` is written.
+    pub serialization: Serialization,
+    /// The body of the provider's Dubbo reply: its type, then value and attachments.
+    pub body: Bytes,
+}
+
+/// A connection from another agent's side: it has no calls of its own.
+pub type LinkServer = link_proto::Connection<()>;
+
+/// Who waits for the outcome of a call.
+#[derive(Debug)]
+pub enum ReplyTo {
+    /// A task of this worker.
+    Task(oneshot::Sender<Outcome>),
+    /// Another agent; no task stands between its link and the provider's connection.
+    Link(LinkCaller),
+}
+
+impl ReplyTo {
+    /// Hands over the outcome; a caller that has gone away misses nothing.
+    pub fn complete(self, outcome: Outcome) {
+        match self {
+            Self::Task(task) => drop(task.send(outcome)),
+            Self::Link(caller) => caller.complete(outcome),
+        }
+    }
+}
+
+/// A call that came over a link.
+pub struct LinkCaller {
+    /// The link that it came over.
+    pub conn: Conn<LinkServer>,
+    /// Its number there.
+    pub id: CallId,
+    /// When it came.
+    pub started: Instant,
+    /// What counts it.
+    pub stats: Arc<CallStats>,
+}
+
+impl LinkCaller {
+    fn complete(self, outcome: Outcome) {
+        let code = outcome.as_ref().err().map(|error| error.code as u8);
+        self.stats.finished(self.started.elapsed(), code);
+        let reply = match outcome {
+            Ok(reply) => link_proto::Reply {
+                codec: reply.serialization.id(),
+                payload: reply.body.into(),
+                ..link_proto::Reply::new(Status::OK)
+            },
+            Err(error) => error_reply(&error),
+        };
+        self.conn.with(|link| link.respond(self.id, reply));
+    }
+}
+
+impl std::fmt::Debug for LinkCaller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LinkCaller").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// A provider's own status travels as it is; it tells a Dubbo consumer most.
+pub fn error_reply(error: &CallError) -> link_proto::Reply<'static> {
+    let text = error.message.as_bytes();
+    let (status, payload) = match error.provider_status {
+        Some(status) => (Status::DUBBO_STATUS, [&[status.to_u8()][..], text].concat()),
+        None => (error.code.row().link_status, text.to_vec()),
+    };
+    link_proto::Reply { payload: payload.into(), ..link_proto::Reply::new(status) }
+}
+
+/// The outcome of a call whose connection went away without a word.
+pub fn lost() -> CallError {
+    CallError::new(Code::Internal, "the call was dropped without an answer; please report this")
+}

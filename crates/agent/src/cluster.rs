@@ -1,0 +1,289 @@
+//! A cluster: all endpoints of one service, as one worker sees them.
+//!
+//! Invariants:
+//! - A call is offered to another endpoint only if none has begun it.
+//! - What the balancer counts as in flight is given back however a call ends.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use balance::{Balancer, EndpointSpec, Slot, Ticket};
+use dubbo_proto::{Serialization, ServiceKey};
+use registry::{Endpoint, Snapshot, Freshness};
+use tokio::sync::Notify;
+
+use crate::call::Outcome;
+use crate::config::ClusterPolicy;
+use crate::error::{CallError, Code};
+use crate::metrics::{CallStats, Hub};
+use crate::upstream::{AnyUpstream, Arguments, Pool, Request, Setup, Standing};
+
+/// Dubbo's own default deadline.
+const DEFAULT_TIMEOUT: Duration = Duration::from_millis(1000);
+
+/// All endpoints of one service.
+pub struct Cluster {
+    /// What is called.
+    pub service: ServiceKey,
+    registry_name: Box<str>,
+    pool: Rc<Pool>,
+    hub: Hub,
+    policy: RefCell<Rc<ClusterPolicy>>,
+    balancer: RefCell<Balancer<Member>>,
+    status: Cell<Freshness>,
+    registered_timeout: Cell<Option<Duration>>,
+    had_endpoints: Cell<bool>,
+    last_call: Cell<Instant>,
+    changed: Notify,
+}
+
+/// An endpoint of a cluster. Two are the same if a call would go the same way.
+#[derive(Clone)]
+struct Member(Rc<MemberState>);
+
+struct MemberState {
+    endpoint: Endpoint,
+    upstream: AnyUpstream,
+    stats: Arc<CallStats>,
+}
+
+impl PartialEq for Member {
+    fn eq(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0) || self.0.is_same_way(&other.0.endpoint)
+    }
+}
+
+impl Eq for Member {}
+
+impl MemberState {
+    fn is_same_way(&self, other: &Endpoint) -> bool {
+        let own = &self.endpoint;
+        (own.protocol, own.port, &own.host, &own.serializations)
+            == (other.protocol, other.port, &other.host, &other.serializations)
+    }
+
+    /// The first serialization that the endpoint prefers and we write.
+    fn serialization(&self, otherwise: Serialization) -> Serialization {
+        let preferred = &self.endpoint.serializations;
+        let written = preferred.iter().find(|serialization| serialization.is_supported());
+        written.or(preferred.first()).copied().unwrap_or(otherwise)
+    }
+}
+
+impl Cluster {
+    /// A cluster that knows no endpoint yet.
+    pub fn new(
+        service: ServiceKey,
+        registry_name: &str,
+        policy: &ClusterPolicy,
+        pool: Rc<Pool>,
+        hub: Hub,
+    ) -> Self {
+        Self {
+            service,
+            registry_name: registry_name.into(),
+            pool,
+            hub,
+            balancer: RefCell::new(Balancer::new(policy.balance)),
+            policy: RefCell::new(Rc::new(policy.clone())),
+            status: Cell::new(Freshness::Pending),
+            registered_timeout: Cell::new(None),
+            had_endpoints: Cell::new(false),
+            last_call: Cell::new(Instant::now()),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Takes what the registry now says. Endpoints that stay keep connections and statistics.
+    pub fn update(&self, snapshot: &Snapshot) {
+        let policy = Rc::clone(&self.policy.borrow());
+        let mut balancer = self.balancer.borrow_mut();
+        let known: Vec<Member> = balancer.stats().map(|stats| stats.key.clone()).collect();
+        let specs = snapshot.endpoints.iter().map(|endpoint| {
+            let member = known.iter().find(|member| member.0.is_same_way(endpoint));
+            EndpointSpec {
+                key: member.cloned().unwrap_or_else(|| self.member(endpoint, &policy)),
+                weight: endpoint.weight,
+                warm_up: endpoint.warm_up.and_then(warm_up),
+            }
+        });
+        balancer.update(Instant::now(), specs.collect::<Vec<_>>());
+        self.registered_timeout.set(snapshot.endpoints.iter().find_map(|known| known.timeout));
+        self.had_endpoints.set(self.had_endpoints.get() || !snapshot.endpoints.is_empty());
+        self.status.set(snapshot.status);
+        self.changed.notify_waiters();
+    }
+
+    fn member(&self, endpoint: &Endpoint, policy: &ClusterPolicy) -> Member {
+        let setup = Setup {
+            connect_timeout: policy.connect_timeout,
+            max_in_flight: policy.max_in_flight,
+        };
+        let upstream =
+            self.pool.upstream(endpoint.protocol, &endpoint.host, endpoint.port, setup);
+        let stats = self.hub.upstream(&self.service.to_string(), upstream.address());
+        Member(Rc::new(MemberState { endpoint: endpoint.clone(), upstream, stats }))
+    }
+
+    /// Calls are made by `policy` from now on.
+    pub fn set_policy(&self, policy: &ClusterPolicy) {
+        self.balancer.borrow_mut().set_policy(policy.balance);
+        *self.policy.borrow_mut() = Rc::new(policy.clone());
+    }
+
+    /// How long a call may take whose caller asks for `wanted`.
+    pub fn timeout(&self, wanted: Option<Duration>) -> Duration {
+        let policy = self.policy.borrow();
+        wanted
+            .or(policy.timeout)
+            .or(self.registered_timeout.get())
+            .unwrap_or(DEFAULT_TIMEOUT)
+            .min(policy.max_timeout)
+    }
+
+    /// Whether nothing is known of the service and nobody has asked for it since `since`.
+    pub fn is_idle(&self, since: Instant) -> bool {
+        self.balancer.borrow().is_empty() && self.last_call.get() < since
+    }
+
+    /// Makes a call, on another endpoint if one refuses it before it has begun.
+    pub async fn call<A: Arguments>(&self, request: &Request<'_, A>) -> Outcome {
+        self.last_call.set(Instant::now());
+        let policy = Rc::clone(&self.policy.borrow());
+        if self.status.get() == Freshness::Pending {
+            self.wait_for_endpoints(request.deadline).await?;
+        }
+        let mut tried = Vec::new();
+        loop {
+            let Some((slot, member)) = self.pick(&tried) else {
+                return Err(self.no_endpoint());
+            };
+            let outcome = self.attempt(slot, &member, request, &policy).await;
+            let Err(error) = outcome else {
+                return outcome;
+            };
+            tried.push(member);
+            let is_last = policy.max_attempts as usize <= tried.len();
+            if is_last || !error.may_be_offered_again() || self.pick(&tried).is_none() {
+                return Err(error);
+            }
+        }
+    }
+
+    async fn attempt<A: Arguments>(
+        &self,
+        slot: Slot,
+        member: &Member,
+        request: &Request<'_, A>,
+        policy: &ClusterPolicy,
+    ) -> Outcome {
+        let mut attempt = Attempt {
+            cluster: self,
+            ticket: Some(self.balancer.borrow_mut().begin(slot)),
+            stats: &member.0.stats,
+            started: Instant::now(),
+        };
+        attempt.stats.started();
+        let serialization = member.0.serialization(policy.serialization);
+        let outcome = member.0.upstream.call(request, serialization).await;
+        attempt.finish(&outcome);
+        outcome
+    }
+
+    /// Chooses an endpoint that was not tried: one that is connected, or else one that may be soon.
+    fn pick(&self, tried: &[Member]) -> Option<(Slot, Member)> {
+        let mut balancer = self.balancer.borrow_mut();
+        let (now, mut rng) = (Instant::now(), rand::rng());
+        for standing in [Standing::Ready, Standing::Connecting] {
+            let slot = balancer.pick(now, &mut rng, |member| {
+                member.0.upstream.standing() == standing && !tried.contains(member)
+            });
+            if let Some(slot) = slot {
+                return Some((slot, balancer.key(slot)?.clone()));
+            }
+        }
+        None
+    }
+
+    /// Waits for the registry's first word on this service.
+    async fn wait_for_endpoints(&self, deadline: Instant) -> Result<(), CallError> {
+        loop {
+            let changed = self.changed.notified();
+            if self.status.get() != Freshness::Pending {
+                return Ok(());
+            }
+            if tokio::time::timeout_at(deadline.into(), changed).await.is_err() {
+                let name = &self.registry_name;
+                let message = format!("registry {name:?} has not answered yet; is it running?");
+                return Err(CallError::new(Code::RegistryUnavailable, message));
+            }
+        }
+    }
+
+    fn no_endpoint(&self) -> CallError {
+        let (service, registry) = (&self.service, &self.registry_name);
+        let balancer = self.balancer.borrow();
+        let down: Vec<&str> =
+            balancer.stats().filter(|stats| !stats.leaving).map(|stats| stats.key.0.address()).collect();
+        if !down.is_empty() {
+            let list = down.join(", ");
+            let message = format!("no endpoint of {service} can be reached; down: {list}");
+            return CallError::new(Code::NoEndpoint, message);
+        }
+        match (self.had_endpoints.get(), self.status.get()) {
+            (false, Freshness::Current) => CallError::new(
+                Code::ServiceNotFound,
+                format!("nobody offers {service} in registry {registry:?}"),
+            ),
+            (_, Freshness::Current) => CallError::new(
+                Code::NoEndpoint,
+                format!("every endpoint of {service} has left registry {registry:?}"),
+            ),
+            _ => CallError::new(
+                Code::RegistryUnavailable,
+                format!("registry {registry:?} is away, and no endpoint of {service} is known"),
+            ),
+        }
+    }
+}
+
+/// The registry tells when an endpoint started by the wall clock; the balancer has none.
+fn warm_up(known: registry::WarmUp) -> Option<balance::WarmUp> {
+    balance::WarmUp::new(Instant::now(), known.uptime(SystemTime::now()), known.period)
+}
+
+impl MemberState {
+    fn address(&self) -> &str {
+        self.upstream.address()
+    }
+}
+
+/// A call on its way to one endpoint.
+struct Attempt<'a> {
+    cluster: &'a Cluster,
+    ticket: Option<Ticket>,
+    stats: &'a CallStats,
+    started: Instant,
+}
+
+impl Attempt<'_> {
+    fn finish(&mut self, outcome: &Outcome) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let now = Instant::now();
+        let latency = now - self.started;
+        let code = outcome.as_ref().err().map(|error| error.code as u8);
+        self.stats.finished(latency, code);
+        self.cluster.balancer.borrow_mut().finish(ticket, now, latency, code.is_none());
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.stats.finished(self.started.elapsed(), Some(Code::Cancelled as u8));
+            self.cluster.balancer.borrow_mut().abandon(ticket);
+        }
+    }
+}

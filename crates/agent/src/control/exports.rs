@@ -1,0 +1,175 @@
+//! Keeps what is registered in step with what the app behind it can do.
+//!
+//! Invariants:
+//! - A service is registered only after a worker has reached its app.
+//! - It is withdrawn when no worker has reached the app for a while, and first thing in a drain.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use dubbo_proto::ServiceKey;
+use registry::{Endpoint, Protocol, Registered, Registration, Registry};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::{error, info, warn};
+
+use crate::admin::Readiness;
+use crate::config::{Config, ExportConfig, LinkListenerConfig};
+use crate::upstream::address;
+use crate::worker::AppHealth;
+
+/// How long an app may be away before its service is withdrawn: a restart of its connection is no
+/// reason, a restart of the app is.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The exported services of this agent.
+#[derive(Default)]
+pub(super) struct Exports {
+    advertised: Option<(String, u16)>,
+    weights: HashMap<ServiceKey, watch::Sender<u32>>,
+    leave: watch::Sender<bool>,
+    tasks: JoinSet<()>,
+}
+
+impl Exports {
+    /// Other agents are to connect to this listener.
+    pub(super) fn advertise(&mut self, config: &LinkListenerConfig, bound: SocketAddr) {
+        let host = config.advertise_host.clone().unwrap_or_else(|| bound.ip().to_string());
+        self.advertised = Some((host, config.advertise_port.unwrap_or(bound.port())));
+    }
+
+    /// Begins to watch the apps. Listeners must be open already.
+    pub(super) fn start(
+        &mut self,
+        config: &Config,
+        registries: &[(String, Registry)],
+        health: Vec<AppHealth>,
+        readiness: &Readiness,
+    ) {
+        let Some((host, port)) = self.advertised.clone() else { return };
+        for (export, health) in config.exports.iter().zip(health) {
+            let Some((_, registry)) = registries.get(export.registry) else { continue };
+            let weight = watch::Sender::new(export.weight);
+            let keeper = Keeper {
+                registry: registry.clone(),
+                export: export.clone(),
+                host: host.clone(),
+                port,
+                health: health.subscribe(),
+                weight: weight.subscribe(),
+                leave: self.leave.subscribe(),
+                readiness: readiness.clone(),
+            };
+            readiness.block(&keeper.part(), "is not registered yet");
+            self.weights.insert(export.service.clone(), weight);
+            self.tasks.spawn(keeper.run());
+        }
+    }
+
+    /// Registers a service with another weight.
+    pub(super) fn set_weight(&self, service: &ServiceKey, weight: u32) {
+        if let Some(known) = self.weights.get(service) {
+            known.send_if_modified(|known| std::mem::replace(known, weight) != weight);
+        }
+    }
+
+    /// Withdraws everything; each withdrawal is bounded in time.
+    pub(super) async fn withdraw(&mut self) {
+        self.leave.send_replace(true);
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+/// Keeps one service registered.
+struct Keeper {
+    registry: Registry,
+    export: ExportConfig,
+    host: String,
+    port: u16,
+    health: watch::Receiver<usize>,
+    weight: watch::Receiver<u32>,
+    leave: watch::Receiver<bool>,
+    readiness: Readiness,
+}
+
+impl Keeper {
+    async fn run(mut self) {
+        let mut leave = self.leave.clone();
+        loop {
+            tokio::select! {
+                _ = leave.wait_for(|leave| *leave) => return,
+                reached = self.health.wait_for(|n_ready| 0 < *n_ready) => {
+                    if reached.is_err() { return }
+                }
+            }
+            let Some(registered) = self.register() else { return };
+            let leaving = self.while_healthy(&registered).await;
+            self.readiness.block(&self.part(), "is withdrawn, since its app is away");
+            let service = &self.export.service;
+            match registered.withdraw().await {
+                Ok(()) => info!(%service, "withdrawn"),
+                Err(error) => warn!(%service, %error, "withdrawal is not confirmed"),
+            }
+            if leaving {
+                return;
+            }
+        }
+    }
+
+    fn part(&self) -> String {
+        format!("export {}", self.export.service)
+    }
+
+    fn register(&mut self) -> Option<Registered> {
+        let mut endpoint = Endpoint::new(Protocol::Link, &self.host, self.port);
+        endpoint.weight = *self.weight.borrow_and_update();
+        endpoint.serializations = vec![self.export.serialization];
+        let registration = Registration {
+            service: self.export.service.clone(),
+            endpoint,
+            methods: Vec::new(),
+            app_address: Some(address(&self.export.app_host, self.export.app_port)),
+        };
+        match self.registry.register(&registration) {
+            Ok(registered) => Some(registered),
+            Err(error) => {
+                error!(service = %self.export.service, %error, "cannot be registered");
+                None
+            }
+        }
+    }
+
+    /// Waits until the registration is to end; `true` if the agent is leaving.
+    async fn while_healthy(&self, registered: &Registered) -> bool {
+        let mut announced = false;
+        let (mut leave, mut weight) = (self.leave.clone(), self.weight.clone());
+        let mut health = self.health.clone();
+        loop {
+            tokio::select! {
+                () = registered.established(), if !announced => {
+                    announced = true;
+                    self.readiness.clear(&self.part());
+                    info!(service = %self.export.service, at = %registered.endpoint(), "registered");
+                }
+                _ = leave.wait_for(|leave| *leave) => return true,
+                changed = weight.changed() => return changed.is_err(),
+                down = stays_down(&mut health) => {
+                    warn!(service = %self.export.service, "the app is away; withdrawing");
+                    return down.is_err();
+                }
+            }
+        }
+    }
+}
+
+/// Waits until no worker has reached the app for [`GRACE`].
+async fn stays_down(health: &mut watch::Receiver<usize>) -> Result<(), watch::error::RecvError> {
+    loop {
+        health.wait_for(|n_ready| *n_ready == 0).await?;
+        let back = tokio::time::timeout(GRACE, health.wait_for(|n_ready| 0 < *n_ready)).await;
+        if back.is_err() {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The control thread: everything that is slow. It opens registries, accepts connections and
+//! hands them to workers, keeps registrations in step with the app's health, serves the admin
+//! listener, and carries out reloads and drains.
+//!
+//! Invariant: nothing on the path of a call waits for this thread.
+
+mod accept;
+mod exports;
+mod registries;
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tracing::{info, warn};
+
+use self::accept::Acceptor;
+use self::exports::Exports;
+use crate::admin::{AdminState, Readiness};
+use crate::agent::{DrainSummary, StartError};
+use crate::config::{Config, ReloadPlan};
+use crate::error::Code;
+use crate::ingress::http::HttpListener;
+use crate::metrics::{ConnectionStats, Hub};
+use crate::worker::{ToWorker, Worker, WorkerSetup};
+
+/// What the agent's owner wants.
+pub enum Command {
+    /// Take over another configuration, as far as that is possible while running.
+    Reload(Box<Config>, oneshot::Sender<ReloadPlan>),
+    /// Stop in order.
+    Drain(oneshot::Sender<DrainSummary>),
+    /// Stop at once.
+    Stop,
+}
+
+/// Listening sockets, not yet attached to an event loop.
+pub struct Listeners {
+    /// In the order of the configuration.
+    pub http: Vec<TcpListener>,
+    /// For other agents.
+    pub link: Option<TcpListener>,
+    /// For metrics and health.
+    pub admin: Option<TcpListener>,
+}
+
+/// A worker thread as the control thread knows it.
+#[derive(Clone)]
+pub struct WorkerHandle {
+    inbox: mpsc::UnboundedSender<ToWorker>,
+    load: Arc<AtomicUsize>,
+}
+
+/// Runs the control thread until it is told to stop.
+pub fn run(
+    config: Config,
+    listeners: Listeners,
+    inbox: mpsc::UnboundedReceiver<Command>,
+    ready: &std::sync::mpsc::Sender<Result<(), StartError>>,
+) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return drop(ready.send(Err(error.into()))),
+    };
+    runtime.block_on(async {
+        match Control::start(config, listeners) {
+            Ok(control) => {
+                let _ = ready.send(Ok(()));
+                control.serve(inbox).await;
+            }
+            Err(error) => drop(ready.send(Err(error))),
+        }
+    });
+}
+
+struct Control {
+    config: Config,
+    workers: Vec<WorkerHandle>,
+    /// Complete when their worker has ended.
+    ends: Vec<oneshot::Receiver<()>>,
+    exports: Exports,
+    readiness: Readiness,
+    connections: Vec<Arc<ConnectionStats>>,
+    /// Acceptors: aborted to stop accepting.
+    accepting: JoinSet<()>,
+    /// The admin listener and watchers, which live as long as the thread.
+    helpers: JoinSet<()>,
+}
+
+impl Control {
+    fn start(config: Config, listeners: Listeners) -> Result<Self, StartError> {
+        let hub = Hub::new(&Code::NAMES);
+        let registries = registries::open(&config)?;
+        let app_health: Vec<_> =
+            config.exports.iter().map(|_| tokio::sync::watch::Sender::new(0)).collect();
+        let mut workers = Vec::new();
+        let mut ends = Vec::new();
+        for index in 0..config.process.workers.get() {
+            let setup = WorkerSetup {
+                index,
+                name: config.process.name.clone(),
+                registries: registries.clone(),
+                rules: Arc::new(config.clusters.clone()),
+                exports: config.exports.clone(),
+                app_health: app_health.clone(),
+                hub: hub.clone(),
+            };
+            let (worker, end) = start_worker(setup)?;
+            workers.push(worker);
+            ends.push(end);
+        }
+        let mut helpers = JoinSet::new();
+        let readiness = Readiness::new();
+        registries::watch(&registries, &hub, &readiness, &mut helpers);
+        let mut control = Self {
+            exports: Exports::default(),
+            connections: Vec::new(),
+            accepting: JoinSet::new(),
+            helpers: helpers,
+            config,
+            workers,
+            ends,
+            readiness,
+        };
+        control.open_listeners(listeners, &hub)?;
+        control.exports.start(&control.config, &registries, app_health, &control.readiness);
+        Ok(control)
+    }
+
+    fn open_listeners(&mut self, listeners: Listeners, hub: &Hub) -> Result<(), StartError> {
+        for (listener, config) in listeners.http.into_iter().zip(self.config.http.clone()) {
+            let name = listener.local_addr()?.to_string();
+            let stats = self.workers.iter().map(|_| hub.ingress(&name)).collect();
+            let max_connections = config.max_connections;
+            let http = Arc::new(HttpListener { config, stats });
+            info!(listen = name, "taking calls by HTTP");
+            let to_worker = move |accepted| ToWorker::Http(accepted, Arc::clone(&http));
+            self.accept(listener, hub.connections(&name), max_connections, to_worker)?;
+        }
+        if let (Some(listener), Some(config)) = (listeners.link, self.config.link.clone()) {
+            let addr = listener.local_addr()?;
+            let name = addr.to_string();
+            self.exports.advertise(&config, addr);
+            let protocol = Arc::new(link_proto::Config {
+                name: self.config.process.name.clone(),
+                window: config.window,
+                ..link_proto::Config::default()
+            });
+            info!(listen = name, "taking calls by link");
+            let to_worker = move |accepted| ToWorker::Link(accepted, Arc::clone(&protocol));
+            self.accept(listener, hub.connections(&name), config.max_connections, to_worker)?;
+        }
+        if let Some(listener) = listeners.admin {
+            info!(listen = %listener.local_addr()?, "serving metrics and health");
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let state = AdminState { hub: hub.clone(), readiness: self.readiness.clone() };
+            self.helpers.spawn(crate::admin::serve(listener, state));
+        }
+        Ok(())
+    }
+
+    fn accept(
+        &mut self,
+        listener: TcpListener,
+        stats: Arc<ConnectionStats>,
+        max_connections: usize,
+        to_worker: impl Fn(crate::worker::Accepted) -> ToWorker + Send + 'static,
+    ) -> Result<(), StartError> {
+        self.connections.push(Arc::clone(&stats));
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let acceptor =
+            Acceptor { listener, workers: self.workers.clone(), stats, max_connections, to_worker };
+        self.accepting.spawn(acceptor.run());
+        Ok(())
+    }
+
+    async fn serve(mut self, mut inbox: mpsc::UnboundedReceiver<Command>) {
+        while let Some(command) = inbox.recv().await {
+            match command {
+                Command::Reload(config, reply) => {
+                    let plan = self.reload(*config);
+                    let _ = reply.send(plan);
+                }
+                Command::Drain(reply) => {
+                    let summary = self.drain(&mut inbox).await;
+                    let _ = reply.send(summary);
+                    return;
+                }
+                Command::Stop => return,
+            }
+        }
+    }
+
+    fn reload(&mut self, new: Config) -> ReloadPlan {
+        let plan = self.config.reload_difference(&new);
+        let rules = Arc::new(new.clusters.clone());
+        for worker in &self.workers {
+            let _ = worker.inbox.send(ToWorker::Rules(Arc::clone(&rules)));
+        }
+        for (old, new) in self.config.exports.iter_mut().filter_map(|old| {
+            let new = new.exports.iter().find(|new| new.service == old.service)?;
+            Some((old, new))
+        }) {
+            old.weight = new.weight;
+            self.exports.set_weight(&new.service, new.weight);
+        }
+        self.config.clusters = new.clusters;
+        self.config.log = new.log;
+        plan
+    }
+
+    /// Withdraws first, so that nobody is sent here any more; then lets what is here finish.
+    async fn drain(&mut self, inbox: &mut mpsc::UnboundedReceiver<Command>) -> DrainSummary {
+        let started = Instant::now();
+        let timeout = self.config.process.drain_timeout;
+        info!(?timeout, "draining");
+        self.readiness.drain();
+        self.exports.withdraw().await;
+        self.accepting.shutdown().await;
+        for worker in &self.workers {
+            let _ = worker.inbox.send(ToWorker::Drain);
+        }
+        let ends = std::mem::take(&mut self.ends);
+        let all = async {
+            for end in ends {
+                let _ = end.await;
+            }
+        };
+        let left = timeout.saturating_sub(started.elapsed()).max(Duration::from_millis(1));
+        let complete = tokio::select! {
+            () = all => true,
+            () = tokio::time::sleep(left) => false,
+            _ = inbox.recv() => false,
+        };
+        let cut_off = self.connections.iter().map(|stats| stats.n_open()).sum();
+        if !complete {
+            warn!(cut_off, "the time to drain is over; connections are cut off");
+        }
+        DrainSummary { complete, cut_off, took: started.elapsed() }
+    }
+}
+
+fn start_worker(setup: WorkerSetup) -> Result<(WorkerHandle, oneshot::Receiver<()>), StartError> {
+    let (inbox, messages) = mpsc::unbounded_channel();
+    let (end, ended) = oneshot::channel::<()>();
+    let runtime_ready = std::sync::mpsc::channel();
+    let name = format!("worker-{}", setup.index);
+    std::thread::Builder::new().name(name).spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build_local(tokio::runtime::LocalOptions::default());
+        match runtime {
+            Ok(runtime) => {
+                let _ = runtime_ready.0.send(Ok(()));
+                runtime.block_on(async { Worker::new(setup).run(messages).await });
+            }
+            Err(error) => drop(runtime_ready.0.send(Err(error))),
+        }
+        drop(end);
+    })?;
+    runtime_ready.1.recv().map_err(|_| StartError::Lost)??;
+    Ok((WorkerHandle { inbox, load: Arc::default() }, ended))
+}

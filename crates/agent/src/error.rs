@@ -1,0 +1,334 @@
+//! The one table of everything that can go wrong with a call.
+//!
+//! A [`Code`] has a stable name, the side whose fault it is, an HTTP status, a link status and a
+//! retry rule; [`Code::row`] is the only place that tells them.
+
+use std::fmt;
+
+use dubbo_proto::Status as DubboStatus;
+use link_proto::Status as LinkStatus;
+
+/// Why a call failed, for machines. The name of each is part of our interface.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum Code {
+    /// The request breaks the rules of its protocol.
+    BadRequest,
+    /// The path names no interface and method.
+    NoRoute,
+    /// The method of HTTP is not POST.
+    MethodNotAllowed,
+    /// The body is of a type that is not read here.
+    UnsupportedMediaType,
+    /// The request did not arrive whole in time.
+    RequestTimeout,
+    /// The request's body is over the limit.
+    BodyTooLarge,
+    /// The arguments do not fit the parameter types.
+    BadArguments,
+    /// No registry knows the service.
+    ServiceNotFound,
+    /// The provider has no such method.
+    MethodNotFound,
+    /// The agent is shutting down.
+    Draining,
+    /// Too much is in flight already.
+    Overloaded,
+    /// The registry could not be asked yet.
+    RegistryUnavailable,
+    /// No endpoint of the service can be reached.
+    NoEndpoint,
+    /// The endpoint could not be connected to.
+    Unreachable,
+    /// The endpoint refused the call before it began.
+    Refused,
+    /// The connection broke while the call was in flight.
+    ConnectionBroken,
+    /// The provider's bytes could not be read.
+    BadReply,
+    /// The reply is over the limit.
+    ReplyTooLarge,
+    /// No answer before the deadline.
+    Timeout,
+    /// The provider's thread pool is full.
+    ThreadPoolExhausted,
+    /// The provider could not read the request.
+    ProviderRejected,
+    /// The provider failed outside the service's code.
+    ProviderError,
+    /// The service threw an exception.
+    Exception,
+    /// The caller went away.
+    Cancelled,
+    /// Our own fault.
+    Internal,
+}
+
+/// Whose fault a failure is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Fault {
+    /// The caller's.
+    Downstream,
+    /// This agent's, or its operator's.
+    Local,
+    /// The endpoint's.
+    Upstream,
+}
+
+/// Whether a failed call may be made again.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Retry {
+    /// Nothing has begun: it is safe at once, on another endpoint.
+    Safe,
+    /// Nothing has begun: another endpoint may know better, but the same would say the same.
+    Elsewhere,
+    /// It may have been carried out; only an idempotent call may be made again.
+    IfIdempotent,
+    /// It would fail again.
+    Never,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Stable name, as in JSON errors and metrics.
+    pub name: &'static str,
+    /// Whose fault it is.
+    pub fault: Fault,
+    /// Status of an HTTP answer.
+    pub http_status: u16,
+    /// Status of a link's RESPONSE.
+    pub link_status: LinkStatus,
+    /// Whether another try is safe.
+    pub retry: Retry,
+}
+
+const fn row(
+    name: &'static str,
+    fault: Fault,
+    http_status: u16,
+    link_status: LinkStatus,
+    retry: Retry,
+) -> Row {
+    Row { name, fault, http_status, link_status, retry }
+}
+
+impl Code {
+    /// Every code, in the order of its number.
+    pub const ALL: [Self; 25] = [
+        Self::BadRequest,
+        Self::NoRoute,
+        Self::MethodNotAllowed,
+        Self::UnsupportedMediaType,
+        Self::RequestTimeout,
+        Self::BodyTooLarge,
+        Self::BadArguments,
+        Self::ServiceNotFound,
+        Self::MethodNotFound,
+        Self::Draining,
+        Self::Overloaded,
+        Self::RegistryUnavailable,
+        Self::NoEndpoint,
+        Self::Unreachable,
+        Self::Refused,
+        Self::ConnectionBroken,
+        Self::BadReply,
+        Self::ReplyTooLarge,
+        Self::Timeout,
+        Self::ThreadPoolExhausted,
+        Self::ProviderRejected,
+        Self::ProviderError,
+        Self::Exception,
+        Self::Cancelled,
+        Self::Internal,
+    ];
+
+    /// The names of all codes, by number.
+    pub const NAMES: [&'static str; Self::ALL.len()] = {
+        let mut names = [""; Self::ALL.len()];
+        let mut i = 0;
+        while i < names.len() {
+            names[i] = Self::ALL[i].row().name;
+            i += 1;
+        }
+        names
+    };
+
+    /// What the table says of this code.
+    pub const fn row(self) -> Row {
+        use Fault::{Downstream, Local, Upstream};
+        use Retry::{Elsewhere, IfIdempotent, Never, Safe};
+        type S = LinkStatus;
+        match self {
+            Self::BadRequest => row("bad_request", Downstream, 400, S::BAD_REQUEST, Never),
+            Self::NoRoute => row("no_route", Downstream, 404, S::BAD_REQUEST, Never),
+            Self::MethodNotAllowed => {
+                row("method_not_allowed", Downstream, 405, S::BAD_REQUEST, Never)
+            }
+            Self::UnsupportedMediaType => {
+                row("unsupported_media_type", Downstream, 415, S::BAD_REQUEST, Never)
+            }
+            Self::RequestTimeout => row("request_timeout", Downstream, 408, S::BAD_REQUEST, Safe),
+            Self::BodyTooLarge => row("body_too_large", Downstream, 413, S::TOO_LARGE, Never),
+            Self::BadArguments => row("bad_arguments", Downstream, 400, S::BAD_REQUEST, Never),
+            Self::ServiceNotFound => {
+                row("service_not_found", Downstream, 404, S::NOT_FOUND_SERVICE, Elsewhere)
+            }
+            Self::MethodNotFound => {
+                row("method_not_found", Downstream, 404, S::NOT_FOUND_METHOD, Never)
+            }
+            Self::Draining => row("draining", Local, 503, S::REFUSED, Safe),
+            Self::Overloaded => row("overloaded", Local, 503, S::OVERLOADED, Safe),
+            Self::RegistryUnavailable => {
+                row("registry_unavailable", Local, 503, S::UPSTREAM_UNREACHABLE, Safe)
+            }
+            Self::NoEndpoint => row("no_endpoint", Upstream, 503, S::UPSTREAM_UNREACHABLE, Safe),
+            Self::Unreachable => row("unreachable", Upstream, 503, S::UPSTREAM_UNREACHABLE, Safe),
+            Self::Refused => row("refused", Upstream, 503, S::REFUSED, Safe),
+            Self::ConnectionBroken => {
+                row("connection_broken", Upstream, 502, S::UPSTREAM_BROKEN, IfIdempotent)
+            }
+            Self::BadReply => row("bad_reply", Upstream, 502, S::UPSTREAM_PROTOCOL, IfIdempotent),
+            Self::ReplyTooLarge => {
+                row("reply_too_large", Upstream, 502, S::TOO_LARGE, Never)
+            }
+            Self::Timeout => row("timeout", Upstream, 504, S::TIMEOUT, IfIdempotent),
+            Self::ThreadPoolExhausted => {
+                row("thread_pool_exhausted", Upstream, 503, S::OVERLOADED, Safe)
+            }
+            Self::ProviderRejected => {
+                row("provider_rejected", Upstream, 400, S::BAD_REQUEST, Never)
+            }
+            Self::ProviderError => {
+                row("provider_error", Upstream, 502, S::SERVER_ERROR, IfIdempotent)
+            }
+            Self::Exception => row("exception", Upstream, 500, S::APP_ERROR, Never),
+            Self::Cancelled => row("cancelled", Downstream, 499, S::CANCELLED, IfIdempotent),
+            Self::Internal => row("internal", Local, 500, S::SERVER_ERROR, IfIdempotent),
+        }
+    }
+
+    /// The code of a link's status other than OK; an unknown one counts as the provider's failure.
+    pub fn from_link(status: LinkStatus) -> Self {
+        match status {
+            LinkStatus::BAD_REQUEST => Self::ProviderRejected,
+            LinkStatus::NOT_FOUND_SERVICE => Self::ServiceNotFound,
+            LinkStatus::NOT_FOUND_METHOD => Self::MethodNotFound,
+            // Too long a request is refused on this side; what the peer refuses is its reply.
+            LinkStatus::TOO_LARGE => Self::ReplyTooLarge,
+            LinkStatus::TIMEOUT => Self::Timeout,
+            LinkStatus::CANCELLED => Self::Cancelled,
+            LinkStatus::OVERLOADED => Self::Overloaded,
+            LinkStatus::REFUSED | LinkStatus::UNSUPPORTED_CODEC => Self::Refused,
+            LinkStatus::UPSTREAM_UNREACHABLE => Self::Unreachable,
+            LinkStatus::UPSTREAM_BROKEN => Self::ConnectionBroken,
+            LinkStatus::UPSTREAM_PROTOCOL => Self::BadReply,
+            LinkStatus::APP_ERROR => Self::Exception,
+            _ => Self::ProviderError,
+        }
+    }
+
+    /// The code of a provider's status other than OK.
+    pub fn from_dubbo(status: DubboStatus, text: &str) -> Self {
+        match status {
+            DubboStatus::ServerThreadpoolExhausted => Self::ThreadPoolExhausted,
+            DubboStatus::ServerTimeout | DubboStatus::ClientTimeout => Self::Timeout,
+            DubboStatus::ServiceNotFound => Self::ServiceNotFound,
+            // Dubbo has no status for these two; it reports them in words.
+            DubboStatus::BadRequest | DubboStatus::ServiceError | DubboStatus::ServerError
+                if text.contains("Not found exported service") =>
+            {
+                Self::ServiceNotFound
+            }
+            DubboStatus::BadRequest | DubboStatus::ServiceError | DubboStatus::ServerError
+                if text.contains("Service not found:") || text.contains("NoSuchMethod") =>
+            {
+                Self::MethodNotFound
+            }
+            DubboStatus::BadRequest => Self::ProviderRejected,
+            DubboStatus::SerializationError if text.contains("Data length too large") => {
+                Self::ReplyTooLarge
+            }
+            _ => Self::ProviderError,
+        }
+    }
+}
+
+/// A failed call: what happened, where, in words.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CallError {
+    /// What kind of failure.
+    pub code: Code,
+    /// What happened, and what to do about it.
+    pub message: Box<str>,
+    /// The endpoint that it happened at, if one had been chosen.
+    pub endpoint: Option<Box<str>>,
+    /// The status with which a Dubbo provider refused, for callers that speak Dubbo themselves.
+    pub provider_status: Option<DubboStatus>,
+}
+
+impl CallError {
+    /// A failure that no endpoint had part in.
+    pub fn new(code: Code, message: impl Into<Box<str>>) -> Self {
+        Self { code, message: message.into(), endpoint: None, provider_status: None }
+    }
+
+    /// What a Dubbo provider answered instead of a result.
+    pub fn from_provider(status: DubboStatus, text: &str) -> Self {
+        let code = Code::from_dubbo(status, text);
+        Self { provider_status: Some(status), ..Self::new(code, text) }
+    }
+
+    /// The same, and where it happened.
+    #[must_use]
+    pub fn at(mut self, endpoint: &str) -> Self {
+        self.endpoint = Some(endpoint.into());
+        self
+    }
+
+    /// Whether the call may be offered to another endpoint, because none has begun it.
+    pub fn may_be_offered_again(&self) -> bool {
+        matches!(self.code.row().retry, Retry::Safe | Retry::Elsewhere)
+    }
+
+    /// Whether it is worth the caller's while to make the same call again.
+    pub fn is_retryable(&self) -> bool {
+        self.code.row().retry == Retry::Safe
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code.row().name, self.message)?;
+        match &self.endpoint {
+            Some(endpoint) => write!(f, " (at {endpoint})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for CallError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_names_and_statuses_are_sound() {
+        for (number, code) in Code::ALL.into_iter().enumerate() {
+            assert_eq!(code as usize, number);
+            assert_eq!(Code::NAMES.iter().filter(|name| **name == code.row().name).count(), 1);
+            assert!((400..600).contains(&code.row().http_status));
+            assert_ne!(code.row().link_status, LinkStatus::OK);
+        }
+    }
+
+    /// What one agent reports to the next stays as safe, or as unsafe, to retry.
+    #[test]
+    fn the_link_keeps_the_retry_rule() {
+        for code in Code::ALL.into_iter().filter(|code| code.row().fault == Fault::Upstream) {
+            let seen = Code::from_link(code.row().link_status);
+            assert_eq!(seen.row().retry, code.row().retry, "{code:?} arrives as {seen:?}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The contest's way of writing a call: a form.
+//!
+//! `interface=com.acme.IHello&method=hash&parameterTypesString=Ljava/lang/String;&parameter=abc`,
+//! percent-encoded or not. `parameter` may come several times, in the order of the types.
+
+use std::borrow::Cow;
+
+use http::request::Parts;
+
+use super::CallHeaders;
+use crate::args::ArgumentList;
+use crate::error::{CallError, Code};
+use crate::invoke::Invocation;
+use crate::route::RouteName;
+
+/// More parameters than any Java method has.
+const MAX_PARAMETERS: usize = 255;
+
+/// The fields of a form, decoded.
+#[derive(Default)]
+pub(super) struct Form<'a> {
+    interface: Cow<'a, str>,
+    method: Cow<'a, str>,
+    types: Option<Cow<'a, str>>,
+    parameters: Vec<Cow<'a, str>>,
+}
+
+impl<'a> Form<'a> {
+    /// Reads the body of a form.
+    pub(super) fn parse(body: &'a [u8]) -> Result<Self, CallError> {
+        let mut form = Self::default();
+        for (name, value) in form_urlencoded::parse(body) {
+            match &*name {
+                "interface" => form.interface = value,
+                "method" => form.method = value,
+                "parameterTypesString" => form.types = Some(value),
+                "parameter" if form.parameters.len() < MAX_PARAMETERS => {
+                    form.parameters.push(value);
+                }
+                "parameter" => {
+                    let message = format!("more than {MAX_PARAMETERS} parameters");
+                    return Err(CallError::new(Code::BadRequest, message));
+                }
+                _ => {}
+            }
+        }
+        for (name, value) in [("interface", &form.interface), ("method", &form.method)] {
+            if value.is_empty() {
+                let message = format!(
+                    "the form has no {name}; it needs interface, method, parameterTypesString \
+                     and parameter"
+                );
+                return Err(CallError::new(Code::BadRequest, message));
+            }
+        }
+        Ok(form)
+    }
+
+    /// The call that the form and the request's headers describe.
+    pub(super) fn invocation(&'a self, head: &'a Parts) -> Result<Invocation<'a>, CallError> {
+        let headers = CallHeaders::read(head)?;
+        let types = self.types.as_deref().or(headers.types);
+        let name = RouteName {
+            interface: &self.interface,
+            version: headers.version,
+            group: headers.group,
+            method: &self.method,
+            types: types.or(self.parameters.is_empty().then_some("")),
+        };
+        Ok(Invocation {
+            name,
+            args: ArgumentList::Text(&self.parameters),
+            timeout: headers.timeout,
+            attachments: headers.attachments,
+        })
+    }
+}

@@ -1,0 +1,58 @@
+//! Calls written as JSON: `POST /{interface}/{method}` with an array of arguments, or one value.
+
+use std::borrow::Cow;
+
+use http::request::Parts;
+use percent_encoding::percent_decode_str;
+
+use super::CallHeaders;
+use crate::args::ArgumentList;
+use crate::error::{CallError, Code};
+use crate::invoke::Invocation;
+use crate::route::RouteName;
+
+/// Interface and method as the path names them.
+pub(super) struct Target<'a> {
+    interface: Cow<'a, str>,
+    method: Cow<'a, str>,
+}
+
+impl<'a> Target<'a> {
+    /// Reads `/{interface}/{method}`.
+    pub(super) fn parse(path: &'a str) -> Result<Self, CallError> {
+        let parts = path.strip_prefix('/').and_then(|path| path.split_once('/'));
+        let Some((interface, method)) =
+            parts.filter(|(interface, method)| !interface.is_empty() && !method.is_empty())
+        else {
+            let message = format!("{path:?} names no method; POST to /INTERFACE/METHOD");
+            return Err(CallError::new(Code::NoRoute, message));
+        };
+        Ok(Self { interface: decode(interface)?, method: decode(method)? })
+    }
+
+    /// The call that path, headers and body describe.
+    pub(super) fn invocation(
+        &'a self,
+        head: &'a Parts,
+        body: &'a [u8],
+    ) -> Result<Invocation<'a>, CallError> {
+        let headers = CallHeaders::read(head)?;
+        let args = ArgumentList::json(body)?;
+        let name = RouteName {
+            interface: &self.interface,
+            version: headers.version,
+            group: headers.group,
+            method: &self.method,
+            // A method without parameters has no overloads: its types are known.
+            types: headers.types.or(args.is_empty().then_some("")),
+        };
+        let (timeout, attachments) = (headers.timeout, headers.attachments);
+        Ok(Invocation { name, args, timeout, attachments })
+    }
+}
+
+fn decode(part: &str) -> Result<Cow<'_, str>, CallError> {
+    percent_decode_str(part)
+        .decode_utf8()
+        .map_err(|_| CallError::new(Code::NoRoute, "the path is not UTF-8"))
+}

@@ -1,0 +1,188 @@
+//! Calls by HTTP/1.1 and HTTP/2.
+//!
+//! - `POST /` with a form: the contest's way, answered by the bare value as text.
+//! - `POST /{interface}/{method}` with JSON: an array of arguments, or one bare value; answered by
+//!   the JSON value.
+//!
+//! [`session`] is one connection, `form` and `json` read requests, `answer` writes responses.
+
+mod answer;
+mod form;
+mod json;
+mod session;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Body, Incoming};
+
+pub use self::session::HttpSession;
+use crate::call::Reply;
+use crate::config::HttpIngressConfig;
+use crate::error::{CallError, Code};
+use crate::metrics::CallStats;
+use crate::invoke::invoke;
+use crate::worker::Worker;
+
+/// What all connections of a listener have in common.
+pub struct HttpListener {
+    /// The listener's limits.
+    pub config: HttpIngressConfig,
+    /// What counts its calls, by number of the worker.
+    pub stats: Vec<Arc<CallStats>>,
+}
+
+/// How the caller wants its answer.
+#[derive(Clone, Copy)]
+enum Style {
+    /// The bare value as text.
+    Text,
+    /// The value as JSON.
+    Json,
+}
+
+/// Answers one request; a failure is an answer, too.
+async fn handle(
+    worker: &Worker,
+    listener: &HttpListener,
+    request: Request<Incoming>,
+) -> Response<Full<Bytes>> {
+    let started = Instant::now();
+    let stats = &listener.stats[worker.index];
+    stats.started();
+    let mut counted = Counted { stats, started, code: Some(Code::Cancelled as u8) };
+    let result = match answer_request(worker, listener, request).await {
+        Ok((style, reply)) => answer::value(style, &reply),
+        Err(error) => Err(error),
+    };
+    counted.code = result.as_ref().err().map(|error| error.code as u8);
+    result.unwrap_or_else(|error| answer::error(&error))
+}
+
+/// Counts a call however it ends: when its future is dropped the caller has gone away.
+struct Counted<'a> {
+    stats: &'a CallStats,
+    started: Instant,
+    code: Option<u8>,
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.stats.finished(self.started.elapsed(), self.code);
+    }
+}
+
+async fn answer_request(
+    worker: &Worker,
+    listener: &HttpListener,
+    request: Request<Incoming>,
+) -> Result<(Style, Reply), CallError> {
+    let config = &listener.config;
+    if request.method() != Method::POST {
+        let message = format!("{} is not allowed here; calls are made by POST", request.method());
+        return Err(CallError::new(Code::MethodNotAllowed, message));
+    }
+    let (head, body) = request.into_parts();
+    let body = read_body(body, config).await?;
+    match head.uri.path() {
+        "/" => {
+            let form = form::Form::parse(&body)?;
+            let reply = invoke(worker, config.registry, &form.invocation(&head)?).await?;
+            Ok((Style::Text, reply))
+        }
+        path => {
+            let target = json::Target::parse(path)?;
+            let reply = invoke(worker, config.registry, &target.invocation(&head, &body)?).await?;
+            Ok((Style::Json, reply))
+        }
+    }
+}
+
+/// The whole body, within the listener's limits of length and time.
+async fn read_body(body: Incoming, config: &HttpIngressConfig) -> Result<Bytes, CallError> {
+    let max_len = config.max_body_len;
+    let too_large = || {
+        let message = format!("the body is longer than the limit of {max_len} bytes");
+        CallError::new(Code::BodyTooLarge, message)
+    };
+    if u64::try_from(max_len).is_ok_and(|max_len| max_len < body.size_hint().lower()) {
+        return Err(too_large());
+    }
+    if body.is_end_stream() {
+        return Ok(Bytes::new());
+    }
+    let whole = Limited::new(body, max_len).collect();
+    match tokio::time::timeout(config.body_timeout, whole).await {
+        Ok(Ok(whole)) => Ok(whole.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(error)) => {
+            Err(CallError::new(Code::BadRequest, format!("the body cannot be read: {error}")))
+        }
+        Err(_) => Err(CallError::new(
+            Code::RequestTimeout,
+            format!("the body did not arrive within {:?}", config.body_timeout),
+        )),
+    }
+}
+
+/// The value of a header as text, if there is one.
+fn header<'a>(head: &'a http::request::Parts, name: &str) -> Result<Option<&'a str>, CallError> {
+    let Some(value) = head.headers.get(name) else {
+        return Ok(None);
+    };
+    std::str::from_utf8(value.as_bytes()).map(Some).map_err(|_| {
+        CallError::new(Code::BadRequest, format!("header {name} is not UTF-8"))
+    })
+}
+
+/// Headers that both ways of calling know.
+struct CallHeaders<'a> {
+    version: &'a str,
+    group: &'a str,
+    types: Option<&'a str>,
+    timeout: Option<Duration>,
+    attachments: Vec<(&'a str, &'a str)>,
+}
+
+const VERSION: &str = "x-dubbo-service-version";
+const GROUP: &str = "x-dubbo-service-group";
+const TYPES: &str = "x-dubbo-parameter-types";
+const TIMEOUT: &str = "x-dubbo-timeout-ms";
+const ATTACHMENT: &str = "x-dubbo-attachment-";
+/// What every name above begins with: a request without such a header is read at once.
+const PREFIX: &str = "x-dubbo-";
+
+impl<'a> CallHeaders<'a> {
+    fn read(head: &'a http::request::Parts) -> Result<Self, CallError> {
+        let mut headers =
+            Self { version: "", group: "", types: None, timeout: None, attachments: Vec::new() };
+        if !head.headers.keys().any(|name| name.as_str().starts_with(PREFIX)) {
+            return Ok(headers);
+        }
+        headers.version = header(head, VERSION)?.unwrap_or("");
+        headers.group = header(head, GROUP)?.unwrap_or("");
+        headers.types = header(head, TYPES)?;
+        headers.timeout = header(head, TIMEOUT)?.map(parse_timeout).transpose()?;
+        for name in head.headers.keys() {
+            if let Some(key) = name.as_str().strip_prefix(ATTACHMENT)
+                && let Some(value) = header(head, name.as_str())?
+            {
+                headers.attachments.push((key, value));
+            }
+        }
+        Ok(headers)
+    }
+}
+
+fn parse_timeout(text: &str) -> Result<Duration, CallError> {
+    match text.trim().parse::<u32>() {
+        Ok(ms) if ms != 0 => Ok(Duration::from_millis(ms.into())),
+        _ => {
+            let message = format!("{TIMEOUT} is {text:?}; it must be a whole number from 1 up");
+            Err(CallError::new(Code::BadRequest, message))
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Where calls come in.
+
+pub mod http;

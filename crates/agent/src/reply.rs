@@ -1,0 +1,76 @@
+//! What a provider's reply says, as JSON.
+
+use std::borrow::Cow;
+
+use dubbo_proto::{BodyLimits, Reply as DubboReply, ReplyKind, Serialization, Status};
+use hessian::json::JsonReader;
+use hessian::transcode::{JsonOptions, hessian_to_json};
+use hessian::{Decoder, Limits};
+
+use crate::call::Reply;
+use crate::error::{CallError, Code};
+
+/// The value of a reply as JSON text.
+///
+/// # Errors
+/// [`Code::Exception`] if the method threw, [`Code::BadReply`] if the reply cannot be read.
+pub fn json_of(reply: &Reply) -> Result<Vec<u8>, CallError> {
+    let broken = |error: &dyn std::fmt::Display| {
+        CallError::new(Code::BadReply, format!("the reply cannot be read: {error}"))
+    };
+    let decoded = DubboReply::decode(reply.serialization, Status::Ok, &reply.body);
+    let outcome = match decoded.map_err(|error| broken(&error))? {
+        DubboReply::Done(outcome) => outcome,
+        DubboReply::Failed { text, .. } => return Err(broken(&text)),
+    };
+    let mut json = Vec::with_capacity(64);
+    match (outcome.kind(), reply.serialization) {
+        (ReplyKind::Null, _) => json.extend_from_slice(b"null"),
+        (ReplyKind::Value | ReplyKind::Exception, Serialization::Fastjson) => {
+            let line = outcome.value(&BodyLimits::default()).map_err(|error| broken(&error))?;
+            let mut reader = JsonReader::new(line, Limits::default());
+            let text = reader.skip_value().map_err(|error| broken(&error))?;
+            reader.finish().map_err(|error| broken(&error))?;
+            json.extend_from_slice(text);
+        }
+        (ReplyKind::Value | ReplyKind::Exception, _) => {
+            let mut decoder = Decoder::new(outcome.value_and_rest(), Limits::default());
+            let options = JsonOptions {
+                class_name: outcome.kind() == ReplyKind::Exception,
+                ..JsonOptions::default()
+            };
+            hessian_to_json(&mut decoder, &mut json, &options).map_err(|error| broken(&error))?;
+        }
+    }
+    match outcome.kind() {
+        ReplyKind::Exception => Err(exception(&json)),
+        ReplyKind::Value | ReplyKind::Null => Ok(json),
+    }
+}
+
+/// What a thrown exception says, given its object as JSON.
+fn exception(json: &[u8]) -> CallError {
+    let object: serde_json::Value = serde_json::from_slice(json).unwrap_or_default();
+    let text = |names: &[&str]| {
+        names.iter().find_map(|name| object.get(name)?.as_str()).map(Cow::Borrowed)
+    };
+    // The generic filter wraps an exception in one of its own, which names the original.
+    let class = text(&["exceptionClass", "class", "@type"]).unwrap_or("an exception".into());
+    let message =
+        text(&["exceptionMessage", "detailMessage", "message", "localizedMessage"]).unwrap_or_default();
+    let code = match class.as_ref() {
+        // Dubbo has no status for a method that is not there: it throws, in several ways.
+        "java.lang.NoSuchMethodException" | "org.apache.dubbo.rpc.service.GenericException"
+            if message.contains("NoSuchMethodException") || message.is_empty() =>
+        {
+            Code::MethodNotFound
+        }
+        _ if message.contains("java.lang.NoSuchMethodException") => Code::MethodNotFound,
+        _ => Code::Exception,
+    };
+    match message.is_empty() {
+        true => CallError::new(code, class.as_ref()),
+        false => CallError::new(code, format!("{class}: {message}")),
+    }
+}
+

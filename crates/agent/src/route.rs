@@ -1,0 +1,285 @@
+//! Routes: what all calls of one method with one list of parameter types have in common.
+//!
+//! A route is found by one look-up, and holds everything that is worth preparing once: the parsed
+//! types, the constant parts of a Dubbo request, the definition for links. The table is bounded:
+//! a caller that makes up method names only pushes out what was not used lately.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::rc::Rc;
+
+use dubbo_proto::{RequestHead, RequestTemplate, Serialization};
+use hessian::JavaType;
+use link_proto::RouteDef;
+
+use crate::cluster::Cluster;
+use crate::error::{CallError, Code};
+
+/// Routes that one worker remembers. A link's peer remembers as many.
+pub const MAX_ROUTES: usize = 4096;
+
+/// The method of Dubbo's generic call, and its descriptor, which the provider compares to the letter.
+const GENERIC_METHOD: &str = "$invoke";
+const GENERIC_DESCRIPTOR: &str =
+    "Ljava/lang/String;[Ljava/lang/String;[Ljava/lang/Object;";
+
+/// What is known of a method's parameters.
+#[derive(Clone, Debug)]
+pub enum Parameters {
+    /// The caller has told their types.
+    Given(Vec<JavaType>),
+    /// The caller has not told; the provider finds the method by its name, in a generic call.
+    Unknown,
+}
+
+/// One method of one service, with one list of parameter types.
+pub struct Route {
+    /// Place in the worker's table; links use it to find their own number.
+    pub index: usize,
+    /// Never used twice: a place that is used again has another one.
+    pub generation: u64,
+    /// Where its calls go.
+    pub cluster: Rc<Cluster>,
+    /// The method as the caller named it.
+    pub method: Box<str>,
+    /// Its parameters.
+    pub parameters: Parameters,
+    /// How links are told of it.
+    pub def: RouteDef,
+    templates: [OnceCell<RequestTemplate>; 2],
+    used: Cell<bool>,
+}
+
+impl Route {
+    fn new(
+        place: (usize, u64),
+        cluster: Rc<Cluster>,
+        method: &str,
+        parameters: Parameters,
+    ) -> Self {
+        let service = &cluster.service;
+        let (wire_method, descriptor) = match &parameters {
+            Parameters::Given(types) => (method, descriptors(types)),
+            Parameters::Unknown => (GENERIC_METHOD, GENERIC_DESCRIPTOR.to_owned()),
+        };
+        let mut attachments = vec![
+            ("path".to_owned(), service.interface.clone()),
+            ("interface".to_owned(), service.interface.clone()),
+        ];
+        for (name, value) in [("version", &service.version), ("group", &service.group)] {
+            if !value.is_empty() {
+                attachments.push((name.to_owned(), value.clone()));
+            }
+        }
+        if matches!(parameters, Parameters::Unknown) {
+            attachments.push(("generic".to_owned(), "true".to_owned()));
+        }
+        let def = RouteDef {
+            service: service.to_string(),
+            method: wire_method.to_owned(),
+            descriptor,
+            attachments,
+        };
+        Self {
+            index: place.0,
+            generation: place.1,
+            method: method.into(),
+            parameters,
+            def,
+            cluster,
+            templates: Default::default(),
+            used: Cell::new(true),
+        }
+    }
+
+    /// The type of a parameter, where it is known.
+    pub fn parameter(&self, index: usize) -> Option<&JavaType> {
+        match &self.parameters {
+            Parameters::Given(types) => types.get(index),
+            Parameters::Unknown => None,
+        }
+    }
+
+    /// The constant parts of a request to a Dubbo provider.
+    ///
+    /// # Errors
+    /// [`Code::BadRequest`] if the method's name or types are not acceptable,
+    /// [`Code::NoEndpoint`] if we do not write the provider's serialization.
+    pub fn template(&self, serialization: Serialization) -> Result<&RequestTemplate, CallError> {
+        let place = match serialization {
+            Serialization::Hessian2 => &self.templates[0],
+            Serialization::Fastjson => &self.templates[1],
+            other => return Err(unsupported(other)),
+        };
+        if let Some(template) = place.get() {
+            return Ok(template);
+        }
+        let template = template(serialization, &self.cluster.service.version, &self.def)
+            .map_err(|error| CallError::new(Code::BadRequest, error.to_string()))?;
+        Ok(place.get_or_init(|| template))
+    }
+}
+
+/// The constant parts of a request, from the definition of its route.
+///
+/// # Errors
+/// What is wrong with the definition.
+pub fn template(
+    serialization: Serialization,
+    version: &str,
+    def: &RouteDef,
+) -> Result<RequestTemplate, dubbo_proto::ProtoError> {
+    let attachment = |name| def.attachments.iter().find(|(key, _)| key == name);
+    let path = attachment("path").map_or("", |(_, path)| path);
+    let head = RequestHead { path, version, method: &def.method, descriptor: &def.descriptor };
+    let attachments: Vec<(&str, &str)> =
+        def.attachments.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    RequestTemplate::new(serialization, &head, &attachments)
+}
+
+/// The refusal of a provider that wants what we do not write.
+pub fn unsupported(serialization: Serialization) -> CallError {
+    let name = serialization.name();
+    CallError::new(
+        Code::NoEndpoint,
+        format!("the provider wants serialization {name}; hessian2 and fastjson are supported"),
+    )
+}
+
+fn descriptors(types: &[JavaType]) -> String {
+    let mut text = String::new();
+    types.iter().for_each(|ty| ty.write_descriptor(&mut text));
+    text
+}
+
+/// How a caller names a route; the same route may have several such names.
+#[derive(Clone, Copy, Debug)]
+pub struct RouteName<'a> {
+    /// The interface.
+    pub interface: &'a str,
+    /// Its version; empty is none.
+    pub version: &'a str,
+    /// Its group; empty is none.
+    pub group: &'a str,
+    /// The method.
+    pub method: &'a str,
+    /// The parameter types as the caller wrote them; `None` if it did not.
+    pub types: Option<&'a str>,
+}
+
+impl RouteName<'_> {
+    /// The same names mean another service in another registry.
+    fn write_key(&self, registry: usize, key: &mut String) {
+        key.clear();
+        let _ = writeln!(key, "{registry}");
+        for part in [self.interface, self.version, self.group, self.method] {
+            key.push_str(part);
+            key.push('\n');
+        }
+        key.push_str(self.types.unwrap_or("?"));
+    }
+}
+
+/// The routes of one worker.
+pub struct RouteTable {
+    by_name: RefCell<HashMap<Box<str>, Rc<Route>>>,
+    places: RefCell<Places>,
+    key: RefCell<String>,
+}
+
+/// Which places of the table are taken, and by whom.
+#[derive(Default)]
+struct Places {
+    names: Vec<Option<Box<str>>>,
+    hand: usize,
+    next_generation: u64,
+}
+
+impl Default for RouteTable {
+    fn default() -> Self {
+        Self {
+            by_name: RefCell::default(),
+            places: RefCell::default(),
+            key: RefCell::default(),
+        }
+    }
+}
+
+impl RouteTable {
+    /// The route of that name, if it is known.
+    pub fn find(&self, registry: usize, name: &RouteName<'_>) -> Option<Rc<Route>> {
+        let mut key = self.key.borrow_mut();
+        name.write_key(registry, &mut key);
+        let by_name = self.by_name.borrow();
+        let route = by_name.get(key.as_str())?;
+        route.used.set(true);
+        Some(Rc::clone(route))
+    }
+
+    /// Remembers a new route, in the place of one that was not used lately if the table is full.
+    ///
+    /// # Errors
+    /// [`Code::Overloaded`] if every route of the table has calls in flight.
+    pub fn insert(
+        &self,
+        registry: usize,
+        name: &RouteName<'_>,
+        cluster: Rc<Cluster>,
+        parameters: Parameters,
+    ) -> Result<Rc<Route>, CallError> {
+        let mut key = String::new();
+        name.write_key(registry, &mut key);
+        let key: Box<str> = key.into();
+        let mut by_name = self.by_name.borrow_mut();
+        let mut places = self.places.borrow_mut();
+        let index = places.free(&mut by_name).ok_or_else(|| {
+            let message = format!("calls of {MAX_ROUTES} different methods are in flight");
+            CallError::new(Code::Overloaded, message)
+        })?;
+        places.names[index] = Some(key.clone());
+        places.next_generation += 1;
+        let place = (index, places.next_generation);
+        let route = Rc::new(Route::new(place, cluster, name.method, parameters));
+        by_name.insert(key, Rc::clone(&route));
+        Ok(route)
+    }
+
+    /// Forgets the routes of a cluster.
+    pub fn forget(&self, cluster: &Rc<Cluster>) {
+        let mut places = self.places.borrow_mut();
+        self.by_name.borrow_mut().retain(|_, route| {
+            let stays = !Rc::ptr_eq(&route.cluster, cluster);
+            if !stays {
+                places.names[route.index] = None;
+            }
+            stays
+        });
+    }
+}
+
+impl Places {
+    /// A free place, if there is one. In a full table the hand of a clock goes round: who was used
+    /// since it last came by is spared once, and who has calls in flight stays.
+    fn free(&mut self, by_name: &mut HashMap<Box<str>, Rc<Route>>) -> Option<usize> {
+        if self.names.len() < MAX_ROUTES {
+            self.names.push(None);
+            return Some(self.names.len() - 1);
+        }
+        for _ in 0..2 * MAX_ROUTES {
+            let index = self.hand;
+            self.hand = (self.hand + 1) % MAX_ROUTES;
+            let Some(name) = &self.names[index] else {
+                return Some(index);
+            };
+            let is_free = by_name
+                .get(name)
+                .is_none_or(|route| !route.used.replace(false) && Rc::strong_count(route) == 1);
+            if is_free {
+                by_name.remove(name);
+                return Some(index);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,182 @@
+//! Calls to a Dubbo provider over Dubbo TCP.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use dubbo_proto::{
+    ClientConfig, ClientConnection, ClientEvent, ProtoError, Reply as DubboReply, RequestId, RequestTemplate, SendError,
+    Serialization, Status,
+};
+use link::{Conn, Machine};
+use tokio::sync::oneshot;
+use tracing::{debug, info};
+
+use super::{Arguments, Peer, Request, Setup, Upstream};
+use crate::call::{Outcome, Reply, ReplyTo, lost};
+use crate::error::{CallError, Code};
+use crate::scratch::Scratch;
+
+/// The protocol's side of one Dubbo endpoint.
+pub struct DubboPeer {
+    address: Rc<str>,
+    max_in_flight: u32,
+    scratch: Scratch,
+}
+
+/// [`ClientConnection`] as the driver sees it.
+pub struct DubboClient(pub ClientConnection<ReplyTo>);
+
+impl Machine for DubboClient {
+    type Event = ClientEvent<ReplyTo>;
+    type Error = dubbo_proto::ProtoError;
+
+    fn handle_bytes(
+        &mut self,
+        now: Instant,
+        input: &mut bytes::BytesMut,
+    ) -> Result<(), Self::Error> {
+        self.0.handle_bytes(now, input)
+    }
+    fn handle_timeout(&mut self, now: Instant) {
+        self.0.handle_timeout(now);
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.0.poll_timeout()
+    }
+    fn poll_event(&mut self) -> Option<Self::Event> {
+        self.0.poll_event()
+    }
+    fn transmit(&mut self) -> &mut bytes::BytesMut {
+        self.0.transmit()
+    }
+    fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+}
+
+impl DubboPeer {
+    /// The endpoint at `address`.
+    pub fn new(address: &str, setup: Setup) -> Self {
+        Self { address: address.into(), max_in_flight: setup.max_in_flight, scratch: Scratch::default() }
+    }
+
+    fn outcome(&self, status: Status, serialization: Serialization, body: bytes::Bytes) -> Outcome {
+        if status == Status::Ok {
+            return Ok(Reply { serialization, body });
+        }
+        let error = match DubboReply::decode(serialization, status, &body) {
+            Ok(DubboReply::Failed { status, text }) => CallError::from_provider(status, &text),
+            // Only a reply of status OK is anything else.
+            Ok(DubboReply::Done(_)) | Err(_) => CallError::from_provider(status, ""),
+        };
+        Err(error.at(&self.address))
+    }
+}
+
+impl Peer for DubboPeer {
+    type Machine = DubboClient;
+
+    fn machine(&self, now: Instant) -> DubboClient {
+        let config = ClientConfig {
+            max_in_flight: self.max_in_flight as usize,
+            ..ClientConfig::default()
+        };
+        DubboClient(ClientConnection::new(config, now))
+    }
+
+    fn is_ready(machine: &DubboClient) -> bool {
+        machine.0.is_accepting()
+    }
+
+    fn on_event(&self, conn: &Conn<DubboClient>, event: ClientEvent<ReplyTo>) {
+        match event {
+            ClientEvent::Reply { token, status, serialization, body } => {
+                token.complete(self.outcome(status, serialization, body));
+            }
+            ClientEvent::Expired { token } => {
+                let error = CallError::new(Code::Timeout, "no answer before the deadline");
+                token.complete(Err(error.at(&self.address)));
+            }
+            ClientEvent::ReadOnly => info!(endpoint = %self.address, "provider is leaving"),
+            ClientEvent::Writeable => info!(endpoint = %self.address, "provider is back"),
+            other => debug!(endpoint = %self.address, event = ?other),
+        }
+        let _ = conn;
+    }
+
+    fn on_end(&self, conn: &Conn<DubboClient>, error: &CallError) {
+        let pending: Vec<ReplyTo> = conn.with(|machine| machine.0.drain_pending().collect());
+        for token in pending {
+            token.complete(Err(error.clone()));
+        }
+    }
+
+    fn close(machine: &mut DubboClient, _: Instant) {
+        machine.0.close();
+    }
+}
+
+/// Makes a call and waits for its outcome.
+pub async fn call<A: Arguments>(
+    upstream: &Upstream<DubboPeer>,
+    request: &Request<'_, A>,
+    serialization: Serialization,
+) -> Outcome {
+    let conn = match upstream.conn() {
+        Ok(conn) => conn,
+        Err(_) => upstream.connected(request.deadline).await?,
+    };
+    let template = request.route.template(serialization)?;
+    let (task, outcome) = oneshot::channel();
+    let id = upstream.peer().scratch.with(|args| {
+        request.args.encode(request.route, serialization, args)?;
+        let to = ReplyTo::Task(task);
+        send(&conn, template, args, request.attachments, request.deadline, to)
+            .map_err(|(_, error)| error.at(upstream.address()))
+    })?;
+    let mut cancel = CancelOnDrop { conn: &conn, id: Some(id) };
+    let outcome = outcome.await.unwrap_or_else(|_| Err(lost()));
+    cancel.id = None;
+    outcome
+}
+
+/// Puts a request on a connection.
+///
+/// # Errors
+/// The token comes back with the reason; nothing has been sent then.
+pub fn send(
+    conn: &Conn<DubboClient>,
+    template: &RequestTemplate,
+    args: &[u8],
+    attachments: &[(&str, &str)],
+    deadline: Instant,
+    token: ReplyTo,
+) -> Result<RequestId, (ReplyTo, CallError)> {
+    let now = Instant::now();
+    conn.with(|machine| machine.0.send(now, template, args, attachments, deadline, token))
+        .map_err(|(token, error)| (token, refused(&error)))
+}
+
+fn refused(error: &SendError) -> CallError {
+    let code = match error {
+        SendError::TooManyInFlight { .. } | SendError::BufferFull { .. } => Code::Overloaded,
+        SendError::NotAccepting => Code::Unreachable,
+        SendError::Encode(ProtoError::PayloadTooLong { .. }) => Code::BodyTooLarge,
+        SendError::Encode(_) => Code::BadRequest,
+    };
+    CallError::new(code, error.to_string())
+}
+
+/// A caller that goes away frees its place in the table of pending calls.
+struct CancelOnDrop<'a> {
+    conn: &'a Conn<DubboClient>,
+    id: Option<RequestId>,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            drop(self.conn.with(|machine| machine.0.cancel(id)));
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Keeps one connection to one endpoint: connects, drives, reconnects, and says how it stands.
+//!
+//! Invariants:
+//! - At most one connection at a time, and at most one attempt at one.
+//! - Every call that was pending on a connection is completed when that connection ends.
+//! - When the last handle is dropped the connection finishes what is in flight, then closes.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use link::{Conn, Machine, drive, socket};
+use rand::Rng;
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tracing::{debug, info, warn};
+
+use crate::error::{CallError, Code};
+
+/// First wait before another attempt; every further one in a row doubles it.
+const MIN_BACKOFF: Duration = Duration::from_millis(50);
+/// Longest wait before another attempt: what an endpoint that is back waits for its first call.
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
+
+/// What differs between the protocols of endpoints.
+pub trait Peer: 'static {
+    /// The state machine of a connection.
+    type Machine: Machine + 'static;
+
+    /// The machine of a new connection.
+    fn machine(&self, now: Instant) -> Self::Machine;
+    /// Whether the connection takes calls.
+    fn is_ready(machine: &Self::Machine) -> bool;
+    /// An event of the connection.
+    fn on_event(&self, conn: &Conn<Self::Machine>, event: <Self::Machine as Machine>::Event);
+    /// The connection has ended: completes whatever is pending with `error`.
+    fn on_end(&self, conn: &Conn<Self::Machine>, error: &CallError);
+    /// Nobody will make calls any more: finish what is in flight and close.
+    fn close(machine: &mut Self::Machine, now: Instant);
+}
+
+/// One endpoint as this worker sees it. Dropping it closes the connection in order.
+pub struct Upstream<P: Peer>(Rc<Inner<P>>);
+
+struct Inner<P: Peer> {
+    peer: P,
+    address: Rc<str>,
+    state: RefCell<State<P::Machine>>,
+    /// A change of `state`, for those who wait for a first connection.
+    changed: Notify,
+    dropped: Cell<bool>,
+}
+
+enum State<M> {
+    /// The first attempt is under way, or the handshake.
+    Connecting(Option<Conn<M>>),
+    Ready(Conn<M>),
+    /// The last attempt failed, or the connection broke; another attempt follows.
+    Down(Box<str>),
+}
+
+/// How an endpoint stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Standing {
+    /// Takes calls.
+    Ready,
+    /// Nothing is known yet.
+    Connecting,
+    /// Takes no calls now.
+    Down,
+}
+
+impl<P: Peer> Upstream<P> {
+    /// Begins to connect to `host:port`. Must be called on a worker's runtime.
+    pub fn start(peer: P, host: &str, port: u16, connect_timeout: Duration) -> Self {
+        let inner = Rc::new(Inner {
+            peer,
+            address: address(host, port).into(),
+            state: RefCell::new(State::Connecting(None)),
+            changed: Notify::new(),
+            dropped: Cell::new(false),
+        });
+        let keeper = Rc::clone(&inner);
+        let host = host.to_owned();
+        tokio::task::spawn_local(async move { keeper.run(&host, port, connect_timeout).await });
+        Self(inner)
+    }
+
+    /// The protocol's side of this endpoint.
+    pub fn peer(&self) -> &P {
+        &self.0.peer
+    }
+
+    /// Where it is, as `host:port`.
+    pub fn address(&self) -> &Rc<str> {
+        &self.0.address
+    }
+
+    /// How it stands.
+    pub fn standing(&self) -> Standing {
+        match &*self.0.state.borrow() {
+            State::Connecting(_) => Standing::Connecting,
+            State::Ready(conn) if conn.look(P::is_ready) => Standing::Ready,
+            State::Ready(_) | State::Down(_) => Standing::Down,
+        }
+    }
+
+    /// The connection, if it takes calls now.
+    ///
+    /// # Errors
+    /// [`Code::Unreachable`] with the reason.
+    pub fn conn(&self) -> Result<Conn<P::Machine>, CallError> {
+        match &*self.0.state.borrow() {
+            State::Ready(conn) if conn.look(P::is_ready) => Ok(conn.clone()),
+            State::Ready(_) => Err(self.unreachable("it takes no new calls")),
+            State::Connecting(_) => Err(self.unreachable("still connecting")),
+            State::Down(reason) => Err(self.unreachable(reason)),
+        }
+    }
+
+    /// The connection, waiting for the first attempt to succeed or fail.
+    ///
+    /// # Errors
+    /// [`Code::Unreachable`] with the reason, or [`Code::Timeout`] at `deadline`.
+    pub async fn connected(&self, deadline: Instant) -> Result<Conn<P::Machine>, CallError> {
+        loop {
+            let changed = self.0.changed.notified();
+            if self.standing() != Standing::Connecting {
+                return self.conn();
+            }
+            if tokio::time::timeout_at(deadline.into(), changed).await.is_err() {
+                return Err(self.unreachable("the deadline passed while connecting"));
+            }
+        }
+    }
+
+    /// Waits until [`Upstream::standing`] may have changed.
+    pub async fn changed(&self) {
+        self.0.changed.notified().await;
+    }
+
+    fn unreachable(&self, reason: &str) -> CallError {
+        CallError::new(Code::Unreachable, reason).at(&self.0.address)
+    }
+}
+
+impl<P: Peer> Drop for Upstream<P> {
+    fn drop(&mut self) {
+        self.0.dropped.set(true);
+        if let State::Ready(conn) | State::Connecting(Some(conn)) = &*self.0.state.borrow() {
+            conn.with(|machine| P::close(machine, Instant::now()));
+        }
+        self.0.changed.notify_waiters();
+    }
+}
+
+impl<P: Peer> Inner<P> {
+    async fn run(&self, host: &str, port: u16, connect_timeout: Duration) {
+        let mut backoff = MIN_BACKOFF;
+        while !self.dropped.get() {
+            let reason = match socket::connect(host, port, connect_timeout).await {
+                Ok(stream) => {
+                    let was_ready = Cell::new(false);
+                    let reason = self.serve(stream, &was_ready).await;
+                    if was_ready.get() {
+                        backoff = MIN_BACKOFF;
+                    }
+                    reason
+                }
+                Err(error) => format!("cannot connect: {error}"),
+            };
+            if self.dropped.get() {
+                debug!(endpoint = %self.address, "closed");
+                break;
+            }
+            self.go_down(&reason);
+            let wait = backoff.mul_f64(rand::rng().random_range(0.75..1.25));
+            backoff = (backoff * 2).min(MAX_BACKOFF);
+            // A drop of the last handle ends the wait.
+            let _ = tokio::time::timeout(wait, self.until_dropped()).await;
+        }
+    }
+
+    async fn until_dropped(&self) {
+        while !self.dropped.get() {
+            self.changed.notified().await;
+        }
+    }
+
+    /// Drives one connection to its end, and tells why it ended.
+    async fn serve(&self, stream: TcpStream, was_ready: &Cell<bool>) -> String {
+        let conn = Conn::new(self.peer.machine(Instant::now()));
+        self.note_progress(&conn, was_ready);
+        let ending = drive(stream, &conn, |event| {
+            self.peer.on_event(&conn, event);
+            if !was_ready.get() {
+                self.note_progress(&conn, was_ready);
+            }
+        })
+        .await;
+        let reason = ending.to_string();
+        let error = CallError::new(Code::ConnectionBroken, &*reason).at(&self.address);
+        self.peer.on_end(&conn, &error);
+        reason
+    }
+
+    fn note_progress(&self, conn: &Conn<P::Machine>, was_ready: &Cell<bool>) {
+        let is_ready = conn.look(P::is_ready);
+        let state = match is_ready {
+            true => State::Ready(conn.clone()),
+            false => State::Connecting(Some(conn.clone())),
+        };
+        let before = self.state.replace(state);
+        if is_ready {
+            was_ready.set(true);
+            match before {
+                State::Down(_) => info!(endpoint = %self.address, "connected again"),
+                _ => debug!(endpoint = %self.address, "connected"),
+            }
+        } else if let State::Down(reason) = before {
+            // Not ready before the handshake is through: nobody should wait for it a second time.
+            *self.state.borrow_mut() = State::Down(reason);
+        }
+        self.changed.notify_waiters();
+    }
+
+    fn go_down(&self, reason: &str) {
+        let before = self.state.replace(State::Down(reason.into()));
+        if !matches!(before, State::Down(_)) {
+            warn!(endpoint = %self.address, reason, "endpoint is down; connecting again");
+        }
+        self.changed.notify_waiters();
+    }
+}
+
+/// `host:port`, with brackets where an IPv6 address needs them.
+pub fn address(host: &str, port: u16) -> String {
+    match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    }
+}

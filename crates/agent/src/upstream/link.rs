@@ -1,0 +1,265 @@
+//! Calls to a provider's agent over the link.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use dubbo_proto::{Serialization, Status as DubboStatus};
+use link::Conn;
+use link_proto::{CallId, Connection, Event, RequestOut, RouteId, SendError, Status};
+use tokio::sync::{Notify, oneshot};
+use tracing::{debug, info};
+
+use super::{Arguments, Peer, Request, Setup, Upstream};
+use crate::call::{Outcome, Reply, ReplyTo, lost};
+use crate::error::{CallError, Code};
+use crate::route::Route;
+use crate::scratch::Scratch;
+
+/// How long a refused route is not asked for again.
+const REFUSAL_TTL: Duration = Duration::from_secs(1);
+
+/// A link from the calling side.
+pub type LinkClient = Connection<ReplyTo>;
+
+/// The protocol's side of one provider's agent.
+pub struct LinkPeer {
+    address: Rc<str>,
+    config: link_proto::Config,
+    /// By the worker's own number of a route. Belongs to the connection that is up.
+    routes: RefCell<Vec<Option<LinkRoute>>>,
+    /// A route has been accepted or refused.
+    settled: Notify,
+    scratch: Scratch,
+}
+
+/// A route of this worker as the peer knows it.
+struct LinkRoute {
+    generation: u64,
+    id: RouteId,
+    state: RouteState,
+}
+
+impl LinkRoute {
+    fn is_current(&self, route: &Route) -> bool {
+        let is_stale = matches!(&self.state,
+            RouteState::Refused(_, since) if REFUSAL_TTL <= since.elapsed());
+        self.generation == route.generation && !is_stale
+    }
+}
+
+#[derive(Clone)]
+enum RouteState {
+    Asked,
+    Accepted(Serialization),
+    /// Asked again after [`REFUSAL_TTL`]: the peer may have learnt of the service by then.
+    Refused(CallError, Instant),
+}
+
+impl LinkPeer {
+    /// The agent at `address`; `agent_name` is what we call ourselves.
+    pub fn new(address: &str, agent_name: &str, setup: Setup) -> Self {
+        let config = link_proto::Config {
+            name: agent_name.to_owned(),
+            window: setup.max_in_flight,
+            ..link_proto::Config::default()
+        };
+        Self {
+            address: address.into(),
+            config,
+            routes: RefCell::default(),
+            settled: Notify::new(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    fn settle(&self, id: RouteId, state: RouteState) {
+        let mut routes = self.routes.borrow_mut();
+        if let Some(route) = routes.iter_mut().flatten().find(|route| route.id == id) {
+            route.state = state;
+        }
+        self.settled.notify_waiters();
+    }
+
+    fn outcome(&self, status: Status, codec: u8, payload: bytes::Bytes) -> Outcome {
+        let error = match status {
+            Status::OK => {
+                let serialization = Serialization::from_id(codec);
+                return Ok(Reply { serialization, body: payload });
+            }
+            Status::DUBBO_STATUS => match payload.split_first() {
+                Some((&status, text)) => CallError::from_provider(
+                    DubboStatus::from_u8(status),
+                    &String::from_utf8_lossy(text),
+                ),
+                None => CallError::new(Code::BadReply, "the agent sent an empty Dubbo status"),
+            },
+            _ => CallError::new(Code::from_link(status), &*String::from_utf8_lossy(&payload)),
+        };
+        Err(error.at(&self.address))
+    }
+
+    /// The peer's number of a route and how it stands, asking the peer if it does not know it yet.
+    fn route(
+        &self,
+        conn: &Conn<LinkClient>,
+        route: &Route,
+    ) -> Result<(RouteId, RouteState), CallError> {
+        let mut routes = self.routes.borrow_mut();
+        if routes.len() <= route.index {
+            routes.resize_with(route.index + 1, || None);
+        }
+        let known = &mut routes[route.index];
+        if let Some(known) = known.as_ref().filter(|known| known.is_current(route)) {
+            return Ok((known.id, known.state.clone()));
+        }
+        let id = conn
+            .with(|link| match known {
+                Some(old) if !matches!(old.state, RouteState::Asked) => {
+                    link.redefine(old.id, &route.def).map(|()| old.id)
+                }
+                // The answer about an old route that is still to come must not be taken for ours.
+                _ => link.define(&route.def),
+            })
+            .map_err(|error| refused(&error))?;
+        *known = Some(LinkRoute { generation: route.generation, id, state: RouteState::Asked });
+        Ok((id, RouteState::Asked))
+    }
+
+    /// Waits for the peer's word on a route: its number, and the serialization to use.
+    async fn settled_route(
+        &self,
+        conn: &Conn<LinkClient>,
+        request_route: &Route,
+        deadline: Instant,
+    ) -> Result<(RouteId, Serialization), CallError> {
+        loop {
+            let settled = self.settled.notified();
+            match self.route(conn, request_route)? {
+                (id, RouteState::Accepted(serialization)) => return Ok((id, serialization)),
+                (_, RouteState::Refused(error, _)) => return Err(error),
+                (_, RouteState::Asked) => {}
+            }
+            if tokio::time::timeout_at(deadline.into(), settled).await.is_err() {
+                return Err(CallError::new(Code::Timeout, "the agent did not answer in time"));
+            }
+            if !conn.look(Connection::is_accepting) {
+                return Err(CallError::new(Code::Unreachable, "the link broke"));
+            }
+        }
+    }
+}
+
+impl Peer for LinkPeer {
+    type Machine = LinkClient;
+
+    fn machine(&self, now: Instant) -> LinkClient {
+        self.routes.borrow_mut().clear();
+        Connection::client(self.config.clone(), now)
+    }
+
+    fn is_ready(machine: &LinkClient) -> bool {
+        machine.is_accepting()
+    }
+
+    fn on_event(&self, _: &Conn<LinkClient>, event: Event<ReplyTo>) {
+        match event {
+            Event::Response { token, status, codec, payload, .. } => {
+                token.complete(self.outcome(status, codec, payload));
+            }
+            Event::Expired { token } => {
+                let error = CallError::new(Code::Timeout, "no answer before the deadline");
+                token.complete(Err(error.at(&self.address)));
+            }
+            Event::RouteAccepted { route, codec } => {
+                let serialization = match codec {
+                    0 => Serialization::Hessian2,
+                    codec => Serialization::from_id(codec),
+                };
+                self.settle(route, RouteState::Accepted(serialization));
+            }
+            Event::RouteRefused { route, status, text } => {
+                let error = CallError::new(Code::from_link(status), text).at(&self.address);
+                self.settle(route, RouteState::Refused(error, Instant::now()));
+            }
+            Event::GoAway { reason, text } => {
+                info!(endpoint = %self.address, ?reason, text, "agent is leaving");
+            }
+            Event::Ready(hello) => debug!(endpoint = %self.address, name = hello.name, "linked"),
+            other => debug!(endpoint = %self.address, event = ?other),
+        }
+    }
+
+    fn on_end(&self, conn: &Conn<LinkClient>, error: &CallError) {
+        let pending: Vec<ReplyTo> = conn.with(|link| link.drain_pending().collect());
+        for token in pending {
+            token.complete(Err(error.clone()));
+        }
+        self.settled.notify_waiters();
+    }
+
+    fn close(machine: &mut LinkClient, _: Instant) {
+        machine.go_away(link_proto::GoAwayReason::IDLE);
+    }
+}
+
+/// Makes a call and waits for its outcome.
+pub async fn call<A: Arguments>(
+    upstream: &Upstream<LinkPeer>,
+    request: &Request<'_, A>,
+) -> Outcome {
+    let conn = match upstream.conn() {
+        Ok(conn) => conn,
+        Err(_) => upstream.connected(request.deadline).await?,
+    };
+    let peer = upstream.peer();
+    let (route, serialization) = match peer.route(&conn, request.route)? {
+        (id, RouteState::Accepted(serialization)) => (id, serialization),
+        _ => peer
+            .settled_route(&conn, request.route, request.deadline)
+            .await
+            .map_err(|error| error.at(&peer.address))?,
+    };
+    let (task, outcome) = oneshot::channel();
+    let id = peer.scratch.with(|args| {
+        request.args.encode(request.route, serialization, args)?;
+        let request = RequestOut {
+            route,
+            deadline: Some(request.deadline),
+            meta: request.attachments,
+            codec: serialization.id(),
+            one_way: false,
+            payload: args.as_slice().into(),
+        };
+        conn.with(|link| link.send_request(Instant::now(), request, ReplyTo::Task(task)))
+            .map_err(|(_, error)| refused(&error).at(&peer.address))
+    })?;
+    let mut cancel = CancelOnDrop { conn: &conn, id: Some(id) };
+    let outcome = outcome.await.unwrap_or_else(|_| Err(lost()));
+    cancel.id = None;
+    outcome
+}
+
+fn refused(error: &SendError) -> CallError {
+    let code = match error {
+        SendError::NoCredit | SendError::BufferFull => Code::Overloaded,
+        SendError::NotReady | SendError::Closing => Code::Unreachable,
+        SendError::TooLarge { .. } => Code::BodyTooLarge,
+        _ => Code::Internal,
+    };
+    CallError::new(code, error.to_string())
+}
+
+/// A caller that goes away has the peer forget the call.
+struct CancelOnDrop<'a> {
+    conn: &'a Conn<LinkClient>,
+    id: Option<CallId>,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            drop(self.conn.with(|link| link.cancel(id)));
+        }
+    }
+}

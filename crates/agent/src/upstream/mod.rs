@@ -1,0 +1,154 @@
+//! Connections to endpoints: one per endpoint and worker, of the endpoint's own protocol.
+//!
+//! [`lifecycle`] keeps a connection alive, [`dubbo`] and [`link`] speak the protocols, [`Pool`]
+//! lets several clusters share what goes to the same address.
+
+pub mod dubbo;
+pub mod lifecycle;
+pub mod link;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
+use std::time::{Duration, Instant};
+
+use dubbo_proto::Serialization;
+use registry::Protocol;
+
+use self::dubbo::DubboPeer;
+pub use self::lifecycle::{Peer, Standing, Upstream, address};
+use self::link::LinkPeer;
+use crate::call::Outcome;
+use crate::error::CallError;
+use crate::route::Route;
+
+/// What writes the arguments of a call in the serialization that the provider speaks.
+pub trait Arguments {
+    /// Appends the arguments to `out`.
+    ///
+    /// # Errors
+    /// [`Code::BadArguments`](crate::error::Code) and what does not fit.
+    fn encode(
+        &self,
+        route: &Route,
+        serialization: Serialization,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CallError>;
+}
+
+/// One call on its way to an endpoint.
+pub struct Request<'a, A> {
+    /// What is called.
+    pub route: &'a Rc<Route>,
+    /// Its arguments, not yet encoded.
+    pub args: &'a A,
+    /// Attachments of this call alone.
+    pub attachments: &'a [(&'a str, &'a str)],
+    /// When the caller gives up.
+    pub deadline: Instant,
+}
+
+/// An upstream of either protocol.
+#[derive(Clone)]
+pub enum AnyUpstream {
+    /// A provider's agent.
+    Link(Rc<Upstream<LinkPeer>>),
+    /// A Dubbo provider.
+    Dubbo(Rc<Upstream<DubboPeer>>),
+}
+
+impl AnyUpstream {
+    /// How it stands.
+    pub fn standing(&self) -> Standing {
+        match self {
+            Self::Link(upstream) => upstream.standing(),
+            Self::Dubbo(upstream) => upstream.standing(),
+        }
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> &Rc<str> {
+        match self {
+            Self::Link(upstream) => upstream.address(),
+            Self::Dubbo(upstream) => upstream.address(),
+        }
+    }
+
+    /// Makes a call; `serialization` is for an endpoint that cannot tell its own.
+    pub async fn call<A: Arguments>(
+        &self,
+        request: &Request<'_, A>,
+        serialization: Serialization,
+    ) -> Outcome {
+        match self {
+            Self::Link(upstream) => link::call(upstream, request).await,
+            Self::Dubbo(upstream) => dubbo::call(upstream, request, serialization).await,
+        }
+    }
+}
+
+/// The upstreams of one worker, by address.
+pub struct Pool {
+    agent_name: Rc<str>,
+    links: RefCell<HashMap<String, Weak<Upstream<LinkPeer>>>>,
+    dubbos: RefCell<HashMap<String, Weak<Upstream<DubboPeer>>>>,
+}
+
+/// How an upstream is set up; the first cluster that uses an address decides.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// Longest wait for a connection.
+    pub connect_timeout: Duration,
+    /// Most calls in flight.
+    pub max_in_flight: u32,
+}
+
+impl Pool {
+    /// An empty pool of the agent called `agent_name`.
+    pub fn new(agent_name: &str) -> Self {
+        Self {
+            agent_name: agent_name.into(),
+            links: RefCell::default(),
+            dubbos: RefCell::default(),
+        }
+    }
+
+    /// The upstream at an address, connecting if there is none yet.
+    pub fn upstream(
+        &self,
+        protocol: Protocol,
+        host: &str,
+        port: u16,
+        setup: Setup,
+    ) -> AnyUpstream {
+        match protocol {
+            Protocol::Link => AnyUpstream::Link(shared(&self.links, host, port, setup, || {
+                LinkPeer::new(&address(host, port), &self.agent_name, setup)
+            })),
+            Protocol::Dubbo => AnyUpstream::Dubbo(self.dubbo(host, port, setup)),
+        }
+    }
+
+    /// The Dubbo upstream at an address, connecting if there is none yet.
+    pub fn dubbo(&self, host: &str, port: u16, setup: Setup) -> Rc<Upstream<DubboPeer>> {
+        shared(&self.dubbos, host, port, setup, || DubboPeer::new(&address(host, port), setup))
+    }
+}
+
+fn shared<P: Peer>(
+    known: &RefCell<HashMap<String, Weak<Upstream<P>>>>,
+    host: &str,
+    port: u16,
+    setup: Setup,
+    peer: impl FnOnce() -> P,
+) -> Rc<Upstream<P>> {
+    let mut known = known.borrow_mut();
+    let address = address(host, port);
+    if let Some(upstream) = known.get(&address).and_then(Weak::upgrade) {
+        return upstream;
+    }
+    known.retain(|_, upstream| upstream.strong_count() != 0);
+    let upstream = Rc::new(Upstream::start(peer(), host, port, setup.connect_timeout));
+    known.insert(address, Rc::downgrade(&upstream));
+    upstream
+}
