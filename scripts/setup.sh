@@ -1,0 +1,177 @@
+#!/bin/sh
+# Installs what building, testing, measuring or fuzzing Dubmesh needs on a Debian-like machine.
+#
+#   scripts/setup.sh [build|test|bench|fuzz|lint]...      without a name: build test
+#
+# It can be run again at any time, asks nothing, and changes nothing that is already there. As
+# root it uses apt-get, else sudo if that asks for no password; else it prints the command that
+# somebody has to run, and exits with status 1.
+set -eu
+
+usage() {
+    sed -n '2,8s/^# \{0,1\}//p' "$0"
+    exit "$1"
+}
+
+say() {
+    echo "setup: $*"
+}
+
+has() {
+    command -v "$1" >/dev/null 2>&1
+}
+
+# Whether there is a JDK of version 17 or later (a JRE alone cannot compile the peers).
+has_jdk() {
+    has javac || return 1
+    version=$(javac -version 2>&1 | sed -n 's/^javac \([0-9]*\).*/\1/p')
+    [ "${version:-0}" -ge 17 ]
+}
+
+in_apt() {
+    apt-cache show "$1" >/dev/null 2>&1
+}
+
+# The first of the packages that this release of the distribution has; else the first.
+first_in_apt() {
+    for candidate in "$@"; do
+        if in_apt "$candidate"; then
+            echo "$candidate"
+            return
+        fi
+    done
+    echo "$1"
+}
+
+packages=
+# need REASON PACKAGE [OTHER_NAME_OF_IT]...
+need() {
+    reason=$1
+    shift
+    package=$(first_in_apt "$@")
+    say "missing: $package ($reason)"
+    packages="$packages $package"
+}
+
+check_build() {
+    has cargo || {
+        say "missing: Rust; see https://rustup.rs, then run this again"
+        exit 1
+    }
+    has cc || need "links Rust programs" gcc
+    has protoc || need "builds the etcd client" protobuf-compiler
+}
+
+check_test() {
+    check_build
+    has etcd || [ -n "${ETCD_BIN:-}" ] || need "the registry in tests" etcd-server etcd
+    has etcdctl || [ -n "${ETCDCTL_BIN:-}" ] || need "looks into etcd" etcd-client etcd
+    has_jdk || need "runs the Java peers" openjdk-17-jdk-headless openjdk-21-jdk-headless default-jdk-headless
+    has mvn || need "builds the Java peers" maven
+}
+
+check_bench() {
+    check_test
+    has wrk || need "makes the load" wrk
+}
+
+# Tools that cargo itself installs, for this user and without root.
+install_fuzz() {
+    if rustup toolchain list 2>/dev/null | grep -q '^nightly'; then
+        say "have: Rust nightly"
+    else
+        has rustup || {
+            say "missing: rustup, which installs the nightly compiler that fuzzing needs; see https://rustup.rs"
+            exit 1
+        }
+        say "installing: Rust nightly"
+        rustup toolchain install nightly --profile minimal
+    fi
+    cargo_install cargo-fuzz
+}
+
+cargo_install() {
+    if has "$1"; then
+        say "have: $1"
+    else
+        say "installing: $1"
+        cargo install --locked "$1"
+    fi
+}
+
+# Keeps packages from starting services: tests start etcd themselves, on free ports.
+without_services() {
+    policy=/usr/sbin/policy-rc.d
+    if [ -e "$policy" ]; then
+        "$@"
+        return
+    fi
+    $as_root sh -c "printf '#!/bin/sh\nexit 101\n' >$policy && chmod 755 $policy"
+    status=0
+    "$@" || status=$?
+    $as_root rm -f "$policy"
+    return "$status"
+}
+
+install_packages() {
+    [ -n "$packages" ] || return 0
+    # One package may have been wanted under two names.
+    packages=$(printf '%s\n' $packages | sort -u | tr '\n' ' ')
+    if ! has apt-get; then
+        say "this is no Debian-like machine: install what these packages hold by other means: $packages"
+        exit 1
+    fi
+    if [ "$(id -u)" -eq 0 ]; then
+        as_root=env
+    elif has sudo && sudo -n true 2>/dev/null; then
+        as_root="sudo -n"
+    else
+        say "root has to run: apt-get update && apt-get install -y --no-install-recommends $packages"
+        exit 1
+    fi
+    say "installing: $packages"
+    # shellcheck disable=SC2086  # Both hold several words on purpose.
+    without_services $as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -q --no-install-recommends $packages
+}
+
+# Package names can only be looked up, and packages only be found, with the lists at hand.
+update_lists() {
+    has apt-get || return 0
+    [ -z "$(find /var/lib/apt/lists -name '*Packages*' 2>/dev/null | head -n 1)" ] || return 0
+    if [ "$(id -u)" -eq 0 ]; then
+        apt-get update -q
+    elif has sudo && sudo -n true 2>/dev/null; then
+        sudo -n apt-get update -q
+    fi
+}
+
+[ $# -gt 0 ] || set -- build test
+for name in "$@"; do
+    case $name in
+    build | test | bench | fuzz | lint) ;;
+    -h | --help) usage 0 ;;
+    *)
+        say "unknown set: $name" >&2
+        usage 2 >&2
+        ;;
+    esac
+done
+
+update_lists
+for name in "$@"; do
+    packages_before=$packages
+    case $name in
+    fuzz | lint) check_build ;;
+    *) "check_$name" ;;
+    esac
+    [ "$packages" != "$packages_before" ] || say "have: everything for '$name' that apt installs"
+done
+install_packages
+for name in "$@"; do
+    case $name in
+    fuzz) install_fuzz ;;
+    lint) cargo_install cargo-deny ;;
+    esac
+done
+say "ready for: $*"
