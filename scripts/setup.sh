@@ -49,6 +49,9 @@ need() {
     reason=$1
     shift
     package=$(first_in_apt "$@")
+    case "$packages " in
+    *" $package "*) return ;;
+    esac
     say "missing: $package ($reason)"
     packages="$packages $package"
 }
@@ -115,10 +118,8 @@ without_services() {
 
 install_packages() {
     [ -n "$packages" ] || return 0
-    # One package may have been wanted under two names.
-    packages=$(printf '%s\n' $packages | sort -u | tr '\n' ' ')
     if ! has apt-get; then
-        say "this is no Debian-like machine: install what these packages hold by other means: $packages"
+        say "this is no Debian-like machine: install what these packages hold by other means:$packages"
         exit 1
     fi
     if [ "$(id -u)" -eq 0 ]; then
@@ -126,13 +127,13 @@ install_packages() {
     elif has sudo && sudo -n true 2>/dev/null; then
         as_root="sudo -n"
     else
-        say "root has to run: apt-get update && apt-get install -y --no-install-recommends $packages"
+        say "root has to run: apt-get update && apt-get install -y --no-install-recommends$packages"
         exit 1
     fi
-    say "installing: $packages"
+    say "installing:$packages"
     # shellcheck disable=SC2086  # Both hold several words on purpose.
     without_services $as_root env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -q --no-install-recommends $packages
+        apt-get install -y -q --no-install-recommends --no-upgrade $packages
 }
 
 # Package names can only be looked up, and packages only be found, with the lists at hand.
