@@ -1,0 +1,149 @@
+//! Between endpoints and the URLs in which files and registries write them. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use dubbo_proto::{DubboUrl, Serialization};
+
+use crate::endpoint::{DEFAULT_WEIGHT, Endpoint, Protocol, Registration, WarmUp};
+use crate::listing::Listing;
+
+/// The parameter in which an agent names the app that it stands in for.
+const FOR: &str = "for";
+
+/// An endpoint with all that `params` say about it; what they leave out has Dubbo's default.
+pub(crate) fn endpoint(
+    protocol: Protocol,
+    host: &str,
+    port: u16,
+    params: BTreeMap<String, String>,
+) -> Endpoint {
+    let url = DubboUrl { params, ..DubboUrl::default() };
+    let timeout = url.param("timeout").and_then(|ms| ms.parse().ok()).filter(|ms| 0 < *ms);
+    let started_at = url.timestamp_ms().map(Duration::from_millis);
+    let started_at = started_at.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
+    let period = url.warmup();
+    let warm_up = started_at.filter(|_| !period.is_zero());
+    let says = |name| url.param(name).is_some();
+    let knows_serializations =
+        protocol == Protocol::Dubbo || says("serialization") || says("prefer.serialization");
+    Endpoint {
+        protocol,
+        host: host.into(),
+        port,
+        weight: url.weight(),
+        warm_up: warm_up.map(|started_at| WarmUp { started_at, period }),
+        serializations: if knows_serializations { url.serializations() } else { Vec::new() },
+        timeout: timeout.map(Duration::from_millis),
+        params: Arc::new(url.params),
+    }
+}
+
+/// What a provider's URL offers; `None` if we do not speak its protocol.
+pub(crate) fn listing(url: DubboUrl) -> Option<Listing> {
+    let protocol = Protocol::from_scheme(&url.protocol)?;
+    let (version, group) = (url.version().to_owned(), url.group().to_owned());
+    let stands_for = url.params.get(FOR).filter(|_| protocol == Protocol::Link).cloned();
+    let endpoint = endpoint(protocol, &url.host, url.port, url.params);
+    Some(Listing { version, group, endpoint, stands_for })
+}
+
+/// The URL under which a registration is written.
+pub(crate) fn url(registration: &Registration) -> DubboUrl {
+    let Registration { service, endpoint, methods, app_address } = registration;
+    let mut params = (*endpoint.params).clone();
+    let mut set = |name: &str, value: String| {
+        if !value.is_empty() {
+            params.insert(name.to_owned(), value);
+        }
+    };
+    set("interface", service.interface.clone());
+    set("version", service.version.clone());
+    set("group", service.group.clone());
+    set("methods", methods.join(","));
+    set("side", "provider".to_owned());
+    set(FOR, app_address.clone().unwrap_or_default());
+    // What nobody has chosen is left out, so that the app's own choice shows through its agent.
+    if endpoint.weight != DEFAULT_WEIGHT {
+        set("weight", endpoint.weight.to_string());
+    }
+    let names: Vec<_> = endpoint.serializations.iter().map(Serialization::to_string).collect();
+    set("prefer.serialization", names.join(","));
+    set("timeout", endpoint.timeout.map_or_else(String::new, millis));
+    if let Some(warm_up) = endpoint.warm_up {
+        let since = warm_up.started_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        set("timestamp", millis(since));
+        set("warmup", millis(warm_up.period));
+    }
+    DubboUrl {
+        protocol: endpoint.protocol.scheme().to_owned(),
+        host: endpoint.host.to_string(),
+        port: endpoint.port,
+        path: service.interface.clone(),
+        params,
+        ..DubboUrl::default()
+    }
+}
+
+fn millis(duration: Duration) -> String {
+    duration.as_millis().to_string()
+}
+
+#[cfg(test)]
+pub(crate) fn parse_listing(text: &str) -> Option<Listing> {
+    listing(text.parse().unwrap())
+}
+
+#[cfg(test)]
+mod tests {
+    use dubbo_proto::ServiceKey;
+
+    use super::*;
+
+    #[test]
+    fn reads_what_a_java_provider_registers() {
+        let listing = parse_listing(
+            "dubbo://10.0.0.1:20880/a.B?version=1.0&group=g&weight=200&timeout=700\
+             &serialization=fastjson&timestamp=1700000000000&warmup=60000&methods=a,b",
+        )
+        .unwrap();
+        assert_eq!((listing.version.as_str(), listing.group.as_str()), ("1.0", "g"));
+        let endpoint = listing.endpoint;
+        assert_eq!(endpoint.key().to_string(), "dubbo://10.0.0.1:20880");
+        assert_eq!((endpoint.weight, endpoint.timeout), (200, Some(Duration::from_millis(700))));
+        let expected = [Serialization::Fastjson, Serialization::Hessian2];
+        assert_eq!(endpoint.serializations, expected);
+        let warm_up = endpoint.warm_up.unwrap();
+        assert_eq!(warm_up.period, Duration::from_secs(60));
+        let later = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_030);
+        assert_eq!(warm_up.uptime(later), Duration::from_secs(30));
+        assert_eq!(endpoint.params.get("methods").map(String::as_str), Some("a,b"));
+    }
+
+    #[test]
+    fn speaks_no_other_protocol() {
+        assert_eq!(parse_listing("tri://10.0.0.1:50051/a.B"), None);
+        assert_eq!(parse_listing("empty://0.0.0.0/a.B"), None);
+    }
+
+    #[test]
+    fn a_registration_reads_back() {
+        let mut endpoint = Endpoint::new(Protocol::Link, "::1", 30000);
+        endpoint.weight = 7;
+        endpoint.timeout = Some(Duration::from_secs(2));
+        endpoint.serializations = vec![Serialization::Hessian2];
+        let service = ServiceKey::new("a.B", "1.0", "g").unwrap();
+        let app_address = Some("10.0.0.1:20880".to_owned());
+        let methods = vec!["hash".to_owned()];
+        let registration = Registration { service, endpoint, methods, app_address };
+        let listing = parse_listing(&url(&registration).to_string()).unwrap();
+        assert_eq!(listing.stands_for, registration.app_address);
+        assert_eq!((listing.version.as_str(), listing.group.as_str()), ("1.0", "g"));
+        assert_eq!(listing.endpoint.key(), registration.endpoint.key());
+        let of = |endpoint: &Endpoint| {
+            (endpoint.weight, endpoint.timeout, endpoint.serializations.clone())
+        };
+        assert_eq!(of(&listing.endpoint), of(&registration.endpoint));
+    }
+}

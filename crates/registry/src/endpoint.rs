@@ -1,0 +1,177 @@
+//! Endpoints, and lists of them as a registry shows them.
+//!
+//! Invariant: a [`Snapshot`] lists each address once, ordered by [`EndpointKey`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use dubbo_proto::{Serialization, ServiceKey};
+
+/// The weight of an endpoint that says nothing about it, as in Dubbo.
+pub const DEFAULT_WEIGHT: u32 = 100;
+
+/// What is spoken at an endpoint.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Protocol {
+    /// The link between two agents.
+    Link,
+    /// Dubbo TCP.
+    Dubbo,
+}
+
+impl Protocol {
+    /// The scheme in URLs.
+    #[must_use]
+    pub fn scheme(self) -> &'static str {
+        match self {
+            Self::Link => "link",
+            Self::Dubbo => "dubbo",
+        }
+    }
+
+    /// The protocol of a URL's scheme, if it is one that we speak.
+    #[must_use]
+    pub fn from_scheme(scheme: &str) -> Option<Self> {
+        [Self::Link, Self::Dubbo].into_iter().find(|protocol| protocol.scheme() == scheme)
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.scheme())
+    }
+}
+
+/// What makes two endpoints the same one.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct EndpointKey {
+    /// What is spoken there.
+    pub protocol: Protocol,
+    /// Name or address; IPv6 without brackets.
+    pub host: Arc<str>,
+    /// TCP port.
+    pub port: u16,
+}
+
+impl EndpointKey {
+    /// `host:port`, with brackets around an IPv6 address.
+    #[must_use]
+    pub fn address(&self) -> String {
+        if self.host.contains(':') {
+            return format!("[{}]:{}", self.host, self.port);
+        }
+        format!("{}:{}", self.host, self.port)
+    }
+}
+
+/// `protocol://host:port`.
+impl fmt::Display for EndpointKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.protocol, self.address())
+    }
+}
+
+/// One address that offers a service.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Endpoint {
+    /// What is spoken there.
+    pub protocol: Protocol,
+    /// Name or address; IPv6 without brackets.
+    pub host: Arc<str>,
+    /// TCP port.
+    pub port: u16,
+    /// Share of the traffic; 0 means none.
+    pub weight: u32,
+    /// Set if the endpoint tells when it started: it gets its full weight only after some time.
+    pub warm_up: Option<WarmUp>,
+    /// What the provider reads, best first. Empty means unknown (a plain Dubbo provider that says
+    /// nothing reads hessian2).
+    pub serializations: Vec<Serialization>,
+    /// How long the provider suggests to wait for an answer.
+    pub timeout: Option<Duration>,
+    /// Everything that the registry knows, by Dubbo's parameter names.
+    pub params: Arc<BTreeMap<String, String>>,
+}
+
+/// When an endpoint started, and how long it takes to warm up.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct WarmUp {
+    /// By the provider's wall clock.
+    pub started_at: SystemTime,
+    /// From a weight of about nothing to the full weight.
+    pub period: Duration,
+}
+
+impl WarmUp {
+    /// Time since the start; zero if the provider's clock is ahead of ours.
+    #[must_use]
+    pub fn uptime(&self, now: SystemTime) -> Duration {
+        now.duration_since(self.started_at).unwrap_or_default()
+    }
+}
+
+impl Endpoint {
+    /// An endpoint of default weight of which nothing else is known.
+    #[must_use]
+    pub fn new(protocol: Protocol, host: &str, port: u16) -> Self {
+        Self {
+            protocol,
+            host: host.into(),
+            port,
+            weight: DEFAULT_WEIGHT,
+            warm_up: None,
+            serializations: Vec::new(),
+            timeout: None,
+            params: Arc::default(),
+        }
+    }
+
+    /// What makes it the same endpoint in the next snapshot.
+    #[must_use]
+    pub fn key(&self) -> EndpointKey {
+        EndpointKey { protocol: self.protocol, host: Arc::clone(&self.host), port: self.port }
+    }
+
+    /// `host:port`, with brackets around an IPv6 address.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.key().address()
+    }
+}
+
+/// How far a [`Snapshot`] can be trusted.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Freshness {
+    /// Nothing has been read yet; the list is empty.
+    #[default]
+    Pending,
+    /// The list is what the registry holds.
+    Current,
+    /// The registry is away or unreadable; the list is the last one known.
+    Stale,
+}
+
+/// The endpoints of one service at one moment.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Snapshot {
+    /// How far the list can be trusted.
+    pub status: Freshness,
+    /// Each address once, ordered by key.
+    pub endpoints: Arc<[Endpoint]>,
+}
+
+/// What an agent tells the world: this service is offered at this endpoint.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Registration {
+    /// The service.
+    pub service: ServiceKey,
+    /// Where it is offered.
+    pub endpoint: Endpoint,
+    /// Method names; may be empty.
+    pub methods: Vec<String>,
+    /// `host:port` of the app behind the agent, as the app itself registers it (or would): the
+    /// agent's endpoint takes the place of the app's.
+    pub app_address: Option<String>,
+}

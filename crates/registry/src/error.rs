@@ -1,0 +1,117 @@
+//! Everything that can go wrong at the edge of a registry, with what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Why a registry could not be opened, read or written.
+///
+/// A registry that is merely away is no error: it shows in
+/// [`RegistryStatus`](crate::RegistryStatus), and we keep trying.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// There is no tokio runtime to run the watches on.
+    #[error("a registry needs a tokio runtime: open it from inside one")]
+    NoRuntime,
+    /// An etcd registry without an address.
+    #[error("no etcd endpoint is given: add at least one, such as http://127.0.0.1:2379")]
+    NoEtcdEndpoint,
+    /// An etcd address that is no URL.
+    #[error("etcd endpoint {url:?} is wrong: write http://HOST:PORT or https://HOST:PORT")]
+    BadEtcdUrl {
+        /// What was given.
+        url: String,
+    },
+    /// TLS is configured for an address that says http.
+    #[error("etcd endpoint {url:?} has TLS settings: write https:// or remove them")]
+    TlsForPlainUrl {
+        /// What was given.
+        url: String,
+    },
+    /// An https address without a certificate authority.
+    #[error("etcd endpoint {url:?} needs the authority of its certificate: set the CA file")]
+    NoCa {
+        /// What was given.
+        url: String,
+    },
+    /// A certificate without its key, or the other way round.
+    #[error("a client certificate needs both files, the certificate and its key")]
+    HalfIdentity,
+    /// A name without a password, or the other way round.
+    #[error("etcd needs both, user and password, or neither")]
+    HalfCredentials,
+    /// A lease that cannot be kept.
+    #[error("lease of {found:?} is out of range: take {min:?} to {max:?}")]
+    LeaseTtl {
+        /// What was given.
+        found: Duration,
+        /// The shortest.
+        min: Duration,
+        /// The longest.
+        max: Duration,
+    },
+    /// A key prefix that would not separate our keys from others.
+    #[error("root {found:?} is wrong: give path segments without leading or trailing slash")]
+    BadRoot {
+        /// What was given.
+        found: String,
+    },
+    /// A file that must be there to begin with.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The text of a file registry is wrong.
+    #[error("{}:{line}: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// Somebody wants to register in a file.
+    #[error(
+        "{} is a file registry, which nothing can register in: write the endpoint into the file, \
+         or use etcd",
+        path.display()
+    )]
+    ReadOnly {
+        /// The file.
+        path: PathBuf,
+    },
+    /// An address that no other host can reach.
+    #[error("cannot register {address}: give the host and port under which others reach it")]
+    BadAddress {
+        /// What was given.
+        address: String,
+    },
+    /// A parameter that would break the URL apart.
+    #[error(
+        "cannot register {address}: its parameters hold one of the characters & = ? # or a space"
+    )]
+    BadParameter {
+        /// The endpoint.
+        address: String,
+    },
+    /// A Dubbo provider in a layout of link addresses.
+    #[error(
+        "cannot register {address}: the contest layout has no place for dubbo endpoints, use the dubbo layout"
+    )]
+    NoDubboInLayout {
+        /// What was given.
+        address: String,
+    },
+    /// The registry did not confirm in time.
+    #[error("withdrawal of {address} was not confirmed within {after:?}: it ends with its lease")]
+    WithdrawTimeout {
+        /// The endpoint.
+        address: String,
+        /// How long we waited.
+        after: Duration,
+    },
+}

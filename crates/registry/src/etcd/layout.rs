@@ -1,0 +1,174 @@
+//! Where services are in etcd's flat space of keys, and what keys and values mean. Pure.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use dubbo_proto::url::{decode_key, encode_key};
+use dubbo_proto::{DubboUrl, ServiceKey};
+
+use crate::address;
+use crate::config::Layout;
+use crate::endpoint::{Endpoint, Protocol, Registration};
+use crate::error::RegistryError;
+use crate::listing::Listing;
+
+const PROVIDERS: &str = "providers";
+const AGENTS: &str = "agents";
+
+/// The checked layout.
+#[derive(Clone, Debug)]
+pub(super) struct Keys {
+    /// With a slash in front, without one at its end.
+    root: String,
+    is_contest: bool,
+}
+
+/// What is written under a key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Value {
+    /// The contest's weight, as text.
+    Weight(u32),
+    /// The number of the lease that the key hangs on, as text. Dubbo's Java providers do the same.
+    LeaseId,
+}
+
+/// Why a key or its value is of no use.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub(super) enum BadKey {
+    #[error("not UTF-8")]
+    NotText,
+    #[error("expected {{host}}:{{port}} behind the interface")]
+    NoAddress,
+    #[error("the weight {found:?} is not a number")]
+    BadWeight { found: String },
+    #[error("{0}")]
+    BadUrl(#[from] dubbo_proto::ProtoError),
+    #[error("the URL has no host or no port")]
+    NoHost,
+}
+
+impl Keys {
+    pub(super) fn new(layout: &Layout) -> Result<Self, RegistryError> {
+        let (root, is_contest) = match layout {
+            Layout::Contest { root } => (root, true),
+            Layout::Dubbo { root } => (root, false),
+        };
+        let is_segment = |segment: &str| !segment.is_empty() && !segment.contains(char::is_control);
+        if !root.split('/').all(is_segment) {
+            return Err(RegistryError::BadRoot { found: root.clone() });
+        }
+        Ok(Self { root: format!("/{root}"), is_contest })
+    }
+
+    /// A key below which nothing is: reading it shows whether etcd answers.
+    pub(super) fn probe_key(&self) -> &str {
+        &self.root
+    }
+
+    /// The prefixes to read and watch for a service. Each ends with a slash, so that `IFoo` does not
+    /// match `IFoo2`. Dubbo's other categories are left out: consumers can be many.
+    pub(super) fn prefixes(&self, interface: &str) -> Vec<String> {
+        let interface = encode_key(interface);
+        if self.is_contest {
+            return vec![format!("{}/{interface}/", self.root)];
+        }
+        [AGENTS, PROVIDERS]
+            .iter()
+            .map(|category| format!("{}/{interface}/{category}/", self.root))
+            .collect()
+    }
+
+    /// Reads one key. `Ok(None)` is a good key that is not for us, such as another protocol's.
+    pub(super) fn read(
+        &self,
+        wanted: &ServiceKey,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Option<Listing>, BadKey> {
+        let key = std::str::from_utf8(key).map_err(|_| BadKey::NotText)?;
+        let name = key.rsplit('/').next().unwrap_or_default();
+        if name.is_empty() {
+            return Ok(None);
+        }
+        if self.is_contest { read_contest(wanted, name, value).map(Some) } else { read_dubbo(name) }
+    }
+
+    /// The key and value of a registration.
+    pub(super) fn write(
+        &self,
+        registration: &Registration,
+    ) -> Result<(String, Value), RegistryError> {
+        let endpoint = &registration.endpoint;
+        let interface = encode_key(&registration.service.interface);
+        let address = || endpoint.key().to_string();
+        if self.is_contest {
+            if endpoint.protocol != Protocol::Link {
+                return Err(RegistryError::NoDubboInLayout { address: address() });
+            }
+            let key = format!("{}/{interface}/{}", self.root, endpoint.address());
+            return Ok((key, Value::Weight(endpoint.weight)));
+        }
+        let category = match endpoint.protocol {
+            Protocol::Link => AGENTS,
+            Protocol::Dubbo => PROVIDERS,
+        };
+        let url = address::url(registration);
+        let text = url.to_string();
+        if text.parse() != Ok(url) {
+            return Err(RegistryError::BadParameter { address: address() });
+        }
+        let key = format!("{}/{interface}/{category}/{}", self.root, encode_key(&text));
+        Ok((key, Value::LeaseId))
+    }
+}
+
+impl Value {
+    pub(super) fn text(self, lease_id: i64) -> String {
+        match self {
+            Self::Weight(weight) => weight.to_string(),
+            Self::LeaseId => lease_id.to_string(),
+        }
+    }
+}
+
+/// The layout knows neither version nor group: whoever asks gets what is there.
+fn read_contest(wanted: &ServiceKey, name: &str, value: &[u8]) -> Result<Listing, BadKey> {
+    let (host, port) = name.rsplit_once(':').ok_or(BadKey::NoAddress)?;
+    let port: u16 = port.parse().ok().filter(|port| 0 < *port).ok_or(BadKey::NoAddress)?;
+    let host = unbracket(host).ok_or(BadKey::NoAddress)?;
+    let text = String::from_utf8_lossy(value);
+    let weight = text.trim().parse();
+    let weight =
+        weight.map_err(|_| BadKey::BadWeight { found: text.chars().take(20).collect() })?;
+    let mut endpoint = Endpoint::new(Protocol::Link, host, port);
+    endpoint.weight = weight;
+    let (version, group) = (wanted.version.clone(), wanted.group.clone());
+    Ok(Listing { version, group, endpoint, stands_for: None })
+}
+
+fn unbracket(host: &str) -> Option<&str> {
+    let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    if let Some(inner) = inner {
+        return inner.parse::<Ipv6Addr>().is_ok().then_some(inner);
+    }
+    let is_name = host.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c));
+    let is_v6 = host.parse().is_ok_and(|ip: IpAddr| ip.is_ipv6());
+    (!host.is_empty() && (is_name || is_v6)).then_some(host)
+}
+
+fn read_dubbo(name: &str) -> Result<Option<Listing>, BadKey> {
+    let url: DubboUrl = decode_key(name)?.parse()?;
+    if Protocol::from_scheme(&url.protocol).is_none() || !url.is_enabled() {
+        return Ok(None);
+    }
+    // Agents have no category of their own in Dubbo's sense: what they offer is a provider.
+    if ![PROVIDERS, AGENTS].contains(&url.category()) {
+        return Ok(None);
+    }
+    if url.host.is_empty() || url.port == 0 {
+        return Err(BadKey::NoHost);
+    }
+    Ok(address::listing(url))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! The checked configuration of an etcd registry.
+
+use std::path::Path;
+use std::time::Duration;
+
+use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
+
+use crate::config::{EtcdConfig, EtcdTls};
+use crate::error::RegistryError;
+
+/// Shorter leases would be lost by a pause of a second; etcd itself does not go lower either.
+const MIN_LEASE: Duration = Duration::from_secs(1);
+
+/// A dead agent that stays listed for more than an hour helps nobody.
+const MAX_LEASE: Duration = Duration::from_secs(3600);
+
+/// What [`Settings::new`] has checked.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) urls: Vec<String>,
+    user: Option<(String, String)>,
+    tls: Option<EtcdTls>,
+    /// Whole seconds, as etcd counts.
+    pub(super) lease_ttl_s: i64,
+    pub(super) connect_timeout: Duration,
+    pub(super) request_timeout: Duration,
+    pub(super) grace: Duration,
+}
+
+impl Settings {
+    pub(super) fn new(config: EtcdConfig) -> Result<Self, RegistryError> {
+        if config.endpoints.is_empty() {
+            return Err(RegistryError::NoEtcdEndpoint);
+        }
+        for url in &config.endpoints {
+            check_url(url, config.tls.as_ref())?;
+        }
+        if !(MIN_LEASE..=MAX_LEASE).contains(&config.lease_ttl) {
+            let (found, min, max) = (config.lease_ttl, MIN_LEASE, MAX_LEASE);
+            return Err(RegistryError::LeaseTtl { found, min, max });
+        }
+        let user = match (config.user, config.password) {
+            (Some(user), Some(password)) => Some((user, password)),
+            (None, None) => None,
+            _ => return Err(RegistryError::HalfCredentials),
+        };
+        let settings = Self {
+            urls: config.endpoints,
+            user,
+            tls: config.tls,
+            lease_ttl_s: i64::try_from(config.lease_ttl.as_secs()).unwrap_or(i64::MAX),
+            connect_timeout: config.connect_timeout,
+            request_timeout: config.request_timeout,
+            grace: config.grace,
+        };
+        // A wrong path shows now, not in the log an hour later.
+        settings.connect_options()?;
+        Ok(settings)
+    }
+
+    /// Options for a new connection. The files are read anew each time: certificates are renewed.
+    pub(super) fn connect_options(&self) -> Result<ConnectOptions, RegistryError> {
+        let mut options = ConnectOptions::new()
+            .with_connect_timeout(self.connect_timeout)
+            .with_auto_token_refresh(true);
+        if let Some((user, password)) = &self.user {
+            options = options.with_user(user, password);
+        }
+        if let Some(tls) = &self.tls {
+            options = options.with_tls(tls_options(tls)?);
+        }
+        Ok(options)
+    }
+}
+
+fn check_url(url: &str, tls: Option<&EtcdTls>) -> Result<(), RegistryError> {
+    let bad = || RegistryError::BadEtcdUrl { url: url.to_owned() };
+    let (scheme, rest) = url.split_once("://").ok_or_else(bad)?;
+    let address = rest.strip_suffix('/').unwrap_or(rest);
+    let (host, port) = address.rsplit_once(':').ok_or_else(bad)?;
+    if host.is_empty() || host.contains(['/', '@', ' ']) || port.parse::<u16>().is_err() {
+        return Err(bad());
+    }
+    match (scheme, tls) {
+        ("http", None) => Ok(()),
+        ("http", Some(_)) => Err(RegistryError::TlsForPlainUrl { url: url.to_owned() }),
+        ("https", Some(tls)) if tls.ca_file.is_some() => Ok(()),
+        ("https", _) => Err(RegistryError::NoCa { url: url.to_owned() }),
+        _ => Err(bad()),
+    }
+}
+
+fn tls_options(tls: &EtcdTls) -> Result<TlsOptions, RegistryError> {
+    let mut options = TlsOptions::new();
+    if let Some(ca_file) = &tls.ca_file {
+        options = options.ca_certificate(Certificate::from_pem(read(ca_file)?));
+    }
+    match (&tls.cert_file, &tls.key_file) {
+        (Some(cert_file), Some(key_file)) => {
+            options = options.identity(Identity::from_pem(read(cert_file)?, read(key_file)?));
+        }
+        (None, None) => {}
+        _ => return Err(RegistryError::HalfIdentity),
+    }
+    if let Some(server_name) = &tls.server_name {
+        options = options.domain_name(server_name);
+    }
+    Ok(options)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, RegistryError> {
+    std::fs::read(path).map_err(|source| RegistryError::Read { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Layout;
+
+    fn error(change: impl FnOnce(&mut EtcdConfig)) -> String {
+        let mut config = EtcdConfig::new(["http://127.0.0.1:2379"], Layout::contest());
+        change(&mut config);
+        Settings::new(config).map(|_| ()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn refuses_what_cannot_work_and_says_what_would() {
+        let tls = || EtcdTls { ca_file: Some("/no/such/ca.pem".into()), ..EtcdTls::default() };
+        assert!(error(|config| config.endpoints.clear()).contains("add at least one"));
+        for url in
+            ["127.0.0.1:2379", "http://", "ftp://h:1", "http://h", "http://h:x", "http://h:1/x"]
+        {
+            let text = error(|config| config.endpoints = vec![url.into()]);
+            assert!(text.contains("http://HOST:PORT"), "{text}");
+        }
+        let text = error(|config| config.endpoints = vec!["https://h:1".into()]);
+        assert!(text.contains("set the CA file"), "{text}");
+        assert!(error(|config| config.tls = Some(tls())).contains("write https://"));
+        let text = error(|config| {
+            config.endpoints = vec!["https://h:1".into()];
+            config.tls = Some(tls());
+        });
+        assert!(text.contains("/no/such/ca.pem"), "{text}");
+        assert!(error(|config| config.user = Some("u".into())).contains("both"));
+        assert!(error(|config| config.lease_ttl = Duration::ZERO).contains("out of range"));
+    }
+}

@@ -1,0 +1,190 @@
+//! Services in a TOML file.
+//!
+//! ```toml
+//! [[service]]
+//! interface = "com.acme.Orders"
+//! version = "1.0"   # may be left out
+//! group = "east"    # may be left out
+//! endpoints = [
+//!     "dubbo://10.0.0.1:20880?serialization=hessian2&weight=200",
+//!     "link://10.0.0.2:30000",
+//! ]
+//! ```
+//!
+//! An endpoint's parameters are those of Dubbo's URLs: `weight`, `serialization`,
+//! `prefer.serialization`, `timeout`, `timestamp`, `warmup`; `disabled=true` hides it.
+//!
+//! The file is watched. A change counts as soon as the file is valid; while it is missing or invalid
+//! the last good list stays, marked as stale, and one warning says why. It may be rewritten in place
+//! or replaced by renaming another file over it (which is the safer way). Nothing can register in it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+
+use crate::endpoint::Freshness;
+use crate::error::RegistryError;
+use crate::memory::{Row, Table};
+use crate::registry::{RegistryStatus, StatusSender, note};
+
+mod format;
+
+/// The safety net below the file system's events: network file systems have none, and a link's
+/// target may lie in a folder that we do not watch.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+
+/// An editor that writes in place writes more than once; what it leaves in between is not meant.
+const SETTLE_TIME: Duration = Duration::from_millis(30);
+
+/// The longest file: about a hundred thousand endpoints.
+const MAX_FILE_LEN: u64 = 16 << 20;
+
+/// The watched file.
+#[derive(Debug)]
+pub(crate) struct FileRegistry {
+    path: PathBuf,
+    table: watch::Receiver<Table>,
+    status: watch::Receiver<RegistryStatus>,
+    task: AbortHandle,
+}
+
+impl FileRegistry {
+    /// Reads the file at once, so that who subscribes next sees it, and begins to watch it.
+    pub(crate) fn open(path: PathBuf, runtime: &Handle) -> Self {
+        let (table_sender, table) = watch::channel(Table::default());
+        let (status_sender, status) = watch::channel(RegistryStatus::new(false));
+        let changed = Arc::new(Notify::new());
+        // The watcher comes first: a change after our first look is an event.
+        let watcher = watch_folder(&path, &changed);
+        let (table, path) = (table, path);
+        let mut loader = Loader {
+            path: path.clone(),
+            table: table_sender,
+            status: status_sender,
+            text: None,
+            failure: None,
+        };
+        loader.load();
+        let task = runtime.spawn(loader.run(changed, watcher)).abort_handle();
+        Self { path, table, status, task }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn table(&self) -> watch::Receiver<Table> {
+        self.table.clone()
+    }
+
+    pub(crate) fn status(&self) -> watch::Receiver<RegistryStatus> {
+        self.status.clone()
+    }
+}
+
+impl Drop for FileRegistry {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct Loader {
+    path: PathBuf,
+    table: watch::Sender<Table>,
+    status: StatusSender,
+    /// The text that was read last, good or bad.
+    text: Option<String>,
+    /// The failure that was logged last.
+    failure: Option<String>,
+}
+
+impl Loader {
+    async fn run(mut self, changed: Arc<Notify>, mut watcher: Option<RecommendedWatcher>) {
+        loop {
+            if tokio::time::timeout(POLL_INTERVAL, changed.notified()).await.is_ok() {
+                tokio::time::sleep(SETTLE_TIME).await;
+            } else if watcher.is_none() {
+                watcher = watch_folder(&self.path, &changed);
+            }
+            self.load();
+        }
+    }
+
+    /// Reads the file and takes it over if it is good. Blocks for as long as reading a small local
+    /// file takes.
+    fn load(&mut self) {
+        match read(&self.path) {
+            Ok(text) if self.text.as_ref() == Some(&text) && self.failure.is_none() => {}
+            Ok(text) => {
+                let parsed = format::parse(&self.path, &text);
+                self.text = Some(text);
+                match parsed {
+                    Ok(rows) => self.accept(rows),
+                    Err(error) => self.refuse(&error),
+                }
+            }
+            Err(error) => self.refuse(&error),
+        }
+    }
+
+    fn accept(&mut self, rows: Vec<Row>) {
+        tracing::info!(path = %self.path.display(), endpoints = rows.len(), "registry file read");
+        self.failure = None;
+        self.table.send_replace(Table { status: Freshness::Current, rows });
+        note(&self.status, true, None);
+    }
+
+    fn refuse(&mut self, error: &RegistryError) {
+        let failure = error.to_string();
+        if self.failure.as_ref() == Some(&failure) {
+            return;
+        }
+        tracing::warn!(error = %failure, "registry file not usable, the last good list stays");
+        self.table.send_if_modified(|table| {
+            let changed = table.status == Freshness::Current;
+            if changed {
+                table.status = Freshness::Stale;
+            }
+            changed
+        });
+        note(&self.status, false, Some(failure.clone()));
+        self.failure = Some(failure);
+    }
+}
+
+fn read(path: &Path) -> Result<String, RegistryError> {
+    let failed = |source| RegistryError::Read { path: path.to_owned(), source };
+    let len = std::fs::metadata(path).map_err(failed)?.len();
+    if MAX_FILE_LEN < len {
+        let reason = format!("the file of {len} bytes is over the limit of {MAX_FILE_LEN}");
+        return Err(RegistryError::File { path: path.to_owned(), line: 1, reason });
+    }
+    std::fs::read_to_string(path).map_err(failed)
+}
+
+/// Watches the folder, not the file: a file that is replaced by a rename is another file.
+fn watch_folder(path: &Path, changed: &Arc<Notify>) -> Option<RecommendedWatcher> {
+    let changed = Arc::clone(changed);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let on_event = move |event: notify::Result<notify::Event>| {
+        // Reading the file is an event, too, and must not make us read it again.
+        if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
+            changed.notify_one();
+        }
+    };
+    let watcher = notify::recommended_watcher(on_event).and_then(|mut watcher| {
+        watcher.watch(folder, RecursiveMode::NonRecursive)?;
+        Ok(watcher)
+    });
+    watcher
+        .inspect_err(|error| {
+            tracing::debug!(folder = %folder.display(), %error, "no file events, polling instead");
+        })
+        .ok()
+}

@@ -1,0 +1,171 @@
+//! From what a registry holds to the endpoints that a subscriber sees. Pure.
+//!
+//! Two rules make the difference:
+//!
+//! - **Version and group** follow Dubbo's `UrlUtils.isMatch`: a subscriber's `*` matches any; a
+//!   subscriber's group may be a comma-separated list; otherwise both must be equal, and absent
+//!   equals absent.
+//! - **An agent stands in for its app.** An agent registers its own link address and says with
+//!   `for` which `host:port` it passes calls to. Where a plain `dubbo://` endpoint with exactly
+//!   that address is listed for the same service, the agent's endpoint replaces it, and takes over
+//!   what the app said about itself (weight, serializations, timeout, warm-up) unless the agent
+//!   says otherwise. When the agent goes, the plain endpoint shows again by itself.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use dubbo_proto::ServiceKey;
+
+use crate::address;
+use crate::endpoint::{Endpoint, EndpointKey, Protocol};
+
+/// One registered endpoint.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Listing {
+    pub(crate) version: String,
+    pub(crate) group: String,
+    pub(crate) endpoint: Endpoint,
+    /// The app's `host:port`, if this is an agent.
+    pub(crate) stands_for: Option<String>,
+}
+
+impl Listing {
+    /// Whether a subscriber of `wanted` (with the same interface) may use this endpoint.
+    pub(crate) fn matches(&self, wanted: &ServiceKey) -> bool {
+        let group = wanted.group == "*"
+            || wanted.group == self.group
+            || wanted.group.split(',').any(|group| group.trim() == self.group);
+        group && (wanted.version == "*" || wanted.version == self.version)
+    }
+}
+
+/// The endpoints for a subscriber of `wanted`, among the listings of its interface.
+pub(crate) fn resolve<'a>(
+    wanted: &ServiceKey,
+    listings: impl IntoIterator<Item = &'a Listing>,
+) -> Arc<[Endpoint]> {
+    let mut plain = BTreeMap::<EndpointKey, &Endpoint>::new();
+    let mut agents = Vec::new();
+    for listing in listings.into_iter().filter(|listing| listing.matches(wanted)) {
+        match &listing.stands_for {
+            Some(app) => agents.push((app.as_str(), &listing.endpoint)),
+            None => {
+                plain.insert(listing.endpoint.key(), &listing.endpoint);
+            }
+        }
+    }
+    let apps: HashMap<String, &Endpoint> = plain
+        .values()
+        .filter(|endpoint| endpoint.protocol == Protocol::Dubbo)
+        .map(|endpoint| (endpoint.address(), *endpoint))
+        .collect();
+    let mut endpoints = BTreeMap::new();
+    for (app, agent) in &agents {
+        let merged = apps.get(*app).map_or_else(|| (*agent).clone(), |app| stand_in(agent, app));
+        endpoints.insert(agent.key(), merged);
+    }
+    for (key, endpoint) in plain {
+        let address = key.address();
+        let replaced =
+            key.protocol == Protocol::Dubbo && agents.iter().any(|(app, _)| *app == address);
+        if !replaced {
+            endpoints.entry(key).or_insert_with(|| endpoint.clone());
+        }
+    }
+    endpoints.into_values().collect()
+}
+
+/// The agent's endpoint with what only the app has said about itself.
+fn stand_in(agent: &Endpoint, app: &Endpoint) -> Endpoint {
+    let mut params = (*app.params).clone();
+    params.extend(agent.params.iter().map(|(key, value)| (key.clone(), value.clone())));
+    let mut merged = address::endpoint(agent.protocol, &agent.host, agent.port, params);
+    if merged.serializations.is_empty() {
+        merged.serializations.clone_from(&app.serializations);
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use dubbo_proto::Serialization;
+
+    use super::*;
+
+    fn key(version: &str, group: &str) -> ServiceKey {
+        ServiceKey::new("a.B", version, group).unwrap()
+    }
+
+    fn listing(url: &str) -> Listing {
+        address::parse_listing(url).unwrap()
+    }
+
+    fn addresses(wanted: &ServiceKey, listings: &[Listing]) -> Vec<String> {
+        resolve(wanted, listings).iter().map(|endpoint| endpoint.key().to_string()).collect()
+    }
+
+    /// The table is Dubbo's `UrlUtils.isMatch`.
+    #[test]
+    fn versions_and_groups_match_as_in_dubbo() {
+        for (wanted, offered, expected) in [
+            (("", ""), "", true),
+            (("1.0", ""), "version=1.0", true),
+            (("1.0", ""), "", false),
+            (("", ""), "version=1.0", false),
+            (("*", ""), "version=1.0", true),
+            (("*", ""), "version=1.0&group=g", false),
+            (("", "*"), "group=g", true),
+            (("", "a,g"), "group=g", true),
+            (("", "a,g"), "group=b", false),
+            (("", "g"), "group=g", true),
+            (("", ""), "group=g", false),
+            (("", ""), "version=0.0.0", true),
+        ] {
+            let listing = listing(&format!("dubbo://h:1/a.B?{offered}"));
+            assert_eq!(listing.matches(&key(wanted.0, wanted.1)), expected, "{wanted:?} {offered}");
+        }
+    }
+
+    #[test]
+    fn an_agent_replaces_its_app_and_nothing_else() {
+        let listings = [
+            listing("dubbo://10.0.0.1:20880/a.B?weight=300&serialization=fastjson&timeout=500"),
+            listing("dubbo://10.0.0.2:20880/a.B"),
+            listing("link://10.0.0.1:30000/a.B?for=10.0.0.1:20880&timeout=700"),
+        ];
+        let endpoints = resolve(&key("", ""), &listings);
+        let shown: Vec<_> = endpoints.iter().map(|endpoint| endpoint.key().to_string()).collect();
+        assert_eq!(shown, ["link://10.0.0.1:30000", "dubbo://10.0.0.2:20880"]);
+        let agent = &endpoints[0];
+        assert_eq!(agent.weight, 300);
+        assert_eq!(agent.serializations, [Serialization::Fastjson, Serialization::Hessian2]);
+        assert_eq!(agent.timeout, Some(std::time::Duration::from_millis(700)));
+        // Without the agent, the app shows again.
+        let shown = addresses(&key("", ""), &listings[..2]);
+        assert_eq!(shown, ["dubbo://10.0.0.1:20880", "dubbo://10.0.0.2:20880"]);
+    }
+
+    #[test]
+    fn an_agent_stands_alone_when_its_app_is_not_listed() {
+        let listings = [listing("link://h:3/a.B?for=other:20880"), listing("dubbo://h:1/a.B")];
+        assert_eq!(addresses(&key("", ""), &listings), ["link://h:3", "dubbo://h:1"]);
+    }
+
+    #[test]
+    fn an_agent_of_another_version_replaces_nothing() {
+        let listings =
+            [listing("dubbo://h:1/a.B?version=1"), listing("link://h:3/a.B?version=2&for=h:1")];
+        assert_eq!(addresses(&key("1", ""), &listings), ["dubbo://h:1"]);
+        assert_eq!(addresses(&key("2", ""), &listings), ["link://h:3"]);
+    }
+
+    #[test]
+    fn each_address_shows_once_in_order() {
+        let listings = [
+            listing("dubbo://h:2/a.B?timestamp=1"),
+            listing("dubbo://h:1/a.B"),
+            listing("dubbo://h:2/a.B?timestamp=2"),
+        ];
+        assert_eq!(addresses(&key("", ""), &listings), ["dubbo://h:1", "dubbo://h:2"]);
+    }
+}

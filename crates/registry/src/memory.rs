@@ -1,0 +1,95 @@
+//! The registry inside one process: a hub that hands registrations to subscriptions.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dubbo_proto::ServiceKey;
+use tokio::sync::watch;
+
+use crate::address;
+use crate::endpoint::{Freshness, Registration, Snapshot};
+use crate::listing::{Listing, resolve};
+
+/// Everything that is registered in one process. Clones share it.
+#[derive(Clone, Debug)]
+pub struct MemoryHub {
+    table: watch::Sender<Table>,
+    next_id: Arc<AtomicU64>,
+}
+
+impl Default for MemoryHub {
+    fn default() -> Self {
+        let table = Table { status: Freshness::Current, rows: Vec::new() };
+        Self { table: watch::Sender::new(table), next_id: Arc::default() }
+    }
+}
+
+impl MemoryHub {
+    /// A hub without services.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn table(&self) -> watch::Receiver<Table> {
+        self.table.subscribe()
+    }
+
+    /// Returns the number under which `remove` finds it.
+    pub(crate) fn insert(&self, registration: &Registration) -> u64 {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let interface = registration.service.interface.clone();
+        // Through the form of a URL, so that what is said and what is not is the same everywhere.
+        if let Some(listing) = address::listing(address::url(registration)) {
+            self.table.send_modify(|table| table.rows.push(Row { id, interface, listing }));
+        }
+        id
+    }
+
+    pub(crate) fn remove(&self, id: u64) {
+        self.table.send_modify(|table| table.rows.retain(|row| row.id != id));
+    }
+}
+
+/// All services of a registry that is small enough to hold in one piece: memory and file.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    pub(crate) status: Freshness,
+    pub(crate) rows: Vec<Row>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) id: u64,
+    pub(crate) interface: String,
+    pub(crate) listing: Listing,
+}
+
+impl Table {
+    pub(crate) fn snapshot(&self, wanted: &ServiceKey) -> Snapshot {
+        let of_interface = self.rows.iter().filter(|row| row.interface == wanted.interface);
+        let endpoints = resolve(wanted, of_interface.map(|row| &row.listing));
+        Snapshot { status: self.status, endpoints }
+    }
+}
+
+/// Keeps the snapshot of one service up to date until the table's owner is gone.
+pub(crate) async fn follow(
+    mut table: watch::Receiver<Table>,
+    wanted: ServiceKey,
+    snapshots: watch::Sender<Snapshot>,
+) {
+    while table.changed().await.is_ok() {
+        let snapshot = table.borrow_and_update().snapshot(&wanted);
+        publish(&snapshots, snapshot);
+    }
+}
+
+/// Wakes the subscribers only if something has changed.
+pub(crate) fn publish(snapshots: &watch::Sender<Snapshot>, snapshot: Snapshot) {
+    snapshots.send_if_modified(|current| {
+        let changed = *current != snapshot;
+        *current = snapshot;
+        changed
+    });
+}

@@ -1,0 +1,296 @@
+//! The handle that callers hold, its subscriptions and its registrations.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
+
+use dubbo_proto::ServiceKey;
+use tokio::runtime::Handle;
+use tokio::sync::{oneshot, watch};
+use tokio::task::AbortHandle;
+
+use crate::config::RegistryConfig;
+use crate::endpoint::{EndpointKey, Registration, Snapshot};
+use crate::error::RegistryError;
+use crate::etcd::EtcdRegistry;
+use crate::file::FileRegistry;
+use crate::memory::{MemoryHub, follow};
+
+/// How long a withdrawal waits for its confirmation: a drain must not hang on a registry that is away.
+const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A service registry. Clones share one connection, and one watch per service.
+///
+/// Watches, leases and reconnects run on the tokio runtime on which it was opened. When the last
+/// clone, subscription and registration is gone, they end.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    backend: Backend,
+    runtime: Handle,
+    status: watch::Receiver<RegistryStatus>,
+    feeds: Mutex<HashMap<ServiceKey, Weak<Feed>>>,
+}
+
+#[derive(Debug)]
+enum Backend {
+    Memory(MemoryHub, #[expect(dead_code, reason = "keeps the status channel open")] StatusSender),
+    File(FileRegistry),
+    Etcd(EtcdRegistry),
+}
+
+pub(crate) type StatusSender = watch::Sender<RegistryStatus>;
+
+/// How the registry itself does.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RegistryStatus {
+    /// Whether the registry can be read now.
+    pub connected: bool,
+    /// Since when.
+    pub since: SystemTime,
+    /// What went wrong last, for an operator; kept after it has come right again.
+    pub last_error: Option<String>,
+}
+
+impl RegistryStatus {
+    pub(crate) fn new(connected: bool) -> Self {
+        Self { connected, since: SystemTime::now(), last_error: None }
+    }
+}
+
+/// Notes a change of the connection, or a new error; true if the state has flipped.
+pub(crate) fn note(status: &StatusSender, connected: bool, error: Option<String>) -> bool {
+    let mut flipped = false;
+    status.send_if_modified(|status| {
+        flipped = status.connected != connected;
+        if flipped {
+            status.connected = connected;
+            status.since = SystemTime::now();
+        }
+        let new_error = error.is_some() && status.last_error != error;
+        if new_error {
+            status.last_error = error;
+        }
+        flipped || new_error
+    });
+    flipped
+}
+
+impl Registry {
+    /// Opens a registry. Must be called inside a tokio runtime, which then runs it.
+    ///
+    /// A registry that is away is not an error here: we keep trying, and
+    /// [`status`](Self::status) tells.
+    ///
+    /// # Errors
+    /// When the configuration cannot be right, whether or not the registry is there.
+    pub fn open(config: RegistryConfig) -> Result<Self, RegistryError> {
+        let runtime = Handle::try_current().map_err(|_| RegistryError::NoRuntime)?;
+        let (backend, status) = match config {
+            RegistryConfig::Memory(hub) => {
+                let (sender, status) = watch::channel(RegistryStatus::new(true));
+                (Backend::Memory(hub, sender), status)
+            }
+            RegistryConfig::File { path } => {
+                let file = FileRegistry::open(path, &runtime);
+                let status = file.status();
+                (Backend::File(file), status)
+            }
+            RegistryConfig::Etcd(config) => {
+                let etcd = EtcdRegistry::open(config, &runtime)?;
+                let status = etcd.status();
+                (Backend::Etcd(etcd), status)
+            }
+        };
+        let feeds = Mutex::default();
+        Ok(Self { shared: Arc::new(Shared { backend, runtime, status, feeds }) })
+    }
+
+    /// Watches the endpoints of a service. Subscriptions of the same service share one watch.
+    ///
+    /// In `service`, version and group may be `*`; see [`crate::listing`].
+    #[must_use]
+    pub fn subscribe(&self, service: &ServiceKey) -> Subscription {
+        let mut feeds = self.shared.feeds.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = feeds.get(service).and_then(Weak::upgrade);
+        let feed = known.unwrap_or_else(|| {
+            feeds.retain(|_, feed| 0 < feed.strong_count());
+            let feed = Arc::new(self.start_feed(service));
+            feeds.insert(service.clone(), Arc::downgrade(&feed));
+            feed
+        });
+        Subscription { feed, _registry: self.clone() }
+    }
+
+    /// Offers a service to the world until the result is withdrawn or dropped.
+    ///
+    /// Returns at once; the registration is made as soon as the registry is there, and made again
+    /// whenever it gets lost. [`Registered::established`] tells when it is there.
+    ///
+    /// # Errors
+    /// When this kind of registry or layout cannot hold the registration, or the address is
+    /// of no use to others.
+    pub fn register(&self, registration: &Registration) -> Result<Registered, RegistryError> {
+        let endpoint = registration.endpoint.key();
+        if !is_reachable(&endpoint) {
+            return Err(RegistryError::BadAddress { address: endpoint.to_string() });
+        }
+        let (established, withdraw) = match &self.shared.backend {
+            Backend::Memory(hub, _) => {
+                let (id, hub) = (hub.insert(registration), hub.clone());
+                let withdraw: Withdraw = Box::new(move |done| {
+                    hub.remove(id);
+                    let _ = done.send(());
+                });
+                (watch::channel(true).1, withdraw)
+            }
+            Backend::File(file) => {
+                return Err(RegistryError::ReadOnly { path: file.path().to_owned() });
+            }
+            Backend::Etcd(etcd) => etcd.register(registration)?,
+        };
+        let registry = self.clone();
+        Ok(Registered { endpoint, established, withdraw: Some(withdraw), _registry: registry })
+    }
+
+    /// How the registry itself does, for readiness checks and metrics.
+    #[must_use]
+    pub fn status(&self) -> watch::Receiver<RegistryStatus> {
+        self.shared.status.clone()
+    }
+
+    fn start_feed(&self, service: &ServiceKey) -> Feed {
+        let runtime = &self.shared.runtime;
+        let (sender, snapshots) = watch::channel(Snapshot::default());
+        let table = match &self.shared.backend {
+            Backend::Memory(hub, _) => hub.table(),
+            Backend::File(file) => file.table(),
+            Backend::Etcd(etcd) => {
+                let task = runtime.spawn(etcd.follow(service.clone(), sender));
+                return Feed { snapshots, task: task.abort_handle() };
+            }
+        };
+        // What is known already shows at once, without a turn of the runtime.
+        let mut table = table;
+        sender.send_replace(table.borrow_and_update().snapshot(service));
+        let task = runtime.spawn(follow(table, service.clone(), sender));
+        Feed { snapshots, task: task.abort_handle() }
+    }
+}
+
+/// The one watch of a service, shared by its subscriptions.
+#[derive(Debug)]
+struct Feed {
+    snapshots: watch::Receiver<Snapshot>,
+    task: AbortHandle,
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A watch of one service's endpoints. Ends when dropped.
+#[derive(Clone, Debug)]
+#[must_use = "the watch ends when the subscription is dropped"]
+pub struct Subscription {
+    feed: Arc<Feed>,
+    _registry: Registry,
+}
+
+impl Subscription {
+    /// The list of now, and a wake-up for every change. The channel closes with the subscription.
+    #[must_use]
+    pub fn snapshots(&self) -> watch::Receiver<Snapshot> {
+        self.feed.snapshots.clone()
+    }
+
+    /// The list of now.
+    #[must_use]
+    pub fn current(&self) -> Snapshot {
+        self.feed.snapshots.borrow().clone()
+    }
+}
+
+pub(crate) type Withdraw = Box<dyn FnOnce(oneshot::Sender<()>) + Send + Sync>;
+
+/// A registration. Dropping it withdraws it without waiting.
+#[must_use = "dropping a registration withdraws it"]
+pub struct Registered {
+    endpoint: EndpointKey,
+    established: watch::Receiver<bool>,
+    withdraw: Option<Withdraw>,
+    _registry: Registry,
+}
+
+impl Registered {
+    /// The endpoint that is registered.
+    #[must_use]
+    pub fn endpoint(&self) -> &EndpointKey {
+        &self.endpoint
+    }
+
+    /// Whether the registry holds the registration, as far as we know now.
+    #[must_use]
+    pub fn is_established(&self) -> bool {
+        *self.established.borrow()
+    }
+
+    /// Waits until the registry holds the registration: for ever, if it never comes.
+    pub async fn established(&self) {
+        let mut established = self.established.clone();
+        let gone = established.wait_for(|is| *is).await.is_err();
+        if gone {
+            // The runtime is shutting down: nothing will ever be established.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Ends the registration and waits, within 3 seconds, until the registry has confirmed it.
+    ///
+    /// # Errors
+    /// When the registry does not confirm in time. The registration then ends with its lease.
+    pub async fn withdraw(mut self) -> Result<(), RegistryError> {
+        let (done, confirmed) = oneshot::channel();
+        if let Some(withdraw) = self.withdraw.take() {
+            withdraw(done);
+        }
+        match tokio::time::timeout(WITHDRAW_TIMEOUT, confirmed).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(RegistryError::WithdrawTimeout {
+                address: self.endpoint.to_string(),
+                after: WITHDRAW_TIMEOUT,
+            }),
+        }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if let Some(withdraw) = self.withdraw.take() {
+            let (done, _nobody_waits) = oneshot::channel();
+            withdraw(done);
+        }
+    }
+}
+
+impl std::fmt::Debug for Registered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registered")
+            .field("endpoint", &self.endpoint)
+            .field("established", &self.is_established())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether others can make use of the address: it names a host and a port.
+fn is_reachable(endpoint: &EndpointKey) -> bool {
+    let unspecified = endpoint.host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_unspecified());
+    let has_host = endpoint.host.chars().all(|c| c.is_ascii_alphanumeric() || ".-_:".contains(c));
+    !endpoint.host.is_empty() && has_host && !unspecified && endpoint.port != 0
+}
