@@ -327,7 +327,7 @@ fn build(version: DubboVersion) -> Result<(), HarnessError> {
     if is_built(&dir, version) {
         return Ok(());
     }
-    eprintln!("building the Java peers with Maven (once; the first time it downloads about 60 MB)");
+    eprintln!("building the Java peers with Maven (once; the first time it downloads about 85 MB)");
     let mut maven = Command::new(find_program("mvn", "MVN_BIN", "apt-get install maven")?);
     maven.args(["-q", "-B", "package"]).current_dir(&dir);
     run(&mut maven).map(|_| ())
