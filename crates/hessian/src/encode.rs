@@ -54,6 +54,12 @@ impl Names {
     }
 }
 
+/// A list that waits for its length.
+#[derive(Debug)]
+pub struct OpenList {
+    at: usize,
+}
+
 impl<'a> Encoder<'a> {
     /// An encoder that appends to `out`. What `out` holds already stays as it is.
     pub fn new(out: &'a mut Vec<u8>) -> Self {
@@ -138,8 +144,36 @@ impl<'a> Encoder<'a> {
         self.next_ref()
     }
 
+    /// Begins a list whose length will be known when its elements are written; then comes
+    /// [`Encoder::list_close`]. The list has a fixed length for those who read it.
+    pub fn list_open(&mut self, ty: Option<&str>) -> OpenList {
+        match ty {
+            None => self.out.push(tag::LIST_FIXED_UNTYPED),
+            Some(ty) => {
+                self.out.push(tag::LIST_FIXED);
+                self.type_name(ty);
+            }
+        }
+        let at = self.out.len();
+        // The long form of an int, whose length does not depend on its value.
+        self.out.extend_from_slice(&[tag::INT, 0, 0, 0, 0]);
+        self.next_ref();
+        OpenList { at }
+    }
+
+    /// Sets the length of a list that was begun with [`Encoder::list_open`].
+    #[expect(clippy::needless_pass_by_value, reason = "a list is closed once")]
+    pub fn list_close(&mut self, list: OpenList, len: usize) {
+        let len = i32::try_from(len).unwrap_or(i32::MAX);
+        if let Some(place) = self.out.get_mut(list.at + 1..list.at + 5) {
+            place.copy_from_slice(&len.to_be_bytes());
+        }
+    }
+
     /// Begins a list of unknown length; the elements follow, then [`Encoder::list_end`].
-    /// Returns the list's reference number.
+    /// Returns the list's reference number. hessian-lite writes this form for iterators only, and
+    /// its collections (up to 4.0.4 at least) fail to read it: [`Encoder::list_open`] is the
+    /// way to send Java a list.
     pub fn list_begin_variable(&mut self, ty: Option<&str>) -> u32 {
         match ty {
             None => self.out.push(tag::LIST_VARIABLE_UNTYPED),

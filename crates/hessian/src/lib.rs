@@ -23,7 +23,7 @@ mod value;
 
 pub use decode::{ClassDef, Decoder, Kind, ListCursor, MapCursor, Name, ObjectCursor};
 pub use encode::{
-    Encoder, write_binary, write_date_ms, write_double, write_int, write_long, write_string,
+    Encoder, OpenList, write_binary, write_date_ms, write_double, write_int, write_long, write_string,
 };
 pub use error::HessianError;
 pub use java_type::{ClassType, JavaType, TypeError};

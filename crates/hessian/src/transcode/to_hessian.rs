@@ -226,14 +226,16 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             self.enc.list_begin(tag, 0);
             return Ok(());
         }
-        self.enc.list_begin_variable(tag);
+        let list = self.enc.list_open(tag);
+        let mut len = 0;
         loop {
             self.value(ty)?;
+            len += 1;
             if !self.json.next_element(&mut array)? {
                 break;
             }
         }
-        self.enc.list_end();
+        self.enc.list_close(list, len);
         Ok(())
     }
 
@@ -317,9 +319,11 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 self.enc.map_end();
                 Ok(())
             }
-            Some(_) if has_only_value => {
+            _ if has_only_value && is_named && (builtin.is_some() || class.starts_with('[')) => {
+                let ty = JavaType::parse(class)
+                    .map_err(|_| TranscodeError::Text { offset, expected: "the name of a class" })?;
                 self.keys.truncate(base);
-                self.only_value(class)
+                self.only_value(&ty)
             }
             _ => {
                 self.enc.object_begin(class, self.keys.get(base..).unwrap_or_default());
@@ -350,14 +354,13 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
     }
 
     /// `{"class": "java.util.Date", "value": 0}`: a value of a class that is no JSON object.
-    fn only_value(&mut self, class: &str) -> Result<(), TranscodeError> {
-        let ty = JavaType::class(class);
+    fn only_value(&mut self, ty: &JavaType) -> Result<(), TranscodeError> {
         let mut object = self.json.begin_object()?;
         while let Some(key) = self.json.next_key(&mut object)? {
             if key == "class" {
                 self.json.skip_value()?;
             } else {
-                self.value(Some(&ty))?;
+                self.value(Some(ty))?;
             }
         }
         Ok(())
@@ -448,8 +451,8 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 self.enc.long(value);
                 Ok(())
             }
-            (Builtin::Float, _) => self.double(f64::from(f32::MAX), "float"),
-            (Builtin::Double, _) => self.double(f64::MAX, "double"),
+            (Builtin::Float, _) => self.double(true),
+            (Builtin::Double, _) => self.double(false),
             (Builtin::Char, JsonKind::String) => {
                 let text = self.char()?;
                 self.enc.string(&text);
@@ -516,7 +519,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             .ok_or(TranscodeError::Range { offset, expected })
     }
 
-    fn double(&mut self, max: f64, expected: &'static str) -> Result<(), TranscodeError> {
+    fn double(&mut self, is_float: bool) -> Result<(), TranscodeError> {
         let kind = self.json.peek()?;
         let offset = self.json.position();
         if kind == JsonKind::String {
@@ -534,7 +537,11 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             return Ok(());
         }
         let value = self.json.read_number()?.parse::<f64>().unwrap_or(f64::INFINITY);
-        if max < value.abs() {
+        // Java makes the float of the double that it reads, by the same rounding.
+        #[expect(clippy::cast_possible_truncation, reason = "only to see whether it is too large")]
+        let is_too_large = value.is_infinite() || is_float && (value as f32).is_infinite();
+        if is_too_large {
+            let expected = if is_float { "float" } else { "double" };
             return Err(TranscodeError::Range { offset, expected });
         }
         self.enc.double(value);

@@ -383,6 +383,15 @@ impl Writer<'_, '_, '_> {
     ) -> Result<T, TranscodeError> {
         let offset = self.dec.position();
         let index = self.dec.read_ref()?;
+        self.replay_at(offset, index, read)
+    }
+
+    fn replay_at<T>(
+        &mut self,
+        offset: usize,
+        index: usize,
+        read: impl FnOnce(&mut Self) -> Result<T, TranscodeError>,
+    ) -> Result<T, TranscodeError> {
         if self.is_open(index) {
             return Err(TranscodeError::Cycle { offset, index });
         }

@@ -53,13 +53,14 @@ impl<'a> Writer<'_, 'a, '_> {
                 "detailMessage" => "message",
                 "suppressedExceptions" => "suppressed",
                 "cause" if self.dec.peek()? == Kind::Ref => {
+                    let offset = self.dec.position();
                     let index = self.dec.read_ref()?;
-                    let is_own = self.dec.ref_start(index) == self.open.last().copied();
-                    if !is_own {
-                        let offset = self.dec.position();
-                        return Err(TranscodeError::Cycle { offset, index });
+                    self.out.extend_from_slice(b",\"cause\":");
+                    if self.dec.ref_start(index) == self.open.last().copied() {
+                        self.out.extend_from_slice(b"null");
+                    } else {
+                        self.replay_at(offset, index, Self::value)?;
                     }
-                    self.out.extend_from_slice(b",\"cause\":null");
                     continue;
                 }
                 other => other,

@@ -1,0 +1,104 @@
+//! Writes Hessian files for hessian-lite to read: the vectors, decoded and encoded again, and
+//! values made from JSON. interop/vectors/README.md says how Java checks them.
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+
+use hessian::json::JsonReader;
+use hessian::transcode::json_to_hessian;
+use hessian::{Decoder, Encoder, JavaType, Limits};
+
+/// The name of the vector, the declared type, and the JSON of the same value.
+const FROM_JSON: &[(&str, &str, &str)] = &[
+    ("null", "java.lang.String", "null"),
+    ("true", "boolean", "true"),
+    ("ints", "int[]", "[0,-16,47,-17,48,-2048,2047,-2049,2048,-262144,262143,-262145,262144,-2147483648,2147483647]"),
+    ("longs", "[J", r#"[0,-8,15,-9,16,-2048,2047,-2049,2048,-262144,262143,-262145,262144,-2147483648,2147483647,-2147483649,2147483648,"9007199254740993",-9223372036854775808,9223372036854775807]"#),
+    ("doubles", "double[]", r#"[0,1,-128,127,-129,128,-32768,32767,32768,12.25,99.8,0.001,1e300,5e-324,3.141592653589793,-2147483.648,1.7976931348623157e308,"NaN","Infinity","-Infinity"]"#),
+    ("floats", "float[]", "[99.8,0.1,3.4028235e38,1.5]"),
+    ("float", "java.lang.Float", "99.8"),
+    ("shorts", "short[]", "[-1,300]"),
+    ("booleans", "boolean[]", "[true,\"false\"]"),
+    ("chars", "char[]", r#"["a","中"]"#),
+    ("dates", "java.util.Date[]", r#"[0,"1970-01-01T00:01:00Z","1969-12-31T23:59:00Z",1,1700000000123,9223372036854775807]"#),
+    ("string-mixed", "java.lang.String", r#""é中😀 \"\\\n\t\u0001\u007f\u0000""#),
+    ("binary-15", "byte[]", r#""AAECAwQFBgcICQoLDA0O""#),
+    ("list-empty", "java.util.List", "[]"),
+    ("list-8", "java.util.List", "[1,2,3,4,5,6,7,8]"),
+    ("list-linked", "java.util.LinkedList", r#"["a","b"]"#),
+    ("set-linked", "java.util.Set", r#"["a","b"]"#),
+    ("list-type-refs", "java.util.List<java.util.LinkedList>", "[[0],[1],[2]]"),
+    ("strings", "java.lang.String[]", r#"["a",null,"b"]"#),
+    ("objects", "java.lang.Object[]", r#"["a",1,null,{"class":"java.lang.Long","value":2},1.5]"#),
+    ("ints-2d", "int[][]", "[[1],[2,3]]"),
+    ("integers", "java.lang.Integer[]", "[1,2]"),
+    ("map-empty", "java.util.Map", "{}"),
+    ("map-linked", "java.util.LinkedHashMap", r#"{"s":"text","i":1,"n":null,"l":[{"class":"java.lang.Long","value":1},{"class":"java.lang.Long","value":2}]}"#),
+    ("map-tree", "java.util.TreeMap", r#"{"a":1,"b":2}"#),
+    ("map-tree", "java.lang.Object", r#"{"class":"java.util.TreeMap","a":1,"b":2}"#),
+    ("map-hash", "java.util.Map<java.lang.String,java.lang.String>", r#"{"k":"v"}"#),
+    ("pojo", "com.acme.Order", r#"{"id":7,"total":9007199254740993,"small":3,"tiny":-4,"letter":"x","paid":true,"price":12.5,"weight":99.8,"name":"café","at":{"class":"java.util.Date","value":1700000000123},"amount":{"class":"java.math.BigDecimal","value":"1234567890.12345678901234567890"},"color":{"class":"com.acme.Color","name":"GREEN"},"raw":{"class":"[B","value":"AQID"},"items":[{"class":"com.acme.Item","sku":"a","count":1},{"class":"com.acme.Item","sku":"b","count":2}],"extra":{"k":{"class":"java.lang.Long","value":1}},"next":null}"#),
+    ("pojo-array", "com.acme.Item[]", r#"[{"sku":"a","count":1},null]"#),
+    ("enum", "com.acme.Color", r#""RED""#),
+    ("enums", "com.acme.Color[]", r#"["RED","GREEN","RED"]"#),
+    ("big-decimal", "java.math.BigDecimal", "1E+3"),
+    ("big-integer", "java.math.BigInteger", "-123456789012345678901234567890"),
+    ("big-integer-zero", "java.math.BigInteger", "0"),
+    ("uuid", "java.util.UUID", r#""123e4567-e89b-12d3-a456-426614174000""#),
+    ("locale", "java.util.Locale", r#""zh_CN""#),
+    ("class", "java.lang.Class", r#""java.lang.String""#),
+    ("sql-date", "java.sql.Date", "1700000000000"),
+    ("sql-timestamp", "java.sql.Timestamp", r#""2023-11-14T22:13:20.123Z""#),
+    ("local-date", "java.time.LocalDate", r#""2024-02-29""#),
+    ("local-time", "java.time.LocalTime", r#""13:05:59.12""#),
+    ("local-date-time", "java.time.LocalDateTime", r#""2024-02-29T13:05:59.120""#),
+    ("instant", "java.time.Instant", r#""2023-11-14T22:13:20.123456789Z""#),
+    ("duration", "java.time.Duration", r#""PT1H2M5.5S""#),
+    ("duration-negative", "java.time.Duration", r#""PT-1.5S""#),
+    ("period", "java.time.Period", r#""P1Y-2M30D""#),
+    ("year", "java.time.Year", "2024"),
+    ("year-month", "java.time.YearMonth", r#""2024-02""#),
+    ("month-day", "java.time.MonthDay", r#""--02-29""#),
+    ("zone-offset", "java.time.ZoneOffset", r#""+05:30""#),
+    ("zone-id", "java.time.ZoneId", r#""Asia/Shanghai""#),
+    ("offset-time", "java.time.OffsetTime", r#""13:05:59.120+08:00""#),
+    ("offset-date-time", "java.time.OffsetDateTime", r#""2024-02-29T13:05:59.120-03:00""#),
+    ("zoned-date-time", "java.time.ZonedDateTime", r#""2024-02-29T13:05:59.120+08:00[Asia/Shanghai]""#),
+    ("local-dates", "java.util.List<java.time.LocalDate>", r#"["2024-02-29","2024-03-01"]"#),
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let dir = std::env::args().nth(1).ok_or("usage: java_check DIR")?;
+    let dir = Path::new(&dir);
+    fs::create_dir_all(dir)?;
+    let mut n_files = 0;
+    for version in ["lite3", "lite4"] {
+        let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors").join(version);
+        for entry in fs::read_dir(vectors)? {
+            let path = entry?.path();
+            let name = path.file_stem().and_then(|name| name.to_str()).ok_or("a strange name")?;
+            // Rust has no text with half of a surrogate pair.
+            if name == "string-lone-surrogate" {
+                continue;
+            }
+            let value = Decoder::new(&fs::read(&path)?, Limits::default()).read_value()?;
+            let mut out = Vec::new();
+            Encoder::new(&mut out).value(&value);
+            fs::write(dir.join(format!("{name}@{version}.bin")), out)?;
+            n_files += 1;
+        }
+    }
+    for (index, (name, ty, json)) in FROM_JSON.iter().enumerate() {
+        let mut out = Vec::new();
+        let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+        let ty = JavaType::parse(ty)?;
+        json_to_hessian(&mut reader, Some(&ty), &mut Encoder::new(&mut out))
+            .map_err(|error| format!("{name}: {error}"))?;
+        reader.finish()?;
+        fs::write(dir.join(format!("{name}@json{index}.bin")), out)?;
+        n_files += 1;
+    }
+    println!("{n_files} files written");
+    Ok(())
+}
