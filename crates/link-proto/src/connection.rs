@@ -406,8 +406,9 @@ impl<T> Connection<T> {
             (Side::Client(client), Kind::Credit) => client.handle_credit(core, header, body),
             (side, Kind::Hello) => {
                 core.handle_hello(now, header, body)?;
-                if let (Side::Client(client), Some(peer)) = (side, &core.peer) {
-                    client.set_granted(peer.window, &core.config);
+                match side {
+                    Side::Client(client) => client.handle_ready(core),
+                    Side::Server(server) => server.handle_ready(core),
                 }
                 Ok(())
             }

@@ -313,7 +313,7 @@ impl Sim {
             .then(|| self.now + Duration::from_micros(self.rng.random_range(0..60_000)));
         let payload = payload_of(seed, any_len(&mut self.rng));
         let is_long = payload.len() > 70_000;
-        let meta: &[(&str, &str)] = if seed % 3 == 0 { &[("seed", "three")] } else { &[] };
+        let meta: &[(&str, &str)] = if seed.is_multiple_of(3) { &[("seed", "three")] } else { &[] };
         let codec = codec_of(seed);
         let request =
             RequestOut { route, deadline, meta, codec, one_way, payload: Payload::Bytes(payload) };
@@ -407,7 +407,7 @@ impl Sim {
                 self.tally.answered += 1;
                 assert_eq!(payload_of(call.seed + 1, payload.len()), *payload, "another answer");
                 assert_eq!(codec, codec_of(call.seed));
-                assert_eq!(meta, (call.seed % 5 == 0).then_some("five"));
+                assert_eq!(meta, call.seed.is_multiple_of(5).then_some("five"));
             }
             Status::REFUSED | Status::OVERLOADED | Status::NOT_FOUND_SERVICE => {
                 self.tally.refused += 1;
@@ -428,7 +428,7 @@ impl Sim {
                     let seed = seed_of(&payload);
                     assert_eq!(payload_of(seed, payload.len()), payload, "another request");
                     assert_eq!(codec, codec_of(seed));
-                    assert_eq!(meta.value("seed"), (seed % 3 == 0).then_some("three"));
+                    assert_eq!(meta.value("seed"), seed.is_multiple_of(3).then_some("three"));
                     let time = Duration::from_micros(self.rng.random_range(0..20_000));
                     let done_at = self.now + time;
                     if !one_way {
@@ -453,12 +453,12 @@ impl Sim {
     fn finish_work(&mut self) {
         let now = self.now;
         for work in self.work.extract_if(.., |work| work.done_at <= now) {
-            if work.seed % 31 == 0 {
+            if work.seed.is_multiple_of(31) {
                 self.server.respond(work.id, Reply::error(Status::SERVER_ERROR, "31"));
                 continue;
             }
             let payload = payload_of(work.seed + 1, any_len(&mut self.rng)).into();
-            let meta: &[(&str, &str)] = if work.seed % 5 == 0 { &[("seed", "five")] } else { &[] };
+            let meta: &[(&str, &str)] = if work.seed.is_multiple_of(5) { &[("seed", "five")] } else { &[] };
             let codec = codec_of(work.seed);
             self.server.respond(work.id, Reply { status: Status::OK, codec, meta, payload });
         }

@@ -5,9 +5,9 @@
 //!   so whatever still comes for the old call finds nothing.
 //! - `earliest` is not after any deadline of a call in flight.
 
-use super::core::{Core, cut_text};
+use super::core::Core;
 use crate::assembly::Partial;
-use crate::header::{Header, Kind, WHOLE_LINK, flags};
+use crate::header::{Header, Kind, MAX_TEXT_LEN, WHOLE_LINK, flags};
 use crate::message::{ResponseHead, decode_response, timeout_ms};
 use crate::outbox::Head;
 use crate::reader::Reader;
@@ -97,7 +97,13 @@ impl<T> ClientSide<T> {
         self.go_away_sent
     }
 
-    pub(super) fn set_granted(&mut self, granted: u32, config: &Config) {
+    /// The server said HELLO, and with it how many calls it takes.
+    pub(super) fn handle_ready(&mut self, core: &Core<T>) {
+        let granted = core.peer.as_ref().map_or(0, |peer| peer.window);
+        self.set_granted(granted, &core.config);
+    }
+
+    fn set_granted(&mut self, granted: u32, config: &Config) {
         self.window = granted.min(config.window);
     }
 
@@ -412,13 +418,17 @@ impl<T> ClientSide<T> {
         let mut reader = Reader::new(header.kind, body);
         let route = reader.u32()?;
         let text = reader.rest_text()?;
+        if text.len() > MAX_TEXT_LEN {
+            let (kind, len, max) = (header.kind, text.len(), MAX_TEXT_LEN);
+            return Err(LinkError::FieldTooLong { kind, what: "text", len, max });
+        }
         if route >= self.n_routes {
             return Err(LinkError::UnknownRoute { route, defined: self.n_routes });
         }
         let (route, status) = (RouteId(route), Status(header.status));
         core.events.push_back(match status {
             Status::OK => Event::RouteAccepted { route, codec: header.codec },
-            _ => Event::RouteRefused { route, status, text: cut_text(text).to_owned() },
+            _ => Event::RouteRefused { route, status, text: text.to_owned() },
         });
         Ok(())
     }

@@ -338,11 +338,22 @@ impl ServerSide {
     pub(super) fn set_window<T>(&mut self, core: &mut Core<T>, window: u32) {
         self.window = window.min(MAX_WINDOW);
         self.max_window = self.max_window.max(self.window);
-        if core.failed.is_none() {
-            let body = u64::from(WHOLE_LINK) << 32 | u64::from(self.window);
-            let header = Header { kind: Kind::Credit as u8, ..Header::default() };
-            core.outbox.control(header, &body.to_be_bytes());
+        if core.failed.is_none() && core.peer.is_some() {
+            self.send_credit(core);
         }
+    }
+
+    /// The client said HELLO: now it may be told of a window that changed since ours.
+    pub(super) fn handle_ready<T>(&self, core: &mut Core<T>) {
+        if self.window != core.config.window {
+            self.send_credit(core);
+        }
+    }
+
+    fn send_credit<T>(&self, core: &mut Core<T>) {
+        let body = u64::from(WHOLE_LINK) << 32 | u64::from(self.window);
+        let header = Header { kind: Kind::Credit as u8, ..Header::default() };
+        core.outbox.control(header, &body.to_be_bytes());
     }
 
     /// Says GOAWAY: new calls are refused from now on.

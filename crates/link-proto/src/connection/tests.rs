@@ -147,6 +147,19 @@ fn window_bounds_calls_in_flight() {
 }
 
 #[test]
+fn a_window_set_before_the_handshake_follows_it() {
+    let now = Instant::now();
+    let mut client: Connection<u32> = Connection::client(Config::default(), now);
+    let mut server: Connection<()> = Connection::server(Config::default(), now);
+    server.set_window(3);
+    client.handle_bytes(now, server.transmit()).unwrap();
+    assert_eq!(client.window(), 1024, "nothing but HELLO is sent before the client's HELLO");
+    server.handle_bytes(now, client.transmit()).unwrap();
+    client.handle_bytes(now, server.transmit()).unwrap();
+    assert_eq!(client.window(), 3);
+}
+
+#[test]
 fn own_bound_holds_whatever_the_server_grants() {
     let (pair, _) = Pair::with_route(Config { window: 5, ..Config::default() }, Config::default());
     assert_eq!(pair.client.window(), 5);
