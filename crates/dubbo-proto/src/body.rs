@@ -52,12 +52,12 @@ impl Text {
 }
 
 /// A field of a hessian2 body: a string, or null, which counts as empty.
-pub(crate) fn read_field(
-    decoder: &mut Decoder<'_>,
+pub(crate) fn read_field<'a>(
+    decoder: &mut Decoder<'a>,
     field: &'static str,
-) -> Result<Text, ProtoError> {
+) -> Result<Cow<'a, str>, ProtoError> {
     let text = decoder.read_opt_string().map_err(|source| ProtoError::Hessian { field, source })?;
-    Ok(text.map_or(Text::EMPTY, |text| Text::ending_at(decoder.position(), text)))
+    Ok(text.unwrap_or_default())
 }
 
 /// The attachments of a hessian2 body, those of them whose name and value are strings.

@@ -1,6 +1,8 @@
 //! Parameter descriptors: the JVM's short form of a method's parameter types, one after another
 //! without separators, such as `Ljava/lang/String;I[J` for `(String, int, long[])`.
 
+use memchr::memchr;
+
 use crate::ProtoError;
 
 /// Java allows no more parameters than this.
@@ -66,7 +68,7 @@ pub fn from_java_name(name: &str) -> Result<String, ProtoError> {
     match primitive(element) {
         Some(letter) => out.push(letter),
         None => {
-            check_class_name(element, '.', 0)?;
+            check_class_name(element, b'.', 0)?;
             out.push('L');
             out.push_str(&element.replace('.', "/"));
             out.push(';');
@@ -89,18 +91,22 @@ fn primitive(name: &str) -> Option<char> {
     })
 }
 
-fn check_class_name(name: &str, separator: char, offset: usize) -> Result<(), ProtoError> {
-    let is_part_char = |c: char| c.is_alphanumeric() || c == '_' || c == '$' || c == '-';
-    let is_ascii_part = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'$' || b == b'-';
-    // Nearly every name is ASCII: the plain loop over bytes is what the hot path runs.
-    let good_part = |part: &str| {
-        !part.is_empty() && (part.bytes().all(is_ascii_part) || part.chars().all(is_part_char))
-    };
-    if name.split(separator).all(good_part) {
-        Ok(())
-    } else {
-        Err(ProtoError::Descriptor { offset, rule: "not a class name" })
+fn check_class_name(name: &str, separator: u8, offset: usize) -> Result<(), ProtoError> {
+    // Every request comes through here, so it is one pass over bytes. Those of other scripts'
+    // letters pass, as they do in Java.
+    let mut is_part_empty = true;
+    for byte in name.bytes() {
+        let is_letter =
+            byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'-') || !byte.is_ascii();
+        if !is_letter && (byte != separator || is_part_empty) {
+            return Err(ProtoError::Descriptor { offset, rule: "not a class name" });
+        }
+        is_part_empty = !is_letter;
     }
+    if is_part_empty {
+        return Err(ProtoError::Descriptor { offset, rule: "not a class name" });
+    }
+    Ok(())
 }
 
 struct Split<'a> {
@@ -119,10 +125,11 @@ impl<'a> Split<'a> {
         match element.bytes().next() {
             Some(b'Z' | b'B' | b'C' | b'S' | b'I' | b'J' | b'F' | b'D') => Ok(n_dims + 1),
             Some(b'L') => {
-                let Some((name, _)) = element.get(1..).and_then(|name| name.split_once(';')) else {
+                let end = memchr(b';', element.as_bytes());
+                let Some(name) = end.and_then(|end| element.get(1..end)) else {
                     return Err(ProtoError::Descriptor { offset: at, rule: "no ; after a class" });
                 };
-                check_class_name(name, '/', at)?;
+                check_class_name(name, b'/', at)?;
                 Ok(n_dims + name.len() + 2)
             }
             Some(_) => Err(ProtoError::Descriptor { offset: at, rule: "unknown type letter" }),

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use memchr::{memchr, memchr_iter, memchr2};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// Appends `value` as a JSON string.
@@ -40,8 +41,7 @@ pub(crate) fn are_lines(texts: &[u8], n: usize) -> bool {
     if texts.is_empty() {
         return n == 0;
     }
-    let n_breaks = texts.iter().filter(|byte| **byte == b'\n').count();
-    n_breaks + 1 == n && !texts.contains(&b'\r')
+    memchr_iter(b'\n', texts).count() + 1 == n && memchr(b'\r', texts).is_none()
 }
 
 /// Takes lines off the front of a body, without what ends them.
@@ -65,7 +65,7 @@ impl<'a> Lines<'a> {
     pub(crate) fn next(&mut self) -> Option<(usize, &'a [u8])> {
         let rest = self.body.get(self.pos..).filter(|rest| !rest.is_empty())?;
         let start = self.pos;
-        let len = rest.iter().position(|byte| *byte == b'\n');
+        let len = memchr(b'\n', rest);
         let line = rest.get(..len.unwrap_or(rest.len())).unwrap_or_default();
         self.pos += len.map_or(rest.len(), |len| len + 1);
         Some((start, line.strip_suffix(b"\r").unwrap_or(line)))
@@ -76,7 +76,7 @@ impl<'a> Lines<'a> {
 /// escaped; then it begins one byte behind the line's begin.
 pub(crate) fn read_string(line: &[u8]) -> Option<Cow<'_, str>> {
     if let [b'"', text @ .., b'"'] = line
-        && !text.iter().any(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f))
+        && memchr2(b'"', b'\\', text).is_none()
     {
         return std::str::from_utf8(text).ok().map(Cow::Borrowed);
     }

@@ -15,13 +15,15 @@ use crate::{ProtoError, Serialization, ServiceKey, descriptor};
 /// The JVM's own limit of a method's descriptor.
 const MAX_DESCRIPTOR_LEN: usize = 65_535;
 
+const DESCRIPTOR: &str = "descriptor";
+
 /// The five texts in front of the arguments, and how long each may be.
 const FIELDS: [(&str, usize); 5] = [
     ("dubbo version", MAX_QUALIFIER_LEN),
     ("path", MAX_INTERFACE_LEN),
     ("version", MAX_QUALIFIER_LEN),
     ("method", MAX_METHOD_LEN),
-    ("descriptor", MAX_DESCRIPTOR_LEN),
+    (DESCRIPTOR, MAX_DESCRIPTOR_LEN),
 ];
 
 /// A request whose parts have been found. The texts and the arguments stay where they are in
@@ -57,11 +59,12 @@ impl Request {
     fn decode_hessian(body: Bytes, limits: &BodyLimits) -> Result<Self, ProtoError> {
         let mut decoder = Decoder::new(&body, limits.hessian);
         let mut fields = [Text::EMPTY; 5];
-        for (field, (name, max_len)) in fields.iter_mut().zip(FIELDS) {
-            *field = read_field(&mut decoder, name)?;
-            check_len(field.get(&body), name, max_len)?;
+        let mut n_args = 0;
+        for (field, rule) in fields.iter_mut().zip(FIELDS) {
+            let text = read_field(&mut decoder, rule.0)?;
+            n_args = check_field(&text, rule)?;
+            *field = Text::ending_at(decoder.position(), text);
         }
-        let n_args = descriptor::count(fields[4].get(&body))?;
         let start = decoder.position();
         for _ in 0..n_args {
             decoder
@@ -77,17 +80,18 @@ impl Request {
     fn decode_json(body: Bytes, limits: &BodyLimits) -> Result<Self, ProtoError> {
         let mut lines = Lines::new(&body, 0);
         let mut fields = [Text::EMPTY; 5];
-        for (field, (name, max_len)) in fields.iter_mut().zip(FIELDS) {
+        let mut n_args = 0;
+        for (field, rule) in fields.iter_mut().zip(FIELDS) {
             let offset = lines.position();
             let line = lines.next().map_or(&b""[..], |(_, line)| line);
             let Some(text) = json::read_string(line) else {
-                return Err(ProtoError::Json { field: name, offset, rule: "a string or null" });
+                let (field, rule) = (rule.0, "a string or null");
+                return Err(ProtoError::Json { field, offset, rule });
             };
-            check_len(&text, name, max_len)?;
+            n_args = check_field(&text, rule)?;
             // Without the quote that ends it.
             *field = Text::ending_at((offset + line.len()).saturating_sub(1), text);
         }
-        let n_args = descriptor::count(fields[4].get(&body))?;
         let mut args = lines.position()..lines.position();
         for _ in 0..n_args {
             let Some((offset, line)) = lines.next() else {
@@ -193,11 +197,13 @@ impl Request {
     }
 }
 
-fn check_len(text: &str, what: &'static str, max_len: usize) -> Result<(), ProtoError> {
-    if text.len() <= max_len {
-        return Ok(());
+/// Checks a field's length. For the descriptor, which comes last, the number of its parameters is
+/// returned, and 0 for the others.
+fn check_field(text: &str, (what, max_len): (&'static str, usize)) -> Result<usize, ProtoError> {
+    if text.len() > max_len {
+        return Err(ProtoError::Name { what, len: text.len(), rule: "too long" });
     }
-    Err(ProtoError::Name { what, len: text.len(), rule: "too long" })
+    if what == DESCRIPTOR { descriptor::count(text) } else { Ok(0) }
 }
 
 #[cfg(test)]
