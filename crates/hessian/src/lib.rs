@@ -11,6 +11,8 @@
 //!
 //! Begin to read at `encode.rs` and `decode.rs`; docs/json-mapping.md has the tables of the mapping.
 
+#[doc(hidden)]
+pub mod check;
 mod decode;
 mod encode;
 mod error;
@@ -23,7 +25,8 @@ mod value;
 
 pub use decode::{ClassDef, Decoder, Kind, ListCursor, MapCursor, Name, ObjectCursor};
 pub use encode::{
-    Encoder, OpenList, write_binary, write_date_ms, write_double, write_int, write_long, write_string,
+    Encoder, OpenList, write_binary, write_date_ms, write_double, write_int, write_long,
+    write_string,
 };
 pub use error::HessianError;
 pub use java_type::{ClassType, JavaType, TypeError};

@@ -205,8 +205,17 @@ fn units_end(bytes: &[u8], n_units: usize) -> Option<usize> {
         left = left.checked_sub(begins)?;
     }
     // The last character may go on.
-    let tail = bytes.get(at..)?.iter().take_while(|&&b| b & 0xc0 == 0x80).count();
-    Some(at + tail)
+    let front = bytes.get(..at)?;
+    let Some(last) = front.iter().rposition(|&b| b & 0xc0 != 0x80) else {
+        return Some(at);
+    };
+    let len = match front.get(last)? {
+        0xf0.. => 4,
+        0xe0.. => 3,
+        0xc0.. => 2,
+        _ => 1,
+    };
+    Some(at.max(last + len)).filter(|&end| end <= bytes.len())
 }
 
 #[cold]

@@ -330,7 +330,7 @@ impl Parts<'_> {
                 time::write_2(text, b"-", self.small("day", 31)?);
             }
             Builtin::Duration => {
-                write_duration(text, self.take("seconds")?, self.small("nanos", 999_999_999)?)
+                write_duration(text, self.take("seconds")?, self.small("nanos", 999_999_999)?);
             }
             Builtin::Period => {
                 let parts = [self.int("years")?, self.int("months")?, self.int("days")?];

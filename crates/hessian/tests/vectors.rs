@@ -1,0 +1,234 @@
+//! Bytes that hessian-lite wrote (interop/vectors has the program), and what they are.
+
+use std::fs;
+use std::path::PathBuf;
+
+use hessian::transcode::{
+    DateStyle, EnumStyle, JsonOptions, TranscodeError, hessian_to_json, hessian_to_json_as,
+};
+use hessian::{Decoder, Encoder, JavaType, Limits, Value, check};
+
+fn folder(version: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("vectors").join(version)
+}
+
+fn load(version: &str, name: &str) -> Vec<u8> {
+    fs::read(folder(version).join(format!("{name}.bin"))).unwrap()
+}
+
+fn all() -> impl Iterator<Item = (String, Vec<u8>)> {
+    ["lite3", "lite4"].into_iter().flat_map(|version| {
+        fs::read_dir(folder(version)).unwrap().map(move |entry| {
+            let path = entry.unwrap().path();
+            (format!("{version}/{}", path.file_stem().unwrap().display()), fs::read(&path).unwrap())
+        })
+    })
+}
+
+fn json(bytes: &[u8], opts: &JsonOptions) -> String {
+    let (mut out, mut decoder) = (Vec::new(), Decoder::new(bytes, Limits::default()));
+    hessian_to_json(&mut decoder, &mut out, opts).unwrap();
+    assert!(decoder.is_at_end());
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn what_java_wrote_is_written_again_byte_for_byte() {
+    let mut n_files = 0;
+    for (name, bytes) in all() {
+        assert!(check::decode(&bytes), "{name}");
+        let value = Decoder::new(&bytes, Limits::default()).read_value().unwrap();
+        let mut again = Vec::new();
+        Encoder::new(&mut again).value(&value);
+        // Java cuts long binaries by the room in its buffer, and sends half surrogates.
+        if !name.ends_with("binary-chunks") && !name.ends_with("string-lone-surrogate") {
+            assert!(again == bytes, "{name}");
+        }
+        n_files += 1;
+    }
+    assert!(160 < n_files);
+}
+
+#[test]
+fn every_cut_of_what_java_wrote_is_an_error() {
+    for (name, bytes) in all().filter(|(_, bytes)| bytes.len() < 3000) {
+        for len in 0..bytes.len() {
+            let cut = &bytes[..len];
+            let mut out = Vec::new();
+            assert!(Decoder::new(cut, Limits::default()).read_value().is_err(), "{name} {len}");
+            assert!(Decoder::new(cut, Limits::default()).skip_value().is_err(), "{name} {len}");
+            let opts = JsonOptions::default();
+            let result =
+                hessian_to_json(&mut Decoder::new(cut, Limits::default()), &mut out, &opts);
+            assert!(result.is_err(), "{name} {len}");
+        }
+    }
+}
+
+#[test]
+fn long_texts_are_what_java_had() {
+    let string = |name| match Decoder::new(&load("lite3", name), Limits::default()).read_value() {
+        Ok(Value::String(text)) => text,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(string("string-32769"), "y".repeat(32769));
+    assert_eq!(string("string-chunks"), "z".repeat(33000));
+    assert_eq!(string("string-chinese"), "中文字符".repeat(8250));
+    assert_eq!(string("string-emojis"), "😀".repeat(16500));
+    let at_chunk = "a".repeat(32767) + "😀" + &"b".repeat(100);
+    assert_eq!(string("string-emoji-at-chunk"), at_chunk);
+    assert_eq!(string("string-lone-surrogate"), "a\u{fffd}!");
+    let bytes: Vec<u8> = (0..33000u32).map(|n| n.to_le_bytes()[0]).collect();
+    let value = Decoder::new(&load("lite3", "binary-chunks"), Limits::default()).read_value();
+    assert_eq!(value, Ok(Value::Binary(bytes)));
+}
+
+/// The JSON of each vector, by the default options.
+const JSON: &[(&str, &str)] = &[
+    ("null", "null"),
+    ("true", "true"),
+    ("false", "false"),
+    (
+        "ints",
+        "[0,-16,47,-17,48,-2048,2047,-2049,2048,-262144,262143,-262145,262144,-2147483648,2147483647]",
+    ),
+    (
+        "longs",
+        "[0,-8,15,-9,16,-2048,2047,-2049,2048,-262144,262143,-262145,262144,-2147483648,2147483647,-2147483649,2147483648,9007199254740993,-9223372036854775808,9223372036854775807]",
+    ),
+    (
+        "doubles",
+        r#"[0.0,1.0,-128.0,127.0,-129.0,128.0,-32768.0,32767.0,32768.0,12.25,99.8,0.001,1e+300,5e-324,3.141592653589793,-2147483.648,1.7976931348623157e+308,"NaN","Infinity","-Infinity"]"#,
+    ),
+    ("floats", "[99.8,0.1,3.4028235e+38,1.5]"),
+    ("float", "99.8"),
+    ("shorts", "[-1,300]"),
+    ("booleans", "[true,false]"),
+    ("chars", "\"a中\""),
+    (
+        "dates",
+        r#"["1970-01-01T00:00:00.000Z","1970-01-01T00:01:00.000Z","1969-12-31T23:59:00.000Z","1970-01-01T00:00:00.001Z","2023-11-14T22:13:20.123Z","+292278994-08-17T07:12:55.807Z"]"#,
+    ),
+    ("date-minute", "\"2023-11-14T22:14:00.000Z\""),
+    ("date-milli", "\"2023-11-14T22:14:00.123Z\""),
+    ("string-empty", "\"\""),
+    ("string-mixed", "\"é中😀 \\\"\\\\\\n\\t\\u0001\u{7f}\\u0000\""),
+    ("binary-0", "\"\""),
+    ("binary-15", "\"AAECAwQFBgcICQoLDA0O\""),
+    ("list-empty", "[]"),
+    ("list-8", "[1,2,3,4,5,6,7,8]"),
+    ("list-type-refs", "[[0],[1],[2]]"),
+    ("strings", r#"["a",null,"b"]"#),
+    ("objects", r#"["a",1,null,2,1.5]"#),
+    ("ints-2d", "[[1],[2,3]]"),
+    ("map-empty", "{}"),
+    ("map-linked", r#"{"s":"text","i":1,"n":null,"l":[1,2]}"#),
+    (
+        "map-keys",
+        r#"{"1":"int","2":"long","1.5":"double","true":"boolean","RED":"enum","null":"null","1970-01-01T00:00:00.000Z":"date","1.50":"decimal"}"#,
+    ),
+    ("map-tree", r#"{"a":1,"b":2}"#),
+    ("shared", r#"[{"k":"v"},{"k":"v"}]"#),
+    ("pojo-array", r#"[{"count":1,"sku":"a"},null]"#),
+    ("enum", "\"RED\""),
+    ("enum-body", "\"GREEN\""),
+    ("enums", r#"["RED","GREEN","RED"]"#),
+    ("enum-set", r#"["RED","GREEN"]"#),
+    ("big-decimal", "1E+3"),
+    ("big-decimal-long", "-0.1234567890123456789012345678901234567890"),
+    ("big-integer", "-123456789012345678901234567890"),
+    ("big-integer-zero", "0"),
+    ("uuid", "\"123e4567-e89b-12d3-a456-426614174000\""),
+    ("locale", "\"zh_CN\""),
+    ("class", "\"java.lang.String\""),
+    ("sql-date", "\"2023-11-14T22:13:20.000Z\""),
+    ("sql-timestamp", "\"2023-11-14T22:13:20.123Z\""),
+    (
+        "throwable",
+        r#"{"class":"java.lang.IllegalArgumentException","suppressed":[],"stackTrace":["com.acme.Shop.sell(Shop.java:12)","com.acme.Shop.main(Unknown Source)","com.acme.Shop.run(Native Method)"],"cause":{"class":"java.lang.IllegalStateException","suppressed":[],"stackTrace":[],"cause":null,"message":"the cause"},"message":"wrong \"thing\""}"#,
+    ),
+    ("local-date", "\"2024-02-29\""),
+    ("local-time", "\"13:05:59.120\""),
+    ("local-time-short", "\"13:05\""),
+    ("local-date-time", "\"2024-02-29T13:05:59.120\""),
+    ("instant", "\"2023-11-14T22:13:20.123456789Z\""),
+    ("duration", "\"PT1H2M5.5S\""),
+    ("duration-negative", "\"PT-1.5S\""),
+    ("duration-zero", "\"PT0S\""),
+    ("period", "\"P1Y-2M30D\""),
+    ("year", "2024"),
+    ("year-month", "\"2024-02\""),
+    ("month-day", "\"--02-29\""),
+    ("zone-offset", "\"+05:30\""),
+    ("zone-id", "\"Asia/Shanghai\""),
+    ("offset-time", "\"13:05:59.120+08:00\""),
+    ("offset-date-time", "\"2024-02-29T13:05:59.120-03:00\""),
+    ("zoned-date-time", "\"2024-02-29T13:05:59.120+08:00[Asia/Shanghai]\""),
+    ("local-dates", r#"["2024-02-29","2024-03-01"]"#),
+];
+
+#[test]
+fn java_values_become_the_json_of_the_table() {
+    for version in ["lite3", "lite4"] {
+        for &(name, expected) in JSON {
+            assert_eq!(json(&load(version, name), &JsonOptions::default()), expected, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_pojo_becomes_an_object_with_all_its_fields() {
+    let text =
+        json(&load("lite3", "pojo"), &JsonOptions { class_name: true, ..Default::default() });
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let expected = serde_json::json!({
+        "class": "com.acme.Order", "id": 7, "total": 9_007_199_254_740_993_i64, "small": 3,
+        "tiny": -4, "letter": "x", "paid": true, "price": 12.5, "weight": value["weight"],
+        "name": "café", "at": "2023-11-14T22:13:20.123Z", "amount": value["amount"],
+        "color": "GREEN", "raw": "AQID", "extra": {"k": 1}, "next": null,
+        "items": [{"class": "com.acme.Item", "sku": "a", "count": 1},
+            {"class": "com.acme.Item", "sku": "b", "count": 2}],
+    });
+    assert_eq!(value, expected);
+    assert!(text.contains("\"weight\":99.80000305175781,"));
+    assert!(text.contains("\"amount\":1234567890.12345678901234567890"));
+}
+
+#[test]
+fn options_choose_the_form() {
+    let default = JsonOptions::default;
+    let floats = JsonOptions { floats: true, ..default() };
+    assert!(json(&load("lite3", "pojo"), &floats).contains("\"weight\":99.8,"));
+    let millis = JsonOptions { dates: DateStyle::Millis, ..default() };
+    assert_eq!(json(&load("lite3", "sql-timestamp"), &millis), "1700000000123");
+    let objects = JsonOptions { enums: EnumStyle::Object, ..default() };
+    assert_eq!(json(&load("lite3", "enum"), &objects), r#"{"name":"RED"}"#);
+    let texts = JsonOptions { big_numbers_as_text: true, ..default() };
+    assert!(json(&load("lite3", "longs"), &texts).ends_with(r#""9223372036854775807"]"#));
+    assert_eq!(json(&load("lite3", "big-integer-zero"), &texts), "\"0\"");
+    assert_eq!(json(&load("lite3", "big-decimal"), &texts), "\"1E+3\"");
+    let classes = JsonOptions { class_name: true, ..default() };
+    let tree = r#"{"class":"java.util.TreeMap","a":1,"b":2}"#;
+    assert_eq!(json(&load("lite3", "map-tree"), &classes), tree);
+}
+
+#[test]
+fn a_declared_float_is_written_as_a_float() {
+    let mut message = Vec::new();
+    hessian::write_double(&mut message, f64::from(99.8f32));
+    for (ty, expected) in [("float", "99.8"), ("double", "99.80000305175781")] {
+        let (mut out, ty) = (Vec::new(), JavaType::parse(ty).unwrap());
+        let mut decoder = Decoder::new(&message, Limits::default());
+        hessian_to_json_as(&mut decoder, Some(&ty), &mut out, &JsonOptions::default()).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+}
+
+#[test]
+fn a_cycle_is_an_error_that_names_it() {
+    let bytes = load("lite3", "cycle");
+    let mut out = Vec::new();
+    let mut decoder = Decoder::new(&bytes, Limits::default());
+    let error = hessian_to_json(&mut decoder, &mut out, &JsonOptions::default()).unwrap_err();
+    assert!(matches!(error, TranscodeError::Cycle { index: 0, .. }), "{error}");
+}
