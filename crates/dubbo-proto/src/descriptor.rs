@@ -16,7 +16,9 @@ const MAX_DIMENSIONS: usize = 255;
 /// After an error the iterator is finished.
 ///
 /// ```
-/// let types: Result<Vec<_>, _> = dubbo_proto::descriptor::split("Ljava/lang/String;I[J").collect();
+/// use dubbo_proto::descriptor;
+///
+/// let types: Result<Vec<_>, _> = descriptor::split("Ljava/lang/String;I[J").collect();
 /// assert_eq!(types.unwrap(), ["Ljava/lang/String;", "I", "[J"]);
 /// ```
 pub fn split(descriptor: &str) -> impl Iterator<Item = Result<&str, ProtoError>> {
