@@ -1,0 +1,57 @@
+//! `dubmesh check`: whether a configuration is good, and what it would do.
+
+use std::path::Path;
+
+use agent::config::{self, Config, ConfigErrors};
+use registry::RegistryConfig;
+
+use crate::Exit;
+
+/// Checks the file at `path`; says what it would do, or all that is wrong.
+pub(crate) fn check(path: &Path) -> Exit {
+    match config::load(path) {
+        Ok(config) => {
+            println!("{}: good: {}", path.display(), summary(&config));
+            Exit::Ok
+        }
+        Err(errors) => refuse(&errors),
+    }
+}
+
+/// Prints what is wrong with a configuration, one mistake per line.
+pub(crate) fn refuse(errors: &ConfigErrors) -> Exit {
+    eprintln!("{errors}");
+    Exit::Usage
+}
+
+/// What an agent with this configuration does, in one line.
+fn summary(config: &Config) -> String {
+    let mut parts = Vec::new();
+    if !config.http.is_empty() {
+        let listens = list(config.http.iter().map(|http| http.listen));
+        parts.push(format!("takes HTTP calls on {listens}"));
+    }
+    if let Some(link) = &config.link {
+        let services = list(config.exports.iter().map(|export| &export.service));
+        parts.push(format!("offers {services} to other agents on {}", link.listen));
+    }
+    let registries = config.registries.iter().map(|entry| {
+        let kind = match &entry.config {
+            RegistryConfig::Memory(_) => "memory",
+            RegistryConfig::File { .. } => "file",
+            RegistryConfig::Etcd(_) => "etcd",
+        };
+        format!("{} ({kind})", entry.name)
+    });
+    parts.push(format!("uses registry {}", list(registries)));
+    parts.push(match &config.admin {
+        Some(admin) => format!("serves metrics on {}", admin.listen),
+        None => "serves no metrics".to_owned(),
+    });
+    let workers = config.process.workers;
+    format!("agent {}: {}; {workers} worker threads", config.process.name, parts.join("; "))
+}
+
+fn list(items: impl Iterator<Item = impl ToString>) -> String {
+    items.map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,88 @@
+//! The arguments of all commands.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::provider::{self, ProviderArgs};
+
+const EXIT_STATUS: &str = "\
+Exit status:
+  0  all went well
+  1  it could not be done
+  2  the arguments or the configuration are wrong";
+
+const RUN_HELP: &str = "\
+Signals:
+  SIGTERM, SIGINT  drain: withdraw the registrations, finish the calls in flight, end;
+                   the second one ends at once
+  SIGHUP           read the file again and take over what can change while running; a file
+                   with mistakes is refused as a whole
+
+Examples:
+  dubmesh run --config consumer.toml
+  kill -HUP \"$(pidof dubmesh)\"
+  curl http://127.0.0.1:9700/readyz
+
+Exit status:
+  0  drained after a signal; every call in flight was answered
+  1  could not start, or calls were cut off
+  2  the arguments or the configuration are wrong";
+
+const CHECK_HELP: &str = "\
+Examples:
+  dubmesh check --config consumer.toml
+  dubmesh check --config new.toml && mv new.toml agent.toml && kill -HUP \"$(pidof dubmesh)\"
+
+Exit status:
+  0  the file is good; one line tells what it does
+  2  the file is not; one line per mistake, FILE:LINE: KEY: what is wrong; what would be right";
+
+const HELP: &str = "\
+Examples:
+  dubmesh check --config agent.toml    tell what is wrong with a file
+  dubmesh run --config agent.toml      run the agent that the file describes
+  dubmesh provider                     run a small Dubbo provider to try things out";
+
+/// Lets any program call Apache Dubbo services over HTTP, and offers local ones to others.
+#[derive(Debug, Parser)]
+#[command(name = "dubmesh", version, after_help = format!("{HELP}\n\n{EXIT_STATUS}"))]
+#[command(arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What there is to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the agent that a file describes
+    #[command(after_help = RUN_HELP)]
+    Run(ConfigFile),
+    /// Tell what is wrong with a file, or what it would do
+    #[command(after_help = CHECK_HELP)]
+    Check(ConfigFile),
+    /// Run a small Dubbo provider, to try things out and to measure
+    #[command(after_help = provider::HELP)]
+    Provider(ProviderArgs),
+}
+
+/// The arguments of commands that read a configuration.
+#[derive(Args, Debug)]
+pub(crate) struct ConfigFile {
+    /// The configuration, in TOML; docs/configuration.md lists all keys
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_commands_are_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,151 @@
+//! `dubmesh run`: an agent from its configuration to its end, and the signals in between.
+
+use std::io;
+use std::path::Path;
+
+use agent::config::{self, Config};
+use agent::{Agent, DrainSummary};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{error, info, warn};
+
+use crate::Exit;
+use crate::check::refuse;
+use crate::logging::Logging;
+
+/// Runs the agent that the file at `path` describes, until a signal ends it.
+pub(crate) fn run(path: &Path) -> Exit {
+    let config = match config::load(path) {
+        Ok(config) => config,
+        Err(errors) => return refuse(&errors),
+    };
+    let logging = Logging::start(&config.log);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let ran = runtime.and_then(|runtime| runtime.block_on(supervise(path, config, &logging)));
+    ran.unwrap_or_else(|error| {
+        error!(%error, "cannot watch for signals");
+        Exit::Failure
+    })
+}
+
+/// The signals that an agent listens to.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+/// What a signal asks for.
+enum Asked {
+    Reload,
+    /// With the name of the signal.
+    End(&'static str),
+}
+
+impl Signals {
+    fn watch() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.terminate.recv() => Asked::End("SIGTERM"),
+            _ = self.interrupt.recv() => Asked::End("SIGINT"),
+            _ = self.hang_up.recv() => Asked::Reload,
+        }
+    }
+
+    /// The name of the next signal that asks for the end. While one waits for it, nothing is
+    /// reloaded.
+    async fn end(&mut self) -> &'static str {
+        loop {
+            match self.next().await {
+                Asked::End(signal) => return signal,
+                Asked::Reload => info!("SIGHUP has no effect while draining"),
+            }
+        }
+    }
+}
+
+async fn supervise(path: &Path, config: Config, logging: &Logging) -> io::Result<Exit> {
+    // Before the agent, so that no signal finds the default action in place.
+    let mut signals = Signals::watch()?;
+    let agent = match Agent::start(config) {
+        Ok(agent) => agent,
+        Err(error) => {
+            error!(%error, "cannot start");
+            return Ok(Exit::Failure);
+        }
+    };
+    let addresses = agent.addresses();
+    info!(
+        http = ?addresses.http,
+        link = addresses.link.map(tracing::field::display),
+        admin = addresses.admin.map(tracing::field::display),
+        version = env!("CARGO_PKG_VERSION"),
+        "started"
+    );
+    let signal = loop {
+        match signals.next().await {
+            Asked::Reload => reload(path, &agent, logging).await,
+            Asked::End(signal) => break signal,
+        }
+    };
+    info!(signal, "draining; the next signal ends at once");
+    Ok(tokio::select! {
+        summary = agent.drain() => drained(summary),
+        signal = signals.end() => {
+            warn!(signal, "ended at once; calls in flight were cut off");
+            Exit::Failure
+        }
+    })
+}
+
+/// Reads the file again. What is wrong with it is logged, and the agent goes on as before.
+async fn reload(path: &Path, agent: &Agent, logging: &Logging) {
+    let config = match config::load(path) {
+        Ok(config) => config,
+        Err(errors) => {
+            for error in errors.as_slice() {
+                warn!(%error, "configuration refused");
+            }
+            warn!("nothing was changed");
+            return;
+        }
+    };
+    let log = config.log.clone();
+    let Some(plan) = agent.reload(config).await else {
+        error!("the agent does not answer; nothing was changed");
+        return;
+    };
+    logging.change(&log);
+    if plan.is_empty() {
+        info!("reloaded: the file says what it said before");
+    } else {
+        info!(changed = plan.changed.join(", "), "reloaded");
+    }
+    if !plan.needs_restart.is_empty() {
+        warn!(keys = plan.needs_restart.join(", "), "these changes need a restart");
+    }
+}
+
+fn drained(summary: Option<DrainSummary>) -> Exit {
+    match summary {
+        Some(DrainSummary { complete: true, took, .. }) => {
+            info!(took_ms = took.as_millis(), "drained: every call was answered");
+            Exit::Ok
+        }
+        Some(DrainSummary { complete: false, cut_off, took }) => {
+            let took_ms = took.as_millis();
+            warn!(took_ms, connections = cut_off, "drained, but calls were cut off");
+            Exit::Failure
+        }
+        None => {
+            error!("the agent ended before it was drained; please report this");
+            Exit::Failure
+        }
+    }
+}

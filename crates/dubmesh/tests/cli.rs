@@ -1,0 +1,179 @@
+//! The program as a shell sees it: arguments, output, exit statuses, signals.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+
+fn dubmesh() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_dubmesh"))
+}
+
+fn output(args: &[&str]) -> Output {
+    dubmesh().args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples").join(name)
+}
+
+/// A running agent, killed if a test fails.
+struct Running {
+    child: Child,
+    log: BufReader<ChildStderr>,
+}
+
+impl Running {
+    fn start(config: &Path) -> Self {
+        let mut child =
+            dubmesh().args(["run", "--config"]).arg(config).stderr(Stdio::piped()).spawn().unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap());
+        Self { child, log }
+    }
+
+    /// Reads the log until a line holds `words`.
+    fn wait_for(&mut self, words: &str) -> String {
+        let mut seen = String::new();
+        loop {
+            let mut line = String::new();
+            let n_read = self.log.read_line(&mut line).unwrap();
+            assert_ne!(n_read, 0, "ended without {words:?}: {seen}");
+            if line.contains(words) {
+                return line;
+            }
+            seen.push_str(&line);
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail if it has ended, as it should have.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    reply
+}
+
+#[test]
+fn check_says_what_a_good_file_does() {
+    for (name, what) in [
+        ("consumer.toml", "takes HTTP calls on 127.0.0.1:20000; uses registry main (etcd)"),
+        ("provider.toml", "offers blue/com.acme.Orders:1.0.0, com.acme.Stock to other agents"),
+        ("both.toml", "uses registry estate (etcd), inside (memory)"),
+    ] {
+        let path = example(name);
+        let output = output(&["check", "--config", path.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let stdout = text(&output.stdout);
+        assert!(stdout.contains(what), "{stdout}");
+        assert_eq!(stdout.lines().count(), 1);
+    }
+}
+
+#[test]
+fn check_and_run_refuse_a_bad_file_with_all_its_mistakes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bad.toml");
+    fs::write(&path, "[[ingress]]\nprotocol = 'http'\nlisten = 'foo'\nmax_bdy_bytes = 1\n")
+        .unwrap();
+    let path = path.to_str().unwrap();
+    for command in ["check", "run"] {
+        let output = output(&[command, "--config", path]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(output.stdout.is_empty());
+        let stderr = text(&output.stderr);
+        assert_eq!(stderr.lines().count(), 3, "{stderr}");
+        assert!(stderr.contains(&format!("{path}:3: ingress.listen: \"foo\" is not an address; ")));
+        assert!(stderr.contains(&format!("{path}:4: ingress.max_bdy_bytes: unknown key; did you")));
+    }
+}
+
+#[test]
+fn a_missing_file_and_wrong_arguments() {
+    let missing = output(&["check", "--config", "/no/file.toml"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(text(&missing.stderr).starts_with("/no/file.toml: cannot be read: No such file"));
+    for args in [&["chekc"][..], &["run"], &["run", "--confg", "a"], &[]] {
+        assert_eq!(output(args).status.code(), Some(2), "{args:?}");
+    }
+}
+
+#[test]
+fn help_has_examples_and_statuses() {
+    for args in [&["--help"][..], &["run", "--help"], &["check", "--help"]] {
+        let help = output(args);
+        assert_eq!(help.status.code(), Some(0));
+        let help = text(&help.stdout);
+        assert!(help.contains("Examples:\n  dubmesh ") && help.contains("Exit status:\n  0  "));
+    }
+    let version = output(&["--version"]);
+    assert_eq!(text(&version.stdout), concat!("dubmesh ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+#[test]
+fn signals_reload_and_drain() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.toml");
+    fs::write(folder.path().join("endpoints.toml"), "").unwrap();
+    let good = "[admin]\nlisten = '127.0.0.1:0'\n[[registry]]\nkind = 'file'\n\
+                path = 'endpoints.toml'\n[[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n";
+    fs::write(&path, good).unwrap();
+    let mut agent = Running::start(&path);
+    let started = agent.wait_for("started");
+    let admin = started.split("admin=").nth(1).unwrap().split_whitespace().next().unwrap();
+    assert!(get(admin, "/healthz").starts_with("HTTP/1.0 200 OK\r\n"));
+    assert!(get(admin, "/metrics").contains("\ndubmesh_ingress_calls_total{"));
+
+    fs::write(&path, "nonsense = 1").unwrap();
+    agent.signal("HUP");
+    let refused = agent.wait_for("configuration refused");
+    assert!(refused.contains("agent.toml:1: nonsense: unknown key"), "{refused}");
+    agent.wait_for("nothing was changed");
+
+    fs::write(&path, format!("{good}[agent]\nname = 'new'\n[defaults]\nmax_attempts = 2")).unwrap();
+    agent.signal("HUP");
+    let reloaded = agent.wait_for("reloaded");
+    assert!(reloaded.contains("changed=\"defaults\""), "{reloaded}");
+    let restart = agent.wait_for("need a restart");
+    assert!(restart.contains("keys=\"agent.name\""), "{restart}");
+
+    agent.signal("TERM");
+    agent.wait_for("draining");
+    agent.wait_for("drained");
+    assert_eq!(agent.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_port_that_is_taken_is_told() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.toml");
+    let config = format!(
+        "[admin]\nenabled = false\n[[registry]]\nkind = 'file'\npath = 'x'\n[[ingress]]\n\
+         protocol = 'http'\nlisten = '{address}'\n"
+    );
+    fs::write(&path, config).unwrap();
+    let output = output(&["run", "--config", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("cannot start") && stderr.contains(&address.to_string()), "{stderr}");
+}
