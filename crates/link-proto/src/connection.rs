@@ -7,6 +7,7 @@
 //!   one-way call, it is dropped when the call was taken.
 //! - After a failure nothing is accepted or sent, but for a last GOAWAY.
 
+mod calls;
 mod client;
 mod core;
 mod server;
@@ -226,8 +227,9 @@ impl<T> Connection<T> {
 
     /// Client: gives the number of a route that is no longer needed to another.
     ///
-    /// No call of the old route may be in flight, and its [`Event::RouteAccepted`] or
-    /// [`Event::RouteRefused`] must have come: the server's next answer is about the new one.
+    /// Calls of the old route that are in flight are not touched. What the server still says
+    /// about the old route is dropped: the next [`Event::RouteAccepted`] or
+    /// [`Event::RouteRefused`] is about the new one.
     ///
     /// # Errors
     /// The link is closing, the route was never defined, or a field is over its limit.

@@ -152,26 +152,40 @@ impl Outbox {
         &mut self.out
     }
 
+    /// Moves all that is left of long messages into the buffer.
+    pub(crate) fn flush_long(&mut self, mut sent: impl FnMut(u64)) {
+        self.note_progress();
+        while let Some(long) = self.queue.pop_front() {
+            self.put_part(long, &mut sent);
+        }
+        self.expected_len = self.out.len();
+    }
+
     fn fill_chunks(&mut self, mut sent: impl FnMut(u64)) {
         while self.out.len() < FILL_LEN || self.overtaken_bytes >= PATIENCE_LEN {
-            let Some(mut long) = self.queue.pop_front() else {
+            let Some(long) = self.queue.pop_front() else {
                 break;
             };
-            let part = long.rest.split_to(CHUNK_LEN.min(long.rest.len()));
-            let is_last = long.rest.is_empty();
-            self.out.reserve(HEADER_LEN + part.len());
-            match long.head.take() {
-                Some(head) => self.out.extend_from_slice(&head),
-                None => self.out.put_slice(&chunk_header(long.id, part.len(), is_last).to_bytes()),
-            }
-            self.out.extend_from_slice(&part);
-            self.queued_bytes -= part.len();
-            self.overtaken_bytes = 0;
-            if is_last {
-                sent(long.id);
-            } else {
-                self.queue.push_back(long);
-            }
+            self.put_part(long, &mut sent);
+        }
+    }
+
+    /// Moves the next part of a message into the buffer, and puts the rest back into the queue.
+    fn put_part(&mut self, mut long: Long, sent: &mut impl FnMut(u64)) {
+        let part = long.rest.split_to(CHUNK_LEN.min(long.rest.len()));
+        let is_last = long.rest.is_empty();
+        self.out.reserve(HEADER_LEN + part.len());
+        match long.head.take() {
+            Some(head) => self.out.extend_from_slice(&head),
+            None => self.out.put_slice(&chunk_header(long.id, part.len(), is_last).to_bytes()),
+        }
+        self.out.extend_from_slice(&part);
+        self.queued_bytes -= part.len();
+        self.overtaken_bytes = 0;
+        if is_last {
+            sent(long.id);
+        } else {
+            self.queue.push_back(long);
         }
     }
 

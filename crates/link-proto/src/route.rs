@@ -33,8 +33,14 @@ pub struct RouteDef {
     pub attachments: Vec<(String, String)>,
 }
 
-/// Appends a DEFINE. `out` is unchanged after an error.
-pub(crate) fn encode(def: &RouteDef, route: u32, out: &mut BytesMut) -> Result<(), SendError> {
+/// Appends a DEFINE; `round` says how often that number was defined before. `out` is unchanged
+/// after an error.
+pub(crate) fn encode(
+    def: &RouteDef,
+    route: u32,
+    round: u64,
+    out: &mut BytesMut,
+) -> Result<(), SendError> {
     let texts = [&def.service, &def.method, &def.descriptor];
     for (text, max) in texts.into_iter().zip([MAX_NAME_LEN, MAX_NAME_LEN, MAX_DESCRIPTOR_LEN]) {
         if text.len() > max {
@@ -46,7 +52,7 @@ pub(crate) fn encode(def: &RouteDef, route: u32, out: &mut BytesMut) -> Result<(
     let meta_len = meta::encoded_len(&attachments)?;
     let body_len = 4 + texts.iter().map(|t| 2 + t.len()).sum::<usize>() + 2 + meta_len;
     let body_len = u32::try_from(body_len).unwrap_or(u32::MAX);
-    let header = Header { body_len, kind: Kind::Define as u8, ..Header::default() };
+    let header = Header { body_len, kind: Kind::Define as u8, id: round, ..Header::default() };
     out.put_slice(&header.to_bytes());
     out.put_u32(route);
     for text in texts {
@@ -74,11 +80,16 @@ pub(crate) fn decode(body: &Bytes) -> Result<(u32, RouteDef), LinkError> {
     Ok((route, RouteDef { service, method, descriptor, attachments }))
 }
 
-/// Appends the answer to a DEFINE; `text` was cut to its limit by the caller.
-pub(crate) fn encode_ack(route: u32, codec: u8, status: Status, text: &str, out: &mut BytesMut) {
+/// Appends the answer to a DEFINE of that round; `text` was cut to its limit by the caller.
+pub(crate) fn encode_ack(
+    route: u32,
+    round: u64,
+    (codec, status, text): (u8, Status, &str),
+    out: &mut BytesMut,
+) {
     let body_len = u32::try_from(4 + text.len()).unwrap_or(u32::MAX);
     let (kind, status) = (Kind::Define as u8, status.0);
-    let header = Header { body_len, kind, flags: flags::ACK, codec, status, id: 0 };
+    let header = Header { body_len, kind, flags: flags::ACK, codec, status, id: round };
     out.reserve(HEADER_LEN + 4 + text.len());
     out.put_slice(&header.to_bytes());
     out.put_u32(route);
@@ -102,7 +113,7 @@ mod tests {
     fn define_round_trips() {
         for def in [def(), RouteDef::default()] {
             let mut out = BytesMut::new();
-            encode(&def, 7, &mut out).unwrap();
+            encode(&def, 7, 0, &mut out).unwrap();
             let header = Header::parse(out.first_chunk().unwrap());
             assert_eq!(header.body_len as usize, out.len() - HEADER_LEN);
             assert_eq!(decode(&out.freeze().slice(HEADER_LEN..)), Ok((7, def)));
@@ -112,7 +123,7 @@ mod tests {
     #[test]
     fn every_cut_and_every_surplus_is_refused() {
         let mut out = BytesMut::new();
-        encode(&def(), 7, &mut out).unwrap();
+        encode(&def(), 7, 0, &mut out).unwrap();
         let body = out.freeze().slice(HEADER_LEN..);
         for len in 0..body.len() {
             assert!(decode(&body.slice(..len)).is_err(), "cut at {len}");
@@ -126,7 +137,7 @@ mod tests {
     fn long_names_are_refused_on_both_sides() {
         let long = RouteDef { method: "m".repeat(1025), ..def() };
         let mut out = BytesMut::new();
-        assert!(matches!(encode(&long, 0, &mut out), Err(SendError::TooLarge { .. })));
+        assert!(matches!(encode(&long, 0, 0, &mut out), Err(SendError::TooLarge { .. })));
         assert!(out.is_empty());
         let body = Bytes::from([&[0, 0, 0, 0, 4, 1][..], &[b'x'; 2000]].concat());
         assert!(matches!(decode(&body), Err(LinkError::FieldTooLong { len: 1025, .. })));

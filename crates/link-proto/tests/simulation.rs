@@ -291,7 +291,11 @@ impl Sim {
                 let def = RouteDef { method: "later".into(), ..RouteDef::default() };
                 self.routes.extend(self.client.define(&def));
             }
-            55 => {
+            55 if self.routes.len() > 2 => {
+                let def = RouteDef { method: "again".into(), ..RouteDef::default() };
+                self.client.redefine(self.routes[1], &def).expect("a route of this link");
+            }
+            56 => {
                 self.tally.pauses += 1;
                 self.client_paused = !self.client_paused;
             }
@@ -458,7 +462,8 @@ impl Sim {
                 continue;
             }
             let payload = payload_of(work.seed + 1, any_len(&mut self.rng)).into();
-            let meta: &[(&str, &str)] = if work.seed.is_multiple_of(5) { &[("seed", "five")] } else { &[] };
+            let meta: &[(&str, &str)] =
+                if work.seed.is_multiple_of(5) { &[("seed", "five")] } else { &[] };
             let codec = codec_of(work.seed);
             self.server.respond(work.id, Reply { status: Status::OK, codec, meta, payload });
         }

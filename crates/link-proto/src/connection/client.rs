@@ -1,10 +1,8 @@
 //! The client's half of a connection: routes it defined and calls it waits for.
 //!
-//! Invariants:
-//! - A slot that is not free belongs to exactly one call; its generation changes when that ends,
-//!   so whatever still comes for the old call finds nothing.
-//! - `earliest` is not after any deadline of a call in flight.
+//! Invariant: whatever comes for a call that has ended finds nothing and is dropped.
 
+use super::calls::{Calls, State};
 use super::core::Core;
 use crate::assembly::Partial;
 use crate::header::{Header, Kind, MAX_TEXT_LEN, WHOLE_LINK, flags};
@@ -20,35 +18,13 @@ use std::time::Instant;
 
 #[derive(Debug)]
 pub(super) struct ClientSide<T> {
-    slots: Vec<Slot<T>>,
-    /// Free slots, the one used last on top: its memory is warm.
-    free: Vec<u32>,
-    in_flight: usize,
+    calls: Calls<T>,
     /// Most calls in flight: what the server granted, within our own bound.
     window: u32,
-    /// Lower bound of all deadlines: the slots are walked only when it has passed.
-    earliest: Option<Instant>,
-    n_routes: u32,
+    /// How often each route was defined again: an answer to an older definition is dropped.
+    routes: Vec<u64>,
     closing: Option<GoAwayReason>,
     go_away_sent: bool,
-}
-
-#[derive(Debug)]
-struct Slot<T> {
-    generation: u32,
-    deadline: Option<Instant>,
-    state: State<T>,
-}
-
-#[derive(Debug)]
-enum State<T> {
-    Free,
-    /// A long one-way call of which chunks are still to be sent.
-    OneWay,
-    /// The answer has not begun.
-    Waiting(T),
-    /// Parts of the answer came.
-    Receiving(T, Box<Partial<ResponseHead>>),
 }
 
 /// What [`ClientSide::drain`] gives.
@@ -62,12 +38,9 @@ pub(super) fn no_tokens<T>() -> Tokens<T> {
 impl<T> ClientSide<T> {
     pub(super) fn new() -> Self {
         Self {
-            slots: Vec::new(),
-            free: Vec::new(),
-            in_flight: 0,
+            calls: Calls::new(),
             window: 0,
-            earliest: None,
-            n_routes: 0,
+            routes: Vec::new(),
             closing: None,
             go_away_sent: false,
         }
@@ -75,12 +48,12 @@ impl<T> ClientSide<T> {
 
     #[inline]
     pub(super) fn earliest(&self) -> Option<Instant> {
-        self.earliest
+        self.calls.earliest()
     }
 
     #[inline]
     pub(super) fn in_flight(&self) -> usize {
-        self.in_flight
+        self.calls.in_flight()
     }
 
     #[inline]
@@ -113,7 +86,7 @@ impl<T> ClientSide<T> {
             Err(SendError::Closing)
         } else if core.peer.is_none() {
             Err(SendError::NotReady)
-        } else if self.in_flight >= self.window() {
+        } else if self.calls.in_flight() >= self.window() {
             Err(SendError::NoCredit)
         } else if core.is_over_buffered() {
             Err(SendError::BufferFull)
@@ -131,12 +104,13 @@ impl<T> ClientSide<T> {
             return Err(SendError::Closing);
         }
         let peer = core.peer.as_ref().ok_or(SendError::NotReady)?;
-        if self.n_routes >= peer.max_routes {
+        let route = self.n_routes();
+        if route >= peer.max_routes {
             return Err(SendError::RoutesFull);
         }
-        core.outbox.frame(|out| route::encode(def, self.n_routes, out))?;
-        self.n_routes += 1;
-        Ok(RouteId(self.n_routes - 1))
+        core.outbox.frame(|out| route::encode(def, route, 0, out))?;
+        self.routes.push(0);
+        Ok(RouteId(route))
     }
 
     pub(super) fn redefine(
@@ -148,10 +122,19 @@ impl<T> ClientSide<T> {
         if core.failed.is_some() || self.closing.is_some() {
             return Err(SendError::Closing);
         }
-        if self.n_routes <= route.0 {
+        let Some(round) = self.routes.get_mut(route.index()) else {
             return Err(SendError::UnknownRoute);
-        }
-        core.outbox.frame(|out| route::encode(def, route.0, out))
+        };
+        // Long requests on the old route have to be out, whole, before its number changes hands.
+        let calls = &mut self.calls;
+        core.outbox.flush_long(|id| calls.sent(CallId::from_wire(id)));
+        core.outbox.frame(|out| route::encode(def, route.0, *round + 1, out))?;
+        *round += 1;
+        Ok(())
+    }
+
+    fn n_routes(&self) -> u32 {
+        u32::try_from(self.routes.len()).unwrap_or(u32::MAX)
     }
 
     #[inline]
@@ -167,7 +150,8 @@ impl<T> ClientSide<T> {
             Err(error) => return Err((token, error)),
         };
         let deadline = if request.one_way { None } else { request.deadline };
-        let id = self.take_slot(deadline, request.one_way, token);
+        let state = if request.one_way { State::OneWay } else { State::Waiting(token) };
+        let id = self.calls.begin(deadline, state);
         let timeout_ms = timeout_ms(request.deadline, now);
         let fields = u64::from(request.route.0) << 32 | u64::from(timeout_ms);
         let head = Head {
@@ -180,7 +164,7 @@ impl<T> ClientSide<T> {
         };
         let is_out = core.outbox.message(head, request.meta, meta_len, request.payload);
         if is_out && request.one_way {
-            self.release(id.slot() as usize);
+            self.calls.end(id.slot() as usize);
         }
         Ok(id)
     }
@@ -189,7 +173,7 @@ impl<T> ClientSide<T> {
     #[inline]
     fn check_request(&self, core: &Core<T>, request: &RequestOut<'_>) -> Result<usize, SendError> {
         self.can_send(core)?;
-        if request.route.0 >= self.n_routes {
+        if request.route.index() >= self.routes.len() {
             return Err(SendError::UnknownRoute);
         }
         let len = request.payload.as_slice().len();
@@ -200,46 +184,9 @@ impl<T> ClientSide<T> {
         meta::encoded_len(request.meta)
     }
 
-    #[inline]
-    fn take_slot(&mut self, deadline: Option<Instant>, one_way: bool, token: T) -> CallId {
-        let state = if one_way { State::OneWay } else { State::Waiting(token) };
-        if let Some(deadline) = deadline {
-            self.earliest = Some(self.earliest.map_or(deadline, |e| e.min(deadline)));
-        }
-        self.in_flight += 1;
-        if let Some(slot) = self.free.pop() {
-            if let Some(entry) = self.slots.get_mut(slot as usize) {
-                entry.deadline = deadline;
-                entry.state = state;
-                return CallId::new(slot, entry.generation);
-            }
-            debug_assert!(false, "free slots exist");
-        }
-        // All slots are taken, so the new one is number `in_flight - 1`, below the window.
-        let slot = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
-        self.slots.push(Slot { generation: 0, deadline, state });
-        CallId::new(slot, 0)
-    }
-
-    /// Frees a slot; gives what was in it.
-    #[inline]
-    fn release(&mut self, slot: usize) -> State<T> {
-        let Some(entry) = self.slots.get_mut(slot) else {
-            debug_assert!(false, "only slots that exist are released");
-            return State::Free;
-        };
-        entry.generation = entry.generation.wrapping_add(1);
-        entry.deadline = None;
-        let state = std::mem::replace(&mut entry.state, State::Free);
-        debug_assert!(!matches!(state, State::Free), "released twice");
-        self.in_flight -= 1;
-        self.free.push(u32::try_from(slot).unwrap_or(u32::MAX));
-        state
-    }
-
     /// Frees a slot; gives its token after giving back what parts of an answer had reserved.
     fn release_token(&mut self, core: &mut Core<T>, slot: usize) -> Option<T> {
-        match self.release(slot) {
+        match self.calls.end(slot) {
             State::Waiting(token) => Some(token),
             State::Receiving(token, partial) => {
                 core.budget.release(partial.total());
@@ -249,26 +196,13 @@ impl<T> ClientSide<T> {
         }
     }
 
-    /// Index of the slot of a call that has not ended.
-    #[inline]
-    fn find(&self, id: CallId) -> Option<usize> {
-        let slot = id.slot() as usize;
-        let entry = self.slots.get(slot)?;
-        let is_live = entry.generation == id.generation() && !matches!(entry.state, State::Free);
-        is_live.then_some(slot)
-    }
-
     /// The last chunk of a long request is in the buffer.
     pub(super) fn sent(&mut self, id: CallId) {
-        if let Some(slot) = self.find(id)
-            && matches!(self.slots.get(slot), Some(Slot { state: State::OneWay, .. }))
-        {
-            self.release(slot);
-        }
+        self.calls.sent(id);
     }
 
     pub(super) fn cancel(&mut self, core: &mut Core<T>, id: CallId) -> Option<T> {
-        let slot = self.find(id)?;
+        let slot = self.calls.find(id)?;
         let token = self.release_token(core, slot);
         if core.failed.is_none() {
             tell_cancel(core, id);
@@ -278,21 +212,8 @@ impl<T> ClientSide<T> {
 
     /// Ends the calls whose deadline has passed.
     pub(super) fn expire(&mut self, core: &mut Core<T>, now: Instant) {
-        if self.earliest.is_none_or(|earliest| now < earliest) {
-            return;
-        }
-        self.earliest = None;
-        for slot in 0..self.slots.len() {
-            let Some(Slot { generation, deadline: Some(deadline), .. }) = self.slots.get(slot)
-            else {
-                continue;
-            };
-            if now < *deadline {
-                self.earliest = Some(self.earliest.map_or(*deadline, |e| e.min(*deadline)));
-                continue;
-            }
-            let id = CallId::new(u32::try_from(slot).unwrap_or(u32::MAX), *generation);
-            if let Some(token) = self.release_token(core, slot) {
+        for id in self.calls.expired(now) {
+            if let Some(token) = self.release_token(core, id.slot() as usize) {
                 core.events.push_back(Event::Expired { token });
             }
             tell_cancel(core, id);
@@ -308,10 +229,10 @@ impl<T> ClientSide<T> {
     ) -> Result<(), LinkError> {
         let (head, total, payload) = decode_response(header, body)?;
         let id = CallId::from_wire(header.id);
-        let Some(slot) = self.find(id) else {
+        let Some(slot) = self.calls.find(id) else {
             return Ok(());
         };
-        match self.slots.get(slot).map(|entry| &entry.state) {
+        match self.calls.state(slot) {
             Some(State::Waiting(_)) => {}
             // Two answers, or an answer to a one-way call.
             _ => return Err(LinkError::Unexpected { kind: header.kind }),
@@ -329,7 +250,7 @@ impl<T> ClientSide<T> {
         if core.outbox.has_long() {
             core.outbox.remove(header.id);
         }
-        if let State::Waiting(token) = self.release(slot) {
+        if let State::Waiting(token) = self.calls.end(slot) {
             core.events.push_back(response(token, head, payload));
         }
         Ok(())
@@ -353,8 +274,8 @@ impl<T> ClientSide<T> {
         }
         // The server has answered already: it needs no more of the request.
         core.outbox.remove(id.to_wire());
-        if let Some(entry) = self.slots.get_mut(slot) {
-            entry.state = match std::mem::replace(&mut entry.state, State::Free) {
+        if let Some(state) = self.calls.state_mut(slot) {
+            *state = match std::mem::replace(state, State::Free) {
                 State::Waiting(token) => State::Receiving(token, Box::new(partial)),
                 other => other,
             };
@@ -389,15 +310,14 @@ impl<T> ClientSide<T> {
         part: &[u8],
     ) -> Result<(), LinkError> {
         let last = header.flags & flags::MORE == 0;
-        let Some(slot) = self.find(CallId::from_wire(header.id)) else {
+        let Some(slot) = self.calls.find(CallId::from_wire(header.id)) else {
             return Ok(());
         };
-        let Some(Slot { state: State::Receiving(_, partial), .. }) = self.slots.get_mut(slot)
-        else {
+        let Some(State::Receiving(_, partial)) = self.calls.state_mut(slot) else {
             return Err(LinkError::Unexpected { kind: header.kind });
         };
         partial.push(part, last)?;
-        if last && let State::Receiving(token, partial) = self.release(slot) {
+        if last && let State::Receiving(token, partial) = self.calls.end(slot) {
             core.budget.release(partial.total());
             let (head, payload) = partial.finish();
             core.events.push_back(response(token, head, payload));
@@ -422,8 +342,10 @@ impl<T> ClientSide<T> {
             let (kind, len, max) = (header.kind, text.len(), MAX_TEXT_LEN);
             return Err(LinkError::FieldTooLong { kind, what: "text", len, max });
         }
-        if route >= self.n_routes {
-            return Err(LinkError::UnknownRoute { route, defined: self.n_routes });
+        match self.routes.get(route as usize) {
+            None => return Err(LinkError::UnknownRoute { route, defined: self.n_routes() }),
+            Some(round) if *round != header.id => return Ok(()),
+            Some(_) => {}
         }
         let (route, status) = (RouteId(route), Status(header.status));
         core.events.push_back(match status {
@@ -444,7 +366,7 @@ impl<T> ClientSide<T> {
         reader.finish()?;
         if scope != WHOLE_LINK {
             // Credits of single routes need a feature that version 1 does not have.
-            return Err(LinkError::UnknownRoute { route: scope, defined: self.n_routes });
+            return Err(LinkError::UnknownRoute { route: scope, defined: self.n_routes() });
         }
         self.set_granted(granted, &core.config);
         core.events.push_back(Event::Window(self.window));
@@ -462,7 +384,7 @@ impl<T> ClientSide<T> {
         let Some(reason) = self.closing else {
             return;
         };
-        if self.in_flight == 0 && !self.go_away_sent && core.failed.is_none() {
+        if self.calls.in_flight() == 0 && !self.go_away_sent && core.failed.is_none() {
             core.go_away(reason, "");
             self.go_away_sent = true;
         }
@@ -470,30 +392,17 @@ impl<T> ClientSide<T> {
 
     /// Takes all tokens.
     pub(super) fn drain(&mut self, core: &mut Core<T>) -> Tokens<T> {
-        let mut tokens = Vec::with_capacity(self.in_flight);
-        for slot in 0..self.slots.len() {
-            if !matches!(self.slots.get(slot), Some(Slot { state: State::Free, .. })) {
+        let mut tokens = Vec::with_capacity(self.calls.in_flight());
+        for slot in 0..self.calls.n_slots() {
+            if !matches!(self.calls.state(slot), Some(State::Free)) {
                 tokens.extend(self.release_token(core, slot));
             }
         }
-        self.earliest = None;
         tokens.into_iter()
     }
 
     pub(super) fn check_invariants(&self, core: &Core<T>) {
-        let busy = self.slots.iter().filter(|s| !matches!(s.state, State::Free));
-        debug_assert_eq!(busy.clone().count(), self.in_flight);
-        debug_assert_eq!(self.slots.len(), self.in_flight + self.free.len());
-        let reserved: usize = busy
-            .map(|slot| match &slot.state {
-                State::Receiving(_, partial) => partial.total(),
-                _ => 0,
-            })
-            .sum();
-        debug_assert_eq!(reserved, core.budget.used());
-        for deadline in self.slots.iter().filter_map(|slot| slot.deadline) {
-            debug_assert!(self.earliest.is_some_and(|earliest| earliest <= deadline));
-        }
+        debug_assert_eq!(self.calls.check_invariants(), core.budget.used());
     }
 }
 

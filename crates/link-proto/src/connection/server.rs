@@ -45,10 +45,11 @@ enum State {
 }
 
 #[derive(Debug)]
-enum Route {
-    /// Calls are passed on; the driver answers the definition when it can.
-    Offered,
-    Refused(Status, Box<str>),
+struct Route {
+    /// As the client numbered this definition: the answer repeats it.
+    round: u64,
+    /// Without this calls are passed on; the driver answers the definition when it can.
+    refused: Option<(Status, Box<str>)>,
 }
 
 impl ServerSide {
@@ -97,10 +98,11 @@ impl ServerSide {
         if route > expected || route >= max {
             return Err(LinkError::BadRouteNumber { route, expected, max });
         }
+        let defined = Route { round: header.id, refused: None };
         match self.routes.get_mut(route as usize) {
             // The client has no more use for the old route of that number.
-            Some(old) => *old = Route::Offered,
-            None => self.routes.push(Route::Offered),
+            Some(old) => *old = defined,
+            None => self.routes.push(defined),
         }
         core.events.push_back(Event::Defined { route: RouteId(route), def: Box::new(def) });
         Ok(())
@@ -119,12 +121,10 @@ impl ServerSide {
             return;
         };
         let text = cut_text(text);
-        *entry = match status {
-            Status::OK => Route::Offered,
-            _ => Route::Refused(status, text.into()),
-        };
+        entry.refused = (status != Status::OK).then(|| (status, text.into()));
         if core.failed.is_none() {
-            core.outbox.frame(|out| route::encode_ack(route.0, codec, status, text, out));
+            let (round, answer) = (entry.round, (codec, status, text));
+            core.outbox.frame(|out| route::encode_ack(route.0, round, answer, out));
         }
     }
 
@@ -196,12 +196,12 @@ impl ServerSide {
                 Err(LinkError::UnknownRoute { route, defined })
             }
             _ if self.closing => Ok(Some((Status::REFUSED, "the server is going away".into()))),
-            Some(Route::Refused(status, text)) => Ok(Some((*status, text.clone()))),
+            Some(Route { refused: Some(refused), .. }) => Ok(Some(refused.clone())),
             _ if len > max => {
                 let text = format!("request of {len} bytes is over the limit of {max}");
                 Ok(Some((Status::TOO_LARGE, text.into())))
             }
-            Some(Route::Offered) => Ok(None),
+            Some(_) => Ok(None),
         }
     }
 

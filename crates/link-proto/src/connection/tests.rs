@@ -20,30 +20,30 @@ impl Pair {
         let now = Instant::now();
         let (client, server) = (Connection::client(client, now), Connection::server(server, now));
         let mut pair = Self { client, server, now };
-        assert!(matches!(pair.to_server()[..], [Event::Ready(_)]));
-        assert!(matches!(pair.to_client()[..], [Event::Ready(_)]));
+        assert!(matches!(pair.at_server()[..], [Event::Ready(_)]));
+        assert!(matches!(pair.at_client()[..], [Event::Ready(_)]));
         pair
     }
 
     fn with_route(client: Config, server: Config) -> (Self, RouteId) {
         let mut pair = Self::new(client, server);
         let route = pair.client.define(&RouteDef::default()).unwrap();
-        assert!(matches!(pair.to_server()[..], [Event::Defined { .. }]));
+        assert!(matches!(pair.at_server()[..], [Event::Defined { .. }]));
         pair.server.accept_route(route, 2);
-        let events = pair.to_client();
+        let events = pair.at_client();
         assert!(matches!(events[..], [Event::RouteAccepted { codec: 2, .. }]), "{events:?}");
         (pair, route)
     }
 
     /// Carries all bytes over, and gives the events they caused.
-    fn to_server(&mut self) -> Vec<Event<()>> {
+    fn at_server(&mut self) -> Vec<Event<()>> {
         while !self.client.transmit().is_empty() {
             self.server.handle_bytes(self.now, self.client.transmit()).unwrap();
         }
         std::iter::from_fn(|| self.server.poll_event()).collect()
     }
 
-    fn to_client(&mut self) -> Vec<Event<u32>> {
+    fn at_client(&mut self) -> Vec<Event<u32>> {
         while !self.server.transmit().is_empty() {
             self.client.handle_bytes(self.now, self.server.transmit()).unwrap();
         }
@@ -91,7 +91,7 @@ fn a_call_carries_everything_both_ways() {
     };
     let sent = pair.client.send_request(pair.now, request, 9).unwrap();
     assert_eq!((pair.client.in_flight(), pair.server.in_flight()), (1, 0));
-    let events = pair.to_server();
+    let events = pair.at_server();
     let [Event::Request { id, codec: 7, timeout, meta, payload, one_way: false, .. }] = &events[..]
     else {
         panic!("{events:?}");
@@ -105,7 +105,7 @@ fn a_call_carries_everything_both_ways() {
     let reply = Reply { codec: 3, meta: &[("a", "b")], ..Reply::error(Status(200), "what") };
     pair.server.respond(*id, reply.clone());
     pair.server.respond(*id, reply);
-    let events = pair.to_client();
+    let events = pair.at_client();
     let [Event::Response { token: 9, status: Status(200), codec: 3, meta, payload }] = &events[..]
     else {
         panic!("{events:?}");
@@ -134,16 +134,16 @@ fn window_bounds_calls_in_flight() {
     assert_eq!(refused, Err((2, SendError::NoCredit)));
     assert_eq!(pair.client.cancel(second), Some(1), "an ended call gives its credit back");
     pair.send(route, b"", 2);
-    pair.to_server();
+    pair.at_server();
 
     pair.server.set_window(3);
-    assert!(matches!(pair.to_client()[..], [Event::Window(3)]));
+    assert!(matches!(pair.at_client()[..], [Event::Window(3)]));
     pair.send(route, b"", 3);
     assert_eq!(pair.client.can_send(), Err(SendError::NoCredit));
     pair.server.set_window(0);
-    assert!(matches!(pair.to_client()[..], [Event::Window(0)]));
+    assert!(matches!(pair.at_client()[..], [Event::Window(0)]));
     assert_eq!((pair.client.window(), pair.client.in_flight()), (0, 3));
-    assert_eq!(pair.to_server().len(), 1, "what was sent under the larger window is taken");
+    assert_eq!(pair.at_server().len(), 1, "what was sent under the larger window is taken");
 }
 
 #[test]
@@ -169,19 +169,19 @@ fn own_bound_holds_whatever_the_server_grants() {
 fn late_answers_find_nothing() {
     let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
     let first = pair.send(route, b"", 1);
-    pair.to_server();
+    pair.at_server();
     pair.server.respond(first, Reply::new(Status::OK));
     assert_eq!(pair.client.cancel(first), Some(1));
     assert_eq!(pair.client.cancel(first), None);
     let second = pair.send(route, b"", 2);
     assert_eq!(first.slot(), second.slot());
     assert_ne!(first, second);
-    assert!(pair.to_client().is_empty(), "the answer to the first call");
-    assert_eq!(pair.to_server().len(), 1, "the CANCEL came too late to be an event");
+    assert!(pair.at_client().is_empty(), "the answer to the first call");
+    assert_eq!(pair.at_server().len(), 1, "the CANCEL came too late to be an event");
     pair.server.respond(first, Reply::new(Status::OK));
-    assert!(pair.to_client().is_empty());
+    assert!(pair.at_client().is_empty());
     pair.server.respond(second, Reply::new(Status::OK));
-    assert!(matches!(pair.to_client()[..], [Event::Response { token: 2, .. }]));
+    assert!(matches!(pair.at_client()[..], [Event::Response { token: 2, .. }]));
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn deadline_ends_a_call_and_tells_the_server() {
         pair.client.send_request(start, request, token).unwrap();
     }
     pair.send(route, b"", 4);
-    pair.to_server();
+    pair.at_server();
     assert_eq!(pair.client.poll_timeout(), Some(start + Duration::from_millis(100)));
     pair.client.handle_timeout(start + Duration::from_millis(99));
     assert!(pair.client.poll_event().is_none());
@@ -203,7 +203,7 @@ fn deadline_ends_a_call_and_tells_the_server() {
     assert!(matches!(pair.client.poll_event(), Some(Event::Expired { token: 3 })));
     assert!(pair.client.poll_event().is_none());
     assert_eq!(pair.client.poll_timeout(), Some(start + Duration::from_millis(300)));
-    let events = pair.to_server();
+    let events = pair.at_server();
     assert!(matches!(events[..], [Event::Cancelled { .. }, Event::Cancelled { .. }]));
     assert_eq!((pair.client.in_flight(), pair.server.in_flight()), (2, 2));
 }
@@ -218,13 +218,13 @@ fn one_way_calls_take_no_slot_for_long() {
         pair.client.send_request(pair.now, request, 1).unwrap();
         let is_long = usize::from(len > 100_000);
         assert_eq!(pair.client.in_flight(), is_long, "until its chunks are out");
-        let events = pair.to_server();
+        let events = pair.at_server();
         let [Event::Request { id, payload, one_way: true, .. }] = &events[..] else {
             panic!("{events:?}");
         };
         assert_eq!(payload.len(), len);
         pair.server.respond(*id, Reply::new(Status::OK));
-        assert!(pair.to_client().is_empty());
+        assert!(pair.at_client().is_empty());
         assert_eq!((pair.client.in_flight(), pair.server.in_flight()), (0, 0));
     }
 }
@@ -233,7 +233,7 @@ fn one_way_calls_take_no_slot_for_long() {
 fn short_messages_overtake_long_ones() {
     let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
     let ids: Vec<_> = (0..3).map(|token| pair.send(route, b"", token)).collect();
-    pair.to_server();
+    pair.at_server();
     let long = Bytes::from(vec![5; 5 << 20]);
     for id in &ids[..2] {
         pair.server.respond(*id, Reply { payload: long.clone().into(), ..Reply::new(Status::OK) });
@@ -243,7 +243,7 @@ fn short_messages_overtake_long_ones() {
     pair.client.handle_bytes(pair.now, pair.server.transmit()).unwrap();
     assert!(matches!(pair.client.poll_event(), Some(Event::Response { token: 2, .. })));
     assert_eq!(pair.client.reassembly_bytes(), 10 << 20);
-    let events = pair.to_client();
+    let events = pair.at_client();
     let whole =
         events.iter().all(|e| matches!(e, Event::Response { payload, .. } if *payload == long));
     assert!(whole && events.len() == 2);
@@ -276,9 +276,9 @@ fn a_message_over_the_limit_hurts_only_its_call() {
     let refused = pair.client.send_request(pair.now, request, 1);
     assert_eq!(refused, Err((1, SendError::TooLarge { len: 100_001, max: 100_000 })));
     let id = pair.send(route, vec![0; 100_000], 2);
-    assert_eq!(pair.to_server().len(), 1);
+    assert_eq!(pair.at_server().len(), 1);
     pair.server.respond(id, Reply { payload: vec![0; 100_001].into(), ..Reply::new(Status::OK) });
-    let events = pair.to_client();
+    let events = pair.at_client();
     let [Event::Response { token: 2, status: Status::TOO_LARGE, payload, .. }] = &events[..] else {
         panic!("{events:?}");
     };
@@ -309,9 +309,9 @@ fn reassembly_has_one_budget_per_link() {
     for token in [1, 2] {
         pair.send(route, vec![0; 300_000], token);
     }
-    let events = pair.to_server();
+    let events = pair.at_server();
     assert!(matches!(events[..], [Event::Request { .. }]));
-    let events = pair.to_client();
+    let events = pair.at_client();
     let is_safe = matches!(&events[..],
         [Event::Response { status, token: 2, .. }] if status.is_not_begun());
     assert!(is_safe, "{events:?}");
@@ -319,18 +319,18 @@ fn reassembly_has_one_budget_per_link() {
 
     // The same on the way back: the call was done, so the error must not say otherwise.
     pair.send(route, b"", 3);
-    let [Event::Request { id, .. }] = pair.to_server()[..] else { panic!() };
+    let [Event::Request { id, .. }] = pair.at_server()[..] else { panic!() };
     for id in [CallId::new(0, 0), id] {
         let payload = vec![0; 300_000].into();
         pair.server.respond(id, Reply { payload, ..Reply::new(Status::OK) });
     }
-    let events = pair.to_client();
+    let events = pair.at_client();
     let [Event::Response { token: 3, status, .. }, Event::Response { token: 1, .. }] = &events[..]
     else {
         panic!("{events:?}");
     };
     assert_eq!(*status, Status::TOO_LARGE);
-    pair.to_server();
+    pair.at_server();
     assert_eq!((pair.client.in_flight(), pair.server.in_flight()), (0, 0));
     assert_eq!((pair.client.reassembly_bytes(), pair.client.buffered_bytes()), (0, 0));
 }
@@ -346,20 +346,20 @@ fn cancel_in_the_midst_of_a_long_request_or_answer() {
     pair.server.handle_bytes(pair.now, pair.client.transmit()).unwrap();
     assert_eq!(pair.server.reassembly_bytes(), 1 << 20);
     assert_eq!(pair.client.cancel(half_sent), Some(2));
-    assert!(pair.to_server().is_empty(), "the driver never heard of it");
+    assert!(pair.at_server().is_empty(), "the driver never heard of it");
     assert_eq!((pair.server.reassembly_bytes(), pair.server.in_flight()), (0, 0));
 
     let half_answered = pair.send(route, b"", 3);
-    pair.to_server();
+    pair.at_server();
     let payload = vec![0; 1 << 20].into();
     pair.server.respond(half_answered, Reply { payload, ..Reply::new(Status::OK) });
     pair.client.handle_bytes(pair.now, pair.server.transmit()).unwrap();
     assert_eq!(pair.client.reassembly_bytes(), 1 << 20);
     assert_eq!(pair.client.cancel(half_answered), Some(3));
     pair.send(route, b"", 4);
-    assert_eq!(pair.to_server().len(), 1, "the new call in the same slot");
+    assert_eq!(pair.at_server().len(), 1, "the new call in the same slot");
     assert_eq!(pair.server.buffered_bytes(), 0);
-    assert!(pair.to_client().is_empty());
+    assert!(pair.at_client().is_empty());
     assert_eq!(pair.client.reassembly_bytes(), 0);
 }
 
@@ -369,28 +369,28 @@ fn refused_routes_answer_by_themselves_until_accepted() {
     let def = RouteDef { service: "a/b:1".into(), ..RouteDef::default() };
     let route = pair.client.define(&def).unwrap();
     pair.send(route, b"", 1);
-    let events = pair.to_server();
+    let events = pair.at_server();
     let [Event::Defined { def: seen, .. }, Event::Request { .. }] = &events[..] else {
         panic!("{events:?}");
     };
     assert_eq!(**seen, def);
     pair.server.refuse_route(route, Status::NOT_FOUND_SERVICE, "no a/b:1");
-    let events = pair.to_client();
+    let events = pair.at_client();
     let [Event::RouteRefused { status: Status::NOT_FOUND_SERVICE, text, .. }] = &events[..] else {
         panic!("{events:?}");
     };
     assert_eq!(text, "no a/b:1");
     pair.send(route, b"", 2);
-    assert!(pair.to_server().is_empty());
-    let events = pair.to_client();
+    assert!(pair.at_server().is_empty());
+    let events = pair.at_client();
     assert!(matches!(
         &events[..],
         [Event::Response { token: 2, status: Status::NOT_FOUND_SERVICE, .. }]
     ));
     pair.server.accept_route(route, 2);
-    assert!(matches!(pair.to_client()[..], [Event::RouteAccepted { .. }]));
+    assert!(matches!(pair.at_client()[..], [Event::RouteAccepted { .. }]));
     pair.send(route, b"", 3);
-    assert_eq!(pair.to_server().len(), 1);
+    assert_eq!(pair.at_server().len(), 1);
 }
 
 #[test]
@@ -403,24 +403,46 @@ fn routes_are_dense_and_bounded() {
     assert_eq!(pair.client.define(&def), Err(SendError::RoutesFull));
     let unknown = pair.client.send_request(pair.now, RequestOut::new(RouteId(2)), 1);
     assert_eq!(unknown, Err((1, SendError::UnknownRoute)));
-    pair.to_server();
+    pair.at_server();
     let mut bytes = BytesMut::new();
-    crate::route::encode(&def, 2, &mut bytes).unwrap();
+    crate::route::encode(&def, 2, 0, &mut bytes).unwrap();
     let error = fail_server(&mut pair, bytes);
     assert_eq!(error, LinkError::BadRouteNumber { route: 2, expected: 2, max: 2 });
+}
+
+#[test]
+fn a_number_changes_hands_without_mixing_calls_or_answers() {
+    let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
+    pair.send(route, vec![1; 300_000], 1);
+    let new = RouteDef { method: "new".into(), ..RouteDef::default() };
+    pair.server.accept_route(route, 9);
+    pair.client.redefine(route, &new).unwrap();
+    pair.send(route, b"", 2);
+    let events = pair.at_server();
+    let [Event::Request { payload, .. }, Event::Defined { def, .. }, Event::Request { .. }] =
+        &events[..]
+    else {
+        panic!("{events:?}");
+    };
+    assert_eq!((payload.len(), def.method.as_str()), (300_000, "new"));
+    assert!(pair.at_client().is_empty(), "not about the new route");
+    pair.server.accept_route(route, 6);
+    assert!(matches!(pair.at_client()[..], [Event::RouteAccepted { codec: 6, .. }]));
+    let unknown = pair.client.redefine(RouteId(1), &new);
+    assert_eq!(unknown, Err(SendError::UnknownRoute));
 }
 
 #[test]
 fn server_goes_away_in_good_order() {
     let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
     let begun = pair.send(route, b"", 1);
-    pair.to_server();
+    pair.at_server();
     pair.send(route, b"", 2);
     pair.server.go_away(GoAwayReason::SHUTDOWN);
     pair.server.go_away(GoAwayReason::SHUTDOWN);
     assert!(!pair.server.is_accepting());
-    assert!(pair.to_server().is_empty(), "sent before the client knew: refused");
-    let events = pair.to_client();
+    assert!(pair.at_server().is_empty(), "sent before the client knew: refused");
+    let events = pair.at_client();
     let [
         Event::GoAway { reason: GoAwayReason::SHUTDOWN, .. },
         Event::Response { token: 2, status, .. },
@@ -433,9 +455,9 @@ fn server_goes_away_in_good_order() {
     assert_eq!(refused, Err((3, SendError::Closing)));
     assert!(!pair.client.is_finished() && !pair.server.is_finished());
     pair.server.respond(begun, Reply::new(Status::OK));
-    assert!(matches!(pair.to_client()[..], [Event::Response { token: 1, .. }]));
+    assert!(matches!(pair.at_client()[..], [Event::Response { token: 1, .. }]));
     assert!(!pair.client.is_finished(), "its GOAWAY is still to be written");
-    let events = pair.to_server();
+    let events = pair.at_server();
     assert!(matches!(events[..], [Event::GoAway { .. }]), "{events:?}");
     assert!(pair.client.is_finished() && pair.server.is_finished());
 }
@@ -445,13 +467,13 @@ fn client_goes_away_when_its_calls_have_ended() {
     let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
     let id = pair.send(route, vec![1; 200_000], 1);
     pair.client.go_away(GoAwayReason::IDLE);
-    assert_eq!(pair.to_server().len(), 1);
+    assert_eq!(pair.at_server().len(), 1);
     assert!(!pair.client.is_finished());
     pair.server.respond(id, Reply::new(Status::OK));
-    pair.to_client();
-    assert!(matches!(pair.to_server()[..], [Event::GoAway { reason: GoAwayReason::IDLE, .. }]));
+    pair.at_client();
+    assert!(matches!(pair.at_server()[..], [Event::GoAway { reason: GoAwayReason::IDLE, .. }]));
     assert!(pair.client.is_finished() && !pair.server.is_finished());
-    assert!(matches!(pair.to_client()[..], [Event::GoAway { .. }]));
+    assert!(matches!(pair.at_client()[..], [Event::GoAway { .. }]));
     assert!(pair.server.is_finished());
     let error = fail_server(&mut pair, request_frame(0, 9));
     assert_eq!(error, LinkError::Unexpected { kind: Kind::Request as u8 });
@@ -465,18 +487,18 @@ fn silence_is_asked_then_taken_for_death() {
     pair.client.handle_timeout(at(&pair, 4));
     assert!(pair.client.transmit().is_empty());
     pair.client.handle_timeout(at(&pair, 5));
-    assert!(pair.to_server().is_empty(), "a PING is no event");
+    assert!(pair.at_server().is_empty(), "a PING is no event");
     assert_eq!(pair.client.poll_timeout(), Some(at(&pair, 15)));
     // The answer comes: all begins anew.
     pair.now = at(&pair, 6);
-    assert!(pair.to_client().is_empty());
+    assert!(pair.at_client().is_empty());
     let answered = pair.now;
     let at = |s| answered + Duration::from_secs(s);
     assert_eq!(pair.client.poll_timeout(), Some(at(5)));
     // Traffic does not move the alarm; when it comes it is set anew.
     pair.now = at(3);
     pair.server.set_window(9);
-    assert_eq!(pair.to_client().len(), 1);
+    assert_eq!(pair.at_client().len(), 1);
     assert_eq!(pair.client.poll_timeout(), Some(at(5)));
     pair.client.handle_timeout(at(5));
     assert_eq!(pair.client.poll_timeout(), Some(at(8)));
@@ -505,7 +527,7 @@ fn a_client_that_reads_nothing_is_not_read_from() {
     let server = Config { max_buffered_bytes: 50_000, ..Config::default() };
     let (mut pair, route) = Pair::with_route(Config::default(), server);
     let ids: Vec<_> = (0..2).map(|token| pair.send(route, b"", token)).collect();
-    pair.to_server();
+    pair.at_server();
     assert!(!pair.server.is_congested());
     pair.server
         .respond(ids[0], Reply { payload: vec![0; 60_000].into(), ..Reply::new(Status::OK) });
@@ -532,7 +554,7 @@ fn a_full_buffer_refuses_calls() {
     pair.send(route, vec![0; 1 << 20], 1);
     let refused = pair.client.send_request(pair.now, RequestOut::new(route), 2);
     assert_eq!(refused, Err((2, SendError::BufferFull)));
-    pair.to_server();
+    pair.at_server();
     pair.send(route, b"", 2);
 }
 
@@ -572,7 +594,7 @@ fn requests_keep_to_their_slots() {
 fn an_error_is_told_to_the_peer() {
     let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
     pair.send(route, b"", 1);
-    pair.to_server();
+    pair.at_server();
     fail_server(&mut pair, frame(Kind::Credit, 0, 0, &[0; 8]));
     assert!(!pair.server.is_finished(), "until its GOAWAY is written");
     let error = pair.client.handle_bytes(pair.now, pair.server.transmit()).unwrap_err();
