@@ -1,0 +1,49 @@
+# Everything that is done with this project, by name. `make` alone lists it.
+
+CARGO ?= cargo
+# Seconds that each fuzz target runs in `make fuzz-quick`.
+FUZZ_SECONDS ?= 60
+
+.PHONY: help demo build test lint doc fuzz-quick
+
+help:
+	@echo "make demo         run registry, providers, agents and load on this machine, live"
+	@echo "make build        the release binary, target/release/dubmesh"
+	@echo "make test         format, lints, docs, all tests, with real Java Dubbo and etcd"
+	@echo "make lint         format and lints alone; also licences and advisories if cargo-deny is there"
+	@echo "make doc          the documentation of the code, target/doc/dubmesh/index.html"
+	@echo "make fuzz-quick   every fuzz target for $(FUZZ_SECONDS) s"
+	@echo "make bench-quick  all benchmarks, short; make bench: all, in full"
+
+build:
+	@scripts/setup.sh build
+	$(CARGO) build --release --locked -p dubmesh
+
+demo: build
+	target/release/dubmesh demo
+
+test:
+	@scripts/setup.sh build test
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
+	$(CARGO) test --workspace --locked
+
+lint:
+	@scripts/setup.sh build
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; \
+	else echo "cargo-deny is not installed: licences and advisories are not checked (scripts/setup.sh lint)"; fi
+
+doc:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+fuzz-quick:
+	@scripts/setup.sh build fuzz
+	@cd fuzz && for target in $$(cargo +nightly fuzz list); do \
+		echo "== $$target"; \
+		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 || exit 1; \
+	done
+
+include bench/bench.mk
