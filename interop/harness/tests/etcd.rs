@@ -1,8 +1,10 @@
 //! The etcd starter against the real server.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use interop_harness::{Etcd, wait_until};
+use interop_harness::{Etcd, EtcdOptions, EtcdTls, wait_until};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 #[test]
 fn keeps_its_data_over_a_kill_and_forgets_them_on_demand() {
@@ -39,4 +41,43 @@ fn authentication_refuses_strangers() {
     etcd.etcdctl(&["put", "/a", "1"]).unwrap();
     let error = etcd.etcdctl(&["--user=root:wrong", "get", "/a"]).unwrap_err().to_string();
     assert!(error.contains("authentication failed"), "{error}");
+}
+
+#[test]
+fn tls_refuses_clients_without_a_certificate() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut ca_params = CertificateParams::new(Vec::new()).unwrap();
+    ca_params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca = CertifiedIssuer::self_signed(ca_params, KeyPair::generate().unwrap()).unwrap();
+    let ca_file = dir.path().join("ca.pem");
+    std::fs::write(&ca_file, ca.pem()).unwrap();
+    let (cert_file, key_file) = issue(dir.path(), "127.0.0.1", &ca);
+    let mut tls = EtcdTls {
+        cert_file,
+        key_file,
+        ca_file,
+        require_client_cert: true,
+        client_cert: Some(issue(dir.path(), "client", &ca)),
+    };
+
+    let etcd = Etcd::start_with(EtcdOptions { tls: Some(tls.clone()), ..EtcdOptions::default() });
+    let etcd = etcd.unwrap();
+    assert!(etcd.client_url().starts_with("https://127.0.0.1:"));
+    etcd.etcdctl(&["put", "/a", "1"]).unwrap();
+
+    tls.client_cert = None;
+    let etcd = Etcd::start_with(EtcdOptions { tls: Some(tls), ..EtcdOptions::default() }).unwrap();
+    etcd.etcdctl(&["--command-timeout=2s", "put", "/a", "1"]).unwrap_err();
+}
+
+/// Writes a certificate for `name` and its key to files, and returns their paths.
+fn issue(dir: &Path, name: &str, ca: &CertifiedIssuer<'_, KeyPair>) -> (PathBuf, PathBuf) {
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    let cert = params.signed_by(&key, ca).unwrap();
+    let (cert_file, key_file) =
+        (dir.join(format!("{name}.pem")), dir.join(format!("{name}.key.pem")));
+    std::fs::write(&cert_file, cert.pem()).unwrap();
+    std::fs::write(&key_file, key.serialize_pem()).unwrap();
+    (cert_file, key_file)
 }
