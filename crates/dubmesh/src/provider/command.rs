@@ -1,0 +1,152 @@
+//! `dubmesh provider`: an embedded provider until a signal ends it.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use agent::config::{LogConfig, LogFormat};
+use clap::Args;
+use dubbo_proto::{Serialization, ServiceKey};
+use registry::{Endpoint, Protocol, Registered, Registration, Registry};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::service::METHODS;
+use super::{Provider, ProviderConfig};
+use crate::Exit;
+use crate::logging::Logging;
+use crate::registry_url::RegistryUrl;
+
+/// The contest's interface, which the Java samples offer, too.
+pub(crate) const HELLO: &str = "com.alibaba.dubbo.performance.demo.provider.IHelloService";
+
+/// What stands below the options in `--help`.
+pub(crate) const HELP: &str = "\
+It offers hash(String), which is Java's String.hashCode, and echo(String), by plain and by
+generic calls, in hessian2 and in fastjson, whichever the caller speaks. When all threads are
+busy it rejects calls as Dubbo does, with status 100. Once it listens it prints one line,
+READY dubbo://HOST:PORT, on standard output.
+
+SIGTERM and SIGINT: tell all callers that it is leaving, answer what is in flight, end.
+
+Examples:
+  dubmesh provider
+  dubmesh provider --listen 127.0.0.1:20881 --threads 50 --registry etcd://127.0.0.1:2379
+  dubmesh provider --listen 127.0.0.1:0 --work-ms 0     to measure what others can do
+
+Exit status:
+  0  ended by a signal; every call in flight was answered
+  1  could not start, or calls were cut off
+  2  the arguments are wrong";
+
+/// The arguments of `dubmesh provider`.
+#[derive(Args, Debug)]
+pub(crate) struct ProviderArgs {
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:20880")]
+    listen: SocketAddr,
+    /// Calls that are worked on at once; further ones are rejected
+    #[arg(long, value_name = "N", default_value = "200")]
+    threads: NonZeroUsize,
+    /// How long each call takes; with 0 calls are answered at once and none is rejected
+    #[arg(long, value_name = "MS", default_value = "50")]
+    work_ms: u64,
+    /// Threads that serve connections
+    #[arg(long, value_name = "N", default_value = "1")]
+    workers: NonZeroUsize,
+    /// What to offer: an interface, or GROUP/INTERFACE:VERSION
+    #[arg(long, value_name = "SERVICE", default_value = HELLO)]
+    interface: ServiceKey,
+    /// Register here, in Dubbo's layout: etcd://HOST:PORT
+    #[arg(long, value_name = "URL")]
+    registry: Option<RegistryUrl>,
+    /// The serialization that the registration prefers; both are understood in any case
+    #[arg(long, value_name = "NAME", requires = "registry", value_parser = serialization)]
+    serialization: Option<Serialization>,
+}
+
+/// Reads the name of a serialization that we speak.
+pub(crate) fn serialization(name: &str) -> Result<Serialization, String> {
+    Serialization::from_name(name)
+        .filter(|serialization| serialization.is_supported())
+        .ok_or_else(|| "write hessian2 or fastjson".to_owned())
+}
+
+/// Runs a provider until a signal ends it.
+pub(crate) fn provider(args: &ProviderArgs) -> Exit {
+    let _logging =
+        Logging::start(&LogConfig { filter: "warn".to_owned(), format: LogFormat::Text });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let ran = runtime.map_err(|error| error.to_string()).and_then(|rt| rt.block_on(serve(args)));
+    match ran {
+        Ok(true) => Exit::Ok,
+        Ok(false) => {
+            eprintln!("dubmesh provider: calls were cut off");
+            Exit::Failure
+        }
+        Err(message) => {
+            eprintln!("dubmesh provider: {message}");
+            Exit::Failure
+        }
+    }
+}
+
+/// Returns whether every call was answered.
+async fn serve(args: &ProviderArgs) -> Result<bool, String> {
+    let no_signals = |error: io::Error| format!("cannot watch for signals: {error}");
+    let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+    let listen = args.listen;
+    let provider = Provider::start(&ProviderConfig {
+        listen,
+        service: args.interface.clone(),
+        threads: args.threads,
+        work: Duration::from_millis(args.work_ms),
+        workers: args.workers,
+    })
+    .map_err(|error| {
+        format!("cannot listen on {listen}: {error}; is another process using the port?")
+    })?;
+    let registered = args.registry.as_ref().map(|url| register(args, url, provider.addr()));
+    let registered = registered.transpose()?;
+    let mut stdout = io::stdout();
+    writeln!(stdout, "READY dubbo://{}", provider.addr())
+        .and_then(|()| stdout.flush())
+        .map_err(|error| format!("cannot write to standard output: {error}"))?;
+    let announced = async {
+        if let Some(registered) = &registered {
+            registered.established().await;
+            eprintln!("dubmesh provider: registered {} as {}", args.interface, registered.endpoint());
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = announced => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    if let Some(registered) = registered
+        && let Err(error) = registered.withdraw().await
+    {
+        eprintln!("dubmesh provider: {error}");
+    }
+    Ok(provider.drain().await)
+}
+
+fn register(
+    args: &ProviderArgs,
+    url: &RegistryUrl,
+    addr: SocketAddr,
+) -> Result<Registered, String> {
+    let fail = |error: registry::RegistryError| format!("cannot register in {}: {error}", url.text);
+    let mut endpoint = Endpoint::new(Protocol::Dubbo, &addr.ip().to_string(), addr.port());
+    endpoint.serializations = args.serialization.into_iter().collect();
+    let registration = Registration {
+        service: args.interface.clone(),
+        endpoint,
+        methods: METHODS.map(str::to_owned).to_vec(),
+        app_address: None,
+    };
+    let registry = Registry::open(url.config.clone()).map_err(fail)?;
+    registry.register(&registration).map_err(fail)
+}

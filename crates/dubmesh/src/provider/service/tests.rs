@@ -1,0 +1,160 @@
+//! The embedded service against requests as consumers write them, those of real ones included.
+
+use bytes::Bytes;
+use dubbo_proto::{BodyLimits, RequestHead, RequestTemplate};
+use proptest::prelude::*;
+
+use super::*;
+
+const INTERFACE: &str = "org.dubmesh.interop.TypesService";
+
+fn service() -> HelloService {
+    HelloService::new(ServiceKey::new(INTERFACE, "", "").unwrap())
+}
+
+/// A request's body behind the header, as a template writes it.
+fn request(
+    serialization: Serialization,
+    (path, method, descriptor): (&str, &str, &str),
+    args: &[u8],
+) -> Request {
+    let head = RequestHead { path, version: "", method, descriptor };
+    let template = RequestTemplate::new(serialization, &head, &[("path", path)]).unwrap();
+    let mut client = dubbo_proto::ClientConnection::new(Default::default(), start());
+    let deadline = start() + std::time::Duration::from_secs(1);
+    client.send(start(), &template, args, &[], deadline, ()).unwrap();
+    let mut bytes = client.transmit().split();
+    let frame = dubbo_proto::frame::decode(&mut bytes, 1 << 20).unwrap().unwrap();
+    Request::decode(serialization, frame.body, &BodyLimits::default()).unwrap()
+}
+
+fn start() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+fn answer(request: &Request) -> (ReplyKind, Vec<u8>) {
+    let mut out = Vec::new();
+    let kind = service().answer(request, &mut out).unwrap();
+    (kind, out)
+}
+
+fn refusal(request: &Request) -> Refusal {
+    service().answer(request, &mut Vec::new()).unwrap_err()
+}
+
+fn hessian_text(text: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    hessian::write_string(&mut out, text);
+    out
+}
+
+#[test]
+fn hashes_and_echoes_in_both_serializations() {
+    let hash = (INTERFACE, "hash", ONE_TEXT);
+    let (kind, value) = answer(&request(Serialization::Hessian2, hash, &hessian_text("hello")));
+    assert_eq!(kind, ReplyKind::Value);
+    assert_eq!(Decoder::new(&value, Limits::default()).read_int(), Ok(99_162_322));
+    let (kind, value) = answer(&request(Serialization::Fastjson, hash, b"\"hello\""));
+    assert_eq!((kind, &value[..]), (ReplyKind::Value, &b"99162322"[..]));
+    let echo = (INTERFACE, "echo", ONE_TEXT);
+    let text = hessian_text("\u{1f600}");
+    assert_eq!(answer(&request(Serialization::Hessian2, echo, &text)).1, text);
+    assert_eq!(answer(&request(Serialization::Fastjson, echo, b"\"a\\n\"")).1, b"\"a\\n\"");
+    assert_eq!(answer(&request(Serialization::Fastjson, echo, b"null")).0, ReplyKind::Null);
+    let any = (INTERFACE, "$echo", ONE_OBJECT);
+    assert_eq!(answer(&request(Serialization::Fastjson, any, b"{\"a\":[1]}")).1, b"{\"a\":[1]}");
+    assert_eq!(answer(&request(Serialization::Hessian2, any, b"N")).0, ReplyKind::Null);
+}
+
+#[test]
+fn generic_calls_may_leave_the_types_out() {
+    let invoke = (INTERFACE, "$invoke", GENERIC);
+    for types in [&b"null"[..], b"[\"java.lang.String\"]"] {
+        let args = [&b"\"hash\"\n"[..], types, b"\n[\"hello\"]"].concat();
+        assert_eq!(answer(&request(Serialization::Fastjson, invoke, &args)).1, b"99162322");
+    }
+    let mut args = Vec::new();
+    let mut encoder = Encoder::new(&mut args);
+    encoder.string("echo");
+    encoder.list_begin(Some("[string"), 1);
+    encoder.string(TEXT_NAME);
+    encoder.list_end();
+    encoder.list_begin(Some("[object"), 1);
+    encoder.string("hello");
+    encoder.list_end();
+    let echoed = answer(&request(Serialization::Hessian2, invoke, &args)).1;
+    assert_eq!(echoed, hessian_text("hello"));
+    for args in ["\"none\"\nnull\n[]", "\"hash\"\n[\"int\"]\n[1]", "\"hash\"\nnull\n[]"] {
+        let refused = refusal(&request(Serialization::Fastjson, invoke, args.as_bytes()));
+        assert_eq!(refused.status, Status::ServiceError, "{refused:?}");
+    }
+    let broken = refusal(&request(Serialization::Fastjson, invoke, b"1\nnull\nnull"));
+    assert_eq!(broken.status, Status::BadRequest);
+}
+
+/// A generic call that a real consumer sent; its method is not one of ours.
+#[test]
+fn reads_what_java_sends() {
+    let frame = include_bytes!("../../../../dubbo-proto/vectors/java27_hessian2_missing_method_request.bin");
+    let body = Bytes::from_static(&frame[16..]);
+    let request = Request::decode(Serialization::Hessian2, body, &BodyLimits::default()).unwrap();
+    let refused = refusal(&request);
+    assert_eq!(refused.status, Status::ServiceError);
+    assert!(refused.text.contains("NoSuchMethodException"), "{refused:?}");
+    assert!(refused.text.contains("noSuchMethod()"), "{refused:?}");
+}
+
+#[test]
+fn unknown_names_are_refused_as_dubbo_does() {
+    let call = |interface, method| {
+        refusal(&request(Serialization::Fastjson, (interface, method, ONE_TEXT), b"\"a\""))
+    };
+    let service = call("com.acme.Nobody", "hash");
+    assert_eq!(service.status, Status::BadRequest);
+    assert!(service.text.starts_with("Service not found:com.acme.Nobody, hash"), "{service:?}");
+    let method = call(INTERFACE, "nothing");
+    assert_eq!(method.status, Status::BadRequest);
+    let head = RequestHead { path: INTERFACE, version: "2.0", method: "hash", descriptor: "" };
+    assert!(RequestTemplate::new(Serialization::Hessian2, &head, &[]).is_ok());
+    let generic = request(
+        Serialization::Fastjson,
+        ("com.acme.Nobody", "$invoke", GENERIC),
+        b"\"hash\"\nnull\n[\"a\"]",
+    );
+    let refused = refusal(&generic);
+    assert_eq!(refused.status, Status::ServiceError);
+    assert!(refused.text.starts_with("Not found exported service: com.acme.Nobody"), "{refused:?}");
+}
+
+#[test]
+fn null_has_no_hash() {
+    let hash = (INTERFACE, "hash", ONE_TEXT);
+    let (kind, value) = answer(&request(Serialization::Fastjson, hash, b"null"));
+    let text = String::from_utf8(value).unwrap();
+    assert_eq!(kind, ReplyKind::Exception);
+    assert!(text.starts_with("{\"@type\":\"java.lang.NullPointerException\""), "{text}");
+    let (kind, value) = answer(&request(Serialization::Hessian2, hash, b"N"));
+    assert_eq!(kind, ReplyKind::Exception);
+    let mut decoder = Decoder::new(&value, Limits::default());
+    assert_eq!(decoder.skip_value().map(|()| decoder.is_at_end()), Ok(true));
+    let wrong = refusal(&request(Serialization::Fastjson, hash, b"1"));
+    assert_eq!(wrong.status, Status::BadRequest);
+}
+
+proptest! {
+    #[test]
+    fn hash_is_that_of_java(text in "[ -~]{0,70}|\\PC{0,40}") {
+        let slow = text.encode_utf16().fold(0_i32, |hash, unit| {
+            hash.wrapping_mul(31).wrapping_add(i32::from(unit))
+        });
+        prop_assert_eq!(java_hash(&text), slow);
+    }
+}
+
+#[test]
+fn hash_is_that_of_a_java_program() {
+    // Printed by java.lang.String.hashCode.
+    assert_eq!(java_hash(""), 0);
+    assert_eq!(java_hash("hello"), 99_162_322);
+    assert_eq!(java_hash("The quick brown fox jumps over the lazy dog"), -609_428_141);
+}
