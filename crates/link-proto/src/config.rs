@@ -21,7 +21,8 @@ pub struct Config {
     /// Sum of the announced lengths of all messages that are being put together; a message that
     /// does not fit is refused, alone. At least `max_message_len`, or no such message could come.
     pub max_reassembly_bytes: usize,
-    /// After this long without a byte from the peer a PING is sent.
+    /// After this long without a byte from the peer a PING is sent. As the next two, from 1 ms to
+    /// a day.
     pub keepalive: Duration,
     /// How long an unanswered PING may take until the peer counts as dead.
     pub ping_timeout: Duration,
@@ -56,6 +57,10 @@ impl Config {
         self.max_message_len = self.max_message_len.min(MAX_MESSAGE_LEN);
         self.window = self.window.clamp(1, MAX_WINDOW);
         self.max_routes = self.max_routes.min(MAX_ROUTES);
+        // The upper bound keeps sums of instants and durations from overflowing.
+        for time in [&mut self.keepalive, &mut self.ping_timeout, &mut self.handshake_timeout] {
+            *time = (*time).clamp(Duration::from_millis(1), Duration::from_secs(86_400));
+        }
         self.max_reassembly_bytes = self.max_reassembly_bytes.max(self.max_message_len as usize);
         self
     }
@@ -73,11 +78,15 @@ mod tests {
             window: 0,
             max_routes: u32::MAX,
             max_reassembly_bytes: 0,
+            keepalive: Duration::ZERO,
+            ping_timeout: Duration::MAX,
             ..Config::default()
         };
         let config = wild.bounded();
         assert_eq!(config.name.len(), 1024);
         assert_eq!((config.window, config.max_routes), (1, MAX_ROUTES));
         assert_eq!(config.max_reassembly_bytes, 1 << 30);
+        assert_eq!(config.keepalive, Duration::from_millis(1));
+        assert_eq!(config.ping_timeout, Duration::from_secs(86_400));
     }
 }

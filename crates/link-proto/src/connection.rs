@@ -54,7 +54,7 @@ impl<T> Connection<T> {
     }
 
     /// Takes all whole frames off the front of `input`. What is left is the beginning of a frame,
-    /// at most 128 KiB and 16 bytes long when whole.
+    /// at most 128 KiB and 16 bytes long when whole. Once the link is finished, bytes are dropped.
     ///
     /// # Errors
     /// The peer broke the protocol, or ended the link with a fatal GOAWAY. The link is over and
@@ -64,6 +64,10 @@ impl<T> Connection<T> {
         if let Some(error) = self.core.failed {
             input.clear();
             return Err(error);
+        }
+        if self.is_finished() {
+            input.clear();
+            return Ok(());
         }
         if !input.is_empty() {
             self.core.heard(now);
@@ -86,7 +90,7 @@ impl<T> Connection<T> {
 
     /// Does what is due at `now`: deadlines of calls, keepalive, the handshake's time.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if self.core.failed.is_some() {
+        if self.core.failed.is_some() || self.is_finished() {
             return;
         }
         if let Side::Client(client) = &mut self.side {
@@ -102,7 +106,7 @@ impl<T> Connection<T> {
     /// When [`handle_timeout`](Self::handle_timeout) is to be called next, at the latest. It may
     /// turn out that nothing was due.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.core.failed.is_some() {
+        if self.core.failed.is_some() || self.is_finished() {
             return None;
         }
         match &self.side {
@@ -373,18 +377,13 @@ impl<T> Connection<T> {
         kind: Kind,
         body: BytesMut,
     ) -> Result<(), LinkError> {
+        let core = &mut self.core;
         match (&mut self.side, kind) {
-            (Side::Client(client), Kind::Response) => {
-                client.handle_response(&mut self.core, header, body)
-            }
-            (Side::Server(server), Kind::Request) => {
-                server.handle_request(&mut self.core, header, body)
-            }
-            (Side::Client(client), Kind::Define) => {
-                client.handle_ack(&mut self.core, header, &body)
-            }
+            (Side::Client(client), Kind::Response) => client.handle_response(core, header, body),
+            (Side::Server(server), Kind::Request) => server.handle_request(core, header, body),
+            (Side::Client(client), Kind::Define) => client.handle_ack(core, header, &body),
             (Side::Server(server), Kind::Define) => {
-                server.handle_define(&mut self.core, header, &body.freeze())
+                server.handle_define(core, header, &body.freeze())
             }
             _ => Err(LinkError::Unexpected { kind: header.kind }),
         }

@@ -18,6 +18,8 @@ const CHUNK_LEN: usize = 32 * 1024;
 const FILL_LEN: usize = 64 * 1024;
 /// After so many bytes of short messages a chunk enters in any case, so that none starves.
 const PATIENCE_LEN: usize = 256 * 1024;
+/// A buffer that once held more than this is given back when it is empty.
+const KEEP_LEN: usize = 1024 * 1024;
 
 /// Bytes and messages on their way out.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub(crate) struct Outbox {
     expected_len: usize,
     /// The driver wrote something since `take_progress` was asked.
     progressed: bool,
+    /// `out` held more than `KEEP_LEN` since it was made.
+    is_large: bool,
 }
 
 /// A message that is sent in chunks.
@@ -58,12 +62,13 @@ pub(crate) struct Head {
 impl Outbox {
     pub(crate) fn new() -> Self {
         Self {
-            out: BytesMut::with_capacity(FILL_LEN),
+            out: BytesMut::new(),
             queue: VecDeque::new(),
             queued_bytes: 0,
             overtaken_bytes: 0,
             expected_len: 0,
             progressed: false,
+            is_large: false,
         }
     }
 
@@ -145,6 +150,11 @@ impl Outbox {
     #[inline]
     pub(crate) fn fill(&mut self, sent: impl FnMut(u64)) -> &mut BytesMut {
         self.note_progress();
+        self.is_large |= self.out.len() > KEEP_LEN;
+        if self.is_large && self.out.is_empty() {
+            self.out = BytesMut::new();
+            self.is_large = false;
+        }
         if !self.queue.is_empty() {
             self.fill_chunks(sent);
         }

@@ -473,10 +473,35 @@ fn client_goes_away_when_its_calls_have_ended() {
     pair.at_client();
     assert!(matches!(pair.at_server()[..], [Event::GoAway { reason: GoAwayReason::IDLE, .. }]));
     assert!(pair.client.is_finished() && !pair.server.is_finished());
-    assert!(matches!(pair.at_client()[..], [Event::GoAway { .. }]));
+    let mut bytes = pair.server.transmit().split();
     assert!(pair.server.is_finished());
+    // A driver that is late with closing finds nothing more to do.
+    pair.client.handle_bytes(pair.now, &mut bytes).unwrap();
+    pair.server.handle_bytes(pair.now, &mut request_frame(0, 9)).unwrap();
+    pair.server.handle_timeout(pair.now + Duration::from_secs(100));
+    assert!(pair.server.poll_event().is_none() && pair.client.poll_event().is_none());
+    assert!(pair.server.is_finished() && pair.server.poll_timeout().is_none());
+}
+
+#[test]
+fn a_client_that_has_left_sends_no_requests() {
+    let (mut pair, _) = Pair::with_route(Config::default(), Config::default());
+    pair.client.go_away(GoAwayReason::IDLE);
+    pair.at_server();
     let error = fail_server(&mut pair, request_frame(0, 9));
     assert_eq!(error, LinkError::Unexpected { kind: Kind::Request as u8 });
+}
+
+#[test]
+fn a_large_buffer_is_given_back() {
+    let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
+    for token in 0..40 {
+        pair.send(route, vec![0; 60_000], token);
+    }
+    pair.at_server();
+    assert!(pair.client.transmit().is_empty());
+    assert!(pair.client.transmit().try_reclaim(0));
+    assert_eq!(pair.client.transmit().capacity(), 0);
 }
 
 #[test]
