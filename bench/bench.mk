@@ -1,0 +1,21 @@
+# The benchmarks; bench/README.md says what they measure and how to read them.
+# BENCH_SECONDS=5 shortens each measurement, BENCH_ROUNDS=1 makes one of each instead of three.
+
+BENCH = cargo run --release --quiet --package bench --
+
+.PHONY: bench bench-quick bench-contest bench-saturation bench-footprint
+
+bench: ## All benchmarks, with their results in bench/results (about 20 minutes)
+	$(BENCH) all
+
+bench-quick: ## All benchmarks, too short to be quoted (under two minutes once all is built)
+	$(BENCH) all --quick
+
+bench-contest: ## HTTP to three Java providers of 50 ms through two agents, with etcd
+	$(BENCH) contest
+
+bench-saturation: ## The same without the 50 ms, against a server that only answers
+	$(BENCH) saturation
+
+bench-footprint: ## Memory of an agent, and how soon it is ready
+	$(BENCH) footprint

@@ -1,0 +1,40 @@
+//! Why a benchmark could not be run.
+
+use std::io;
+use std::path::PathBuf;
+
+use interop_harness::HarnessError;
+
+/// Why a benchmark could not be run. A slow result is a result, a wrong answer is an error.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BenchError {
+    #[error("usage: bench contest|saturation|footprint|all [--quick]\n       bench bare-epoll")]
+    Usage,
+    #[error("{variable}={value} is not a whole number from 1 up")]
+    Setting { variable: &'static str, value: String },
+    #[error(transparent)]
+    Harness(#[from] HarnessError),
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("{what}: {source}")]
+    Io { what: &'static str, source: io::Error },
+    #[error("`cargo build --release -p dubmesh` failed")]
+    Build,
+    #[error("wrk printed no result:\n{output}")]
+    NoResult { output: String },
+    #[error("a call to {program} was answered wrongly: {problem}")]
+    WrongAnswer { program: String, problem: String },
+}
+
+impl BenchError {
+    /// For `map_err` of what touches the file at `path`.
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { path, source }
+    }
+
+    /// For `map_err` of what has no path.
+    pub(crate) fn io(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { what, source }
+    }
+}

@@ -1,0 +1,342 @@
+//! What is loaded: agents, providers and registries as child processes, which end with their owner.
+
+use std::any::Any;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use interop_harness::{
+    Child, DubboVersion, Etcd, HarnessError, JavaProvider, ProviderOptions, free_port,
+};
+use tempfile::TempDir;
+
+use crate::check;
+use crate::error::BenchError;
+use crate::http::Client;
+use crate::load::{INTERFACE, Style};
+use crate::plan::Plan;
+use crate::usage::Process;
+
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// Discovery and the first connections have to come up before the first right answer.
+const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
+/// How often a start is tried when another process takes one of the ports first.
+const N_START_TRIES: usize = 3;
+const N_PROVIDERS: usize = 3;
+/// What the contest gives each provider, and Dubbo's default.
+const N_THREADS: u32 = 200;
+
+/// The groups of the CPU column.
+pub(crate) const CONSUMER_AGENT: &str = "consumer-agent";
+pub(crate) const PROVIDER_AGENTS: &str = "provider-agents";
+pub(crate) const PROVIDERS: &str = "providers";
+pub(crate) const REGISTRY: &str = "registry";
+pub(crate) const SERVER: &str = "server";
+
+/// Something that answers HTTP requests, with all the processes behind it.
+pub(crate) struct Subject {
+    /// Its name in the rows.
+    pub(crate) program: &'static str,
+    /// The serialization that is spoken to the providers.
+    pub(crate) codec: &'static str,
+    pub(crate) addr: SocketAddr,
+    pub(crate) style: Style,
+    pub(crate) processes: Vec<Process>,
+    /// Whether it must be warmed up for longer.
+    pub(crate) has_java: bool,
+    /// Whether its answers are hashes.
+    pub(crate) is_checked: bool,
+    /// Keeps the processes alive.
+    _owned: Vec<Box<dyn Any>>,
+}
+
+/// Which providers stand behind the agents.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Providers {
+    /// Dubbo 2.7 with this sleep, which speaks fastjson.
+    Java(Duration),
+    /// `dubmesh provider`, without any work.
+    Embedded,
+}
+
+/// A running `dubmesh run`.
+#[derive(Debug)]
+pub(crate) struct Agent {
+    pub(crate) child: Child,
+    pub(crate) ingress: SocketAddr,
+    /// From its exec until it was ready.
+    pub(crate) start_time: Duration,
+    _dir: TempDir,
+}
+
+/// Ports that an agent's configuration names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ports {
+    pub(crate) listen: u16,
+    pub(crate) admin: u16,
+}
+
+impl Agent {
+    /// Starts an agent whose configuration is what `config` makes of its ports.
+    pub(crate) fn start(
+        plan: &Plan,
+        name: &str,
+        config: impl Fn(Ports) -> String,
+    ) -> Result<Self, BenchError> {
+        let mut n_tries_left = N_START_TRIES;
+        loop {
+            n_tries_left -= 1;
+            let ports = Ports { listen: free_port(), admin: free_port() };
+            match Self::launch(plan, name, &config(ports), ports) {
+                // Taken between our look and the agent's bind.
+                Err(BenchError::Harness(HarnessError::Ended { tail, .. }))
+                    if n_tries_left > 0 && tail.contains("in use") => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn launch(plan: &Plan, name: &str, config: &str, ports: Ports) -> Result<Self, BenchError> {
+        let dir = TempDir::with_prefix("bench-").map_err(BenchError::io("a temporary folder"))?;
+        let path = dir.path().join("agent.toml");
+        let head = format!(
+            "[agent]\nname = \"{name}\"\n[log]\nlevel = \"warn\"\n\
+             [admin]\nlisten = \"127.0.0.1:{}\"\n",
+            ports.admin
+        );
+        fs::write(&path, head + config).map_err(BenchError::file(&path))?;
+        let mut command = Command::new(&plan.dubmesh);
+        command.args(["run", "--config"]).arg(&path);
+        let started = Instant::now();
+        let mut child = Child::spawn(name, &command)?;
+        let admin = (Ipv4Addr::LOCALHOST, ports.admin).into();
+        let deadline = started + START_TIMEOUT;
+        while !is_ready(admin) {
+            if child.try_wait().is_some() || deadline < Instant::now() {
+                // It has ended, or will not get ready; this tells which, with its last words.
+                child.wait_ready(Duration::ZERO, || false)?;
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        let start_time = started.elapsed();
+        let ingress = (Ipv4Addr::LOCALHOST, ports.listen).into();
+        Ok(Self { child, ingress, start_time, _dir: dir })
+    }
+
+    fn process(&self, name: &str, group: &'static str) -> Process {
+        Process { name: name.to_owned(), group, pid: self.child.pid() }
+    }
+}
+
+fn is_ready(admin: SocketAddr) -> bool {
+    let answer =
+        Client::connect(admin).and_then(|mut admin| admin.request("GET /readyz HTTP/1.1", ""));
+    answer.is_ok_and(|answer| answer.status == 200)
+}
+
+/// One Dubbo provider, of either kind.
+struct Provider {
+    addr: SocketAddr,
+    pid: u32,
+    owned: Box<dyn Any>,
+}
+
+impl Provider {
+    fn start(plan: &Plan, kind: Providers) -> Result<Self, BenchError> {
+        match kind {
+            Providers::Java(hash_sleep) => Self::start_java(hash_sleep),
+            Providers::Embedded => Self::start_embedded(plan),
+        }
+    }
+
+    fn start_java(hash_sleep: Duration) -> Result<Self, BenchError> {
+        // The tests' providers start fast; these run fast: the second compiler, and a heap that
+        // was touched before, since fresh memory is slow on virtual machines.
+        let jvm_args = ["-XX:TieredStopAtLevel=4", "-Xms512m", "-Xmx512m", "-Xmn256m"];
+        let provider = JavaProvider::start(
+            DubboVersion::V2_7,
+            ProviderOptions {
+                serialization: "fastjson".to_owned(),
+                threads: N_THREADS,
+                hash_sleep,
+                jvm_args: jvm_args
+                    .map(Into::into)
+                    .into_iter()
+                    .chain(["-XX:+AlwaysPreTouch".into()])
+                    .collect(),
+                ..ProviderOptions::default()
+            },
+        )?;
+        Ok(Self { addr: provider.addr(), pid: provider.pid(), owned: Box::new(provider) })
+    }
+
+    fn start_embedded(plan: &Plan) -> Result<Self, BenchError> {
+        let mut command = Command::new(&plan.dubmesh);
+        command.args(["provider", "--listen", "127.0.0.1:0", "--work-ms", "0"]);
+        command.args(["--threads", &N_THREADS.to_string()]);
+        let mut child = Child::spawn("the embedded provider", &command)?;
+        let line = child.wait_for_line("READY dubbo://", START_TIMEOUT)?;
+        let addr = line.trim_start_matches("READY dubbo://").trim().parse();
+        let addr = addr.map_err(|_| BenchError::NoResult { output: line })?;
+        Ok(Self { addr, pid: child.pid(), owned: Box::new(child) })
+    }
+}
+
+/// The contest: etcd, three providers that know nothing of it, an agent beside each that registers
+/// it, and the agent that is called.
+pub(crate) fn two_agents(
+    plan: &Plan,
+    program: &'static str,
+    kind: Providers,
+) -> Result<Subject, BenchError> {
+    let codec = "fastjson";
+    let etcd = Etcd::start()?;
+    let registry = format!(
+        "[[registry]]\nkind = \"etcd\"\nlayout = \"contest\"\nendpoints = [\"{}\"]\n",
+        etcd.client_url()
+    );
+    let mut processes = Vec::new();
+    let mut owned: Vec<Box<dyn Any>> = Vec::new();
+    for number in 1..=N_PROVIDERS {
+        let provider = Provider::start(plan, kind)?;
+        let name = format!("provider-agent-{number}");
+        let agent = Agent::start(plan, &name, |ports| {
+            format!(
+                "{registry}[link]\nlisten = \"127.0.0.1:{}\"\n[[export]]\n\
+                 interface = \"{INTERFACE}\"\napp = \"dubbo://{}\"\nserialization = \"{codec}\"\n",
+                ports.listen, provider.addr
+            )
+        })?;
+        processes.push(agent.process(&name, PROVIDER_AGENTS));
+        let name = format!("provider-{number}");
+        processes.push(Process { name, group: PROVIDERS, pid: provider.pid });
+        owned.extend([Box::new(agent) as Box<dyn Any>, provider.owned]);
+    }
+    let consumer = Agent::start(plan, "consumer", |ports| {
+        format!("{registry}{}[defaults]\nserialization = \"{codec}\"\n", http_ingress(ports.listen))
+    })?;
+    processes.insert(0, consumer.process("consumer-agent", CONSUMER_AGENT));
+    if let Some(pid) = etcd.pid() {
+        processes.push(Process { name: "etcd".to_owned(), group: REGISTRY, pid });
+    }
+    let addr = consumer.ingress;
+    owned.extend([Box::new(consumer) as Box<dyn Any>, Box::new(etcd)]);
+    let has_java = kind != Providers::Embedded;
+    let style = Style::Form;
+    let subject = Subject {
+        program,
+        codec,
+        addr,
+        style,
+        processes,
+        has_java,
+        is_checked: true,
+        _owned: owned,
+    };
+    subject.wait_for_first_answer()?;
+    Ok(subject)
+}
+
+/// JSON straight to embedded providers: one agent, hessian2, endpoints from a file.
+pub(crate) fn one_agent(plan: &Plan, program: &'static str) -> Result<Subject, BenchError> {
+    let codec = "hessian2";
+    let mut processes = Vec::new();
+    let mut owned: Vec<Box<dyn Any>> = Vec::new();
+    let mut endpoints = Vec::new();
+    for number in 1..=N_PROVIDERS {
+        let provider = Provider::start(plan, Providers::Embedded)?;
+        endpoints.push(format!("\"dubbo://{}?serialization={codec}\"", provider.addr));
+        let name = format!("provider-{number}");
+        processes.push(Process { name, group: PROVIDERS, pid: provider.pid });
+        owned.push(provider.owned);
+    }
+    let dir = TempDir::with_prefix("bench-").map_err(BenchError::io("a temporary folder"))?;
+    let list = dir.path().join("services.toml");
+    write_services(&list, &endpoints.join(", "))?;
+    let consumer = file_registry_agent(plan, &list)?;
+    processes.insert(0, consumer.process("consumer-agent", CONSUMER_AGENT));
+    let addr = consumer.ingress;
+    owned.extend([Box::new(consumer) as Box<dyn Any>, Box::new(dir)]);
+    let style = Style::Json;
+    let subject = Subject {
+        program,
+        codec,
+        addr,
+        style,
+        processes,
+        has_java: false,
+        is_checked: true,
+        _owned: owned,
+    };
+    subject.wait_for_first_answer()?;
+    Ok(subject)
+}
+
+/// Writes a registry file that lists `endpoints` (quoted URLs with commas between) for the service.
+pub(crate) fn write_services(path: &Path, endpoints: &str) -> Result<(), BenchError> {
+    let text = format!("[[service]]\ninterface = \"{INTERFACE}\"\nendpoints = [{endpoints}]\n");
+    fs::write(path, text).map_err(BenchError::file(path))
+}
+
+/// An agent that takes HTTP calls and finds providers in the file at `services`.
+pub(crate) fn file_registry_agent(plan: &Plan, services: &Path) -> Result<Agent, BenchError> {
+    Agent::start(plan, "consumer", |ports| {
+        let services = services.display();
+        let ingress = http_ingress(ports.listen);
+        format!("[[registry]]\nkind = \"file\"\npath = \"{services}\"\n{ingress}")
+    })
+}
+
+fn http_ingress(port: u16) -> String {
+    format!("[[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:{port}\"\n")
+}
+
+/// The floor: a server that answers at once.
+pub(crate) fn bare_epoll(program: &'static str, style: Style) -> Result<Subject, BenchError> {
+    let this = std::env::current_exe().map_err(BenchError::io("the path of this program"))?;
+    let mut command = Command::new(this);
+    command.arg("bare-epoll");
+    let mut child = Child::spawn(program, &command)?;
+    let line = child.wait_for_line("READY ", START_TIMEOUT)?;
+    let addr = line.trim_start_matches("READY ").parse();
+    let addr = addr.map_err(|_| BenchError::NoResult { output: line })?;
+    let processes =
+        vec![Process { name: "bare-epoll".to_owned(), group: SERVER, pid: child.pid() }];
+    let _owned: Vec<Box<dyn Any>> = vec![Box::new(child)];
+    Ok(Subject {
+        program,
+        codec: "none",
+        addr,
+        style,
+        processes,
+        has_java: false,
+        is_checked: false,
+        _owned,
+    })
+}
+
+impl Subject {
+    /// Asks until the first right answer.
+    fn wait_for_first_answer(&self) -> Result<(), BenchError> {
+        let deadline = Instant::now() + FIRST_ANSWER_TIMEOUT;
+        loop {
+            let answer = Client::connect(self.addr)
+                .map_err(|error| error.to_string())
+                .and_then(|mut client| check::call(&mut client, self.style, "hello"));
+            match answer {
+                Ok(()) => return Ok(()),
+                Err(problem) if deadline < Instant::now() => {
+                    return Err(BenchError::WrongAnswer {
+                        program: self.program.to_owned(),
+                        problem,
+                    });
+                }
+                Err(_) => thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+}

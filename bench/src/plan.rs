@@ -1,0 +1,80 @@
+//! How long and how often is measured, with which binary, and where results go.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::error::BenchError;
+
+/// Shorter measurements are not to be quoted.
+const SECONDS: u64 = 20;
+const QUICK_SECONDS: u64 = 3;
+const ROUNDS: u64 = 3;
+
+/// What all scenarios share.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Everything is shortened so that all of it takes less than two minutes.
+    pub(crate) is_quick: bool,
+    /// Length of one measurement.
+    pub(crate) seconds: Duration,
+    /// Measurements of the same thing; rows hold the medians.
+    pub(crate) n_rounds: u64,
+    /// The program under test.
+    pub(crate) dubmesh: PathBuf,
+    /// Where the rows are written.
+    pub(crate) results: PathBuf,
+}
+
+impl Plan {
+    /// Reads the environment, and builds `dubmesh` unless `DUBMESH_BIN` names it.
+    pub(crate) fn new(is_quick: bool) -> Result<Self, BenchError> {
+        let seconds = setting("BENCH_SECONDS", if is_quick { QUICK_SECONDS } else { SECONDS })?;
+        let n_rounds = setting("BENCH_ROUNDS", if is_quick { 1 } else { ROUNDS })?;
+        let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
+        // A quick run says whether all works; it must not take the place of a recorded result.
+        let results = if is_quick { results.join("quick") } else { results };
+        fs::create_dir_all(results.join("raw")).map_err(BenchError::file(&results))?;
+        let dubmesh = match env::var_os("DUBMESH_BIN") {
+            Some(path) => path.into(),
+            None => build()?,
+        };
+        let seconds = Duration::from_secs(seconds);
+        Ok(Self { is_quick, seconds, n_rounds, dubmesh, results })
+    }
+
+    /// How long a subject is loaded before its first measurement. A virtual machine compiles its
+    /// hot methods in this time.
+    pub(crate) fn warm_up(&self, has_java: bool) -> Duration {
+        Duration::from_secs(match (has_java, self.is_quick) {
+            (true, false) => 15,
+            (true, true) => 4,
+            (false, false) => 3,
+            (false, true) => 1,
+        })
+    }
+}
+
+fn setting(variable: &'static str, default: u64) -> Result<u64, BenchError> {
+    let Ok(value) = env::var(variable) else {
+        return Ok(default);
+    };
+    match value.parse() {
+        Ok(number) if number != 0 => Ok(number),
+        _ => Err(BenchError::Setting { variable, value }),
+    }
+}
+
+/// Builds the release binary and tells where it is: beside this program, which is built alike.
+fn build() -> Result<PathBuf, BenchError> {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["build", "--release", "--quiet", "--package", "dubmesh"]);
+    command.current_dir(env!("CARGO_MANIFEST_DIR"));
+    if !command.status().map_err(BenchError::io("cargo"))?.success() {
+        return Err(BenchError::Build);
+    }
+    let bench = env::current_exe().map_err(BenchError::io("the path of this program"))?;
+    Ok(bench.with_file_name("dubmesh"))
+}

@@ -1,0 +1,15 @@
+//! The scenarios, by name.
+
+mod contest;
+mod footprint;
+mod saturation;
+
+use crate::error::BenchError;
+use crate::plan::Plan;
+
+/// Runs a scenario from its processes to its report.
+type Scenario = fn(&Plan) -> Result<(), BenchError>;
+
+/// Every scenario.
+pub(crate) const ALL: [(&str, Scenario); 3] =
+    [("contest", contest::run), ("saturation", saturation::run), ("footprint", footprint::run)];
