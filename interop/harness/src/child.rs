@@ -13,7 +13,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
+};
 
 use crate::error::HarnessError;
 
@@ -219,8 +221,20 @@ impl Child {
     }
 
     /// Stops the child's clock by SIGSTOP: its sockets stay open, and nothing answers on them.
+    /// Returns when its last thread stands still, which is a while after the signal.
     pub fn suspend(&mut self) {
         self.signal(Signal::STOP);
+        while self.try_wait().is_none() && !self.is_suspended() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Whether every thread of the child is stopped. The kernel is asked to keep the answer, so
+    /// that it is the same the next time.
+    fn is_suspended(&self) -> bool {
+        let wanted = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        // Without such a child there is nothing to wait for.
+        self.group().is_none_or(|pid| !matches!(waitid(WaitId::Pid(pid), wanted), Ok(None)))
     }
 
     /// Lets a suspended child go on.
@@ -393,11 +407,16 @@ mod tests {
         let script = "trap 'echo bye; exit 0' TERM; echo READY; while :; do sleep 0.01; done";
         let mut child = Child::spawn("a script", &shell(script)).unwrap();
         let _ = child.wait_for_line("READY", Duration::from_secs(10)).unwrap();
-        child.suspend();
         let stat = format!("/proc/{}/stat", child.pid());
-        crate::wait_until("the stop", Duration::from_secs(10), || {
-            std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") T "))
-        });
+        let is_stopped = || std::fs::read_to_string(&stat).unwrap().contains(") T ");
+        for _ in 0..2 {
+            child.suspend();
+            assert!(is_stopped());
+        }
+        child.resume();
+        crate::wait_until("its going on", Duration::from_secs(10), || !is_stopped());
+        child.suspend();
+        assert!(is_stopped());
         child.resume();
         let status = child.stop_gracefully(Duration::from_secs(10)).unwrap();
         assert!(status.success(), "{status}");
