@@ -1,6 +1,7 @@
 //! What the caller says about a registry. Plain data; [`Registry::open`](crate::Registry::open)
 //! checks it.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use crate::memory::MemoryHub;
 
 /// Which registry, and how to reach it.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one per registry, at start")]
 pub enum RegistryConfig {
     /// Inside this process: everybody who holds a clone of the hub sees the same services.
     Memory(MemoryHub),
@@ -20,8 +22,8 @@ pub enum RegistryConfig {
     Etcd(EtcdConfig),
 }
 
-/// How to reach etcd, and where the keys are.
-#[derive(Clone, Debug)]
+/// How to reach etcd, and where the keys are. Its `Debug` form leaves the password out.
+#[derive(Clone)]
 pub struct EtcdConfig {
     /// `http://host:port` or `https://host:port`, one per member. Any that answers will do.
     pub endpoints: Vec<String>,
@@ -59,6 +61,18 @@ impl EtcdConfig {
             request_timeout: Duration::from_secs(3),
             grace: Duration::from_secs(30),
         }
+    }
+}
+
+impl fmt::Debug for EtcdConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EtcdConfig")
+            .field("endpoints", &self.endpoints)
+            .field("layout", &self.layout)
+            .field("user", &self.user)
+            .field("tls", &self.tls)
+            .field("lease_ttl", &self.lease_ttl)
+            .finish_non_exhaustive()
     }
 }
 

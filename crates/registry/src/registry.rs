@@ -113,7 +113,6 @@ impl Registry {
     /// Watches the endpoints of a service. Subscriptions of the same service share one watch.
     ///
     /// In `service`, version and group may be `*`; see [`crate::listing`].
-    #[must_use]
     pub fn subscribe(&self, service: &ServiceKey) -> Subscription {
         let mut feeds = self.shared.feeds.lock().unwrap_or_else(PoisonError::into_inner);
         let known = feeds.get(service).and_then(Weak::upgrade);

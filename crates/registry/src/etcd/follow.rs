@@ -38,7 +38,7 @@ pub(super) struct Follower {
     /// All keys of the service. `None` for a key that is not for us.
     listings: BTreeMap<Vec<u8>, Option<Listing>>,
     /// Endpoints of a history that etcd has lost, kept until their owners had time to register again.
-    ghosts: BTreeMap<Vec<u8>, Option<Listing>>,
+    ghosts: BTreeMap<Vec<u8>, Listing>,
     ghosts_until: Option<Instant>,
     /// The revision up to which `listings` is complete.
     revision: i64,
@@ -197,7 +197,8 @@ impl Follower {
             grace = ?self.grace,
             "etcd came back without its history, endpoints known before are kept for a while",
         );
-        self.ghosts.extend(before);
+        let usable = before.into_iter().filter_map(|(key, listing)| Some((key, listing?)));
+        self.ghosts.extend(usable);
         self.ghosts_until = Some(Instant::now() + self.grace);
     }
 
@@ -262,7 +263,7 @@ impl Follower {
             Some(_) => Freshness::Stale,
         };
         // The living come last: of two with one address, the last one counts.
-        let known = self.ghosts.values().chain(self.listings.values()).flatten();
+        let known = self.ghosts.values().chain(self.listings.values().flatten());
         let endpoints = resolve(&self.wanted, known);
         publish(&self.snapshots, Snapshot { status, endpoints });
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use etcd_client::{Compare, CompareOp, LeaseTimeToLiveOptions, PutOptions, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, GetOptions, LeaseTimeToLiveOptions, PutOptions, Txn, TxnOp};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::MissedTickBehavior;
@@ -90,6 +90,7 @@ struct Keeper {
 impl Keeper {
     async fn run(mut self) {
         let mut backoff = Backoff::default();
+        let mut last = None;
         loop {
             let connection = self.connection.clone();
             let live = tokio::select! {
@@ -99,16 +100,18 @@ impl Keeper {
                         self.take(command);
                         continue;
                     }
-                    None => return,
+                    None => break,
                 },
             };
-            let Some(live) = live else { return };
+            // With the last handle the connection's task ends, too.
+            let Some(live) = live else { break };
+            last = Some(live.clone());
             let outcome = tokio::select! {
                 outcome = self.serve(&live, &mut backoff) => outcome,
                 () = connection.lost(&live) => Err(EtcdError::Lost),
             };
             match outcome {
-                Ok(()) => return self.revoke(&live).await,
+                Ok(()) => break,
                 Err(EtcdError::Lost) => {}
                 Err(error) => {
                     if self.connection.report(&format!("registering: {error}")) {
@@ -118,6 +121,9 @@ impl Keeper {
                 }
             }
             tokio::time::sleep(backoff.next()).await;
+        }
+        if let Some(live) = last {
+            self.revoke(&live).await;
         }
     }
 
@@ -179,9 +185,17 @@ impl Keeper {
             return Ok(());
         }
         for entry in self.entries.values() {
-            let is_there = answer.keys().iter().any(|key| key == entry.key.as_bytes());
-            if !is_there && entry.established.send_replace(false) {
+            let is_ours = answer.keys().iter().any(|key| key == entry.key.as_bytes());
+            if is_ours || !*entry.established.borrow() {
+                continue;
+            }
+            // Under another lease, it is a successor at the same address, and its to keep.
+            let options = Some(GetOptions::new().with_count_only());
+            let mut client = live.client.kv_client();
+            let count = client.get(entry.key.as_str(), options);
+            if self.connection.request("looking for a key", count).await?.count() == 0 {
                 tracing::warn!(key = %entry.key, "registration is missing in etcd, writing it again");
+                entry.established.send_replace(false);
             }
         }
         Ok(())

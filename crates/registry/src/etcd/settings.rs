@@ -1,5 +1,6 @@
 //! The checked configuration of an etcd registry.
 
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,7 +16,6 @@ const MIN_LEASE: Duration = Duration::from_secs(1);
 const MAX_LEASE: Duration = Duration::from_secs(3600);
 
 /// What [`Settings::new`] has checked.
-#[derive(Debug)]
 pub(super) struct Settings {
     pub(super) urls: Vec<String>,
     user: Option<(String, String)>,
@@ -25,6 +25,12 @@ pub(super) struct Settings {
     pub(super) connect_timeout: Duration,
     pub(super) request_timeout: Duration,
     pub(super) grace: Duration,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").field("urls", &self.urls).finish_non_exhaustive()
+    }
 }
 
 impl Settings {
@@ -121,6 +127,14 @@ mod tests {
         let mut config = EtcdConfig::new(["http://127.0.0.1:2379"], Layout::contest());
         change(&mut config);
         Settings::new(config).map(|_| ()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_password_is_not_printed() {
+        let mut config = EtcdConfig::new(["http://127.0.0.1:2379"], Layout::contest());
+        (config.user, config.password) = (Some("u".into()), Some("hush".into()));
+        assert!(!format!("{config:?}").contains("hush"));
+        assert!(!format!("{:?}", Settings::new(config).unwrap()).contains("hush"));
     }
 
     #[test]

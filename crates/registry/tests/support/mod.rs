@@ -1,0 +1,56 @@
+//! What the tests of this crate share: waiting for conditions, and short forms.
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+pub(crate) mod proxy;
+
+use std::time::Duration;
+
+use dubbo_proto::ServiceKey;
+use registry::{
+    Endpoint, Freshness, Protocol, Registration, Registry, RegistryStatus, Subscription,
+};
+use tokio::time::timeout;
+
+/// Far above what anything here takes, on a machine that is busy building.
+pub(crate) const LONG: Duration = Duration::from_secs(40);
+
+pub(crate) fn service(text: &str) -> ServiceKey {
+    text.parse().unwrap()
+}
+
+pub(crate) fn link(port: u16) -> Endpoint {
+    Endpoint::new(Protocol::Link, "10.0.0.1", port)
+}
+
+pub(crate) fn registration(text: &str, endpoint: Endpoint) -> Registration {
+    Registration { service: service(text), endpoint, methods: Vec::new(), app_address: None }
+}
+
+/// Waits until the list is exactly `expected` and has that status.
+pub(crate) async fn shows(subscription: &Subscription, status: Freshness, expected: &[&str]) {
+    let mut snapshots = subscription.snapshots();
+    let list = |endpoints: &[Endpoint]| -> Vec<String> {
+        endpoints.iter().map(|endpoint| endpoint.key().to_string()).collect()
+    };
+    let wait = snapshots
+        .wait_for(|snapshot| snapshot.status == status && list(&snapshot.endpoints) == expected);
+    let arrived = timeout(LONG, wait).await.is_ok();
+    assert!(
+        arrived,
+        "waited in vain for {status:?} {expected:?}, got {:?} {:?}",
+        subscription.current().status,
+        list(&subscription.current().endpoints),
+    );
+}
+
+/// Waits until the registry's own status is as asked for.
+pub(crate) async fn status_is(
+    registry: &Registry,
+    what: &str,
+    is: impl FnMut(&RegistryStatus) -> bool,
+) {
+    let mut status = registry.status();
+    let arrived = timeout(LONG, status.wait_for(is)).await.is_ok();
+    assert!(arrived, "waited in vain for {what}, got {:?}", *registry.status().borrow());
+}
