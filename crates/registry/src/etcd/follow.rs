@@ -45,6 +45,7 @@ pub(super) struct Follower {
 }
 
 /// What ended one watch in good order.
+#[derive(Debug, Eq, PartialEq)]
 enum Gap {
     /// The history that we would need is compacted.
     Compacted,
@@ -114,6 +115,11 @@ impl Follower {
     ) -> Result<Gap, EtcdError> {
         self.read(live).await?;
         backoff.reset();
+        self.watch(live).await
+    }
+
+    /// Follows the changes since the last revision that is known.
+    async fn watch(&mut self, live: &Live) -> Result<Gap, EtcdError> {
         let mut stream = self.open_watch(live).await?;
         let mut quiet = Quiet::default();
         loop {
@@ -321,5 +327,42 @@ impl Quiet {
 
     fn is_overdue(&self) -> bool {
         self.asked_at.is_some() && self.answers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use interop_harness::Etcd;
+    use tokio::runtime::Handle;
+
+    use super::*;
+    use crate::config::{EtcdConfig, Layout};
+    use crate::etcd::settings::Settings;
+
+    /// The history is compacted between reading and watching: the watch says so, and reading anew
+    /// finds what has happened.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_compacted_history_is_read_anew() {
+        let etcd = Etcd::start().unwrap();
+        let keys = Keys::new(&Layout::contest()).unwrap();
+        let config = EtcdConfig::new([etcd.client_url()], Layout::contest());
+        let settings = Arc::new(Settings::new(config).unwrap());
+        let (connection, _connector) = Connection::start(&settings, &keys, &Handle::current());
+        let live = connection.live().await.unwrap();
+        let (sender, snapshots) = watch::channel(Snapshot::default());
+        let wanted = "a.B".parse().unwrap();
+        let mut follower = Follower::new(keys, connection, settings.grace, wanted, sender);
+
+        follower.read(&live).await.unwrap();
+        for port in 1..4 {
+            etcd.etcdctl(&["put", &format!("/dubbomesh/a.B/h:{port}"), "1"]).unwrap();
+        }
+        let revision = (follower.revision + 3).to_string();
+        etcd.etcdctl(&["compact", "--physical", &revision]).unwrap();
+        assert_eq!(follower.watch(&live).await.unwrap(), Gap::Compacted);
+        follower.read(&live).await.unwrap();
+        assert_eq!(snapshots.borrow().endpoints.len(), 3);
     }
 }
