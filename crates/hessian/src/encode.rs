@@ -8,7 +8,7 @@
 //! - The encoder only appends to the caller's buffer. It reads back what it wrote itself (class
 //!   definitions), so the buffer must not be cut while the encoder lives, which the borrow sees to.
 
-use crate::tag;
+use crate::{tag, utf16};
 
 /// Only this many class definitions and type names are looked through for one that can be used
 /// again; any after them are written out each time. It bounds the work that a hostile list of
@@ -376,12 +376,13 @@ fn write_long_string(out: &mut Vec<u8>, value: &str) {
         string_head(out, rest.len(), true);
         return out.extend_from_slice(rest);
     }
-    let mut rest = value;
+    let (mut rest, mut n_left) = (value, utf16::count(value.as_bytes()));
     loop {
-        let (n_units, n_bytes) = take_units(rest, tag::CHUNK_LEN);
+        let (n_units, n_bytes) =
+            if n_left <= tag::CHUNK_LEN { (n_left, rest.len()) } else { chunk_len(rest) };
         let (chunk, after) = rest.split_at(n_bytes);
         string_head(out, n_units, after.is_empty());
-        // Only characters beyond the BMP have first bytes from 0xf0 on.
+        // Only characters beyond the BMP have first bytes from 0xf0 on, and two units.
         if chunk.bytes().any(|b| 0xf0 <= b) {
             write_surrogates(out, chunk);
         } else {
@@ -390,27 +391,17 @@ fn write_long_string(out: &mut Vec<u8>, value: &str) {
         if after.is_empty() {
             return;
         }
-        rest = after;
+        (rest, n_left) = (after, n_left - n_units);
     }
 }
 
-/// The longest front of `text` with at most `max` UTF-16 units: its units and its bytes.
-fn take_units(text: &str, max: usize) -> (usize, usize) {
-    let units_of = |bytes: &[u8]| -> usize {
-        bytes.iter().map(|&b| usize::from(b & 0xc0 != 0x80) + usize::from(0xf0 <= b)).sum()
-    };
-    // A unit takes at most three bytes, so that most texts are known to fit by their length.
-    if text.len() <= max {
-        return (units_of(text.as_bytes()), text.len());
-    }
-    let mut n_units = 0;
-    for (at, c) in text.char_indices() {
-        if max < n_units + c.len_utf16() {
-            return (n_units, at);
-        }
-        n_units += c.len_utf16();
-    }
-    (n_units, text.len())
+/// The units and bytes of a full chunk at the front of a longer text. It does not end between the
+/// halves of a surrogate pair, as Java's does not.
+fn chunk_len(text: &str) -> (usize, usize) {
+    let len_of = |n_units| utf16::prefix_len(text.as_bytes(), n_units).map(|len| (n_units, len));
+    let len = len_of(tag::CHUNK_LEN).or_else(|| len_of(tag::CHUNK_LEN - 1));
+    debug_assert!(len.is_some());
+    len.unwrap_or((0, text.len()))
 }
 
 fn string_head(out: &mut Vec<u8>, n_units: usize, is_last: bool) {

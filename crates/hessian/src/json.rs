@@ -11,6 +11,7 @@ mod text;
 mod write;
 
 pub use error::{JsonError, JsonRule};
+pub(crate) use text::escape;
 pub use write::{write_f32, write_f64, write_i64, write_string};
 
 use std::borrow::Cow;

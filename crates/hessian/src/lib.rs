@@ -21,6 +21,7 @@ pub mod json;
 mod limits;
 mod tag;
 pub mod transcode;
+mod utf16;
 mod value;
 
 pub use decode::{ClassDef, Decoder, Kind, ListCursor, MapCursor, Name, ObjectCursor};

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use super::Decoder;
-use crate::{HessianError, tag};
+use crate::{HessianError, tag, utf16};
 
 impl<'a> Decoder<'a> {
     /// A string. It is borrowed if it came in one chunk and is UTF-8 as it stands.
@@ -21,6 +21,30 @@ impl<'a> Decoder<'a> {
     #[inline]
     pub fn read_opt_string(&mut self) -> Result<Option<Cow<'a, str>>, HessianError> {
         if self.read_null()? { Ok(None) } else { self.take_text().map(Some) }
+    }
+
+    /// A string, piece by piece and never as a whole, if it is UTF-8 as it stands. If it is not,
+    /// the decoder stays where it was, though pieces were handed out already.
+    pub(crate) fn read_text_pieces(
+        &mut self,
+        mut take: impl FnMut(&'a str),
+    ) -> Result<bool, HessianError> {
+        self.head()?;
+        let start = self.pos;
+        let mut n_seen = 0;
+        loop {
+            let (n_units, is_last) = self.text_head()?;
+            let bytes = self.take_units(start, n_seen, n_units)?;
+            n_seen += n_units;
+            let Ok(piece) = std::str::from_utf8(bytes) else {
+                self.pos = start;
+                return Ok(false);
+            };
+            take(piece);
+            if is_last {
+                return Ok(true);
+            }
+        }
     }
 
     /// A binary. It is borrowed if it came in one chunk.
@@ -175,7 +199,8 @@ impl<'a> Decoder<'a> {
             // Every unit takes a byte at least.
             None => Err(HessianError::Truncated { offset: self.pos, needed: n_units - rest.len() }),
             Some(_) => {
-                let n_bytes = units_end(rest, n_units).ok_or_else(|| cut_error(rest, self.pos))?;
+                let n_bytes =
+                    utf16::prefix_len(rest, n_units).ok_or_else(|| cut_error(rest, self.pos))?;
                 self.take(n_bytes)
             }
         }
@@ -188,34 +213,6 @@ impl<'a> Decoder<'a> {
         }
         Ok(())
     }
-}
-
-/// How many bytes the first `n_units` UTF-16 units of `bytes` take, unless they end before.
-///
-/// Each round looks at as many bytes as units are missing, which cannot be too many, and counts
-/// the units that begin there; the compiler makes wide instructions of the count.
-fn units_end(bytes: &[u8], n_units: usize) -> Option<usize> {
-    let (mut at, mut left) = (0, n_units);
-    while 0 < left {
-        let piece = bytes.get(at..at + left)?;
-        let begins: usize =
-            piece.iter().map(|&b| usize::from(b & 0xc0 != 0x80) + usize::from(0xf0 <= b)).sum();
-        at += left;
-        // It fails where only the first half of a four-byte character is wanted.
-        left = left.checked_sub(begins)?;
-    }
-    // The last character may go on.
-    let front = bytes.get(..at)?;
-    let Some(last) = front.iter().rposition(|&b| b & 0xc0 != 0x80) else {
-        return Some(at);
-    };
-    let len = match front.get(last)? {
-        0xf0.. => 4,
-        0xe0.. => 3,
-        0xc0.. => 2,
-        _ => 1,
-    };
-    Some(at.max(last + len)).filter(|&end| end <= bytes.len())
 }
 
 #[cold]

@@ -130,7 +130,7 @@ pub(crate) fn unescape(raw: &str) -> String {
 
 /// Appends `text` without quotes, with the escapes that JSON demands.
 #[inline]
-pub(super) fn escape(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn escape(out: &mut Vec<u8>, text: &str) {
     let mut rest = text.as_bytes();
     loop {
         let (plain, after) = rest.split_at(plain_len(rest));

@@ -185,10 +185,7 @@ impl Writer<'_, '_, '_> {
                 let ms = self.dec.read_date_ms()?;
                 self.date(ms);
             }
-            Kind::String => {
-                let text = self.dec.read_string()?;
-                json::write_string(self.out, &text);
-            }
+            Kind::String => self.text()?,
             Kind::Binary => self.binary()?,
             Kind::List => self.list()?,
             Kind::Map => self.map()?,
@@ -234,6 +231,20 @@ impl Writer<'_, '_, '_> {
                 self.out.push(b'"');
             }
         }
+    }
+
+    fn text(&mut self) -> Result<(), TranscodeError> {
+        let (start, out) = (self.out.len(), &mut *self.out);
+        out.push(b'"');
+        if self.dec.read_text_pieces(|piece| json::escape(out, piece))? {
+            out.push(b'"');
+            return Ok(());
+        }
+        // Java's surrogates have to be joined, perhaps over the end of a piece.
+        out.truncate(start);
+        let text = self.dec.read_string()?;
+        json::write_string(self.out, &text);
+        Ok(())
     }
 
     fn binary(&mut self) -> Result<(), TranscodeError> {

@@ -89,6 +89,9 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         if !is_known {
             self.ends.clear();
         }
+        if self.keys.capacity() == 0 {
+            self.keys.reserve(32);
+        }
         let mut class = None;
         let mut object = scan.begin_object()?;
         while let Some(key) = scan.next_key(&mut object)? {
