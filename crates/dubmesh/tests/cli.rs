@@ -142,7 +142,7 @@ fn signals_reload_and_drain() {
     assert!(get(admin, "/healthz").starts_with("HTTP/1.0 200 OK\r\n"));
     assert!(get(admin, "/metrics").contains("\ndubmesh_ingress_calls_total{"));
 
-    fs::write(&path, "nonsense = 1").unwrap();
+    fs::write(&path, format!("nonsense = 1\n{good}")).unwrap();
     agent.signal("HUP");
     let refused = agent.wait_for("configuration refused");
     assert!(refused.contains("agent.toml:1: nonsense: unknown key"), "{refused}");

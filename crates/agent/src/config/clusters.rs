@@ -17,7 +17,7 @@ pub(super) fn clusters(
     clusters: Vec<Section<'_>>,
     problems: &Problems<'_>,
 ) -> ClusterRules {
-    let default = policy(&mut defaults, &built_in());
+    let default = policy(&mut defaults, &ClusterPolicy::default());
     defaults.finish();
     let mut rules: Vec<ClusterRule> = Vec::with_capacity(clusters.len());
     let mut places: Vec<Place> = Vec::with_capacity(clusters.len());
@@ -44,15 +44,17 @@ pub(super) fn clusters(
 }
 
 /// What holds where the file has neither `[defaults]` nor a matching `[[cluster]]`.
-fn built_in() -> ClusterPolicy {
-    ClusterPolicy {
-        balance: defaults::BALANCE,
-        timeout: None,
-        max_timeout: defaults::MAX_TIMEOUT,
-        connect_timeout: defaults::CONNECT_TIMEOUT,
-        serialization: defaults::SERIALIZATION,
-        max_attempts: defaults::MAX_ATTEMPTS,
-        max_in_flight: defaults::MAX_IN_FLIGHT,
+impl Default for ClusterPolicy {
+    fn default() -> Self {
+        Self {
+            balance: defaults::BALANCE,
+            timeout: None,
+            max_timeout: defaults::MAX_TIMEOUT,
+            connect_timeout: defaults::CONNECT_TIMEOUT,
+            serialization: defaults::SERIALIZATION,
+            max_attempts: defaults::MAX_ATTEMPTS,
+            max_in_flight: defaults::MAX_IN_FLIGHT,
+        }
     }
 }
 
@@ -102,7 +104,8 @@ fn pattern(section: &mut Section<'_>) -> Option<String> {
     let prefix = text.strip_suffix('*');
     let is_good = match prefix {
         Some(prefix) => {
-            prefix.is_empty() || validate_interface(prefix.trim_end_matches('.')).is_ok()
+            prefix.is_empty()
+                || validate_interface(prefix.strip_suffix('.').unwrap_or(prefix)).is_ok()
         }
         None => validate_interface(text).is_ok(),
     };

@@ -468,7 +468,9 @@ fn rules_that_never_match() {
     assert_errors_behind_good(&both("a.b.*", "a.*"), &[]);
     assert_errors_behind_good(&both("a.B", "a.B*"), &[]);
     assert_eq!(errors(&format!("{GOOD}{}", both("a.B", "a.B"))).len(), 1);
-    assert_eq!(errors(&format!("{GOOD}{}", rule("a.*.b"))).len(), 1);
+    for bad in ["a.*.b", "a..*", "a b"] {
+        assert_eq!(errors(&format!("{GOOD}{}", rule(bad))).len(), 1, "{bad}");
+    }
 }
 
 #[test]
