@@ -1,1 +1,187 @@
-//! Tests of the mapping.
+//! Tests of JSON to Hessian by type. tests/vectors.rs has the other direction, on Java's bytes, and
+//! examples/java_check.rs lets Java read what comes out here.
+
+use super::*;
+use crate::json::{JsonReader, path_at};
+use crate::{Decoder, Encoder, JavaType, Limits, Value};
+
+fn transcode(ty: &str, json: &str) -> Result<Value, TranscodeError> {
+    let ty = JavaType::parse(ty).unwrap();
+    let mut out = Vec::new();
+    let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+    json_to_hessian(&mut reader, Some(&ty), &mut Encoder::new(&mut out))?;
+    reader.finish()?;
+    let mut decoder = Decoder::new(&out, Limits::default());
+    let value = decoder.read_value().unwrap();
+    assert!(decoder.is_at_end());
+    Ok(value)
+}
+
+fn typed(ty: &str, items: Vec<Value>) -> Value {
+    Value::List { ty: Some(ty.into()), items }
+}
+
+#[test]
+fn scalars_by_their_type() {
+    for (ty, json, expected) in [
+        ("boolean", "true", Value::Bool(true)),
+        ("java.lang.Boolean", "\"false\"", Value::Bool(false)),
+        ("byte", "-128", Value::Int(-128)),
+        ("short", "3e2", Value::Int(300)),
+        ("int", "\"7\"", Value::Int(7)),
+        ("long", "7", Value::Long(7)),
+        ("java.lang.Long", "\"9007199254740993\"", Value::Long(9_007_199_254_740_993)),
+        ("float", "99.8", Value::Double(99.8)),
+        ("double", "1", Value::Double(1.0)),
+        ("double", "\"-Infinity\"", Value::Double(f64::NEG_INFINITY)),
+        ("char", "\"中\"", Value::string("中")),
+        ("java.lang.String", "1.50", Value::string("1.50")),
+        ("java.lang.String", "true", Value::string("true")),
+        ("java.util.Date", "\"1970-01-01T00:00:01Z\"", Value::Date(1000)),
+        ("java.util.Date", "1000", Value::Date(1000)),
+        ("java.lang.Object", "1", Value::Int(1)),
+        ("byte[]", "\"AQI=\"", Value::Binary(vec![1, 2])),
+        ("byte[]", "\"AQI\"", Value::Binary(vec![1, 2])),
+        ("byte[]", "[1,-1,255]", Value::Binary(vec![1, 255, 255])),
+        ("char[]", "[\"a\",\"b\"]", Value::string("ab")),
+        ("java.util.List", "null", Value::Null),
+        ("com.acme.Order", "null", Value::Null),
+        (
+            "com.acme.Color",
+            "\"RED\"",
+            Value::object("com.acme.Color", vec![("name", Value::string("RED"))]),
+        ),
+    ] {
+        assert_eq!(transcode(ty, json), Ok(expected), "{ty} {json}");
+    }
+}
+
+#[test]
+fn containers_by_their_type() {
+    let ints = || vec![Value::Long(1), Value::Long(2)];
+    assert_eq!(transcode("long[]", "[1,2]"), Ok(typed("[long", ints())));
+    assert_eq!(transcode("java.util.List<java.lang.Long>", "[1,2]"), Ok(Value::list(ints())));
+    assert_eq!(
+        transcode("java.util.Set<java.lang.Long>", "[1,2]"),
+        Ok(typed("java.util.LinkedHashSet", ints()))
+    );
+    assert_eq!(
+        transcode("long[][]", "[[1,2],[]]"),
+        Ok(typed("[[long", vec![typed("[long", ints()), typed("[long", vec![])]))
+    );
+    let entries = vec![(Value::Int(1), Value::object("a.B", vec![("x", Value::Double(1.5))]))];
+    assert_eq!(
+        transcode("java.util.Map<java.lang.Integer, a.B>", r#"{"1":{"x":1.5}}"#),
+        Ok(Value::map(entries)),
+    );
+    let keys = vec![(Value::object("a.Color", vec![("name", Value::string("RED"))]), Value::Null)];
+    assert_eq!(transcode("java.util.Map<a.Color, a.B>", r#"{"RED":null}"#), Ok(Value::map(keys)));
+}
+
+#[test]
+fn the_member_class_decides() {
+    let dog = Value::object("a.Dog", vec![("age", Value::Int(1))]);
+    for ty in ["a.Animal", "java.lang.Object"] {
+        assert_eq!(transcode(ty, r#"{"age":1,"class":"a.Dog"}"#), Ok(dog.clone()));
+    }
+    let tree = Value::Map {
+        ty: Some("java.util.TreeMap".into()),
+        entries: vec![(Value::string("k"), Value::Int(1))],
+    };
+    let json = r#"{"class":"java.util.TreeMap","k":1}"#;
+    assert_eq!(transcode("java.util.Object", json), Ok(tree));
+    let json = r#"{"class":"java.util.Date","value":"1970-01-01"}"#;
+    assert_eq!(transcode("java.lang.Object", json), Ok(Value::Date(0)));
+    let json = r#"{"class":"[I","value":[1]}"#;
+    assert_eq!(transcode("java.lang.Object", json), Ok(typed("[int", vec![Value::Int(1)])));
+    // A member of that name that is no string is a member like any other.
+    let json = r#"{"class":7}"#;
+    assert_eq!(transcode("a.B", json), Ok(Value::object("a.B", vec![("class", Value::Int(7))])));
+    assert!(transcode("java.lang.Object", r#"{"class":""}"#).is_err());
+}
+
+#[test]
+fn objects_inside_objects_are_found_again() {
+    // Members before, between and after what is inside, at several levels, so that every way to
+    // pass over what was seen is taken.
+    let json =
+        r#"{"a":{"b":{"c":[{"d":1},{"class":"x.Y","e":{}}],"f":2},"g":[[],{}]},"h":{"i":3}}"#;
+    let text = |json: &str, ty: &str| {
+        let (mut out, mut hessian) = (Vec::new(), Vec::new());
+        let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+        let ty = JavaType::parse(ty).unwrap();
+        json_to_hessian(&mut reader, Some(&ty), &mut Encoder::new(&mut hessian)).unwrap();
+        let opts = JsonOptions { class_name: true, ..JsonOptions::default() };
+        hessian_to_json(&mut Decoder::new(&hessian, Limits::default()), &mut out, &opts).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    assert_eq!(text(json, "t.T"), json.replacen('{', r#"{"class":"t.T","#, 1));
+    assert_eq!(text(json, "java.lang.Object"), json);
+}
+
+#[test]
+fn fields_take_the_types_of_a_schema() {
+    struct Orders(JavaType);
+    impl Schema for Orders {
+        fn field_type(&self, class: &str, field: &str) -> Option<&JavaType> {
+            (class == "a.Order" && field == "at").then_some(&self.0)
+        }
+    }
+    let schema = Orders(JavaType::class("java.util.Date"));
+    let (mut out, ty) = (Vec::new(), JavaType::class("a.Order"));
+    let mut reader = JsonReader::new(br#"{"at":0,"id":0}"#, Limits::default());
+    json_to_hessian_with(&mut reader, Some(&ty), &mut Encoder::new(&mut out), &schema).unwrap();
+    let expected = Value::object("a.Order", vec![("at", Value::Date(0)), ("id", Value::Int(0))]);
+    assert_eq!(Decoder::new(&out, Limits::default()).read_value(), Ok(expected));
+}
+
+#[test]
+fn what_does_not_fit_is_an_error_with_its_place() {
+    for (ty, json, offset) in [
+        ("int", "null", 0),
+        ("int", "2147483648", 0),
+        ("byte", "128", 0),
+        ("int", "1.5", 0),
+        ("int", " {}", 1),
+        ("int", "true", 0),
+        ("int", "\"x\"", 0),
+        ("float", "1e39", 0),
+        ("double", "1e400", 0),
+        ("char", "\"ab\"", 0),
+        ("char", "\"😀\"", 0),
+        ("boolean", "1", 0),
+        ("java.lang.String", "[]", 0),
+        ("java.util.List", "{}", 0),
+        ("java.util.Map", "[]", 0),
+        ("a.B", "[]", 0),
+        ("a.B", "1", 0),
+        ("int[]", "[1, x]", 4),
+        ("int[]", "[1, \"\"]", 4),
+        ("byte[]", "\"***\"", 0),
+        ("byte[]", "[256]", 1),
+        ("java.util.Date", "\"yesterday\"", 0),
+        ("java.math.BigDecimal", "\"1x\"", 0),
+        ("java.math.BigInteger", "1.5", 0),
+        ("java.time.LocalDate", "\"2024-02-30\"", 0),
+        ("java.util.UUID", "1", 0),
+        ("void", "1", 0),
+        ("java.util.Map<java.lang.Integer,a.B>", "{\"x\":null}", 5),
+    ] {
+        let error = transcode(ty, json).unwrap_err();
+        assert_eq!(error.offset(), offset, "{ty} {json}: {error}");
+    }
+    let json = r#"{"a":[{"b":"x"}]}"#;
+    let error = transcode("java.util.Map<java.lang.String,java.util.List<java.util.Map<java.lang.String,java.lang.Integer>>>", json).unwrap_err();
+    assert_eq!(path_at(json.as_bytes(), error.offset()), "$.a[0].b");
+}
+
+#[test]
+fn checks_hold_on_texts_with_types() {
+    for text in
+        ["int[]\n[1]", "a.B\n{\"x\":[{}]}", "[B\n\"AA==\"", "{\"class\":\"a\"}", "[[[\n1", "\n"]
+    {
+        crate::check::from_json(text.as_bytes());
+    }
+    assert!(crate::check::from_json(b"java.time.Duration\n\"PT1H-2M3.5S\""));
+    assert!(crate::check::from_json(b"java.time.ZonedDateTime\n\"2024-02-29T13:05Z[UTC]\""));
+}
