@@ -113,9 +113,6 @@ impl<'a> ArgumentList<'a> {
             json_to_hessian(&mut reader, ty, &mut encoder)
                 .map_err(|error| bad_argument(index, ty, &error.to_string()))?;
         }
-        if let Parameters::Unknown = &route.parameters {
-            encoder.list_end();
-        }
         Ok(())
     }
 
@@ -153,7 +150,8 @@ impl Arguments for ArgumentList<'_> {
             && types.len() != self.len()
         {
             let (wants, has, method) = (types.len(), self.len(), &route.method);
-            let message = format!("{method} takes {wants} arguments by its types, {has} were given");
+            let message =
+                format!("{method} takes {wants} arguments by its types, {has} were given");
             return Err(CallError::new(Code::BadArguments, message));
         }
         match serialization {

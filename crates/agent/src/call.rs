@@ -1,5 +1,6 @@
 //! One invocation inside the agent, whatever protocol it came by or leaves by.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -22,6 +23,8 @@ pub struct Reply {
     pub serialization: Serialization,
     /// The body of the provider's Dubbo reply: its type, then value and attachments.
     pub body: Bytes,
+    /// Where it came from.
+    pub endpoint: Rc<str>,
 }
 
 /// A connection from another agent's side: it has no calls of its own.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use balance::{Balancer, EndpointSpec, Slot, Ticket};
 use dubbo_proto::{Serialization, ServiceKey};
-use registry::{Endpoint, Snapshot, Freshness};
+use registry::{Endpoint, Freshness, Snapshot};
 use tokio::sync::Notify;
 
 use crate::call::Outcome;
@@ -117,12 +117,9 @@ impl Cluster {
     }
 
     fn member(&self, endpoint: &Endpoint, policy: &ClusterPolicy) -> Member {
-        let setup = Setup {
-            connect_timeout: policy.connect_timeout,
-            max_in_flight: policy.max_in_flight,
-        };
-        let upstream =
-            self.pool.upstream(endpoint.protocol, &endpoint.host, endpoint.port, setup);
+        let setup =
+            Setup { connect_timeout: policy.connect_timeout, max_in_flight: policy.max_in_flight };
+        let upstream = self.pool.upstream(endpoint.protocol, &endpoint.host, endpoint.port, setup);
         let stats = self.hub.upstream(&self.service.to_string(), upstream.address());
         Member(Rc::new(MemberState { endpoint: endpoint.clone(), upstream, stats }))
     }
@@ -225,8 +222,11 @@ impl Cluster {
     fn no_endpoint(&self) -> CallError {
         let (service, registry) = (&self.service, &self.registry_name);
         let balancer = self.balancer.borrow();
-        let down: Vec<&str> =
-            balancer.stats().filter(|stats| !stats.leaving).map(|stats| stats.key.0.address()).collect();
+        let down: Vec<&str> = balancer
+            .stats()
+            .filter(|stats| !stats.leaving)
+            .map(|stats| stats.key.0.address())
+            .collect();
         if !down.is_empty() {
             let list = down.join(", ");
             let message = format!("no endpoint of {service} can be reached; down: {list}");

@@ -189,9 +189,7 @@ impl Code {
                 row("connection_broken", Upstream, 502, S::UPSTREAM_BROKEN, IfIdempotent)
             }
             Self::BadReply => row("bad_reply", Upstream, 502, S::UPSTREAM_PROTOCOL, IfIdempotent),
-            Self::ReplyTooLarge => {
-                row("reply_too_large", Upstream, 502, S::TOO_LARGE, Never)
-            }
+            Self::ReplyTooLarge => row("reply_too_large", Upstream, 502, S::TOO_LARGE, Never),
             Self::Timeout => row("timeout", Upstream, 504, S::TIMEOUT, IfIdempotent),
             Self::ThreadPoolExhausted => {
                 row("thread_pool_exhausted", Upstream, 503, S::OVERLOADED, Safe)
@@ -320,6 +318,15 @@ mod tests {
             assert_eq!(Code::NAMES.iter().filter(|name| **name == code.row().name).count(), 1);
             assert!((400..600).contains(&code.row().http_status));
             assert_ne!(code.row().link_status, LinkStatus::OK);
+        }
+    }
+
+    #[test]
+    fn every_code_is_documented() {
+        let document = include_str!("../../../docs/errors.md");
+        for row in Code::ALL.map(Code::row) {
+            let cell = format!("| `{}` | {} |", row.name, row.http_status);
+            assert!(document.contains(&cell), "docs/errors.md lacks {cell}");
         }
     }
 

@@ -50,9 +50,8 @@ pub async fn invoke(worker: &Worker, registry: usize, invocation: &Invocation<'_
 
 /// What a caller has named, checked once per route.
 fn check(name: &RouteName<'_>) -> Result<(dubbo_proto::ServiceKey, Parameters), CallError> {
-    let bad_request = |error: dubbo_proto::ProtoError| {
-        CallError::new(Code::BadRequest, error.to_string())
-    };
+    let bad_request =
+        |error: dubbo_proto::ProtoError| CallError::new(Code::BadRequest, error.to_string());
     let service = dubbo_proto::ServiceKey::new(name.interface, name.version, name.group)
         .map_err(bad_request)?;
     dubbo_proto::validate_method(name.method).map_err(bad_request)?;
@@ -62,4 +61,3 @@ fn check(name: &RouteName<'_>) -> Result<(dubbo_proto::ServiceKey, Parameters), 
     };
     Ok((service, parameters))
 }
-

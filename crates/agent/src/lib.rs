@@ -7,12 +7,14 @@
 //! bytes; [`error`] is the table of everything that can go wrong instead.
 //!
 //! [`Agent`] wires it up: worker threads ([`worker`]) carry the calls and share nothing; one
-//! control thread ([`control`]) does everything slow.
+//! control thread ([`control`]) does everything slow. [`client`] makes calls by the same path
+//! without being an agent.
 
 pub mod admin;
 pub mod agent;
 pub mod args;
 pub mod call;
+pub mod client;
 pub mod cluster;
 pub mod config;
 pub mod control;

@@ -17,6 +17,7 @@ use crate::error::{CallError, Code};
 pub fn json_of(reply: &Reply) -> Result<Vec<u8>, CallError> {
     let broken = |error: &dyn std::fmt::Display| {
         CallError::new(Code::BadReply, format!("the reply cannot be read: {error}"))
+            .at(&reply.endpoint)
     };
     let decoded = DubboReply::decode(reply.serialization, Status::Ok, &reply.body);
     let outcome = match decoded.map_err(|error| broken(&error))? {
@@ -43,7 +44,7 @@ pub fn json_of(reply: &Reply) -> Result<Vec<u8>, CallError> {
         }
     }
     match outcome.kind() {
-        ReplyKind::Exception => Err(exception(&json)),
+        ReplyKind::Exception => Err(exception(&json).at(&reply.endpoint)),
         ReplyKind::Value | ReplyKind::Null => Ok(json),
     }
 }
@@ -56,8 +57,8 @@ fn exception(json: &[u8]) -> CallError {
     };
     // The generic filter wraps an exception in one of its own, which names the original.
     let class = text(&["exceptionClass", "class", "@type"]).unwrap_or("an exception".into());
-    let message =
-        text(&["exceptionMessage", "detailMessage", "message", "localizedMessage"]).unwrap_or_default();
+    let message = text(&["exceptionMessage", "detailMessage", "message", "localizedMessage"])
+        .unwrap_or_default();
     let code = match class.as_ref() {
         // Dubbo has no status for a method that is not there: it throws, in several ways.
         "java.lang.NoSuchMethodException" | "org.apache.dubbo.rpc.service.GenericException"
@@ -73,4 +74,3 @@ fn exception(json: &[u8]) -> CallError {
         false => CallError::new(code, format!("{class}: {message}")),
     }
 }
-

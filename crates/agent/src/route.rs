@@ -21,8 +21,7 @@ pub const MAX_ROUTES: usize = 4096;
 
 /// The method of Dubbo's generic call, and its descriptor, which the provider compares to the letter.
 const GENERIC_METHOD: &str = "$invoke";
-const GENERIC_DESCRIPTOR: &str =
-    "Ljava/lang/String;[Ljava/lang/String;[Ljava/lang/Object;";
+const GENERIC_DESCRIPTOR: &str = "Ljava/lang/String;[Ljava/lang/String;[Ljava/lang/Object;";
 
 /// What is known of a method's parameters.
 #[derive(Clone, Debug)]
@@ -198,11 +197,7 @@ struct Places {
 
 impl Default for RouteTable {
     fn default() -> Self {
-        Self {
-            by_name: RefCell::default(),
-            places: RefCell::default(),
-            key: RefCell::default(),
-        }
+        Self { by_name: RefCell::default(), places: RefCell::default(), key: RefCell::default() }
     }
 }
 

@@ -214,11 +214,7 @@ impl Worker {
         });
     }
 
-    fn serve(
-        self: &Rc<Self>,
-        accepted: Accepted,
-        serve: impl AsyncFnOnce(TcpStream) + 'static,
-    ) {
+    fn serve(self: &Rc<Self>, accepted: Accepted, serve: impl AsyncFnOnce(TcpStream) + 'static) {
         let worker = Rc::clone(self);
         tokio::task::spawn_local(async move {
             worker.n_open.set(worker.n_open.get() + 1);
@@ -300,10 +296,8 @@ async fn follow(cluster: Weak<Cluster>, subscription: Subscription) {
 
 fn backend(export: &ExportConfig, pool: &Pool, rules: &ClusterRules, hub: &Hub) -> Backend {
     let policy = rules.policy(&export.service.interface);
-    let setup = Setup {
-        connect_timeout: policy.connect_timeout,
-        max_in_flight: policy.max_in_flight,
-    };
+    let setup =
+        Setup { connect_timeout: policy.connect_timeout, max_in_flight: policy.max_in_flight };
     Backend {
         service: export.service.clone(),
         serialization: export.serialization,

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::Sleep;
 
@@ -149,6 +149,15 @@ where
     .await
 }
 
+/// How a turn's reading has ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Reading {
+    /// The task is woken when there is more.
+    Registered,
+    /// The machine wants no more for now; nothing wakes the task for what the peer sends.
+    HeldBack,
+}
+
 /// What a driver keeps from turn to turn.
 struct Turn<E> {
     input: BytesMut,
@@ -172,14 +181,18 @@ impl<E> Turn<E> {
         let read = self.read(cx, conn, stream);
         poll_timer(cx, conn, timer);
         self.dispatch(conn, on_event);
-        if let Err(ending) = read {
+        if read.is_err() {
             // What the machine has to say to the peer (why it hangs up) is worth one try.
             let _ = write(cx, conn, stream);
-            return Err(ending);
+            return read.map(|_| Poll::Pending);
         }
         if write(cx, conn, stream)? && conn.look(Machine::is_finished) {
             let _ = Pin::new(stream).poll_shutdown(cx);
             return Ok(Poll::Ready(()));
+        }
+        if read? == Reading::HeldBack && conn.look(Machine::wants_input) {
+            // The write has made room, and nobody waits for the socket to become readable.
+            cx.waker().wake_by_ref();
         }
         Ok(Poll::Pending)
     }
@@ -190,19 +203,19 @@ impl<E> Turn<E> {
         cx: &mut Context<'_>,
         conn: &Conn<M>,
         stream: &mut S,
-    ) -> Result<(), Ending<M::Error>>
+    ) -> Result<Reading, Ending<M::Error>>
     where
         M: Machine<Event = E>,
         S: AsyncRead + Unpin,
     {
         for _ in 0..MAX_READS_PER_TURN {
             if !conn.look(Machine::wants_input) {
-                return Ok(());
+                return Ok(Reading::HeldBack);
             }
             self.input.reserve(self.read_len);
             let room_len = self.input.capacity() - self.input.len();
             let Poll::Ready(read_len) = pin!(stream.read_buf(&mut self.input)).poll(cx)? else {
-                return Ok(());
+                return Ok(Reading::Registered);
             };
             if read_len == 0 {
                 return Err(Ending::PeerClosed);
@@ -217,7 +230,7 @@ impl<E> Turn<E> {
             }
         }
         cx.waker().wake_by_ref();
-        Ok(())
+        Ok(Reading::Registered)
     }
 
     /// Hands all events to their handler while nobody holds the machine.
@@ -257,7 +270,7 @@ where
             Poll::Pending => return Ok(false),
             Poll::Ready(0) => return Err(std::io::ErrorKind::WriteZero.into()),
             Poll::Ready(written_len) if written_len == output.len() => output.clear(),
-            Poll::Ready(written_len) => drop(output.split_to(written_len)),
+            Poll::Ready(written_len) => output.advance(written_len),
         }
     }
     cx.waker().wake_by_ref();

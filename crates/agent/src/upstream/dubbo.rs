@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use dubbo_proto::{
-    ClientConfig, ClientConnection, ClientEvent, ProtoError, Reply as DubboReply, RequestId, RequestTemplate, SendError,
-    Serialization, Status,
+    ClientConfig, ClientConnection, ClientEvent, ProtoError, Reply as DubboReply, RequestId,
+    RequestTemplate, SendError, Serialization, Status,
 };
 use link::{Conn, Machine};
 use tokio::sync::oneshot;
@@ -57,12 +57,17 @@ impl Machine for DubboClient {
 impl DubboPeer {
     /// The endpoint at `address`.
     pub fn new(address: &str, setup: Setup) -> Self {
-        Self { address: address.into(), max_in_flight: setup.max_in_flight, scratch: Scratch::default() }
+        Self {
+            address: address.into(),
+            max_in_flight: setup.max_in_flight,
+            scratch: Scratch::default(),
+        }
     }
 
     fn outcome(&self, status: Status, serialization: Serialization, body: bytes::Bytes) -> Outcome {
         if status == Status::Ok {
-            return Ok(Reply { serialization, body });
+            let endpoint = Rc::clone(&self.address);
+            return Ok(Reply { serialization, body, endpoint });
         }
         let error = match DubboReply::decode(serialization, status, &body) {
             Ok(DubboReply::Failed { status, text }) => CallError::from_provider(status, &text),
@@ -77,10 +82,8 @@ impl Peer for DubboPeer {
     type Machine = DubboClient;
 
     fn machine(&self, now: Instant) -> DubboClient {
-        let config = ClientConfig {
-            max_in_flight: self.max_in_flight as usize,
-            ..ClientConfig::default()
-        };
+        let config =
+            ClientConfig { max_in_flight: self.max_in_flight as usize, ..ClientConfig::default() };
         DubboClient(ClientConnection::new(config, now))
     }
 

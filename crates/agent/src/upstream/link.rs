@@ -85,7 +85,8 @@ impl LinkPeer {
         let error = match status {
             Status::OK => {
                 let serialization = Serialization::from_id(codec);
-                return Ok(Reply { serialization, body: payload });
+                let endpoint = Rc::clone(&self.address);
+                return Ok(Reply { serialization, body: payload, endpoint });
             }
             Status::DUBBO_STATUS => match payload.split_first() {
                 Some((&status, text)) => CallError::from_provider(

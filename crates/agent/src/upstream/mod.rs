@@ -114,13 +114,7 @@ impl Pool {
     }
 
     /// The upstream at an address, connecting if there is none yet.
-    pub fn upstream(
-        &self,
-        protocol: Protocol,
-        host: &str,
-        port: u16,
-        setup: Setup,
-    ) -> AnyUpstream {
+    pub fn upstream(&self, protocol: Protocol, host: &str, port: u16, setup: Setup) -> AnyUpstream {
         match protocol {
             Protocol::Link => AnyUpstream::Link(shared(&self.links, host, port, setup, || {
                 LinkPeer::new(&address(host, port), &self.agent_name, setup)

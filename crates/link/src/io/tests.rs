@@ -89,10 +89,8 @@ fn a_timeout_that_moves_nearer_is_kept() {
     on_local_runtime(async {
         let (near, _far) = pair().await;
         let start = Instant::now();
-        let conn = Conn::new(Lines {
-            due: Some(start + Duration::from_secs(3600)),
-            ..Lines::default()
-        });
+        let conn =
+            Conn::new(Lines { due: Some(start + Duration::from_secs(3600)), ..Lines::default() });
         let mover = conn.clone();
         tokio::task::spawn_local(async move {
             mover.with(|machine| machine.due = Some(start + Duration::from_millis(20)));
@@ -111,5 +109,54 @@ fn the_end_of_the_peer_is_reported() {
         drop(far);
         let ending = drive(near, &Conn::new(Lines::default()), drop).await;
         assert!(matches!(ending, Ending::PeerClosed), "{ending}");
+    });
+}
+
+/// Echoes bytes, and wants no more input while too much of its output waits.
+#[derive(Default)]
+struct Cautious {
+    output: BytesMut,
+}
+
+impl Machine for Cautious {
+    type Event = Infallible;
+    type Error = Infallible;
+
+    fn handle_bytes(&mut self, _: Instant, input: &mut BytesMut) -> Result<(), Infallible> {
+        self.output.unsplit(input.split());
+        Ok(())
+    }
+    fn handle_timeout(&mut self, _: Instant) {}
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+    fn poll_event(&mut self) -> Option<Infallible> {
+        None
+    }
+    fn transmit(&mut self) -> &mut BytesMut {
+        &mut self.output
+    }
+    fn is_finished(&self) -> bool {
+        false
+    }
+    fn wants_input(&self) -> bool {
+        self.output.is_empty()
+    }
+}
+
+#[test]
+fn a_machine_that_holds_its_peer_back_reads_on_later() {
+    use tokio::io::AsyncWriteExt;
+    on_local_runtime(async {
+        let (near, far) = pair().await;
+        tokio::task::spawn_local(async move {
+            drive(far, &Conn::new(Cautious::default()), |event| match event {}).await;
+        });
+        let (mut reader, mut writer) = near.into_split();
+        const LEN: usize = 8 << 20;
+        tokio::task::spawn_local(async move { writer.write_all(&vec![7; LEN]).await.unwrap() });
+        let mut echo = vec![0; LEN];
+        reader.read_exact(&mut echo).await.unwrap();
+        assert!(echo.iter().all(|byte| *byte == 7));
     });
 }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::header::CONTENT_ENCODING;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
@@ -23,8 +24,8 @@ pub use self::session::HttpSession;
 use crate::call::Reply;
 use crate::config::HttpIngressConfig;
 use crate::error::{CallError, Code};
-use crate::metrics::CallStats;
 use crate::invoke::invoke;
+use crate::metrics::CallStats;
 use crate::worker::Worker;
 
 /// What all connections of a listener have in common.
@@ -86,6 +87,10 @@ async fn answer_request(
         return Err(CallError::new(Code::MethodNotAllowed, message));
     }
     let (head, body) = request.into_parts();
+    if let Some(encoding) = head.headers.get(CONTENT_ENCODING).filter(|name| *name != "identity") {
+        let message = format!("content-encoding {encoding:?} is not read here; send it plain");
+        return Err(CallError::new(Code::UnsupportedMediaType, message));
+    }
     let body = read_body(body, config).await?;
     match head.uri.path() {
         "/" => {
@@ -133,9 +138,9 @@ fn header<'a>(head: &'a http::request::Parts, name: &str) -> Result<Option<&'a s
     let Some(value) = head.headers.get(name) else {
         return Ok(None);
     };
-    std::str::from_utf8(value.as_bytes()).map(Some).map_err(|_| {
-        CallError::new(Code::BadRequest, format!("header {name} is not UTF-8"))
-    })
+    std::str::from_utf8(value.as_bytes())
+        .map(Some)
+        .map_err(|_| CallError::new(Code::BadRequest, format!("header {name} is not UTF-8")))
 }
 
 /// Headers that both ways of calling know.

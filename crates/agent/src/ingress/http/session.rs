@@ -42,7 +42,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(20);
 const MIN_BUFFER_LEN: usize = 8192;
 
 const TIMEOUT_ANSWER: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n\
-    content-type: application/json\r\ncontent-length: 111\r\n\r\n\
+    content-type: application/json\r\ncontent-length: 112\r\n\r\n\
     {\"code\":\"request_timeout\",\"message\":\"the request did not arrive in time\",\
     \"endpoint\":null,\"retryable\":true}      ";
 
@@ -178,7 +178,6 @@ impl HttpSession {
     {
         let mut connection = pin!(
             hyper::server::conn::http1::Builder::new()
-                .pipeline_flush(true)
                 .half_close(true)
                 .max_buf_size(listener.config.max_head_len.max(MIN_BUFFER_LEN))
                 .writev(false)

@@ -1,0 +1,42 @@
+//! Calls from a program that is no agent: a worker without listeners.
+//!
+//! Everything between the call and the endpoint is the same as in an agent, so what such a program
+//! finds out about a service is what an agent would.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use registry::Registry;
+
+use crate::config::{ClusterPolicy, ClusterRules};
+use crate::error::{CallError, Code};
+use crate::invoke::{Invocation, invoke};
+use crate::metrics::Hub;
+use crate::reply::json_of;
+use crate::worker::{Worker, WorkerSetup};
+
+/// Makes calls to the services of one registry. Lives on a tokio `LocalRuntime`, or in a `LocalSet`.
+pub struct Client(Rc<Worker>);
+
+impl Client {
+    /// A client called `name` towards its peers. `registry_name` stands in errors.
+    pub fn new(name: &str, registry_name: &str, registry: Registry, policy: ClusterPolicy) -> Self {
+        Self(Worker::new(WorkerSetup {
+            index: 0,
+            name: name.to_owned(),
+            registries: vec![(registry_name.to_owned(), registry)],
+            rules: Arc::new(ClusterRules { default: policy, rules: Vec::new() }),
+            exports: Vec::new(),
+            app_health: Vec::new(),
+            hub: Hub::new(&Code::NAMES),
+        }))
+    }
+
+    /// Makes a call; its result as JSON text.
+    ///
+    /// # Errors
+    /// Whatever the table in [`crate::error`] lists.
+    pub async fn call(&self, invocation: &Invocation<'_>) -> Result<Vec<u8>, CallError> {
+        json_of(&invoke(&self.0, 0, invocation).await?)
+    }
+}

@@ -1,0 +1,328 @@
+//! What the tests of the agent share: providers that behave as told, agents from a few lines of
+//! configuration, and an HTTP client that shows every byte.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "each test file uses its own part of this"
+)]
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use agent::{Agent, config};
+use bytes::BytesMut;
+use dubbo_proto::{
+    ReplyKind, Request, Serialization, ServerConfig, ServerConnection, ServerEvent, Status,
+};
+use registry::{MemoryHub, RegistryConfig};
+
+pub const SERVICE: &str = "com.acme.Hello";
+
+/// No test waits longer for anything.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How a fake provider treats requests.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Behaviour {
+    /// As it should; see [`answer`].
+    Good,
+    /// It reads and never answers.
+    Hang,
+    /// It answers with bytes that are not Dubbo.
+    Garbage,
+    /// It answers with a reply that ends in the middle of a value.
+    BrokenValue,
+    /// It closes the connection when a request comes.
+    Close,
+    /// Its thread pool is always full.
+    Busy,
+}
+
+/// A Dubbo provider on threads, for tests.
+pub struct FakeProvider {
+    pub addr: SocketAddr,
+    pub n_requests: Arc<AtomicUsize>,
+    connections: Arc<Mutex<Vec<TcpStream>>>,
+    stopped: Arc<AtomicBool>,
+}
+
+impl FakeProvider {
+    pub fn start(behaviour: Behaviour) -> Self {
+        Self::start_at("127.0.0.1:0".parse().unwrap(), behaviour)
+    }
+
+    pub fn start_at(addr: SocketAddr, behaviour: Behaviour) -> Self {
+        let listener = link::socket::listen(addr).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let provider = Self {
+            addr: listener.local_addr().unwrap(),
+            n_requests: Arc::default(),
+            connections: Arc::default(),
+            stopped: Arc::default(),
+        };
+        let (n_requests, connections) =
+            (Arc::clone(&provider.n_requests), Arc::clone(&provider.connections));
+        let stopped = Arc::clone(&provider.stopped);
+        std::thread::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
+                if stopped.load(Ordering::SeqCst) {
+                    return;
+                }
+                connections.lock().unwrap().push(stream.try_clone().unwrap());
+                let n_requests = Arc::clone(&n_requests);
+                std::thread::spawn(move || serve(stream, behaviour, &n_requests));
+            }
+        });
+        provider
+    }
+
+    /// Stops listening and cuts every connection, as a killed process does.
+    pub fn kill(&self) {
+        if !self.stopped.swap(true, Ordering::SeqCst) {
+            let _ = TcpStream::connect(self.addr);
+            for stream in self.connections.lock().unwrap().drain(..) {
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+        }
+    }
+
+    pub fn n_requests(&self) -> usize {
+        self.n_requests.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for FakeProvider {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn serve(mut stream: TcpStream, behaviour: Behaviour, n_requests: &AtomicUsize) {
+    let mut machine = ServerConnection::new(ServerConfig::default(), Instant::now());
+    let mut input = BytesMut::new();
+    let mut buffer = vec![0; 64 * 1024];
+    while let Ok(len @ 1..) = stream.read(&mut buffer) {
+        input.extend_from_slice(&buffer[..len]);
+        if machine.handle_bytes(Instant::now(), &mut input).is_err() {
+            return;
+        }
+        while let Some(event) = machine.poll_event() {
+            let ServerEvent::Request { to, request, .. } = event else { continue };
+            n_requests.fetch_add(1, Ordering::SeqCst);
+            let now = Instant::now();
+            match behaviour {
+                Behaviour::Good => {
+                    let (kind, value) = answer(&request);
+                    machine.reply(now, to, kind, &value, &[]).unwrap();
+                }
+                Behaviour::Hang => {}
+                Behaviour::Garbage => {
+                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nthis is not Dubbo");
+                }
+                Behaviour::BrokenValue => {
+                    // A string of 31 characters that has three.
+                    machine.reply(now, to, ReplyKind::Value, b"\x1fabc", &[]).unwrap();
+                }
+                Behaviour::Close => return drop(stream.shutdown(Shutdown::Both)),
+                Behaviour::Busy => {
+                    let status = Status::ServerThreadpoolExhausted;
+                    machine.reply_error(now, to, status, "Thread pool is EXHAUSTED!").unwrap();
+                }
+            }
+        }
+        let output = machine.transmit();
+        if stream.write_all(output).is_err() {
+            return;
+        }
+        output.clear();
+    }
+}
+
+/// `echo` returns its one argument as it came, `nothing` null, `fail` throws; a generic call is
+/// answered by its method's name.
+fn answer(request: &Request) -> (ReplyKind, Vec<u8>) {
+    let mut value = Vec::new();
+    match (request.method(), request.serialization()) {
+        ("nothing", _) => return (ReplyKind::Null, value),
+        ("fail", Serialization::Hessian2) => {
+            let mut encoder = hessian::Encoder::new(&mut value);
+            encoder.object_begin("com.acme.Oops", &["detailMessage"]);
+            encoder.string("it broke");
+            return (ReplyKind::Exception, value);
+        }
+        ("$invoke", Serialization::Hessian2) => {
+            let mut decoder = hessian::Decoder::new(request.args(), hessian::Limits::default());
+            let name = decoder.read_string().unwrap();
+            hessian::write_string(&mut value, &format!("generic {name}"));
+        }
+        ("attachment", Serialization::Hessian2) => {
+            let text = request.attachment("colour").unwrap_or("none");
+            hessian::write_string(&mut value, text);
+        }
+        _ => value.extend_from_slice(request.args()),
+    }
+    (ReplyKind::Value, value)
+}
+
+/// An agent that calls the services of `hub` for HTTP callers; `extra` goes into its `[[ingress]]`.
+/// The registry that the text names is replaced by the hub.
+pub fn consumer(hub: &MemoryHub, extra: &str) -> Agent {
+    let text = format!(
+        "[admin]\nenabled = false\n[agent]\nworkers = 2\ndrain_ms = 5000\n\
+         [[registry]]\nname = \"main\"\nkind = \"file\"\npath = \"x\"\n\
+         [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\n{extra}\n"
+    );
+    start(&text, hub)
+}
+
+/// An agent that offers [`SERVICE`] of the app at `app`.
+pub fn provider_agent(hub: &MemoryHub, app: SocketAddr) -> Agent {
+    let text = format!(
+        "[admin]\nenabled = false\n[agent]\nworkers = 1\ndrain_ms = 5000\n\
+         [[registry]]\nname = \"main\"\nkind = \"etcd\"\nendpoints = [\"http://127.0.0.1:1\"]\n[link]\nlisten = \"127.0.0.1:0\"\n\
+         [[export]]\ninterface = \"{SERVICE}\"\napp = \"dubbo://{app}\"\n"
+    );
+    start(&text, hub)
+}
+
+fn start(text: &str, hub: &MemoryHub) -> Agent {
+    let mut config = config::parse(text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
+    for registry in &mut config.registries {
+        registry.config = RegistryConfig::Memory(hub.clone());
+    }
+    Agent::start(config).unwrap()
+}
+
+/// Registers a plain Dubbo provider in `hub`, for as long as the result lives.
+pub struct Registered {
+    _runtime: tokio::runtime::Runtime,
+    _registered: registry::Registered,
+}
+
+pub fn register(hub: &MemoryHub, addr: SocketAddr) -> Registered {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let _entered = runtime.enter();
+    let registry = registry::Registry::open(RegistryConfig::Memory(hub.clone())).unwrap();
+    let endpoint =
+        registry::Endpoint::new(registry::Protocol::Dubbo, &addr.ip().to_string(), addr.port());
+    let registration = registry::Registration {
+        service: SERVICE.parse().unwrap(),
+        endpoint,
+        methods: Vec::new(),
+        app_address: None,
+    };
+    let registered = registry.register(&registration).unwrap();
+    drop(_entered);
+    Registered { _runtime: runtime, _registered: registered }
+}
+
+/// What an HTTP server answered.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+impl Answer {
+    /// The code of a JSON error.
+    pub fn code(&self) -> String {
+        let json: serde_json::Value =
+            serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"));
+        json["code"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// A connection to an HTTP server.
+pub struct Http(pub TcpStream);
+
+impl Http {
+    pub fn connect(addr: SocketAddr) -> Self {
+        let stream = TcpStream::connect(addr).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self(stream)
+    }
+
+    pub fn to(agent: &Agent) -> Self {
+        Self::connect(agent.addresses().http[0])
+    }
+
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.0.write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// Reads one answer; `None` if the server closed the connection instead.
+    pub fn try_read(&mut self) -> Option<Answer> {
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(b"\r\n\r\n") {
+            match self.0.read(&mut byte) {
+                Ok(1) => head.push(byte[0]),
+                Ok(_) => return None,
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("{error} after {:?}", String::from_utf8_lossy(&head)),
+            }
+        }
+        let head = String::from_utf8(head).unwrap().to_lowercase();
+        let status = head[9..12].parse().unwrap();
+        let len = head
+            .split("content-length: ")
+            .nth(1)
+            .map_or(0, |rest| rest.split("\r\n").next().unwrap().trim().parse::<usize>().unwrap());
+        let mut body = vec![0; len];
+        self.0.read_exact(&mut body).unwrap();
+        Some(Answer { status, head, body: String::from_utf8_lossy(&body).into_owned() })
+    }
+
+    pub fn read(&mut self) -> Answer {
+        self.try_read().expect("the server closed the connection")
+    }
+
+    /// `POST`s `body` to `path`, with further header lines.
+    pub fn post(&mut self, path: &str, headers: &[&str], body: &str) -> Answer {
+        self.send(request(path, headers, body));
+        self.read()
+    }
+}
+
+pub fn request(path: &str, headers: &[&str], body: &str) -> String {
+    let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+    let len = body.len();
+    format!("POST {path} HTTP/1.1\r\nhost: x\r\n{headers}content-length: {len}\r\n\r\n{body}")
+}
+
+/// `POST`s JSON to a method of [`SERVICE`] on a connection of its own.
+pub fn call(agent: &Agent, method: &str, headers: &[&str], body: &str) -> Answer {
+    Http::to(agent).post(&format!("/{SERVICE}/{method}"), headers, body)
+}
+
+/// The type header of a method that takes one string.
+pub const STRING: &str = "x-dubbo-parameter-types: java.lang.String";
+
+/// Asks again and again until `check` is content.
+pub fn wait_until<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(result) = check() {
+            return result;
+        }
+        assert!(start.elapsed() < PATIENCE, "{what} did not happen within {PATIENCE:?}");
+        std::thread::yield_now();
+    }
+}
+
+/// Runs a future to its end.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+/// A port on which nobody listens.
+pub fn free_addr() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
