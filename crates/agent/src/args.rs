@@ -94,16 +94,16 @@ impl<'a> ArgumentList<'a> {
         }
     }
 
-    fn encode_hessian(&self, route: &Route, out: &mut Vec<u8>) -> Result<(), CallError> {
+    fn encode_hessian(&self, target: Target<'_>, out: &mut Vec<u8>) -> Result<(), CallError> {
         let mut encoder = Encoder::new(out);
-        if let Parameters::Unknown = &route.parameters {
+        if let Parameters::Unknown = target.parameters {
             // Dubbo's generic call: the method's name, no types, all arguments in one array.
-            encoder.string(&route.method);
+            encoder.string(target.method);
             encoder.null();
             encoder.list_begin(Some("[object"), self.len());
         }
         for index in 0..self.len() {
-            let ty = route.parameter(index);
+            let ty = target.parameters.at(index);
             if let Some(text) = self.plain_text_at(index, ty) {
                 encoder.string(text);
                 continue;
@@ -117,17 +117,17 @@ impl<'a> ArgumentList<'a> {
     }
 
     /// One line per argument, the last without its end.
-    fn encode_fastjson(&self, route: &Route, out: &mut Vec<u8>) {
-        let is_generic = matches!(route.parameters, Parameters::Unknown);
+    fn encode_fastjson(&self, target: Target<'_>, out: &mut Vec<u8>) {
+        let is_generic = matches!(target.parameters, Parameters::Unknown);
         if is_generic {
-            json::write_string(out, &route.method);
+            json::write_string(out, target.method);
             out.extend_from_slice(b"\nnull\n[");
         }
         for index in 0..self.len() {
             if index != 0 {
                 out.push(if is_generic { b',' } else { b'\n' });
             }
-            let ty = route.parameter(index);
+            let ty = target.parameters.at(index);
             match self.plain_text_at(index, ty) {
                 Some(text) => json::write_string(out, text),
                 None => write_on_one_line(out, &self.json_at(index, ty)),
@@ -135,6 +135,35 @@ impl<'a> ArgumentList<'a> {
         }
         if is_generic {
             out.push(b']');
+        }
+    }
+
+    /// Appends the arguments to `out`.
+    ///
+    /// # Errors
+    /// [`Code::BadArguments`] with the argument that does not fit, [`Code::NoEndpoint`] for a
+    /// serialization that we do not write.
+    pub fn encode_for(
+        &self,
+        target: Target<'_>,
+        serialization: Serialization,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CallError> {
+        if let Parameters::Given(types) = target.parameters
+            && types.len() != self.len()
+        {
+            let (wants, has, method) = (types.len(), self.len(), target.method);
+            let message =
+                format!("{method} takes {wants} arguments by its types, {has} were given");
+            return Err(CallError::new(Code::BadArguments, message));
+        }
+        match serialization {
+            Serialization::Hessian2 => self.encode_hessian(target, out),
+            Serialization::Fastjson => {
+                self.encode_fastjson(target, out);
+                Ok(())
+            }
+            other => Err(crate::route::unsupported(other)),
         }
     }
 }
@@ -146,23 +175,18 @@ impl Arguments for ArgumentList<'_> {
         serialization: Serialization,
         out: &mut Vec<u8>,
     ) -> Result<(), CallError> {
-        if let Parameters::Given(types) = &route.parameters
-            && types.len() != self.len()
-        {
-            let (wants, has, method) = (types.len(), self.len(), &route.method);
-            let message =
-                format!("{method} takes {wants} arguments by its types, {has} were given");
-            return Err(CallError::new(Code::BadArguments, message));
-        }
-        match serialization {
-            Serialization::Hessian2 => self.encode_hessian(route, out),
-            Serialization::Fastjson => {
-                self.encode_fastjson(route, out);
-                Ok(())
-            }
-            other => Err(crate::route::unsupported(other)),
-        }
+        let target = Target { method: &route.method, parameters: &route.parameters };
+        self.encode_for(target, serialization, out)
     }
+}
+
+/// What arguments are encoded for.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// The method's name.
+    pub method: &'a str,
+    /// What is known of its parameters.
+    pub parameters: &'a Parameters,
 }
 
 fn is_text(ty: &JavaType) -> bool {

@@ -32,6 +32,16 @@ pub enum Parameters {
     Unknown,
 }
 
+impl Parameters {
+    /// The type of one parameter, where it is known.
+    pub fn at(&self, index: usize) -> Option<&JavaType> {
+        match self {
+            Self::Given(types) => types.get(index),
+            Self::Unknown => None,
+        }
+    }
+}
+
 /// One method of one service, with one list of parameter types.
 pub struct Route {
     /// Place in the worker's table; links use it to find their own number.
@@ -89,14 +99,6 @@ impl Route {
             cluster,
             templates: Default::default(),
             used: Cell::new(true),
-        }
-    }
-
-    /// The type of a parameter, where it is known.
-    pub fn parameter(&self, index: usize) -> Option<&JavaType> {
-        match &self.parameters {
-            Parameters::Given(types) => types.get(index),
-            Parameters::Unknown => None,
         }
     }
 

@@ -7,6 +7,8 @@
 //! [`session`] is one connection, `form` and `json` read requests, `answer` writes responses.
 
 mod answer;
+#[doc(hidden)]
+pub mod exercise;
 mod form;
 mod json;
 mod session;
