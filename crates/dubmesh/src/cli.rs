@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::call::{self, CallArgs};
+use crate::demo::{self, DemoArgs};
 use crate::provider::{self, ProviderArgs};
 
 const EXIT_STATUS: &str = "\
@@ -40,8 +42,11 @@ Exit status:
 
 const HELP: &str = "\
 Examples:
+  dubmesh demo                         see a whole mesh at work
   dubmesh check --config agent.toml    tell what is wrong with a file
   dubmesh run --config agent.toml      run the agent that the file describes
+  dubmesh call com.acme.Orders find 42 --url dubbo://127.0.0.1:20880
+                                       call a service
   dubmesh provider                     run a small Dubbo provider to try things out";
 
 /// Lets any program call Apache Dubbo services over HTTP, and offers local ones to others.
@@ -62,6 +67,12 @@ pub(crate) enum Command {
     /// Tell what is wrong with a file, or what it would do
     #[command(after_help = CHECK_HELP)]
     Check(ConfigFile),
+    /// Run a whole mesh with load on it, and show it live
+    #[command(after_help = demo::HELP)]
+    Demo(DemoArgs),
+    /// Call a Dubbo service, and print the result as JSON
+    #[command(after_help = call::HELP)]
+    Call(CallArgs),
     /// Run a small Dubbo provider, to try things out and to measure
     #[command(after_help = provider::HELP)]
     Provider(ProviderArgs),

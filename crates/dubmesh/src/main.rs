@@ -3,8 +3,10 @@
 //! `cli.rs` is the list of commands; each has a file of its own. Exit statuses are those of
 //! [`Exit`], for every command.
 
+mod call;
 mod check;
 mod cli;
+mod demo;
 mod logging;
 mod provider;
 mod registry_url;
@@ -25,6 +27,10 @@ enum Exit {
     Failure,
     /// The arguments or the configuration are wrong. clap exits with the same status.
     Usage,
+    /// A call was refused before it began.
+    Refused,
+    /// A call was not answered in time.
+    Timeout,
 }
 
 impl From<Exit> for ExitCode {
@@ -33,6 +39,8 @@ impl From<Exit> for ExitCode {
             Exit::Ok => 0,
             Exit::Failure => 1,
             Exit::Usage => 2,
+            Exit::Refused => 3,
+            Exit::Timeout => 4,
         })
     }
 }
@@ -41,6 +49,8 @@ fn main() -> ExitCode {
     let exit = match Cli::parse().command {
         Command::Run(file) => run::run(&file.config),
         Command::Check(file) => check::check(&file.config),
+        Command::Call(args) => call::call(&args),
+        Command::Demo(args) => demo::demo(&args),
         Command::Provider(args) => provider::provider(&args),
     };
     exit.into()

@@ -116,7 +116,11 @@ async fn serve(args: &ProviderArgs) -> Result<bool, String> {
     let announced = async {
         if let Some(registered) = &registered {
             registered.established().await;
-            eprintln!("dubmesh provider: registered {} as {}", args.interface, registered.endpoint());
+            eprintln!(
+                "dubmesh provider: registered {} as {}",
+                args.interface,
+                registered.endpoint()
+            );
         }
         std::future::pending::<()>().await;
     };

@@ -8,5 +8,6 @@ mod command;
 mod server;
 mod service;
 
-pub(crate) use self::command::{HELP, ProviderArgs, provider};
-pub(crate) use self::server::{Counts, Provider, ProviderConfig};
+pub(crate) use self::command::{HELLO, HELP, ProviderArgs, provider, serialization};
+pub(crate) use self::server::{Provider, ProviderConfig};
+pub(crate) use self::service::java_hash;

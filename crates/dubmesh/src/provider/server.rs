@@ -167,18 +167,19 @@ fn start_worker(
     messages: mpsc::UnboundedReceiver<ToWorker>,
 ) -> io::Result<JoinHandle<()>> {
     let (ready, started) = std::sync::mpsc::channel();
-    let thread = std::thread::Builder::new().name(format!("provider-{index}")).spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build_local(tokio::runtime::LocalOptions::default());
-        match runtime {
-            Ok(runtime) => {
-                let _ = ready.send(Ok(()));
-                runtime.block_on(Rc::new(Worker::new(shared)).run(acceptor, messages));
+    let thread =
+        std::thread::Builder::new().name(format!("provider-{index}")).spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build_local(tokio::runtime::LocalOptions::default());
+            match runtime {
+                Ok(runtime) => {
+                    let _ = ready.send(Ok(()));
+                    runtime.block_on(Rc::new(Worker::new(shared)).run(acceptor, messages));
+                }
+                Err(error) => drop(ready.send(Err(error))),
             }
-            Err(error) => drop(ready.send(Err(error))),
-        }
-    })?;
+        })?;
     started.recv().map_err(io::Error::other)??;
     Ok(thread)
 }

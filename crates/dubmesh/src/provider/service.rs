@@ -91,11 +91,6 @@ impl HelloService {
         Self { key }
     }
 
-    /// Its name.
-    pub(crate) fn key(&self) -> &ServiceKey {
-        &self.key
-    }
-
     /// Carries a request out; the result's value is appended to `out` in the request's
     /// serialization.
     ///
@@ -107,8 +102,7 @@ impl HelloService {
         out: &mut Vec<u8>,
     ) -> Result<ReplyKind, Refusal> {
         let (method, descriptor) = (request.method(), request.descriptor());
-        let is_generic =
-            matches!(method, "$invoke" | "$invokeAsync") && descriptor == GENERIC;
+        let is_generic = matches!(method, "$invoke" | "$invokeAsync") && descriptor == GENERIC;
         let is_echo = method == "$echo" && descriptor == ONE_OBJECT;
         self.check_key(request, is_generic || is_echo)?;
         let serialization = request.serialization();
@@ -328,8 +322,7 @@ fn write_exception(
         out.push(b'}');
         return;
     }
-    let names: Vec<&str> =
-        fields.iter().map(|(name, _)| *name).chain(["detailMessage"]).collect();
+    let names: Vec<&str> = fields.iter().map(|(name, _)| *name).chain(["detailMessage"]).collect();
     let mut encoder = Encoder::new(out);
     encoder.object_begin(outer, &names);
     fields.iter().for_each(|(_, value)| encoder.string(value));
@@ -354,7 +347,7 @@ const fn step(hash: u32, unit: u32) -> u32 {
 fn ascii_hash(bytes: &[u8]) -> u32 {
     const LEN: usize = 16;
     const POWERS: [u32; LEN] = {
-        let mut powers = [1; LEN];
+        let mut powers = [1_u32; LEN];
         let mut i = LEN - 1;
         while 0 < i {
             powers[i - 1] = powers[i].wrapping_mul(31);
@@ -365,7 +358,7 @@ fn ascii_hash(bytes: &[u8]) -> u32 {
     const WHOLE: u32 = POWERS[0].wrapping_mul(31);
     let (chunks, rest) = bytes.as_chunks::<LEN>();
     let hash = chunks.iter().fold(0_u32, |hash, chunk| {
-        let terms = chunk.iter().zip(POWERS).map(|(byte, power)| u32::from(*byte) * power);
+        let terms = chunk.iter().zip(POWERS).map(|(byte, power)| u32::from(*byte).wrapping_mul(power));
         hash.wrapping_mul(WHOLE).wrapping_add(terms.fold(0, u32::wrapping_add))
     });
     rest.iter().fold(hash, |hash, byte| step(hash, u32::from(*byte)))

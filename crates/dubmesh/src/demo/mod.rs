@@ -1,0 +1,280 @@
+//! `dubmesh demo`: a whole mesh with load on it, in one process, shown live.
+//!
+//! [`mesh`] is what runs, [`load`] calls it, [`tally`] counts, [`screen`] is what is shown.
+
+mod load;
+mod mesh;
+mod screen;
+mod tally;
+
+use std::future::pending;
+use std::io::{self, IsTerminal, Write};
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
+
+use agent::config::{LogConfig, LogFormat};
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+
+use self::load::{Load, Pace, form};
+use self::mesh::{Mesh, WORK};
+use self::screen::{Report, Work};
+use self::tally::Tally;
+use crate::Exit;
+use crate::logging::Logging;
+use crate::provider::HELLO;
+
+/// Two thirds of what the providers can take, so that there is something to see and room to play.
+const DEFAULT_CALLERS: NonZeroU32 = NonZeroU32::new(200).unwrap();
+/// How often the figures are shown.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Longer than the deadline of any call of the load.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What stands below the options in `--help`.
+pub(crate) const HELP: &str = "\
+Everything runs in this process, on free ports of 127.0.0.1: three Dubbo providers of different
+size, an agent beside each, and one agent that takes HTTP calls. Nothing is written anywhere.
+
+Examples:
+  dubmesh demo
+  dubmesh demo --for 10s --plain
+  dubmesh demo --concurrency 400      more than the providers can take
+  dubmesh demo --rate 1000
+
+Exit status:
+  0  ended by --for, SIGINT (Ctrl-C) or SIGTERM, and calls were answered
+  1  could not start, or not one call was answered
+  2  the arguments are wrong";
+
+/// The arguments of `dubmesh demo`.
+#[derive(Args, Debug)]
+pub(crate) struct DemoArgs {
+    /// How long to run, such as 10s, 500ms or 2m; until Ctrl-C unless given
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    duration: Option<Duration>,
+    /// Calls a second, however long they take
+    #[arg(long, value_name = "N", conflicts_with = "concurrency")]
+    rate: Option<NonZeroU32>,
+    /// Callers that call without a pause; 200 unless given
+    #[arg(long, value_name = "N")]
+    concurrency: Option<NonZeroU32>,
+    /// One line a second, also on a terminal
+    #[arg(long)]
+    plain: bool,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    const FORMS: &str = "write a time above 0 such as 10s, 500ms or 2m";
+    let n_digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(n_digits);
+    let number: u32 = number.parse().map_err(|_| FORMS)?;
+    let unit = match unit {
+        "ms" => Duration::from_millis(1),
+        "s" | "" => Duration::from_secs(1),
+        "m" => Duration::from_secs(60),
+        "h" => Duration::from_secs(3600),
+        _ => return Err(FORMS.to_owned()),
+    };
+    if number == 0 { Err(FORMS.to_owned()) } else { Ok(unit * number) }
+}
+
+/// Runs the demo to its end.
+pub(crate) fn demo(args: &DemoArgs) -> Exit {
+    // Lines in between would tear the picture; what goes wrong shows among the errors.
+    let _logging =
+        Logging::start(&LogConfig { filter: "error".to_owned(), format: LogFormat::Text });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(tokio::runtime::LocalOptions::default());
+    let ran = runtime
+        .map_err(|error| format!("cannot start an event loop: {error}"))
+        .and_then(|runtime| runtime.block_on(run(args)));
+    match ran {
+        Ok(true) => Exit::Ok,
+        Ok(false) => {
+            eprintln!("dubmesh demo: not one call was answered");
+            Exit::Failure
+        }
+        Err(message) => {
+            eprintln!("dubmesh demo: {message}");
+            Exit::Failure
+        }
+    }
+}
+
+/// Returns whether calls were answered.
+async fn run(args: &DemoArgs) -> Result<bool, String> {
+    let no_signals = |error: io::Error| format!("cannot watch for signals: {error}");
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
+    let mesh = Mesh::start().await.map_err(|error| error.to_string())?;
+    let target = mesh.http().ok_or("the consumer's agent does not listen; please report this")?;
+    let pace = match (args.rate, args.concurrency) {
+        (Some(rate), _) => Pace::PerSecond(rate),
+        (None, callers) => Pace::Callers(callers.unwrap_or(DEFAULT_CALLERS)),
+    };
+    let is_plain = args.plain || !io::stdout().is_terminal();
+    let mut output = Output { is_plain, n_drawn: 0 };
+    output.print(&introduction(&mesh, pace));
+    let load = Load::new(target);
+    let mut watch = Watch::new(&mesh);
+    let calls = tokio::task::spawn_local({
+        let load = load.clone();
+        async move { load.run(pace).await }
+    });
+    let end = async {
+        match args.duration {
+            Some(duration) => tokio::time::sleep(duration).await,
+            None => pending().await,
+        }
+    };
+    tokio::pin!(end);
+    let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + INTERVAL, INTERVAL);
+    loop {
+        tokio::select! {
+            () = &mut end => break,
+            _ = interrupt.recv() => break,
+            _ = terminate.recv() => break,
+            _ = tick.tick() => watch.show(&load.take(), &mut output),
+        }
+    }
+    load.stop();
+    let _ = tokio::time::timeout(STOP_TIMEOUT, calls).await;
+    let total = watch.finish(&load.take(), &mut output);
+    let complete = mesh.stop().await;
+    output.print(if complete { "All of it was stopped in order.\n" } else { "Stopped.\n" });
+    Ok(0 < total.n_good)
+}
+
+fn introduction(mesh: &Mesh, pace: Pace) -> String {
+    let show = |addr: Option<std::net::SocketAddr>| {
+        addr.map_or_else(|| "nowhere".to_owned(), |addr| addr.to_string())
+    };
+    let (http, admin) = (show(mesh.http()), show(mesh.admin()));
+    let members: String = mesh
+        .members
+        .iter()
+        .map(|member| {
+            let (name, threads) = (member.name, member.threads);
+            let (app, link) = (member.provider.addr(), show(member.link()));
+            format!("  {name:<7}{threads:>4} threads  dubbo://{app}, its agent at link://{link}\n")
+        })
+        .collect();
+    let load = match pace {
+        Pace::Callers(n) => format!("{n} callers call without a pause"),
+        Pace::PerSecond(n) => format!("{n} calls are made each second"),
+    };
+    format!(
+        "Dubmesh demo: three Dubbo providers of different size, an agent beside each of them, and\n\
+         one agent that takes HTTP calls and spreads them. All of it runs in this process.\n\n  \
+         HTTP calls -> consumer's agent -> link -> provider's agent -> Dubbo -> provider\n\n\
+         {members}\n\
+         A call takes its provider {work} ms, so together they answer {capacity} calls a second. \
+         A provider\n\
+         with no free thread rejects the call, as Dubbo does. {load}.\n\n\
+         Try it from another terminal, as a form or as JSON:\n  \
+         curl http://{http}/ -d '{form}'\n  \
+         curl http://{http}/{HELLO}/hash -d '[\"hello\"]'\n\
+         Metrics: http://{admin}/metrics\n\
+         Ctrl-C ends the demo.\n\n",
+        work = WORK.as_millis(),
+        capacity = mesh.capacity(),
+        form = form("hello"),
+    )
+}
+
+/// Follows what the load sees and what the providers do.
+struct Watch<'a> {
+    mesh: &'a Mesh,
+    started: Instant,
+    last_shown: Instant,
+    /// What the providers had done then.
+    last_works: Vec<Work>,
+    total: Tally,
+}
+
+impl<'a> Watch<'a> {
+    fn new(mesh: &'a Mesh) -> Self {
+        let now = Instant::now();
+        let (last_works, total) = (works(mesh), Tally::default());
+        Self { mesh, started: now, last_shown: now, last_works, total }
+    }
+
+    /// Shows what happened since it last did.
+    fn show(&mut self, tally: &Tally, output: &mut Output) {
+        let (now, works) = (Instant::now(), works(self.mesh));
+        let since: Vec<Work> =
+            works.iter().zip(&self.last_works).map(|(work, before)| work.since(before)).collect();
+        let report = Report { tally, works: &since, took: now - self.last_shown };
+        output.update(&report, now - self.started);
+        self.total.add(tally);
+        (self.last_shown, self.last_works) = (now, works);
+    }
+
+    /// The end: all calls, and what came of them.
+    fn finish(mut self, tally: &Tally, output: &mut Output) -> Tally {
+        self.total.add(tally);
+        let (works, took) = (works(self.mesh), self.started.elapsed());
+        output.print(&Report { tally: &self.total, works: &works, took }.summary());
+        self.total
+    }
+}
+
+/// What the providers have done so far.
+fn works(mesh: &Mesh) -> Vec<Work> {
+    let work = |member: &mesh::Member| {
+        let counts = member.provider.counts();
+        Work {
+            name: member.name,
+            threads: member.threads,
+            n_answered: counts.answered(),
+            n_rejected: counts.rejected(),
+        }
+    };
+    mesh.members.iter().map(work).collect()
+}
+
+/// Standard output. When nobody reads it any more the demo goes on until its end.
+struct Output {
+    is_plain: bool,
+    /// Lines that are drawn over by the next update.
+    n_drawn: usize,
+}
+
+impl Output {
+    fn print(&self, text: &str) {
+        let mut stdout = io::stdout();
+        let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    }
+
+    fn update(&mut self, report: &Report<'_>, since_start: Duration) {
+        if self.is_plain {
+            return self.print(&format!("{}\n", report.line(since_start)));
+        }
+        let lines = report.block(since_start);
+        // Up to the first line, then each line anew with the rest of it cleared.
+        let up = match self.n_drawn {
+            0 => String::new(),
+            n => format!("\x1b[{n}A"),
+        };
+        let drawn: String = lines.iter().map(|line| format!("{line}\x1b[K\n")).collect();
+        self.n_drawn = lines.len();
+        self.print(&(up + &drawn));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_a_unit() {
+        assert_eq!(duration("10s"), Ok(Duration::from_secs(10)));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!((duration("2m"), duration("3")), (duration("120s"), duration("3000ms")));
+        for wrong in ["", "s", "-1s", "0s", "1d", "1.5s", "99999999999s"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}
