@@ -163,7 +163,7 @@ impl<'a> Decoder<'a> {
     /// What kind of value comes next. Class definitions before it are taken in.
     pub fn peek(&mut self) -> Result<Kind, HessianError> {
         let tag = self.head()?;
-        kind_of(tag).ok_or(self.wrong_tag(tag, "the begin of a value"))
+        kind_of(tag).ok_or_else(|| self.wrong_tag(tag, "the begin of a value"))
     }
 
     /// Takes a `null` if that is what comes next.
@@ -416,6 +416,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
+#[inline]
 fn kind_of(tag: u8) -> Option<Kind> {
     Some(match tag {
         tag::NULL => Kind::Null,

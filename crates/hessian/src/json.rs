@@ -208,9 +208,24 @@ impl<'a> JsonReader<'a> {
         Ok(Some(key))
     }
 
-    /// Goes on at `pos`, which is the end of a value that was passed before.
+    /// Goes on at `pos`, where a value begins or ends that was passed before.
     pub(crate) fn jump(&mut self, pos: usize) {
         self.pos = pos;
+    }
+
+    /// Goes on after the end of the array or object that it is in, which was passed before.
+    pub(crate) fn jump_out(&mut self, end: usize) {
+        self.pos = end;
+        self.depth = self.depth.saturating_sub(1);
+    }
+
+    /// Counts members that are read by jumping to them.
+    pub(crate) fn count(&mut self, n: usize) -> Result<(), JsonError> {
+        self.n_items += n;
+        if self.limits.max_items < self.n_items {
+            return Err(self.broken(JsonRule::Items { max: self.limits.max_items }));
+        }
+        Ok(())
     }
 
     fn begin(&mut self, open: u8, rule: JsonRule) -> Result<Sequence, JsonError> {
@@ -247,10 +262,7 @@ impl<'a> JsonReader<'a> {
             Some(_) => return Err(self.broken(JsonRule::Comma)),
             None => return Err(self.broken(JsonRule::End)),
         }
-        self.n_items += 1;
-        if self.limits.max_items < self.n_items {
-            return Err(self.broken(JsonRule::Items { max: self.limits.max_items }));
-        }
+        self.count(1)?;
         Ok(true)
     }
 

@@ -1,6 +1,6 @@
 //! JSON to Hessian and Hessian to JSON, directly: no tree in between.
 //!
-//! - [`json_to_hessian`] is guided by the parameter's [`JavaType`], where it is known, and by
+//! - [`json_to_hessian`] is guided by the parameter's [`JavaType`](crate::JavaType), where it is known, and by
 //!   `"class"` members of JSON objects.
 //! - [`hessian_to_json`] is guided by the class names in the message, and by [`JsonOptions`].
 //!

@@ -35,7 +35,7 @@ fn any_scalar() -> impl Strategy<Value = Value> {
 
 fn any_value() -> impl Strategy<Value = Value> {
     any_scalar().prop_recursive(5, 60, 12, |inner| {
-        let ty = || proptest::option::of("[a-c]{1,2}".prop_map(|ty| ty.into()));
+        let ty = || proptest::option::of("[a-c]{1,2}".prop_map(Into::into));
         prop_oneof![
             (ty(), vec(inner.clone(), 0..12)).prop_map(|(ty, items)| Value::List { ty, items }),
             (ty(), vec((inner.clone(), inner.clone()), 0..6))

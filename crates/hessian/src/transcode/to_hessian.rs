@@ -67,7 +67,7 @@ pub fn json_to_hessian_with(
         json,
         enc,
         schema,
-        keys: Vec::new(),
+        members: Vec::new(),
         ends: Vec::new(),
         scanned: 0,
         has_class: None,
@@ -75,12 +75,25 @@ pub fn json_to_hessian_with(
     writer.value(ty)
 }
 
+/// A member of an object that was looked through.
+struct Member<'a> {
+    name: Cow<'a, str>,
+    /// Where its value begins.
+    at: usize,
+}
+
+impl AsRef<str> for Member<'_> {
+    fn as_ref(&self) -> &str {
+        &self.name
+    }
+}
+
 struct Writer<'r, 'a, 'e, 'o, 's> {
     json: &'r mut JsonReader<'a>,
     enc: &'e mut Encoder<'o>,
     schema: &'s dyn Schema,
-    /// The names of the object that is being looked through.
-    keys: Vec<Cow<'a, str>>,
+    /// The members of the objects that are being written, the innermost last.
+    members: Vec<Member<'a>>,
     /// Where the arrays and objects begin and end that were passed while looking through, in order.
     ends: Vec<(usize, usize)>,
     /// Up to where `ends` is complete.
@@ -254,7 +267,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                     json: &mut json,
                     enc: self.enc,
                     schema: self.schema,
-                    keys: Vec::new(),
+                    members: Vec::new(),
                     ends: Vec::new(),
                     scanned: 0,
                     has_class: None,

@@ -2,95 +2,86 @@
 
 use std::borrow::Cow;
 
-use super::{Builtin, JsonKind, JsonReader, TranscodeError, Writer};
+use super::{Builtin, JsonKind, JsonReader, Member, TranscodeError, Writer};
 use crate::JavaType;
 
 impl<'a> Writer<'_, 'a, '_, '_, '_> {
     /// A JSON object as an object of `declared` or of the class that its member `class` names, or
     /// as a map if there is neither.
     pub(super) fn object(&mut self, declared: Option<&str>) -> Result<(), TranscodeError> {
-        let base = self.keys.len();
+        let base = self.members.len();
         let offset = self.json.position();
-        let named = self.scan_object()?;
-        let is_named = named.is_some();
-        if named.as_deref() == Some("") {
-            return Err(TranscodeError::Text { offset, expected: "the name of a class" });
-        }
-        let Some(class) = named.as_deref().or(declared) else {
-            self.keys.truncate(base);
-            return self.members(None, None, None);
+        let (named, end) = self.scan_object()?;
+        let no_class = TranscodeError::Text { offset, expected: "the name of a class" };
+        let builtin = match named.as_deref() {
+            Some("") => return Err(no_class),
+            Some(name) => Builtin::of_declared(name),
+            None => None,
         };
-        let builtin = Builtin::of_declared(class).filter(|_| is_named);
-        let has_only_value = matches!(self.keys.get(base..), Some([key]) if key == "value");
-        match builtin {
-            Some(Builtin::Map | Builtin::Any) => {
-                self.keys.truncate(base);
-                let tag = Builtin::map_type(class).filter(|_| builtin == Some(Builtin::Map));
-                self.enc.map_begin(tag);
-                self.fields(None)?;
-                self.enc.map_end();
-                Ok(())
+        let is_array = named.as_deref().is_some_and(|name| name.starts_with('['));
+        let members = self.members.get(base..).unwrap_or_default();
+        let has_only_value = matches!(members, [member] if member.name == "value");
+        self.json.begin_object()?;
+        self.json.count(members.len())?;
+        match (named.as_deref().or(declared), builtin) {
+            (None, _) => self.map(None, base)?,
+            (Some(class), Some(Builtin::Map)) => self.map(Builtin::map_type(class), base)?,
+            (Some(_), Some(Builtin::Any)) => self.map(None, base)?,
+            // `{"class": "java.util.Date", "value": 0}`: of a class that is no JSON object.
+            (Some(class), _) if has_only_value && (builtin.is_some() || is_array) => {
+                let ty = JavaType::parse(class).map_err(|_| no_class)?;
+                self.member(base, Some(&ty))?;
             }
-            _ if has_only_value && is_named && (builtin.is_some() || class.starts_with('[')) => {
-                let ty = JavaType::parse(class).map_err(|_| TranscodeError::Text {
-                    offset,
-                    expected: "the name of a class",
-                })?;
-                self.keys.truncate(base);
-                self.only_value(&ty)
-            }
-            _ => {
-                self.enc.object_begin(class, self.keys.get(base..).unwrap_or_default());
-                self.keys.truncate(base);
-                self.fields(Some(class))
-            }
-        }
-    }
-
-    /// The values of an object's members but `class`, each after its name if there is no class.
-    fn fields(&mut self, class: Option<&str>) -> Result<(), TranscodeError> {
-        let schema = self.schema;
-        let mut object = self.json.begin_object()?;
-        while let Some(key) = self.json.next_key(&mut object)? {
-            if key == "class" && self.json.peek()? == JsonKind::String {
-                self.json.skip_value()?;
-                continue;
-            }
-            match class {
-                Some(class) => self.value(schema.field_type(class, &key))?,
-                None => {
-                    self.enc.string(&key);
-                    self.value(None)?;
+            (Some(class), _) => {
+                self.enc.object_begin(class, members);
+                let schema = self.schema;
+                for index in base..self.members.len() {
+                    let member = self.members.get(index);
+                    let ty = member.and_then(|member| schema.field_type(class, &member.name));
+                    self.member(index, ty)?;
                 }
             }
         }
+        self.members.truncate(base);
+        self.json.jump_out(end);
         Ok(())
     }
 
-    /// `{"class": "java.util.Date", "value": 0}`: a value of a class that is no JSON object.
-    fn only_value(&mut self, ty: &JavaType) -> Result<(), TranscodeError> {
-        let mut object = self.json.begin_object()?;
-        while let Some(key) = self.json.next_key(&mut object)? {
-            if key == "class" {
-                self.json.skip_value()?;
-            } else {
-                self.value(Some(ty))?;
+    /// The members that were looked through, as a map.
+    fn map(&mut self, tag: Option<&str>, base: usize) -> Result<(), TranscodeError> {
+        self.enc.map_begin(tag);
+        for index in base..self.members.len() {
+            if let Some(member) = self.members.get(index) {
+                self.enc.string(&member.name);
             }
+            self.member(index, None)?;
         }
+        self.enc.map_end();
         Ok(())
     }
 
-    /// Looks through the object that comes next: its names but `class` go to the end of `keys`;
-    /// the class that it names is returned. The reader stays where it is.
-    fn scan_object(&mut self) -> Result<Option<Cow<'a, str>>, TranscodeError> {
+    /// The value of one member that was looked through. What is inside it is taken off again.
+    fn member(&mut self, index: usize, ty: Option<&JavaType>) -> Result<(), TranscodeError> {
+        let n_members = self.members.len();
+        if let Some(member) = self.members.get(index) {
+            self.json.jump(member.at);
+        }
+        self.value(ty)?;
+        debug_assert_eq!(self.members.len(), n_members);
+        Ok(())
+    }
+
+    /// Looks through the object that comes next: its members but `class` go to the end of
+    /// `members`; the class that it names is returned, and where it ends. The reader stays.
+    fn scan_object(&mut self) -> Result<(Option<Cow<'a, str>>, usize), TranscodeError> {
         let mut scan = self.json.clone();
         scan.peek()?;
         let is_known = scan.position() < self.scanned;
         if !is_known {
             self.ends.clear();
         }
-        if self.keys.capacity() == 0 {
-            self.keys.reserve(32);
+        if self.members.capacity() == 0 {
+            self.members.reserve(32);
         }
         let mut class = None;
         let mut object = scan.begin_object()?;
@@ -100,7 +91,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 class = Some(scan.read_string()?);
                 continue;
             }
-            self.keys.push(key);
+            self.members.push(Member { name: key, at: scan.position() });
             match kind {
                 JsonKind::Array | JsonKind::Object if is_known => {
                     let start = scan.position();
@@ -115,7 +106,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             }
         }
         self.scanned = self.scanned.max(scan.position());
-        Ok(class)
+        Ok((class, scan.position()))
     }
 
     /// Whether an object may have a member named `class`. (One that is written with escapes is
