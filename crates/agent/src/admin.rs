@@ -1,8 +1,8 @@
 //! The admin listener: metrics and health over HTTP/1.1, for operators and orchestrators.
 //!
 //! Not the data plane: it runs on the control thread, and is slow compared to it. Invariants:
-//! - It holds at most [`MAX_CONNECTIONS`] connections, none of them longer than
-//!   [`MAX_CONNECTION_AGE`], so that nobody who reaches it can use up the agent's memory.
+//! - It holds at most `MAX_CONNECTIONS` connections, none of them longer than
+//!   `MAX_CONNECTION_AGE`, so that nobody who reaches it can use up the agent's memory.
 //! - It changes nothing: all routes are read by GET.
 
 use std::collections::BTreeMap;
