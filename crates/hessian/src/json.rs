@@ -43,13 +43,15 @@ pub struct JsonReader<'a> {
     depth: u32,
     n_items: usize,
     limits: Limits,
+    /// Whether strings that are passed over are left for a later reader to check.
+    is_scan: bool,
 }
 
 impl<'a> JsonReader<'a> {
     /// A reader at the first byte of `buf`.
     #[must_use]
     pub fn new(buf: &'a [u8], limits: Limits) -> Self {
-        Self { buf, pos: 0, depth: 0, n_items: 0, limits }
+        Self { buf, pos: 0, depth: 0, n_items: 0, limits, is_scan: false }
     }
 
     /// How many bytes have been read.
@@ -170,7 +172,7 @@ impl<'a> JsonReader<'a> {
             JsonKind::Null => self.read_null()?,
             JsonKind::Bool => self.read_bool().map(|_| ())?,
             JsonKind::Number => self.read_number().map(|_| ())?,
-            JsonKind::String => self.take_raw_string().map(|_| ())?,
+            JsonKind::String => self.skip_string()?,
             JsonKind::Array => {
                 let mut array = self.begin_array()?;
                 while self.next_element(&mut array)? {
@@ -206,6 +208,12 @@ impl<'a> JsonReader<'a> {
         }
         self.pos += 1;
         Ok(Some(key))
+    }
+
+    /// A reader at the same place, to look ahead: it does not check that the strings that it passes
+    /// over are UTF-8, for this one will.
+    pub(crate) fn scan(&self) -> Self {
+        Self { is_scan: true, ..self.clone() }
     }
 
     /// Goes on at `pos`, where a value begins or ends that was passed before.
@@ -278,6 +286,17 @@ impl<'a> JsonReader<'a> {
         })?;
         self.pos = start + raw.len() + 1;
         Ok((text, has_escapes))
+    }
+
+    fn skip_string(&mut self) -> Result<(), JsonError> {
+        if !self.is_scan {
+            return self.take_raw_string().map(|_| ());
+        }
+        let start = self.pos + 1;
+        let (raw, _) = text::scan_string(self.buf, start)?;
+        self.check_len(raw.len())?;
+        self.pos = start + raw.len() + 1;
+        Ok(())
     }
 
     fn literal(&mut self, word: &'static [u8]) -> Result<(), JsonError> {

@@ -82,6 +82,9 @@ fn reads_text_of_java_and_of_others() {
         Err(HessianError::Utf8 { .. } | HessianError::Truncated { .. })
     ));
     assert_eq!(read(b"\x02\xc0\x80a"), Err(HessianError::Utf8 { offset: 0 }), "overlong");
+    // As many bytes as units, but no UTF-8.
+    assert!(read(b"\x04\xf0\x80ab").is_err());
+    assert!(!crate::check::to_json(b"\x04\xf0\x80ab"));
     assert!(matches!(read(b"\x02\xe4\xb8\xad"), Err(HessianError::Truncated { .. })));
 }
 

@@ -27,20 +27,20 @@ impl<'a> Decoder<'a> {
     /// the decoder stays where it was, though pieces were handed out already.
     pub(crate) fn read_text_pieces(
         &mut self,
-        mut take: impl FnMut(&'a str),
+        mut take: impl FnMut(&'a [u8]),
     ) -> Result<bool, HessianError> {
         self.head()?;
         let start = self.pos;
         let mut n_seen = 0;
         loop {
             let (n_units, is_last) = self.text_head()?;
-            let bytes = self.take_units(start, n_seen, n_units)?;
+            let (bytes, is_ascii) = self.take_units(start, n_seen, n_units)?;
             n_seen += n_units;
-            let Ok(piece) = std::str::from_utf8(bytes) else {
+            if !is_ascii && std::str::from_utf8(bytes).is_err() {
                 self.pos = start;
                 return Ok(false);
-            };
-            take(piece);
+            }
+            take(bytes);
             if is_last {
                 return Ok(true);
             }
@@ -75,7 +75,7 @@ impl<'a> Decoder<'a> {
         if !is_last {
             return self.chunked_text(start, n_units);
         }
-        let bytes = self.take_units(start, 0, n_units)?;
+        let (bytes, _) = self.take_units(start, 0, n_units)?;
         match std::str::from_utf8(bytes) {
             Ok(text) => Ok(Cow::Borrowed(text)),
             Err(_) => join_surrogates(bytes, start).map(Cow::Owned),
@@ -83,11 +83,11 @@ impl<'a> Decoder<'a> {
     }
 
     fn chunked_text(&mut self, start: usize, n_units: usize) -> Result<Cow<'a, str>, HessianError> {
-        let mut whole = self.take_units(start, 0, n_units)?.to_vec();
+        let mut whole = self.take_units(start, 0, n_units)?.0.to_vec();
         let mut n_seen = n_units;
         loop {
             let (n_units, is_last) = self.text_head()?;
-            let chunk = self.take_units(start, n_seen, n_units)?;
+            let (chunk, _) = self.take_units(start, n_seen, n_units)?;
             n_seen += n_units;
             whole.extend_from_slice(chunk);
             if is_last {
@@ -181,27 +181,27 @@ impl<'a> Decoder<'a> {
     }
 
     /// The bytes of the next `n_units` UTF-16 units, of a string that began at `start` and of
-    /// which `n_seen` units were read before.
+    /// which `n_seen` units were read before, and whether they are known to be ASCII.
     #[inline]
     fn take_units(
         &mut self,
         start: usize,
         n_seen: usize,
         n_units: usize,
-    ) -> Result<&'a [u8], HessianError> {
+    ) -> Result<(&'a [u8], bool), HessianError> {
         self.check_len(start, n_seen, n_units)?;
         let rest = self.rest();
         match rest.get(..n_units) {
             Some(bytes) if bytes.is_ascii() => {
                 self.pos += n_units;
-                Ok(bytes)
+                Ok((bytes, true))
             }
             // Every unit takes a byte at least.
             None => Err(HessianError::Truncated { offset: self.pos, needed: n_units - rest.len() }),
             Some(_) => {
                 let n_bytes =
                     utf16::prefix_len(rest, n_units).ok_or_else(|| cut_error(rest, self.pos))?;
-                self.take(n_bytes)
+                self.take(n_bytes).map(|bytes| (bytes, false))
             }
         }
     }

@@ -147,10 +147,10 @@ pub(crate) fn unescape(raw: &str) -> String {
     text
 }
 
-/// Appends `text` without quotes, with the escapes that JSON demands.
+/// Appends text in UTF-8 without quotes, with the escapes that JSON demands.
 #[inline]
-pub(crate) fn escape(out: &mut Vec<u8>, text: &str) {
-    let mut rest = text.as_bytes();
+pub(crate) fn escape(out: &mut Vec<u8>, text: &[u8]) {
+    let mut rest = text;
     loop {
         let (plain, after) = rest.split_at(plain_len(rest));
         out.extend_from_slice(plain);

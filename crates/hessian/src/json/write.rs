@@ -7,7 +7,7 @@ use super::text;
 pub fn write_string(out: &mut Vec<u8>, value: &str) {
     out.reserve(value.len() + 2);
     out.push(b'"');
-    text::escape(out, value);
+    text::escape(out, value.as_bytes());
     out.push(b'"');
 }
 

@@ -74,7 +74,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
     /// Looks through the object that comes next: its members but `class` go to the end of
     /// `members`; the class that it names is returned, and where it ends. The reader stays.
     fn scan_object(&mut self) -> Result<(Option<Cow<'a, str>>, usize), TranscodeError> {
-        let mut scan = self.json.clone();
+        let mut scan = self.json.scan();
         scan.peek()?;
         let is_known = scan.position() < self.scanned;
         if !is_known {
