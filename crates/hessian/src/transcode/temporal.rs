@@ -20,10 +20,7 @@ pub(super) fn from_text(enc: &mut Encoder<'_>, builtin: Builtin, text: &str) -> 
         }
         Builtin::Instant => {
             let (seconds, nano) = time::parse_instant(bytes)?;
-            enc.object_begin(&handle("Instant"), &["seconds", "nanos"]);
-            enc.long(seconds);
-            enc.int(nano.cast_signed());
-            Some(())
+            write_seconds(enc, "Instant", seconds, nano.cast_signed())
         }
         Builtin::OffsetDateTime => {
             let ((date, time), rest) = date_time(bytes)?;
@@ -69,10 +66,7 @@ pub(super) fn from_text(enc: &mut Encoder<'_>, builtin: Builtin, text: &str) -> 
         }
         Builtin::Duration => {
             let (seconds, nanos) = parse_duration(text)?;
-            enc.object_begin(&handle("Duration"), &["seconds", "nanos"]);
-            enc.long(seconds);
-            enc.int(nanos);
-            Some(())
+            write_seconds(enc, "Duration", seconds, nanos)
         }
         Builtin::Period => {
             let [years, months, days] = parse_period(text)?;
@@ -134,6 +128,13 @@ fn write_date_time(enc: &mut Encoder<'_>, date: Date, time: Time) -> Option<()> 
 fn write_offset(enc: &mut Encoder<'_>, seconds: i32) {
     enc.object_begin(&handle("ZoneOffset"), &["seconds"]);
     enc.int(seconds);
+}
+
+fn write_seconds(enc: &mut Encoder<'_>, name: &str, seconds: i64, nanos: i32) -> Option<()> {
+    enc.object_begin(&handle(name), &["seconds", "nanos"]);
+    enc.long(seconds);
+    enc.int(nanos);
+    Some(())
 }
 
 fn write_ints(enc: &mut Encoder<'_>, name: &str, fields: &[&str], values: &[i32]) -> Option<()> {
