@@ -43,7 +43,7 @@ fuzz-quick:
 	@scripts/setup.sh build fuzz
 	@cd fuzz && for target in $$(cargo +nightly fuzz list); do \
 		echo "== $$target"; \
-		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 || exit 1; \
+		cargo +nightly fuzz run --all-features $$target -- -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 || exit 1; \
 	done
 
 include bench/bench.mk
