@@ -72,7 +72,7 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Call a Dubbo service, and print the result as JSON
     #[command(after_help = call::HELP)]
-    Call(CallArgs),
+    Call(Box<CallArgs>),
     /// Run a small Dubbo provider, to try things out and to measure
     #[command(after_help = provider::HELP)]
     Provider(ProviderArgs),

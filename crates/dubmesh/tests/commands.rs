@@ -250,6 +250,24 @@ fn the_demo_ends_with_a_summary() {
 }
 
 #[test]
+fn the_demo_ends_by_ctrl_c() {
+    let mut demo = Running(dubmesh(&["demo", "--concurrency", "10"]).spawn().unwrap());
+    let stdout = demo.0.stdout.take().unwrap();
+    let (line, lines) = mpsc::channel();
+    thread::spawn(move || {
+        for text in BufReader::new(stdout).lines().map_while(Result::ok) {
+            let _ = line.send(text);
+        }
+    });
+    let next = || lines.recv_timeout(TIMEOUT).expect("it goes on");
+    while !next().contains("calls/s") {}
+    let id = demo.0.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    while !next().contains("answered rightly") {}
+    assert_eq!(demo.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn wrong_demos_and_providers_are_refused() {
     assert_eq!(run(&["demo", "--for", "soon"]).0, 2);
     assert_eq!(run(&["demo", "--rate", "1", "--concurrency", "1"]).0, 2);

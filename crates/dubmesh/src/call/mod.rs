@@ -159,7 +159,7 @@ fn value_of(args: &CallArgs) -> Result<Vec<u8>, Failure> {
     let body = body(args)?;
     let list = ArgumentList::json(&body).map_err(|error| {
         let remedy = r#"write an array such as '["a", 1]', or one value such as '"a"'"#;
-        Failure::Usage(format!("the arguments do not fit: {}; {remedy}", error.message))
+        Failure::Usage(format!("cannot read the arguments: {}; {remedy}", error.message))
     })?;
     if let Some(types) = &args.types {
         parse_types(types).map_err(|error| Failure::Usage(error.message.into()))?;
@@ -302,11 +302,13 @@ fn remedy(code: Code) -> &'static str {
         Code::BodyTooLarge => "send less, or raise the provider's payload limit",
         Code::BadArguments => "check the JSON against the method's parameters, or give --types",
         Code::ServiceNotFound => "check the interface, --version and --group",
-        Code::MethodNotFound => "check the method's name, and --types if it has several forms",
+        Code::MethodNotFound => "check the interface, the method and --types",
         Code::Draining | Code::Refused => "it is leaving; try another endpoint",
         Code::Overloaded | Code::ThreadPoolExhausted => "try again when it is less busy",
-        Code::RegistryUnavailable => "check that the registry runs at that address",
-        Code::NoEndpoint | Code::Unreachable => "check that it runs, and at that address",
+        Code::RegistryUnavailable => "check --registry, and that it is there",
+        Code::NoEndpoint | Code::Unreachable => {
+            "check that it runs there, and speaks that protocol"
+        }
         Code::ConnectionBroken => "it may have been carried out; look at the provider's log",
         Code::BadReply => "try the other --serialization",
         Code::ReplyTooLarge => "ask for less at a time",

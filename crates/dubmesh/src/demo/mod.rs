@@ -115,7 +115,7 @@ async fn run(args: &DemoArgs) -> Result<bool, String> {
         (None, callers) => Pace::Callers(callers.unwrap_or(DEFAULT_CALLERS)),
     };
     let is_plain = args.plain || !io::stdout().is_terminal();
-    let mut output = Output { is_plain, n_drawn: 0 };
+    let mut output = Output { is_plain, n_drawn: 0, is_gone: false };
     output.print(&introduction(&mesh, pace));
     let load = Load::new(target);
     let mut watch = Watch::new(&mesh);
@@ -137,6 +137,9 @@ async fn run(args: &DemoArgs) -> Result<bool, String> {
             _ = interrupt.recv() => break,
             _ = terminate.recv() => break,
             _ = tick.tick() => watch.show(&load.take(), &mut output),
+        }
+        if output.is_gone {
+            break;
         }
     }
     load.stop();
@@ -235,17 +238,20 @@ fn works(mesh: &Mesh) -> Vec<Work> {
     mesh.members.iter().map(work).collect()
 }
 
-/// Standard output. When nobody reads it any more the demo goes on until its end.
+/// Standard output.
 struct Output {
     is_plain: bool,
+    /// Nobody reads it any more.
+    is_gone: bool,
     /// Lines that are drawn over by the next update.
     n_drawn: usize,
 }
 
 impl Output {
-    fn print(&self, text: &str) {
+    fn print(&mut self, text: &str) {
         let mut stdout = io::stdout();
-        let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        let printed = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        self.is_gone |= printed.is_err();
     }
 
     fn update(&mut self, report: &Report<'_>, since_start: Duration) {

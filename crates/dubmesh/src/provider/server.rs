@@ -461,3 +461,6 @@ fn reply(
         debug!(%error, "a consumer does not read its replies");
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -358,7 +358,8 @@ fn ascii_hash(bytes: &[u8]) -> u32 {
     const WHOLE: u32 = POWERS[0].wrapping_mul(31);
     let (chunks, rest) = bytes.as_chunks::<LEN>();
     let hash = chunks.iter().fold(0_u32, |hash, chunk| {
-        let terms = chunk.iter().zip(POWERS).map(|(byte, power)| u32::from(*byte).wrapping_mul(power));
+        let terms =
+            chunk.iter().zip(POWERS).map(|(byte, power)| u32::from(*byte).wrapping_mul(power));
         hash.wrapping_mul(WHOLE).wrapping_add(terms.fold(0, u32::wrapping_add))
     });
     rest.iter().fold(hash, |hash, byte| step(hash, u32::from(*byte)))
