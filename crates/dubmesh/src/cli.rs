@@ -75,7 +75,7 @@ pub(crate) enum Command {
     Call(Box<CallArgs>),
     /// Run a small Dubbo provider, to try things out and to measure
     #[command(after_help = provider::HELP)]
-    Provider(ProviderArgs),
+    Provider(Box<ProviderArgs>),
 }
 
 /// The arguments of commands that read a configuration.
