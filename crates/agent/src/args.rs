@@ -117,7 +117,7 @@ impl<'a> ArgumentList<'a> {
     }
 
     /// One line per argument, the last without its end.
-    fn encode_fastjson(&self, target: Target<'_>, out: &mut Vec<u8>) {
+    fn encode_fastjson(&self, target: Target<'_>, out: &mut Vec<u8>) -> Result<(), CallError> {
         let is_generic = matches!(target.parameters, Parameters::Unknown);
         if is_generic {
             json::write_string(out, target.method);
@@ -130,12 +130,19 @@ impl<'a> ArgumentList<'a> {
             let ty = target.parameters.at(index);
             match self.plain_text_at(index, ty) {
                 Some(text) => json::write_string(out, text),
-                None => write_on_one_line(out, &self.json_at(index, ty)),
+                None => {
+                    let text = self.json_at(index, ty);
+                    if let Some(ty) = ty.filter(|ty| is_primitive(ty)) {
+                        fits(index, &text, ty)?;
+                    }
+                    write_on_one_line(out, &text);
+                }
             }
         }
         if is_generic {
             out.push(b']');
         }
+        Ok(())
     }
 
     /// Appends the arguments to `out`.
@@ -159,10 +166,7 @@ impl<'a> ArgumentList<'a> {
         }
         match serialization {
             Serialization::Hessian2 => self.encode_hessian(target, out),
-            Serialization::Fastjson => {
-                self.encode_fastjson(target, out);
-                Ok(())
-            }
+            Serialization::Fastjson => self.encode_fastjson(target, out),
             other => Err(crate::route::unsupported(other)),
         }
     }
@@ -192,6 +196,18 @@ pub struct Target<'a> {
 fn is_text(ty: &JavaType) -> bool {
     matches!(ty, JavaType::Class(class)
         if matches!(class.name(), "java.lang.String" | "java.lang.CharSequence"))
+}
+
+fn is_primitive(ty: &JavaType) -> bool {
+    !matches!(ty, JavaType::Class(_) | JavaType::Array(_))
+}
+
+/// A provider's fastjson takes what is no number for null, and unboxes that; we look first.
+fn fits(index: usize, text: &[u8], ty: &JavaType) -> Result<(), CallError> {
+    let mut unused = Vec::with_capacity(16);
+    let mut reader = JsonReader::new(text, Limits::default());
+    json_to_hessian(&mut reader, Some(ty), &mut Encoder::new(&mut unused))
+        .map_err(|error| bad_argument(index, Some(ty), &error.to_string()))
 }
 
 fn bad_argument(index: usize, ty: Option<&JavaType>, what: &str) -> CallError {

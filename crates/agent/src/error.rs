@@ -3,6 +3,7 @@
 //! A [`Code`] has a stable name, the side whose fault it is, an HTTP status, a link status and a
 //! retry rule; [`Code::row`] is the only place that tells them.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use dubbo_proto::Status as DubboStatus;
@@ -243,13 +244,28 @@ impl Code {
             {
                 Self::MethodNotFound
             }
+            _ if is_refused_generic_call(text) => Self::BadArguments,
             DubboStatus::BadRequest => Self::ProviderRejected,
-            DubboStatus::SerializationError if text.contains("Data length too large") => {
-                Self::ReplyTooLarge
-            }
+            // Dubbo 2.7 reports this as BAD_RESPONSE, 3.3 as SERIALIZATION_ERROR.
+            _ if text.contains("Data length too large") => Self::ReplyTooLarge,
             _ => Self::ProviderError,
         }
     }
+}
+
+/// How a frame of a Java stack trace begins.
+const STACK_FRAME: &str = "\n\tat ";
+/// What a generic call of an overloaded method is answered.
+const NOT_UNIQUE: &str = "Not unique method for method name";
+/// What Dubbo 3 answers when it has no such service, method or types, or cannot read an argument.
+const UNREADABLE: &str = "Fail to decode request due to: RpcInvocation [";
+
+/// Whether the filter that turns a generic call into a plain one did not get that far: it is where
+/// the exception was thrown, not only on its way.
+fn is_refused_generic_call(text: &str) -> bool {
+    let thrown_at = text.split(STACK_FRAME).nth(1).unwrap_or_default();
+    text.contains(NOT_UNIQUE)
+        || thrown_at.starts_with("org.apache.dubbo.rpc.filter.GenericFilter.invoke")
 }
 
 /// A failed call: what happened, where, in words.
@@ -284,6 +300,29 @@ impl CallError {
         self
     }
 
+    /// The message for somebody who has not got the provider's source at hand: without its stack
+    /// trace, and with what to do where Dubbo leaves one to guess.
+    pub fn summary(&self) -> Cow<'_, str> {
+        let text = &*self.message;
+        if self.provider_status.is_none() {
+            return text.into();
+        }
+        let summary = text.split(STACK_FRAME).next().unwrap_or(text);
+        // The decoder's exception is told twice: by its message, then by its stack trace.
+        let summary = summary.lines().next().unwrap_or(summary);
+        let advice = match () {
+            () if text.contains(NOT_UNIQUE) => {
+                "; tell which one by its parameter types (header x-dubbo-parameter-types)"
+            }
+            () if text.contains(UNREADABLE) => {
+                "; the provider has no such service, method or parameter types, or cannot read an \
+                 argument; its log tells which"
+            }
+            () => return summary.into(),
+        };
+        format!("{summary}{advice}").into()
+    }
+
     /// Whether the call may be offered to another endpoint, because none has begun it.
     pub fn may_be_offered_again(&self) -> bool {
         matches!(self.code.row().retry, Retry::Safe | Retry::Elsewhere)
@@ -297,7 +336,7 @@ impl CallError {
 
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code.row().name, self.message)?;
+        write!(f, "{}: {}", self.code.row().name, self.summary())?;
         match &self.endpoint {
             Some(endpoint) => write!(f, " (at {endpoint})"),
             None => Ok(()),
@@ -327,6 +366,37 @@ mod tests {
         for row in Code::ALL.map(Code::row) {
             let cell = format!("| `{}` | {} |", row.name, row.http_status);
             assert!(document.contains(&cell), "docs/errors.md lacks {cell}");
+        }
+    }
+
+    #[test]
+    fn words_of_providers_are_understood() {
+        use DubboStatus as S;
+        let frame =
+            "\n\tat org.apache.dubbo.rpc.filter.GenericFilter.invoke(GenericFilter.java:94)";
+        let elsewhere = "\n\tat org.apache.dubbo.rpc.filter.TpsLimitFilter.invoke(T.java:1)";
+        for (status, text, code, advice) in [
+            (
+                S::ServiceError,
+                "Not unique method for method name(a)\n\tat b",
+                "bad_arguments",
+                "types",
+            ),
+            (S::ServiceError, &*format!("x: y{frame}"), "bad_arguments", "x: y"),
+            (S::ServiceError, &*format!("x: y{elsewhere}{frame}"), "provider_error", "x: y"),
+            (S::BadResponse, "Data length too large: 9", "reply_too_large", "9"),
+            (S::SerializationError, "Data length too large: 9", "reply_too_large", "9"),
+            (
+                S::BadRequest,
+                "Fail to decode request due to: RpcInvocation [methodName=a, parameterTypes=null]",
+                "provider_rejected",
+                "no such service",
+            ),
+        ] {
+            let error = CallError::from_provider(status, text);
+            assert_eq!(error.code.row().name, code, "{text}");
+            let summary = error.summary();
+            assert!(summary.contains(advice) && !summary.contains("\tat "), "{summary}");
         }
     }
 

@@ -36,7 +36,7 @@ pub(super) fn error(error: &CallError) -> Response<Full<Bytes>> {
     let row = error.code.row();
     let body = serde_json::json!({
         "code": row.name,
-        "message": error.message,
+        "message": error.summary(),
         "endpoint": error.endpoint,
         "retryable": error.is_retryable(),
     });

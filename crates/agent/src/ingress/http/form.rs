@@ -29,7 +29,7 @@ impl<'a> Form<'a> {
     /// Reads the body of a form.
     pub(super) fn parse(body: &'a [u8]) -> Result<Self, CallError> {
         let mut form = Self::default();
-        for (name, value) in form_urlencoded::parse(body) {
+        for (name, value) in fields(body) {
             match &*name {
                 "interface" => form.interface = value,
                 "method" => form.method = value,
@@ -73,5 +73,51 @@ impl<'a> Form<'a> {
             timeout: headers.timeout,
             attachments: headers.attachments,
         })
+    }
+}
+
+/// The fields of a form, decoded; what needs no decoding is not copied.
+fn fields(body: &[u8]) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+    body.split(|byte| *byte == b'&').filter(|field| !field.is_empty()).map(|field| {
+        let (name, value) = match memchr::memchr(b'=', field) {
+            Some(at) => (&field[..at], &field[at + 1..]),
+            None => (field, &[][..]),
+        };
+        (decode(name), decode(value))
+    })
+}
+
+/// Undoes the encoding of one name or value.
+fn decode(part: &[u8]) -> Cow<'_, str> {
+    if memchr::memchr2(b'%', b'+', part).is_none()
+        && let Ok(text) = std::str::from_utf8(part)
+    {
+        return Cow::Borrowed(text);
+    }
+    // The library reads pairs: as the value of a nameless one, every byte of this part is read.
+    let pair = [b"=", part].concat();
+    let value = form_urlencoded::parse(&pair).next().map(|(_, value)| value.into_owned());
+    Cow::Owned(value.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_those_of_the_standard() {
+        for body in [
+            "a=b&c=d",
+            "a=b=c&&=x&y&z=",
+            "p=%41+b%2Fc%3D%26&q=%zz%",
+            "snow=\u{2603}&x=%E2%98%83",
+            "",
+            "&",
+        ] {
+            let ours: Vec<_> = fields(body.as_bytes()).collect();
+            let standard: Vec<_> = form_urlencoded::parse(body.as_bytes()).collect();
+            assert_eq!(ours, standard, "{body}");
+        }
+        assert_eq!(fields(b"a=\xff").next().unwrap().1, "\u{fffd}");
     }
 }

@@ -13,13 +13,16 @@ mod form;
 mod json;
 mod session;
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_ENCODING;
 use http::{Method, Request, Response};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 
 pub use self::session::HttpSession;
@@ -110,29 +113,49 @@ async fn answer_request(
 
 /// The whole body, within the listener's limits of length and time.
 async fn read_body(body: Incoming, config: &HttpIngressConfig) -> Result<Bytes, CallError> {
-    let max_len = config.max_body_len;
-    let too_large = || {
-        let message = format!("the body is longer than the limit of {max_len} bytes");
-        CallError::new(Code::BodyTooLarge, message)
-    };
-    if u64::try_from(max_len).is_ok_and(|max_len| max_len < body.size_hint().lower()) {
-        return Err(too_large());
+    let mut whole = pin!(collect(body, config.max_body_len));
+    // Most bodies came along with their head; those need no timer.
+    if let Poll::Ready(whole) = poll_fn(|cx| Poll::Ready(whole.as_mut().poll(cx))).await {
+        return whole;
     }
-    if body.is_end_stream() {
-        return Ok(Bytes::new());
-    }
-    let whole = Limited::new(body, max_len).collect();
     match tokio::time::timeout(config.body_timeout, whole).await {
-        Ok(Ok(whole)) => Ok(whole.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(error)) => {
-            Err(CallError::new(Code::BadRequest, format!("the body cannot be read: {error}")))
-        }
+        Ok(whole) => whole,
         Err(_) => Err(CallError::new(
             Code::RequestTimeout,
             format!("the body did not arrive within {:?}", config.body_timeout),
         )),
     }
+}
+
+/// All data of a body; the usual one piece is not copied.
+async fn collect(mut body: Incoming, max_len: usize) -> Result<Bytes, CallError> {
+    let announced_len = body.size_hint().lower();
+    if usize::try_from(announced_len).map_or(true, |len| max_len < len) {
+        return Err(too_large(max_len));
+    }
+    let mut pieces: Option<BytesMut> = None;
+    let mut first = Bytes::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            CallError::new(Code::BadRequest, format!("the body cannot be read: {error}"))
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        let len = pieces.as_ref().map_or(first.len(), BytesMut::len);
+        if max_len < len + data.len() {
+            return Err(too_large(max_len));
+        }
+        match &mut pieces {
+            None if first.is_empty() => first = data,
+            None => pieces.insert(BytesMut::from(&first[..])).extend_from_slice(&data),
+            Some(pieces) => pieces.extend_from_slice(&data),
+        }
+    }
+    Ok(pieces.map_or(first, BytesMut::freeze))
+}
+
+fn too_large(max_len: usize) -> CallError {
+    let message = format!("the body is longer than the limit of {max_len} bytes");
+    CallError::new(Code::BodyTooLarge, message)
 }
 
 /// The value of a header as text, if there is one.
