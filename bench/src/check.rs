@@ -1,12 +1,13 @@
 //! Whether answers are right. An empty 200, or a 200 with the hash of another text, is a failure
 //! that no figure of wrk would show.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use crate::error::BenchError;
-use crate::http::Client;
+use crate::http::{Answer, Client};
 use crate::load::{Style, texts};
 
 /// What the load does not have: everything that one of the encodings on the way must escape.
@@ -21,6 +22,9 @@ const HARD_TEXTS: [&str; 8] = [
     "\u{1f600} beyond 16 bits",
 ];
 
+/// A virtual machine that has just been started answers its first calls slowly.
+const TIMEOUT_MS: u32 = 5000;
+
 /// What is called how, to see whether it answers rightly.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Check<'a> {
@@ -30,6 +34,8 @@ pub(crate) struct Check<'a> {
     pub(crate) style: Style,
     pub(crate) n_calls: usize,
     pub(crate) n_connections: usize,
+    /// Whether a refusal that says so is good enough, as it is from one who is overloaded.
+    pub(crate) may_refuse: bool,
 }
 
 impl Check<'_> {
@@ -57,24 +63,42 @@ impl Check<'_> {
             if self.n_calls <= index {
                 return Ok(());
             }
-            if let Err(problem) = call(&mut client, self.style, &wanted[index % wanted.len()]) {
-                next.fetch_max(self.n_calls, Ordering::Relaxed);
-                return Err(format!("call {index}: {problem}"));
+            match call(&mut client, self.style, &wanted[index % wanted.len()]) {
+                Ok(()) => {}
+                Err(Problem::Refused { .. }) if self.may_refuse => {}
+                Err(problem) => {
+                    next.fetch_max(self.n_calls, Ordering::Relaxed);
+                    return Err(format!("call {index}: {problem}"));
+                }
             }
         }
     }
 }
 
+/// Why an answer is not the hash.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Problem {
+    #[error("no answer: {0}")]
+    NoAnswer(#[from] io::Error),
+    #[error("refused: status {status}, body {body:?}")]
+    Refused { status: u16, body: String },
+    #[error("status {status}, body {body:?} where {wanted} belongs")]
+    Wrong { status: u16, body: String, wanted: i32 },
+}
+
 /// Makes one call of `hash(text)`.
-pub(crate) fn call(client: &mut Client, style: Style, text: &str) -> Result<(), String> {
+pub(crate) fn call(client: &mut Client, style: Style, text: &str) -> Result<(), Problem> {
     let (path, content_type) = (style.path(), style.content_type());
-    let head = format!("POST {path} HTTP/1.1\r\ncontent-type: {content_type}");
-    let answer = client.request(&head, &style.body(text)).map_err(|error| error.to_string())?;
-    let hash = java_hash(text);
-    if answer.status == 200 && answer.body == hash.to_string() {
-        return Ok(());
+    let head = format!(
+        "POST {path} HTTP/1.1\r\ncontent-type: {content_type}\r\nx-dubbo-timeout-ms: {TIMEOUT_MS}"
+    );
+    let Answer { status, body } = client.request(&head, &style.body(text))?;
+    let wanted = java_hash(text);
+    match status {
+        200 if body == wanted.to_string() => Ok(()),
+        400.. if !body.is_empty() => Err(Problem::Refused { status, body }),
+        _ => Err(Problem::Wrong { status, body, wanted }),
     }
-    Err(format!("status {}, body {:?} where {hash} belongs", answer.status, answer.body))
 }
 
 /// `String.hashCode()` of Java.

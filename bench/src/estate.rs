@@ -13,7 +13,7 @@ use interop_harness::{
 };
 use tempfile::TempDir;
 
-use crate::check;
+use crate::check::{self, Problem};
 use crate::error::BenchError;
 use crate::http::Client;
 use crate::load::{INTERFACE, Style};
@@ -325,14 +325,14 @@ impl Subject {
         let deadline = Instant::now() + FIRST_ANSWER_TIMEOUT;
         loop {
             let answer = Client::connect(self.addr)
-                .map_err(|error| error.to_string())
+                .map_err(Problem::from)
                 .and_then(|mut client| check::call(&mut client, self.style, "hello"));
             match answer {
                 Ok(()) => return Ok(()),
                 Err(problem) if deadline < Instant::now() => {
                     return Err(BenchError::WrongAnswer {
                         program: self.program.to_owned(),
-                        problem,
+                        problem: problem.to_string(),
                     });
                 }
                 Err(_) => thread::sleep(Duration::from_millis(20)),

@@ -97,9 +97,9 @@ pub(crate) fn measure<'a>(
 fn warm_up(plan: &Plan, wrk: &Wrk, case: &Case<'_>) -> Result<(), BenchError> {
     let Subject { program, addr, style, is_checked, has_java, .. } = *case.subject;
     let (n_calls, n_connections) = (N_CHECKED, N_CHECKERS);
-    let alone = Check { program, addr, style, n_calls, n_connections };
+    let alone = Check { program, addr, style, n_calls, n_connections, may_refuse: false };
     let (n_calls, n_connections) = (N_CHECKED_LOADED, N_CHECKERS_LOADED);
-    let loaded = Check { program, addr, style, n_calls, n_connections };
+    let loaded = Check { n_calls, n_connections, may_refuse: true, ..alone };
     if is_checked {
         alone.run()?;
         eprintln!("{program}: {N_CHECKED} answers were right");
@@ -107,7 +107,13 @@ fn warm_up(plan: &Plan, wrk: &Wrk, case: &Case<'_>) -> Result<(), BenchError> {
     let (duration, n_connections) = (plan.warm_up(has_java), case.n_connections);
     let shot = Shot { addr, style, n_connections, duration, raw: None };
     thread::scope(|scope| {
-        let checks = is_checked.then(|| scope.spawn(|| loaded.run()));
+        let checks = is_checked.then(|| {
+            scope.spawn(|| {
+                // By then all connections are up, and nothing is quite cold any more.
+                thread::sleep(duration / 2);
+                loaded.run()
+            })
+        });
         wrk.run(&shot, || ())?;
         checks.map_or(Ok(()), |checks| checks.join().unwrap_or(Ok(())))
     })
