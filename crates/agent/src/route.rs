@@ -183,6 +183,7 @@ impl RouteName<'_> {
 }
 
 /// The routes of one worker.
+#[derive(Default)]
 pub struct RouteTable {
     by_name: RefCell<HashMap<Box<str>, Rc<Route>>>,
     places: RefCell<Places>,
@@ -195,12 +196,6 @@ struct Places {
     names: Vec<Option<Box<str>>>,
     hand: usize,
     next_generation: u64,
-}
-
-impl Default for RouteTable {
-    fn default() -> Self {
-        Self { by_name: RefCell::default(), places: RefCell::default(), key: RefCell::default() }
-    }
 }
 
 impl RouteTable {

@@ -9,7 +9,7 @@
 //!   connection, this one included.
 //! - Whoever changes a machine through [`Conn::with`] has its driver woken; nobody else flushes.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -63,6 +63,8 @@ pub struct Conn<M>(Rc<Shared<M>>);
 struct Shared<M> {
     machine: RefCell<M>,
     driver: RefCell<Option<Waker>>,
+    /// The driver is at work, and will look at the machine once more before it rests.
+    is_attended: Cell<bool>,
 }
 
 impl<M> Clone for Conn<M> {
@@ -74,12 +76,16 @@ impl<M> Clone for Conn<M> {
 impl<M> Conn<M> {
     /// A connection that [`drive`] will run.
     pub fn new(machine: M) -> Self {
-        Self(Rc::new(Shared { machine: RefCell::new(machine), driver: RefCell::new(None) }))
+        let (driver, is_attended) = (RefCell::new(None), Cell::new(false));
+        Self(Rc::new(Shared { machine: RefCell::new(machine), driver, is_attended }))
     }
 
     /// Changes the machine; what that leaves to be sent goes out at the end of this turn.
     pub fn with<R>(&self, change: impl FnOnce(&mut M) -> R) -> R {
         let result = change(&mut self.0.machine.borrow_mut());
+        if self.0.is_attended.get() {
+            return result;
+        }
         if let Some(driver) = self.0.driver.borrow().as_ref() {
             driver.wake_by_ref();
         }
@@ -178,9 +184,11 @@ impl<E> Turn<E> {
         M: Machine<Event = E>,
         S: AsyncRead + AsyncWrite + Unpin,
     {
+        conn.0.is_attended.set(true);
         let read = self.read(cx, conn, stream);
         poll_timer(cx, conn, timer);
         self.dispatch(conn, on_event);
+        conn.0.is_attended.set(false);
         if read.is_err() {
             // What the machine has to say to the peer (why it hangs up) is worth one try.
             let _ = write(cx, conn, stream);

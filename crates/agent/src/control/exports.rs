@@ -81,6 +81,20 @@ impl Exports {
     }
 }
 
+/// How long a registration with another weight waits for the registry.
+const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why a registration ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum End {
+    /// The agent drains.
+    Leaving,
+    /// Another weight is to be registered.
+    OtherWeight,
+    /// No worker reaches the app any more.
+    AppAway,
+}
+
 /// Keeps one service registered.
 struct Keeper {
     registry: Registry,
@@ -103,17 +117,37 @@ impl Keeper {
                     if reached.is_err() { return }
                 }
             }
-            let Some(registered) = self.register() else { return };
-            let leaving = self.while_healthy(&registered).await;
+            let Some(mut registered) = self.register() else { return };
+            let end = loop {
+                match self.while_healthy(&registered).await {
+                    End::OtherWeight => registered = self.register_anew(registered).await,
+                    end => break end,
+                }
+            };
             self.readiness.block(&self.part(), "is withdrawn, since its app is away");
-            let service = &self.export.service;
-            match registered.withdraw().await {
-                Ok(()) => info!(%service, "withdrawn"),
-                Err(error) => warn!(%service, %error, "withdrawal is not confirmed"),
-            }
-            if leaving {
+            self.withdraw(registered).await;
+            if end == End::Leaving {
                 return;
             }
+        }
+    }
+
+    /// Registers with the weight of now. The old registration goes only when the new one is there,
+    /// so that callers always see one.
+    async fn register_anew(&mut self, old: Registered) -> Registered {
+        let Some(new) = self.register() else { return old };
+        if tokio::time::timeout(HAND_OVER_TIMEOUT, new.established()).await.is_err() {
+            warn!(service = %self.export.service, "the registry is away; its weight changes later");
+        }
+        self.withdraw(old).await;
+        new
+    }
+
+    async fn withdraw(&self, registered: Registered) {
+        let service = &self.export.service;
+        match registered.withdraw().await {
+            Ok(()) => info!(%service, "withdrawn"),
+            Err(error) => warn!(%service, %error, "withdrawal is not confirmed"),
         }
     }
 
@@ -140,8 +174,8 @@ impl Keeper {
         }
     }
 
-    /// Waits until the registration is to end; `true` if the agent is leaving.
-    async fn while_healthy(&self, registered: &Registered) -> bool {
+    /// Waits until the registration is to end.
+    async fn while_healthy(&self, registered: &Registered) -> End {
         let mut announced = false;
         let (mut leave, mut weight) = (self.leave.clone(), self.weight.clone());
         let mut health = self.health.clone();
@@ -152,11 +186,11 @@ impl Keeper {
                     self.readiness.clear(&self.part());
                     info!(service = %self.export.service, at = %registered.endpoint(), "registered");
                 }
-                _ = leave.wait_for(|leave| *leave) => return true,
-                changed = weight.changed() => return changed.is_err(),
-                down = stays_down(&mut health) => {
+                _ = leave.wait_for(|leave| *leave) => return End::Leaving,
+                Ok(()) = weight.changed() => return End::OtherWeight,
+                Ok(()) = stays_down(&mut health) => {
                     warn!(service = %self.export.service, "the app is away; withdrawing");
-                    return down.is_err();
+                    return End::AppAway;
                 }
             }
         }

@@ -119,7 +119,7 @@ impl Control {
             exports: Exports::default(),
             connections: Vec::new(),
             accepting: JoinSet::new(),
-            helpers: helpers,
+            helpers,
             config,
             workers,
             ends,
