@@ -1,0 +1,52 @@
+//! What the tests against real Dubbo and etcd share: agents as processes of their own, an HTTP
+//! client that tells a lost connection from an answer, and callers that never pause.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    reason = "each test file uses its own part of this"
+)]
+
+mod agents;
+mod http;
+mod load;
+
+pub use agents::{Agent, Consumer, Layout, Offer};
+pub use http::{Answer, Http, encoded, post};
+pub use load::{Load, Summary};
+
+use std::time::Duration;
+
+use interop_harness::{DubboVersion, Etcd, JavaProvider, ProviderOptions};
+
+/// No test waits longer for anything; a machine that also compiles is slow.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub const HELLO: &str = "com.alibaba.dubbo.performance.demo.provider.IHelloService";
+pub const TYPES: &str = "org.dubmesh.interop.TypesService";
+
+/// Polls until `check` is content.
+///
+/// # Panics
+/// After [`PATIENCE`].
+pub fn wait_until(what: &str, check: impl FnMut() -> bool) {
+    interop_harness::wait_until(what, PATIENCE, check);
+}
+
+/// A Java provider whose `hash` takes `hash_sleep`; it registers itself in `etcd`, if there is one.
+pub fn java(version: DubboVersion, etcd: Option<&Etcd>, hash_sleep: Duration) -> JavaProvider {
+    let options = ProviderOptions {
+        registry: etcd.map(|etcd| format!("etcd://{}", etcd.addr())),
+        registry_session: Duration::from_secs(3),
+        hash_sleep,
+        ..ProviderOptions::default()
+    };
+    JavaProvider::start(version, options).unwrap()
+}
+
+/// What Java's `String.hashCode` gives.
+pub fn java_hash(text: &str) -> i32 {
+    text.encode_utf16()
+        .fold(0, |hash: i32, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)))
+}
