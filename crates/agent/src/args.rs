@@ -6,6 +6,7 @@ use dubbo_proto::Serialization;
 use hessian::json::{self, JsonReader};
 use hessian::transcode::json_to_hessian;
 use hessian::{Encoder, JavaType, Limits};
+use percent_encoding::percent_decode_str;
 
 use crate::error::{CallError, Code};
 use crate::route::{Parameters, Route};
@@ -225,11 +226,12 @@ fn write_on_one_line(out: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// Reads parameter types as a caller writes them: JVM descriptors (`Ljava/lang/String;I`), or Java
-/// names between commas (`java.lang.String,int`).
+/// names between commas (`java.lang.String,int`); percent-encoded or not, as no type has a `%`.
 ///
 /// # Errors
 /// [`Code::BadRequest`] with the type that is not one.
 pub fn parse_types(text: &str) -> Result<Vec<JavaType>, CallError> {
+    let text = percent_decode_str(text).decode_utf8_lossy();
     let text = text.trim();
     let types = JavaType::parse_descriptors(text).or_else(|_| {
         split_names(text).into_iter().map(|name| JavaType::parse(name.trim())).collect()
@@ -273,6 +275,7 @@ mod tests {
         let expected = ["java.lang.String", "int", "long[]"];
         assert_eq!(names("Ljava/lang/String;I[J"), expected);
         assert_eq!(names("java.lang.String, int,long[]"), expected);
+        assert_eq!(names("Ljava%2Flang%2FString%3bI%5BJ"), expected);
         assert_eq!(names("java.util.Map<java.lang.String,java.lang.Long>").len(), 1);
         assert!(names("").is_empty());
         let error = parse_types("Ljava/lang/String").unwrap_err();

@@ -62,9 +62,14 @@ pub struct LinkCaller {
 }
 
 impl LinkCaller {
-    fn complete(self, outcome: Outcome) {
-        let code = outcome.as_ref().err().map(|error| error.code as u8);
-        self.stats.finished(self.started.elapsed(), code);
+    /// Counts a call that has ended, and that nobody wants an answer to.
+    pub fn finish(&self, error: Option<&CallError>) {
+        self.stats.finished(self.started.elapsed(), error.map(|error| error.code as u8));
+    }
+
+    /// Answers the call.
+    pub fn complete(self, outcome: Outcome) {
+        self.finish(outcome.as_ref().err());
         let reply = match outcome {
             Ok(reply) => link_proto::Reply {
                 codec: reply.serialization.id(),
@@ -84,7 +89,7 @@ impl std::fmt::Debug for LinkCaller {
 }
 
 /// A provider's own status travels as it is; it tells a Dubbo consumer most.
-pub fn error_reply(error: &CallError) -> link_proto::Reply<'static> {
+fn error_reply(error: &CallError) -> link_proto::Reply<'static> {
     let text = error.message.as_bytes();
     let (status, payload) = match error.provider_status {
         Some(status) => (Status::DUBBO_STATUS, [&[status.to_u8()][..], text].concat()),

@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use registry::Registry;
 
@@ -37,6 +38,6 @@ impl Client {
     /// # Errors
     /// Whatever the table in [`crate::error`] lists.
     pub async fn call(&self, invocation: &Invocation<'_>) -> Result<Vec<u8>, CallError> {
-        json_of(&invoke(&self.0, 0, invocation).await?)
+        json_of(&invoke(&self.0, 0, invocation, Instant::now()).await?)
     }
 }

@@ -146,24 +146,27 @@ impl Cluster {
     }
 
     /// Makes a call, on another endpoint if one refuses it before it has begun.
-    pub async fn call<A: Arguments>(&self, request: &Request<'_, A>) -> Outcome {
-        self.last_call.set(Instant::now());
+    pub async fn call<A: Arguments>(&self, mut request: Request<'_, A>) -> Outcome {
+        self.last_call.set(request.now);
         let policy = Rc::clone(&self.policy.borrow());
         if self.status.get() == Freshness::Pending {
             self.wait_for_endpoints(request.deadline).await?;
+            request.now = Instant::now();
         }
         let mut tried = Vec::new();
         loop {
-            let Some((slot, member)) = self.pick(&tried) else {
+            let Some((slot, member)) = self.pick(request.now, &tried) else {
                 return Err(self.no_endpoint());
             };
-            let outcome = self.attempt(slot, &member, request, &policy).await;
+            let outcome = self.attempt(slot, &member, &request, &policy).await;
             let Err(error) = outcome else {
                 return outcome;
             };
             tried.push(member);
             let is_last = policy.max_attempts as usize <= tried.len();
-            if is_last || !error.may_be_offered_again() || self.pick(&tried).is_none() {
+            request.now = Instant::now();
+            let is_last = is_last || !error.may_be_offered_again();
+            if is_last || self.pick(request.now, &tried).is_none() {
                 return Err(error);
             }
         }
@@ -180,7 +183,7 @@ impl Cluster {
             cluster: self,
             ticket: Some(self.balancer.borrow_mut().begin(slot)),
             stats: &member.0.stats,
-            started: Instant::now(),
+            started: request.now,
         };
         attempt.stats.started();
         let serialization = member.0.serialization(policy.serialization);
@@ -190,9 +193,9 @@ impl Cluster {
     }
 
     /// Chooses an endpoint that was not tried: one that is connected, or else one that may be soon.
-    fn pick(&self, tried: &[Member]) -> Option<(Slot, Member)> {
+    fn pick(&self, now: Instant, tried: &[Member]) -> Option<(Slot, Member)> {
         let mut balancer = self.balancer.borrow_mut();
-        let (now, mut rng) = (Instant::now(), rand::rng());
+        let mut rng = rand::rng();
         for standing in [Standing::Ready, Standing::Connecting] {
             let slot = balancer.pick(now, &mut rng, |member| {
                 member.0.upstream.standing() == standing && !tried.contains(member)

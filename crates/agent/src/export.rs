@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use dubbo_proto::{RequestTemplate, Serialization, ServiceKey};
 use link::{Conn, Ending, drive};
 use link_proto::{CallId, Event, Meta, RouteDef, RouteId, Status};
@@ -16,10 +17,9 @@ use tokio::net::TcpStream;
 use tracing::{debug, info};
 
 use crate::call::{LinkCaller, LinkServer, ReplyTo};
-use crate::error::{CallError, Code};
 use crate::metrics::CallStats;
 use crate::route::template;
-use crate::upstream::dubbo::{DubboPeer, send};
+use crate::upstream::dubbo::{DubboClient, DubboPeer, refused};
 use crate::upstream::{Standing, Upstream};
 
 /// The deadline of a request that brings none.
@@ -40,12 +40,24 @@ pub struct Backend {
 /// What a worker exports, by service key as text.
 pub type Backends = HashMap<String, Rc<Backend>>;
 
-/// One link from another agent.
+/// One link from another agent; clones are handles to the same.
+#[derive(Clone)]
 pub struct LinkSession {
     conn: Conn<LinkServer>,
     backends: Rc<Backends>,
     /// By the peer's number of the route.
-    routes: RefCell<Vec<Option<Rc<Target>>>>,
+    routes: Rc<RefCell<Vec<Option<Rc<Target>>>>>,
+}
+
+/// One request of the peer.
+struct Call {
+    id: CallId,
+    codec: u8,
+    now: Instant,
+    deadline: Instant,
+    meta: Meta,
+    payload: Bytes,
+    one_way: bool,
 }
 
 /// Where the calls of a route go.
@@ -58,7 +70,7 @@ impl LinkSession {
     /// A link that has just been accepted.
     pub fn new(config: &link_proto::Config, backends: Rc<Backends>) -> Rc<Self> {
         let machine = LinkServer::server(config.clone(), Instant::now());
-        Rc::new(Self { conn: Conn::new(machine), backends, routes: RefCell::default() })
+        Rc::new(Self { conn: Conn::new(machine), backends, routes: Rc::default() })
     }
 
     /// Serves the link until it ends.
@@ -73,9 +85,11 @@ impl LinkSession {
 
     fn on_event(&self, event: Event<()>) {
         match event {
-            Event::Request { id, route, timeout, meta, payload, one_way, .. } => {
-                let deadline = Instant::now() + timeout.unwrap_or(DEFAULT_TIMEOUT);
-                self.request(id, route, deadline, &meta, payload, one_way);
+            Event::Request { id, route, codec, timeout, meta, payload, one_way } => {
+                let now = Instant::now();
+                let deadline = now + timeout.unwrap_or(DEFAULT_TIMEOUT);
+                let call = Call { id, codec, now, deadline, meta, payload, one_way };
+                self.request(route, call);
             }
             Event::Defined { route, def } => self.define(route, &def),
             Event::Ready(hello) => debug!(peer = hello.name, "link accepted"),
@@ -114,63 +128,58 @@ impl LinkSession {
         Ok(Target { backend: Rc::clone(backend), template })
     }
 
-    fn request(
-        &self,
-        id: CallId,
-        route: RouteId,
-        deadline: Instant,
-        meta: &Meta,
-        payload: bytes::Bytes,
-        one_way: bool,
-    ) {
+    fn request(&self, route: RouteId, mut call: Call) {
         let target = self.routes.borrow().get(route.index()).cloned().flatten();
         let Some(target) = target else {
-            let refusal = CallError::new(Code::ServiceNotFound, "the route was refused");
-            return self.refuse(id, &refusal);
+            return self.refuse(&call, Status::NOT_FOUND_SERVICE, "the route was refused");
         };
-        let stats = Arc::clone(&target.backend.stats);
-        stats.started();
-        let caller = LinkCaller { conn: self.conn.clone(), id, started: Instant::now(), stats };
-        let _ = one_way;
-        let token = ReplyTo::Link(caller);
+        let spoken = target.backend.serialization;
+        if call.codec != 0 && call.codec != spoken.id() {
+            let text = format!("the app speaks {}, as the route's answer said", spoken.name());
+            return self.refuse(&call, Status::UNSUPPORTED_CODEC, &text);
+        }
         match target.backend.upstream.conn() {
-            Ok(conn) => {
-                let meta: Vec<_> = meta.iter().collect();
-                let sent = send(&conn, &target.template, &payload, &meta, deadline, token);
-                if let Err((token, error)) = sent {
-                    token.complete(Err(error));
-                }
-            }
+            Ok(conn) => self.pass_on(&target, &conn, &call),
             Err(_) if target.backend.upstream.standing() == Standing::Connecting => {
-                let meta = meta.clone();
+                let session = self.clone();
                 tokio::task::spawn_local(async move {
-                    send_when_connected(&target, &payload, &meta, deadline, token).await;
+                    match target.backend.upstream.connected(call.deadline).await {
+                        Ok(conn) => {
+                            call.now = Instant::now();
+                            session.pass_on(&target, &conn, &call);
+                        }
+                        Err(error) => session.caller(&target, &call).complete(Err(error)),
+                    }
                 });
             }
-            Err(error) => token.complete(Err(error)),
+            Err(error) => self.caller(&target, &call).complete(Err(error)),
         }
     }
 
-    fn refuse(&self, id: CallId, error: &CallError) {
-        self.conn.with(|link| link.respond(id, crate::call::error_reply(error)));
-    }
-}
-
-async fn send_when_connected(
-    target: &Target,
-    payload: &[u8],
-    meta: &Meta,
-    deadline: Instant,
-    token: ReplyTo,
-) {
-    match target.backend.upstream.connected(deadline).await {
-        Ok(conn) => {
-            let meta: Vec<_> = meta.iter().collect();
-            let sent = send(&conn, &target.template, payload, &meta, deadline, token);
-            if let Err((token, error)) = sent {
-                token.complete(Err(error));
-            }
+    fn pass_on(&self, target: &Target, conn: &Conn<DubboClient>, call: &Call) {
+        let meta: Vec<_> = call.meta.iter().collect();
+        let caller = self.caller(target, call);
+        let Call { now, deadline, payload, one_way, .. } = call;
+        if *one_way {
+            let sent = conn.with(|app| app.0.send_one_way(*now, &target.template, payload, &meta));
+            return caller.finish(sent.err().map(|error| refused(&error)).as_ref());
         }
-        Err(error) => token.complete(Err(error)),
+        let token = ReplyTo::Link(caller);
+        let sent =
+            conn.with(|app| app.0.send(*now, &target.template, payload, &meta, *deadline, token));
+        if let Err((token, error)) = sent {
+            token.complete(Err(refused(&error)));
+        }
+    }
+
+    /// Who waits for the answer to a call that from now on counts as one of the backend's.
+    fn caller(&self, target: &Target, call: &Call) -> LinkCaller {
+        let stats = Arc::clone(&target.backend.stats);
+        stats.started();
+        LinkCaller { conn: self.conn.clone(), id: call.id, started: call.now, stats }
+    }
+
+    fn refuse(&self, call: &Call, status: Status, text: &str) {
+        self.conn.with(|link| link.respond(call.id, link_proto::Reply::error(status, text)));
     }
 }

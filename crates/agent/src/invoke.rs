@@ -21,11 +21,16 @@ pub struct Invocation<'a> {
     pub attachments: Vec<(&'a str, &'a str)>,
 }
 
-/// Makes a call to a service of the registry with the index `registry`.
+/// Makes a call, which came at `started`, to a service of the registry with the index `registry`.
 ///
 /// # Errors
 /// Whatever the table in [`crate::error`] lists.
-pub async fn invoke(worker: &Worker, registry: usize, invocation: &Invocation<'_>) -> Outcome {
+pub async fn invoke(
+    worker: &Worker,
+    registry: usize,
+    invocation: &Invocation<'_>,
+    started: Instant,
+) -> Outcome {
     if worker.is_draining() {
         return Err(CallError::new(Code::Draining, "this agent is shutting down"));
     }
@@ -38,14 +43,15 @@ pub async fn invoke(worker: &Worker, registry: usize, invocation: &Invocation<'_
             worker.routes.insert(registry, name, cluster, parameters)?
         }
     };
-    let deadline = Instant::now() + route.cluster.timeout(invocation.timeout);
+    let deadline = started + route.cluster.timeout(invocation.timeout);
     let request = upstream::Request {
         route: &route,
         args: &invocation.args,
         attachments: &invocation.attachments,
+        now: started,
         deadline,
     };
-    route.cluster.call(&request).await
+    route.cluster.call(request).await
 }
 
 /// What a caller has named, checked once per route.

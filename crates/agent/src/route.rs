@@ -6,7 +6,6 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::rc::Rc;
 
 use dubbo_proto::{RequestHead, RequestTemplate, Serialization};
@@ -173,7 +172,11 @@ impl RouteName<'_> {
     /// The same names mean another service in another registry.
     fn write_key(&self, registry: usize, key: &mut String) {
         key.clear();
-        let _ = writeln!(key, "{registry}");
+        match u8::try_from(registry) {
+            Ok(registry) => key.push(char::from(registry)),
+            Err(_) => key.push_str(&registry.to_string()),
+        }
+        key.push('\n');
         for part in [self.interface, self.version, self.group, self.method] {
             key.push_str(part);
             key.push('\n');

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use dubbo_proto::{
     ClientConfig, ClientConnection, ClientEvent, ProtoError, Reply as DubboReply, RequestId,
-    RequestTemplate, SendError, Serialization, Status,
+    SendError, Serialization, Status,
 };
 use link::{Conn, Machine};
 use tokio::sync::oneshot;
@@ -91,7 +91,7 @@ impl Peer for DubboPeer {
         machine.0.is_accepting()
     }
 
-    fn on_event(&self, conn: &Conn<DubboClient>, event: ClientEvent<ReplyTo>) {
+    fn on_event(&self, event: ClientEvent<ReplyTo>) {
         match event {
             ClientEvent::Reply { token, status, serialization, body } => {
                 token.complete(self.outcome(status, serialization, body));
@@ -104,7 +104,6 @@ impl Peer for DubboPeer {
             ClientEvent::Writeable => info!(endpoint = %self.address, "provider is back"),
             other => debug!(endpoint = %self.address, event = ?other),
         }
-        let _ = conn;
     }
 
     fn on_end(&self, conn: &Conn<DubboClient>, error: &CallError) {
@@ -125,17 +124,22 @@ pub async fn call<A: Arguments>(
     request: &Request<'_, A>,
     serialization: Serialization,
 ) -> Outcome {
+    let mut now = request.now;
     let conn = match upstream.conn() {
         Ok(conn) => conn,
-        Err(_) => upstream.connected(request.deadline).await?,
+        Err(_) => {
+            let conn = upstream.connected(request.deadline).await?;
+            now = Instant::now();
+            conn
+        }
     };
     let template = request.route.template(serialization)?;
     let (task, outcome) = oneshot::channel();
     let id = upstream.peer().scratch.with(|args| {
         request.args.encode(request.route, serialization, args)?;
-        let to = ReplyTo::Task(task);
-        send(&conn, template, args, request.attachments, request.deadline, to)
-            .map_err(|(_, error)| error.at(upstream.address()))
+        let (attachments, to) = (request.attachments, ReplyTo::Task(task));
+        conn.with(|machine| machine.0.send(now, template, args, attachments, request.deadline, to))
+            .map_err(|(_, error)| refused(&error).at(upstream.address()))
     })?;
     let mut cancel = CancelOnDrop { conn: &conn, id: Some(id) };
     let outcome = outcome.await.unwrap_or_else(|_| Err(lost()));
@@ -143,24 +147,8 @@ pub async fn call<A: Arguments>(
     outcome
 }
 
-/// Puts a request on a connection.
-///
-/// # Errors
-/// The token comes back with the reason; nothing has been sent then.
-pub fn send(
-    conn: &Conn<DubboClient>,
-    template: &RequestTemplate,
-    args: &[u8],
-    attachments: &[(&str, &str)],
-    deadline: Instant,
-    token: ReplyTo,
-) -> Result<RequestId, (ReplyTo, CallError)> {
-    let now = Instant::now();
-    conn.with(|machine| machine.0.send(now, template, args, attachments, deadline, token))
-        .map_err(|(token, error)| (token, refused(&error)))
-}
-
-fn refused(error: &SendError) -> CallError {
+/// The failure of a call that could not be sent: nothing has been begun.
+pub fn refused(error: &SendError) -> CallError {
     let code = match error {
         SendError::TooManyInFlight { .. } | SendError::BufferFull { .. } => Code::Overloaded,
         SendError::NotAccepting => Code::Unreachable,

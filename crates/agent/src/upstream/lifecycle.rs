@@ -32,7 +32,7 @@ pub trait Peer: 'static {
     /// Whether the connection takes calls.
     fn is_ready(machine: &Self::Machine) -> bool;
     /// An event of the connection.
-    fn on_event(&self, conn: &Conn<Self::Machine>, event: <Self::Machine as Machine>::Event);
+    fn on_event(&self, event: <Self::Machine as Machine>::Event);
     /// The connection has ended: completes whatever is pending with `error`.
     fn on_end(&self, conn: &Conn<Self::Machine>, error: &CallError);
     /// Nobody will make calls any more: finish what is in flight and close.
@@ -192,7 +192,7 @@ impl<P: Peer> Inner<P> {
         let conn = Conn::new(self.peer.machine(Instant::now()));
         self.note_progress(&conn, was_ready);
         let ending = drive(stream, &conn, |event| {
-            self.peer.on_event(&conn, event);
+            self.peer.on_event(event);
             if !was_ready.get() {
                 self.note_progress(&conn, was_ready);
             }

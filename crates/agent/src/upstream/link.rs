@@ -163,7 +163,7 @@ impl Peer for LinkPeer {
         machine.is_accepting()
     }
 
-    fn on_event(&self, _: &Conn<LinkClient>, event: Event<ReplyTo>) {
+    fn on_event(&self, event: Event<ReplyTo>) {
         match event {
             Event::Response { token, status, codec, payload, .. } => {
                 token.complete(self.outcome(status, codec, payload));
@@ -209,17 +209,23 @@ pub async fn call<A: Arguments>(
     upstream: &Upstream<LinkPeer>,
     request: &Request<'_, A>,
 ) -> Outcome {
+    let mut now = request.now;
     let conn = match upstream.conn() {
         Ok(conn) => conn,
-        Err(_) => upstream.connected(request.deadline).await?,
+        Err(_) => {
+            let conn = upstream.connected(request.deadline).await?;
+            now = Instant::now();
+            conn
+        }
     };
     let peer = upstream.peer();
     let (route, serialization) = match peer.route(&conn, request.route)? {
         (id, RouteState::Accepted(serialization)) => (id, serialization),
-        _ => peer
-            .settled_route(&conn, request.route, request.deadline)
-            .await
-            .map_err(|error| error.at(&peer.address))?,
+        _ => {
+            let settled = peer.settled_route(&conn, request.route, request.deadline).await;
+            now = Instant::now();
+            settled.map_err(|error| error.at(&peer.address))?
+        }
     };
     let (task, outcome) = oneshot::channel();
     let id = peer.scratch.with(|args| {
@@ -232,7 +238,7 @@ pub async fn call<A: Arguments>(
             one_way: false,
             payload: args.as_slice().into(),
         };
-        conn.with(|link| link.send_request(Instant::now(), request, ReplyTo::Task(task)))
+        conn.with(|link| link.send_request(now, request, ReplyTo::Task(task)))
             .map_err(|(_, error)| refused(&error).at(&peer.address))
     })?;
     let mut cancel = CancelOnDrop { conn: &conn, id: Some(id) };

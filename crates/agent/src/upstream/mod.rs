@@ -44,6 +44,9 @@ pub struct Request<'a, A> {
     pub args: &'a A,
     /// Attachments of this call alone.
     pub attachments: &'a [(&'a str, &'a str)],
+    /// When it came, or when another endpoint refused it. One look at the clock serves all that
+    /// happens to a call in the same turn.
+    pub now: Instant,
     /// When the caller gives up.
     pub deadline: Instant,
 }

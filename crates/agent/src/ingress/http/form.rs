@@ -21,7 +21,8 @@ const MAX_PARAMETERS: usize = 255;
 pub(super) struct Form<'a> {
     interface: Cow<'a, str>,
     method: Cow<'a, str>,
-    types: Option<Cow<'a, str>>,
+    /// As it stands in the body: it is only read when the route is not known yet.
+    types: Option<&'a str>,
     parameters: Vec<Cow<'a, str>>,
 }
 
@@ -30,12 +31,12 @@ impl<'a> Form<'a> {
     pub(super) fn parse(body: &'a [u8]) -> Result<Self, CallError> {
         let mut form = Self::default();
         for (name, value) in fields(body) {
-            match &*name {
-                "interface" => form.interface = value,
-                "method" => form.method = value,
-                "parameterTypesString" => form.types = Some(value),
+            match &*decode(name) {
+                "interface" => form.interface = decode(value),
+                "method" => form.method = decode(value),
+                "parameterTypesString" => form.types = Some(text(value)?),
                 "parameter" if form.parameters.len() < MAX_PARAMETERS => {
-                    form.parameters.push(value);
+                    form.parameters.push(decode(value));
                 }
                 "parameter" => {
                     let message = format!("more than {MAX_PARAMETERS} parameters");
@@ -59,7 +60,7 @@ impl<'a> Form<'a> {
     /// The call that the form and the request's headers describe.
     pub(super) fn invocation(&'a self, head: &'a Parts) -> Result<Invocation<'a>, CallError> {
         let headers = CallHeaders::read(head)?;
-        let types = self.types.as_deref().or(headers.types);
+        let types = self.types.or(headers.types);
         let name = RouteName {
             interface: &self.interface,
             version: headers.version,
@@ -76,15 +77,26 @@ impl<'a> Form<'a> {
     }
 }
 
-/// The fields of a form, decoded; what needs no decoding is not copied.
-fn fields(body: &[u8]) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
-    body.split(|byte| *byte == b'&').filter(|field| !field.is_empty()).map(|field| {
-        let (name, value) = match memchr::memchr(b'=', field) {
+/// Names and values of a form, not yet decoded.
+fn fields(body: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut rest = body;
+    std::iter::from_fn(move || {
+        while rest.first() == Some(&b'&') {
+            rest = &rest[1..];
+        }
+        let end = memchr::memchr(b'&', rest).unwrap_or(rest.len());
+        let field = rest.get(..end).filter(|field| !field.is_empty())?;
+        rest = &rest[end..];
+        Some(match memchr::memchr(b'=', field) {
             Some(at) => (&field[..at], &field[at + 1..]),
             None => (field, &[][..]),
-        };
-        (decode(name), decode(value))
+        })
     })
+}
+
+fn text(part: &[u8]) -> Result<&str, CallError> {
+    std::str::from_utf8(part)
+        .map_err(|_| CallError::new(Code::BadRequest, "parameterTypesString is not UTF-8"))
 }
 
 /// Undoes the encoding of one name or value.
@@ -114,10 +126,12 @@ mod tests {
             "",
             "&",
         ] {
-            let ours: Vec<_> = fields(body.as_bytes()).collect();
+            let ours: Vec<_> = fields(body.as_bytes())
+                .map(|(name, value)| (decode(name), decode(value)))
+                .collect();
             let standard: Vec<_> = form_urlencoded::parse(body.as_bytes()).collect();
             assert_eq!(ours, standard, "{body}");
         }
-        assert_eq!(fields(b"a=\xff").next().unwrap().1, "\u{fffd}");
+        assert_eq!(decode(b"\xff"), "\u{fffd}");
     }
 }

@@ -60,7 +60,7 @@ async fn handle(
     let stats = &listener.stats[worker.index];
     stats.started();
     let mut counted = Counted { stats, started, code: Some(Code::Cancelled as u8) };
-    let result = match answer_request(worker, listener, request).await {
+    let result = match answer_request(worker, listener, request, started).await {
         Ok((style, reply)) => answer::value(style, &reply),
         Err(error) => Err(error),
     };
@@ -85,6 +85,7 @@ async fn answer_request(
     worker: &Worker,
     listener: &HttpListener,
     request: Request<Incoming>,
+    mut started: Instant,
 ) -> Result<(Style, Reply), CallError> {
     let config = &listener.config;
     if request.method() != Method::POST {
@@ -96,29 +97,37 @@ async fn answer_request(
         let message = format!("content-encoding {encoding:?} is not read here; send it plain");
         return Err(CallError::new(Code::UnsupportedMediaType, message));
     }
-    let body = read_body(body, config).await?;
+    let body = read_body(body, config, &mut started).await?;
     match head.uri.path() {
         "/" => {
             let form = form::Form::parse(&body)?;
-            let reply = invoke(worker, config.registry, &form.invocation(&head)?).await?;
+            let reply = invoke(worker, config.registry, &form.invocation(&head)?, started).await?;
             Ok((Style::Text, reply))
         }
         path => {
             let target = json::Target::parse(path)?;
-            let reply = invoke(worker, config.registry, &target.invocation(&head, &body)?).await?;
+            let reply =
+                invoke(worker, config.registry, &target.invocation(&head, &body)?, started).await?;
             Ok((Style::Json, reply))
         }
     }
 }
 
-/// The whole body, within the listener's limits of length and time.
-async fn read_body(body: Incoming, config: &HttpIngressConfig) -> Result<Bytes, CallError> {
+/// The whole body, within the listener's limits of length and time. If that took a while, the call
+/// counts as `started` only now.
+async fn read_body(
+    body: Incoming,
+    config: &HttpIngressConfig,
+    started: &mut Instant,
+) -> Result<Bytes, CallError> {
     let mut whole = pin!(collect(body, config.max_body_len));
     // Most bodies came along with their head; those need no timer.
     if let Poll::Ready(whole) = poll_fn(|cx| Poll::Ready(whole.as_mut().poll(cx))).await {
         return whole;
     }
-    match tokio::time::timeout(config.body_timeout, whole).await {
+    let whole = tokio::time::timeout(config.body_timeout, whole).await;
+    *started = Instant::now();
+    match whole {
         Ok(whole) => whole,
         Err(_) => Err(CallError::new(
             Code::RequestTimeout,
