@@ -4,14 +4,15 @@
 //! touches all of them. A row holds the median of each figure over its rounds.
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
 use crate::check::Check;
 use crate::error::BenchError;
-use crate::estate::{CONSUMER_AGENT, PROVIDER_AGENTS, Subject};
+use crate::estate::{CONSUMER_AGENT, PROVIDER_AGENTS, PROVIDERS, Subject};
 use crate::load::{Outcome, Shot, Wrk};
 use crate::machine;
 use crate::plan::Plan;
@@ -29,6 +30,11 @@ const N_CHECKERS: usize = 32;
 /// they and the load together fit into the providers' thread pools.
 const N_CHECKED_LOADED: usize = 300;
 const N_CHECKERS_LOADED: usize = 8;
+/// Java providers are warm once a step costs at least this share of the step before.
+const WARM_RATIO: f64 = 0.93;
+const WARM_UP_STEP: Duration = Duration::from_secs(6);
+/// A minute and a half: on a machine that is so busy no figure is worth more waiting.
+const MAX_WARM_UP_STEPS: usize = 15;
 
 /// A subject under so many connections.
 #[derive(Clone, Copy)]
@@ -115,8 +121,37 @@ fn warm_up(plan: &Plan, wrk: &Wrk, case: &Case<'_>) -> Result<(), BenchError> {
             })
         });
         wrk.run(&shot, || ())?;
-        checks.map_or(Ok(()), |checks| checks.join().unwrap_or(Ok(())))
-    })
+        checks.map_or(Ok(()), |checks| checks.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    })?;
+    if has_java && !plan.is_quick { warm_up_java(wrk, case) } else { Ok(()) }
+}
+
+/// Loads Java providers until their calls get no cheaper: how long the compilers need depends on
+/// what else the machine does.
+fn warm_up_java(wrk: &Wrk, case: &Case<'_>) -> Result<(), BenchError> {
+    let Subject { addr, style, program, processes, .. } = case.subject;
+    let (duration, n_connections) = (WARM_UP_STEP, case.n_connections);
+    let shot = Shot { addr: *addr, style: *style, n_connections, duration, raw: None };
+    let mut last_us = f64::INFINITY;
+    for _ in 0..MAX_WARM_UP_STEPS {
+        let round = observe(wrk, &shot, processes)?;
+        let cpu_us = round.group_cpu_us.get(PROVIDERS).copied().unwrap_or_default();
+        eprintln!("{program}: warming up, {cpu_us:.1} us per call in the providers");
+        if last_us * WARM_RATIO < cpu_us {
+            return Ok(());
+        }
+        last_us = cpu_us;
+    }
+    Ok(())
+}
+
+/// Loads a server and looks at what its processes use meanwhile.
+fn observe(wrk: &Wrk, shot: &Shot<'_>, processes: &[Process]) -> Result<Round, BenchError> {
+    let mut rss = PeakRss::default();
+    let before = Reading::take(processes);
+    let outcome = wrk.run(shot, || rss.sample(processes))?;
+    let after = Reading::take(processes);
+    Ok(Round::new(processes, outcome, rss, &before, &after))
 }
 
 impl Case<'_> {
@@ -139,11 +174,7 @@ impl Case<'_> {
             duration: plan.seconds,
             raw: Some(&raw),
         };
-        let mut rss = PeakRss::default();
-        let before = Reading::take(processes);
-        let outcome = wrk.run(&shot, || rss.sample(processes))?;
-        let after = Reading::take(processes);
-        Ok(Round::new(processes, outcome, rss, &before, &after))
+        observe(wrk, &shot, processes)
     }
 }
 

@@ -45,8 +45,8 @@ impl Plan {
         Ok(Self { is_quick, seconds, n_rounds, dubmesh, results })
     }
 
-    /// How long a subject is loaded before its first measurement. A virtual machine compiles its
-    /// hot methods in this time.
+    /// How long a subject is loaded before its first measurement, at least: a virtual machine
+    /// begins to compile its hot methods in this time.
     pub(crate) fn warm_up(&self, has_java: bool) -> Duration {
         Duration::from_secs(match (has_java, self.is_quick) {
             (true, false) => 15,
