@@ -3,11 +3,13 @@
 CARGO ?= cargo
 # Seconds that each fuzz target runs in `make fuzz-quick`.
 FUZZ_SECONDS ?= 60
+# How `make demo` runs; empty for as long as you like, until Ctrl-C.
+DEMO_ARGS ?= --for 60s
 
 .PHONY: help demo build test lint doc fuzz-quick
 
 help:
-	@echo "make demo         run registry, providers, agents and load on this machine, live"
+	@echo "make demo         run registry, providers, agents and load on this machine, a minute, live"
 	@echo "make build        the release binary, target/release/dubmesh"
 	@echo "make test         format, lints, docs, all tests, with real Java Dubbo and etcd"
 	@echo "make lint         format and lints alone; also licences and advisories if cargo-deny is there"
@@ -20,7 +22,7 @@ build:
 	$(CARGO) build --release --locked -p dubmesh
 
 demo: build
-	target/release/dubmesh demo
+	target/release/dubmesh demo $(DEMO_ARGS)
 
 test:
 	@scripts/setup.sh build test

@@ -216,6 +216,30 @@ fn an_orderly_leave_fails_no_call() {
     });
 }
 
+/// Whatever connects to the link's port: it is told off and cut off, and others are not disturbed.
+#[test]
+fn strangers_on_the_link() {
+    use std::io::{Read, Write};
+    let hub = MemoryHub::new();
+    let provider = FakeProvider::start(Behaviour::Good);
+    let behind = provider_agent(&hub, provider.addr);
+    let agent = consumer(&hub, "");
+    wait_until("the first answer", || {
+        (call(&agent, "echo", &[STRING], "[\"x\"]").status == 200).then_some(())
+    });
+    let zeros = vec![0; 100_000];
+    let ones = vec![0xff; 100_000];
+    for bytes in [&b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"[..], &zeros, &ones] {
+        let mut stranger = Http::connect(behind.addresses().link.unwrap()).0;
+        // It may be cut off before it has sent everything.
+        let _ = stranger.write_all(bytes);
+        let mut told = Vec::new();
+        let _ = stranger.read_to_end(&mut told);
+        let answer = call(&agent, "echo", &[STRING], "[\"x\"]");
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+}
+
 /// A drain answers what has been begun, and closes what is idle.
 #[test]
 fn a_drain_answers_what_is_in_flight() {
