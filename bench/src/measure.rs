@@ -30,8 +30,10 @@ const N_CHECKERS: usize = 32;
 /// they and the load together fit into the providers' thread pools.
 const N_CHECKED_LOADED: usize = 300;
 const N_CHECKERS_LOADED: usize = 8;
-/// Java providers are warm once a step costs at least this share of the step before.
+/// Java providers are warm once no step of the last three cost less than this share of the best
+/// one before. Three, because one may have been disturbed.
 const WARM_RATIO: f64 = 0.93;
+const N_STALE_STEPS: usize = 3;
 const WARM_UP_STEP: Duration = Duration::from_secs(6);
 /// A minute and a half: on a machine that is so busy no figure is worth more waiting.
 const MAX_WARM_UP_STEPS: usize = 15;
@@ -132,15 +134,16 @@ fn warm_up_java(wrk: &Wrk, case: &Case<'_>) -> Result<(), BenchError> {
     let Subject { addr, style, program, processes, .. } = case.subject;
     let (duration, n_connections) = (WARM_UP_STEP, case.n_connections);
     let shot = Shot { addr: *addr, style: *style, n_connections, duration, raw: None };
-    let mut last_us = f64::INFINITY;
+    let (mut best_us, mut n_stale) = (f64::INFINITY, 0);
     for _ in 0..MAX_WARM_UP_STEPS {
         let round = observe(wrk, &shot, processes)?;
         let cpu_us = round.group_cpu_us.get(PROVIDERS).copied().unwrap_or_default();
         eprintln!("{program}: warming up, {cpu_us:.1} us per call in the providers");
-        if last_us * WARM_RATIO < cpu_us {
-            return Ok(());
+        n_stale = if best_us * WARM_RATIO < cpu_us { n_stale + 1 } else { 0 };
+        best_us = best_us.min(cpu_us);
+        if n_stale == N_STALE_STEPS {
+            break;
         }
-        last_us = cpu_us;
     }
     Ok(())
 }
