@@ -307,8 +307,11 @@ fn backend(export: &ExportConfig, pool: &Pool, rules: &ClusterRules, hub: &Hub) 
 }
 
 /// Counts this worker among those that reach the app, while it does.
+/// Tells the control thread whether this worker reaches the app. When another worker does, this one
+/// need not wait until its next attempt is due.
 async fn report_health(backend: Rc<Backend>, health: AppHealth) {
     let mut counted = false;
+    let mut of_all = health.subscribe();
     loop {
         let changed = backend.upstream.changed();
         let is_ready = backend.upstream.standing() == Standing::Ready;
@@ -319,6 +322,13 @@ async fn report_health(backend: Rc<Backend>, health: AppHealth) {
                 false => *n_ready -= 1,
             });
         }
-        changed.await;
+        tokio::select! {
+            () = changed => {}
+            Ok(()) = of_all.changed() => {
+                if !counted && 0 < *of_all.borrow_and_update() {
+                    backend.upstream.connect_soon();
+                }
+            }
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Keeps what is registered in step with what the app behind it can do.
 //!
 //! Invariants:
-//! - A service is registered only after a worker has reached its app.
+//! - A service is registered only after every worker has reached its app: a link may be given to any
+//!   of them.
 //! - It is withdrawn when no worker has reached the app for a while, and first thing in a drain.
 
 use std::collections::HashMap;
@@ -57,6 +58,7 @@ impl Exports {
                 host: host.clone(),
                 port,
                 health: health.subscribe(),
+                n_workers: config.process.workers.get(),
                 weight: weight.subscribe(),
                 leave: self.leave.subscribe(),
                 readiness: readiness.clone(),
@@ -102,6 +104,7 @@ struct Keeper {
     host: String,
     port: u16,
     health: watch::Receiver<usize>,
+    n_workers: usize,
     weight: watch::Receiver<u32>,
     leave: watch::Receiver<bool>,
     readiness: Readiness,
@@ -109,11 +112,11 @@ struct Keeper {
 
 impl Keeper {
     async fn run(mut self) {
-        let mut leave = self.leave.clone();
+        let (mut leave, n_workers) = (self.leave.clone(), self.n_workers);
         loop {
             tokio::select! {
                 _ = leave.wait_for(|leave| *leave) => return,
-                reached = self.health.wait_for(|n_ready| 0 < *n_ready) => {
+                reached = self.health.wait_for(|n_ready| *n_ready == n_workers) => {
                     if reached.is_err() { return }
                 }
             }

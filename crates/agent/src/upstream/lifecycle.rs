@@ -48,6 +48,8 @@ struct Inner<P: Peer> {
     state: RefCell<State<P::Machine>>,
     /// A change of `state`, for those who wait for a first connection.
     changed: Notify,
+    /// The next attempt need not wait any longer.
+    soon: Notify,
     dropped: Cell<bool>,
 }
 
@@ -78,6 +80,7 @@ impl<P: Peer> Upstream<P> {
             address: address(host, port).into(),
             state: RefCell::new(State::Connecting(None)),
             changed: Notify::new(),
+            soon: Notify::new(),
             dropped: Cell::new(false),
         });
         let keeper = Rc::clone(&inner);
@@ -139,6 +142,12 @@ impl<P: Peer> Upstream<P> {
         self.0.changed.notified().await;
     }
 
+    /// The endpoint is known to be there: if an attempt is due later, it is made now.
+    pub fn connect_soon(&self) {
+        // One that is under way may fail just now: then the next one follows at once.
+        self.0.soon.notify_one();
+    }
+
     fn unreachable(&self, reason: &str) -> CallError {
         CallError::new(Code::Unreachable, reason).at(&self.0.address)
     }
@@ -176,8 +185,11 @@ impl<P: Peer> Inner<P> {
             self.go_down(&reason);
             let wait = backoff.mul_f64(rand::rng().random_range(0.75..1.25));
             backoff = (backoff * 2).min(MAX_BACKOFF);
-            // A drop of the last handle ends the wait.
-            let _ = tokio::time::timeout(wait, self.until_dropped()).await;
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.soon.notified() => {}
+                () = self.until_dropped() => {}
+            }
         }
     }
 
