@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use interop_harness::{DubboVersion, Etcd, JavaProvider, ProviderOptions};
 use interop_support::{
-    Agent, Answer, Consumer, HELLO, Layout, Offer, PATIENCE, TYPES, encoded, java_hash, post,
-    wait_until,
+    Agent, Answer, Consumer, HELLO, Layout, Offer, PATIENCE, SESSION, TYPES, encoded, java_hash,
+    post, wait_until,
 };
 use serde_json::Value;
 
@@ -369,6 +369,7 @@ fn check_provider(version: DubboVersion, serialization: &str) {
             let options = ProviderOptions {
                 serialization: serialization.to_owned(),
                 registry: Some(format!("etcd://{}", etcd.addr())),
+                registry_session: SESSION,
                 hash_sleep: Duration::ZERO,
                 ..ProviderOptions::default()
             };

@@ -88,7 +88,7 @@ fn common(name: &str, etcd: &Etcd, layout: Layout) -> String {
     format!(
         "[agent]\nname = \"{name}\"\nworkers = 2\ndrain_ms = 20000\n[log]\nformat = \"json\"\n\
          [admin]\nlisten = \"127.0.0.1:0\"\n[[registry]]\nkind = \"etcd\"\n\
-         endpoints = [\"{url}\"]\nlayout = \"{layout}\"\nlease_ttl_s = 3\n\
+         endpoints = [\"{url}\"]\nlayout = \"{layout}\"\nlease_ttl_s = 20\n\
          [defaults]\ntimeout_ms = 20000\n"
     )
 }
@@ -210,6 +210,21 @@ impl Agent {
 
     pub fn wait(&mut self) -> ExitStatus {
         self.child.wait(PATIENCE).unwrap()
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // Who reads a failed test wants to know what the agent had to say.
+        if std::thread::panicking() {
+            println!("the {}'s agent at the end:\n{}", self.name, self.tail());
+            if let Some((_, metrics)) = get(self.admin(), "/metrics") {
+                metrics
+                    .lines()
+                    .filter(|line| line.starts_with("dubmesh_upstream_calls"))
+                    .for_each(|line| println!("{line}"));
+            }
+        }
     }
 }
 

@@ -23,6 +23,11 @@ use interop_harness::{DubboVersion, Etcd, JavaProvider, ProviderOptions};
 /// No test waits longer for anything; a machine that also compiles is slow.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a registration outlives its provider. On a machine that also compiles etcd itself may
+/// stand still for a few seconds, and a lease that ends meanwhile is the end of a test; Dubbo 3.3 does
+/// not even register again.
+pub const SESSION: Duration = Duration::from_secs(10);
+
 pub const HELLO: &str = "com.alibaba.dubbo.performance.demo.provider.IHelloService";
 pub const TYPES: &str = "org.dubmesh.interop.TypesService";
 
@@ -38,7 +43,7 @@ pub fn wait_until(what: &str, check: impl FnMut() -> bool) {
 pub fn java(version: DubboVersion, etcd: Option<&Etcd>, hash_sleep: Duration) -> JavaProvider {
     let options = ProviderOptions {
         registry: etcd.map(|etcd| format!("etcd://{}", etcd.addr())),
-        registry_session: Duration::from_secs(3),
+        registry_session: SESSION,
         hash_sleep,
         ..ProviderOptions::default()
     };
