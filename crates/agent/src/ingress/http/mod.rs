@@ -4,7 +4,7 @@
 //! - `POST /{interface}/{method}` with JSON: an array of arguments, or one bare value; answered by
 //!   the JSON value.
 //!
-//! [`session`] is one connection, `form` and `json` read requests, `answer` writes responses.
+//! `session` is one connection, `form` and `json` read requests, `answer` writes responses.
 
 mod answer;
 #[doc(hidden)]
