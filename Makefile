@@ -6,9 +6,10 @@ FUZZ_SECONDS ?= 60
 # How `make demo` runs; empty for as long as you like, until Ctrl-C.
 DEMO_ARGS ?= --for 60s
 
-.PHONY: help demo build test lint doc fuzz-quick
+.PHONY: help setup demo build test lint doc fuzz-quick
 
 help:
+	@echo "make setup        install what building, testing and measuring need"
 	@echo "make demo         run registry, providers, agents and load on this machine, a minute, live"
 	@echo "make build        the release binary, target/release/dubmesh"
 	@echo "make test         format, lints, docs, all tests, with real Java Dubbo and etcd"
@@ -16,6 +17,9 @@ help:
 	@echo "make doc          the documentation of the code, target/doc/dubmesh/index.html"
 	@echo "make fuzz-quick   every fuzz target for $(FUZZ_SECONDS) s"
 	@echo "make bench-quick  all benchmarks, short; make bench: all, in full"
+
+setup:
+	@scripts/setup.sh build test bench
 
 build:
 	@scripts/setup.sh build

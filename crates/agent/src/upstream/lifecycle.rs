@@ -20,7 +20,7 @@ use crate::error::{CallError, Code};
 /// First wait before another attempt; every further one in a row doubles it.
 const MIN_BACKOFF: Duration = Duration::from_millis(50);
 /// Longest wait before another attempt: what an endpoint that is back waits for its first call.
-const MAX_BACKOFF: Duration = Duration::from_secs(5);
+const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
 /// What differs between the protocols of endpoints.
 pub trait Peer: 'static {
