@@ -217,12 +217,11 @@ impl Worker {
     fn serve(self: &Rc<Self>, accepted: Accepted, serve: impl AsyncFnOnce(TcpStream) + 'static) {
         let worker = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            worker.n_open.set(worker.n_open.get() + 1);
+            let _counted = Counted::new(&worker.n_open);
             match TcpStream::from_std(accepted.stream) {
                 Ok(stream) => serve(stream).await,
                 Err(error) => debug!(%error, "connection lost"),
             }
-            worker.n_open.set(worker.n_open.get() - 1);
         });
     }
 
@@ -279,6 +278,22 @@ impl Worker {
     }
 }
 
+/// Counts a connection of the worker, also when its task ends in a panic.
+struct Counted<'a>(&'a Cell<usize>);
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
 /// Passes on what the registry says, until the cluster is forgotten.
 async fn follow(cluster: Weak<Cluster>, subscription: Subscription) {
     let mut snapshots = subscription.snapshots();
@@ -306,7 +321,6 @@ fn backend(export: &ExportConfig, pool: &Pool, rules: &ClusterRules, hub: &Hub) 
     }
 }
 
-/// Counts this worker among those that reach the app, while it does.
 /// Tells the control thread whether this worker reaches the app. When another worker does, this one
 /// need not wait until its next attempt is due.
 async fn report_health(backend: Rc<Backend>, health: AppHealth) {

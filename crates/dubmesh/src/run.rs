@@ -19,12 +19,20 @@ pub(crate) fn run(path: &Path) -> Exit {
         Err(errors) => return refuse(&errors),
     };
     let logging = Logging::start(&config.log);
+    raise_file_limit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ran = runtime.and_then(|runtime| runtime.block_on(supervise(path, config, &logging)));
     ran.unwrap_or_else(|error| {
         error!(%error, "cannot watch for signals");
         Exit::Failure
     })
+}
+
+/// Every connection takes a file descriptor, and the usual soft limit of 1,024 is soon used up.
+fn raise_file_limit() {
+    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
+        warn!(%error, "the limit of open files stays as it is; connections may be refused");
+    }
 }
 
 /// The signals that an agent listens to.

@@ -31,4 +31,4 @@ pub use endpoint::{
 };
 pub use error::RegistryError;
 pub use memory::MemoryHub;
-pub use registry::{Registered, Registry, RegistryStatus, Subscription};
+pub use registry::{Activity, Registered, Registry, RegistryStatus, Subscription};

@@ -10,7 +10,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
 use crate::config::RegistryConfig;
-use crate::endpoint::{EndpointKey, Registration, Snapshot};
+use crate::endpoint::{EndpointKey, Freshness, Registration, Snapshot};
 use crate::error::RegistryError;
 use crate::etcd::EtcdRegistry;
 use crate::file::FileRegistry;
@@ -34,6 +34,18 @@ struct Shared {
     runtime: Handle,
     status: watch::Receiver<RegistryStatus>,
     feeds: Mutex<HashMap<ServiceKey, Weak<Feed>>>,
+    activity: Arc<Mutex<Activity>>,
+}
+
+/// What goes on in a registry, for metrics.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Activity {
+    /// Services that are watched now.
+    pub subscriptions: usize,
+    /// Lists of endpoints that have arrived so far.
+    pub changes: u64,
+    /// When the last of them did.
+    pub last_change: Option<SystemTime>,
 }
 
 #[derive(Debug)]
@@ -106,8 +118,8 @@ impl Registry {
                 (Backend::Etcd(etcd), status)
             }
         };
-        let feeds = Mutex::default();
-        Ok(Self { shared: Arc::new(Shared { backend, runtime, status, feeds }) })
+        let (feeds, activity) = (Mutex::default(), Arc::default());
+        Ok(Self { shared: Arc::new(Shared { backend, runtime, status, feeds, activity }) })
     }
 
     /// Watches the endpoints of a service. Subscriptions of the same service share one watch.
@@ -119,6 +131,8 @@ impl Registry {
         let feed = known.unwrap_or_else(|| {
             feeds.retain(|_, feed| 0 < feed.strong_count());
             let feed = Arc::new(self.start_feed(service));
+            let arrivals = count_changes(feed.snapshots.clone(), Arc::clone(&self.shared.activity));
+            self.shared.runtime.spawn(arrivals);
             feeds.insert(service.clone(), Arc::downgrade(&feed));
             feed
         });
@@ -162,6 +176,15 @@ impl Registry {
         self.shared.status.clone()
     }
 
+    /// What goes on in the registry.
+    #[must_use]
+    pub fn activity(&self) -> Activity {
+        let feeds = self.shared.feeds.lock().unwrap_or_else(PoisonError::into_inner);
+        let subscriptions = feeds.values().filter(|feed| 0 < feed.strong_count()).count();
+        let counted = self.shared.activity.lock().unwrap_or_else(PoisonError::into_inner);
+        Activity { subscriptions, ..*counted }
+    }
+
     fn start_feed(&self, service: &ServiceKey) -> Feed {
         let runtime = &self.shared.runtime;
         let (sender, snapshots) = watch::channel(Snapshot::default());
@@ -178,6 +201,22 @@ impl Registry {
         sender.send_replace(table.borrow_and_update().snapshot(service));
         let task = runtime.spawn(follow(table, service.clone(), sender));
         Feed { snapshots, task: task.abort_handle() }
+    }
+}
+
+/// Counts the lists that arrive, until the feed ends.
+async fn count_changes(mut snapshots: watch::Receiver<Snapshot>, activity: Arc<Mutex<Activity>>) {
+    let mut is_known = snapshots.borrow_and_update().status != Freshness::Pending;
+    loop {
+        if is_known {
+            let mut activity = activity.lock().unwrap_or_else(PoisonError::into_inner);
+            activity.changes += 1;
+            activity.last_change = Some(SystemTime::now());
+        }
+        is_known = true;
+        if snapshots.changed().await.is_err() {
+            return;
+        }
     }
 }
 

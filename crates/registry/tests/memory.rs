@@ -32,6 +32,24 @@ async fn what_one_registers_another_finds() {
 }
 
 #[tokio::test]
+async fn what_goes_on_is_counted() {
+    let registry = open(&MemoryHub::new());
+    let subscriptions = ["a.B", "a.B", "a.C"].map(|name| registry.subscribe(&service(name)));
+    assert_eq!(registry.activity().subscriptions, 2, "one watch a service");
+    let _registered = registry.register(&registration("a.B", link(1))).unwrap();
+    shows(&subscriptions[0], Freshness::Current, &["link://10.0.0.1:1"]).await;
+    let counted = async {
+        while registry.activity().changes == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(10), counted).await.expect("a count");
+    assert!(registry.activity().last_change.is_some());
+    drop(subscriptions);
+    assert_eq!(registry.activity().subscriptions, 0);
+}
+
+#[tokio::test]
 async fn an_agent_takes_the_place_of_its_app_while_it_is_there() {
     let registry = open(&MemoryHub::new());
     let subscription = registry.subscribe(&service("g/a.B:1.0"));

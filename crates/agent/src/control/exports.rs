@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
@@ -17,6 +18,7 @@ use tracing::{error, info, warn};
 
 use crate::admin::Readiness;
 use crate::config::{Config, ExportConfig, LinkListenerConfig};
+use crate::metrics::{Hub, RegistryStats};
 use crate::upstream::address;
 use crate::worker::AppHealth;
 
@@ -47,13 +49,15 @@ impl Exports {
         registries: &[(String, Registry)],
         health: Vec<AppHealth>,
         readiness: &Readiness,
+        hub: &Hub,
     ) {
         let Some((host, port)) = self.advertised.clone() else { return };
         for (export, health) in config.exports.iter().zip(health) {
-            let Some((_, registry)) = registries.get(export.registry) else { continue };
+            let Some((name, registry)) = registries.get(export.registry) else { continue };
             let weight = watch::Sender::new(export.weight);
             let keeper = Keeper {
                 registry: registry.clone(),
+                stats: hub.registry(name),
                 export: export.clone(),
                 host: host.clone(),
                 port,
@@ -100,6 +104,7 @@ enum End {
 /// Keeps one service registered.
 struct Keeper {
     registry: Registry,
+    stats: Arc<RegistryStats>,
     export: ExportConfig,
     host: String,
     port: u16,
@@ -147,6 +152,7 @@ impl Keeper {
     }
 
     async fn withdraw(&self, registered: Registered) {
+        self.stats.withdrawn();
         let service = &self.export.service;
         match registered.withdraw().await {
             Ok(()) => info!(%service, "withdrawn"),
@@ -169,7 +175,10 @@ impl Keeper {
             app_address: Some(address(&self.export.app_host, self.export.app_port)),
         };
         match self.registry.register(&registration) {
-            Ok(registered) => Some(registered),
+            Ok(registered) => {
+                self.stats.registered();
+                Some(registered)
+            }
             Err(error) => {
                 error!(service = %self.export.service, %error, "cannot be registered");
                 None

@@ -126,7 +126,8 @@ impl Control {
             readiness,
         };
         control.open_listeners(listeners, &hub)?;
-        control.exports.start(&control.config, &registries, app_health, &control.readiness);
+        let (config, readiness) = (&control.config, &control.readiness);
+        control.exports.start(config, &registries, app_health, readiness, &hub);
         Ok(control)
     }
 

@@ -1,5 +1,7 @@
 //! Opens the registries, and tells readiness, metrics and log how they do.
 
+use std::time::Duration;
+
 use registry::Registry;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
@@ -67,8 +69,14 @@ impl Watcher {
                 warn!(registry = self.name, error, "registry is away; going on with what is known");
             }
             was_connected = now.connected;
-            if status.changed().await.is_err() {
-                return;
+            loop {
+                stats.set_activity(&self.registry.activity());
+                // The counts are as old as this at most.
+                match tokio::time::timeout(Duration::from_secs(1), status.changed()).await {
+                    Ok(Ok(())) => break,
+                    Ok(Err(_)) => return,
+                    Err(_) => {}
+                }
             }
         }
     }

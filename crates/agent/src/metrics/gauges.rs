@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use registry::Activity;
+
 /// Connections of one listener, or of one kind towards one side.
 #[derive(Debug, Default)]
 pub struct ConnectionStats {
@@ -61,20 +63,21 @@ impl RegistryStats {
         self.connected.store(connected, Relaxed);
     }
 
-    /// How many services are watched in it.
-    pub fn set_subscriptions(&self, n: usize) {
-        self.subscriptions.store(n as u64, Relaxed);
+    /// What the registry itself has counted.
+    pub fn set_activity(&self, activity: &Activity) {
+        self.subscriptions.store(activity.subscriptions as u64, Relaxed);
+        self.changes.store(activity.changes, Relaxed);
+        self.last_change.store(activity.last_change.map_or(0, unix_seconds), Relaxed);
     }
 
-    /// How many services are registered in it by us.
-    pub fn set_registrations(&self, n: usize) {
-        self.registrations.store(n as u64, Relaxed);
+    /// One more service is registered in it by us.
+    pub fn registered(&self) {
+        self.registrations.fetch_add(1, Relaxed);
     }
 
-    /// The endpoints of a service changed just now.
-    pub fn changed(&self) {
-        self.changes.fetch_add(1, Relaxed);
-        self.last_change.store(unix_seconds(SystemTime::now()), Relaxed);
+    /// One of our services is registered in it no more.
+    pub fn withdrawn(&self) {
+        self.registrations.fetch_sub(1, Relaxed);
     }
 }
 

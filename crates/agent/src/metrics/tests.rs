@@ -104,9 +104,9 @@ fn everything_is_rendered() {
     connections.refused();
     let registry = hub.registry("main");
     registry.set_connected(true);
-    registry.set_subscriptions(2);
-    registry.set_registrations(1);
-    registry.changed();
+    let last_change = Some(std::time::SystemTime::now());
+    registry.set_activity(&::registry::Activity { subscriptions: 2, changes: 1, last_change });
+    registry.registered();
     let samples = samples(&hub.render());
     for (key, value) in [
         ("dubmesh_ingress_calls_total{listener=\"127.0.0.1:1\",code=\"ok\"}", 0.0),
