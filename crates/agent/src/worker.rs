@@ -218,7 +218,9 @@ impl Worker {
         let worker = Rc::clone(self);
         tokio::task::spawn_local(async move {
             let _counted = Counted::new(&worker.n_open);
-            match TcpStream::from_std(accepted.stream) {
+            let tuned = TcpStream::from_std(accepted.stream)
+                .and_then(|stream| link::socket::tune(&stream).map(|()| stream));
+            match tuned {
                 Ok(stream) => serve(stream).await,
                 Err(error) => debug!(%error, "connection lost"),
             }

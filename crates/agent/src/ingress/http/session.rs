@@ -138,10 +138,6 @@ impl HttpSession {
     ) {
         let config = &listener.config;
         self.limits.set(Limits { head: config.head_timeout, idle: config.idle_timeout });
-        if let Err(error) = link::socket::tune(&stream) {
-            debug!(%error, "connection lost");
-            return;
-        }
         let Some(start) = self.read_start(&mut stream).await else {
             return;
         };
