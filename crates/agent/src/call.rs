@@ -98,7 +98,24 @@ fn error_reply(error: &CallError) -> link_proto::Reply<'static> {
     link_proto::Reply { payload: payload.into(), ..link_proto::Reply::new(status) }
 }
 
-/// The outcome of a call whose connection went away without a word.
-pub fn lost() -> CallError {
-    CallError::new(Code::Internal, "the call was dropped without an answer; please report this")
+/// Waits for the outcome of a call that was sent; `cancel` is called if the caller goes away first.
+pub async fn wait(outcome: oneshot::Receiver<Outcome>, cancel: impl FnOnce()) -> Outcome {
+    let mut cancel = OnDrop(Some(cancel));
+    let outcome = outcome.await.unwrap_or_else(|_| {
+        let message = "the call was dropped without an answer; please report this";
+        Err(CallError::new(Code::Internal, message))
+    });
+    cancel.0 = None;
+    outcome
+}
+
+/// Calls a function when it is dropped, unless that was taken back.
+struct OnDrop<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        if let Some(function) = self.0.take() {
+            function();
+        }
+    }
 }

@@ -4,15 +4,15 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use dubbo_proto::{
-    ClientConfig, ClientConnection, ClientEvent, ProtoError, Reply as DubboReply, RequestId,
-    SendError, Serialization, Status,
+    ClientConfig, ClientConnection, ClientEvent, ProtoError, Reply as DubboReply, SendError,
+    Serialization, Status,
 };
 use link::{Conn, Machine};
 use tokio::sync::oneshot;
 use tracing::{debug, info};
 
 use super::{Arguments, Peer, Request, Setup, Upstream};
-use crate::call::{Outcome, Reply, ReplyTo, lost};
+use crate::call::{Outcome, Reply, ReplyTo, wait};
 use crate::error::{CallError, Code};
 use crate::scratch::Scratch;
 
@@ -141,10 +141,8 @@ pub async fn call<A: Arguments>(
         conn.with(|machine| machine.0.send(now, template, args, attachments, request.deadline, to))
             .map_err(|(_, error)| refused(&error).at(upstream.address()))
     })?;
-    let mut cancel = CancelOnDrop { conn: &conn, id: Some(id) };
-    let outcome = outcome.await.unwrap_or_else(|_| Err(lost()));
-    cancel.id = None;
-    outcome
+    // A caller that goes away frees its place in the table of pending calls.
+    wait(outcome, || drop(conn.with(|machine| machine.0.cancel(id)))).await
 }
 
 /// The failure of a call that could not be sent: nothing has been begun.
@@ -156,18 +154,4 @@ pub fn refused(error: &SendError) -> CallError {
         SendError::Encode(_) => Code::BadRequest,
     };
     CallError::new(code, error.to_string())
-}
-
-/// A caller that goes away frees its place in the table of pending calls.
-struct CancelOnDrop<'a> {
-    conn: &'a Conn<DubboClient>,
-    id: Option<RequestId>,
-}
-
-impl Drop for CancelOnDrop<'_> {
-    fn drop(&mut self) {
-        if let Some(id) = self.id {
-            drop(self.conn.with(|machine| machine.0.cancel(id)));
-        }
-    }
 }

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use dubbo_proto::{Serialization, Status as DubboStatus};
 use link::Conn;
-use link_proto::{CallId, Connection, Event, RequestOut, RouteId, SendError, Status};
+use link_proto::{Connection, Event, RequestOut, RouteId, SendError, Status};
 use tokio::sync::{Notify, oneshot};
 use tracing::{debug, info};
 
 use super::{Arguments, Peer, Request, Setup, Upstream};
-use crate::call::{Outcome, Reply, ReplyTo, lost};
+use crate::call::{Outcome, Reply, ReplyTo, wait};
 use crate::error::{CallError, Code};
 use crate::route::Route;
 use crate::scratch::Scratch;
@@ -241,10 +241,8 @@ pub async fn call<A: Arguments>(
         conn.with(|link| link.send_request(now, request, ReplyTo::Task(task)))
             .map_err(|(_, error)| refused(&error).at(&peer.address))
     })?;
-    let mut cancel = CancelOnDrop { conn: &conn, id: Some(id) };
-    let outcome = outcome.await.unwrap_or_else(|_| Err(lost()));
-    cancel.id = None;
-    outcome
+    // A caller that goes away has the peer forget the call.
+    wait(outcome, || drop(conn.with(|link| link.cancel(id)))).await
 }
 
 fn refused(error: &SendError) -> CallError {
@@ -255,18 +253,4 @@ fn refused(error: &SendError) -> CallError {
         _ => Code::Internal,
     };
     CallError::new(code, error.to_string())
-}
-
-/// A caller that goes away has the peer forget the call.
-struct CancelOnDrop<'a> {
-    conn: &'a Conn<LinkClient>,
-    id: Option<CallId>,
-}
-
-impl Drop for CancelOnDrop<'_> {
-    fn drop(&mut self) {
-        if let Some(id) = self.id {
-            drop(self.conn.with(|link| link.cancel(id)));
-        }
-    }
 }

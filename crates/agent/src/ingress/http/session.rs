@@ -22,6 +22,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::rt::ReadBufCursor;
+use hyper::server::conn::{http1, http2};
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::AsyncReadExt;
@@ -172,23 +173,14 @@ impl HttpSession {
         S: Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible>,
         S::Future: 'static,
     {
-        let mut connection = pin!(
-            hyper::server::conn::http1::Builder::new()
+        let connection = pin!(
+            http1::Builder::new()
                 .half_close(true)
                 .max_buf_size(listener.config.max_head_len.max(MIN_BUFFER_LEN))
                 .writev(false)
                 .serve_connection(io, service)
         );
-        let mut told = false;
-        poll_fn(|cx| {
-            self.set_task(cx.waker());
-            if self.draining.get() && !told {
-                told = true;
-                connection.as_mut().graceful_shutdown();
-            }
-            connection.as_mut().poll(cx)
-        })
-        .await
+        self.until_end(connection, http1::Connection::graceful_shutdown).await
     }
 
     async fn serve_http2<S>(
@@ -204,8 +196,8 @@ impl HttpSession {
         self.is_http2.set(true);
         self.enter(Phase::Idle);
         let max_head_len = u32::try_from(listener.config.max_head_len).unwrap_or(u32::MAX);
-        let mut connection = pin!(
-            hyper::server::conn::http2::Builder::new(LocalExecutor)
+        let connection = pin!(
+            http2::Builder::new(LocalExecutor)
                 .timer(TokioTimer::new())
                 .keep_alive_interval(Some(PING_INTERVAL))
                 .keep_alive_timeout(PING_INTERVAL)
@@ -213,12 +205,26 @@ impl HttpSession {
                 .max_header_list_size(max_head_len)
                 .serve_connection(io, service)
         );
+        self.until_end(connection, http2::Connection::graceful_shutdown).await
+    }
+
+    /// Polls a connection to its end, and has it take no further requests once it is to leave. One
+    /// of HTTP/1 that has expired ends by what it reads.
+    async fn until_end<C>(
+        &self,
+        mut connection: Pin<&mut C>,
+        leave: impl Fn(Pin<&mut C>),
+    ) -> hyper::Result<()>
+    where
+        C: Future<Output = hyper::Result<()>>,
+    {
         let mut told = false;
         poll_fn(|cx| {
             self.set_task(cx.waker());
-            if (self.draining.get() || self.expired.get()) && !told {
+            let expired = self.expired.get() && self.is_http2.get();
+            if (self.draining.get() || expired) && !told {
                 told = true;
-                connection.as_mut().graceful_shutdown();
+                leave(connection.as_mut());
             }
             connection.as_mut().poll(cx)
         })
@@ -322,8 +328,11 @@ impl hyper::rt::Write for SessionIo {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if self.session.expired.get() && self.session.phase.get() != Phase::Busy {
-            // A peer that asks and does not read its answers.
+        let session = &self.session;
+        let expired = session.expired.get() && !session.is_http2.get();
+        if expired && session.phase.get() != Phase::Busy {
+            // A peer that asks and does not read its answers. (One of HTTP/2 still gets a GOAWAY;
+            // if it does not read, it does not answer pings either.)
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         Pin::new(&mut self.stream).poll_write(cx, bytes)
