@@ -85,7 +85,7 @@ impl LinkSession {
 
     fn on_event(&self, event: Event<()>) {
         match event {
-            Event::Request { id, route, codec, timeout, meta, payload, one_way } => {
+            Event::Request { id, route, codec, timeout, meta, payload, one_way, .. } => {
                 let now = Instant::now();
                 let deadline = now + timeout.unwrap_or(DEFAULT_TIMEOUT);
                 let call = Call { id, codec, now, deadline, meta, payload, one_way };

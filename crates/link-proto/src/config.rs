@@ -1,6 +1,9 @@
 //! What one side of a link allows itself and its peer.
 
-use crate::header::{MAX_MESSAGE_LEN, MAX_NAME_LEN, MAX_ROUTES, MAX_WINDOW};
+use crate::features;
+use crate::header::{
+    MAX_MESSAGE_LEN, MAX_NAME_LEN, MAX_ROUTES, MAX_STREAM_WINDOW, MAX_WINDOW, MIN_STREAM_WINDOW,
+};
 use std::time::Duration;
 
 /// Limits and times of one side of a link. Values beyond a stated bound count as that bound.
@@ -28,8 +31,11 @@ pub struct Config {
     pub ping_timeout: Duration,
     /// How long the peer's HELLO may take.
     pub handshake_timeout: Duration,
-    /// Features of this side, told to the peer; version 1 gives no bit a meaning.
+    /// Features of this side, told to the peer: bits of [`features`].
     pub features: u64,
+    /// Bytes of items, with 16 for each frame, that the peer may send on one stream before this
+    /// side's app has taken some. 16 KiB to 16 MiB.
+    pub stream_window: u32,
 }
 
 impl Default for Config {
@@ -44,7 +50,8 @@ impl Default for Config {
             keepalive: Duration::from_secs(5),
             ping_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(10),
-            features: 0,
+            features: features::STREAMS,
+            stream_window: 256 << 10,
         }
     }
 }
@@ -56,6 +63,7 @@ impl Config {
         self.name.truncate(cut);
         self.max_message_len = self.max_message_len.min(MAX_MESSAGE_LEN);
         self.window = self.window.clamp(1, MAX_WINDOW);
+        self.stream_window = self.stream_window.clamp(MIN_STREAM_WINDOW, MAX_STREAM_WINDOW);
         self.max_routes = self.max_routes.min(MAX_ROUTES);
         // The upper bound keeps sums of instants and durations from overflowing.
         for time in [&mut self.keepalive, &mut self.ping_timeout, &mut self.handshake_timeout] {
@@ -78,6 +86,7 @@ mod tests {
             window: 0,
             max_routes: u32::MAX,
             max_reassembly_bytes: 0,
+            stream_window: 0,
             keepalive: Duration::ZERO,
             ping_timeout: Duration::MAX,
             ..Config::default()
@@ -86,6 +95,7 @@ mod tests {
         assert_eq!(config.name.len(), 1024);
         assert_eq!((config.window, config.max_routes), (1, MAX_ROUTES));
         assert_eq!(config.max_reassembly_bytes, 1 << 30);
+        assert_eq!(config.stream_window, MIN_STREAM_WINDOW);
         assert_eq!(config.keepalive, Duration::from_millis(1));
         assert_eq!(config.ping_timeout, Duration::from_secs(86_400));
     }

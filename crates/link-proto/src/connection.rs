@@ -1,8 +1,9 @@
 //! The state machine of one link, for both sides. What only one side does is in `client` and
-//! `server`; here is what they share: framing, handshake, keepalive, the end.
+//! `server`, frames come in through `frames`, items of streams are in `streams`; here are the
+//! rest of the interface, keepalive and the end.
 //!
 //! Invariants:
-//! - A frame leaves the input whole or not at all, and payloads are not copied out of it.
+//! - Payloads are not copied out of the input, but for short items of streams.
 //! - Every token comes back exactly once: by an event, by `cancel`, by `drain_pending`, or, for a
 //!   one-way call, it is dropped when the call was taken.
 //! - After a failure nothing is accepted or sent, but for a last GOAWAY.
@@ -10,18 +11,19 @@
 mod calls;
 mod client;
 mod core;
+mod frames;
 mod server;
+mod streams;
 
 use self::client::ClientSide;
-use self::core::{Core, check_opaque};
+use self::core::Core;
 use self::server::ServerSide;
-use crate::header::{HEADER_LEN, Header, Kind};
-use crate::reader::Reader;
+use self::streams::Fill;
 use crate::{
     CallId, Config, Event, GoAwayReason, LinkError, PeerHello, Reply, RequestOut, RouteDef,
     RouteId, SendError, Status,
 };
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
 use std::time::Instant;
 
 /// One side of a link. `T` is what a client wants back with each call's outcome; a server never
@@ -123,16 +125,20 @@ impl<T> Connection<T> {
         self.core.events.pop_front()
     }
 
+    /// Whether there is an event for [`poll_event`](Self::poll_event).
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.core.events.is_empty()
+    }
+
     /// The bytes to be written. The driver removes from the front what it wrote, and appends
-    /// nothing. Long messages are moved in chunk by chunk whenever this is called.
+    /// nothing. Long messages and items are moved in part by part whenever this is called, which
+    /// may cause an [`Event::Writable`]: a driver of streams looks for events after this, too.
     #[inline]
     pub fn transmit(&mut self) -> &mut BytesMut {
         self.settle();
-        let side = &mut self.side;
-        self.core.outbox.fill(|id| match side {
-            Side::Client(client) => client.sent(CallId::from_wire(id)),
-            Side::Server(server) => server.sent(CallId::from_wire(id)),
-        })
+        let Core { outbox, streams, events, .. } = &mut self.core;
+        outbox.fill(&mut Fill { side: &mut self.side, streams, events })
     }
 
     /// Whether the link is over for good and nothing is left to be written: close the socket.
@@ -257,7 +263,8 @@ impl<T> Connection<T> {
     }
 
     /// Client: sends a call, and keeps `token` until it has ended. The token of a one-way call is
-    /// dropped. A deadline that has passed counts as one that is about to.
+    /// dropped. A deadline that has passed counts as one that is about to. The id that comes back
+    /// names the call in [`cancel`](Self::cancel) and in everything about its streams.
     ///
     /// # Errors
     /// The call cannot be sent here and now; nothing was sent, and the token comes back.
@@ -291,6 +298,7 @@ impl<T> Connection<T> {
             self.core.failed = Some(LinkError::Closed);
             self.core.outbox.clear();
         }
+        self.core.end_all_streams();
         self.core.outbox.clear_long();
         match &mut self.side {
             Side::Client(client) => client.drain(&mut self.core),
@@ -319,7 +327,9 @@ impl<T> Connection<T> {
     }
 
     /// Server: answers a call. Ignored if the call was cancelled, answered or one-way. An answer
-    /// over the client's message limit becomes [`Status::TOO_LARGE`].
+    /// over the client's message limit becomes [`Status::TOO_LARGE`]. It is the end of the call's
+    /// streams: what is left of an unfinished item is dropped, so one that wants all of its items
+    /// to arrive answers when [`items_unsent`](Self::items_unsent) is false.
     #[inline]
     pub fn respond(&mut self, id: CallId, reply: Reply<'_>) {
         if let Side::Server(server) = &mut self.side {
@@ -333,106 +343,6 @@ impl<T> Connection<T> {
         if let Side::Server(server) = &mut self.side {
             server.set_window(&mut self.core, window);
         }
-    }
-
-    /// Handles the first frame of `input`; `false` if it is not whole.
-    #[inline]
-    fn handle_frame(&mut self, now: Instant, input: &mut BytesMut) -> Result<bool, LinkError> {
-        let Some(head) = input.first_chunk::<HEADER_LEN>() else {
-            return Ok(false);
-        };
-        let header = Header::parse(head);
-        if self.core.peer.is_none() && header.kind != Kind::Hello as u8 {
-            return Err(LinkError::NotHello { kind: header.kind });
-        }
-        let kind = header.check()?;
-        let body_len = header.body_len as usize;
-        if input.len() < HEADER_LEN + body_len {
-            return Ok(false);
-        }
-        let Some(kind) = kind else {
-            input.advance(HEADER_LEN + body_len);
-            return Ok(true);
-        };
-        match kind {
-            Kind::Request | Kind::Response | Kind::Define => {
-                let mut body = input.split_to(HEADER_LEN + body_len);
-                body.advance(HEADER_LEN);
-                self.handle_body(&header, kind, body)?;
-            }
-            _ => {
-                let body = input.get(HEADER_LEN..HEADER_LEN + body_len).unwrap_or_default();
-                self.handle_slice(now, &header, kind, body)?;
-                input.advance(HEADER_LEN + body_len);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Frames whose bodies are kept.
-    #[inline]
-    fn handle_body(
-        &mut self,
-        header: &Header,
-        kind: Kind,
-        body: BytesMut,
-    ) -> Result<(), LinkError> {
-        let core = &mut self.core;
-        match (&mut self.side, kind) {
-            (Side::Client(client), Kind::Response) => client.handle_response(core, header, body),
-            (Side::Server(server), Kind::Request) => server.handle_request(core, header, body),
-            (Side::Client(client), Kind::Define) => client.handle_ack(core, header, &body),
-            (Side::Server(server), Kind::Define) => {
-                server.handle_define(core, header, &body.freeze())
-            }
-            _ => Err(LinkError::Unexpected { kind: header.kind }),
-        }
-    }
-
-    /// Frames whose bodies are read in place.
-    fn handle_slice(
-        &mut self,
-        now: Instant,
-        header: &Header,
-        kind: Kind,
-        body: &[u8],
-    ) -> Result<(), LinkError> {
-        let core = &mut self.core;
-        match (&mut self.side, kind) {
-            (Side::Client(client), Kind::Chunk) => client.handle_chunk(core, header, body),
-            (Side::Server(server), Kind::Chunk) => server.handle_chunk(core, header, body),
-            (Side::Server(server), Kind::Cancel) => {
-                server.handle_cancel(core, CallId::from_wire(header.id))
-            }
-            (Side::Client(client), Kind::Credit) => client.handle_credit(core, header, body),
-            (side, Kind::Hello) => {
-                core.handle_hello(now, header, body)?;
-                match side {
-                    Side::Client(client) => client.handle_ready(core),
-                    Side::Server(server) => server.handle_ready(core),
-                }
-                Ok(())
-            }
-            (_, Kind::Ping) => core.handle_ping(header, body),
-            (_, Kind::Pong) => check_opaque(header, body),
-            (_, Kind::GoAway) => self.handle_go_away(header, body),
-            _ => Err(LinkError::Unexpected { kind: header.kind }),
-        }
-    }
-
-    fn handle_go_away(&mut self, header: &Header, body: &[u8]) -> Result<(), LinkError> {
-        let text = Reader::new(header.kind, body).rest_text()?.to_owned();
-        let reason = GoAwayReason(header.status);
-        if reason.is_fatal() {
-            self.core.events.push_back(Event::GoAway { reason, text });
-            return Err(LinkError::PeerFailed { reason: reason.0 });
-        }
-        match &mut self.side {
-            Side::Client(client) => client.close(reason),
-            Side::Server(server) => server.handle_client_gone(&mut self.core, header.kind)?,
-        }
-        self.core.events.push_back(Event::GoAway { reason, text });
-        Ok(())
     }
 
     fn handle_alarm(&mut self, now: Instant) {
@@ -463,6 +373,7 @@ impl<T> Connection<T> {
     /// Ends the link, with a GOAWAY if the peer might read it.
     fn fail(&mut self, error: LinkError) {
         let core = &mut self.core;
+        core.end_all_streams();
         core.outbox.clear_long();
         let reason = match error {
             LinkError::PeerFailed { .. } | LinkError::PeerSilent | LinkError::Closed => None,

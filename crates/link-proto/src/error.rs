@@ -155,6 +155,20 @@ pub enum LinkError {
         /// Whether the part says that it is the last.
         last: bool,
     },
+    /// A frame of a stream breaks a rule.
+    #[error("bad ITEM: {rule}")]
+    BadItem {
+        /// Which rule.
+        rule: &'static str,
+    },
+    /// More was given back on a stream than was used.
+    #[error("ITEM_CREDIT makes a credit of {credit}, beyond the window of {window}")]
+    CreditBeyondWindow {
+        /// What the credit would be.
+        credit: i64,
+        /// The stream's window.
+        window: i64,
+    },
     /// The HELLO did not come in time.
     #[error("no HELLO within the handshake's time")]
     HandshakeTimeout,
@@ -202,4 +216,17 @@ pub enum SendError {
     /// The route was not defined on this link.
     #[error("the route is not defined on this link")]
     UnknownRoute,
+    /// One of the two sides does not take streams of items.
+    #[error("streams of items are not available on this link")]
+    NoStreams,
+    /// A call that nobody waits for was to have a stream.
+    #[error("a one-way call has no streams")]
+    OneWayStream,
+    /// The call has ended, does not stream in this direction, or its items were ended.
+    #[error("the call takes no items, or no more")]
+    NoSuchStream,
+    /// The receiver has to take items first, or an item is still on its way. To be tried again
+    /// after [`Event::Writable`](crate::Event::Writable).
+    #[error("no credit: the window of the stream is full")]
+    NoStreamCredit,
 }

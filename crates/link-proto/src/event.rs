@@ -50,6 +50,32 @@ pub enum Event<T> {
         payload: Bytes,
         /// No answer is wanted, and none will be sent.
         one_way: bool,
+        /// [`Item`](Event::Item)s follow, until [`ItemsEnd`](Event::ItemsEnd).
+        stream_in: bool,
+        /// Items may be sent by [`send_item`](crate::Connection::send_item) before the answer.
+        stream_out: bool,
+    },
+    /// An item of a stream came, whole. To be told to
+    /// [`item_taken`](crate::Connection::item_taken) when the app has taken it.
+    Item {
+        /// The stream's call, which has not ended yet.
+        id: CallId,
+        /// Codec of the payload.
+        codec: u8,
+        /// The item.
+        payload: Bytes,
+    },
+    /// Server: the client sends no more items on this stream.
+    ItemsEnd {
+        /// The stream's call.
+        id: CallId,
+    },
+    /// An item can be sent on this stream again, after
+    /// [`can_send_item`](crate::Connection::can_send_item) was false. May come from
+    /// [`transmit`](crate::Connection::transmit), too.
+    Writable {
+        /// The stream's call.
+        id: CallId,
     },
     /// Client: a call ended with this answer.
     Response {
@@ -69,7 +95,8 @@ pub enum Event<T> {
         /// What was given to [`send_request`](crate::Connection::send_request).
         token: T,
     },
-    /// Server: the client gave this call up. An answer to it would be ignored.
+    /// Server: the client gave this call up, or one of its items was refused as too large. An
+    /// answer to it would be ignored.
     Cancelled {
         /// As in the [`Request`](Event::Request).
         id: CallId,

@@ -38,6 +38,10 @@ pub const MAX_WINDOW: u32 = 65_536;
 pub const MAX_ROUTES: u32 = 65_536;
 /// Largest message limit that can be configured.
 pub const MAX_MESSAGE_LEN: u32 = 1 << 30;
+/// Largest window of a stream, in bytes.
+pub const MAX_STREAM_WINDOW: u32 = 16 << 20;
+/// Smallest window of a stream that can be configured: a small item or two.
+pub const MIN_STREAM_WINDOW: u32 = 16 << 10;
 /// Scope of a CREDIT that means the whole link.
 pub const WHOLE_LINK: u32 = u32::MAX;
 
@@ -65,18 +69,26 @@ pub enum Kind {
     Pong = 9,
     /// No more calls; or, with a fatal reason, the end of this link.
     GoAway = 10,
+    /// A part of an item of a stream, or the end of the items.
+    Item = 11,
+    /// So many more bytes of items may be sent.
+    ItemCredit = 12,
 }
 
 /// Flag bits of the frames. The same bit may mean different things in different kinds.
 pub mod flags {
-    /// REQUEST, RESPONSE, CHUNK: further CHUNKs of this message follow.
+    /// REQUEST, RESPONSE, CHUNK, ITEM: this message or item goes on in the next CHUNK or ITEM.
     pub const MORE: u8 = 0x01;
     /// REQUEST, RESPONSE: metadata stands before the payload.
     pub const META: u8 = 0x02;
     /// REQUEST: there will be no answer.
     pub const ONE_WAY: u8 = 0x04;
-    /// REQUEST, RESPONSE, CHUNK: reserved for streams of messages; refused in version 1.
-    pub const STREAM: u8 = 0x08;
+    /// REQUEST: the client will send items.
+    pub const STREAM_IN: u8 = 0x08;
+    /// REQUEST: the server may send items before its RESPONSE.
+    pub const STREAM_OUT: u8 = 0x10;
+    /// ITEM: the client sends no more items.
+    pub const END: u8 = 0x08;
     /// DEFINE: this is the server's answer.
     pub const ACK: u8 = 0x01;
     /// Flag bits that a receiver must know, or refuse the frame.
@@ -97,6 +109,8 @@ impl Kind {
             8 => Self::Ping,
             9 => Self::Pong,
             10 => Self::GoAway,
+            11 => Self::Item,
+            12 => Self::ItemCredit,
             _ => return None,
         })
     }
@@ -104,9 +118,12 @@ impl Kind {
     /// Flag bits that mean something in this kind.
     fn known_flags(self) -> u8 {
         match self {
-            Self::Request => flags::MORE | flags::META | flags::ONE_WAY,
+            Self::Request => {
+                flags::MORE | flags::META | flags::ONE_WAY | flags::STREAM_IN | flags::STREAM_OUT
+            }
             Self::Response => flags::MORE | flags::META,
             Self::Chunk => flags::MORE,
+            Self::Item => flags::MORE | flags::END,
             Self::Define => flags::ACK,
             _ => 0,
         }
@@ -117,8 +134,9 @@ impl Kind {
         match self {
             Self::Hello => MAX_HELLO_LEN,
             Self::Define | Self::Request | Self::Response => MAX_BODY_LEN,
-            Self::Chunk => MAX_PART_LEN,
+            Self::Chunk | Self::Item => MAX_PART_LEN,
             Self::Cancel => 0,
+            Self::ItemCredit => 4,
             Self::Credit | Self::Ping | Self::Pong => 8,
             Self::GoAway => MAX_TEXT_LEN,
         }
@@ -203,8 +221,8 @@ mod tests {
         assert_eq!(header(3, flags::META, 9).check(), Ok(Some(Kind::Request)));
         assert_eq!(header(3, 0xc0, 9).check(), Ok(Some(Kind::Request)), "ignorable flags");
         assert_eq!(
-            header(3, flags::STREAM, 9).check(),
-            Err(LinkError::UnknownFlags { kind: 3, flags: 8 })
+            header(4, flags::STREAM_IN, 9).check(),
+            Err(LinkError::UnknownFlags { kind: 4, flags: 8 })
         );
         assert_eq!(header(0x80, 0x3f, 9).check(), Ok(None), "optional kinds are skipped");
         assert_eq!(header(0x7f, 0, 0).check(), Err(LinkError::UnknownKind { kind: 0x7f }));

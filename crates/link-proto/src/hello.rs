@@ -4,7 +4,8 @@
 //! protocol version; a known one must have its length and may stand only once.
 
 use crate::header::{
-    HEADER_LEN, Header, Kind, MAGIC, MAX_NAME_LEN, MAX_ROUTES, MAX_WINDOW, VERSION_MAX, VERSION_MIN,
+    HEADER_LEN, Header, Kind, MAGIC, MAX_NAME_LEN, MAX_ROUTES, MAX_STREAM_WINDOW, MAX_WINDOW,
+    VERSION_MAX, VERSION_MIN,
 };
 use crate::reader::Reader;
 use crate::{Config, LinkError};
@@ -15,8 +16,17 @@ const MESSAGE_LIMIT: u16 = 2;
 const WINDOW: u16 = 3;
 const FEATURES: u16 = 4;
 const ROUTE_LIMIT: u16 = 5;
+const STREAM_WINDOW: u16 = 6;
 /// What a side that states no message limit accepts: one part.
 const DEFAULT_MESSAGE_LIMIT: u32 = 64 * 1024;
+/// The window of a stream to a side that states none.
+const DEFAULT_STREAM_WINDOW: u32 = 64 * 1024;
+
+/// Bits of the features in a HELLO. A feature is in use if both sides state it.
+pub mod features {
+    /// Streams of items beside a call.
+    pub const STREAMS: u64 = 0x01;
+}
 
 /// What the peer said in its HELLO, and the version that both sides now use.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -33,6 +43,8 @@ pub struct PeerHello {
     pub max_routes: u32,
     /// Features of the peer; bits without a meaning here are to be ignored.
     pub features: u64,
+    /// Bytes of items that the peer takes on one stream before it gives credit.
+    pub stream_window: u32,
 }
 
 /// Appends a HELLO frame. Only a server states a window and a limit of routes.
@@ -48,6 +60,9 @@ pub(crate) fn encode(config: &Config, is_server: bool, out: &mut BytesMut) {
         put_property(&mut body, ROUTE_LIMIT, &config.max_routes.to_be_bytes());
     }
     put_property(&mut body, FEATURES, &config.features.to_be_bytes());
+    if config.features & features::STREAMS != 0 {
+        put_property(&mut body, STREAM_WINDOW, &config.stream_window.to_be_bytes());
+    }
     let body_len = u32::try_from(body.len()).unwrap_or(u32::MAX);
     let header = Header { body_len, kind: Kind::Hello as u8, ..Header::default() };
     out.reserve(HEADER_LEN + body.len());
@@ -74,15 +89,19 @@ pub(crate) fn decode(body: &[u8]) -> Result<PeerHello, LinkError> {
     if version < min.max(VERSION_MIN) {
         return Err(LinkError::NoCommonVersion { min, max });
     }
-    let mut hello =
-        PeerHello { version, max_message_len: DEFAULT_MESSAGE_LIMIT, ..PeerHello::default() };
+    let mut hello = PeerHello {
+        version,
+        max_message_len: DEFAULT_MESSAGE_LIMIT,
+        stream_window: DEFAULT_STREAM_WINDOW,
+        ..PeerHello::default()
+    };
     let mut seen = 0_u32;
     while !reader.is_empty() {
         let property = reader.u16()?;
         let len = usize::from(reader.u16()?);
         let at = reader.at();
         let value = reader.bytes(len)?;
-        if (NAME..=ROUTE_LIMIT).contains(&property) {
+        if (NAME..=STREAM_WINDOW).contains(&property) {
             let bit = 1 << property;
             if seen & bit != 0 {
                 return Err(LinkError::DuplicateProperty { property });
@@ -112,6 +131,7 @@ fn set_property(
         MESSAGE_LIMIT => hello.max_message_len = number()?,
         WINDOW => hello.window = number()?.min(MAX_WINDOW),
         ROUTE_LIMIT => hello.max_routes = number()?.min(MAX_ROUTES),
+        STREAM_WINDOW => hello.stream_window = number()?.min(MAX_STREAM_WINDOW),
         FEATURES => hello.features = value.try_into().map(u64::from_be_bytes).map_err(|_| bad)?,
         _ => {}
     }
@@ -147,6 +167,7 @@ mod tests {
             window: 1024,
             max_routes: 4096,
             features: 5,
+            stream_window: 256 << 10,
         };
         assert_eq!(hello, expected);
     }
@@ -164,11 +185,13 @@ mod tests {
     #[test]
     fn unknown_properties_are_skipped_and_bad_ones_refused() {
         let hello = decode(&body([1, 1], &[(77, b"what"), (1, b"x"), (77, b"twice")])).unwrap();
-        assert_eq!(hello.name, "x");
+        assert_eq!((&*hello.name, hello.stream_window), ("x", 65_536));
         let twice = decode(&body([1, 1], &[(1, b"x"), (1, b"y")]));
         assert_eq!(twice, Err(LinkError::DuplicateProperty { property: 1 }));
         let short = decode(&body([1, 1], &[(3, b"abc")]));
         assert_eq!(short, Err(LinkError::BadProperty { property: 3, len: 3 }));
+        let large = decode(&body([1, 1], &[(6, b"\xff\xff\xff\xff")])).unwrap();
+        assert_eq!(large.stream_window, MAX_STREAM_WINDOW);
         assert!(matches!(decode(&body([1, 1], &[(1, b"\xff")])), Err(LinkError::NotUtf8 { .. })));
         assert!(matches!(decode(b"GET / HTTP"), Err(LinkError::BadMagic { .. })));
         assert!(matches!(decode(b"DM"), Err(LinkError::Truncated { .. })));

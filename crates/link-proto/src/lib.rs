@@ -50,7 +50,8 @@
 //!
 //! Files: [`header`] the 16 bytes before every frame and the limits; `hello`, `route`, `meta`,
 //! `message` the bodies; `outbox` what waits to be written; `assembly` long messages on their way
-//! in; `connection` the state machine, with what only a client or only a server does in files of their own.
+//! in; `stream` items and their flow control; `connection` the state machine, with what only a
+//! client or only a server does in files of their own.
 
 mod assembly;
 mod config;
@@ -67,12 +68,13 @@ mod outbox;
 mod reader;
 mod route;
 mod status;
+mod stream;
 
 pub use config::Config;
 pub use connection::Connection;
 pub use error::{LinkError, SendError};
 pub use event::Event;
-pub use hello::PeerHello;
+pub use hello::{PeerHello, features};
 pub use message::{CallId, Payload, Reply, RequestOut};
 pub use meta::{Meta, MetaIter};
 pub use route::{RouteDef, RouteId};

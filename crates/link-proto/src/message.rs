@@ -112,15 +112,37 @@ pub struct RequestOut<'a> {
     pub codec: u8,
     /// The caller wants no answer, and will not learn what became of the call.
     pub one_way: bool,
+    /// The caller will send items, and end them by
+    /// [`end_items`](crate::Connection::end_items). The peer must have
+    /// [`STREAMS`](crate::features::STREAMS).
+    pub stream_in: bool,
+    /// The server may send items before its answer. As for `stream_in`.
+    pub stream_out: bool,
     /// Arguments.
     pub payload: Payload<'a>,
 }
 
 impl RequestOut<'_> {
-    /// A call without deadline, metadata and payload.
+    /// A call without deadline, metadata, streams and payload.
     pub fn new(route: RouteId) -> Self {
-        let payload = Payload::Slice(&[]);
-        Self { route, deadline: None, meta: &[], codec: 0, one_way: false, payload }
+        Self {
+            route,
+            deadline: None,
+            meta: &[],
+            codec: 0,
+            one_way: false,
+            stream_in: false,
+            stream_out: false,
+            payload: Payload::Slice(&[]),
+        }
+    }
+
+    /// Flags of its REQUEST that say what kind of call this is.
+    #[inline]
+    pub(crate) fn flags(&self) -> u8 {
+        u8::from(self.one_way) * flags::ONE_WAY
+            | u8::from(self.stream_in) * flags::STREAM_IN
+            | u8::from(self.stream_out) * flags::STREAM_OUT
     }
 }
 
@@ -155,8 +177,16 @@ pub(crate) struct RequestHead {
     pub(crate) route: u32,
     pub(crate) timeout: Option<Duration>,
     pub(crate) codec: u8,
-    pub(crate) one_way: bool,
+    /// As in the header.
+    pub(crate) flags: u8,
     pub(crate) meta: Meta,
+}
+
+impl RequestHead {
+    #[inline]
+    pub(crate) fn is_one_way(&self) -> bool {
+        self.flags & flags::ONE_WAY != 0
+    }
 }
 
 /// What stands before the payload of a RESPONSE.
@@ -183,8 +213,8 @@ pub(crate) fn decode_request(
     let timeout_ms = reader.u32()?;
     let (total, meta, payload) = decode_rest(header, 8, body)?;
     let timeout = (timeout_ms != 0).then(|| Duration::from_millis(u64::from(timeout_ms)));
-    let one_way = header.flags & flags::ONE_WAY != 0;
-    Ok((RequestHead { route, timeout, codec: header.codec, one_way, meta }, total, payload))
+    let (codec, flags) = (header.codec, header.flags);
+    Ok((RequestHead { route, timeout, codec, flags, meta }, total, payload))
 }
 
 /// Reads a RESPONSE's body.

@@ -1,9 +1,11 @@
 //! What waits to be written: one buffer that the driver empties, and long messages that enter it
-//! chunk by chunk, in turn, so that short messages overtake them.
+//! chunk by chunk, in turn, so that short messages overtake them. Streams take turns with them.
 //!
 //! Invariants:
 //! - The buffer always ends at a frame's end.
 //! - A long message is in the queue until its last chunk is in the buffer, and leaves it once.
+//! - A stream is in the queue at most once. Its items are not kept here: they may have to wait for
+//!   credit, and must not keep a server from reading meanwhile.
 
 use crate::header::{HEADER_LEN, Header, Kind, MAX_PART_LEN, flags};
 use crate::message::Payload;
@@ -13,11 +15,13 @@ use std::collections::VecDeque;
 
 /// Length of the chunks that we send: half of what is allowed, so that long messages take turns
 /// finely, with 0.05% of header.
-const CHUNK_LEN: usize = 32 * 1024;
+pub(crate) const CHUNK_LEN: usize = 32 * 1024;
 /// Chunks enter the buffer while it holds less than this: about what one write takes.
 const FILL_LEN: usize = 64 * 1024;
 /// After so many bytes of short messages a chunk enters in any case, so that none starves.
 const PATIENCE_LEN: usize = 256 * 1024;
+/// While the buffer holds more than this, frames of streams wait for their turn.
+const DIRECT_LEN: usize = 256 * 1024;
 /// A buffer that once held more than this is given back when it is empty.
 const KEEP_LEN: usize = 1024 * 1024;
 
@@ -25,7 +29,7 @@ const KEEP_LEN: usize = 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct Outbox {
     out: BytesMut,
-    queue: VecDeque<Long>,
+    queue: VecDeque<Turn>,
     /// Payload bytes in the queue.
     queued_bytes: usize,
     /// Bytes of short messages since the last chunk, while the queue is not empty.
@@ -36,6 +40,22 @@ pub(crate) struct Outbox {
     progressed: bool,
     /// `out` held more than `KEEP_LEN` since it was made.
     is_large: bool,
+}
+
+/// Who takes turns.
+#[derive(Debug)]
+enum Turn {
+    Message(Long),
+    /// The stream of the call with this id.
+    Stream(u64),
+}
+
+/// What [`Outbox::fill`] needs to know of the calls.
+pub(crate) trait Turns {
+    /// The last chunk of this call's message was moved. Says whether its stream takes turns now.
+    fn sent(&mut self, id: u64) -> bool;
+    /// Lets a stream write a frame or two; says whether it wants another turn.
+    fn stream_turn(&mut self, id: u64, out: &mut BytesMut) -> bool;
 }
 
 /// A message that is sent in chunks.
@@ -142,13 +162,36 @@ impl Outbox {
         let total = u32::try_from(payload.len()).unwrap_or(u32::MAX);
         put_head(&mut bytes, &head, entries, meta_len, Some(total), CHUNK_LEN);
         self.queued_bytes += payload.len();
-        self.queue.push_back(Long { id: head.id, head: Some(bytes), rest: payload });
+        let long = Long { id: head.id, head: Some(bytes), rest: payload };
+        self.queue.push_back(Turn::Message(long));
     }
 
-    /// Moves chunks into the buffer while it has room. `sent` is told the id of each message of
-    /// which the last chunk was moved.
+    /// Whether frames of streams may be appended at once, by [`stream_frame`](Self::stream_frame).
+    pub(crate) fn has_room(&self) -> bool {
+        self.out.len() < DIRECT_LEN
+    }
+
+    /// Appends a frame of a stream, with its body.
+    pub(crate) fn stream_frame(&mut self, header: Header, body: &[u8]) {
+        self.control(header, body);
+        if !self.queue.is_empty() {
+            self.overtaken_bytes += HEADER_LEN + body.len();
+        }
+    }
+
+    /// Has a stream take turns, which it does not yet.
+    pub(crate) fn queue_stream(&mut self, id: u64) {
+        self.queue.push_back(Turn::Stream(id));
+    }
+
+    /// Lets a stream take no more turns.
+    pub(crate) fn remove_stream(&mut self, id: u64) {
+        self.queue.retain(|turn| !matches!(turn, Turn::Stream(stream) if *stream == id));
+    }
+
+    /// Moves chunks and items into the buffer while it has room.
     #[inline]
-    pub(crate) fn fill(&mut self, sent: impl FnMut(u64)) -> &mut BytesMut {
+    pub(crate) fn fill(&mut self, turns: &mut impl Turns) -> &mut BytesMut {
         self.note_progress();
         self.is_large |= self.out.len() > KEEP_LEN;
         if self.is_large && self.out.is_empty() {
@@ -156,32 +199,43 @@ impl Outbox {
             self.is_large = false;
         }
         if !self.queue.is_empty() {
-            self.fill_chunks(sent);
+            self.fill_chunks(turns);
         }
         self.expected_len = self.out.len();
         &mut self.out
     }
 
-    /// Moves all that is left of long messages into the buffer.
-    pub(crate) fn flush_long(&mut self, mut sent: impl FnMut(u64)) {
+    /// Moves all that is left of long messages into the buffer; `sent` is as in [`Turns`].
+    pub(crate) fn flush_long(&mut self, mut sent: impl FnMut(u64) -> bool) {
         self.note_progress();
-        while let Some(long) = self.queue.pop_front() {
-            self.put_part(long, &mut sent);
+        let mut streams = VecDeque::new();
+        while let Some(turn) = self.queue.pop_front() {
+            match turn {
+                Turn::Message(long) => self.put_part(long, &mut sent),
+                stream @ Turn::Stream(_) => streams.push_back(stream),
+            }
         }
+        self.queue = streams;
         self.expected_len = self.out.len();
     }
 
-    fn fill_chunks(&mut self, mut sent: impl FnMut(u64)) {
+    fn fill_chunks(&mut self, turns: &mut impl Turns) {
         while self.out.len() < FILL_LEN || self.overtaken_bytes >= PATIENCE_LEN {
-            let Some(long) = self.queue.pop_front() else {
-                break;
-            };
-            self.put_part(long, &mut sent);
+            match self.queue.pop_front() {
+                Some(Turn::Message(long)) => self.put_part(long, &mut |id| turns.sent(id)),
+                Some(Turn::Stream(id)) => {
+                    self.overtaken_bytes = 0;
+                    if turns.stream_turn(id, &mut self.out) {
+                        self.queue.push_back(Turn::Stream(id));
+                    }
+                }
+                None => break,
+            }
         }
     }
 
     /// Moves the next part of a message into the buffer, and puts the rest back into the queue.
-    fn put_part(&mut self, mut long: Long, sent: &mut impl FnMut(u64)) {
+    fn put_part(&mut self, mut long: Long, sent: &mut impl FnMut(u64) -> bool) {
         let part = long.rest.split_to(CHUNK_LEN.min(long.rest.len()));
         let is_last = long.rest.is_empty();
         self.out.reserve(HEADER_LEN + part.len());
@@ -192,25 +246,28 @@ impl Outbox {
         self.out.extend_from_slice(&part);
         self.queued_bytes -= part.len();
         self.overtaken_bytes = 0;
-        if is_last {
-            sent(long.id);
-        } else {
-            self.queue.push_back(long);
+        if !is_last {
+            self.queue.push_back(Turn::Message(long));
+        } else if sent(long.id) {
+            self.queue.push_back(Turn::Stream(long.id));
         }
     }
 
     /// Drops what is left of a long message. Says whether the peer has seen some of it; a message
     /// that is not in the queue counts as seen.
     pub(crate) fn remove(&mut self, id: u64) -> bool {
-        let Some(index) = self.queue.iter().position(|long| long.id == id) else {
+        let is_it = |turn: &Turn| matches!(turn, Turn::Message(long) if long.id == id);
+        let Some(index) = self.queue.iter().position(is_it) else {
             return true;
         };
-        let removed = self.queue.remove(index);
-        self.queued_bytes -= removed.as_ref().map_or(0, |long| long.rest.len());
-        removed.is_none_or(|long| long.head.is_none())
+        let Some(Turn::Message(long)) = self.queue.remove(index) else {
+            return true;
+        };
+        self.queued_bytes -= long.rest.len();
+        long.head.is_none()
     }
 
-    /// Drops all long messages.
+    /// Drops all long messages and turns.
     pub(crate) fn clear_long(&mut self) {
         self.queue.clear();
         self.queued_bytes = 0;
@@ -235,10 +292,23 @@ impl Outbox {
         self.expected_len = self.out.len();
     }
 
+    /// Streams that take turns.
+    pub(crate) fn streams(&self) -> impl Iterator<Item = u64> {
+        self.queue.iter().filter_map(|turn| match turn {
+            Turn::Stream(id) => Some(*id),
+            Turn::Message(_) => None,
+        })
+    }
+
     pub(crate) fn check_invariants(&self) {
-        let sum: usize = self.queue.iter().map(|long| long.rest.len()).sum();
-        debug_assert_eq!(sum, self.queued_bytes);
-        debug_assert!(self.queue.iter().all(|long| !long.rest.is_empty()));
+        let messages = || {
+            self.queue.iter().filter_map(|turn| match turn {
+                Turn::Message(long) => Some(long.rest.len()),
+                Turn::Stream(_) => None,
+            })
+        };
+        debug_assert_eq!(messages().sum::<usize>(), self.queued_bytes);
+        debug_assert!(messages().all(|len| len != 0));
     }
 }
 

@@ -148,6 +148,8 @@ impl Control {
             let protocol = Arc::new(link_proto::Config {
                 name: self.config.process.name.clone(),
                 window: config.window,
+                // Agents carry calls with one request and one reply, and say so.
+                features: 0,
                 ..link_proto::Config::default()
             });
             info!(listen = name, "taking calls by link");

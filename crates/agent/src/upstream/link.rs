@@ -62,6 +62,8 @@ impl LinkPeer {
         let config = link_proto::Config {
             name: agent_name.to_owned(),
             window: setup.max_in_flight,
+            // Agents carry calls with one request and one reply, and say so.
+            features: 0,
             ..link_proto::Config::default()
         };
         Self {
@@ -235,8 +237,8 @@ pub async fn call<A: Arguments>(
             deadline: Some(request.deadline),
             meta: request.attachments,
             codec: serialization.id(),
-            one_way: false,
             payload: args.as_slice().into(),
+            ..RequestOut::new(route)
         };
         conn.with(|link| link.send_request(now, request, ReplyTo::Task(task)))
             .map_err(|(_, error)| refused(&error).at(&peer.address))

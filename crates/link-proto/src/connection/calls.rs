@@ -53,8 +53,11 @@ impl<T> Calls<T> {
         self.earliest
     }
 
-    pub(super) fn n_slots(&self) -> usize {
-        self.slots.len()
+    /// All calls that have not ended.
+    pub(super) fn open_ids(&self) -> Vec<CallId> {
+        let slots = (0_u32..).zip(&self.slots);
+        let open = slots.filter(|(_, entry)| !matches!(entry.state, State::Free));
+        open.map(|(slot, entry)| CallId::new(slot, entry.generation)).collect()
     }
 
     #[inline]

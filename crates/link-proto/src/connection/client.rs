@@ -126,8 +126,11 @@ impl<T> ClientSide<T> {
             return Err(SendError::UnknownRoute);
         };
         // Long requests on the old route have to be out, whole, before its number changes hands.
-        let calls = &mut self.calls;
-        core.outbox.flush_long(|id| calls.sent(CallId::from_wire(id)));
+        let (calls, streams) = (&mut self.calls, &mut core.streams);
+        core.outbox.flush_long(|id| {
+            calls.sent(CallId::from_wire(id));
+            streams.release(CallId::from_wire(id))
+        });
         core.outbox.frame(|out| route::encode(def, route.0, *round + 1, out))?;
         *round += 1;
         Ok(())
@@ -156,7 +159,7 @@ impl<T> ClientSide<T> {
         let fields = u64::from(request.route.0) << 32 | u64::from(timeout_ms);
         let head = Head {
             kind: Kind::Request,
-            flags: if request.one_way { flags::ONE_WAY } else { 0 },
+            flags: request.flags(),
             codec: request.codec,
             status: 0,
             id: id.to_wire(),
@@ -166,6 +169,7 @@ impl<T> ClientSide<T> {
         if is_out && request.one_way {
             self.calls.end(id.slot() as usize);
         }
+        core.open_stream(id, head.flags, true, !is_out);
         Ok(id)
     }
 
@@ -181,12 +185,16 @@ impl<T> ClientSide<T> {
         if len > max {
             return Err(SendError::TooLarge { len, max });
         }
+        if request.stream_in | request.stream_out {
+            check_streams(core, request)?;
+        }
         meta::encoded_len(request.meta)
     }
 
     /// Frees a slot; gives its token after giving back what parts of an answer had reserved.
-    fn release_token(&mut self, core: &mut Core<T>, slot: usize) -> Option<T> {
-        match self.calls.end(slot) {
+    fn release_token(&mut self, core: &mut Core<T>, id: CallId) -> Option<T> {
+        core.end_stream(id);
+        match self.calls.end(id.slot() as usize) {
             State::Waiting(token) => Some(token),
             State::Receiving(token, partial) => {
                 core.budget.release(partial.total());
@@ -202,8 +210,8 @@ impl<T> ClientSide<T> {
     }
 
     pub(super) fn cancel(&mut self, core: &mut Core<T>, id: CallId) -> Option<T> {
-        let slot = self.calls.find(id)?;
-        let token = self.release_token(core, slot);
+        self.calls.find(id)?;
+        let token = self.release_token(core, id);
         if core.failed.is_none() {
             tell_cancel(core, id);
         }
@@ -213,7 +221,7 @@ impl<T> ClientSide<T> {
     /// Ends the calls whose deadline has passed.
     pub(super) fn expire(&mut self, core: &mut Core<T>, now: Instant) {
         for id in self.calls.expired(now) {
-            if let Some(token) = self.release_token(core, id.slot() as usize) {
+            if let Some(token) = self.release_token(core, id) {
                 core.events.push_back(Event::Expired { token });
             }
             tell_cancel(core, id);
@@ -241,12 +249,13 @@ impl<T> ClientSide<T> {
         let max = core.config.max_message_len as usize;
         if len > max {
             let text = format!("answer of {len} bytes is over the caller's limit of {max}");
-            self.refuse_response(core, id, slot, total.is_some(), text);
+            self.refuse_response(core, id, total.is_some(), text);
             return Ok(());
         }
         if let Some(total) = total {
             return self.begin_response(core, id, slot, head, total, &payload);
         }
+        core.end_stream(id);
         if core.outbox.has_long() {
             core.outbox.remove(header.id);
         }
@@ -269,11 +278,12 @@ impl<T> ClientSide<T> {
         let partial = Partial::new(head, total, part)?;
         if !core.budget.reserve(total) {
             let text = format!("no room for an answer of {total} bytes beside the others");
-            self.refuse_response(core, id, slot, true, text);
+            self.refuse_response(core, id, true, text);
             return Ok(());
         }
         // The server has answered already: it needs no more of the request.
         core.outbox.remove(id.to_wire());
+        core.end_stream(id);
         if let Some(state) = self.calls.state_mut(slot) {
             *state = match std::mem::replace(state, State::Free) {
                 State::Waiting(token) => State::Receiving(token, Box::new(partial)),
@@ -284,23 +294,26 @@ impl<T> ClientSide<T> {
     }
 
     /// Ends one call whose answer cannot be taken. The call was done, so it is not "overloaded".
-    fn refuse_response(
-        &mut self,
-        core: &mut Core<T>,
-        id: CallId,
-        slot: usize,
-        has_more: bool,
-        text: String,
-    ) {
+    fn refuse_response(&mut self, core: &mut Core<T>, id: CallId, has_more: bool, text: String) {
         if has_more {
             tell_cancel(core, id);
         } else {
             core.outbox.remove(id.to_wire());
         }
-        if let Some(token) = self.release_token(core, slot) {
+        if let Some(token) = self.release_token(core, id) {
             let head = ResponseHead { status: Status::TOO_LARGE, codec: 0, meta: Meta::default() };
             core.events.push_back(response(token, head, text.into()));
         }
+    }
+
+    /// Ends one call of which an item cannot be taken.
+    pub(super) fn refuse_item(&mut self, core: &mut Core<T>, id: CallId, text: String) {
+        self.refuse_response(core, id, true, text);
+    }
+
+    /// Whether the call has not ended.
+    pub(super) fn is_open(&self, id: CallId) -> bool {
+        self.calls.find(id).is_some()
     }
 
     pub(super) fn handle_chunk(
@@ -393,16 +406,32 @@ impl<T> ClientSide<T> {
     /// Takes all tokens.
     pub(super) fn drain(&mut self, core: &mut Core<T>) -> Tokens<T> {
         let mut tokens = Vec::with_capacity(self.calls.in_flight());
-        for slot in 0..self.calls.n_slots() {
-            if !matches!(self.calls.state(slot), Some(State::Free)) {
-                tokens.extend(self.release_token(core, slot));
-            }
+        for id in self.calls.open_ids() {
+            tokens.extend(self.release_token(core, id));
         }
         tokens.into_iter()
     }
 
     pub(super) fn check_invariants(&self, core: &Core<T>) {
-        debug_assert_eq!(self.calls.check_invariants(), core.budget.used());
+        let items = core.streams.check_invariants(core.outbox.streams());
+        debug_assert_eq!(self.calls.check_invariants() + items, core.budget.used());
+        let is_waiting = |id: CallId| {
+            self.calls
+                .find(id)
+                .is_some_and(|slot| matches!(self.calls.state(slot), Some(State::Waiting(_))))
+        };
+        debug_assert!(core.streams.ids().all(is_waiting));
+    }
+}
+
+#[cold]
+fn check_streams<T>(core: &Core<T>, request: &RequestOut<'_>) -> Result<(), SendError> {
+    if request.one_way {
+        Err(SendError::OneWayStream)
+    } else if !core.has_streams {
+        Err(SendError::NoStreams)
+    } else {
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Invariant: what a peer can make us write without reading itself is bounded.
 
+use super::streams::Streams;
 use crate::assembly::Budget;
 use crate::header::{Header, Kind, MAX_TEXT_LEN};
 use crate::outbox::Outbox;
@@ -17,6 +18,9 @@ pub(super) struct Core<T> {
     pub(super) outbox: Outbox,
     pub(super) events: VecDeque<Event<T>>,
     pub(super) budget: Budget,
+    pub(super) streams: Streams,
+    /// Both sides stated the feature.
+    pub(super) has_streams: bool,
     /// Set by the peer's HELLO.
     pub(super) peer: Option<PeerHello>,
     pub(super) failed: Option<LinkError>,
@@ -37,6 +41,8 @@ impl<T> Core<T> {
             outbox,
             events: VecDeque::new(),
             budget: Budget::new(config.max_reassembly_bytes),
+            streams: Streams::new(),
+            has_streams: false,
             peer: None,
             failed: None,
             last_heard: now,
@@ -74,6 +80,7 @@ impl<T> Core<T> {
         let peer = hello::decode(body)?;
         self.events.push_back(Event::Ready(peer.clone()));
         self.peer = Some(peer);
+        self.has_streams = self.negotiate_streams();
         self.alarm = now + self.config.keepalive;
         Ok(())
     }

@@ -137,20 +137,22 @@ impl ServerSide {
     ) -> Result<(), LinkError> {
         let id = CallId::from_wire(header.id);
         let slot = self.free_slot(header, id)?;
+        core.check_streams(header)?;
         let (head, total, payload) = decode_request(header, body)?;
         let len = total.unwrap_or(payload.len());
         if let Some((status, text)) = self.refusal(core, head.route, len)? {
-            refuse(core, id, head.one_way, status, &text);
+            refuse(core, id, head.is_one_way(), status, &text);
             return Ok(());
         }
         let Some(total) = total else {
-            if !head.one_way {
+            if !head.is_one_way() {
                 self.occupy(slot, id, State::Open);
+                core.open_stream(id, head.flags, false, false);
             }
             core.events.push_back(request(id, head, payload));
             return Ok(());
         };
-        let one_way = head.one_way;
+        let one_way = head.is_one_way();
         let partial = Partial::new(head, total, &payload)?;
         if core.budget.reserve(total) {
             self.occupy(slot, id, State::Receiving(Box::new(partial)));
@@ -251,8 +253,9 @@ impl ServerSide {
         };
         core.budget.release(partial.total());
         let (head, payload) = partial.finish();
-        if !head.one_way {
+        if !head.is_one_way() {
             self.occupy(id.slot() as usize, id, State::Open);
+            core.open_stream(id, head.flags, false, false);
         }
         core.events.push_back(request(id, head, payload));
         Ok(())
@@ -265,7 +268,10 @@ impl ServerSide {
     ) -> Result<(), LinkError> {
         match self.release(id) {
             Some(State::Receiving(partial)) => core.budget.release(partial.total()),
-            Some(State::Open) => core.events.push_back(Event::Cancelled { id }),
+            Some(State::Open) => {
+                core.end_stream(id);
+                core.events.push_back(Event::Cancelled { id });
+            }
             Some(State::Sending) => {
                 core.outbox.remove(id.to_wire());
             }
@@ -273,6 +279,24 @@ impl ServerSide {
             Some(State::Free) | None => {}
         }
         Ok(())
+    }
+
+    /// Ends one call of which an item cannot be taken. The call was begun, so it is not
+    /// "overloaded".
+    pub(super) fn refuse_item<T>(&mut self, core: &mut Core<T>, id: CallId, text: &str) {
+        core.end_stream(id);
+        if self.release(id).is_some() {
+            refuse(core, id, false, Status::TOO_LARGE, text);
+            core.events.push_back(Event::Cancelled { id });
+        }
+    }
+
+    /// Whether the call was not answered.
+    pub(super) fn is_open(&self, id: CallId) -> bool {
+        self.slots.get(id.slot() as usize).is_some_and(|entry| {
+            let is_open = matches!(entry.state, State::Open | State::Receiving(_));
+            is_open && entry.generation == id.generation()
+        })
     }
 
     /// The client has no calls in flight and begins no more.
@@ -306,6 +330,7 @@ impl ServerSide {
         if *generation != id.generation() {
             return;
         }
+        core.end_stream(id);
         let len = reply.payload.as_slice().len();
         let max = core.peer.as_ref().map_or(0, |peer| peer.max_message_len as usize);
         let is_out = match meta::encoded_len(reply.meta) {
@@ -384,13 +409,22 @@ impl ServerSide {
                 _ => 0,
             })
             .sum();
-        debug_assert_eq!(reserved, core.budget.used());
+        let items = core.streams.check_invariants(core.outbox.streams());
+        debug_assert_eq!(reserved + items, core.budget.used());
+        let is_open = |id: CallId| {
+            let state = self.slots.get(id.slot() as usize).map(|slot| &slot.state);
+            matches!(state, Some(State::Open)) && self.is_open(id)
+        };
+        debug_assert!(core.streams.ids().all(is_open));
     }
 }
 
 fn request<T>(id: CallId, head: RequestHead, payload: Bytes) -> Event<T> {
-    let RequestHead { route, timeout, codec, one_way, meta } = head;
-    Event::Request { id, route: RouteId(route), codec, timeout, meta, payload, one_way }
+    let RequestHead { route, timeout, codec, flags, meta } = head;
+    let [one_way, stream_in, stream_out] =
+        [flags::ONE_WAY, flags::STREAM_IN, flags::STREAM_OUT].map(|bit| flags & bit != 0);
+    let route = RouteId(route);
+    Event::Request { id, route, codec, timeout, meta, payload, one_way, stream_in, stream_out }
 }
 
 fn response_head(id: CallId, status: Status, codec: u8) -> Head {

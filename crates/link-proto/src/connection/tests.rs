@@ -3,9 +3,9 @@
 #![expect(clippy::disallowed_methods, reason = "a test needs some instant to begin with")]
 
 use super::*;
-use crate::header::flags;
+use crate::header::{Header, Kind, flags};
 use crate::{Event, Meta, Payload};
-use bytes::{BufMut, Bytes};
+use bytes::{Buf, BufMut, Bytes};
 use std::time::Duration;
 
 struct Pair {
@@ -86,8 +86,8 @@ fn a_call_carries_everything_both_ways() {
         deadline: Some(pair.now + Duration::from_millis(1500)),
         meta: &[("traceparent", "00-ab"), ("k", "")],
         codec: 7,
-        one_way: false,
         payload: Bytes::from_static(b"args").into(),
+        ..RequestOut::new(route)
     };
     let sent = pair.client.send_request(pair.now, request, 9).unwrap();
     assert_eq!((pair.client.in_flight(), pair.server.in_flight()), (1, 0));
