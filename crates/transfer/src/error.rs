@@ -1,0 +1,215 @@
+//! Everything that can end a transfer, or keep it from beginning. No policy here: each variant names
+//! the broken rule, the place and the numbers, so that its text is enough for an operator to act on.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Why a transfer, a generated file or a comparison failed.
+///
+/// It can be cloned, because one failure (a full disk, say) ends the work of many callers.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum TransferError {
+    /// The operating system refused something.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried, as a verb: `open`, `write to`.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: Arc<io::Error>,
+    },
+    /// The source is a directory, a pipe or a device: its length is not known ahead.
+    #[error("{} is not a regular file", path.display())]
+    NotAFile {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// The source's length or time of change is not what it was when the transfer began.
+    #[error("{} was changed while it was read: it had {len} bytes when it was opened", path.display())]
+    SourceChanged {
+        /// The source.
+        path: PathBuf,
+        /// Its length when it was opened, in bytes.
+        len: u64,
+    },
+    /// A line that is longer than a message may be.
+    #[error(
+        "line {number} at offset {offset} is over the limit of {max} bytes; lines end with \\r\\n"
+    )]
+    LineTooLong {
+        /// The line's number, from 0.
+        number: u64,
+        /// Where it begins in the source.
+        offset: u64,
+        /// The limit in bytes.
+        max: usize,
+    },
+    /// A line was asked for that the source does not have.
+    #[error("line {number} was asked for, the source has {count} lines")]
+    NoSuchLine {
+        /// The number asked for, from 0.
+        number: u64,
+        /// How many lines there are.
+        count: u64,
+    },
+    /// More callers than one hand-out keeps places for.
+    #[error("{callers} callers are over the limit of {max}")]
+    TooManyCallers {
+        /// How many were asked for.
+        callers: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// A caller that the hand-out has no place for.
+    #[error("caller {caller} is unknown, this transfer was opened for {callers} callers")]
+    UnknownCaller {
+        /// The caller's number, from 0.
+        caller: u32,
+        /// How many callers the hand-out was opened for.
+        callers: u32,
+    },
+    /// A caller's request is neither its last one again nor the one after it.
+    #[error("caller {caller} sent request {turn}, its last one was {last}")]
+    OutOfTurn {
+        /// The caller's number, from 0.
+        caller: u32,
+        /// The request's turn.
+        turn: u64,
+        /// The turn of the last request that was answered.
+        last: u64,
+    },
+    /// The same request is being answered on another connection at this moment.
+    #[error("request {turn} of caller {caller} is being answered already; ask again")]
+    BeingAnswered {
+        /// The caller's number, from 0.
+        caller: u32,
+        /// The request's turn.
+        turn: u64,
+    },
+    /// There is an output of that name already.
+    #[error("{} exists already; --force replaces it", path.display())]
+    OutputExists {
+        /// The output.
+        path: PathBuf,
+    },
+    /// An earlier transfer left a partial output.
+    #[error("{} is left from an earlier transfer; --resume goes on from it, --force starts anew", path.display())]
+    PartialExists {
+        /// The partial output.
+        path: PathBuf,
+    },
+    /// Another process writes the same output.
+    #[error("{} is being written by another transfer", path.display())]
+    OutputBusy {
+        /// The partial output.
+        path: PathBuf,
+    },
+    /// The journal beside a partial output cannot be used.
+    #[error("{} cannot be resumed from: {rule}", path.display())]
+    BadJournal {
+        /// The journal.
+        path: PathBuf,
+        /// What is wrong with it.
+        rule: &'static str,
+    },
+    /// A partial output belongs to another source or another processing step.
+    #[error("{} was begun with {what} {old}, now it is {new}; --force starts anew", path.display())]
+    OtherTransfer {
+        /// The partial output.
+        path: PathBuf,
+        /// What differs.
+        what: &'static str,
+        /// What the journal says.
+        old: String,
+        /// What is asked for now.
+        new: String,
+    },
+    /// A partial output's bytes are not those that its journal vouches for.
+    #[error(
+        "{}: the first {len} bytes have checksum {found:016x}, its journal says {expected:016x}",
+        path.display()
+    )]
+    PartialDamaged {
+        /// The partial output.
+        path: PathBuf,
+        /// How many bytes the journal vouches for.
+        len: u64,
+        /// Their checksum by the journal.
+        expected: u64,
+        /// Their checksum as read.
+        found: u64,
+    },
+    /// A line came that lies too far ahead of the oldest missing one.
+    #[error(
+        "line {number} was written before there was room: {oldest} is missing, {window} lines are kept"
+    )]
+    NoRoom {
+        /// The line's number.
+        number: u64,
+        /// The oldest line that is missing.
+        oldest: u64,
+        /// How many lines are kept.
+        window: u64,
+    },
+    /// The output differs from what the server says it sent. It stays under its partial name.
+    #[error("{what} is {found}, the server says {expected}; the output is left as {}", path.display())]
+    Incomplete {
+        /// What differs: the number of lines, their length, their checksum.
+        what: &'static str,
+        /// What the server says.
+        expected: u64,
+        /// What was written.
+        found: u64,
+        /// The partial output.
+        path: PathBuf,
+    },
+    /// The writer's thread is gone without a word: an error in this program.
+    #[error("the writer has stopped")]
+    WriterStopped,
+    /// The name of no processing step.
+    #[error("{name:?} is no processing step; there are: contest, none")]
+    UnknownProcess {
+        /// What was named.
+        name: String,
+    },
+    /// A length from the command line that is none.
+    #[error("{text:?} is no length in bytes; write 1000, 64KiB, 1GiB or 1GB")]
+    BadLength {
+        /// What was written.
+        text: String,
+    },
+    /// An output differs from its source.
+    #[error("{}: {difference}", path.display())]
+    Different {
+        /// The output.
+        path: PathBuf,
+        /// The first difference.
+        difference: Difference,
+    },
+}
+
+/// The first place where an output is not what its source and processing step make it.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("line {line}, offset {offset}: expected {expected}, found {found}")]
+pub struct Difference {
+    /// The line's number, from 0.
+    pub line: u64,
+    /// The first byte that differs, as an offset into the output.
+    pub offset: u64,
+    /// What should be there from that byte on, shortened and escaped, or `the end`.
+    pub expected: String,
+    /// What is there.
+    pub found: String,
+}
+
+impl TransferError {
+    /// For `map_err`: an I/O error with what was tried and on which file.
+    pub(crate) fn io<'a>(
+        action: &'static str,
+        path: &'a Path,
+    ) -> impl FnOnce(io::Error) -> Self + use<'a> {
+        move |source| Self::Io { action, path: path.to_owned(), source: Arc::new(source) }
+    }
+}

@@ -1,0 +1,149 @@
+use std::io::Write;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn file_of(bytes: &[u8]) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    file
+}
+
+fn all_lines(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let file = file_of(bytes);
+    let mut reader = Reader::new(Source::open(file.path()).unwrap());
+    let mut lines = Vec::new();
+    while let Some(line) = reader.line(lines.len() as u64).unwrap() {
+        lines.push(line.to_vec());
+    }
+    assert_eq!(reader.source().count(), Some(lines.len() as u64));
+    lines
+}
+
+#[test]
+fn ends_of_files() {
+    assert_eq!(all_lines(b""), Vec::<Vec<u8>>::new());
+    assert_eq!(all_lines(b"\r\n"), [b"\r\n"]);
+    assert_eq!(all_lines(b"a\r\nb"), [&b"a\r\n"[..], b"b"]);
+    assert_eq!(all_lines(b"a\r\n\r\n\n"), [&b"a\r\n"[..], b"\r\n", b"\n"]);
+}
+
+#[test]
+fn lines_longer_than_a_block() {
+    let mut bytes = vec![b'x'; BLOCK_LEN - 3];
+    bytes.extend(b"\r\nab\r\n"); // this end lies across the block's end
+    bytes.extend(vec![b'y'; MAX_LINE_LEN - 2]);
+    bytes.extend(b"\r\nshort\r\n");
+    bytes.extend(vec![b'z'; BLOCK_LEN + 1]);
+    let lines = all_lines(&bytes);
+    assert_eq!(
+        lines.iter().map(Vec::len).collect::<Vec<_>>(),
+        [BLOCK_LEN - 1, 4, MAX_LINE_LEN, 7, BLOCK_LEN + 1]
+    );
+    assert_eq!(lines.concat(), bytes);
+}
+
+#[test]
+fn a_line_over_the_limit_is_named() {
+    let mut bytes = b"first\r\n".to_vec();
+    bytes.extend(vec![b'y'; MAX_LINE_LEN - 1]);
+    bytes.extend(b"\r\n");
+    let file = file_of(&bytes);
+    let mut reader = Reader::new(Source::open(file.path()).unwrap());
+    assert!(reader.line(0).unwrap().is_some());
+    let error = reader.line(1).unwrap_err();
+    assert!(matches!(error, TransferError::LineTooLong { number: 1, offset: 7, .. }), "{error}");
+}
+
+#[test]
+fn what_is_no_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = Source::open(folder.path()).unwrap_err();
+    assert!(matches!(error, TransferError::NotAFile { .. }), "{error}");
+    let error = Source::open(&folder.path().join("none")).unwrap_err();
+    assert!(error.to_string().starts_with("cannot open "), "{error}");
+}
+
+/// Whichever way the file is changed, the lines behind the change are refused.
+#[test]
+fn a_change_is_noticed() {
+    let bytes = b"0123456789\r\n".repeat(BLOCK_LEN / 4);
+    let lines = BLOCK_LEN as u64 / 4;
+    for change in [
+        |file: &File| file.set_len(BLOCK_LEN as u64 + 5),
+        |file: &File| file.set_len(0),
+        |file: &File| file.write_at(b"more", 12 * BLOCK_LEN as u64 / 4).map(drop),
+        |file: &File| {
+            file.write_at(b"x", 0)?;
+            // Two changes within one tick of the file system's clock could look the same.
+            file.set_modified(std::time::SystemTime::UNIX_EPOCH)
+        },
+    ] {
+        let file = file_of(&bytes);
+        let mut reader = Reader::new(Source::open(file.path()).unwrap());
+        assert_eq!(reader.line(0).unwrap(), Some(&b"0123456789\r\n"[..]));
+        change(file.as_file()).unwrap();
+        let error = reader.line(lines - 1).unwrap_err();
+        assert!(matches!(error, TransferError::SourceChanged { .. }), "{error}");
+    }
+}
+
+#[test]
+fn seeks_by_number() {
+    let file = file_of(&b"abc\r\n".repeat(200_000));
+    let source = Source::open(file.path()).unwrap();
+    source.seek(0).unwrap();
+    source.seek(150_000).unwrap();
+    assert_eq!(source.count(), None);
+    source.seek(200_000).unwrap();
+    let error = source.seek(200_001).unwrap_err();
+    assert!(matches!(error, TransferError::NoSuchLine { count: 200_000, .. }), "{error}");
+}
+
+/// Many readers, each somewhere else: every line is right, and memory stays bounded.
+#[test]
+fn readers_far_apart() {
+    let mut bytes = Vec::new();
+    for number in 0..400_000 {
+        write!(bytes, "line {number}\r\n").unwrap();
+    }
+    let file = file_of(&bytes);
+    let source = Source::open(file.path()).unwrap();
+    let readers: Vec<_> = (0..8u64)
+        .map(|start| {
+            let mut reader = Reader::new(Arc::clone(&source));
+            std::thread::spawn(move || {
+                for step in 0..20_000 {
+                    let number = (start * 50_000 + step * 7) % 400_000;
+                    let line = reader.line(number).unwrap().unwrap();
+                    assert_eq!(line, format!("line {number}\r\n").as_bytes());
+                }
+            })
+        })
+        .collect();
+    for reader in readers {
+        reader.join().unwrap();
+    }
+    assert!(source.spare().len() <= CACHED_BLOCKS);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// The lines put together are the file, whatever it holds, and each but the last has its end.
+    #[test]
+    fn lines_are_the_file(
+        parts in proptest::collection::vec(("[a\r\n]{0,9}", 1..60_000usize), 0..12),
+    ) {
+        let bytes: Vec<u8> =
+            parts.iter().flat_map(|(text, times)| text.repeat(*times).into_bytes()).collect();
+        let longest = bytes.split(|&byte| byte == b'\n').map(<[u8]>::len).max().unwrap_or(0);
+        prop_assume!(longest < BLOCK_LEN); // longer ones may be over the limit
+        let lines = all_lines(&bytes);
+        prop_assert_eq!(lines.concat(), bytes);
+        for (at, line) in lines.iter().enumerate() {
+            let ends = line.windows(2).filter(|pair| *pair == b"\r\n").count();
+            prop_assert!(ends == 1 && line.ends_with(b"\r\n") || ends == 0 && at + 1 == lines.len());
+        }
+    }
+}
