@@ -8,6 +8,8 @@ use crate::{Event, Meta, Payload};
 use bytes::{Buf, BufMut, Bytes};
 use std::time::Duration;
 
+mod streams;
+
 struct Pair {
     client: Connection<u32>,
     server: Connection<()>,
