@@ -4,23 +4,27 @@
 //! Each seed is one run and always the same one. A failing seed is printed; `SIM_SEED=n` runs it
 //! alone, `SIM_SEEDS=n` runs so many (300 without it).
 //!
-//! What must hold: every call ends exactly once and with the answer that belongs to it; nothing
-//! is left behind; no limit is ever passed.
+//! What must hold: every call ends exactly once and with the answer that belongs to it; a stream
+//! brings exactly its items, in order, unless its call ends before; nothing is left behind; no
+//! limit is ever passed.
 
 #![expect(
     clippy::disallowed_methods,
     reason = "the simulated clock needs an instant to begin with"
 )]
 
+mod streams;
+
 use bytes::{Buf, Bytes, BytesMut};
 use link_proto::{
     CallId, Config, Connection, Event, GoAwayReason, Payload, Reply, RequestOut, RouteDef, RouteId,
-    SendError, Status,
+    SendError, Status, features,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
+use streams::{DOWN, Flow, Sent, UP};
 
 const MAX_MESSAGE_LEN: u32 = 400_000;
 const MAX_WINDOW: u32 = 24;
@@ -36,7 +40,7 @@ fn every_call_ends_exactly_once() {
     for seed in first..first + n_seeds {
         let run = std::panic::catch_unwind(|| Sim::new(seed).run());
         match run {
-            Ok(tally) => total.add(&tally),
+            Ok(tally) => total.add(tally),
             Err(panic) => {
                 eprintln!("failed with SIM_SEED={seed}");
                 std::panic::resume_unwind(panic);
@@ -65,10 +69,18 @@ struct Tally {
     links: u64,
     orderly_ends: u64,
     pauses: u64,
+    /// Streaming calls that were begun, and those that ended with all of their items.
+    streams: u64,
+    whole_streams: u64,
+    items: u64,
+    no_streams: u64,
+    /// A sender of items had to wait, and was told when it could go on.
+    waits: u64,
+    early_answers: u64,
 }
 
 impl Tally {
-    fn fields(&mut self) -> [&mut u64; 13] {
+    fn fields(&mut self) -> [&mut u64; 19] {
         [
             &mut self.answered,
             &mut self.long,
@@ -83,16 +95,18 @@ impl Tally {
             &mut self.links,
             &mut self.orderly_ends,
             &mut self.pauses,
+            &mut self.streams,
+            &mut self.whole_streams,
+            &mut self.items,
+            &mut self.no_streams,
+            &mut self.waits,
+            &mut self.early_answers,
         ]
     }
 
-    fn add(&mut self, other: &Tally) {
-        let Tally { answered, long, errors, refused, expired, cancelled, broken, .. } = other;
-        let Tally { one_way, no_credit, buffer_full, links, orderly_ends, pauses, .. } = other;
-        let first = [answered, long, errors, refused, expired, cancelled, broken];
-        let second = [one_way, no_credit, buffer_full, links, orderly_ends, pauses];
-        for (sum, n) in self.fields().into_iter().zip(first.into_iter().chain(second)) {
-            *sum += n;
+    fn add(&mut self, mut other: Tally) {
+        for (sum, n) in self.fields().into_iter().zip(other.fields()) {
+            *sum += *n;
         }
     }
 
@@ -161,6 +175,10 @@ struct Sim {
     routes: Vec<RouteId>,
     calls: BTreeMap<u64, Call>,
     work: Vec<Work>,
+    /// Streaming calls as the client sees them, by token, and as the server does, by id.
+    client_flows: BTreeMap<u64, Flow>,
+    server_flows: BTreeMap<u64, (Flow, Work)>,
+    windows: [u32; 2],
     next_token: u64,
     largest_window: u32,
     client_paused: bool,
@@ -187,6 +205,9 @@ impl Sim {
             routes: Vec::new(),
             calls: BTreeMap::new(),
             work: Vec::new(),
+            client_flows: BTreeMap::new(),
+            server_flows: BTreeMap::new(),
+            windows: [0; 2],
             next_token: 0,
             largest_window: 0,
             client_paused: false,
@@ -199,14 +220,19 @@ impl Sim {
 
     fn connect(&mut self) {
         self.tally.links += 1;
-        self.client = Connection::client(config(&mut self.rng), self.now);
-        self.server = Connection::server(config(&mut self.rng), self.now);
+        let configs = [config(&mut self.rng), config(&mut self.rng)];
+        self.windows = [configs[0].stream_window, configs[1].stream_window];
+        let [client, server] = configs;
+        self.client = Connection::client(client, self.now);
+        self.server = Connection::server(server, self.now);
         self.largest_window = u32::try_from(self.server.window()).unwrap();
         (self.up, self.down) = (Pipe::default(), Pipe::default());
         self.client_input.clear();
         self.server_input.clear();
         self.routes.clear();
         self.work.clear();
+        self.client_flows.clear();
+        self.server_flows.clear();
         self.client_paused = false;
     }
 
@@ -262,6 +288,7 @@ impl Sim {
             self.act();
         }
         self.finish_work();
+        self.stream();
         self.carry();
         for due in [self.client.poll_timeout(), self.server.poll_timeout()] {
             if due.is_some_and(|due| due <= self.now) {
@@ -319,20 +346,33 @@ impl Sim {
         let is_long = payload.len() > 70_000;
         let meta: &[(&str, &str)] = if seed.is_multiple_of(3) { &[("seed", "three")] } else { &[] };
         let codec = codec_of(seed);
+        let [stream_in, stream_out] = match self.rng.random_range(0..8) {
+            0 if !one_way => [true, false],
+            1 if !one_way => [false, true],
+            2 if !one_way => [true, true],
+            _ => [false, false],
+        };
+        let payload = Payload::Bytes(payload);
         let request =
-            RequestOut { route, deadline, meta, codec, one_way, payload: Payload::Bytes(payload) };
+            RequestOut { route, deadline, meta, codec, one_way, stream_in, stream_out, payload };
         match self.client.send_request(self.now, request, token) {
             Ok(_) if one_way => self.tally.one_way += 1,
             Ok(id) => {
                 self.tally.long += u64::from(is_long);
                 let call = Call { id: Some(id), seed, has_deadline: deadline.is_some() };
                 self.calls.insert(token, call);
+                if stream_in || stream_out {
+                    self.tally.streams += 1;
+                    let (up, down) = (stream_in.then_some(UP), stream_out.then_some(DOWN));
+                    self.client_flows.insert(token, Flow::new(id, seed, up, down));
+                }
             }
             Err((back, error)) => {
                 assert_eq!(back, token);
                 match error {
                     SendError::NoCredit => self.tally.no_credit += 1,
                     SendError::BufferFull => self.tally.buffer_full += 1,
+                    SendError::NoStreams => self.tally.no_streams += 1,
                     SendError::TooLarge { .. } | SendError::Closing | SendError::NotReady => {}
                     other => panic!("{other}"),
                 }
@@ -351,7 +391,46 @@ impl Sim {
         assert_eq!(self.client.cancel(id), Some(token));
         assert_eq!(self.client.cancel(id), None, "only once");
         self.calls.remove(&token);
+        self.client_flows.remove(&token);
         self.tally.cancelled += 1;
+    }
+
+    /// What the apps do with the items of their streams.
+    fn stream(&mut self) {
+        for flow in self.client_flows.values_mut() {
+            match flow.send(&mut self.client, &mut self.rng) {
+                Sent::Items(n) => self.tally.items += n,
+                Sent::Ended => unreachable!("its answer has not come: {}", flow.seed),
+            }
+            flow.end(&mut self.client);
+            flow.take(&mut self.client, &mut self.rng);
+        }
+        let mut done = Vec::new();
+        for (key, (flow, work)) in &mut self.server_flows {
+            flow.take(&mut self.server, &mut self.rng);
+            match flow.send(&mut self.server, &mut self.rng) {
+                Sent::Items(n) => self.tally.items += n,
+                Sent::Ended => done.push((*key, false)),
+            }
+            if self.rng.random_bool(0.002) {
+                self.tally.early_answers += 1;
+                self.server.respond(flow.id, Reply::error(Status::SERVER_ERROR, "early"));
+                done.push((*key, false));
+            } else if flow.has_sent_all()
+                && flow.saw_end()
+                && !self.server.items_unsent(flow.id)
+                && work.done_at <= self.now
+            {
+                done.push((*key, true));
+            }
+        }
+        for (key, answers) in done {
+            if let Some((_, work)) = self.server_flows.remove(&key)
+                && answers
+            {
+                self.work.push(work);
+            }
+        }
     }
 
     fn carry(&mut self) {
@@ -381,12 +460,32 @@ impl Sim {
                 }
                 Event::Response { token, status, codec, meta, payload } => {
                     let call = self.calls.remove(&token).expect("an open call");
+                    if let Some(flow) = self.client_flows.remove(&token)
+                        && status == Status::OK
+                    {
+                        flow.assert_received_all();
+                        assert!(flow.has_sent_all(), "the server saw all");
+                        self.tally.whole_streams += 1;
+                    }
                     self.check_answer(&call, status, codec, meta.value("seed"), &payload);
                 }
                 Event::Expired { token } => {
                     let call = self.calls.remove(&token).expect("an open call");
                     assert!(call.has_deadline);
+                    self.client_flows.remove(&token);
                     self.tally.expired += 1;
+                }
+                Event::Item { id, codec, payload } => {
+                    // An item may still be here although its call was just given up.
+                    if let Some(flow) = self.client_flow(id) {
+                        flow.receive(codec, &payload);
+                    }
+                }
+                Event::Writable { id } => {
+                    self.tally.waits += 1;
+                    if let Some(flow) = self.client_flow(id) {
+                        flow.writable();
+                    }
                 }
                 Event::Dead(error) => panic!("the client's side died: {error}"),
                 Event::RouteAccepted { .. }
@@ -396,6 +495,10 @@ impl Sim {
                 other => panic!("not for a client: {other:?}"),
             }
         }
+    }
+
+    fn client_flow(&mut self, id: CallId) -> Option<&mut Flow> {
+        self.client_flows.values_mut().find(|flow| flow.id == id)
     }
 
     fn check_answer(
@@ -428,23 +531,48 @@ impl Sim {
                     self.server.refuse_route(route, Status::NOT_FOUND_SERVICE, "not here");
                 }
                 Event::Defined { route, .. } => self.server.accept_route(route, 2),
-                Event::Request { id, codec, meta, payload, one_way, .. } => {
+                Event::Request {
+                    id, codec, meta, payload, one_way, stream_in, stream_out, ..
+                } => {
                     let seed = seed_of(&payload);
                     assert_eq!(payload_of(seed, payload.len()), payload, "another request");
                     assert_eq!(codec, codec_of(seed));
                     assert_eq!(meta.value("seed"), seed.is_multiple_of(3).then_some("three"));
                     let time = Duration::from_micros(self.rng.random_range(0..20_000));
                     let done_at = self.now + time;
-                    if !one_way {
-                        self.work.push(Work { id, seed, done_at });
+                    let work = Work { id, seed, done_at };
+                    if stream_in || stream_out {
+                        let (down, up) = (stream_out.then_some(DOWN), stream_in.then_some(UP));
+                        let flow = Flow::new(id, seed, down, up);
+                        self.server_flows.insert(id.to_wire(), (flow, work));
+                    } else if !one_way {
+                        self.work.push(work);
                     }
                 }
                 Event::Cancelled { id } => {
-                    let n_before = self.work.len();
+                    let n_before = self.work.len() + self.server_flows.len();
                     // Some handlers cannot be stopped, and answer nevertheless.
                     if self.rng.random_bool(0.5) {
                         self.work.retain(|work| work.id != id);
-                        assert_eq!(self.work.len() + 1, n_before, "an open call");
+                        self.server_flows.remove(&id.to_wire());
+                        let n_left = self.work.len() + self.server_flows.len();
+                        assert_eq!(n_left + 1, n_before, "an open call");
+                    }
+                }
+                Event::Item { id, codec, payload } => {
+                    if let Some((flow, _)) = self.server_flows.get_mut(&id.to_wire()) {
+                        flow.receive(codec, &payload);
+                    }
+                }
+                Event::ItemsEnd { id } => {
+                    if let Some((flow, _)) = self.server_flows.get_mut(&id.to_wire()) {
+                        flow.items_end();
+                    }
+                }
+                Event::Writable { id } => {
+                    self.tally.waits += 1;
+                    if let Some((flow, _)) = self.server_flows.get_mut(&id.to_wire()) {
+                        flow.writable();
                     }
                 }
                 Event::Dead(error) => panic!("the server's side died: {error}"),
@@ -489,9 +617,13 @@ impl Sim {
         let max = self.largest_window as usize;
         assert!(self.client.in_flight() <= max && self.server.in_flight() <= max);
         let message = MAX_MESSAGE_LEN as usize + 1000;
-        assert!(self.client.buffered_bytes() <= 150_000 + message);
+        // Items go past their turn while the buffer has less than 256 KiB.
+        let items = 256 * 1024 + 66_000;
+        assert!(self.client.buffered_bytes() <= 150_000 + message + items);
         // A server answers what it has taken; then it reads no more.
-        assert!(self.server.buffered_bytes() <= 150_000 + (max + 1) * message);
+        assert!(self.server.buffered_bytes() <= 150_000 + (max + 1) * message + items);
+        self.client_flows.values().for_each(|flow| flow.check_limits(self.windows[0]));
+        self.server_flows.values().for_each(|(flow, _)| flow.check_limits(self.windows[1]));
         for side in [self.client.reassembly_bytes(), self.server.reassembly_bytes()] {
             assert!(side <= 600_000);
         }
@@ -506,6 +638,8 @@ fn config(rng: &mut StdRng) -> Config {
         max_reassembly_bytes: 600_000,
         max_buffered_bytes: 150_000,
         window: rng.random_range(1..=MAX_WINDOW),
+        features: if rng.random_bool(0.05) { 0 } else { features::STREAMS },
+        stream_window: rng.random_range(16 << 10..100 << 10),
         keepalive: Duration::from_millis(20),
         ping_timeout: Duration::from_secs(60),
         ..Config::default()
