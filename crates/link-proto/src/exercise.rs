@@ -1,6 +1,9 @@
 //! Drives one side with any bytes, for fuzzing and for the tests of hostile input.
 
-use crate::{Config, Connection, Event, PeerHello, Reply, RequestOut, RouteDef, Status, hello};
+use crate::{
+    Config, Connection, Event, Payload, PeerHello, Reply, RequestOut, RouteDef, Status, header,
+    hello,
+};
 use bytes::{Buf, BytesMut};
 use std::time::{Duration, Instant};
 
@@ -12,18 +15,34 @@ fn config() -> Config {
         max_buffered_bytes: 10_000,
         max_routes: 8,
         window: 8,
+        stream_window: header::MIN_STREAM_WINDOW,
         ..Config::default()
     }
 }
 
 /// A server is fed `data`, after a client's HELLO if the first byte is odd, in pieces as long as
-/// the second byte says, and answers whatever it gets.
+/// the second byte says, and answers whatever it gets. On a call with streams it echoes items,
+/// takes most of them, and answers after the last.
 pub fn server_bytes(data: &[u8], now: Instant) {
     let mut server: Connection<()> = Connection::server(config(), now);
     feed(&mut server, data, now, |server, event| match event {
         Event::Defined { route, .. } if route.index() % 2 == 0 => server.accept_route(route, 2),
         Event::Defined { route, .. } => {
             server.refuse_route(route, Status::NOT_FOUND_SERVICE, "no such service");
+        }
+        Event::Request { id, stream_in, stream_out, .. } if stream_in || stream_out => {
+            assert!(stream_out || !server.can_send_item(id));
+            let _ = server.send_item(id, 1, Payload::Bytes(vec![5; 100_000].into()));
+        }
+        Event::Item { id, payload, codec } => {
+            if payload.first() != Some(&0) {
+                server.item_taken(id, payload.len());
+            }
+            let _ = server.send_item(id, codec, payload.into());
+        }
+        Event::ItemsEnd { id } => server.respond(id, Reply::new(Status::OK)),
+        Event::Writable { id } => {
+            let _ = server.send_item(id, 2, b"more".into());
         }
         Event::Request { id, payload, meta, .. } => {
             let n_meta = meta.iter().count();
@@ -37,7 +56,8 @@ pub fn server_bytes(data: &[u8], now: Instant) {
     });
 }
 
-/// As [`server_bytes`], but a client with some calls in flight, one of them long, is fed.
+/// As [`server_bytes`], but a client with some calls in flight, one of them long and three
+/// with streams, is fed.
 pub fn client_bytes(data: &[u8], now: Instant) {
     let mut client: Connection<u32> = Connection::client(config(), now);
     let mut n_calls = 0;
@@ -47,11 +67,33 @@ pub fn client_bytes(data: &[u8], now: Instant) {
             let Ok(route) = client.define(&RouteDef::default()) else {
                 return;
             };
-            for len in [10, 100_000, 20] {
-                let payload = vec![7; len].into();
-                let request = RequestOut { payload, ..RequestOut::new(route) };
-                n_calls += u32::from(client.send_request(now, request, n_calls).is_ok());
+            let mut streams = Vec::new();
+            for (len, streaming) in [(10, true), (10, false), (20, true), (100_000, true)] {
+                let request = RequestOut {
+                    payload: vec![7; len].into(),
+                    stream_in: streaming,
+                    stream_out: streaming,
+                    ..RequestOut::new(route)
+                };
+                if let Ok(id) = client.send_request(now, request, n_calls) {
+                    n_calls += 1;
+                    streams.push(id);
+                }
             }
+            for id in streams {
+                for len in [0, 50_000, 10] {
+                    let _ = client.send_item(id, 3, vec![7; len].into());
+                }
+                if id.slot() == 0 {
+                    let _ = client.end_items(id);
+                }
+            }
+        }
+        Event::Item { id, payload, .. } if payload.first() != Some(&0) => {
+            client.item_taken(id, payload.len());
+        }
+        Event::Writable { id } => {
+            let _ = client.send_item(id, 2, b"more".into());
         }
         Event::Response { token, .. } | Event::Expired { token } => seen.push(token),
         _ => {}

@@ -5,17 +5,25 @@
 
 use bytes::{Bytes, BytesMut};
 use link_proto::{
-    Config, Connection, Event, Reply, RequestOut, RouteDef, RouteId, Status, exercise,
+    CallId, Config, Connection, Event, Reply, RequestOut, RouteDef, RouteId, Status, exercise,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 fn ready_pair(now: Instant) -> (Connection<usize>, Connection<()>, RouteId) {
     let config = Config { max_buffered_bytes: 64 << 20, ..Config::default() };
-    let mut client = Connection::client(config.clone(), now);
-    let mut server = Connection::server(config, now);
+    ready_with(config.clone(), config, now)
+}
+
+fn ready_with(
+    client: Config,
+    server: Config,
+    now: Instant,
+) -> (Connection<usize>, Connection<()>, RouteId) {
+    let mut client = Connection::client(client, now);
+    let mut server = Connection::server(server, now);
     server.handle_bytes(now, client.transmit()).unwrap();
     client.handle_bytes(now, server.transmit()).unwrap();
     let route = client.define(&RouteDef::default()).unwrap();
@@ -61,6 +69,61 @@ fn any_len() -> impl Strategy<Value = usize> {
         1 => Just(65_536_usize),
         1 => Just(65_537_usize),
     ]
+}
+
+/// One side of a call that streams both ways.
+struct Flow {
+    id: CallId,
+    to_send: VecDeque<Bytes>,
+    expected: VecDeque<Bytes>,
+    untaken: VecDeque<usize>,
+    saw_end: bool,
+}
+
+impl Flow {
+    fn new(id: CallId, to_send: &[Bytes], expected: &[Bytes]) -> Self {
+        let (to_send, expected) = (to_send.to_vec().into(), expected.to_vec().into());
+        Self { id, to_send, expected, untaken: VecDeque::new(), saw_end: false }
+    }
+
+    /// Takes up to `n` items and sends what then can be sent.
+    fn step<T>(&mut self, side: &mut Connection<T>, n: usize) {
+        for len in self.untaken.drain(..n.min(self.untaken.len())) {
+            side.item_taken(self.id, len);
+        }
+        while side.can_send_item(self.id)
+            && let Some(payload) = self.to_send.pop_front()
+        {
+            side.send_item(self.id, 0, payload.into()).unwrap();
+        }
+    }
+
+    fn receive(&mut self, payload: &Bytes) {
+        assert!(self.expected.pop_front().is_some_and(|expected| expected == *payload));
+        self.untaken.push_back(payload.len());
+    }
+}
+
+/// Feeds what one side said to the other, and gives each flow its items and its end.
+fn feed_flows<T>(
+    side: &mut Connection<T>,
+    flows: &mut [Flow],
+    now: Instant,
+    bytes: &[u8],
+    cuts: &[usize],
+) {
+    for event in feed(side, now, bytes, cuts) {
+        match event {
+            Event::Item { id, payload, .. } => {
+                flows.iter_mut().find(|flow| flow.id == id).unwrap().receive(&payload);
+            }
+            Event::ItemsEnd { id } => {
+                flows.iter_mut().find(|flow| flow.id == id).unwrap().saw_end = true;
+            }
+            Event::Response { status, .. } => assert_eq!(status, Status::OK),
+            _ => {}
+        }
+    }
 }
 
 fn any_meta() -> impl Strategy<Value = Vec<(String, String)>> {
@@ -112,6 +175,54 @@ proptest! {
         prop_assert_eq!((client.in_flight(), server.in_flight()), (0, 0));
     }
 
+    /// Items arrive whole and in order in both directions, whatever their lengths, the windows,
+    /// the cuts, and the pace at which they are taken.
+    #[test]
+    fn items_arrive_in_order_through_any_cuts(
+        lens in vec((vec(any_len(), 0..8), vec(any_len(), 0..8)), 1..4),
+        windows in (16_384..100_000_u32, 16_384..100_000_u32),
+        cuts in vec(prop_oneof![1..40_usize, 1000..100_000_usize], 1..9),
+        paces in vec(0..4_usize, 1..9),
+    ) {
+        let now = Instant::now();
+        let side = |stream_window| Config { stream_window, ..Config::default() };
+        let (mut client, mut server, route) = ready_with(side(windows.0), side(windows.1), now);
+        let (mut above, mut below) = (Vec::new(), Vec::new());
+        for (token, (up, down)) in lens.iter().enumerate() {
+            let [up, down] = [up, down]
+                .map(|lens| lens.iter().map(|len| message(token + len, *len)).collect::<Vec<_>>());
+            let request =
+                RequestOut { stream_in: true, stream_out: true, ..RequestOut::new(route) };
+            let id = client.send_request(now, request, token).unwrap();
+            above.push(Flow::new(id, &up, &down));
+            below.push(Flow::new(id, &down, &up));
+        }
+        for pace in paces.iter().chain(&[1]).cycle().take(1000) {
+            for flow in &mut above {
+                flow.step(&mut client, *pace);
+                if flow.to_send.is_empty() {
+                    let _ = client.end_items(flow.id);
+                }
+            }
+            let bytes = all_bytes(&mut client);
+            feed_flows(&mut server, &mut below, now, &bytes, &cuts);
+            for flow in &mut below {
+                flow.step(&mut server, *pace);
+                if flow.to_send.is_empty() && flow.saw_end && !server.items_unsent(flow.id) {
+                    server.respond(flow.id, Reply::new(Status::OK));
+                }
+            }
+            let bytes = all_bytes(&mut server);
+            feed_flows(&mut client, &mut above, now, &bytes, &cuts);
+            if client.in_flight() == 0 {
+                break;
+            }
+        }
+        prop_assert_eq!((client.in_flight(), server.in_flight()), (0, 0));
+        prop_assert!(above.iter().chain(&below).all(|flow| flow.expected.is_empty()));
+        prop_assert_eq!(client.reassembly_bytes() + server.reassembly_bytes(), 0);
+    }
+
     /// Metadata of a request comes out as it went in.
     #[test]
     fn metadata_round_trips(meta in any_meta()) {
@@ -149,10 +260,12 @@ proptest! {
         let mut data = vec![if writes { 1 } else { 3 }, piece_len];
         // Two good routes for the server to begin with; a client refuses them at once.
         let define = |route| [&[0, 0, 0, 12, 2, 0, 0, 0][..], &[0; 11], &[route], &[0; 8]].concat();
+        // Then, now and then, a call with streams in both directions.
+        let stream = [&[0, 0, 0, 8, 3, 0x18, 0, 0][..], &[0; 16]].concat();
         for with_routes in [true, false] {
             data.truncate(2);
             if with_routes {
-                data.extend([define(0), define(1)].concat());
+                data.extend([define(0), define(1), stream.clone()].concat());
             }
             for ((kind, flags, status, slot, skew), body) in &frames {
                 let len = u32::try_from(body.len()).unwrap().wrapping_add_signed(*skew);
@@ -206,8 +319,8 @@ proptest! {
 fn hostile_header() -> impl Strategy<Value = (u8, u8, u8, u8, i32)> {
     let skew = prop_oneof![30 => Just(0), 1 => -3..3_i32];
     (
-        prop_oneof![30 => 3..7_u8, 5 => 1..12_u8, 1 => any::<u8>()],
-        prop_oneof![20 => 0..8_u8, 1 => any::<u8>()],
+        prop_oneof![30 => 3..7_u8, 20 => 11..13_u8, 5 => 1..13_u8, 1 => any::<u8>()],
+        prop_oneof![20 => 0..8_u8, 8 => (1..4_u8).prop_map(|n| n << 3), 1 => any::<u8>()],
         prop_oneof![5 => Just(0), 1 => any::<u8>()],
         0..10_u8,
         skew,
