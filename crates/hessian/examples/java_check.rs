@@ -1,13 +1,16 @@
 //! Writes Hessian files for hessian-lite to read: the vectors, decoded and encoded again, and
-//! values made from JSON. interop/vectors/README.md says how Java checks them.
+//! values made from JSON and from Rust structs. interop/vectors/README.md says how Java checks them.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
 use std::path::Path;
 
 use hessian::json::JsonReader;
+use hessian::serde::{Date, to_vec};
 use hessian::transcode::json_to_hessian;
 use hessian::{Decoder, Encoder, JavaType, Limits};
+use serde::Serialize;
 
 /// The name of the vector, the declared type, and the JSON of the same value.
 const FROM_JSON: &[(&str, &str, &str)] = &[
@@ -96,6 +99,87 @@ const FROM_JSON: &[(&str, &str, &str)] = &[
     ("local-dates", "java.util.List<java.time.LocalDate>", r#"["2024-02-29","2024-03-01"]"#),
 ];
 
+/// Java's `com.acme.Item`.
+#[derive(Serialize)]
+#[serde(rename = "com.acme.Item")]
+struct Item {
+    sku: String,
+    count: i32,
+}
+
+/// Java's `com.acme.Color`.
+#[derive(Serialize)]
+#[serde(rename = "com.acme.Color", rename_all = "UPPERCASE")]
+enum Color {
+    Red,
+    Green,
+}
+
+/// Java's `java.math.BigDecimal`.
+#[derive(Serialize)]
+#[serde(rename = "java.math.BigDecimal")]
+struct BigDecimal {
+    value: &'static str,
+}
+
+/// Java's `com.acme.Order`; its `next` is left out.
+#[derive(Serialize)]
+#[serde(rename = "com.acme.Order")]
+struct Order {
+    items: Vec<Item>,
+    color: Color,
+    amount: BigDecimal,
+    at: Date,
+    id: i32,
+    total: i64,
+    small: i16,
+    tiny: i8,
+    letter: char,
+    paid: bool,
+    price: f64,
+    weight: f32,
+    name: &'static str,
+    #[serde(with = "hessian::serde::bytes")]
+    raw: Vec<u8>,
+    extra: BTreeMap<&'static str, i64>,
+}
+
+/// Values of the table as Rust structs.
+fn write_structs(dir: &Path) -> Result<usize, Box<dyn Error>> {
+    let item = |sku: &str, count| Item { sku: sku.into(), count };
+    let order = Order {
+        items: vec![item("a", 1), item("b", 2)],
+        color: Color::Green,
+        amount: BigDecimal { value: "1234567890.12345678901234567890" },
+        at: Date(1_700_000_000_123),
+        id: 7,
+        total: 9_007_199_254_740_993,
+        small: 3,
+        tiny: -4,
+        letter: 'x',
+        paid: true,
+        price: 12.5,
+        weight: 99.8,
+        name: "café",
+        raw: vec![1, 2, 3],
+        extra: BTreeMap::from([("k", 1)]),
+    };
+    let items: Vec<_> = (0..20).map(|n| item(&format!("sku{n}"), n)).collect();
+    let files = [
+        ("pojo", to_vec(&order)?),
+        ("pojo-list", to_vec(&items)?),
+        ("enum", to_vec(&Color::Red)?),
+        ("enum-body", to_vec(&Color::Green)?),
+        ("date-milli", to_vec(&Date(1_700_000_040_123))?),
+        ("list-8", to_vec(&(1..9).collect::<Vec<i32>>())?),
+        ("map-hash", to_vec(&BTreeMap::from([("k", "v")]))?),
+    ];
+    for (name, bytes) in &files {
+        fs::write(dir.join(format!("{name}@serde.bin")), bytes)?;
+    }
+    Ok(files.len())
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = std::env::args().nth(1).ok_or("usage: java_check DIR")?;
     let dir = Path::new(&dir);
@@ -127,6 +211,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         fs::write(dir.join(format!("{name}@json{index}.bin")), out)?;
         n_files += 1;
     }
+    n_files += write_structs(dir)?;
     println!("{n_files} files written");
     Ok(())
 }

@@ -148,6 +148,12 @@ impl<'a> Decoder<'a> {
         self.buf.get(self.pos..).unwrap_or_default()
     }
 
+    /// What bounds the message.
+    #[cfg(feature = "serde")]
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
     /// How many lists, maps and objects have begun so far.
     #[must_use]
     pub fn ref_count(&self) -> usize {

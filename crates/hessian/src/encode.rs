@@ -10,6 +10,9 @@
 
 use crate::{tag, utf16};
 
+#[cfg(feature = "serde")]
+mod late;
+
 /// Only this many class definitions and type names are looked through for one that can be used
 /// again; any after them are written out each time. It bounds the work that a hostile list of
 /// thousands of different classes can cause.
@@ -213,12 +216,7 @@ impl<'a> Encoder<'a> {
     /// Returns the object's reference number.
     pub fn object_begin<S: AsRef<str>>(&mut self, class: &str, fields: &[S]) -> u32 {
         let start = self.out.len();
-        self.out.push(tag::CLASS_DEF);
-        write_string(self.out, class);
-        write_int(self.out, i32::try_from(fields.len()).unwrap_or(i32::MAX));
-        for field in fields {
-            write_string(self.out, field.as_ref());
-        }
+        self.class_def(class, fields);
         let index = match self.classes.find(self.out, start) {
             Some(index) => {
                 self.out.truncate(start);
@@ -226,13 +224,27 @@ impl<'a> Encoder<'a> {
             }
             None => self.classes.push(start, self.out.len()),
         };
-        match u8::try_from(index) {
-            Ok(small) if index <= tag::OBJECT_DIRECT_MAX => {
+        self.object_head(index)
+    }
+
+    fn class_def<S: AsRef<str>>(&mut self, name: &str, fields: &[S]) {
+        self.out.push(tag::CLASS_DEF);
+        write_string(self.out, name);
+        write_int(self.out, i32::try_from(fields.len()).unwrap_or(i32::MAX));
+        for field in fields {
+            write_string(self.out, field.as_ref());
+        }
+    }
+
+    /// The head of an object whose class has this number, by whoever knows the number.
+    pub(crate) fn object_head(&mut self, class: u32) -> u32 {
+        match u8::try_from(class) {
+            Ok(small) if class <= tag::OBJECT_DIRECT_MAX => {
                 self.out.push(tag::OBJECT_DIRECT + small);
             }
             _ => {
                 self.out.push(tag::OBJECT);
-                write_int(self.out, i32::try_from(index).unwrap_or(i32::MAX));
+                write_int(self.out, i32::try_from(class).unwrap_or(i32::MAX));
             }
         }
         self.next_ref()

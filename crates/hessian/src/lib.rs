@@ -7,9 +7,11 @@
 //! - [`Value`] is a tree for tests, tools and cold paths.
 //! - [`json`] reads and writes JSON text; [`transcode`] turns one format into the other directly.
 //! - [`JavaType`] is what a parameter is declared as; it guides JSON to Hessian.
+//! - `serde` (with the feature of that name) writes and reads Rust types with serde derives.
 //! - [`Limits`] bound everything that a peer can ask for.
 //!
-//! Begin to read at `encode.rs` and `decode.rs`; docs/json-mapping.md has the tables of the mapping.
+//! Begin to read at `encode.rs` and `decode.rs`; docs/json-mapping.md and
+//! docs/serde-mapping.md have the tables of the mappings.
 
 #[doc(hidden)]
 pub mod check;
@@ -19,6 +21,8 @@ mod error;
 mod java_type;
 pub mod json;
 mod limits;
+#[cfg(feature = "serde")]
+pub mod serde;
 mod tag;
 pub mod transcode;
 mod utf16;
