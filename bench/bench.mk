@@ -3,12 +3,12 @@
 
 BENCH = cargo run --release --quiet --package bench --
 
-.PHONY: bench bench-quick bench-contest bench-saturation bench-footprint
+.PHONY: bench bench-quick bench-contest bench-saturation bench-footprint bench-rpc
 
-bench: ## All benchmarks, with their results in bench/results (about 20 minutes)
+bench: ## All benchmarks, with their results in bench/results (about an hour)
 	$(BENCH) all
 
-bench-quick: ## All benchmarks, too short to be quoted (under two minutes once all is built)
+bench-quick: ## All benchmarks, too short to be quoted (under three minutes once all is built)
 	$(BENCH) all --quick
 
 bench-contest: ## HTTP to three Java providers of 50 ms through two agents, with etcd
@@ -19,3 +19,6 @@ bench-saturation: ## The same without the 50 ms, against a server that only answ
 
 bench-footprint: ## Memory of an agent, and how soon it is ready
 	$(BENCH) footprint
+
+bench-rpc: ## The RPC library beside bare sockets, tonic, tarpc and volo
+	$(BENCH) rpc

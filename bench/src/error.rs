@@ -8,7 +8,10 @@ use interop_harness::HarnessError;
 /// Why a benchmark could not be run. A slow result is a result, a wrong answer is an error.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BenchError {
-    #[error("usage: bench contest|saturation|footprint|all [--quick]\n       bench bare-epoll")]
+    #[error(
+        "usage: bench contest|saturation|footprint|rpc|all [--quick] [--without-link] [--pinned]\n\
+         \x20      bench bare-epoll"
+    )]
     Usage,
     #[error("{variable}={value} is not a whole number from 1 up")]
     Setting { variable: &'static str, value: String },
@@ -18,9 +21,9 @@ pub(crate) enum BenchError {
     File { path: PathBuf, source: io::Error },
     #[error("{what}: {source}")]
     Io { what: &'static str, source: io::Error },
-    #[error("`cargo build --release -p dubmesh` failed")]
-    Build,
-    #[error("wrk printed no result:\n{output}")]
+    #[error("building {package} failed")]
+    Build { package: &'static str },
+    #[error("the load generator printed no result:\n{output}")]
     NoResult { output: String },
     #[error("a call to {program} was answered wrongly: {problem}")]
     WrongAnswer { program: String, problem: String },

@@ -1,9 +1,10 @@
-//! The benchmarks: starts real processes, loads them with wrk, and records what each call cost.
+//! The benchmarks: starts real processes, loads them, and records what each call cost.
 //!
 //! A scenario (`scenario/`) starts subjects (`estate.rs`); `check.rs` makes sure that they answer
 //! rightly, `load.rs` drives wrk, `measure.rs` turns rounds into rows, `report.rs` prints them
-//! beside their targets (`target.rs`) and writes `bench/results/NAME.json`. README.md tells how to
-//! read the figures.
+//! beside their targets (`target.rs`) and writes `bench/results/NAME.json`. The RPC library brings its
+//! own load, so that its scenario (`scenario/rpc.rs`) has its own rows. README.md tells how to read
+//! the figures.
 
 mod bare_epoll;
 mod check;
@@ -22,7 +23,7 @@ mod usage;
 use std::process::ExitCode;
 
 use crate::error::BenchError;
-use crate::plan::Plan;
+use crate::plan::{Plan, Switches};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -41,18 +42,27 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &[&str]) -> Result<(), BenchError> {
-    let (name, is_quick) = match args {
-        ["bare-epoll"] => return bare_epoll::run(),
-        [name] => (*name, false),
-        [name, "--quick"] | ["--quick", name] => (*name, true),
-        _ => return Err(BenchError::Usage),
-    };
+    if args == ["bare-epoll"] {
+        return bare_epoll::run();
+    }
+    let (mut name, mut switches) = (None, Switches::default());
+    for arg in args {
+        match *arg {
+            "--quick" => switches.is_quick = true,
+            "--without-link" => switches.is_without_link = true,
+            "--pinned" => switches.is_pinned = true,
+            arg if name.is_none() => name = Some(arg),
+            _ => return Err(BenchError::Usage),
+        }
+    }
+    let name = name.ok_or(BenchError::Usage)?;
     let scenarios: Vec<_> =
         scenario::ALL.iter().filter(|(known, _)| name == "all" || name == *known).collect();
     if scenarios.is_empty() {
         return Err(BenchError::Usage);
     }
-    let plan = Plan::new(is_quick)?;
+    let needs_dubmesh = name != "rpc" || !switches.is_without_link;
+    let plan = Plan::new(switches, needs_dubmesh)?;
     for (_, scenario) in scenarios {
         scenario(&plan)?;
     }

@@ -13,11 +13,23 @@ const SECONDS: u64 = 20;
 const QUICK_SECONDS: u64 = 3;
 const ROUNDS: u64 = 3;
 
+/// The command line's switches.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Switches {
+    /// Everything is shortened so that all of it takes less than three minutes.
+    pub(crate) is_quick: bool,
+    /// The RPC peers are measured without the link.
+    pub(crate) is_without_link: bool,
+    /// Each side of an RPC has a core of its own.
+    pub(crate) is_pinned: bool,
+}
+
 /// What all scenarios share.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Everything is shortened so that all of it takes less than two minutes.
     pub(crate) is_quick: bool,
+    pub(crate) is_without_link: bool,
+    pub(crate) is_pinned: bool,
     /// Length of one measurement.
     pub(crate) seconds: Duration,
     /// Measurements of the same thing; rows hold the medians.
@@ -29,8 +41,9 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Reads the environment, and builds `dubmesh` unless `DUBMESH_BIN` names it.
-    pub(crate) fn new(is_quick: bool) -> Result<Self, BenchError> {
+    /// Reads the environment, and builds `dubmesh` unless `DUBMESH_BIN` names it or nobody needs it.
+    pub(crate) fn new(switches: Switches, needs_dubmesh: bool) -> Result<Self, BenchError> {
+        let Switches { is_quick, is_without_link, is_pinned } = switches;
         let seconds = setting("BENCH_SECONDS", if is_quick { QUICK_SECONDS } else { SECONDS })?;
         let n_rounds = setting("BENCH_ROUNDS", if is_quick { 1 } else { ROUNDS })?;
         let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
@@ -39,10 +52,11 @@ impl Plan {
         fs::create_dir_all(results.join("raw")).map_err(BenchError::file(&results))?;
         let dubmesh = match env::var_os("DUBMESH_BIN") {
             Some(path) => path.into(),
-            None => build()?,
+            None if needs_dubmesh => build()?,
+            None => PathBuf::new(),
         };
         let seconds = Duration::from_secs(seconds);
-        Ok(Self { is_quick, seconds, n_rounds, dubmesh, results })
+        Ok(Self { is_quick, is_without_link, is_pinned, seconds, n_rounds, dubmesh, results })
     }
 
     /// How long a subject is loaded before its first measurement, at least: a virtual machine
@@ -69,12 +83,26 @@ fn setting(variable: &'static str, default: u64) -> Result<u64, BenchError> {
 
 /// Builds the release binary and tells where it is: beside this program, which is built alike.
 fn build() -> Result<PathBuf, BenchError> {
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["build", "--release", "--quiet", "--package", "dubmesh"]);
-    command.current_dir(env!("CARGO_MANIFEST_DIR"));
-    if !command.status().map_err(BenchError::io("cargo"))?.success() {
-        return Err(BenchError::Build);
-    }
+    cargo_build("dubmesh", &["--package", "dubmesh"])?;
     let bench = env::current_exe().map_err(BenchError::io("the path of this program"))?;
     Ok(bench.with_file_name("dubmesh"))
+}
+
+/// Builds what the RPC library is measured against, and tells where it is. It is a workspace of its
+/// own, with its own lock file and target folder.
+pub(crate) fn build_rpc_peers() -> Result<PathBuf, BenchError> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("rpc-peers");
+    let [manifest, target] = ["Cargo.toml", "target"].map(|name| folder.join(name));
+    let (manifest, target) = (manifest.to_string_lossy(), target.to_string_lossy());
+    let args = ["--locked", "--manifest-path", &manifest, "--target-dir", &target];
+    cargo_build("bench/rpc-peers", &args)?;
+    Ok(folder.join("target/release/rpc-peers"))
+}
+
+fn cargo_build(package: &'static str, args: &[&str]) -> Result<(), BenchError> {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["build", "--release", "--quiet"]).args(args);
+    command.current_dir(env!("CARGO_MANIFEST_DIR"));
+    let status = command.status().map_err(BenchError::io("cargo"))?;
+    if status.success() { Ok(()) } else { Err(BenchError::Build { package }) }
 }

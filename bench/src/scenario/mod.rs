@@ -2,6 +2,7 @@
 
 mod contest;
 mod footprint;
+mod rpc;
 mod saturation;
 
 use crate::error::BenchError;
@@ -11,5 +12,9 @@ use crate::plan::Plan;
 type Scenario = fn(&Plan) -> Result<(), BenchError>;
 
 /// Every scenario.
-pub(crate) const ALL: [(&str, Scenario); 3] =
-    [("contest", contest::run), ("saturation", saturation::run), ("footprint", footprint::run)];
+pub(crate) const ALL: [(&str, Scenario); 4] = [
+    ("contest", contest::run),
+    ("saturation", saturation::run),
+    ("footprint", footprint::run),
+    ("rpc", rpc::run),
+];
