@@ -4,8 +4,9 @@
 #![expect(clippy::disallowed_methods, reason = "a test needs some instant to begin with")]
 
 use bytes::BytesMut;
+use link_proto::header::{Header, Kind, flags};
 use link_proto::{
-    Config, Connection, Event, GoAwayReason, Reply, RequestOut, RouteDef, Status, header,
+    Config, Connection, Event, GoAwayReason, Reply, RequestOut, RouteDef, Status, features, header,
 };
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -61,9 +62,41 @@ fn tables_name_the_numbers_in_use() {
         ("window", header::MAX_WINDOW as usize),
         ("routes", header::MAX_ROUTES as usize),
         ("message limit", header::MAX_MESSAGE_LEN as usize),
+        ("stream window", header::MAX_STREAM_WINDOW as usize),
     ] {
         let row = format!("| {what} | {limit} |");
         assert!(DOCUMENT.contains(&row), "no row {row}");
+    }
+}
+
+#[test]
+fn tables_name_the_kinds_and_flags_in_use() {
+    let row = format!("| `{:#04x}` | STREAMS |", features::STREAMS);
+    assert!(DOCUMENT.contains(&row), "no row {row}");
+    for (kind, name, known_flags) in [
+        (Kind::Hello, "HELLO", 0),
+        (Kind::Define, "DEFINE", flags::ACK),
+        (Kind::Request, "REQUEST", 0x1f),
+        (Kind::Response, "RESPONSE", flags::MORE | flags::META),
+        (Kind::Chunk, "CHUNK", flags::MORE),
+        (Kind::Cancel, "CANCEL", 0),
+        (Kind::Credit, "CREDIT", 0),
+        (Kind::Ping, "PING", 0),
+        (Kind::Pong, "PONG", 0),
+        (Kind::GoAway, "GOAWAY", 0),
+        (Kind::Item, "ITEM", flags::MORE | flags::END),
+        (Kind::ItemCredit, "ITEM_CREDIT", 0),
+    ] {
+        let kind = kind as u8;
+        let row = format!("| {kind} | {name} ");
+        let rows: Vec<_> = DOCUMENT.lines().filter(|line| line.starts_with(&row)).collect();
+        assert!(!rows.is_empty(), "no row {row}");
+        for bit in (0..6).map(|bit| 1 << bit) {
+            let is_named = rows.iter().any(|row| row.contains(&format!("`{bit:#04x}`")));
+            assert_eq!(is_named, known_flags & bit != 0, "{name}, flag {bit:#04x}");
+            let is_taken = Header { kind, flags: bit, ..Header::default() }.check().is_ok();
+            assert_eq!(is_taken, is_named, "{name}, flag {bit:#04x}");
+        }
     }
 }
 
@@ -137,7 +170,11 @@ fn examples() -> Vec<(&'static str, BytesMut)> {
 
     let long = RequestOut { payload: vec![0xab; 65_540].into(), ..RequestOut::new(route) };
     client.send_request(now, long, ()).unwrap();
-    let mut long = client.transmit().clone();
+    let mut long = BytesMut::new();
+    while !client.transmit().is_empty() {
+        long.unsplit(client.transmit().split());
+    }
+    server.handle_bytes(now, &mut long.clone()).unwrap();
     let mut second = long.split_off(16 + 12 + 32_768);
     let mut third = second.split_off(16 + 32_768);
     long.truncate(16 + 12 + 4);
@@ -145,6 +182,25 @@ fn examples() -> Vec<(&'static str, BytesMut)> {
     say("long request, first part", &mut long);
     say("long request, second part", &mut second);
     say("long request, last part", &mut third);
+
+    let streaming = RequestOut { stream_in: true, ..RequestOut::new(route) };
+    let streaming = client.send_request(now, streaming, ()).unwrap();
+    say("streaming request", client.transmit());
+    server.handle_bytes(now, client.transmit()).unwrap();
+    client.send_item(streaming, 2, b"\x03one".into()).unwrap();
+    say("item", client.transmit());
+    server.handle_bytes(now, client.transmit()).unwrap();
+    server.item_taken(streaming, 4);
+    for _ in 0..2 {
+        let item = vec![0xab; 65_536];
+        client.send_item(streaming, 2, item.into()).unwrap();
+        server.handle_bytes(now, client.transmit()).unwrap();
+        server.item_taken(streaming, 65_536);
+    }
+    say("item credit", server.transmit());
+    client.handle_bytes(now, server.transmit()).unwrap();
+    client.end_items(streaming).unwrap();
+    say("end of items", client.transmit());
     server.handle_bytes(now, client.transmit()).unwrap();
 
     server.set_window(16);
