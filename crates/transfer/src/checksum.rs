@@ -45,7 +45,25 @@ impl Digest {
     }
 }
 
-/// What two sides of a transfer compare at its end.
+/// A line as the server sent it: what of it is compared at the end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Sent {
+    /// Its [`line_hash`].
+    pub hash: u64,
+    /// Its length in bytes, with its end.
+    pub len: u32,
+}
+
+impl Sent {
+    /// Line `number`, with its end. Lines are far shorter than 4 GiB.
+    #[must_use]
+    pub fn of(number: u64, line: &[u8]) -> Self {
+        let len = u32::try_from(line.len()).unwrap_or(u32::MAX);
+        Self { hash: line_hash(number, line), len }
+    }
+}
+
+/// What two sides of a transfer compare at its end: lines as the server sent them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Totals {
     /// How many lines.
@@ -57,11 +75,11 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Adds one line of `len` bytes.
-    pub fn add(&mut self, hash: u64, len: usize) {
+    /// Adds one line.
+    pub fn add(&mut self, sent: Sent) {
         self.lines += 1;
-        self.bytes += len as u64;
-        self.sum = self.sum.wrapping_add(hash);
+        self.bytes += u64::from(sent.len);
+        self.sum = self.sum.wrapping_add(sent.hash);
     }
 
     /// The totals of both, of lines that no one has counted twice.
@@ -93,7 +111,7 @@ mod tests {
     fn order_does_not_matter_but_numbers_do() {
         let sum = |lines: &[(u64, &[u8])]| {
             lines.iter().fold(Totals::default(), |mut totals, &(number, line)| {
-                totals.add(line_hash(number, line), line.len());
+                totals.add(Sent::of(number, line));
                 totals
             })
         };

@@ -108,11 +108,7 @@ impl Random {
         for (place, word) in bytes.chunks_exact_mut(8).zip(self.words()) {
             place.copy_from_slice(&word.to_le_bytes());
         }
-        bytes.map(|byte| {
-            #[expect(clippy::cast_possible_truncation, reason = "255 * 95 / 256 is below 95")]
-            let printable = ((u16::from(byte) * 95) >> 8) as u8;
-            b' ' + printable
-        })
+        bytes.map(|byte| b' ' + ((u16::from(byte) * 95) >> 8) as u8)
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::checksum::{Totals, line_hash};
+use crate::checksum::{Sent, Totals};
 use crate::process::Process;
 use crate::{Reader, Source, TransferError};
 
@@ -138,10 +138,10 @@ impl HandOut {
         place.line.store(number, Ordering::Relaxed);
         let answer = self.line(number, reader);
         if let Ok(Handed::Line { number, line }) = answer {
-            let (bytes, sum) = (line.len() as u64, line_hash(number, line));
-            let bytes = place.bytes.load(Ordering::Relaxed).wrapping_add(bytes);
+            let Sent { hash, len } = Sent::of(number, line);
+            let bytes = place.bytes.load(Ordering::Relaxed).wrapping_add(len.into());
             place.bytes.store(bytes, Ordering::Relaxed);
-            let sum = place.sum.load(Ordering::Relaxed).wrapping_add(sum);
+            let sum = place.sum.load(Ordering::Relaxed).wrapping_add(hash);
             place.sum.store(sum, Ordering::Relaxed);
         }
         place.turn.store(turn << 1, Ordering::Release);

@@ -4,19 +4,30 @@
 //! - [`process`] is what is done to a line; [`lines`] says where a line ends.
 //! - [`source`] reads the server's file.
 //! - [`handout`] says who gets which line.
+//! - [`writer`] puts lines back in order, into a file that is partial until it is whole and checked.
 //! - [`checksum`] is how two sides know that they have the same.
-//! - [`generate`] makes files to transfer.
+//! - [`generate`] makes files to transfer, [`verify`] compares an output with its source, and [`local`]
+//!   does on one thread, without a network, what a transfer does with one.
 
 pub mod checksum;
 mod error;
 pub mod generate;
 pub mod handout;
+mod journal;
 pub mod lines;
+pub mod local;
+mod output;
 pub mod process;
+mod reorder;
 pub mod source;
+pub mod verify;
+pub mod writer;
 
 pub use checksum::Totals;
 pub use error::{Difference, TransferError};
 pub use handout::{Ask, HandOut, Handed};
+pub use journal::Subject;
+pub use output::OutputOptions;
 pub use process::{Process, Step};
 pub use source::{Identity, Reader, Source};
+pub use writer::{Lane, Writer, WriterOptions, Written};

@@ -337,7 +337,10 @@ impl Reader {
     /// # Errors
     /// What reading can end with.
     pub fn line(&mut self, number: u64) -> Result<Option<&[u8]>, TransferError> {
-        Ok(self.line_and_scratch(number)?.map(|(line, _)| line))
+        if !self.in_front(number)? {
+            return Ok(None);
+        }
+        Ok(self.held[0].as_ref().and_then(|block| block.line(number)))
     }
 
     /// Line `number`, processed by `step`, with its end; `None` behind the last line.
@@ -349,7 +352,13 @@ impl Reader {
         step: &dyn Process,
         number: u64,
     ) -> Result<Option<&[u8]>, TransferError> {
-        let Some((line, scratch)) = self.line_and_scratch(number)? else { return Ok(None) };
+        if !self.in_front(number)? {
+            return Ok(None);
+        }
+        let Some(line) = self.held[0].as_ref().and_then(|block| block.line(number)) else {
+            return Ok(None);
+        };
+        let scratch = &mut self.scratch;
         if !step.changes() {
             return Ok(Some(line));
         }
@@ -361,17 +370,12 @@ impl Reader {
         Ok(Some(&scratch[..len]))
     }
 
-    /// The line, and memory to process it into.
-    fn line_and_scratch(
-        &mut self,
-        number: u64,
-    ) -> Result<Option<(&[u8], &mut Vec<u8>)>, TransferError> {
-        let in_front = self.held[0].as_ref().is_some_and(|block| block.holds(number));
-        if !in_front && !self.bring_to_front(number)? {
-            return Ok(None);
+    /// Whether line `number` is in the block in front, which changes if it must.
+    fn in_front(&mut self, number: u64) -> Result<bool, TransferError> {
+        if self.held[0].as_ref().is_some_and(|block| block.holds(number)) {
+            return Ok(true);
         }
-        let line = self.held[0].as_ref().and_then(|block| block.line(number));
-        Ok(line.map(|line| (line, &mut self.scratch)))
+        self.bring_to_front(number)
     }
 
     /// Puts the block of line `number` in front; `false` behind the last line.

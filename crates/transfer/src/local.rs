@@ -1,0 +1,60 @@
+//! What a transfer does, on one thread and without a network: read, process, write. It is the limit
+//! that measured transfers are compared with, and nothing else uses it.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::process::{Process, line_max_len, process_line};
+use crate::{Reader, Source, TransferError};
+
+/// Processes `source` into `output`, which is replaced. An output of before that is long enough is
+/// written over and then cut, so that its pages need not be found anew. Returns the number of lines.
+///
+/// # Errors
+/// What reading and writing can end with.
+pub fn local(source: &Path, output: &Path, step: &dyn Process) -> Result<u64, TransferError> {
+    let mut reader = Reader::new(Source::open(source)?);
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    let file = options.open(output).map_err(TransferError::io("create", output))?;
+    let mut out = Vec::new();
+    let (mut number, mut offset) = (0, 0);
+    loop {
+        let mut len = 0;
+        let next = reader.for_each(number, |number, line| {
+            let max_len = line_max_len(step, line.len());
+            if out.len() < len + max_len {
+                out.resize((len + max_len).next_power_of_two(), 0);
+            }
+            len += process_line(step, number, line, &mut out[len..]);
+            Ok(())
+        })?;
+        if next == number {
+            file.set_len(offset).map_err(TransferError::io("shorten", output))?;
+            return Ok(number);
+        }
+        file.write_all_at(&out[..len], offset).map_err(TransferError::io("write to", output))?;
+        offset += len as u64;
+        number = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::generate;
+    use crate::process::{Contest, Unchanged};
+    use crate::verify::verify;
+
+    #[test]
+    fn its_output_is_right() {
+        let folder = tempfile::tempdir().unwrap();
+        let [source, output] = ["source", "output"].map(|name| folder.path().join(name));
+        let count = generate(&source, 3_000_000, 1, false, &mut |_| {}).unwrap();
+        for step in [&Unchanged as &dyn Process, &Contest, &Unchanged] {
+            assert_eq!(local(&source, &output, step).unwrap(), count);
+            assert_eq!(verify(&source, &output, step, &mut |_| {}).unwrap().lines, count);
+        }
+    }
+}
