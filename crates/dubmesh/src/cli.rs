@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::bench::BenchArgs;
 use crate::call::{self, CallArgs};
 use crate::demo::{self, DemoArgs};
 use crate::provider::{self, ProviderArgs};
@@ -47,7 +48,8 @@ Examples:
   dubmesh run --config agent.toml      run the agent that the file describes
   dubmesh call com.acme.Orders find 42 --url dubbo://127.0.0.1:20880
                                        call a service
-  dubmesh provider                     run a small Dubbo provider to try things out";
+  dubmesh provider                     run a small Dubbo provider to try things out
+  dubmesh bench rpc                    measure how many calls go through one connection";
 
 /// Lets any program call Apache Dubbo services over HTTP, and offers local ones to others.
 #[derive(Debug, Parser)]
@@ -76,6 +78,8 @@ pub(crate) enum Command {
     /// Run a small Dubbo provider, to try things out and to measure
     #[command(after_help = provider::HELP)]
     Provider(Box<ProviderArgs>),
+    /// Measure what this machine, or a connection between two, gives
+    Bench(BenchArgs),
 }
 
 /// The arguments of commands that read a configuration.

@@ -3,6 +3,7 @@
 //! `cli.rs` is the list of commands; each has a file of its own. Exit statuses are those of
 //! [`Exit`], for every command.
 
+mod bench;
 mod call;
 mod check;
 mod cli;
@@ -47,6 +48,7 @@ impl From<Exit> for ExitCode {
 
 fn main() -> ExitCode {
     let exit = match Cli::parse().command {
+        Command::Bench(args) => bench::bench(&args),
         Command::Run(file) => run::run(&file.config),
         Command::Check(file) => check::check(&file.config),
         Command::Call(args) => call::call(&args),

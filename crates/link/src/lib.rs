@@ -1,13 +1,27 @@
-//! The link on sockets: multiplexed calls over one TCP connection.
+//! The link on sockets: many calls at a time over one connection, and a library to offer and make
+//! them.
 //!
-//! - [`io`] drives any connection state machine on a socket; begin to read there.
-//! - [`socket`] opens and tunes the sockets.
+//! - [`Server`] offers services, [`Client`] calls them; a [`Method`] is what both agree on.
+//! - [`codec`] turns values into bytes.
+//! - [`io`] drives any connection state machine on a socket; [`socket`] opens and tunes sockets.
 //!
 //! The rules of the protocol itself are in the pure crate `link-proto`. This crate must not know
 //! Dubbo, registries or configuration.
 
+pub mod blocking;
+pub mod client;
+pub mod codec;
+mod error;
 pub mod io;
 mod machine;
+mod method;
+pub mod server;
 pub mod socket;
+mod stream;
 
+pub use client::{Bound, Call, Client, ClientConfig, Connections, Reply, WhenDown, WhenFull};
+pub use error::{CallError, Failure, Full, NoError, SetupError};
 pub use io::{Conn, Ending, Machine, drive};
+pub use link_proto::{Meta, Status};
+pub use method::Method;
+pub use server::{Context, Listening, Peer, Server, ServerConfig, Service};

@@ -1,8 +1,12 @@
 //! A machine that echoes lines, on real sockets.
 
 use std::convert::Infallible;
-use std::time::Duration;
 
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+
+use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;

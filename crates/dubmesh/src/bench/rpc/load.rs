@@ -1,0 +1,159 @@
+//! The callers: tasks, or threads that block.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use link::{Bound, Client};
+
+use super::echo::{self, ECHO, ECHO_RAW, Echo, USAGE};
+use super::meter::{Meter, Row, Usage};
+use super::{BenchError, Codec, RpcArgs};
+
+impl Codec {
+    /// The library's number of it.
+    fn number(self) -> u8 {
+        match self {
+            Self::Raw => 1,
+            Self::Hessian2 => 2,
+            Self::Json => 13,
+            Self::Postcard => 14,
+            Self::Protobuf => 22,
+        }
+    }
+}
+
+/// A caller: its method, its request, and how a reply is to begin and how long it is to be.
+#[derive(Clone)]
+enum Caller {
+    Raw(Bound<Bytes, Bytes>, Bytes, usize),
+    Typed(Bound<Echo, Echo>, Echo, u8),
+}
+
+impl Caller {
+    fn new(args: &RpcArgs, client: &Client, number: u32) -> Self {
+        let (request_len, response_len) = (args.request_bytes, args.response_bytes);
+        match args.codec {
+            Codec::Raw => {
+                let request = echo::raw_request(number, request_len, response_len);
+                Self::Raw(client.bind(&ECHO_RAW), request, response_len as usize)
+            }
+            codec => {
+                let request = echo::request(number, request_len, response_len);
+                Self::Typed(client.bind(&ECHO), request, codec.number())
+            }
+        }
+    }
+
+    /// Makes one call; says whether the reply is the right one.
+    async fn call(&self) -> bool {
+        match self {
+            Self::Raw(method, request, response_len) => {
+                let reply = method.call(request.clone()).await;
+                reply.is_ok_and(|reply| is_right(request, &reply, *response_len))
+            }
+            Self::Typed(method, request, codec) => {
+                let reply = method.call(request.clone()).codec(*codec).await;
+                let len = request.response_len as usize;
+                reply.is_ok_and(|reply| {
+                    is_right(request.text.as_bytes(), reply.text.as_bytes(), len)
+                })
+            }
+        }
+    }
+
+    fn call_blocking(&self) -> bool {
+        match self {
+            Self::Raw(method, request, response_len) => {
+                let reply = method.call(request.clone()).wait();
+                reply.is_ok_and(|reply| is_right(request, &reply, *response_len))
+            }
+            Self::Typed(method, request, codec) => {
+                let reply = method.call(request.clone()).codec(*codec).wait();
+                let len = request.response_len as usize;
+                reply.is_ok_and(|reply| {
+                    is_right(request.text.as_bytes(), reply.text.as_bytes(), len)
+                })
+            }
+        }
+    }
+}
+
+/// Whether a reply has the length that was asked for, and belongs to this caller.
+fn is_right(request: &[u8], reply: &[u8], len: usize) -> bool {
+    reply.len() == len && reply.get(..8) == request.get(..8)
+}
+
+/// Calls from tasks until the time is over.
+pub(super) async fn run_tasks(args: &RpcArgs, client: &Client) -> Result<Row, BenchError> {
+    let usage = client.bind(&USAGE);
+    usage.call(()).await.map_err(probe_failed)?;
+    let meter = Arc::new(Meter::new(args));
+    let callers: Vec<_> = (0..args.concurrency)
+        .map(|number| {
+            let (caller, meter) = (Caller::new(args, client, number), Arc::clone(&meter));
+            tokio::spawn(async move {
+                let mut start = Instant::now();
+                loop {
+                    let is_good = caller.call().await;
+                    let end = Instant::now();
+                    if !meter.record(start, end, is_good) {
+                        return;
+                    }
+                    start = end;
+                }
+            })
+        })
+        .collect();
+    let server =
+        async || usage.call(()).timeout(Duration::from_secs(30)).await.map_err(probe_failed);
+    tokio::time::sleep_until(meter.begin.into()).await;
+    let (client_before, server_before) = (Usage::now(), server().await?);
+    tokio::time::sleep_until(meter.end.into()).await;
+    let (client_after, server_after) = (Usage::now(), server().await?);
+    for caller in callers {
+        caller.await.map_err(|_| BenchError::Caller)?;
+    }
+    let (used, served) = (client_after.since(client_before), server_after.since(server_before));
+    Ok(meter.finish(used, served, client.n_connections()))
+}
+
+/// Calls from threads until the time is over.
+pub(super) fn run_threads(args: &RpcArgs, client: &Client) -> Result<Row, BenchError> {
+    let usage = client.bind(&USAGE);
+    usage.call(()).wait().map_err(probe_failed)?;
+    let meter = Arc::new(Meter::new(args));
+    let callers: Vec<_> = (0..args.concurrency)
+        .map(|number| {
+            let (caller, meter) = (Caller::new(args, client, number), Arc::clone(&meter));
+            std::thread::spawn(move || {
+                let mut start = Instant::now();
+                loop {
+                    let is_good = caller.call_blocking();
+                    let end = Instant::now();
+                    if !meter.record(start, end, is_good) {
+                        return;
+                    }
+                    start = end;
+                }
+            })
+        })
+        .collect();
+    let server = || usage.call(()).timeout(Duration::from_secs(30)).wait().map_err(probe_failed);
+    std::thread::sleep(meter.begin.saturating_duration_since(Instant::now()));
+    let (client_before, server_before) = (Usage::now(), server()?);
+    std::thread::sleep(meter.end.saturating_duration_since(Instant::now()));
+    let (client_after, server_after) = (Usage::now(), server()?);
+    for caller in callers {
+        caller.join().map_err(|_| BenchError::Caller)?;
+    }
+    let (used, served) = (client_after.since(client_before), server_after.since(server_before));
+    Ok(meter.finish(used, served, client.n_connections()))
+}
+
+fn probe_failed(error: link::CallError) -> BenchError {
+    match error {
+        link::CallError::Failed(failure) => BenchError::Probe(failure),
+        link::CallError::Service(never) => match never {},
+    }
+}

@@ -1,0 +1,219 @@
+//! What is measured: calls that end within a window, how long they took, and what both sides used
+//! meanwhile.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::RpcArgs;
+
+/// Buckets per power of two: a latency is kept to about 1.6%.
+const N_STEPS: u64 = 64;
+const STEP_BITS: u32 = N_STEPS.ilog2();
+/// The last bucket begins beyond a quarter of an hour, in nanoseconds.
+const N_BUCKETS: usize = 36 * N_STEPS as usize;
+
+/// Counts what all callers see.
+pub(super) struct Meter {
+    pub(super) begin: Instant,
+    pub(super) end: Instant,
+    buckets: Box<[AtomicU64]>,
+    n_errors: AtomicU64,
+}
+
+impl Meter {
+    /// The warm-up begins now.
+    pub(super) fn new(args: &RpcArgs) -> Self {
+        let begin = Instant::now() + args.warmup;
+        let buckets = (0..N_BUCKETS).map(|_| AtomicU64::new(0)).collect();
+        Self { begin, end: begin + args.duration, buckets, n_errors: AtomicU64::new(0) }
+    }
+
+    /// Counts a call; whether there is to be another one.
+    #[inline]
+    pub(super) fn record(&self, start: Instant, end: Instant, is_good: bool) -> bool {
+        if self.begin <= end && end < self.end {
+            if is_good {
+                let ns = u64::try_from((end - start).as_nanos()).unwrap_or(u64::MAX);
+                if let Some(bucket) = self.buckets.get(bucket_of(ns)) {
+                    bucket.fetch_add(1, Ordering::Relaxed);
+                }
+            } else {
+                self.n_errors.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        end < self.end
+    }
+
+    /// The result.
+    pub(super) fn finish(&self, client: Usage, server: Usage, n_connections: usize) -> Row {
+        let counts: Vec<u64> =
+            self.buckets.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+        let n_calls: u64 = counts.iter().sum();
+        let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|share| percentile(&counts, n_calls, share));
+        let seconds = (self.end - self.begin).as_secs_f64();
+        let n_errors = self.n_errors.load(Ordering::Relaxed);
+        Row { n_calls, n_errors, seconds, p50, p99, p999, client, server, n_connections }
+    }
+}
+
+/// What was measured.
+pub(super) struct Row {
+    n_calls: u64,
+    n_errors: u64,
+    seconds: f64,
+    p50: Duration,
+    p99: Duration,
+    p999: Duration,
+    client: Usage,
+    server: Usage,
+    n_connections: usize,
+}
+
+impl Row {
+    fn calls_per_s(&self) -> f64 {
+        self.n_calls as f64 / self.seconds
+    }
+
+    fn cpu_us_per_call(&self, usage: Usage) -> f64 {
+        usage.cpu_us as f64 / self.n_calls.max(1) as f64
+    }
+
+    /// The row as benchmarks keep it.
+    pub(super) fn to_json(&self, args: &RpcArgs) -> Value {
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        json!({
+            "scenario": "rpc",
+            "program": if args.blocking { "link-blocking" } else { "link" },
+            "connections": self.n_connections,
+            "callers": args.concurrency,
+            "codec": format!("{:?}", args.codec).to_lowercase(),
+            "threads": args.threads,
+            "request_bytes": args.request_bytes,
+            "response_bytes": args.response_bytes,
+            "seconds": self.seconds,
+            "calls": self.n_calls,
+            "calls_per_s": self.calls_per_s(),
+            "p50_ms": ms(self.p50),
+            "p99_ms": ms(self.p99),
+            "p999_ms": ms(self.p999),
+            "errors": self.n_errors,
+            "cpu_us_per_call": {
+                "client": self.cpu_us_per_call(self.client),
+                "server": self.cpu_us_per_call(self.server),
+            },
+            "rss_mb": { "client": self.client.rss_mb, "server": self.server.rss_mb },
+        })
+    }
+
+    /// The row for people.
+    pub(super) fn print(&self, args: &RpcArgs) {
+        let us = |time: Duration| time.as_secs_f64() * 1e6;
+        println!(
+            "{} callers on {} connection(s), {:?}, {} bytes out, {} bytes back, {:.1} s, closed loop",
+            args.concurrency,
+            self.n_connections,
+            args.codec,
+            args.request_bytes,
+            args.response_bytes,
+            self.seconds
+        );
+        println!("  calls      {:>12.0} /s   {} errors", self.calls_per_s(), self.n_errors);
+        println!(
+            "  latency    {:>12.1} us p50, {:.1} us p99, {:.1} us p99.9",
+            us(self.p50),
+            us(self.p99),
+            us(self.p999)
+        );
+        println!(
+            "  CPU        {:>12.2} us a call in the client, {:.2} us in the server",
+            self.cpu_us_per_call(self.client),
+            self.cpu_us_per_call(self.server)
+        );
+        println!(
+            "  memory     {:>12.1} MB in the client, {:.1} MB in the server",
+            self.client.rss_mb, self.server.rss_mb
+        );
+    }
+}
+
+/// What a process has used.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+pub(super) struct Usage {
+    /// CPU time, of user and system together.
+    pub(super) cpu_us: u64,
+    /// Memory in RAM.
+    pub(super) rss_mb: f64,
+}
+
+impl Usage {
+    /// Of this process. All zero where the operating system does not tell it as Linux does.
+    pub(super) fn now() -> Self {
+        let read = |name: &str| std::fs::read_to_string(format!("/proc/self/{name}"));
+        let stat = read("stat").unwrap_or_default();
+        // The program's name, in parentheses, may hold anything; 11 fields on come the times.
+        let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+        let ticks: u64 = fields.skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum();
+        let status = read("status").unwrap_or_default();
+        let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let rss_kb = rss.and_then(|rss| rss.split_whitespace().next()?.parse::<f64>().ok());
+        // Linux counts these times in hundredths of a second, whatever its own clock does.
+        Self { cpu_us: ticks * 10_000, rss_mb: rss_kb.unwrap_or_default() / 1024.0 }
+    }
+
+    /// The CPU time since `before`, and the memory now.
+    pub(super) fn since(self, before: Self) -> Self {
+        Self { cpu_us: self.cpu_us.saturating_sub(before.cpu_us), rss_mb: self.rss_mb }
+    }
+}
+
+/// Nanoseconds below the first power of two with steps have a bucket each.
+fn bucket_of(ns: u64) -> usize {
+    let shift = ns.checked_ilog2().unwrap_or(0).saturating_sub(STEP_BITS);
+    let bucket = u64::from(shift) * N_STEPS + (ns >> shift);
+    usize::try_from(bucket).unwrap_or(N_BUCKETS).min(N_BUCKETS - 1)
+}
+
+/// The latency that the given share of calls did not exceed: the middle of its bucket.
+fn percentile(counts: &[u64], n_calls: u64, share: f64) -> Duration {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rank")]
+    let rank = ((n_calls as f64 * share).ceil() as u64).max(1);
+    let mut n_seen = 0;
+    for (bucket, count) in (0_u64..).zip(counts) {
+        n_seen += count;
+        if rank <= n_seen {
+            let shift = (bucket / N_STEPS).saturating_sub(1);
+            let low = (bucket - shift * N_STEPS) << shift;
+            return Duration::from_nanos(low + (1 << shift) / 2);
+        }
+    }
+    Duration::ZERO
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_follow_one_another_and_are_narrow() {
+        let mut last = 0;
+        for ns in (0..100_000).chain((100_000..3_000_000_000_u64).step_by(99_991)) {
+            let bucket = bucket_of(ns);
+            assert!(last <= bucket, "{ns}");
+            last = bucket;
+            let mut counts = vec![0; N_BUCKETS];
+            counts[bucket] = 1;
+            let middle = percentile(&counts, 1, 0.5).as_nanos() as f64;
+            let off = (middle - ns as f64).abs();
+            assert!(off <= 0.5 + ns as f64 / 64.0, "{ns} is shown as {middle}");
+        }
+        assert_eq!(bucket_of(u64::MAX), N_BUCKETS - 1);
+    }
+
+    #[test]
+    fn this_process_uses_memory() {
+        assert!(Usage::now().rss_mb > 0.1);
+    }
+}

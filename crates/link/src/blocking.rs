@@ -1,0 +1,74 @@
+//! For programs without a runtime.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+use crate::client::Lanes;
+use crate::error::SetupError;
+
+/// What was sent is finished within this time when the last clone of a blocking client is dropped.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Starts the thread that drives a blocking client's connections, and gives its runtime.
+///
+pub(crate) fn start() -> Result<(Handle, Driver), SetupError> {
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(SetupError::Thread)?;
+    let handle = runtime.handle().clone();
+    let (end, ended) = oneshot::channel::<Arc<Lanes>>();
+    let thread = std::thread::Builder::new().name("link-client".to_owned());
+    let run = move || {
+        runtime.block_on(async {
+            if let Ok(lanes) = ended.await {
+                lanes.close(GRACE).await;
+            }
+        });
+    };
+    thread.spawn(run).map_err(SetupError::Thread)?;
+    Ok((handle, Driver(end)))
+}
+
+/// Keeps the thread of a blocking client alive.
+pub(crate) struct Driver(oneshot::Sender<Arc<Lanes>>);
+
+impl Driver {
+    /// Has the thread end once all that was sent is finished.
+    pub(crate) fn end(self, lanes: Arc<Lanes>) {
+        // Without a thread there is nothing to end.
+        let _ = self.0.send(lanes);
+    }
+}
+
+/// Runs a future on this thread, which sleeps whenever there is nothing to do.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    thread_local! {
+        static WAKER: Waker = Arc::new(Unpark(std::thread::current())).into();
+    }
+    let mut future = pin!(future);
+    WAKER.with(|waker| {
+        let mut cx = Context::from_waker(waker);
+        loop {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
+                return output;
+            }
+            std::thread::park();
+        }
+    })
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.unpark();
+    }
+}

@@ -1,0 +1,318 @@
+//! What a caller awaits.
+//!
+//! Invariants:
+//! - Arguments are encoded, and replies decoded, by the task that polls the call.
+//! - A call that is dropped is given up: the server is told, and its place is free.
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use link_proto::{Meta, Payload, RouteDef, SendError, Status};
+
+use super::Bound;
+use super::lane::{Lane, Session};
+use super::session::{Head, Key, NotTaken, Outcome, Response};
+use crate::error::{CallError, Failure, Full};
+use crate::io::Share;
+
+/// How often one call is begun anew because nobody has begun it.
+const MAX_RESTARTS: u32 = 4;
+/// Buffers for encoding that have grown beyond this are given back.
+const KEEP_LEN: usize = 256 * 1024;
+/// Payloads from here on are handed over without a further copy.
+const SHARE_LEN: usize = 32 * 1024;
+
+thread_local! {
+    /// Where arguments are encoded before they are copied into the connection's buffer.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A call: a future of its reply. Nothing happens until it is polled.
+#[must_use = "a call does nothing unless it is awaited"]
+pub struct Call<'a, Req: 'static, Resp: 'static, E: 'static = crate::NoError> {
+    bound: &'a Bound<Req, Resp, E>,
+    args: Req,
+    codec: u8,
+    timeout: Option<Duration>,
+    meta: Vec<(String, String)>,
+    one_way: bool,
+    deadline: Option<Instant>,
+    n_restarts: u32,
+    begun: Option<Begun>,
+}
+
+/// Where a call is that was begun.
+struct Begun {
+    session: Arc<Session>,
+    /// Whose load the call is part of.
+    lane: Arc<Lane>,
+    key: Key,
+}
+
+/// A reply with what came beside it.
+#[derive(Clone, Debug)]
+pub struct Reply<T> {
+    /// What the method returned.
+    pub value: T,
+    /// Metadata that the handler added.
+    pub meta: Meta,
+}
+
+impl<Req: 'static, Resp: 'static, E: 'static> Unpin for Call<'_, Req, Resp, E> {}
+
+impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
+    #[inline]
+    pub(super) fn new(bound: &'a Bound<Req, Resp, E>, args: Req, one_way: bool) -> Self {
+        let config = bound.client.0.lanes.config();
+        Self {
+            bound,
+            args,
+            codec: config.codec,
+            timeout: config.timeout,
+            meta: Vec::new(),
+            one_way,
+            deadline: None,
+            n_restarts: 0,
+            begun: None,
+        }
+    }
+
+    /// Fails the call if there is no answer within this time, which begins when it is first
+    /// polled. The server is told how much of it is left.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Lets the call take as long as it takes.
+    pub fn no_timeout(mut self) -> Self {
+        self.timeout = None;
+        self
+    }
+
+    /// Adds an entry of metadata; keys may repeat. At most 128 entries in 32 KiB.
+    pub fn meta(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.meta.push((key.into(), value.into()));
+        self
+    }
+
+    /// Uses the codec of this number, if the method knows it.
+    pub fn codec(mut self, number: u8) -> Self {
+        self.codec = number;
+        self
+    }
+
+    /// A future of the reply together with its metadata.
+    pub fn with_reply(self) -> WithReply<'a, Req, Resp, E> {
+        WithReply(self)
+    }
+
+    /// Blocks this thread until the reply is there.
+    ///
+    /// For threads that run no asynchronous tasks: the runtime that drives the client must be
+    /// another one, as that of [`blocking`](crate::blocking) is.
+    ///
+    /// # Errors
+    /// As the call's.
+    pub fn wait(self) -> Result<Resp, CallError<E>> {
+        crate::blocking::block_on(self)
+    }
+
+    fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Response>, Failure>> {
+        loop {
+            let Some(begun) = &self.begun else {
+                self.begin(cx.waker())?;
+                if !self.one_way {
+                    return Poll::Pending;
+                }
+                continue;
+            };
+            let outcome = begun.session.lock(|session| session.poll_outcome(begun.key, cx.waker()));
+            let outcome = ready!(outcome);
+            if let Some(begun) = self.begun.take() {
+                begun.lane.load().fetch_sub(1, Ordering::Relaxed);
+            }
+            let may_restart = self.n_restarts < MAX_RESTARTS;
+            match outcome {
+                Outcome::Answer(response) if response.status == Status::REFUSED && may_restart => {}
+                Outcome::Broken(_) if self.bound.method.is_idempotent && may_restart => {}
+                Outcome::NotBegun if may_restart => {}
+                outcome => return Poll::Ready(self.response(outcome)),
+            }
+            self.n_restarts += 1;
+        }
+    }
+
+    /// Encodes the arguments and hands them to a session.
+    fn begin(&mut self, waker: &Waker) -> Result<(), Failure> {
+        let now = Instant::now();
+        if self.deadline.is_none() {
+            self.deadline = self.timeout.and_then(|timeout| now.checked_add(timeout));
+        }
+        let requests = self.bound.method.requests;
+        let head = Head {
+            method: self.bound.number,
+            def: &self.bound.def,
+            codec: requests.choose(self.codec),
+            deadline: self.deadline,
+            one_way: self.one_way,
+        };
+        SCRATCH.with_borrow_mut(|scratch| {
+            scratch.clear();
+            let shared =
+                requests.encode(head.codec, &self.args, scratch).map_err(Failure::Encode)?;
+            let payload = match shared {
+                Some(bytes) => Payload::Bytes(bytes),
+                None if scratch.len() < SHARE_LEN => Payload::Slice(scratch),
+                None => Payload::Bytes(std::mem::take(scratch).into()),
+            };
+            let begun = self.start(now, head, payload, waker);
+            if scratch.capacity() > KEEP_LEN {
+                *scratch = Vec::new();
+            }
+            begun
+        })
+    }
+
+    fn start(
+        &mut self,
+        now: Instant,
+        head: Head<&Arc<RouteDef>>,
+        payload: Payload<'_>,
+        waker: &Waker,
+    ) -> Result<(), Failure> {
+        let meta: Vec<_> = self.meta.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        let lanes = &self.bound.client.0.lanes;
+        for _ in 0..=MAX_RESTARTS {
+            let lane = lanes.pick().ok_or(Failure::Closed)?;
+            let session = lane.session();
+            let taken =
+                session.with(|session| session.start(now, head, &meta, payload.clone(), waker));
+            let key = match taken {
+                Ok(key) => key,
+                Err(NotTaken::Elsewhere) => continue,
+                Err(not_taken) => return Err(self.not_taken(not_taken)),
+            };
+            lane.load().fetch_add(1, Ordering::Relaxed);
+            self.begun = Some(Begun { session, lane: Arc::clone(lane), key });
+            return Ok(());
+        }
+        Err(Failure::Closed)
+    }
+
+    fn not_taken(&self, not_taken: NotTaken) -> Failure {
+        match not_taken {
+            NotTaken::Elsewhere => Failure::Closed,
+            NotTaken::Full(full) => Failure::Full(full),
+            NotTaken::Unreachable(reason) => self.unreachable(&reason),
+            NotTaken::Unsendable(error) => unsendable(error),
+        }
+    }
+
+    fn unreachable(&self, reason: &str) -> Failure {
+        let endpoint = self.bound.client.0.lanes.target().to_string();
+        Failure::Unreachable { endpoint, reason: reason.to_owned() }
+    }
+
+    /// `None` for a one-way call that was sent.
+    #[inline]
+    fn response(&self, outcome: Outcome) -> Result<Option<Response>, Failure> {
+        match outcome {
+            Outcome::Answer(response) => Ok(Some(response)),
+            Outcome::Sent => Ok(None),
+            Outcome::Expired(None) => Err(Failure::Timeout(self.timeout.unwrap_or_default())),
+            Outcome::Expired(Some(reason)) => Err(self.unreachable(&reason)),
+            Outcome::Broken(reason) => Err(Failure::Broken(reason.to_string())),
+            Outcome::NotBegun => Err(Failure::Closed),
+            Outcome::Unreachable(reason) => Err(self.unreachable(&reason)),
+            Outcome::Unsendable(error) => Err(unsendable(error)),
+        }
+    }
+
+    /// Reads an answer.
+    #[inline]
+    fn read(&self, response: Response) -> Result<Reply<Resp>, CallError<E>> {
+        let Response { status, codec, meta, payload } = response;
+        let method = &self.bound.method;
+        match (status, method.errors) {
+            (Status::OK, _) => {
+                let value = method.responses.decode(codec, payload).map_err(Failure::Decode)?;
+                Ok(Reply { value, meta })
+            }
+            (Status::APP_ERROR, Some(errors)) => {
+                let error = errors.decode(codec, payload).map_err(Failure::Decode)?;
+                Err(CallError::Service(error))
+            }
+            (status, _) => Err(refused(status, &payload).into()),
+        }
+    }
+}
+
+impl<Req: 'static, Resp: 'static, E: 'static> Future for Call<'_, Req, Resp, E> {
+    type Output = Result<Resp, CallError<E>>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let response = ready!(self.poll_response(cx))?;
+        let response = response.ok_or(Failure::Closed)?;
+        Poll::Ready(self.read(response).map(|reply| reply.value))
+    }
+}
+
+impl<Req: 'static, Resp: 'static, E: 'static> Drop for Call<'_, Req, Resp, E> {
+    fn drop(&mut self) {
+        if let Some(begun) = self.begun.take() {
+            begun.lane.load().fetch_sub(1, Ordering::Relaxed);
+            begun.session.with(|session| session.give_up(begun.key));
+        }
+    }
+}
+
+/// A call whose reply's metadata is wanted, too.
+#[must_use = "a call does nothing unless it is awaited"]
+pub struct WithReply<'a, Req: 'static, Resp: 'static, E: 'static = crate::NoError>(
+    Call<'a, Req, Resp, E>,
+);
+
+impl<Req: 'static, Resp: 'static, E: 'static> Future for WithReply<'_, Req, Resp, E> {
+    type Output = Result<Reply<Resp>, CallError<E>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let response = ready!(self.0.poll_response(cx))?;
+        let response = response.ok_or(Failure::Closed)?;
+        Poll::Ready(self.0.read(response))
+    }
+}
+
+/// A call that wants no answer.
+#[must_use = "a call does nothing unless it is awaited"]
+pub struct OneWay<'a, Req: 'static, Resp: 'static, E: 'static = crate::NoError>(
+    pub(super) Call<'a, Req, Resp, E>,
+);
+
+impl<Req: 'static, Resp: 'static, E: 'static> Future for OneWay<'_, Req, Resp, E> {
+    type Output = Result<(), Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll_response(cx).map_ok(|_| ())
+    }
+}
+
+fn unsendable(error: SendError) -> Failure {
+    match error {
+        SendError::TooLarge { len, max } => Failure::TooLarge { len, max },
+        SendError::RoutesFull => Failure::Full(Full::Methods),
+        SendError::NoCredit => Failure::Full(Full::Calls(0)),
+        SendError::BufferFull => Failure::Full(Full::Bytes(0)),
+        _ => Failure::Closed,
+    }
+}
+
+fn refused(status: Status, payload: &Bytes) -> Failure {
+    Failure::Refused { status, text: String::from_utf8_lossy(payload).into_owned() }
+}

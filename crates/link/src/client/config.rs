@@ -1,0 +1,120 @@
+//! What a client may be told.
+
+use std::time::Duration;
+
+/// How a client connects, and what it allows itself. Limits are per connection.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// Who this program is, told to the server; for logs, not for trust.
+    pub name: String,
+    /// How many connections there are.
+    pub connections: Connections,
+    /// Codec number for all methods that know it; 0 leaves each method its own preference.
+    pub codec: u8,
+    /// Time of a call that does not say it itself. `None`: calls wait until the connection ends.
+    pub timeout: Option<Duration>,
+    /// Most calls in flight; the server may allow fewer. 1 to 65536.
+    pub max_calls: u32,
+    /// Calls are not sent while more bytes than this wait to be written.
+    pub max_bytes: usize,
+    /// What becomes of a call for which there is no room.
+    pub when_full: WhenFull,
+    /// What becomes of a call while the server cannot be reached.
+    pub when_down: WhenDown,
+    /// Most calls that wait for room or for a connection, and the bytes of their arguments.
+    pub max_waiting_calls: usize,
+    /// See [`ClientConfig::max_waiting_calls`].
+    pub max_waiting_bytes: usize,
+    /// Longest reply that is taken, in bytes; at most 1 GiB.
+    pub max_message_len: u32,
+    /// How long connecting may take, name resolution and handshakes included.
+    pub connect_timeout: Duration,
+    /// Pause before the second attempt to connect; each further one doubles it, up to the next.
+    pub min_backoff: Duration,
+    /// Longest pause between two attempts.
+    pub max_backoff: Duration,
+    /// After so long without a byte from the server it is asked for a sign of life.
+    pub keepalive: Duration,
+    /// How long that sign may take until the connection counts as dead.
+    pub ping_timeout: Duration,
+}
+
+/// How many connections a client keeps to its server.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Connections {
+    /// So many, from the beginning; at least 1.
+    Fixed(usize),
+    /// One, and another whenever calls keep waiting to be written on all of them; up to `max`.
+    Auto {
+        /// Most connections.
+        max: usize,
+    },
+}
+
+/// What becomes of a call for which there is no room.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum WhenFull {
+    /// It waits until there is room, or its time is over.
+    Wait,
+    /// It fails at once.
+    Reject,
+}
+
+/// What becomes of a call while the server cannot be reached.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum WhenDown {
+    /// It waits for a connection, or until its time is over.
+    Wait,
+    /// It fails at once if the last attempt to connect has failed.
+    Fail,
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            connections: Connections::Auto { max: 4 },
+            codec: 0,
+            timeout: Some(Duration::from_secs(10)),
+            max_calls: 4096,
+            max_bytes: 4 << 20,
+            when_full: WhenFull::Wait,
+            when_down: WhenDown::Wait,
+            max_waiting_calls: 65_536,
+            max_waiting_bytes: 64 << 20,
+            max_message_len: 8 << 20,
+            connect_timeout: Duration::from_secs(5),
+            min_backoff: Duration::from_millis(50),
+            max_backoff: Duration::from_secs(5),
+            keepalive: Duration::from_secs(5),
+            ping_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+impl ClientConfig {
+    /// The same for the connection's state machine.
+    pub(crate) fn link(&self) -> link_proto::Config {
+        link_proto::Config {
+            name: self.name.clone(),
+            max_message_len: self.max_message_len,
+            window: self.max_calls,
+            max_buffered_bytes: self.max_bytes,
+            max_reassembly_bytes: (self.max_message_len as usize).saturating_mul(8),
+            keepalive: self.keepalive,
+            ping_timeout: self.ping_timeout,
+            handshake_timeout: self.connect_timeout,
+            ..link_proto::Config::default()
+        }
+    }
+
+    /// Most connections.
+    pub(crate) fn max_connections(&self) -> usize {
+        match self.connections {
+            Connections::Fixed(n) | Connections::Auto { max: n } => n.clamp(1, MAX_CONNECTIONS),
+        }
+    }
+}
+
+/// More connections to one server than this are a mistake.
+const MAX_CONNECTIONS: usize = 64;

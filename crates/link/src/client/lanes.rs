@@ -1,0 +1,116 @@
+//! The connections of one client: how many there are, and which one a call takes.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use super::config::{ClientConfig, Connections};
+use super::lane::Lane;
+use crate::stream::Target;
+
+/// A new connection gets so long to make a difference before the next one is opened.
+const GROWTH_PAUSE: Duration = Duration::from_millis(500);
+
+/// All lanes of a client. Those below `n_open` exist.
+pub(crate) struct Lanes {
+    target: Arc<Target>,
+    config: Arc<ClientConfig>,
+    lanes: Box<[OnceLock<Arc<Lane>>]>,
+    n_open: AtomicUsize,
+    /// Where the next search for a lane begins.
+    turn: AtomicUsize,
+    last_growth: Mutex<Option<Instant>>,
+}
+
+impl Lanes {
+    pub(crate) fn open(target: Target, config: ClientConfig) -> Arc<Self> {
+        let n_first = match config.connections {
+            Connections::Fixed(_) => config.max_connections(),
+            Connections::Auto { .. } => 1,
+        };
+        let lanes = Arc::new(Self {
+            target: Arc::new(target),
+            lanes: (0..config.max_connections()).map(|_| OnceLock::new()).collect(),
+            config: Arc::new(config),
+            n_open: AtomicUsize::new(0),
+            turn: AtomicUsize::new(0),
+            last_growth: Mutex::new(None),
+        });
+        for _ in 0..n_first {
+            lanes.open_one();
+        }
+        lanes
+    }
+
+    pub(crate) fn config(&self) -> &ClientConfig {
+        &self.config
+    }
+
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The lane for a call: the only one, or the less busy of two neighbours, whose turn it is.
+    #[inline]
+    pub(crate) fn pick(&self) -> Option<&Arc<Lane>> {
+        let n_open = self.n_open.load(Ordering::Acquire);
+        if n_open <= 1 {
+            return self.lanes.first()?.get();
+        }
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let one = self.lanes.get(turn % n_open)?.get()?;
+        let other = self.lanes.get((turn + 1) % n_open)?.get()?;
+        Some(match (one.is_ready(), other.is_ready()) {
+            (true, false) => one,
+            (false, true) => other,
+            _ if other.load().load(Ordering::Relaxed) < one.load().load(Ordering::Relaxed) => other,
+            _ => one,
+        })
+    }
+
+    /// The lanes that exist.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Lane>> {
+        self.lanes.iter().map_while(OnceLock::get)
+    }
+
+    /// Takes no more calls, finishes those that were taken, and leaves the server; after `grace`,
+    /// breaks off what is left.
+    pub(crate) async fn close(&self, grace: Duration) {
+        self.iter().for_each(|lane| lane.close());
+        let all_closed = async {
+            for lane in self.iter() {
+                lane.closed().await;
+            }
+        };
+        // Tasks that are left end when they are dropped, here and in the lanes.
+        let _ = tokio::time::timeout(grace, all_closed).await;
+        self.iter().for_each(|lane| lane.abort());
+    }
+
+    /// Opens another connection, if there may be one and bytes have to wait on all that there are.
+    pub(crate) fn grow(self: &Arc<Self>, now: Instant) {
+        let Ok(mut last_growth) = self.last_growth.try_lock() else {
+            return;
+        };
+        let is_early = last_growth.is_some_and(|last| now < last + GROWTH_PAUSE);
+        if is_early || self.iter().count() == self.lanes.len() {
+            return;
+        }
+        if self.iter().all(|lane| lane.is_standing(now)) {
+            *last_growth = Some(now);
+            drop(last_growth);
+            tracing::debug!(endpoint = %self.target, "calls wait to be written; opening one more connection");
+            self.open_one();
+        }
+    }
+
+    fn open_one(self: &Arc<Self>) {
+        let n_open = self.n_open.load(Ordering::Acquire);
+        if let Some(place) = self.lanes.get(n_open) {
+            let weak = Arc::downgrade(self);
+            let (target, config) = (Arc::clone(&self.target), Arc::clone(&self.config));
+            place.get_or_init(|| Lane::open(target, config, weak));
+            self.n_open.store(n_open + 1, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,557 @@
+//! One connection's calls, without I/O: those that are out, those that wait for room or for the
+//! connection itself, and the answers that their callers have not fetched yet.
+//!
+//! Invariants:
+//! - A call has one key from `start` until its outcome was fetched or it was given up.
+//! - Waiting calls are sent in the order in which they came, and none overtakes them.
+//! - When the session is over every call has its outcome, and no call is taken.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use link_proto::{
+    CallId, Connection, Event, GoAwayReason, LinkError, Meta, Payload, RequestOut, RouteDef,
+    RouteId, SendError, Status,
+};
+use slab::Slab;
+
+use super::config::{ClientConfig, WhenDown, WhenFull};
+use super::queueing::Queueing;
+use crate::error::Full;
+use crate::io::Machine;
+
+/// A call's place in its session.
+pub(crate) type Key = usize;
+
+/// The calls of one connection, from before it is made until it has ended.
+pub(crate) struct SessionMachine {
+    config: Arc<ClientConfig>,
+    /// `None` until the first bytes can be sent.
+    link: Option<Connection<Key>>,
+    calls: Slab<Slot>,
+    /// The connection's numbers of methods, by the client's numbers.
+    routes: Vec<Option<RouteId>>,
+    waiting: Waiting,
+    events: VecDeque<SessionEvent>,
+    phase: Phase,
+    /// Why the last attempt to connect failed.
+    trouble: Option<Arc<str>>,
+    queueing: Queueing,
+    /// What stands in for the connection's output while there is none.
+    nothing: BytesMut,
+}
+
+/// Calls that are not sent yet.
+#[derive(Default)]
+struct Waiting {
+    keys: VecDeque<Key>,
+    bytes: usize,
+    /// Not after any deadline of those who wait.
+    earliest: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    /// Calls are taken.
+    Open,
+    /// Those that are here are finished, no more are taken.
+    Closing,
+    /// Nothing is here, and nothing is taken.
+    Over,
+}
+
+/// Where a call is.
+enum Slot {
+    Waiting(Box<Parked>),
+    Out { id: CallId, waker: Waker },
+    Done(Outcome),
+}
+
+/// A call that waits for room or for a connection.
+struct Parked {
+    head: Head<Arc<RouteDef>>,
+    meta: Vec<(String, String)>,
+    payload: Bytes,
+    waker: Waker,
+}
+
+/// What a call has beside its payload and metadata.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head<D> {
+    /// The client's number of the method.
+    pub method: usize,
+    /// What the server is told of the method.
+    pub def: D,
+    pub codec: u8,
+    pub deadline: Option<Instant>,
+    pub one_way: bool,
+}
+
+impl Head<&Arc<RouteDef>> {
+    fn to_owned(self) -> Head<Arc<RouteDef>> {
+        let Self { method, def, codec, deadline, one_way } = self;
+        Head { method, def: Arc::clone(def), codec, deadline, one_way }
+    }
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// An answer came.
+    Answer(Response),
+    /// A one-way call is in the connection's buffer.
+    Sent,
+    /// Its time was over; with the reason if there was no connection all that time.
+    Expired(Option<Arc<str>>),
+    /// The connection broke while it was out.
+    Broken(Arc<str>),
+    /// It was not begun, and another session will take it.
+    NotBegun,
+    /// The server cannot be reached, and the call was not to wait.
+    Unreachable(Arc<str>),
+    /// It cannot be sent.
+    Unsendable(SendError),
+}
+
+/// An answer as it came.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub status: Status,
+    pub codec: u8,
+    pub meta: Meta,
+    pub payload: Bytes,
+}
+
+/// What the driver of a session is told.
+pub(crate) enum SessionEvent {
+    /// A caller's outcome is there.
+    Wake(Waker),
+    /// The connection is ready for calls.
+    Ready,
+    /// The server takes no more calls on this connection: another one is needed.
+    Leaving,
+    /// What is to be written has to wait too long.
+    Standing,
+}
+
+/// Why a call was not taken.
+#[derive(Debug)]
+pub(crate) enum NotTaken {
+    /// The session is over or closing: look for another one.
+    Elsewhere,
+    Full(Full),
+    Unreachable(Arc<str>),
+    Unsendable(SendError),
+}
+
+impl SessionMachine {
+    pub(crate) fn new(config: Arc<ClientConfig>) -> Self {
+        Self {
+            config,
+            link: None,
+            calls: Slab::new(),
+            routes: Vec::new(),
+            waiting: Waiting::default(),
+            events: VecDeque::new(),
+            phase: Phase::Open,
+            trouble: None,
+            queueing: Queueing::default(),
+            nothing: BytesMut::new(),
+        }
+    }
+
+    /// How long bytes have lately waited to be written.
+    pub(crate) fn queueing(&mut self) -> &mut Queueing {
+        &mut self.queueing
+    }
+
+    /// The connection exists, and its handshake may begin.
+    pub(crate) fn handle_connected(&mut self, now: Instant) {
+        self.link = Some(Connection::client(self.config.link(), now));
+    }
+
+    /// An attempt to connect has failed; those who wait go on waiting if they are to.
+    pub(crate) fn handle_connect_error(&mut self, reason: Arc<str>) {
+        if self.config.when_down == WhenDown::Fail {
+            while let Some(key) = self.waiting.keys.pop_front() {
+                self.finish(key, Outcome::Unreachable(Arc::clone(&reason)));
+            }
+            self.waiting = Waiting::default();
+        }
+        self.trouble = Some(reason);
+    }
+
+    /// Takes no more calls; the connection is left when those that are here have ended.
+    pub(crate) fn close(&mut self) {
+        if self.phase == Phase::Open {
+            self.phase = Phase::Closing;
+        }
+        self.settle();
+    }
+
+    /// Whether no more calls come, and none wait for a connection.
+    pub(crate) fn is_closed_and_idle(&self) -> bool {
+        self.phase != Phase::Open && self.waiting.keys.is_empty()
+    }
+
+    /// The connection has ended: so do all calls.
+    pub(crate) fn end(&mut self, reason: &Arc<str>) {
+        self.phase = Phase::Over;
+        for key in std::mem::take(&mut self.waiting).keys {
+            self.finish(key, Outcome::NotBegun);
+        }
+        let pending: Vec<Key> =
+            self.link.as_mut().map_or_else(Vec::new, |link| link.drain_pending().collect());
+        for key in pending {
+            self.finish(key, Outcome::Broken(Arc::clone(reason)));
+        }
+        self.link = None;
+    }
+
+    /// Takes a call: sends it, or has it wait. `waker` is woken when it has its outcome.
+    #[inline]
+    pub(crate) fn start(
+        &mut self,
+        now: Instant,
+        head: Head<&Arc<RouteDef>>,
+        meta: &[(&str, &str)],
+        payload: Payload<'_>,
+        waker: &Waker,
+    ) -> Result<Key, NotTaken> {
+        if self.phase != Phase::Open {
+            return Err(NotTaken::Elsewhere);
+        }
+        if self.waiting.keys.is_empty() {
+            match self.send(now, head, meta, &payload, self.calls.vacant_key()) {
+                Ok(Some(id)) => {
+                    return Ok(self.calls.insert(Slot::Out { id, waker: waker.clone() }));
+                }
+                Ok(None) => return Ok(self.calls.insert(Slot::Done(Outcome::Sent))),
+                Err(error) => self.check_wait(error)?,
+            }
+        }
+        self.park(head, meta, payload, waker)
+    }
+
+    /// Whether a call that could not be sent for this reason is to wait.
+    fn check_wait(&self, error: SendError) -> Result<(), NotTaken> {
+        let full = match error {
+            SendError::NotReady => {
+                return match (&self.trouble, self.config.when_down) {
+                    (Some(reason), WhenDown::Fail) => {
+                        Err(NotTaken::Unreachable(Arc::clone(reason)))
+                    }
+                    _ => Ok(()),
+                };
+            }
+            SendError::NoCredit => Full::Calls(self.calls.len()),
+            SendError::BufferFull => Full::Bytes(self.config.max_bytes),
+            SendError::Closing => return Err(NotTaken::Elsewhere),
+            other => return Err(NotTaken::Unsendable(other)),
+        };
+        match self.config.when_full {
+            WhenFull::Wait => Ok(()),
+            WhenFull::Reject => Err(NotTaken::Full(full)),
+        }
+    }
+
+    fn park(
+        &mut self,
+        head: Head<&Arc<RouteDef>>,
+        meta: &[(&str, &str)],
+        payload: Payload<'_>,
+        waker: &Waker,
+    ) -> Result<Key, NotTaken> {
+        let n_waiting = self.waiting.keys.len();
+        if n_waiting >= self.config.max_waiting_calls {
+            return Err(NotTaken::Full(Full::Waiting(n_waiting)));
+        }
+        let payload = match payload {
+            Payload::Slice(slice) => Bytes::copy_from_slice(slice),
+            Payload::Bytes(bytes) => bytes,
+        };
+        if self.waiting.bytes + payload.len() > self.config.max_waiting_bytes {
+            return Err(NotTaken::Full(Full::Bytes(self.waiting.bytes + payload.len())));
+        }
+        self.waiting.bytes += payload.len();
+        if let Some(deadline) = head.deadline {
+            self.waiting.earliest =
+                Some(self.waiting.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
+        }
+        let meta = meta.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+        let parked = Parked { head: head.to_owned(), meta, payload, waker: waker.clone() };
+        let key = self.calls.insert(Slot::Waiting(Box::new(parked)));
+        self.waiting.keys.push_back(key);
+        Ok(key)
+    }
+
+    /// Puts a call into the connection's buffer. `None` for a one-way call, which has then ended.
+    #[inline]
+    fn send(
+        &mut self,
+        now: Instant,
+        head: Head<&Arc<RouteDef>>,
+        meta: &[(&str, &str)],
+        payload: &Payload<'_>,
+        key: Key,
+    ) -> Result<Option<CallId>, SendError> {
+        let Some(link) = &mut self.link else {
+            return Err(SendError::NotReady);
+        };
+        let route = match self.routes.get(head.method) {
+            Some(Some(route)) => *route,
+            _ => {
+                link.can_send()?;
+                let route = link.define(head.def)?;
+                let n_routes = self.routes.len().max(head.method + 1);
+                self.routes.resize(n_routes, None);
+                if let Some(known) = self.routes.get_mut(head.method) {
+                    *known = Some(route);
+                }
+                route
+            }
+        };
+        let was_empty = link.buffered_bytes() == 0;
+        let payload = match payload {
+            Payload::Slice(slice) => Payload::Slice(slice),
+            Payload::Bytes(bytes) => Payload::Bytes(bytes.clone()),
+        };
+        let request = RequestOut {
+            deadline: head.deadline,
+            meta,
+            codec: head.codec,
+            one_way: head.one_way,
+            payload,
+            ..RequestOut::new(route)
+        };
+        let id = link.send_request(now, request, key).map_err(|(_, error)| error)?;
+        if was_empty {
+            self.queueing.begin(now);
+        }
+        Ok((!head.one_way).then_some(id))
+    }
+
+    /// The outcome of a call, once it is there; the call is then forgotten.
+    #[inline]
+    pub(crate) fn poll_outcome(&mut self, key: Key, waker: &Waker) -> Poll<Outcome> {
+        let known = match self.calls.get_mut(key) {
+            Some(Slot::Done(_)) => match self.calls.remove(key) {
+                Slot::Done(outcome) => return Poll::Ready(outcome),
+                Slot::Waiting(_) | Slot::Out { .. } => return Poll::Pending,
+            },
+            Some(Slot::Out { waker, .. }) => waker,
+            Some(Slot::Waiting(parked)) => &mut parked.waker,
+            None => {
+                debug_assert!(false, "a call is asked for its outcome only once");
+                return Poll::Ready(Outcome::NotBegun);
+            }
+        };
+        if !known.will_wake(waker) {
+            known.clone_from(waker);
+        }
+        Poll::Pending
+    }
+
+    /// Gives a call up. Whether the connection has something to say because of it.
+    pub(crate) fn give_up(&mut self, key: Key) -> bool {
+        match self.calls.try_remove(key) {
+            Some(Slot::Out { id, .. }) => {
+                let cancelled = self.link.as_mut().and_then(|link| link.cancel(id));
+                self.settle();
+                cancelled.is_some()
+            }
+            Some(Slot::Waiting(parked)) => {
+                self.waiting.bytes -= parked.payload.len();
+                self.waiting.keys.retain(|waiting| *waiting != key);
+                self.settle();
+                self.phase == Phase::Closing
+            }
+            Some(Slot::Done(_)) | None => false,
+        }
+    }
+
+    fn finish(&mut self, key: Key, outcome: Outcome) {
+        let Some(slot) = self.calls.get_mut(key) else {
+            return;
+        };
+        match std::mem::replace(slot, Slot::Done(outcome)) {
+            Slot::Out { waker, .. } => self.events.push_back(SessionEvent::Wake(waker)),
+            Slot::Waiting(parked) => self.events.push_back(SessionEvent::Wake(parked.waker)),
+            Slot::Done(_) => debug_assert!(false, "a call ends once"),
+        }
+    }
+
+    /// Takes what the connection reports.
+    fn drain_link(&mut self) {
+        while let Some(event) = self.link.as_mut().and_then(Connection::poll_event) {
+            match event {
+                Event::Response { token, status, codec, meta, payload } => {
+                    let response = Response { status, codec, meta, payload };
+                    self.finish(token, Outcome::Answer(response));
+                }
+                Event::Expired { token } => self.finish(token, Outcome::Expired(None)),
+                Event::Ready(_) => {
+                    self.trouble = None;
+                    self.events.push_back(SessionEvent::Ready);
+                }
+                Event::GoAway { .. } => {
+                    self.leave();
+                    self.events.push_back(SessionEvent::Leaving);
+                }
+                // A refused route's calls are answered one by one; the rest is the server's.
+                _ => {}
+            }
+        }
+    }
+
+    /// The server takes no more calls here: those that wait go elsewhere.
+    fn leave(&mut self) {
+        self.phase = Phase::Closing;
+        for key in std::mem::take(&mut self.waiting).keys {
+            self.finish(key, Outcome::NotBegun);
+        }
+    }
+
+    /// Sends those who wait, as far as there is room, and leaves when all is done.
+    fn settle(&mut self) {
+        if self.link.is_some() && !self.waiting.keys.is_empty() {
+            self.send_waiting();
+        }
+        if self.phase == Phase::Closing
+            && self.waiting.keys.is_empty()
+            && let Some(link) = &mut self.link
+        {
+            link.go_away(GoAwayReason::SHUTDOWN);
+        }
+    }
+
+    fn send_waiting(&mut self) {
+        let now = self.queueing.now();
+        while let Some(&key) = self.waiting.keys.front() {
+            let Some(Slot::Waiting(parked)) = self.calls.get_mut(key) else {
+                debug_assert!(false, "only waiting calls wait");
+                self.waiting.keys.pop_front();
+                continue;
+            };
+            let waker = parked.waker.clone();
+            let Head { method, codec, deadline, one_way, .. } = parked.head;
+            let def = Arc::clone(&parked.head.def);
+            let head = Head { method, def: &def, codec, deadline, one_way };
+            let payload = Payload::Bytes(parked.payload.clone());
+            let owned = std::mem::take(&mut parked.meta);
+            let meta: Vec<_> = owned.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+            let payload_len = parked.payload.len();
+            match self.send(now, head, &meta, &payload, key) {
+                Ok(Some(id)) => {
+                    if let Some(slot) = self.calls.get_mut(key) {
+                        *slot = Slot::Out { id, waker };
+                    }
+                }
+                Ok(None) => self.finish(key, Outcome::Sent),
+                Err(SendError::NotReady | SendError::NoCredit | SendError::BufferFull) => {
+                    if let Some(Slot::Waiting(parked)) = self.calls.get_mut(key) {
+                        parked.meta = owned;
+                    }
+                    return;
+                }
+                Err(SendError::Closing) => self.finish(key, Outcome::NotBegun),
+                Err(error) => self.finish(key, Outcome::Unsendable(error)),
+            }
+            self.waiting.keys.pop_front();
+            self.waiting.bytes -= payload_len;
+        }
+        self.waiting.earliest = None;
+    }
+
+    /// Ends waiting calls whose time is over.
+    fn expire_waiting(&mut self, now: Instant) {
+        if self.waiting.earliest.is_none_or(|earliest| now < earliest) {
+            return;
+        }
+        self.waiting.earliest = None;
+        for key in std::mem::take(&mut self.waiting.keys) {
+            let Some(Slot::Waiting(parked)) = self.calls.get(key) else {
+                continue;
+            };
+            match parked.head.deadline {
+                Some(deadline) if deadline <= now => {
+                    self.waiting.bytes -= parked.payload.len();
+                    let reason = match self.link {
+                        None => self.trouble.clone(),
+                        Some(_) => None,
+                    };
+                    self.finish(key, Outcome::Expired(reason));
+                }
+                deadline => {
+                    self.waiting.keys.push_back(key);
+                    let known = self.waiting.earliest;
+                    self.waiting.earliest = [known, deadline].into_iter().flatten().min();
+                }
+            }
+        }
+    }
+}
+
+impl Machine for SessionMachine {
+    type Event = SessionEvent;
+    type Error = LinkError;
+
+    fn handle_bytes(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), LinkError> {
+        self.queueing.set_now(now);
+        let Some(link) = &mut self.link else {
+            return Ok(());
+        };
+        let result = link.handle_bytes(now, input);
+        if self.queueing.is_stuck(now) {
+            self.events.push_back(SessionEvent::Standing);
+        }
+        self.drain_link();
+        self.settle();
+        result
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.queueing.set_now(now);
+        if let Some(link) = &mut self.link {
+            link.handle_timeout(now);
+        }
+        self.drain_link();
+        self.expire_waiting(now);
+        self.settle();
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let link = self.link.as_ref().and_then(Connection::poll_timeout);
+        match self.waiting.earliest {
+            None => link,
+            waiting => [link, waiting].into_iter().flatten().min(),
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<SessionEvent> {
+        self.events.pop_front()
+    }
+
+    fn transmit(&mut self) -> &mut BytesMut {
+        if !self.waiting.keys.is_empty() {
+            self.settle();
+        }
+        match &mut self.link {
+            Some(link) => link.transmit(),
+            None => &mut self.nothing,
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        self.link.as_ref().is_some_and(Connection::is_finished)
+    }
+
+    fn handle_written(&mut self, now: Instant) {
+        if self.queueing.end(now) {
+            self.events.push_back(SessionEvent::Standing);
+        }
+    }
+}

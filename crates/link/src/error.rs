@@ -1,0 +1,158 @@
+//! How calls fail.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use link_proto::Status;
+
+use crate::codec::CodecError;
+
+/// Why a call gave no reply.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError<E = NoError> {
+    /// The service's own error, as its method returned it.
+    #[error("{0}")]
+    Service(E),
+    /// Everything else.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+}
+
+impl<E> CallError<E> {
+    /// The failure, if it was not the service that answered with an error.
+    pub fn failure(&self) -> Option<&Failure> {
+        match self {
+            Self::Service(_) => None,
+            Self::Failed(failure) => Some(failure),
+        }
+    }
+}
+
+/// The error of a method that has none of its own.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NoError {}
+
+impl std::fmt::Display for NoError {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {}
+    }
+}
+
+impl std::error::Error for NoError {}
+
+impl From<Infallible> for NoError {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
+/// What went wrong between a caller and a service.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// No answer came in time. The service was told to stop, if the call had reached it.
+    #[error("no answer within {0:?}")]
+    Timeout(Duration),
+    /// There was no connection until the call's time was over, or at once if calls are not to wait.
+    #[error("cannot reach {endpoint}: {reason}")]
+    Unreachable {
+        /// Where the client connects to.
+        endpoint: String,
+        /// What the last attempt said.
+        reason: String,
+    },
+    /// The connection broke while the call was out: nobody knows whether it was done.
+    #[error("the connection broke while the call was out: {0}")]
+    Broken(String),
+    /// The client's limits: too many calls are in flight or wait.
+    #[error("{0}")]
+    Full(Full),
+    /// The client was closed.
+    #[error("the client is closed")]
+    Closed,
+    /// The request or the reply is over a limit.
+    #[error("message of {len} bytes (or metadata entries) is over the limit of {max}")]
+    TooLarge {
+        /// What it is.
+        len: usize,
+        /// What is allowed.
+        max: usize,
+    },
+    /// The arguments cannot be encoded.
+    #[error("cannot encode the arguments: {0}")]
+    Encode(CodecError),
+    /// The reply cannot be decoded. The call was done.
+    #[error("cannot decode the reply: {0}")]
+    Decode(CodecError),
+    /// The server answered that the call failed.
+    #[error("the server answered {}: {text}", status.name())]
+    Refused {
+        /// Its status.
+        status: Status,
+        /// The same for people.
+        text: String,
+    },
+    /// The peer cannot do what the call needs.
+    #[error("the peer does not support {0}")]
+    Unsupported(&'static str),
+    /// A thread that drives asynchronous tasks was about to block, and would have waited for ever.
+    #[error("a blocking call was made on an asynchronous runtime's thread; await it instead")]
+    WouldBlockRuntime,
+}
+
+/// Which of a client's limits a call met.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Full {
+    /// As many calls are in flight as client and server allow.
+    #[error("{0} calls are in flight, which is the limit")]
+    Calls(usize),
+    /// As many bytes wait to be written as the client allows.
+    #[error("{0} bytes wait to be written, which is over the limit")]
+    Bytes(usize),
+    /// As many calls wait for room as the client allows.
+    #[error("{0} calls wait for room, which is the limit")]
+    Waiting(usize),
+    /// As many different methods were called as the server allows on a connection.
+    #[error("the server allows no more methods on a connection")]
+    Methods,
+}
+
+impl Failure {
+    /// Whether it is certain that the call was not begun, so that even one that must not be done
+    /// twice may be made again.
+    pub fn is_not_begun(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Full(_) | Self::Closed => true,
+            Self::Refused { status, .. } => status.is_not_begun(),
+            Self::TooLarge { .. } | Self::Encode(_) | Self::Unsupported(_) => true,
+            Self::WouldBlockRuntime => true,
+            Self::Timeout(_) | Self::Broken(_) | Self::Decode(_) => false,
+        }
+    }
+}
+
+/// Why a client or a server could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// The address has no port or no host.
+    #[error("'{0}' is not HOST:PORT")]
+    Address(String),
+    /// The first connection could not be made.
+    #[error("cannot connect to {endpoint}: {reason}")]
+    Connect {
+        /// Where to.
+        endpoint: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// A thread could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+}

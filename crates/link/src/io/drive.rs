@@ -1,0 +1,270 @@
+//! Runs a machine on a socket.
+//!
+//! A turn: read what has come, have it decoded, hand over a slice of the events, write what is to
+//! be sent. Events beyond the slice wait for the next turn, so that what the first of them led to is on its
+//! way while the last are worked on: with many calls in flight neither side waits for the other.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::time::Sleep;
+
+use super::{Ending, Machine, Share};
+
+/// Room for reading that a quiet connection keeps.
+const MIN_READ_LEN: usize = 8 * 1024;
+/// Room for one read on a busy connection: what a default socket buffer holds at a time.
+const MAX_READ_LEN: usize = 256 * 1024;
+/// Full reads in one turn before other tasks get theirs.
+const MAX_READS_PER_TURN: usize = 4;
+/// Writes in one turn before other tasks get theirs.
+const MAX_WRITES_PER_TURN: usize = 16;
+/// A write buffer that has grown beyond this is given back once it is empty.
+const KEEP_WRITE_LEN: usize = 1024 * 1024;
+
+/// Runs the machine of `conn` on `stream` until it ends; every event goes to `on_event`.
+///
+/// The caller takes what is still pending out of the machine afterwards.
+pub async fn drive<C, M, S>(
+    stream: S,
+    conn: &C,
+    mut on_event: impl FnMut(M::Event),
+) -> Ending<M::Error>
+where
+    C: Share<Machine = M>,
+    M: Machine,
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    drive_slices(stream, conn, usize::MAX, |events| events.drain(..).for_each(&mut on_event)).await
+}
+
+/// As [`drive`], with events in slices of at most `slice_len`, each of them of one turn.
+///
+/// `on_events` need not empty the slice; what it leaves is dropped.
+pub async fn drive_slices<C, M, S>(
+    mut stream: S,
+    conn: &C,
+    slice_len: usize,
+    mut on_events: impl FnMut(&mut Vec<M::Event>),
+) -> Ending<M::Error>
+where
+    C: Share<Machine = M>,
+    M: Machine,
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut turn = Turn {
+        input: BytesMut::new(),
+        output: BytesMut::new(),
+        read_len: MIN_READ_LEN,
+        events: Vec::new(),
+        slice_len,
+        has_more_events: false,
+    };
+    let first_timeout = conn.lock(|machine| machine.poll_timeout()).unwrap_or_else(Instant::now);
+    let mut timer = pin!(tokio::time::sleep_until(first_timeout.into()));
+    poll_fn(|cx| match turn.poll(cx, conn, &mut stream, timer.as_mut(), &mut on_events) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(())) => Poll::Ready(Ending::Finished),
+        Err(ending) => Poll::Ready(ending),
+    })
+    .await
+}
+
+/// How a turn's reading has ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Reading {
+    /// The task is woken when there is more.
+    Registered,
+    /// The machine wants no more for now; nothing wakes the task for what the peer sends.
+    HeldBack,
+}
+
+/// What a driver keeps from turn to turn.
+struct Turn<E> {
+    input: BytesMut,
+    /// Taken from the machine and not written yet.
+    output: BytesMut,
+    read_len: usize,
+    events: Vec<E>,
+    slice_len: usize,
+    has_more_events: bool,
+}
+
+impl<E> Turn<E> {
+    fn poll<C, M, S>(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &C,
+        stream: &mut S,
+        timer: Pin<&mut Sleep>,
+        on_events: &mut impl FnMut(&mut Vec<E>),
+    ) -> Result<Poll<()>, Ending<M::Error>>
+    where
+        C: Share<Machine = M>,
+        M: Machine<Event = E>,
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        conn.attend(cx.waker());
+        let read = match self.has_more_events {
+            true => Ok(Reading::HeldBack),
+            false => self.read(cx, conn, stream),
+        };
+        poll_timer(cx, conn, timer);
+        self.dispatch(conn, on_events, read.is_err());
+        conn.rest();
+        if read.is_err() {
+            // What the machine has to say to the peer (why it hangs up) is worth one try.
+            let _ = self.write(cx, conn, stream);
+            return read.map(|_| Poll::Pending);
+        }
+        if self.write(cx, conn, stream)? && conn.lock(|machine| machine.is_finished()) {
+            let _ = Pin::new(stream).poll_shutdown(cx);
+            return Ok(Poll::Ready(()));
+        }
+        let is_held_back = read? == Reading::HeldBack;
+        if self.has_more_events || is_held_back && conn.lock(|machine| machine.wants_input()) {
+            // Nobody waits for the socket to become readable.
+            cx.waker().wake_by_ref();
+        }
+        Ok(Poll::Pending)
+    }
+
+    /// Reads what is there, up to a fair share, and has it decoded.
+    fn read<C, M, S>(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &C,
+        stream: &mut S,
+    ) -> Result<Reading, Ending<M::Error>>
+    where
+        C: Share<Machine = M>,
+        M: Machine<Event = E>,
+        S: AsyncRead + Unpin,
+    {
+        for _ in 0..MAX_READS_PER_TURN {
+            if !conn.lock(|machine| machine.wants_input()) {
+                return Ok(Reading::HeldBack);
+            }
+            self.input.reserve(self.read_len);
+            let room_len = self.input.capacity() - self.input.len();
+            let Poll::Ready(read_len) = pin!(stream.read_buf(&mut self.input)).poll(cx)? else {
+                return Ok(Reading::Registered);
+            };
+            if read_len == 0 {
+                return Err(Ending::PeerClosed);
+            }
+            let now = Instant::now();
+            conn.lock(|machine| machine.handle_bytes(now, &mut self.input))
+                .map_err(Ending::Protocol)?;
+            if read_len == room_len {
+                self.read_len = (self.read_len * 2).min(MAX_READ_LEN);
+            }
+        }
+        cx.waker().wake_by_ref();
+        Ok(Reading::Registered)
+    }
+
+    /// Hands events to their handler while nobody holds the machine: a slice, or all of them if
+    /// these are the last.
+    fn dispatch<C, M>(&mut self, conn: &C, on_events: &mut impl FnMut(&mut Vec<E>), is_last: bool)
+    where
+        C: Share<Machine = M>,
+        M: Machine<Event = E>,
+    {
+        loop {
+            let slice_len = self.slice_len;
+            conn.lock(|machine| {
+                while self.events.len() < slice_len
+                    && let Some(event) = machine.poll_event()
+                {
+                    self.events.push(event);
+                }
+            });
+            self.has_more_events = self.events.len() == slice_len;
+            if self.events.is_empty() {
+                return;
+            }
+            on_events(&mut self.events);
+            self.events.clear();
+            if self.has_more_events && !is_last {
+                return;
+            }
+        }
+    }
+
+    /// Writes what waits; `true` if nothing is left. The machine is not held meanwhile.
+    fn write<C, M, S>(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &C,
+        stream: &mut S,
+    ) -> std::io::Result<bool>
+    where
+        C: Share<Machine = M>,
+        M: Machine,
+        S: AsyncWrite + Unpin,
+    {
+        let mut has_written = false;
+        for _ in 0..MAX_WRITES_PER_TURN {
+            if self.output.is_empty() {
+                if self.output.capacity() > KEEP_WRITE_LEN {
+                    self.output = BytesMut::new();
+                }
+                conn.lock(|machine| std::mem::swap(machine.transmit(), &mut self.output));
+            }
+            if self.output.is_empty() {
+                if has_written {
+                    let now = Instant::now();
+                    conn.lock(|machine| machine.handle_written(now));
+                }
+                // A TLS stream may still hold what was written to it.
+                return match Pin::new(stream).poll_flush(cx)? {
+                    Poll::Ready(()) => Ok(true),
+                    Poll::Pending => Ok(false),
+                };
+            }
+            match Pin::new(&mut *stream).poll_write(cx, &self.output)? {
+                Poll::Pending => return Ok(false),
+                Poll::Ready(0) => return Err(std::io::ErrorKind::WriteZero.into()),
+                Poll::Ready(len) if len == self.output.len() => self.output.clear(),
+                Poll::Ready(len) => self.output.advance(len),
+            }
+            has_written = true;
+        }
+        cx.waker().wake_by_ref();
+        Ok(false)
+    }
+}
+
+/// Lets the machine see its timeout, and has the task woken for the next one.
+///
+/// The timer is only ever moved when it is too late or has fired: deadlines move with nearly every
+/// call, and an early wake-up is cheaper than arming a timer that often.
+fn poll_timer<C, M>(cx: &mut Context<'_>, conn: &C, mut timer: Pin<&mut Sleep>)
+where
+    C: Share<Machine = M>,
+    M: Machine,
+{
+    let Some(due) = conn.lock(|machine| machine.poll_timeout()) else {
+        return;
+    };
+    if due < timer.deadline().into_std() {
+        timer.as_mut().reset(due.into());
+    }
+    while timer.as_mut().poll(cx).is_ready() {
+        let now = Instant::now();
+        let next = conn.lock(|machine| {
+            machine.handle_timeout(now);
+            machine.poll_timeout()
+        });
+        match next {
+            Some(next) if now < next => timer.as_mut().reset(next.into()),
+            // Due at once, or at no time: look again a little later.
+            _ => timer.as_mut().reset((now + Duration::from_millis(1)).into()),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What a server may be told.
+
+use std::time::Duration;
+
+/// What a server allows its callers.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Who this program is, told to clients; for logs, not for trust.
+    pub name: String,
+    /// Most calls in flight on one connection; 1 to 65536.
+    pub max_calls_per_connection: u32,
+    /// Most calls in flight in all; those beyond are answered "overloaded" at once.
+    pub max_calls: usize,
+    /// Most connections; those beyond are closed at once.
+    pub max_connections: usize,
+    /// Longest request that is taken, in bytes; at most 1 GiB.
+    pub max_message_len: u32,
+    /// Bytes of unfinished long requests that one connection may hold.
+    pub max_reassembly_bytes: usize,
+    /// No more requests are read from a connection while so many bytes wait to be written to it.
+    pub max_buffered_bytes: usize,
+    /// Threads for blocking handlers; they are started when they are needed.
+    pub blocking_threads: usize,
+    /// Calls that may wait for such a thread; those beyond are answered "overloaded" at once.
+    pub max_waiting_blocking: usize,
+    /// How long the handshakes of a new connection may take.
+    pub handshake_timeout: Duration,
+    /// After so long without a byte from a client it is asked for a sign of life.
+    pub keepalive: Duration,
+    /// How long that sign may take until the connection counts as dead.
+    pub ping_timeout: Duration,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            max_calls_per_connection: 4096,
+            max_calls: 65_536,
+            max_connections: 10_000,
+            max_message_len: 8 << 20,
+            max_reassembly_bytes: 64 << 20,
+            max_buffered_bytes: 4 << 20,
+            blocking_threads: 64,
+            max_waiting_blocking: 1024,
+            handshake_timeout: Duration::from_secs(10),
+            keepalive: Duration::from_secs(5),
+            ping_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+impl ServerConfig {
+    /// The same for a connection's state machine.
+    pub(crate) fn link(&self) -> link_proto::Config {
+        link_proto::Config {
+            name: self.name.clone(),
+            max_message_len: self.max_message_len,
+            window: self.max_calls_per_connection,
+            max_buffered_bytes: self.max_buffered_bytes,
+            max_reassembly_bytes: self.max_reassembly_bytes,
+            keepalive: self.keepalive,
+            ping_timeout: self.ping_timeout,
+            handshake_timeout: self.handshake_timeout,
+            ..link_proto::Config::default()
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Threads for handlers that may block, so that nobody else waits for them.
+//!
+//! Invariants:
+//! - There are never more threads, and never more jobs in the queue, than was said.
+//! - A job that was taken is run, also when the pool is dropped meanwhile.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A thread that has had nothing to do for so long ends.
+const IDLE_TIME: Duration = Duration::from_secs(10);
+
+/// A job.
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Threads that are started when they are needed and end when they are not.
+pub(crate) struct Pool(Arc<Shared>);
+
+struct Shared {
+    max_threads: usize,
+    max_waiting: usize,
+    state: Mutex<State>,
+    /// Told when there is a job.
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    n_threads: usize,
+    n_idle: usize,
+}
+
+/// The pool has no room.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("all {threads} threads for blocking calls are busy, and {waiting} calls wait for one")]
+pub(crate) struct PoolFull {
+    pub threads: usize,
+    pub waiting: usize,
+}
+
+impl Pool {
+    pub(crate) fn new(max_threads: usize, max_waiting: usize) -> Self {
+        let (state, arrived) = (Mutex::default(), Condvar::new());
+        let max_threads = max_threads.max(1);
+        Self(Arc::new(Shared { max_threads, max_waiting, state, arrived }))
+    }
+
+    /// Has a job run as soon as a thread is free.
+    ///
+    /// # Errors
+    /// All threads are busy and as many jobs wait as may, or no thread can be started.
+    pub(crate) fn submit(&self, job: Job) -> Result<(), PoolFull> {
+        let mut state = self.0.lock();
+        let full = PoolFull { threads: state.n_threads, waiting: state.jobs.len() };
+        if state.jobs.len() < state.n_idle {
+            state.jobs.push_back(job);
+            self.0.arrived.notify_one();
+            return Ok(());
+        }
+        if state.n_threads < self.0.max_threads {
+            let shared = Arc::clone(&self.0);
+            let thread = std::thread::Builder::new().name("link-blocking".to_owned());
+            if thread.spawn(move || shared.work()).is_ok() {
+                state.n_threads += 1;
+                state.jobs.push_back(job);
+                return Ok(());
+            }
+        }
+        if state.n_threads == 0 || state.jobs.len() >= self.0.max_waiting {
+            return Err(full);
+        }
+        state.jobs.push_back(job);
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a thread does.
+    fn work(&self) {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                drop(state);
+                job();
+                state = self.lock();
+                continue;
+            }
+            state.n_idle += 1;
+            let waited = self.arrived.wait_timeout(state, IDLE_TIME);
+            let (next, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = next;
+            state.n_idle -= 1;
+            if timeout.timed_out() && state.jobs.is_empty() {
+                state.n_threads -= 1;
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::sync::mpsc;
+
+    #[test]
+    fn jobs_run_beside_each_other_and_the_rest_waits_or_is_rejected() {
+        let pool = Pool::new(2, 1);
+        let (busy, release) = (Arc::new(Barrier::new(3)), Arc::new(Barrier::new(3)));
+        for _ in 0..2 {
+            let (busy, release) = (Arc::clone(&busy), Arc::clone(&release));
+            let job = move || {
+                busy.wait();
+                release.wait();
+            };
+            pool.submit(Box::new(job)).unwrap();
+        }
+        busy.wait();
+        let (sender, receiver) = mpsc::channel();
+        pool.submit(Box::new(move || sender.send(7).unwrap())).unwrap();
+        let full = pool.submit(Box::new(|| ())).unwrap_err();
+        assert_eq!(full, PoolFull { threads: 2, waiting: 1 });
+        release.wait();
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(20)), Ok(7));
+    }
+
+    #[test]
+    fn an_idle_thread_is_used_again() {
+        let pool = Pool::new(8, 8);
+        for _ in 0..50 {
+            let (sender, receiver) = mpsc::channel();
+            pool.submit(Box::new(move || sender.send(()).unwrap())).unwrap();
+            receiver.recv_timeout(Duration::from_secs(20)).unwrap();
+        }
+        assert!(pool.0.lock().n_threads <= 8);
+    }
+}

@@ -1,0 +1,327 @@
+//! Services: names, and a handler for each method.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context as TaskContext, Poll, ready};
+
+use bytes::Bytes;
+use link_proto::Status;
+use pin_project_lite::pin_project;
+
+use super::context::Context;
+use crate::codec::{CodecError, Codecs};
+use crate::method::Method;
+
+/// What a server offers under one name. Usually made by the `service` macro; or by hand:
+///
+/// ```
+/// use link::codec::Serde;
+/// use link::{Method, Service};
+///
+/// const ADD: Method<(i64, i64), i64> = Method::new::<Serde>("demo.Sums", "add");
+/// let sums = Service::new("demo.Sums").method(&ADD, |_, (a, b)| async move { a + b });
+/// ```
+pub struct Service {
+    pub(crate) name: String,
+    pub(crate) methods: HashMap<String, Arc<Entry>>,
+}
+
+/// A method as the server keeps it.
+pub(crate) struct Entry {
+    pub handler: Box<dyn Handler>,
+    /// Its first step took so long that it no longer shares a task with other calls.
+    is_slow: AtomicBool,
+}
+
+impl Entry {
+    fn new(handler: impl Handler + 'static) -> Arc<Self> {
+        Arc::new(Self { handler: Box::new(handler), is_slow: AtomicBool::new(false) })
+    }
+
+    pub(crate) fn is_slow(&self) -> bool {
+        self.is_slow.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_slow(&self, is_slow: bool) {
+        if self.is_slow() != is_slow {
+            self.is_slow.store(is_slow, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Begins calls of one method.
+pub(crate) trait Handler: Send + Sync {
+    /// Whether calls run in the pool of threads that may block.
+    fn is_blocking(&self) -> bool {
+        false
+    }
+
+    /// Begins a call: decodes its arguments, and makes the future of its answer. Nothing but
+    /// decoding is done before that is polled.
+    ///
+    /// # Errors
+    /// The answer to arguments that cannot be read.
+    fn begin(
+        &self,
+        context: Context,
+        codec: u8,
+        payload: Bytes,
+    ) -> Result<Pin<Box<dyn Running>>, Refusal>;
+}
+
+/// A call at work.
+pub(crate) trait Running: Send {
+    /// Works on; when it is done, its answer is appended to `out` or given as bytes. In the
+    /// latter case `out` may hold the beginning of something that failed.
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>, out: &mut Vec<u8>) -> Poll<Answer>;
+}
+
+/// An answer, but for a payload that was appended to a buffer.
+pub(crate) struct Answer {
+    pub status: Status,
+    pub codec: u8,
+    /// The payload, if it is not in the buffer.
+    pub payload: Option<Bytes>,
+    pub meta: Vec<(String, String)>,
+}
+
+/// An answer that is an error of the link's own.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub status: Status,
+    pub text: String,
+}
+
+impl Refusal {
+    fn bad_arguments(error: &CodecError) -> Self {
+        Self { status: Status::BAD_REQUEST, text: format!("cannot decode the arguments: {error}") }
+    }
+}
+
+impl Service {
+    /// A service without methods.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), methods: HashMap::new() }
+    }
+
+    /// Adds a method that always gives a reply.
+    #[must_use]
+    pub fn method<Req, Resp, F, Fut>(mut self, method: &Method<Req, Resp>, handle: F) -> Self
+    where
+        Req: Send + 'static,
+        Resp: Send + 'static,
+        F: Fn(Arc<Context>, Req) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Resp> + Send + 'static,
+    {
+        let encode = encode_reply::<Resp>(method.responses);
+        let handler = Async { requests: method.requests, handle, encode };
+        self.methods.insert(method.name.clone().into_owned(), Entry::new(handler));
+        self
+    }
+
+    /// Adds a method that may answer with an error of its own.
+    #[must_use]
+    pub fn fallible<Req, Resp, E, F, Fut>(
+        mut self,
+        method: &Method<Req, Resp, E>,
+        handle: F,
+    ) -> Self
+    where
+        Req: Send + 'static,
+        Resp: Send + 'static,
+        E: Send + 'static,
+        F: Fn(Arc<Context>, Req) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Resp, E>> + Send + 'static,
+    {
+        let encode = encode_result::<Resp, E>(method.responses, method.errors);
+        let handler = Async { requests: method.requests, handle, encode };
+        self.methods.insert(method.name.clone().into_owned(), Entry::new(handler));
+        self
+    }
+
+    /// Adds a method that may block its thread; it runs in the server's pool of threads.
+    #[must_use]
+    pub fn blocking<Req, Resp, F>(mut self, method: &Method<Req, Resp>, handle: F) -> Self
+    where
+        Req: Send + 'static,
+        Resp: Send + 'static,
+        F: Fn(&Context, Req) -> Resp + Send + Sync + 'static,
+    {
+        let encode = encode_reply::<Resp>(method.responses);
+        let handler = Blocking { requests: method.requests, handle: Arc::new(handle), encode };
+        self.methods.insert(method.name.clone().into_owned(), Entry::new(handler));
+        self
+    }
+
+    /// Adds a method that may block its thread and may answer with an error of its own.
+    #[must_use]
+    pub fn blocking_fallible<Req, Resp, E, F>(
+        mut self,
+        method: &Method<Req, Resp, E>,
+        handle: F,
+    ) -> Self
+    where
+        Req: Send + 'static,
+        Resp: Send + 'static,
+        E: Send + 'static,
+        F: Fn(&Context, Req) -> Result<Resp, E> + Send + Sync + 'static,
+    {
+        let encode = encode_result::<Resp, E>(method.responses, method.errors);
+        let handler = Blocking { requests: method.requests, handle: Arc::new(handle), encode };
+        self.methods.insert(method.name.clone().into_owned(), Entry::new(handler));
+        self
+    }
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service")
+            .field("name", &self.name)
+            .field("methods", &self.methods.keys())
+            .finish()
+    }
+}
+
+/// Turns what a handler returned into an answer, in the codec of the request.
+pub(crate) trait EncodeAnswer<T>: Clone + Send + Sync + 'static {
+    fn encode(&self, codec: u8, value: T, out: &mut Vec<u8>) -> (Status, Option<Bytes>);
+}
+
+impl<T, F> EncodeAnswer<T> for F
+where
+    F: Fn(u8, T, &mut Vec<u8>) -> (Status, Option<Bytes>) + Clone + Send + Sync + 'static,
+{
+    fn encode(&self, codec: u8, value: T, out: &mut Vec<u8>) -> (Status, Option<Bytes>) {
+        self(codec, value, out)
+    }
+}
+
+fn encode_reply<T: 'static>(codecs: &'static Codecs<T>) -> impl EncodeAnswer<T> {
+    move |codec, value: T, out: &mut Vec<u8>| encoded(Status::OK, codecs.encode(codec, &value, out))
+}
+
+fn encode_result<T: 'static, E: 'static>(
+    codecs: &'static Codecs<T>,
+    errors: Option<&'static Codecs<E>>,
+) -> impl EncodeAnswer<Result<T, E>> {
+    move |codec, value: Result<T, E>, out: &mut Vec<u8>| match (value, errors) {
+        (Ok(value), _) => encoded(Status::OK, codecs.encode(codec, &value, out)),
+        (Err(error), Some(errors)) => encoded(Status::APP_ERROR, errors.encode(codec, &error, out)),
+        (Err(_), None) => encoded(Status::OK, Err(CodecError::new("errors have no codec"))),
+    }
+}
+
+fn encoded(status: Status, result: Result<Option<Bytes>, CodecError>) -> (Status, Option<Bytes>) {
+    match result {
+        Ok(payload) => (status, payload),
+        Err(error) => {
+            let text = format!("cannot encode the reply: {error}");
+            (Status::SERVER_ERROR, Some(text.into()))
+        }
+    }
+}
+
+/// A method that is an asynchronous function.
+struct Async<Req: 'static, F, N> {
+    requests: &'static Codecs<Req>,
+    handle: F,
+    encode: N,
+}
+
+impl<Req, T, F, Fut, N> Handler for Async<Req, F, N>
+where
+    Req: Send + 'static,
+    T: Send + 'static,
+    F: Fn(Arc<Context>, Req) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = T> + Send + 'static,
+    N: EncodeAnswer<T>,
+{
+    fn begin(
+        &self,
+        context: Context,
+        codec: u8,
+        payload: Bytes,
+    ) -> Result<Pin<Box<dyn Running>>, Refusal> {
+        let args =
+            self.requests.decode(codec, payload).map_err(|error| Refusal::bad_arguments(&error))?;
+        let context = Arc::new(context);
+        let future = (self.handle)(Arc::clone(&context), args);
+        Ok(Box::pin(Work { future, context, codec, encode: self.encode.clone() }))
+    }
+}
+
+pin_project! {
+    /// A handler's future, and what is needed to encode its answer.
+    struct Work<Fut, N> {
+        #[pin]
+        future: Fut,
+        context: Arc<Context>,
+        codec: u8,
+        encode: N,
+    }
+}
+
+impl<Fut, N> Running for Work<Fut, N>
+where
+    Fut: Future + Send,
+    N: EncodeAnswer<Fut::Output>,
+{
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>, out: &mut Vec<u8>) -> Poll<Answer> {
+        let this = self.project();
+        let value = ready!(this.future.poll(cx));
+        let (status, payload) = this.encode.encode(*this.codec, value, out);
+        let meta = this.context.take_reply_meta();
+        Poll::Ready(Answer { status, codec: *this.codec, payload, meta })
+    }
+}
+
+/// A method that may block.
+struct Blocking<Req: 'static, F, N> {
+    requests: &'static Codecs<Req>,
+    handle: Arc<F>,
+    encode: N,
+}
+
+impl<Req, T, F, N> Handler for Blocking<Req, F, N>
+where
+    Req: Send + 'static,
+    T: Send + 'static,
+    F: Fn(&Context, Req) -> T + Send + Sync + 'static,
+    N: EncodeAnswer<T>,
+{
+    fn is_blocking(&self) -> bool {
+        true
+    }
+
+    fn begin(
+        &self,
+        context: Context,
+        codec: u8,
+        payload: Bytes,
+    ) -> Result<Pin<Box<dyn Running>>, Refusal> {
+        let args =
+            self.requests.decode(codec, payload).map_err(|error| Refusal::bad_arguments(&error))?;
+        let (handle, encode) = (Arc::clone(&self.handle), self.encode.clone());
+        Ok(Box::pin(Once(Some(move |out: &mut Vec<u8>| {
+            let value = handle(&context, args);
+            let (status, payload) = encode.encode(codec, value, out);
+            Answer { status, codec, payload, meta: context.take_reply_meta() }
+        }))))
+    }
+}
+
+/// Work that is done in one step.
+struct Once<F>(Option<F>);
+
+impl<F> Unpin for Once<F> {}
+
+impl<F: FnOnce(&mut Vec<u8>) -> Answer + Send> Running for Once<F> {
+    fn poll(mut self: Pin<&mut Self>, _: &mut TaskContext<'_>, out: &mut Vec<u8>) -> Poll<Answer> {
+        match self.0.take() {
+            Some(work) => Poll::Ready(work(out)),
+            None => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! One client's connection: what it calls is begun in slices, away from the driver.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use link_proto::{
+    CallId, Connection, Event, GoAwayReason, Payload, Reply, RouteDef, RouteId, Status,
+};
+use tokio::task::AbortHandle;
+
+use super::Shared;
+use super::context::Peer;
+use super::service::{Answer, Entry, Refusal};
+use super::slice::{Job, Slice};
+use crate::io::{SyncConn, drive_slices};
+use crate::stream::Stream;
+
+/// Calls that are begun in one turn, before their answers are written.
+const SLICE_LEN: usize = 32;
+
+/// One client's connection, shared by its driver and the calls at work.
+pub(crate) struct Session {
+    pub server: Arc<Shared>,
+    conn: SyncConn<Connection<()>>,
+    /// Calls with a task of their own, to be aborted when their caller gives up.
+    running: Mutex<HashMap<u64, AbortHandle>>,
+}
+
+/// An answer: to which call, its status, codec, payload and metadata.
+type Ready<'a> = (CallId, Status, u8, Payload<'a>, Vec<(String, String)>);
+
+/// The methods that a client has numbers of.
+pub(crate) type Routes = Vec<Option<Arc<Entry>>>;
+
+impl Session {
+    pub(crate) fn new(server: Arc<Shared>) -> Arc<Self> {
+        let machine = Connection::server(server.config.link(), Instant::now());
+        Arc::new(Self { server, conn: SyncConn::new(machine), running: Mutex::default() })
+    }
+
+    /// Takes no more calls; the connection ends when those that are here have ended.
+    pub(crate) fn leave(&self) {
+        self.conn.with(|machine| machine.go_away(GoAwayReason::SHUTDOWN));
+    }
+
+    /// Runs the connection to its end.
+    pub(crate) async fn serve(self: Arc<Self>, stream: Stream, peer: Peer) {
+        let mut client =
+            Client { session: Arc::clone(&self), peer: Arc::new(peer), routes: Arc::default() };
+        let ending =
+            drive_slices(stream, &self.conn, SLICE_LEN, |events| client.handle(events)).await;
+        tracing::debug!(client = %client.peer.address, %ending, "connection ended");
+        self.conn.with(|machine| machine.drain_pending().for_each(drop));
+        let running = std::mem::take(&mut *self.lock_running());
+        running.into_values().for_each(|task| task.abort());
+    }
+
+    /// Gives answers to the client, all at once: status, codec, payload and metadata.
+    pub(crate) fn respond<'a>(&self, answers: impl Iterator<Item = Ready<'a>>) {
+        self.conn.with(|machine| {
+            for (id, status, codec, payload, meta) in answers {
+                let meta: Vec<_> = meta.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+                machine.respond(id, Reply { status, codec, meta: &meta, payload });
+            }
+        });
+    }
+
+    /// Gives one answer, if the caller wants one. What is not in it is in `out`.
+    pub(crate) fn answer(&self, id: CallId, one_way: bool, answer: Answer, out: Vec<u8>) {
+        if !one_way {
+            let Answer { status, codec, payload, meta } = answer;
+            let payload = Payload::Bytes(payload.unwrap_or_else(|| out.into()));
+            self.respond(std::iter::once((id, status, codec, payload, meta)));
+        }
+    }
+
+    /// Answers one call with an error of the link's own.
+    pub(crate) fn refuse(&self, id: CallId, refusal: &Refusal) {
+        let Refusal { status, text } = refusal;
+        self.conn.with(|machine| machine.respond(id, Reply::error(*status, text)));
+    }
+
+    /// Runs a call in a task of its own, which is aborted when its caller gives up.
+    pub(crate) fn spawn_running(
+        &self,
+        id: CallId,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        // Held until the task is known, so that it cannot end before.
+        let mut running = self.lock_running();
+        running.insert(id.to_wire(), tokio::spawn(task).abort_handle());
+    }
+
+    pub(crate) fn unset_running(&self, id: CallId) {
+        self.lock_running().remove(&id.to_wire());
+    }
+
+    fn abort(&self, id: CallId) {
+        if let Some(task) = self.lock_running().remove(&id.to_wire()) {
+            task.abort();
+        }
+    }
+
+    fn lock_running(&self) -> std::sync::MutexGuard<'_, HashMap<u64, AbortHandle>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the driver knows of the client.
+struct Client {
+    session: Arc<Session>,
+    peer: Arc<Peer>,
+    routes: Arc<Routes>,
+}
+
+impl Client {
+    fn handle(&mut self, events: &mut Vec<Event<()>>) {
+        let mut jobs = Vec::with_capacity(events.len());
+        for event in events.drain(..) {
+            match event {
+                Event::Request { id, route, codec, timeout, meta, payload, one_way, .. } => {
+                    jobs.push(Job { id, route, codec, timeout, meta, payload, one_way });
+                }
+                Event::Defined { route, def } => self.define(route, &def),
+                Event::Cancelled { id } => self.session.abort(id),
+                Event::Ready(hello) => Arc::make_mut(&mut self.peer).name = hello.name,
+                _ => {}
+            }
+        }
+        if !jobs.is_empty() {
+            let (session, peer) = (Arc::clone(&self.session), Arc::clone(&self.peer));
+            Slice { session, peer, routes: Arc::clone(&self.routes), jobs }.begin();
+        }
+    }
+
+    fn define(&mut self, route: RouteId, def: &RouteDef) {
+        let service = self.session.server.services.get(&def.service);
+        let entry = service.and_then(|service| service.methods.get(&def.method));
+        let routes = Arc::make_mut(&mut self.routes);
+        if routes.len() <= route.index() {
+            routes.resize(route.index() + 1, None);
+        }
+        if let Some(place) = routes.get_mut(route.index()) {
+            *place = entry.cloned();
+        }
+        let (status, text) = match (service, entry) {
+            (Some(_), Some(_)) => {
+                return self.session.conn.with(|machine| machine.accept_route(route, 0));
+            }
+            (Some(_), None) => (
+                Status::NOT_FOUND_METHOD,
+                format!("service '{}' has no method '{}'", def.service, def.method),
+            ),
+            (None, _) => {
+                (Status::NOT_FOUND_SERVICE, format!("there is no service '{}' here", def.service))
+            }
+        };
+        self.session.conn.with(|machine| machine.refuse_route(route, status, &text));
+    }
+}

@@ -1,0 +1,323 @@
+//! The calls that came together begin together, in one task: their arguments are decoded, their
+//! handlers do their first step, and answers that are there by then leave in one write. A handler that waits
+//! gets a task of its own.
+//!
+//! Invariants:
+//! - Every call that wants an answer gets exactly one, also if its handler panics.
+//! - A handler that takes long holds up no others for longer than one first step of its own: from then
+//!   on its calls have tasks of their own.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context as TaskContext, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use link_proto::{CallId, Meta, Payload, RouteId, Status};
+
+use super::context::{Context, Peer};
+use super::service::{Answer, Entry, Refusal, Running};
+use super::session::{Routes, Session};
+
+/// A first step that takes longer than this is too slow to share a task.
+const SLOW_STEP: Duration = Duration::from_micros(50);
+/// The clock is read after so many steps.
+const STEPS_PER_LOOK: u32 = 4;
+/// Buffers for encoding that have grown beyond this are given back.
+const KEEP_LEN: usize = 256 * 1024;
+/// Replies from here on are handed over without a further copy.
+const SHARE_LEN: usize = 32 * 1024;
+
+thread_local! {
+    /// Where replies are encoded before they are copied into the connection's buffer.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A call that is to begin.
+pub(crate) struct Job {
+    pub id: CallId,
+    pub route: RouteId,
+    pub codec: u8,
+    pub timeout: Option<Duration>,
+    pub meta: Meta,
+    pub payload: Bytes,
+    pub one_way: bool,
+}
+
+/// Calls of one client that came together.
+pub(crate) struct Slice {
+    pub session: Arc<Session>,
+    pub peer: Arc<Peer>,
+    pub routes: Arc<Routes>,
+    pub jobs: Vec<Job>,
+}
+
+/// A call that has begun.
+struct Begun {
+    id: CallId,
+    one_way: bool,
+    entry: Arc<Entry>,
+}
+
+impl Slice {
+    /// Has the calls begun in a task of their own, as many of them as the server may take.
+    pub(crate) fn begin(mut self) {
+        let n_taken = self.session.server.calls.take(self.jobs.len());
+        if n_taken < self.jobs.len() {
+            let rest = self.jobs.split_off(n_taken);
+            let text = "the server has as many calls at work as it takes";
+            let refusal = Refusal { status: Status::OVERLOADED, text: text.to_owned() };
+            for job in rest.iter().filter(|job| !job.one_way) {
+                self.session.refuse(job.id, &refusal);
+            }
+        }
+        if !self.jobs.is_empty() {
+            tokio::spawn(async move { SCRATCH.with_borrow_mut(|scratch| self.run(scratch)) });
+        }
+    }
+
+    fn run(mut self, scratch: &mut Vec<u8>) {
+        scratch.clear();
+        let received = Instant::now();
+        let mut answers = Answers { scratch, list: Vec::with_capacity(self.jobs.len()) };
+        let (mut last_look, mut n_steps) = (received, 0);
+        for job in std::mem::take(&mut self.jobs) {
+            let Some(Some(entry)) = self.routes.get(job.route.index()) else {
+                // The connection itself answers calls of routes that it refused.
+                self.session.server.calls.give_back(1);
+                continue;
+            };
+            if entry.handler.is_blocking() {
+                self.begin_blocking(job, received, Arc::clone(entry));
+                continue;
+            }
+            if entry.is_slow() {
+                self.begin_alone(job, received, Arc::clone(entry));
+                continue;
+            }
+            let begun = Begun { id: job.id, one_way: job.one_way, entry: Arc::clone(entry) };
+            self.step(begun, job, received, &mut answers);
+            n_steps += 1;
+            if n_steps == 1 || n_steps % STEPS_PER_LOOK == 0 {
+                let now = Instant::now();
+                if SLOW_STEP * STEPS_PER_LOOK.min(n_steps) < now - last_look {
+                    entry.set_slow(true);
+                    answers.send(&self.session);
+                }
+                last_look = now;
+            }
+        }
+        answers.send(&self.session);
+        if answers.scratch.capacity() > KEEP_LEN {
+            *answers.scratch = Vec::new();
+        }
+    }
+
+    fn context(&self, job: &mut Job, received: Instant) -> Context {
+        Context {
+            peer: Arc::clone(&self.peer),
+            meta: std::mem::take(&mut job.meta),
+            deadline: job.timeout.and_then(|timeout| received.checked_add(timeout)),
+            reply_meta: Mutex::default(),
+        }
+    }
+
+    /// Does the first step of a call here.
+    fn step(&self, begun: Begun, mut job: Job, received: Instant, answers: &mut Answers<'_>) {
+        let first = First {
+            context: self.context(&mut job, received),
+            codec: job.codec,
+            payload: job.payload,
+        };
+        let start = answers.scratch.len();
+        let mut cx = TaskContext::from_waker(Waker::noop());
+        match first.step(&begun.entry, &mut cx, answers.scratch) {
+            Step::Done(answer) => {
+                self.session.server.calls.give_back(1);
+                if !begun.one_way {
+                    answers.push(begun.id, answer, start);
+                }
+            }
+            Step::Waits(running) => {
+                answers.scratch.truncate(start);
+                self.spawn(begun, Work::Begun(running));
+            }
+        }
+    }
+
+    /// Begins a call in a task of its own.
+    fn begin_alone(&self, mut job: Job, received: Instant, entry: Arc<Entry>) {
+        let context = self.context(&mut job, received);
+        let first = First { context, codec: job.codec, payload: job.payload };
+        self.spawn(Begun { id: job.id, one_way: job.one_way, entry }, Work::New(first));
+    }
+
+    /// Begins a call in a thread that may block.
+    fn begin_blocking(&self, mut job: Job, received: Instant, entry: Arc<Entry>) {
+        let context = self.context(&mut job, received);
+        let first = First { context, codec: job.codec, payload: job.payload };
+        let begun = Begun { id: job.id, one_way: job.one_way, entry };
+        let taken = Taken(Arc::clone(&self.session));
+        let work = move || {
+            let mut out = Vec::new();
+            let mut cx = TaskContext::from_waker(Waker::noop());
+            if let Step::Done(answer) = first.step(&begun.entry, &mut cx, &mut out) {
+                taken.0.answer(begun.id, begun.one_way, answer, out);
+            }
+        };
+        if let Err(full) = self.session.server.pool.submit(Box::new(work))
+            && !job.one_way
+        {
+            let refusal = Refusal { status: Status::OVERLOADED, text: full.to_string() };
+            self.session.refuse(job.id, &refusal);
+        }
+    }
+
+    fn spawn(&self, begun: Begun, work: Work) {
+        let taken = Taken(Arc::clone(&self.session));
+        let (id, one_way) = (begun.id, begun.one_way);
+        let task = async move {
+            let mut out = Vec::new();
+            let answer = finish(&begun.entry, work, &mut out).await;
+            taken.0.answer(id, one_way, answer, out);
+            if !one_way {
+                taken.0.unset_running(id);
+            }
+        };
+        match one_way {
+            // Nobody can give it up: its caller has forgotten it.
+            true => drop(tokio::spawn(task)),
+            false => self.session.spawn_running(id, task),
+        }
+    }
+}
+
+/// A call that the server counts as at work, until this is dropped.
+struct Taken(Arc<Session>);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.server.calls.give_back(1);
+    }
+}
+
+/// What a call needs to begin.
+struct First {
+    context: Context,
+    codec: u8,
+    payload: Bytes,
+}
+
+enum Step {
+    Done(Answer),
+    Waits(Pin<Box<dyn Running>>),
+}
+
+impl First {
+    /// Decodes the arguments and works until the handler waits for something.
+    fn step(self, entry: &Entry, cx: &mut TaskContext<'_>, out: &mut Vec<u8>) -> Step {
+        let begin = || entry.handler.begin(self.context, self.codec, self.payload);
+        let mut running = match catch_unwind(AssertUnwindSafe(begin)) {
+            Ok(Ok(running)) => running,
+            Ok(Err(refusal)) => return Step::Done(error(refusal.status, refusal.text)),
+            Err(panic) => return Step::Done(panicked(&*panic)),
+        };
+        match step(running.as_mut(), cx, out) {
+            Poll::Ready(answer) => Step::Done(answer),
+            Poll::Pending => Step::Waits(running),
+        }
+    }
+}
+
+/// A call with a task of its own.
+enum Work {
+    New(First),
+    Begun(Pin<Box<dyn Running>>),
+}
+
+/// Works on a call until it is done. Tells the method's entry how long its first step took.
+async fn finish(entry: &Entry, work: Work, out: &mut Vec<u8>) -> Answer {
+    let (mut first, mut running) = match work {
+        Work::New(first) => (Some(first), None),
+        Work::Begun(running) => (None, Some(running)),
+    };
+    poll_fn(|cx| {
+        if let Some(first) = first.take() {
+            let start = Instant::now();
+            let result = first.step(entry, cx, out);
+            entry.set_slow(SLOW_STEP < start.elapsed());
+            match result {
+                Step::Done(answer) => return Poll::Ready(answer),
+                Step::Waits(waits) => running = Some(waits),
+            }
+            return Poll::Pending;
+        }
+        match running.as_mut() {
+            Some(running) => step(running.as_mut(), cx, out),
+            None => Poll::Pending,
+        }
+    })
+    .await
+}
+
+fn step(
+    running: Pin<&mut dyn Running>,
+    cx: &mut TaskContext<'_>,
+    out: &mut Vec<u8>,
+) -> Poll<Answer> {
+    match catch_unwind(AssertUnwindSafe(|| running.poll(cx, out))) {
+        Ok(poll) => poll,
+        Err(panic) => Poll::Ready(panicked(&*panic)),
+    }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Answer {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    error(Status::SERVER_ERROR, format!("the handler panicked: {}", text.unwrap_or("no text")))
+}
+
+fn error(status: Status, text: String) -> Answer {
+    Answer { status, codec: 0, payload: Some(text.into()), meta: Vec::new() }
+}
+
+/// Answers that leave together.
+struct Answers<'a> {
+    scratch: &'a mut Vec<u8>,
+    list: Vec<(CallId, Answer, Range<usize>)>,
+}
+
+impl Answers<'_> {
+    /// Keeps an answer whose payload, if it has none of its own, is in the buffer from `start` on.
+    fn push(&mut self, id: CallId, mut answer: Answer, start: usize) {
+        let mut range = start..self.scratch.len();
+        if answer.payload.is_none() && SHARE_LEN <= range.len() {
+            answer.payload = Some(self.scratch.split_off(start).into());
+            range = start..start;
+        }
+        self.list.push((id, answer, range));
+    }
+
+    fn send(&mut self, session: &Session) {
+        if self.list.is_empty() {
+            return;
+        }
+        let scratch = &*self.scratch;
+        session.respond(self.list.drain(..).map(|(id, answer, range)| {
+            let Answer { status, codec, payload, meta } = answer;
+            (
+                id,
+                status,
+                codec,
+                payload.map_or(Payload::Slice(&scratch[range]), Payload::Bytes),
+                meta,
+            )
+        }));
+        self.scratch.clear();
+    }
+}
