@@ -25,7 +25,7 @@ pub use config::{ClientConfig, Connections, WhenDown, WhenFull};
 use crate::blocking::{self, Driver};
 use crate::error::SetupError;
 use crate::method::Method;
-use crate::stream::Target;
+use crate::stream::{Address, Target};
 pub(crate) use lanes::Lanes;
 
 /// Calls the services of one server. Cheap to clone; all clones share the connections.
@@ -57,7 +57,7 @@ impl Client {
     ///
     /// # Errors
     /// The address is none, or the first connection fails.
-    pub async fn connect(address: impl ToString) -> Result<Self, SetupError> {
+    pub async fn connect(address: impl Into<Address>) -> Result<Self, SetupError> {
         Self::connect_with(address, ClientConfig::default()).await
     }
 
@@ -66,7 +66,7 @@ impl Client {
     /// # Errors
     /// The address is none, or the first connection fails.
     pub async fn connect_with(
-        address: impl ToString,
+        address: impl Into<Address>,
         config: ClientConfig,
     ) -> Result<Self, SetupError> {
         let client = Self::lazy(address, config)?;
@@ -85,8 +85,8 @@ impl Client {
     ///
     /// # Errors
     /// The address is none.
-    pub fn lazy(address: impl ToString, config: ClientConfig) -> Result<Self, SetupError> {
-        let target = Target::parse(&address.to_string())?;
+    pub fn lazy(address: impl Into<Address>, config: ClientConfig) -> Result<Self, SetupError> {
+        let target = Target::parse(&address.into())?;
         let methods = Mutex::new(Vec::new());
         Ok(Self(Arc::new(Inner { lanes: Lanes::open(target, config), methods, driver: None })))
     }
@@ -97,11 +97,11 @@ impl Client {
     /// # Errors
     /// The address is none, the first connection fails, or the thread cannot be started.
     pub fn connect_blocking(
-        address: impl ToString,
+        address: impl Into<Address>,
         config: ClientConfig,
     ) -> Result<Self, SetupError> {
         let (handle, driver) = blocking::start()?;
-        let address = address.to_string();
+        let address = address.into();
         let connecting = handle.spawn(async move { Self::connect_with(address, config).await });
         let connected = blocking::block_on(connecting);
         let mut client = connected.map_err(|panic| SetupError::Thread(panic.into()))??;

@@ -25,3 +25,4 @@ pub use io::{Conn, Ending, Machine, drive};
 pub use link_proto::{Meta, Status};
 pub use method::Method;
 pub use server::{Context, Listening, Peer, Server, ServerConfig, Service};
+pub use stream::Address;

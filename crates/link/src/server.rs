@@ -37,7 +37,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 ///
 /// ```no_run
 /// # async fn example(greeter: link::Service) -> Result<(), link::SetupError> {
-/// let server = link::Server::new().add(greeter).listen("127.0.0.1:7000").await?;
+/// let server = link::Server::new().offer(greeter).listen("127.0.0.1:7000").await?;
 /// // ...
 /// server.shutdown(std::time::Duration::from_secs(10)).await;
 /// # Ok(())
@@ -109,9 +109,9 @@ impl Server {
         Self { config, services: HashMap::new() }
     }
 
-    /// Adds a service. One of the same name is replaced.
+    /// Offers a service. One of the same name is replaced.
     #[must_use]
-    pub fn add(mut self, service: Service) -> Self {
+    pub fn offer(mut self, service: Service) -> Self {
         self.services.insert(service.name.clone(), service);
         self
     }

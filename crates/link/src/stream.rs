@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -12,6 +13,35 @@ use tokio::net::TcpStream;
 use crate::error::SetupError;
 use crate::socket;
 
+/// A server's address as the user gives it: `HOST:PORT`, an IPv6 address in brackets. It is read,
+/// and the host's name resolved, when a client connects.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Address(String);
+
+impl From<&str> for Address {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl From<&String> for Address {
+    fn from(text: &String) -> Self {
+        Self(text.clone())
+    }
+}
+
+impl From<String> for Address {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self(address.to_string())
+    }
+}
+
 /// Where a client connects to, and how.
 pub(crate) struct Target {
     host: String,
@@ -19,12 +49,12 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Reads `HOST:PORT`; an IPv6 address stands in brackets.
+    /// Reads an address.
     ///
     /// # Errors
-    /// It is not that.
-    pub(crate) fn parse(address: &str) -> Result<Self, SetupError> {
-        let wrong = || SetupError::Address(address.to_owned());
+    /// It is not `HOST:PORT`.
+    pub(crate) fn parse(Address(address): &Address) -> Result<Self, SetupError> {
+        let wrong = || SetupError::Address(address.clone());
         let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let host = bare.unwrap_or(host);

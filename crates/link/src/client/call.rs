@@ -171,7 +171,7 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
                 None if scratch.len() < SHARE_LEN => Payload::Slice(scratch),
                 None => Payload::Bytes(std::mem::take(scratch).into()),
             };
-            let begun = self.start(now, head, payload, waker);
+            let begun = self.start(now, head, &payload, waker);
             if scratch.capacity() > KEEP_LEN {
                 *scratch = Vec::new();
             }
@@ -183,7 +183,7 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
         &mut self,
         now: Instant,
         head: Head<&Arc<RouteDef>>,
-        payload: Payload<'_>,
+        payload: &Payload<'_>,
         waker: &Waker,
     ) -> Result<(), Failure> {
         let meta: Vec<_> = self.meta.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();

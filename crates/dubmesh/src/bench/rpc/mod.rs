@@ -133,7 +133,7 @@ pub(super) fn rpc(args: &RpcArgs) -> Exit {
 
 fn serve(args: &ServeArgs) -> Result<(), BenchError> {
     let server = runtime(args.threads)?.block_on(async {
-        let server = Server::new().add(echo::service()).listen(args.listen.as_str()).await?;
+        let server = Server::new().offer(echo::service()).listen(args.listen.as_str()).await?;
         println!("listening {}", server.local_addr());
         let _ = std::io::stdout().flush();
         // Standard input ends with the process that started this one, however that ends.
@@ -167,11 +167,11 @@ fn measure(args: &RpcArgs) -> Result<(), BenchError> {
     };
     let row = match args.blocking {
         true => {
-            let client = Client::connect_blocking(&address, config)?;
+            let client = Client::connect_blocking(address.as_str(), config)?;
             load::run_threads(args, &client)?
         }
         false => runtime(args.threads)?.block_on(async {
-            let client = Client::connect_with(&address, config).await?;
+            let client = Client::connect_with(address.as_str(), config).await?;
             load::run_tasks(args, &client).await
         })?,
     };
