@@ -100,7 +100,7 @@ fn read_if_string(decoder: &mut Decoder<'_>) -> Result<Option<Text>, hessian::He
     Ok(Some(Text::ending_at(decoder.position(), text)))
 }
 
-/// The attachments of a fastjson body, which stand in the line at `offset`.
+/// The attachments of a fastjson body, which stand in the text at `offset`.
 pub(crate) fn read_json_attachments(
     line: Option<(usize, &[u8])>,
     max: usize,

@@ -354,7 +354,7 @@ impl<T> ClientConnection<T> {
                 (false, false) => self.handle_reply(frame),
                 (true, true) => self.handle_event(now, &frame)?,
                 (true, false) => {} // A heartbeat's answer: being heard was all we wanted.
-                (false, true) => self.refuse_request(&frame.header)?,
+                (false, true) => self.refuse_request(&frame)?,
             }
         }
         Ok(())
@@ -369,7 +369,7 @@ impl<T> ClientConnection<T> {
         self.events.push_back(ClientEvent::Reply {
             token,
             status: Status::from_u8(frame.header.status),
-            serialization: frame.header.serialization,
+            serialization: frame.header.serialization.of_body(&frame.body),
             body: frame.body,
         });
     }
@@ -382,7 +382,7 @@ impl<T> ClientConnection<T> {
         }
         if frame.header.two_way {
             self.check_output()?;
-            event::write_heartbeat_answer(&frame.header, &mut self.out);
+            event::write_heartbeat_answer(frame, &mut self.out);
             self.liveness.wrote(now);
             self.stats.heartbeats_answered += 1;
         }
@@ -410,12 +410,13 @@ impl<T> ClientConnection<T> {
     }
 
     /// A provider that calls back (Dubbo's callback arguments) is told that nobody serves it.
-    fn refuse_request(&mut self, asked: &Header) -> Result<(), ProtoError> {
+    fn refuse_request(&mut self, asked: &Frame) -> Result<(), ProtoError> {
         self.stats.refused_requests += 1;
-        if asked.two_way {
+        if asked.header.two_way {
             self.check_output()?;
             let text = "this consumer offers no services: callbacks are not supported";
-            let (id, serialization) = (asked.id, asked.serialization);
+            let id = asked.header.id;
+            let serialization = asked.header.serialization.of_body(&asked.body);
             let to = ReplyTo { id, serialization, takes_attachments: false };
             reply::encode_error(to, Status::BadRequest, text, &mut self.out);
         }
@@ -464,7 +465,7 @@ impl<T> ClientConnection<T> {
         self.out.reserve(HEADER_LEN + body.len());
         self.out.extend_from_slice(&header.encode());
         self.out.extend_from_slice(body);
-        self.wrote(now, serialization);
+        self.wrote(now, serialization.of_body(body));
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 
-use crate::frame::Header;
+use crate::frame::{Frame, Header};
 use crate::{Serialization, Status};
 
 /// What an event frame means.
@@ -20,8 +20,11 @@ pub(crate) enum Event {
 impl Event {
     pub(crate) fn from_body(body: &[u8]) -> Self {
         let text = match body {
-            // hessian2; JSON; JSONB behind its length.
-            [0x01, letter] | [b'"', letter, b'"', ..] | [0, 0, 0, 2, 0x4a, letter] => *letter,
+            // hessian2; JSON; JSON behind its length; JSONB behind its length.
+            [0x01, letter]
+            | [b'"', letter, b'"', ..]
+            | [0, 0, 0, 3, b'"', letter, b'"']
+            | [0, 0, 0, 2, 0x4a, letter] => *letter,
             _ => 0,
         };
         match text {
@@ -49,19 +52,17 @@ pub(crate) fn write_heartbeat(serialization: Serialization, id: u64, out: &mut B
 }
 
 /// Answers the peer's heartbeat in the serialization that it chose.
-pub(crate) fn write_heartbeat_answer(asked: &Header, out: &mut BytesMut) {
-    let (serialization, body) = match asked.serialization.null_body() {
-        Some(body) => (asked.serialization, body),
-        // Nobody looks into an event's answer; an empty body is the null that needs no codec.
-        None => (asked.serialization, &b""[..]),
-    };
+pub(crate) fn write_heartbeat_answer(asked: &Frame, out: &mut BytesMut) {
+    let serialization = asked.header.serialization.of_body(&asked.body);
+    // In a serialization that is not known here, an empty body is the null that needs no codec.
+    let body = serialization.null_body().unwrap_or_default();
     let header = Header {
         is_request: false,
         two_way: false,
         is_event: true,
         serialization,
         status: Status::Ok.to_u8(),
-        id: asked.id,
+        id: asked.header.id,
         body_len: body.len(),
     };
     out.extend_from_slice(&header.encode());
@@ -72,6 +73,7 @@ pub(crate) fn write_heartbeat_answer(asked: &Header, out: &mut BytesMut) {
 pub(crate) fn write_readonly(serialization: Serialization, id: u64, out: &mut BytesMut) {
     let (serialization, body): (_, &[u8]) = match serialization {
         Serialization::Fastjson => (serialization, b"\"R\"\n"),
+        Serialization::FastjsonSized => (serialization, b"\0\0\0\x03\"R\""),
         Serialization::Fastjson2 => (serialization, &[0, 0, 0, 2, 0x4a, b'R']),
         _ => (Serialization::Hessian2, &[0x01, b'R']),
     };
@@ -104,7 +106,8 @@ mod tests {
         for body in [&b""[..], b"N", b"\x00", b"null\n", &[0, 0, 0, 1, 0xaf], &[7; 100]] {
             assert_eq!(Event::from_body(body), Event::Heartbeat);
         }
-        for body in [&b"\x01R"[..], b"\"R\"\n", b"\"R\"", &[0, 0, 0, 2, 0x4a, b'R']] {
+        let sized = b"\0\0\0\x03\"R\"";
+        for body in [&b"\x01R"[..], b"\"R\"\n", b"\"R\"", &[0, 0, 0, 2, 0x4a, b'R'], sized] {
             assert_eq!(Event::from_body(body), Event::ReadOnly);
         }
         assert_eq!(Event::from_body(b"\x01W"), Event::Writeable);

@@ -1,10 +1,14 @@
-//! The framing of Dubbo 2.6's and 2.7's fastjson: one JSON text a line.
-//! Source: apache/dubbo 2.7, `FastJsonObjectOutput` and `FastJsonObjectInput`.
+//! The two framings of serialization 6: one JSON text a line (Dubbo 2.6 and 2.7), or each text
+//! behind its length in four bytes (the extension for Dubbo 3).
+//! Source: `FastJsonObjectOutput` and `FastJsonObjectInput` of apache/dubbo 2.7, and of
+//! apache/dubbo-spi-extensions since 3.2.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use memchr::{memchr, memchr_iter, memchr2};
+
+use crate::{ProtoError, Serialization};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// Appends `value` as a JSON string.
@@ -23,57 +27,151 @@ pub(crate) fn write_entry(out: &mut Vec<u8>, is_first: bool, name: &str, value: 
     write_string(out, value);
 }
 
-/// Appends a whole line of attachments.
-pub(crate) fn write_map(out: &mut Vec<u8>, entries: &[(&str, &str)]) {
-    out.push(b'{');
-    for (at, (name, value)) in entries.iter().enumerate() {
-        write_entry(out, at == 0, name, value);
-    }
-    out.extend_from_slice(b"}\n");
+/// How the JSON texts of a body are told apart.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Framing {
+    /// A line break ends each of them.
+    Lines,
+    /// Its length in four bytes stands before each of them.
+    Sized,
 }
 
-/// Whether `texts` are `n` JSON texts joined by line breaks.
-///
-/// JSON allows a line break (and a carriage return, which Java takes for one, too) only between
-/// its tokens, so whoever writes compact JSON never fails here. But one argument that spans two
-/// lines would shift all that follows it.
-pub(crate) fn are_lines(texts: &[u8], n: usize) -> bool {
-    if texts.is_empty() {
-        return n == 0;
+/// The length before a text.
+pub(crate) const SIZE_LEN: usize = 4;
+
+impl Framing {
+    /// The framing of a serialization that is JSON.
+    pub(crate) const fn of(serialization: Serialization) -> Option<Self> {
+        match serialization {
+            Serialization::Fastjson => Some(Self::Lines),
+            Serialization::FastjsonSized => Some(Self::Sized),
+            _ => None,
+        }
     }
-    memchr_iter(b'\n', texts).count() + 1 == n && memchr(b'\r', texts).is_none()
+
+    /// What opens a map of attachments. The extension's reader makes what the text says it is,
+    /// and Java writes this.
+    pub(crate) const fn open_map(self) -> &'static [u8] {
+        match self {
+            Self::Lines => b"{",
+            Self::Sized => b"{\"@type\":\"java.util.HashMap\"",
+        }
+    }
+
+    /// Appends one text, which `write` appends.
+    pub(crate) fn write(self, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = out.len();
+        match self {
+            Self::Lines => {
+                write(out);
+                out.push(b'\n');
+            }
+            Self::Sized => {
+                out.extend_from_slice(&[0; SIZE_LEN]);
+                write(out);
+                let size = size(out.len() - start - SIZE_LEN);
+                if let Some(place) = out.get_mut(start..start + SIZE_LEN) {
+                    place.copy_from_slice(&size);
+                }
+            }
+        }
+    }
+
+    /// Appends a map of attachments.
+    pub(crate) fn write_map(self, out: &mut Vec<u8>, entries: &[(&str, &str)]) {
+        self.write(out, |out| {
+            out.extend_from_slice(self.open_map());
+            for (at, (name, value)) in entries.iter().enumerate() {
+                write_entry(out, at == 0 && self == Self::Lines, name, value);
+            }
+            out.push(b'}');
+        });
+    }
+
+    /// Whether `texts` are `n` texts of this framing, as arguments stand in a request: the last
+    /// line is not ended.
+    ///
+    /// JSON allows a line break (and a carriage return, which Java takes for one, too) only
+    /// between its tokens, so whoever writes compact JSON never fails here. But one argument that
+    /// spans two lines would shift all that follows it.
+    pub(crate) fn holds(self, texts: &[u8], n: usize) -> bool {
+        match self {
+            Self::Lines if texts.is_empty() => n == 0,
+            Self::Lines => {
+                memchr_iter(b'\n', texts).count() + 1 == n && memchr(b'\r', texts).is_none()
+            }
+            Self::Sized => {
+                let mut texts = Texts::new(self, texts, 0);
+                let mut next = || matches!(texts.next("text"), Ok(Some((_, [_, ..]))));
+                (0..n).all(|_| next()) && texts.is_at_end()
+            }
+        }
+    }
+
+    /// Whether `text` is one text, without what frames it.
+    pub(crate) fn holds_one(self, text: &[u8]) -> bool {
+        match self {
+            Self::Lines => self.holds(text, 1),
+            Self::Sized => !text.is_empty(),
+        }
+    }
 }
 
-/// Takes lines off the front of a body, without what ends them.
+/// A length as it stands before a text. Payload limits keep texts far below 4 GiB.
+pub(crate) fn size(len: usize) -> [u8; SIZE_LEN] {
+    u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes()
+}
+
+/// Takes texts off the front of a body, without what frames them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lines<'a> {
+pub(crate) struct Texts<'a> {
+    framing: Framing,
     body: &'a [u8],
     pos: usize,
 }
 
-impl<'a> Lines<'a> {
-    pub(crate) const fn new(body: &'a [u8], pos: usize) -> Self {
-        Self { body, pos }
+impl<'a> Texts<'a> {
+    pub(crate) const fn new(framing: Framing, body: &'a [u8], pos: usize) -> Self {
+        Self { framing, body, pos }
     }
 
-    /// Where the next line begins.
+    /// Where the next text begins, or the length before it.
     pub(crate) const fn position(&self) -> usize {
         self.pos
     }
 
-    /// The next line and where it begins. A body need not end with a line break.
-    pub(crate) fn next(&mut self) -> Option<(usize, &'a [u8])> {
-        let rest = self.body.get(self.pos..).filter(|rest| !rest.is_empty())?;
+    pub(crate) const fn is_at_end(&self) -> bool {
+        self.body.len() <= self.pos
+    }
+
+    /// The next text and where it begins; nothing at the end of the body. `field` is what errors
+    /// call it. A body of lines need not end with a line break.
+    pub(crate) fn next(
+        &mut self,
+        field: &'static str,
+    ) -> Result<Option<(usize, &'a [u8])>, ProtoError> {
+        let Some(rest) = self.body.get(self.pos..).filter(|rest| !rest.is_empty()) else {
+            return Ok(None);
+        };
         let start = self.pos;
-        let len = memchr(b'\n', rest);
-        let line = rest.get(..len.unwrap_or(rest.len())).unwrap_or_default();
-        self.pos += len.map_or(rest.len(), |len| len + 1);
-        Some((start, line.strip_suffix(b"\r").unwrap_or(line)))
+        if self.framing == Framing::Lines {
+            let len = memchr(b'\n', rest);
+            let line = rest.get(..len.unwrap_or(rest.len())).unwrap_or_default();
+            self.pos += len.map_or(rest.len(), |len| len + 1);
+            return Ok(Some((start, line.strip_suffix(b"\r").unwrap_or(line))));
+        }
+        let broken = |rule| ProtoError::Json { field, offset: start, rule };
+        let (size, rest) =
+            rest.split_first_chunk().ok_or_else(|| broken("a length of four bytes"))?;
+        let text = usize::try_from(u32::from_be_bytes(*size)).ok().and_then(|len| rest.get(..len));
+        let text = text.ok_or_else(|| broken("a length and as many bytes"))?;
+        self.pos += SIZE_LEN + text.len();
+        Ok(Some((start + SIZE_LEN, text)))
     }
 }
 
-/// A line that is a JSON string or null, which counts as empty. Borrowed when nothing in it is
-/// escaped; then it begins one byte behind the line's begin.
+/// A text that is a JSON string or null, which counts as empty. Borrowed when nothing in it is
+/// escaped; then it begins one byte behind the text's begin.
 pub(crate) fn read_string(line: &[u8]) -> Option<Cow<'_, str>> {
     if let [b'"', text @ .., b'"'] = line
         && memchr2(b'"', b'\\', text).is_none()
@@ -85,7 +183,8 @@ pub(crate) fn read_string(line: &[u8]) -> Option<Cow<'_, str>> {
         .map(|text| Cow::Owned(text.unwrap_or_default()))
 }
 
-/// A line that is an object or null. Only the members that are strings are kept.
+/// A text that is an object or null. Only the members that are strings are kept, and of them not
+/// `@type`, by which fastjson names the class.
 pub(crate) fn read_map(line: &[u8]) -> Option<Vec<(String, String)>> {
     serde_json::from_slice::<StringMembers>(line).ok().map(|members| members.0)
 }
@@ -109,7 +208,9 @@ impl<'de> Deserialize<'de> for StringMembers {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<StringMembers, A::Error> {
                 let mut members = Vec::new();
                 while let Some((name, value)) = map.next_entry::<String, StringOrOther>()? {
-                    members.extend(value.0.map(|value| (name, value)));
+                    if name != "@type" {
+                        members.extend(value.0.map(|value| (name, value)));
+                    }
                 }
                 Ok(StringMembers(members))
             }
@@ -197,10 +298,30 @@ mod tests {
 
     #[test]
     fn lines_may_end_as_windows_ends_them() {
-        let mut lines = Lines::new(b"a\r\nb\n\nc", 0);
-        let seen: Vec<_> = std::iter::from_fn(|| lines.next()).collect();
+        let mut texts = Texts::new(Framing::Lines, b"a\r\nb\n\nc", 0);
+        let seen: Vec<_> = std::iter::from_fn(|| texts.next("text").unwrap()).collect();
         assert_eq!(seen, [(0, &b"a"[..]), (3, b"b"), (5, b""), (6, b"c")]);
-        assert!(are_lines(b"", 0) && are_lines(b"1", 1) && are_lines(b"1\n2", 2));
-        assert!(!are_lines(b"1", 0) && !are_lines(b"", 1) && !are_lines(b"1\r2", 1));
+        let holds = |texts: &[u8], n| Framing::Lines.holds(texts, n);
+        assert!(holds(b"", 0) && holds(b"1", 1) && holds(b"1\n2", 2));
+        assert!(!holds(b"1", 0) && !holds(b"", 1) && !holds(b"1\r2", 1));
+    }
+
+    #[test]
+    fn sized_texts_are_as_long_as_they_say() {
+        let body = b"\0\0\0\x01a\0\0\0\0\0\0\0\x02b\n";
+        let mut texts = Texts::new(Framing::Sized, body, 0);
+        let seen: Vec<_> = std::iter::from_fn(|| texts.next("text").unwrap()).collect();
+        assert_eq!(seen, [(4, &b"a"[..]), (9, b""), (13, b"b\n")]);
+        let broken = |body| Texts::new(Framing::Sized, body, 0).next("text").unwrap_err();
+        let rule = "a length of four bytes";
+        assert_eq!(broken(b"\0\0\0"), ProtoError::Json { field: "text", offset: 0, rule });
+        let rule = "a length and as many bytes";
+        for body in [&b"\xff\xff\xff\xff"[..], b"\0\0\0\x02a"] {
+            assert_eq!(broken(body), ProtoError::Json { field: "text", offset: 0, rule });
+        }
+        let holds = |texts: &[u8], n| Framing::Sized.holds(texts, n);
+        assert!(holds(b"", 0) && holds(b"\0\0\0\x011", 1));
+        assert!(!holds(b"\0\0\0\x011", 0) && !holds(b"\0\0\0\x011", 2));
+        assert!(!holds(b"\0\0\0\0", 1) && !holds(b"", 1) && !holds(b"1\n2", 2));
     }
 }

@@ -13,11 +13,13 @@ use hessian::Decoder;
 
 use crate::body::{BodyLimits, read_attachments, read_json_attachments};
 use crate::frame::{HEADER_LEN, Header};
-use crate::json::{self, Lines};
+use crate::json::{self, Framing, SIZE_LEN, Texts};
 use crate::{ProtoError, Serialization, Status};
 
 /// The longest error text that is written. A stack trace of ordinary depth fits.
 const MAX_ERROR_TEXT_LEN: usize = 16 << 10;
+/// The longest that stands before a value: a type of two letters behind its length, and a length.
+const MAX_FRONT_LEN: usize = SIZE_LEN + 2 + SIZE_LEN;
 
 /// What a method's result is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -91,16 +93,18 @@ impl<'a> Reply<'a> {
 /// given as it stands, so that nothing that a provider tells gets lost.
 #[must_use]
 pub fn error_text(serialization: Serialization, body: &[u8]) -> Cow<'_, str> {
-    let text = match serialization {
-        Serialization::Hessian2 => {
+    let serialization = serialization.of_body(body);
+    let text = match Framing::of(serialization) {
+        Some(framing) => match Texts::new(framing, body, 0).next("error text") {
+            Ok(Some((_, text))) => json::read_string(text),
+            Ok(None) => Some(Cow::Borrowed("")),
+            Err(_) => None,
+        },
+        None if serialization == Serialization::Hessian2 => {
             let limits = BodyLimits::default().hessian;
             Decoder::new(body, limits).read_opt_string().ok().map(Option::unwrap_or_default)
         }
-        Serialization::Fastjson => match Lines::new(body, 0).next() {
-            Some((_, line)) => json::read_string(line),
-            None => Some(Cow::Borrowed("")),
-        },
-        _ => None,
+        None => None,
     };
     let readable = body.get(..MAX_ERROR_TEXT_LEN).unwrap_or(body);
     text.unwrap_or_else(|| String::from_utf8_lossy(readable))
@@ -120,28 +124,26 @@ pub struct Outcome<'a> {
 
 impl<'a> Outcome<'a> {
     fn decode(serialization: Serialization, body: &'a [u8]) -> Result<Self, ProtoError> {
-        let (number, value_start) = match serialization {
-            Serialization::Hessian2 => {
+        let serialization = serialization.of_body(body);
+        let (number, mut value_start) = match Framing::of(serialization) {
+            Some(framing) => json_number(framing, body)?,
+            None if serialization == Serialization::Hessian2 => {
                 let mut decoder = Decoder::new(body, BodyLimits::default().hessian);
                 let wrap = |source| ProtoError::Hessian { field: "reply type", source };
                 (i64::from(decoder.read_int().map_err(wrap)?), decoder.position())
             }
-            Serialization::Fastjson => {
-                let mut lines = Lines::new(body, 0);
-                let line = lines.next().map_or(&b""[..], |(_, line)| line);
-                let text = std::str::from_utf8(line).ok();
-                let Some(number) = text.and_then(|text| text.parse().ok()) else {
-                    let (field, rule) = ("reply type", "a number");
-                    return Err(ProtoError::Json { field, offset: 0, rule });
-                };
-                (number, lines.position())
-            }
-            other => return Err(ProtoError::UnsupportedSerialization { id: other.id() }),
+            None => return Err(ProtoError::UnsupportedSerialization { id: serialization.id() }),
         };
         let Some((kind, has_attachments)) = ReplyKind::from_number(number) else {
             return Err(ProtoError::BadReplyType { found: number });
         };
-        let value_end = Cell::new((kind == ReplyKind::Null).then_some(value_start));
+        let mut value_end = (kind == ReplyKind::Null).then_some(value_start);
+        if serialization == Serialization::FastjsonSized && kind != ReplyKind::Null {
+            // The length before the value is no part of it.
+            let range = json_value(Framing::Sized, body, value_start)?;
+            (value_start, value_end) = (range.start, Some(range.end));
+        }
+        let value_end = Cell::new(value_end);
         Ok(Self { serialization, kind, has_attachments, body, value_start, value_end })
     }
 
@@ -184,7 +186,9 @@ impl<'a> Outcome<'a> {
     pub fn value(&self, limits: &BodyLimits) -> Result<&'a [u8], ProtoError> {
         let range = match (self.serialization, self.has_attachments, self.value_end.get()) {
             (_, _, Some(end)) => self.value_start..end,
-            (Serialization::Fastjson, _, None) => self.value_line()?,
+            (Serialization::Fastjson, _, None) => {
+                json_value(Framing::Lines, self.body, self.value_start)?
+            }
             (_, false, None) => self.value_start..self.body.len(),
             (_, true, None) => {
                 let mut decoder = Decoder::new(self.value_and_rest(), limits.hessian);
@@ -204,12 +208,15 @@ impl<'a> Outcome<'a> {
         if !self.has_attachments {
             return Ok(Vec::new());
         }
-        let (texts, base) = if self.serialization == Serialization::Fastjson {
-            let mut lines = Lines::new(self.body, self.value_start);
-            if self.kind != ReplyKind::Null {
-                lines.next();
+        let (texts, base) = if let Some(framing) = Framing::of(self.serialization) {
+            // What was sized has its value's end since it was decoded.
+            let known_end = self.value_end.get().filter(|_| framing == Framing::Sized);
+            let mut texts = Texts::new(framing, self.body, known_end.unwrap_or(self.value_start));
+            if self.kind != ReplyKind::Null && known_end.is_none() {
+                texts.next("value")?;
             }
-            (read_json_attachments(lines.next(), limits.max_attachments)?, self.body)
+            let attachments = texts.next("attachments")?;
+            (read_json_attachments(attachments, limits.max_attachments)?, self.body)
         } else {
             // Classes that the value defined may be used behind it, so the way leads through it.
             let base = self.value_and_rest();
@@ -225,18 +232,28 @@ impl<'a> Outcome<'a> {
         Ok(texts.into_iter().map(own).collect())
     }
 
-    fn value_line(&self) -> Result<Range<usize>, ProtoError> {
-        match Lines::new(self.body, self.value_start).next() {
-            Some((start, line)) => Ok(start..start + line.len()),
-            None => {
-                let (offset, rule) = (self.value_start, "a line");
-                Err(ProtoError::Json { field: "value", offset, rule })
-            }
-        }
-    }
-
     fn skip_value(&self, decoder: &mut Decoder<'a>) -> Result<(), ProtoError> {
         decoder.skip_value().map_err(|source| ProtoError::Hessian { field: "value", source })
+    }
+}
+
+/// The number in front of a JSON reply's value, and where the next text begins. Written with its
+/// class, as the extension for Dubbo 3 does, the number has a letter behind it: `4B`, a byte.
+fn json_number(framing: Framing, body: &[u8]) -> Result<(i64, usize), ProtoError> {
+    let mut texts = Texts::new(framing, body, 0);
+    let text = texts.next("reply type")?.map_or(&b""[..], |(_, text)| text);
+    let digits = text.strip_suffix(b"B").unwrap_or(text);
+    match std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()) {
+        Some(number) => Ok((number, texts.position())),
+        None => Err(ProtoError::Json { field: "reply type", offset: 0, rule: "a number" }),
+    }
+}
+
+/// Where the value that stands at `start` is.
+fn json_value(framing: Framing, body: &[u8], start: usize) -> Result<Range<usize>, ProtoError> {
+    match Texts::new(framing, body, start).next("value")? {
+        Some((start, text)) => Ok(start..start + text.len()),
+        None => Err(ProtoError::Json { field: "value", offset: start, rule: "a text" }),
     }
 }
 
@@ -271,8 +288,23 @@ pub fn encode_reply(
     let attachments = if to.takes_attachments { attachments } else { &[] };
     let number = kind.number(!attachments.is_empty());
     let mut tail = Vec::new();
-    let (front, n_front) = match to.serialization {
-        Serialization::Hessian2 => {
+    let mut front = [0; MAX_FRONT_LEN];
+    let n_front = match Framing::of(to.serialization) {
+        Some(framing) => {
+            if kind != ReplyKind::Null && !framing.holds_one(value) {
+                let rule = "one JSON text in one line";
+                return Err(ProtoError::Json { field: "value", offset: 0, rule });
+            }
+            if kind != ReplyKind::Null && framing == Framing::Lines {
+                tail.push(b'\n');
+            }
+            if !attachments.is_empty() {
+                framing.write_map(&mut tail, attachments);
+            }
+            let has_value = kind != ReplyKind::Null;
+            json_front(framing, number, has_value.then_some(value.len()), &mut front)
+        }
+        None if to.serialization == Serialization::Hessian2 => {
             if !attachments.is_empty() {
                 let mut encoder = hessian::Encoder::new(&mut tail);
                 encoder.map_begin(None);
@@ -283,22 +315,10 @@ pub fn encode_reply(
                 encoder.map_end();
             }
             // Hessian's form of an int from -16 to 47 is one byte.
-            ([0x90 + number, 0], 1)
+            front[0] = 0x90 + number;
+            1
         }
-        Serialization::Fastjson => {
-            if kind != ReplyKind::Null {
-                if !json::are_lines(value, 1) {
-                    let rule = "one JSON text in one line";
-                    return Err(ProtoError::Json { field: "value", offset: 0, rule });
-                }
-                tail.push(b'\n');
-            }
-            if !attachments.is_empty() {
-                json::write_map(&mut tail, attachments);
-            }
-            ([b'0' + number, b'\n'], 2)
-        }
-        other => return Err(ProtoError::UnsupportedSerialization { id: other.id() }),
+        None => return Err(ProtoError::UnsupportedSerialization { id: to.serialization.id() }),
     };
     let body_len = n_front + value.len() + tail.len();
     if body_len > payload_limit {
@@ -312,6 +332,28 @@ pub fn encode_reply(
     Ok(())
 }
 
+/// Writes what stands before the value of a JSON reply, and returns how long it is.
+fn json_front(
+    framing: Framing,
+    number: u8,
+    value_len: Option<usize>,
+    front: &mut [u8; MAX_FRONT_LEN],
+) -> usize {
+    let digit = b'0' + number;
+    match (framing, value_len) {
+        (Framing::Lines, _) => {
+            front[..2].copy_from_slice(&[digit, b'\n']);
+            2
+        }
+        (Framing::Sized, value_len) => {
+            front[..6].copy_from_slice(&[0, 0, 0, 2, digit, b'B']);
+            let Some(len) = value_len else { return 6 };
+            front[6..].copy_from_slice(&json::size(len));
+            MAX_FRONT_LEN
+        }
+    }
+}
+
 /// Appends a reply that says why the call failed.
 ///
 /// In a serialization that is not written here it goes out as hessian2, which every Dubbo reads:
@@ -320,9 +362,8 @@ pub fn encode_error(to: ReplyTo, status: Status, text: &str, out: &mut BytesMut)
     let end = text.floor_char_boundary(MAX_ERROR_TEXT_LEN);
     let text = text.get(..end).unwrap_or_default();
     let mut body = Vec::with_capacity(text.len() + 8);
-    let serialization = if to.serialization == Serialization::Fastjson {
-        json::write_string(&mut body, text);
-        body.push(b'\n');
+    let serialization = if let Some(framing) = Framing::of(to.serialization) {
+        framing.write(&mut body, |body| json::write_string(body, text));
         to.serialization
     } else {
         hessian::write_string(&mut body, text);

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use hessian::Decoder;
 
 use crate::body::{BodyLimits, Text, read_attachments, read_field, read_json_attachments};
-use crate::json::{self, Lines};
+use crate::json::{self, Framing, Texts};
 use crate::service::{MAX_INTERFACE_LEN, MAX_METHOD_LEN, MAX_QUALIFIER_LEN};
 use crate::{ProtoError, Serialization, ServiceKey, descriptor};
 
@@ -39,7 +39,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// Finds the parts of a request's body.
+    /// Finds the parts of a request's body. Which framing of fastjson it has is seen from its
+    /// first byte.
     ///
     /// # Errors
     /// [`ProtoError`] when the body is broken or passes a limit. The frame around it was whole,
@@ -49,10 +50,11 @@ impl Request {
         body: Bytes,
         limits: &BodyLimits,
     ) -> Result<Self, ProtoError> {
-        match serialization {
-            Serialization::Hessian2 => Self::decode_hessian(body, limits),
-            Serialization::Fastjson => Self::decode_json(body, limits),
-            other => Err(ProtoError::UnsupportedSerialization { id: other.id() }),
+        let serialization = serialization.of_body(&body);
+        match Framing::of(serialization) {
+            Some(framing) => Self::decode_json(serialization, framing, body, limits),
+            None if serialization == Serialization::Hessian2 => Self::decode_hessian(body, limits),
+            None => Err(ProtoError::UnsupportedSerialization { id: serialization.id() }),
         }
     }
 
@@ -77,13 +79,17 @@ impl Request {
         Ok(Self { serialization, body, fields, args, n_args, attachments })
     }
 
-    fn decode_json(body: Bytes, limits: &BodyLimits) -> Result<Self, ProtoError> {
-        let mut lines = Lines::new(&body, 0);
+    fn decode_json(
+        serialization: Serialization,
+        framing: Framing,
+        body: Bytes,
+        limits: &BodyLimits,
+    ) -> Result<Self, ProtoError> {
+        let mut texts = Texts::new(framing, &body, 0);
         let mut fields = [Text::EMPTY; 5];
         let mut n_args = 0;
         for (field, rule) in fields.iter_mut().zip(FIELDS) {
-            let offset = lines.position();
-            let line = lines.next().map_or(&b""[..], |(_, line)| line);
+            let (offset, line) = texts.next(rule.0)?.unwrap_or((body.len(), b""));
             let Some(text) = json::read_string(line) else {
                 let (field, rule) = (rule.0, "a string or null");
                 return Err(ProtoError::Json { field, offset, rule });
@@ -92,16 +98,16 @@ impl Request {
             // Without the quote that ends it.
             *field = Text::ending_at((offset + line.len()).saturating_sub(1), text);
         }
-        let mut args = lines.position()..lines.position();
+        let mut args = texts.position()..texts.position();
         for _ in 0..n_args {
-            let Some((offset, line)) = lines.next() else {
-                let (offset, rule) = (lines.position(), "a line for each parameter");
+            let Some((offset, text)) = texts.next("argument")? else {
+                let (offset, rule) = (texts.position(), "a text for each parameter");
                 return Err(ProtoError::Json { field: "argument", offset, rule });
             };
-            args.end = offset + line.len();
+            args.end = offset + text.len();
         }
-        let attachments = read_json_attachments(lines.next(), limits.max_attachments)?;
-        let serialization = Serialization::Fastjson;
+        let attachments = texts.next("attachments")?;
+        let attachments = read_json_attachments(attachments, limits.max_attachments)?;
         Ok(Self { serialization, body, fields, args, n_args, attachments })
     }
 
@@ -147,8 +153,8 @@ impl Request {
         self.n_args
     }
 
-    /// The arguments as they came: hessian2 values one after another, or JSON texts joined by
-    /// line breaks.
+    /// The arguments as they came: hessian2 values one after another, JSON texts joined by line
+    /// breaks, or JSON texts each behind its length.
     #[must_use]
     pub fn args(&self) -> &[u8] {
         self.body.get(self.args.clone()).unwrap_or_default()

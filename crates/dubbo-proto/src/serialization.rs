@@ -11,6 +11,9 @@ pub enum Serialization {
     Hessian2,
     /// One JSON text a line, id 6 (Dubbo up to 2.7).
     Fastjson,
+    /// Each JSON text behind its length, id 6 as well (the extension for Dubbo 3). A header cannot
+    /// tell it from [`Serialization::Fastjson`], a body can: [`Serialization::of_body`].
+    FastjsonSized,
     /// JSONB behind a length, id 23. Passed on, not read or written by this crate.
     Fastjson2,
     /// Any other id: passed on, not read or written by this crate.
@@ -50,12 +53,24 @@ impl Serialization {
         }
     }
 
+    /// What `self`, which was read from a header, turns out to be when the body is known.
+    ///
+    /// A body of the sized framing begins with the highest byte of a length, 0 for less than
+    /// 16 MiB, and a line of JSON never does.
+    #[must_use]
+    pub const fn of_body(self, body: &[u8]) -> Self {
+        match (self, body) {
+            (Self::Fastjson, [0, ..]) => Self::FastjsonSized,
+            _ => self,
+        }
+    }
+
     /// The id for the header.
     #[must_use]
     pub const fn id(self) -> u8 {
         match self {
             Self::Hessian2 => 2,
-            Self::Fastjson => 6,
+            Self::Fastjson | Self::FastjsonSized => 6,
             Self::Fastjson2 => 23,
             Self::Other(id) => id & Self::MASK,
         }
@@ -79,7 +94,7 @@ impl Serialization {
     pub fn name(self) -> &'static str {
         match self {
             Self::Hessian2 => "hessian2",
-            Self::Fastjson => "fastjson",
+            Self::Fastjson | Self::FastjsonSized => "fastjson",
             Self::Fastjson2 => "fastjson2",
             Self::Other(id) => OTHER_NAMES
                 .iter()
@@ -91,7 +106,7 @@ impl Serialization {
     /// Whether this crate reads and writes bodies of this serialization.
     #[must_use]
     pub const fn is_supported(self) -> bool {
-        matches!(self, Self::Hessian2 | Self::Fastjson)
+        matches!(self, Self::Hessian2 | Self::Fastjson | Self::FastjsonSized)
     }
 
     /// The body of a heartbeat: the serialization's null. `None` for those we cannot write.
@@ -100,6 +115,7 @@ impl Serialization {
         match self {
             Self::Hessian2 => Some(b"N"),
             Self::Fastjson => Some(b"null\n"),
+            Self::FastjsonSized => Some(b"\0\0\0\x04null"),
             // JSONB's null is one byte, and stands behind its length.
             Self::Fastjson2 => Some(&[0, 0, 0, 1, 0xaf]),
             Self::Other(_) => None,
@@ -130,6 +146,13 @@ mod tests {
             }
         }
         assert_eq!(Serialization::from_name("Hessian2"), None);
+        let (lines, sized) = (Serialization::Fastjson, Serialization::FastjsonSized);
+        assert_eq!((sized.id(), sized.name()), (lines.id(), lines.name()));
+        for serialization in [lines, sized] {
+            assert_eq!(lines.of_body(serialization.null_body().unwrap()), serialization);
+        }
+        assert_eq!((lines.of_body(b""), sized.of_body(b"1\n")), (lines, sized));
+        assert_eq!(Serialization::Hessian2.of_body(b"\0"), Serialization::Hessian2);
         assert_eq!(Serialization::Other(19).to_string(), "unknown(19)");
     }
 }

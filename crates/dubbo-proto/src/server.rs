@@ -292,18 +292,15 @@ impl ServerConnection {
 
     fn handle_request(&mut self, now: Instant, frame: Frame) -> Result<(), ProtoError> {
         let Frame { header, body } = frame;
-        self.serialization = header.serialization;
-        let mut to = ReplyTo {
-            id: header.id,
-            serialization: header.serialization,
-            takes_attachments: false,
-        };
+        let serialization = header.serialization.of_body(&body);
+        self.serialization = serialization;
+        let mut to = ReplyTo { id: header.id, serialization, takes_attachments: false };
         if header.two_way && self.n_in_flight >= self.config.max_in_flight {
             self.stats.refused_requests += 1;
             let text = "too many requests of one connection wait for their reply";
             return self.refuse(now, to, Status::ServerThreadpoolExhausted, text);
         }
-        match Request::decode(header.serialization, body, &self.config.body) {
+        match Request::decode(serialization, body, &self.config.body) {
             Ok(request) => {
                 to.takes_attachments = request.takes_reply_attachments();
                 self.n_in_flight += usize::from(header.two_way);
@@ -339,7 +336,7 @@ impl ServerConnection {
     fn handle_event(&mut self, now: Instant, frame: &Frame) -> Result<(), ProtoError> {
         if frame.header.two_way {
             self.check_output()?;
-            event::write_heartbeat_answer(&frame.header, &mut self.out);
+            event::write_heartbeat_answer(frame, &mut self.out);
             self.liveness.wrote(now);
             self.stats.heartbeats_answered += 1;
         }

@@ -8,9 +8,10 @@
 use bytes::BytesMut;
 
 use crate::frame::{HEADER_LEN, Header};
+use crate::json::{self, Framing, SIZE_LEN};
 use crate::service::{MAX_INTERFACE_LEN, NO_VERSION, validate_method};
 use crate::{DEFAULT_PAYLOAD_LIMIT, PROTOCOL_VERSION, ProtoError, Serialization};
-use crate::{RequestId, descriptor, json};
+use crate::{RequestId, descriptor};
 
 /// What names a method of a service in a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -35,6 +36,7 @@ pub struct RequestTemplate {
     back: Box<[u8]>,
     /// Where in `back` another attachment goes.
     back_open_len: usize,
+    /// Whether the map of attachments has a member already, so that a comma has to follow.
     has_attachments: bool,
     n_params: usize,
     payload_limit: usize,
@@ -63,8 +65,19 @@ impl RequestTemplate {
         let (mut front, mut back) = (Vec::new(), Vec::new());
         let version = if head.version.is_empty() { NO_VERSION } else { head.version };
         let fields = [PROTOCOL_VERSION, head.path, version, head.method, head.descriptor];
-        let back_open_len = match serialization {
-            Serialization::Hessian2 => {
+        let back_open_len = match Framing::of(serialization) {
+            Some(framing) => {
+                for field in fields {
+                    framing.write(&mut front, |front| json::write_string(front, field));
+                }
+                // This line break ends the last argument.
+                if framing == Framing::Lines && n_params != 0 {
+                    back.push(b'\n');
+                }
+                framing.write_map(&mut back, attachments);
+                back.len() - if framing == Framing::Lines { b"}\n".len() } else { b"}".len() }
+            }
+            None if serialization == Serialization::Hessian2 => {
                 for field in fields {
                     hessian::write_string(&mut front, field);
                 }
@@ -78,28 +91,15 @@ impl RequestTemplate {
                 encoder.map_end();
                 back_open_len
             }
-            Serialization::Fastjson => {
-                for field in fields {
-                    json::write_string(&mut front, field);
-                    front.push(b'\n');
-                }
-                // This line break ends the last argument.
-                back.extend_from_slice(if n_params == 0 { b"{" } else { b"\n{" });
-                for (at, (name, value)) in attachments.iter().enumerate() {
-                    json::write_entry(&mut back, at == 0, name, value);
-                }
-                let back_open_len = back.len();
-                back.extend_from_slice(b"}\n");
-                back_open_len
-            }
-            other => return Err(ProtoError::UnsupportedSerialization { id: other.id() }),
+            None => return Err(ProtoError::UnsupportedSerialization { id: serialization.id() }),
         };
         Ok(Self {
             serialization,
             front: front.into(),
             back: back.into(),
             back_open_len,
-            has_attachments: !attachments.is_empty(),
+            has_attachments: serialization == Serialization::FastjsonSized
+                || !attachments.is_empty(),
             n_params,
             payload_limit: DEFAULT_PAYLOAD_LIMIT,
         })
@@ -127,12 +127,13 @@ impl RequestTemplate {
     /// Appends one request to `out`.
     ///
     /// `args` are the values one after another in hessian2 (references and class definitions
-    /// counted from the first of them), and JSON texts joined by line breaks in fastjson. An
-    /// attachment in `extra` takes the place of a constant one of the same name.
+    /// counted from the first of them), JSON texts joined by line breaks in fastjson, and JSON
+    /// texts each behind its length in its other framing. An attachment in `extra` takes the place
+    /// of a constant one of the same name.
     ///
     /// # Errors
-    /// [`ProtoError::PayloadTooLong`], or [`ProtoError::Json`] when the JSON texts are not one a
-    /// line. Then `out` is as it was.
+    /// [`ProtoError::PayloadTooLong`], or [`ProtoError::Json`] when the JSON texts are not one for
+    /// each parameter. Then `out` is as it was.
     #[inline]
     pub fn encode(
         &self,
@@ -142,7 +143,7 @@ impl RequestTemplate {
         extra: &[(&str, &str)],
         out: &mut BytesMut,
     ) -> Result<(), ProtoError> {
-        self.check_lines(args)?;
+        self.check_args(args)?;
         let extra = self.encode_extra(extra);
         let body_len = self.front.len() + args.len() + extra.len() + self.back.len();
         if body_len > self.payload_limit {
@@ -164,7 +165,12 @@ impl RequestTemplate {
         if extra.is_empty() {
             out.extend_from_slice(&self.back);
         } else {
-            let (open, end) = self.back.split_at(self.back_open_len);
+            let (mut open, end) = self.back.split_at(self.back_open_len);
+            if self.serialization == Serialization::FastjsonSized {
+                // The map got longer than the template says.
+                out.extend_from_slice(&json::size(self.back.len() - SIZE_LEN + extra.len()));
+                open = open.get(SIZE_LEN..).unwrap_or_default();
+            }
             out.extend_from_slice(open);
             out.extend_from_slice(&extra);
             out.extend_from_slice(end);
@@ -172,15 +178,18 @@ impl RequestTemplate {
         Ok(())
     }
 
-    /// One argument that spans two lines would shift all that follows it.
-    fn check_lines(&self, args: &[u8]) -> Result<(), ProtoError> {
-        if self.serialization != Serialization::Fastjson {
+    /// One argument that spans two lines would shift all that follows it, and so would a length
+    /// that is not right.
+    #[inline]
+    fn check_args(&self, args: &[u8]) -> Result<(), ProtoError> {
+        let framing = Framing::of(self.serialization);
+        if framing.is_none_or(|framing| framing.holds(args, self.n_params)) {
             return Ok(());
         }
-        if json::are_lines(args, self.n_params) {
-            return Ok(());
-        }
-        let rule = "one JSON text a line, as many as the method has parameters";
+        let rule = match self.serialization {
+            Serialization::Fastjson => "one JSON text a line, as many as the method has parameters",
+            _ => "JSON texts behind their lengths, as many as the method has parameters",
+        };
         Err(ProtoError::Json { field: "arguments", offset: 0, rule })
     }
 

@@ -13,7 +13,8 @@ use dubbo_proto::{
 };
 
 const MAX_BODY_LEN: usize = 8 << 20;
-const RECORDINGS: [&str; 3] = ["java27_hessian2", "java27_fastjson", "java33_hessian2"];
+const RECORDINGS: [&str; 4] =
+    ["java27_hessian2", "java27_fastjson", "java33_hessian2", "java33_fastjson"];
 
 #[expect(clippy::disallowed_methods, reason = "an Instant cannot be made in any other way")]
 fn start() -> Instant {
@@ -98,8 +99,8 @@ fn replies_are_read_and_written_again() {
     for name in names("_response") {
         let Frame { header, body } = frame_of(&name);
         let status = Status::from_u8(header.status);
-        let to =
-            ReplyTo { id: header.id, serialization: header.serialization, takes_attachments: true };
+        let serialization = header.serialization.of_body(&body);
+        let to = ReplyTo { id: header.id, serialization, takes_attachments: true };
         let mut written = BytesMut::new();
         match Reply::decode(header.serialization, status, &body).unwrap() {
             Reply::Done(outcome) => {
@@ -179,6 +180,27 @@ fn group_and_version_name_the_service() {
 }
 
 #[test]
+fn the_two_framings_of_fastjson_are_told_apart() {
+    let (lines, sized) = (Serialization::Fastjson, Serialization::FastjsonSized);
+    for (recording, framing) in [("java27_fastjson", lines), ("java33_fastjson", sized)] {
+        let requests = names("_request");
+        let requests: Vec<_> = requests.iter().filter(|name| name.starts_with(recording)).collect();
+        assert!(requests.len() > 50);
+        for name in requests {
+            assert_eq!(frame_of(name).header.serialization, lines, "{name}: both have one id");
+            assert_eq!(request_of(name).serialization(), framing, "{name}");
+        }
+        let name = format!("{recording}_hash_response");
+        outcome_of(&name, |outcome| {
+            assert_eq!(outcome.serialization(), framing);
+            assert_eq!(outcome.value(&BodyLimits::default()).unwrap(), b"99162322");
+        });
+    }
+    let add = request_of("java33_fastjson_add_request");
+    assert_eq!((add.n_args(), add.args()), (2, &b"\0\0\0\x012\0\0\0\x013"[..]));
+}
+
+#[test]
 fn heartbeats_are_javas() {
     for recording in RECORDINGS {
         let now = start();
@@ -223,7 +245,7 @@ fn the_readonly_event_is_javas() {
 #[test]
 fn a_recording_in_one_piece_is_cut_into_its_frames() {
     let names: Vec<_> =
-        names("_response").into_iter().filter(|name| name.starts_with("java33")).collect();
+        names("_response").into_iter().filter(|name| name.starts_with("java33_hessian2")).collect();
     let whole: Vec<u8> = names.iter().flat_map(|name| bytes_of(name)).collect();
     for cut_len in [1, 7, HEADER_LEN, 1000, whole.len()] {
         let (mut input, mut n_frames) = (BytesMut::new(), 0);

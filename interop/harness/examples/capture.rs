@@ -25,10 +25,11 @@ const FLAG_EVENT: u8 = 0x20;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Dubbo version, the file names' prefix, and serialization of each recording.
-const RECORDINGS: [(DubboVersion, &str, &str); 3] = [
+const RECORDINGS: [(DubboVersion, &str, &str); 4] = [
     (DubboVersion::V2_7, "java27", "hessian2"),
     (DubboVersion::V2_7, "java27", "fastjson"),
     (DubboVersion::V3_3, "java33", "hessian2"),
+    (DubboVersion::V3_3, "java33", "fastjson"),
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

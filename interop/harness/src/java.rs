@@ -31,9 +31,10 @@ const READY: &str = "READY dubbo://";
 /// Which Dubbo a Java peer runs; interop/README.md has the exact versions.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum DubboVersion {
-    /// The last release of 2.7: hessian2, and fastjson as serialization 6.
+    /// The last release of 2.7: hessian2, and fastjson as serialization 6, one text a line.
     V2_7,
-    /// The current 3.3: hessian2 and fastjson2; it has no fastjson.
+    /// The current 3.3: hessian2 and fastjson2, and fastjson as serialization 6 by an extension,
+    /// each text behind its length.
     V3_3,
 }
 
@@ -55,7 +56,7 @@ impl DubboVersion {
 pub struct ProviderOptions {
     /// The port to listen on, or `None` for a free one.
     pub port: Option<u16>,
-    /// Dubbo's name of the serialization: `hessian2`, `fastjson` (2.7 only), `fastjson2` (3.3 only).
+    /// Dubbo's name of the serialization: `hessian2`, `fastjson`, `fastjson2` (3.3 only).
     pub serialization: String,
     /// Calls at once; Dubbo refuses those beyond. Its own default is 200.
     pub threads: u32,

@@ -74,9 +74,9 @@ fn a_suspended_provider_answers_when_it_goes_on() {
 #[test]
 fn a_serialization_that_a_version_lacks_is_refused() {
     let options =
-        ProviderOptions { serialization: "fastjson".to_owned(), ..ProviderOptions::default() };
-    let error = JavaProvider::start(DubboVersion::V3_3, options).unwrap_err().to_string();
-    assert!(error.contains("has no serialization 'fastjson'"), "{error}");
+        ProviderOptions { serialization: "fastjson2".to_owned(), ..ProviderOptions::default() };
+    let error = JavaProvider::start(DubboVersion::V2_7, options).unwrap_err().to_string();
+    assert!(error.contains("has no serialization 'fastjson2'"), "{error}");
 }
 
 #[test]

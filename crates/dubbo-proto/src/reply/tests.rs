@@ -1,4 +1,4 @@
-//! Replies of all six kinds and of every status, in both serializations.
+//! Replies of all six kinds and of every status, in all serializations.
 
 use bytes::BytesMut;
 use hessian::Encoder;
@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::frame;
 
-const BOTH: [Serialization; 2] = [Serialization::Hessian2, Serialization::Fastjson];
+const ALL: [Serialization; 3] =
+    [Serialization::Hessian2, Serialization::Fastjson, Serialization::FastjsonSized];
 
 fn to(serialization: Serialization) -> ReplyTo {
     ReplyTo { id: 9, serialization, takes_attachments: true }
@@ -15,7 +16,7 @@ fn to(serialization: Serialization) -> ReplyTo {
 
 fn value_of(serialization: Serialization) -> Vec<u8> {
     let mut value = Vec::new();
-    if serialization == Serialization::Fastjson {
+    if serialization != Serialization::Hessian2 {
         return b"{\"a\":[1,\"\\n\"]}".to_vec();
     }
     let mut encoder = Encoder::new(&mut value);
@@ -32,7 +33,8 @@ fn encode(to: ReplyTo, kind: ReplyKind, attachments: &[(&str, &str)]) -> (u8, Ve
     encode_reply(to, kind, &value_of(to.serialization), attachments, 1 << 20, &mut out).unwrap();
     let frame = frame::decode(&mut out, 1 << 20).unwrap().unwrap();
     assert!(out.is_empty() && !frame.header.is_request && !frame.header.is_event);
-    assert_eq!((frame.header.id, frame.header.serialization), (to.id, to.serialization));
+    assert_eq!((frame.header.id, frame.header.serialization.id()), (to.id, to.serialization.id()));
+    assert_eq!(frame.header.serialization.of_body(&frame.body), to.serialization);
     (frame.header.status, frame.body.to_vec())
 }
 
@@ -46,7 +48,7 @@ fn outcome(serialization: Serialization, body: &[u8]) -> Outcome<'_> {
 #[test]
 fn all_kinds_come_back() {
     let limits = BodyLimits::default();
-    for serialization in BOTH {
+    for serialization in ALL {
         for kind in [ReplyKind::Exception, ReplyKind::Value, ReplyKind::Null] {
             for attachments in [&[][..], &[("dubbo", "2.0.2"), ("k", "\"ü")]] {
                 let (status, body) = encode(to(serialization), kind, attachments);
@@ -83,7 +85,8 @@ fn the_number_is_what_hessian_writes() {
 
 #[test]
 fn error_texts_come_back_in_every_serialization() {
-    for serialization in [2, 6, 23, 8].map(Serialization::from_id) {
+    let from_ids = [2, 6, 23, 8].map(Serialization::from_id);
+    for serialization in from_ids.into_iter().chain([Serialization::FastjsonSized]) {
         let mut out = BytesMut::new();
         encode_error(to(serialization), Status::ServiceNotFound, "no \"a.B\"", &mut out);
         let frame = frame::decode(&mut out, 1000).unwrap().unwrap();
@@ -114,7 +117,7 @@ fn broken_replies_are_named() {
     let error = |serialization, body| {
         Reply::decode(serialization, Status::Ok, body).unwrap_err().to_string()
     };
-    let [hessian, fastjson] = BOTH;
+    let [hessian, fastjson, sized] = ALL;
     assert_eq!(error(hessian, b"\x96"), "reply type is 6, expected 0 to 5");
     assert!(error(hessian, b"").starts_with("reply type is broken:"));
     assert_eq!(error(fastjson, b"x\n"), "reply type at byte 0 is broken: a number");
@@ -123,7 +126,17 @@ fn broken_replies_are_named() {
         "serialization 8 cannot be read or written here"
     );
 
+    let rule = "is broken: a length and as many bytes";
+    assert_eq!(error(fastjson, b"\0\0\0\x02"), format!("reply type at byte 0 {rule}"));
+    assert_eq!(error(sized, b"\0\0\0\x011\0\0\0\x07\"a\""), format!("value at byte 5 {rule}"));
+    assert_eq!(error(sized, b"\0\0\0\x024B"), "value at byte 6 is broken: a text");
+
     let limits = BodyLimits::default();
+    // The letter that tells the number's class may be missing.
+    let short = outcome(sized, b"\0\0\0\x011\0\0\0\x03\"a\"");
+    assert_eq!((short.value(&limits).unwrap(), short.has_attachments()), (&b"\"a\""[..], false));
+    let cut = outcome(sized, b"\0\0\0\x024B\0\0\0\x017\0\0");
+    assert!(cut.attachments(&limits).is_err() && cut.value(&limits) == Ok(b"7"));
     assert!(outcome(hessian, b"\x94").value(&limits).is_err());
     assert!(outcome(hessian, b"\x94N\x91").attachments(&limits).is_err());
     assert!(outcome(fastjson, b"1\n").value(&limits).is_err());
@@ -133,13 +146,14 @@ fn broken_replies_are_named() {
 #[test]
 fn values_that_cannot_be_sent_are_refused() {
     let mut out = BytesMut::new();
-    let [hessian, fastjson] = BOTH.map(to);
+    let [hessian, fastjson, sized] = ALL.map(to);
     let value = ReplyKind::Value;
     let error = encode_reply(hessian, value, &[b'N'; 100], &[], 100, &mut out).unwrap_err();
     assert_eq!(error, ProtoError::PayloadTooLong { len: 101, max: 100 });
     for text in [&b""[..], b"[1,\n2]", b"1\r"] {
         assert!(encode_reply(fastjson, value, text, &[], 100, &mut out).is_err());
     }
+    assert!(encode_reply(sized, value, b"", &[], 100, &mut out).is_err());
     assert!(encode_reply(to(Serialization::Fastjson2), value, b"", &[], 100, &mut out).is_err());
     assert!(out.is_empty());
 }
@@ -156,8 +170,9 @@ proptest! {
         let status = Status::from_u8(status);
         let hessian = [&[kind][..], &body].concat();
         let fastjson = [&[kind - 0x60, b'\n'][..], &body].concat();
+        let sized = [&[0, 0, 0, 2, kind - 0x60, b'B', 0, 0, 0][..], &body].concat();
         let limits = BodyLimits::default();
-        for body in [body, hessian, fastjson] {
+        for body in [body, hessian, fastjson, sized] {
             if let Ok(Reply::Done(outcome)) = Reply::decode(serialization, status, &body) {
                 if let Ok(value) = outcome.value(&limits) {
                     prop_assert!(outcome.value_and_rest().starts_with(value));

@@ -70,10 +70,29 @@ fn fastjson_requests_come_back() {
     assert_eq!(lines.len(), 10, "nine lines, each of them ended");
 }
 
+/// Texts behind their lengths.
+fn sized(texts: &[&str]) -> Vec<u8> {
+    let size = |text: &str| u32::try_from(text.len()).unwrap().to_be_bytes();
+    texts.iter().flat_map(|text| [&size(text)[..], text.as_bytes()].concat()).collect()
+}
+
+#[test]
+fn sized_fastjson_requests_come_back() {
+    let args = sized(&["\"hash\"", "{\"a\":\n[1,2]}", "5"]);
+    let request = round_trip(Serialization::FastjsonSized, &args);
+    let front = sized(&["\"2.0.2\"", "\"com.acme.Orders\"", "\"1.0\"", "\"place\""]);
+    assert!(request.body().starts_with(&front));
+    // A header tells only the id.
+    let request = decode(Serialization::Fastjson, request.body()).unwrap();
+    assert_eq!(request.serialization(), Serialization::FastjsonSized);
+}
+
 #[test]
 fn methods_without_parameters_or_attachments() {
     let head = RequestHead { descriptor: "", version: "", ..HEAD };
-    for serialization in [Serialization::Hessian2, Serialization::Fastjson] {
+    for serialization in
+        [Serialization::Hessian2, Serialization::Fastjson, Serialization::FastjsonSized]
+    {
         let template = RequestTemplate::new(serialization, &head, &[]).unwrap();
         for extra in [&[][..], &[("a", "b")]] {
             let request = decode(serialization, &encode(&template, b"", extra)).unwrap();
@@ -121,7 +140,7 @@ fn broken_requests_are_named() {
         decode(Serialization::Fastjson, text.as_bytes()).unwrap_err().to_string()
     };
     assert_eq!(broken("\"2.0.2\"", "7"), "dubbo version at byte 0 is broken: a string or null");
-    assert_eq!(broken("3\n{}\n", ""), "argument at byte 81 is broken: a line for each parameter");
+    assert_eq!(broken("3\n{}\n", ""), "argument at byte 81 is broken: a text for each parameter");
     assert_eq!(broken("{}", "[]"), "attachments at byte 83 is broken: an object or null");
     assert_eq!(
         broken("Ljava/util/Map;", "X"),
@@ -129,8 +148,13 @@ fn broken_requests_are_named() {
     );
     let long = "m".repeat(257);
     assert_eq!(broken("place", &long), "method of 257 bytes is not acceptable: too long");
-    // The framing of later versions of fastjson, a length in front of each value.
-    assert!(decode(Serialization::Fastjson, b"\0\0\0\x07\"2.0.2\"").is_err());
+    let error = |body: &[u8]| decode(Serialization::Fastjson, body).unwrap_err().to_string();
+    let version = sized(&["\"2.0.2\""]);
+    assert_eq!(error(&version), "path at byte 11 is broken: a string or null");
+    let rule = "is broken: a length and as many bytes";
+    assert_eq!(error(&version[..10]), format!("dubbo version at byte 0 {rule}"));
+    let bomb = [&version[..], b"\xff\xff\xff\xff"].concat();
+    assert_eq!(error(&bomb), format!("path at byte 11 {rule}"));
     let error = decode(Serialization::Fastjson2, b"").unwrap_err();
     assert_eq!(error, ProtoError::UnsupportedSerialization { id: 23 });
     let error = decode(Serialization::Hessian2, b"\x052.0.2\x03a.B").unwrap_err();
@@ -141,9 +165,11 @@ fn broken_requests_are_named() {
 fn numbers_of_attachments_are_bounded() {
     let many: Vec<_> = (0..1025).map(|n| n.to_string()).collect();
     let many: Vec<_> = many.iter().map(|n| (n.as_str(), n.as_str())).collect();
-    for (serialization, args) in
-        [(Serialization::Hessian2, hessian_args()), (Serialization::Fastjson, b"1\n2\n3".to_vec())]
-    {
+    for (serialization, args) in [
+        (Serialization::Hessian2, hessian_args()),
+        (Serialization::Fastjson, b"1\n2\n3".to_vec()),
+        (Serialization::FastjsonSized, sized(&["1", "2", "3"])),
+    ] {
         let template = RequestTemplate::new(serialization, &HEAD, &many).unwrap();
         let error = decode(serialization, &encode(&template, &args, &[])).unwrap_err();
         assert_eq!(error, ProtoError::TooMany { what: "attachments", count: 1025, max: 1024 });
@@ -165,6 +191,11 @@ fn templates_refuse_what_a_provider_could_not_read() {
     for args in [&b""[..], b"1\n2", b"1\n2\n3\n4", b"1\n2\n3\n", b"1\n2\n[\r3]"] {
         assert!(template.encode(id, true, args, &[], &mut out).is_err(), "{args:?}");
     }
+    let template = RequestTemplate::new(Serialization::FastjsonSized, &HEAD, &[]).unwrap();
+    for texts in [&["1", "2"][..], &["1", "2", "3", "4"], &["1", "2", ""]] {
+        assert!(template.encode(id, true, &sized(texts), &[], &mut out).is_err(), "{texts:?}");
+    }
+    assert!(template.encode(id, true, b"1\n2\n3", &[], &mut out).is_err());
     let template = RequestTemplate::new(hessian, &HEAD, &[]).unwrap().with_payload_limit(100);
     let error = template.encode(id, true, &[b'N'; 100], &[], &mut out).unwrap_err();
     assert!(matches!(error, ProtoError::PayloadTooLong { max: 100, .. }));
@@ -178,12 +209,12 @@ proptest! {
         cut in 0usize..120,
         at in 0usize..120,
         byte in any::<u8>(),
-        is_json in any::<bool>(),
+        form in 0..3,
     ) {
-        let (serialization, args) = if is_json {
-            (Serialization::Fastjson, b"1\n2\n3".to_vec())
-        } else {
-            (Serialization::Hessian2, hessian_args())
+        let (serialization, args) = match form {
+            0 => (Serialization::Fastjson, b"1\n2\n3".to_vec()),
+            1 => (Serialization::FastjsonSized, sized(&["1", "2", "3"])),
+            _ => (Serialization::Hessian2, hessian_args()),
         };
         let template = RequestTemplate::new(serialization, &HEAD, &[("a", "b")]).unwrap();
         let mut body = encode(&template, &args, &[]);
