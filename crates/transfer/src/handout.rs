@@ -176,6 +176,27 @@ impl HandOut {
     }
 }
 
+/// What the first `lines` lines of `source` add up to after `step`: what a client compares that went on
+/// from an earlier transfer, whose hand-out is gone. Reads and processes all of them.
+///
+/// # Errors
+/// [`TransferError::NoSuchLine`] if there are fewer lines, or what reading can end with.
+pub fn totals_before(
+    source: &Arc<Source>,
+    step: &dyn Process,
+    lines: u64,
+) -> Result<Totals, TransferError> {
+    let mut reader = Reader::new(Arc::clone(source));
+    let mut totals = Totals::default();
+    for number in 0..lines {
+        let Some(line) = reader.processed(step, number)? else {
+            return Err(TransferError::NoSuchLine { number: lines, count: number });
+        };
+        totals.add(Sent::of(number, line));
+    }
+    Ok(totals)
+}
+
 /// What a request is to the place of its caller.
 enum Turn {
     /// The next one; the place is won and has to be given back with the turn published.

@@ -25,7 +25,7 @@ pub mod writer;
 
 pub use checksum::Totals;
 pub use error::{Difference, TransferError};
-pub use handout::{Ask, HandOut, Handed};
+pub use handout::{Ask, HandOut, Handed, totals_before};
 pub use journal::Subject;
 pub use output::OutputOptions;
 pub use process::{Process, Step};

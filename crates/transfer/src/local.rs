@@ -23,7 +23,7 @@ pub fn local(source: &Path, output: &Path, step: &dyn Process) -> Result<u64, Tr
     loop {
         let mut len = 0;
         let next = reader.for_each(number, |number, line| {
-            let max_len = line_max_len(step, line.len());
+            let max_len = line_max_len(step, line.bytes().len());
             if out.len() < len + max_len {
                 out.resize((len + max_len).next_power_of_two(), 0);
             }

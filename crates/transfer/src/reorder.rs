@@ -9,6 +9,7 @@
 
 use crate::TransferError;
 use crate::checksum::{Sent, Totals};
+use crate::lines::Line;
 use crate::process::{Process, line_max_len, process_line};
 
 /// A batch that has reached this length goes to the writer.
@@ -41,7 +42,7 @@ impl Batch {
         let begin = self.bytes.len();
         if step.changes() {
             self.bytes.resize(begin + line_max_len(step, line.len()), 0);
-            let len = process_line(step, number, line, &mut self.bytes[begin..]);
+            let len = process_line(step, number, Line::new(line), &mut self.bytes[begin..]);
             self.bytes.truncate(begin + len);
         } else {
             self.bytes.extend_from_slice(line);

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::TransferError;
-use crate::lines::find_ends;
+use crate::lines::{Line, MARGIN, find_ends};
 use crate::process::{Process, line_max_len, process_line};
 
 /// How many bytes are read at once. Small enough that a block, its ends and what is made of them
@@ -214,12 +214,11 @@ impl Source {
         let mut want = BLOCK_LEN;
         loop {
             let len = usize::try_from(left).map_or(want, |left| left.min(want));
-            if memory.bytes.len() < len {
-                memory.bytes.resize(len.max(BLOCK_LEN), 0);
+            if memory.bytes.len() < MARGIN + len {
+                memory.bytes.resize(MARGIN + len.max(BLOCK_LEN), 0);
             }
-            let bytes = &mut memory.bytes[..len];
+            let bytes = &mut memory.bytes[MARGIN..MARGIN + len];
             self.file.read_exact_at(bytes, start.offset).map_err(|error| self.explain(error))?;
-            memory.ends.clear();
             find_ends(bytes, &mut memory.ends);
             let whole = memory.ends.last().map_or(0, |&end| end as usize);
             if len as u64 == left && whole < len {
@@ -285,15 +284,11 @@ impl Block {
     }
 
     /// Line `number` with its end, if it is in this block.
-    fn line(&self, number: u64) -> Option<&[u8]> {
+    fn line(&self, number: u64) -> Option<Line<'_>> {
         let at = usize::try_from(number.checked_sub(self.start.line)?).ok()?;
         let end = *self.memory.ends.get(at)? as usize;
         let begin = if at == 0 { 0 } else { self.memory.ends[at - 1] as usize };
-        self.memory.bytes.get(begin..end)
-    }
-
-    fn whole(&self) -> &[u8] {
-        &self.memory.bytes[..self.memory.ends.last().map_or(0, |&end| end as usize)]
+        Some(Line::within(&self.memory.bytes, MARGIN + begin..MARGIN + end))
     }
 }
 
@@ -302,7 +297,7 @@ impl Drop for Block {
         let memory = std::mem::take(&mut self.memory);
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         // Memory of an unusually long line is not kept.
-        if memory.bytes.len() == BLOCK_LEN && spare.len() < CACHED_BLOCKS {
+        if memory.bytes.len() == MARGIN + BLOCK_LEN && spare.len() < CACHED_BLOCKS {
             spare.push(memory);
         }
     }
@@ -340,7 +335,7 @@ impl Reader {
         if !self.in_front(number)? {
             return Ok(None);
         }
-        Ok(self.held[0].as_ref().and_then(|block| block.line(number)))
+        Ok(self.held[0].as_ref().and_then(|block| block.line(number)).map(|line| line.bytes()))
     }
 
     /// Line `number`, processed by `step`, with its end; `None` behind the last line.
@@ -360,9 +355,9 @@ impl Reader {
         };
         let scratch = &mut self.scratch;
         if !step.changes() {
-            return Ok(Some(line));
+            return Ok(Some(line.bytes()));
         }
-        let max_len = line_max_len(step, line.len());
+        let max_len = line_max_len(step, line.bytes().len());
         if scratch.len() < max_len {
             scratch.resize(max_len, 0);
         }
@@ -404,7 +399,7 @@ impl Reader {
     pub fn for_each(
         &mut self,
         number: u64,
-        mut each: impl FnMut(u64, &[u8]) -> Result<(), TransferError>,
+        mut each: impl FnMut(u64, Line<'_>) -> Result<(), TransferError>,
     ) -> Result<u64, TransferError> {
         if !self.bring_to_front(number)? {
             return Ok(number);
@@ -413,7 +408,8 @@ impl Reader {
         let skip = usize::try_from(number - block.start.line).unwrap_or(usize::MAX);
         let mut begin = skip.checked_sub(1).map_or(0, |before| block.memory.ends[before] as usize);
         for (line, &end) in (number..).zip(&block.memory.ends[skip..]) {
-            each(line, &block.whole()[begin..end as usize])?;
+            let place = MARGIN + begin..MARGIN + end as usize;
+            each(line, Line::within(&block.memory.bytes, place))?;
             begin = end as usize;
         }
         Ok(block.next_line())

@@ -6,6 +6,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::lines::Line;
 use crate::process::{Process, line_max_len, process_line};
 use crate::{Difference, Reader, Source, TransferError};
 
@@ -80,9 +81,9 @@ impl Expected {
         self.ends.clear();
     }
 
-    fn push(&mut self, step: &dyn Process, number: u64, line: &[u8]) {
+    fn push(&mut self, step: &dyn Process, number: u64, line: Line<'_>) {
         let begin = self.bytes.len();
-        self.bytes.resize(begin + line_max_len(step, line.len()), 0);
+        self.bytes.resize(begin + line_max_len(step, line.bytes().len()), 0);
         let len = process_line(step, number, line, &mut self.bytes[begin..]);
         self.bytes.truncate(begin + len);
         self.ends.push(begin + len);

@@ -105,6 +105,16 @@ fn a_source_that_changes_ends_the_transfer() {
     assert!(matches!(again, TransferError::SourceChanged { .. }), "{again:?}");
 }
 
+#[test]
+fn totals_of_an_earlier_transfer() {
+    let file = file_of(20_000);
+    let before = totals_before(&file.source, &Unchanged, 15_000).unwrap();
+    assert_eq!(before, totals_of(&file.lines[..15_000], 0));
+    assert_eq!(before.plus(totals_of(&file.lines, 15_000)), totals_of(&file.lines, 0));
+    let error = totals_before(&file.source, &Unchanged, 20_001).unwrap_err();
+    assert!(matches!(error, TransferError::NoSuchLine { count: 20_000, .. }));
+}
+
 /// Four threads with callers of their own, some of whose answers get lost: every line arrives once.
 #[test]
 fn many_threads_get_every_line_once() {
