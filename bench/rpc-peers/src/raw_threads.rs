@@ -29,15 +29,16 @@ pub(crate) fn call(options: &ClientOptions) -> Result<Tally, PeerError> {
     let streams = connect(options)?;
     let writers: Vec<_> = streams.iter().map(Mutex::new).collect();
     let slots: Vec<Slot> = (0..options.concurrency).map(|_| Slot::default()).collect();
+    let has_ended = AtomicBool::new(false);
     let tally = Tally::start(options);
     thread::scope(|scope| {
-        let (slots, tally) = (&slots, &tally);
+        let (slots, tally, has_ended) = (&slots, &tally, &has_ended);
         for stream in &streams {
-            scope.spawn(move || hand_over(stream, slots, tally));
+            scope.spawn(move || hand_over(stream, slots, has_ended, tally));
         }
         let run = |caller: usize| {
-            let writer = &writers[caller % streams.len()];
-            scope.spawn(move || run_caller(caller, writer, &slots[caller], options, tally))
+            let connection = Connection { writer: &writers[caller % streams.len()], has_ended };
+            scope.spawn(move || run_caller(caller, connection, &slots[caller], options, tally))
         };
         let callers: Vec<_> = (0..options.concurrency).map(run).collect();
         let results = callers.into_iter().map(|caller| caller.join().expect("no caller panics"));
@@ -51,10 +52,18 @@ pub(crate) fn call(options: &ClientOptions) -> Result<Tally, PeerError> {
     Ok(tally)
 }
 
+/// A caller's view of its connection.
+#[derive(Clone, Copy)]
+struct Connection<'a> {
+    writer: &'a Mutex<&'a TcpStream>,
+    /// Whether a connection has ended, so that some replies will never come.
+    has_ended: &'a AtomicBool,
+}
+
 /// One thread's calls.
 fn run_caller(
     caller: usize,
-    writer: &Mutex<&TcpStream>,
+    connection: Connection<'_>,
     slot: &Slot,
     options: &ClientOptions,
     tally: &Tally,
@@ -64,8 +73,11 @@ fn run_caller(
     let mut started = Instant::now();
     loop {
         slot.is_answered.store(false, Ordering::Relaxed);
-        lock(writer).write_all(&frame)?;
+        lock(connection.writer).write_all(&frame)?;
         while !slot.is_answered.load(Ordering::Acquire) {
+            if connection.has_ended.load(Ordering::SeqCst) {
+                return Err(PeerError::ServerLeft);
+            }
             thread::park();
         }
         let reply = lock(&slot.reply);
@@ -82,9 +94,8 @@ fn run_caller(
     }
 }
 
-/// Reads replies and wakes those who wait for them, until the stream ends; then wakes everybody, with
-/// nothing in hand.
-fn hand_over(stream: &TcpStream, slots: &[Slot], tally: &Tally) {
+/// Reads replies and wakes those who wait for them, until the stream ends; then wakes everybody.
+fn hand_over(stream: &TcpStream, slots: &[Slot], has_ended: &AtomicBool, tally: &Tally) {
     let mut inbox = Inbox::new();
     while let Ok(true) = inbox.fill(stream) {
         tally.record_io(Instant::now(), 1, 0);
@@ -94,8 +105,9 @@ fn hand_over(stream: &TcpStream, slots: &[Slot], tally: &Tally) {
             }
         }
     }
-    for slot in slots {
-        slot.answer(&[]);
+    has_ended.store(true, Ordering::SeqCst);
+    for thread in slots.iter().filter_map(|slot| slot.thread.get()) {
+        thread.unpark();
     }
 }
 

@@ -76,6 +76,9 @@ fn report(plan: &Plan, rows: &[Row]) -> Result<(), BenchError> {
     let path = plan.results.join(format!("{NAME}.json"));
     let text = format!("{:#}\n", values.collect::<Value>());
     fs::write(&path, text).map_err(BenchError::file(&path))?;
+    let raw = plan.results.join(format!("raw/{NAME}.txt"));
+    fs::write(&raw, rows.iter().map(Row::raw).collect::<String>())
+        .map_err(BenchError::file(&raw))?;
     println!("\nwritten: {}", path.display());
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! All rounds of one program in one setting, as a row for the table and for JSON.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -33,14 +32,10 @@ impl Row {
         Self { program, setting, rounds: Vec::new(), syscalls: None }
     }
 
-    /// Measures once more, and keeps what the client printed.
+    /// Measures once more.
     pub(crate) fn add_round(&mut self, plan: &Plan, programs: &Programs) -> Result<(), BenchError> {
         let round = self.shot(plan, programs, plan.seconds).run()?;
-        let (n_round, Setting { n_callers, n_connections }) = (self.rounds.len() + 1, self.setting);
-        let name = format!("{}-{}", self.program.name(), self.program.codec()).replace(' ', "-");
-        let path = format!("raw/rpc-{name}-{n_callers}-{n_connections}-{n_round}.json");
-        let path = plan.results.join(path);
-        fs::write(&path, &round.printed).map_err(BenchError::file(&path))?;
+        let n_round = self.rounds.len() + 1;
         eprintln!(
             "rpc {n_round}/{}: {}, {}: {:.0}/s, p99 {:.3} ms, {} errors",
             plan.n_rounds,
@@ -52,6 +47,15 @@ impl Row {
         );
         self.rounds.push(round);
         Ok(())
+    }
+
+    /// What the clients printed, with a line before each that says of which round it is.
+    pub(crate) fn raw(&self) -> String {
+        let head = format!("{}, {}, {}", self.program.name(), self.program.codec(), self.setting);
+        let rounds = self.rounds.iter().enumerate();
+        rounds.fold(String::new(), |text, (index, round)| {
+            text + &format!("# {head}, round {}\n{}\n", index + 1, round.printed.trim())
+        })
     }
 
     /// Counts system calls in a run of its own, since counting slows them down.
