@@ -4,12 +4,13 @@
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use serde::de::IgnoredAny;
 
 use crate::frame::{HEADER_LEN, Header};
 use crate::{
-    BodyLimits, ClientConfig, ClientConnection, ClientEvent, DubboUrl, Reply, ReplyKind,
+    BodyLimits, ClientConfig, ClientConnection, ClientEvent, DubboUrl, Reply, ReplyKind, Request,
     RequestHead, RequestTemplate, Serialization, ServerConfig, ServerConnection, ServerEvent,
-    ServiceKey, Status, descriptor, url,
+    ServiceKey, Status, descriptor, fastjson, url,
 };
 
 const N_CALLS: usize = 4;
@@ -65,9 +66,22 @@ fn read_reply(serialization: Serialization, status: Status, body: &[u8]) {
         let limits = BodyLimits::default();
         if let Ok(value) = outcome.value(&limits) {
             assert!(outcome.value_and_rest().starts_with(value));
+            fastjson_text(value);
         }
         if let Ok(attachments) = outcome.attachments(&limits) {
             assert!(attachments.len() <= limits.max_attachments);
+        }
+    }
+}
+
+/// JSON stays what it is, but for the names of classes; anything else is translated or refused.
+fn fastjson_text(text: &[u8]) {
+    let mut plain = Vec::new();
+    if fastjson::to_json(text, true, &mut plain).is_ok() {
+        // Bytes grow from two digits to four letters of base64 at most; a key gets two quotes.
+        assert!(plain.len() <= 4 * text.len());
+        if serde_json::from_slice::<IgnoredAny>(text).is_ok() && !text.contains(&b'@') {
+            assert_eq!(plain, text);
         }
     }
 }
@@ -94,6 +108,7 @@ pub fn server_bytes(data: &[u8], now: Instant) {
             for (name, value) in request.attachments() {
                 assert!(name.len() + value.len() <= 3 * request.body().len());
             }
+            reframe(&request);
             n_seen += 1;
             if two_way && n_seen % 2 == 0 {
                 let text = request.method();
@@ -107,6 +122,22 @@ pub fn server_bytes(data: &[u8], now: Instant) {
         assert!(server.transmit().len() < MAX_BUFFERED_LEN + MAX_BODY_LEN + SMALL_ANSWER_LEN);
         alive && !server.is_finished()
     });
+}
+
+/// Arguments in one framing of fastjson can be had in the other.
+fn reframe(request: &Request) {
+    let from = request.serialization();
+    let (lines, sized) = (Serialization::Fastjson, Serialization::FastjsonSized);
+    if from == Serialization::Hessian2 {
+        return;
+    }
+    let (mut there, mut back) = (Vec::new(), Vec::new());
+    assert_eq!(fastjson::reframe(request.args(), from, sized, &mut there), Ok(()));
+    assert_eq!(fastjson::reframe(&there, sized, lines, &mut back), Ok(()));
+    let len = |texts: &[u8]| texts.iter().filter(|byte| !matches!(byte, b'\n' | b'\r')).count();
+    if from == lines {
+        assert_eq!(len(&back), len(request.args()));
+    }
 }
 
 /// Hands `data` over in pieces: as it is, or as the bodies of frames with good headers, which

@@ -10,6 +10,8 @@
 //! - [`frame`] is the header that stands before everything, [`Serialization`] and [`Status`] are
 //!   what its bytes mean.
 //! - [`DubboUrl`] and [`ServiceKey`] are how registries write down who offers what.
+//! - [`fastjson`] turns the texts of one framing of serialization 6 into those of the other, and
+//!   fastjson's dialect into JSON.
 //! - [`descriptor`] reads the JVM's notation of parameter types.
 //!
 //! Everything that a peer sends is bounded before it is kept: [`frame::decode`] checks a body's
@@ -21,6 +23,7 @@ pub mod descriptor;
 mod error;
 mod event;
 pub mod exercise;
+pub mod fastjson;
 pub mod frame;
 mod json;
 mod liveness;

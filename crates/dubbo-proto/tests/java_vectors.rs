@@ -9,7 +9,7 @@ use dubbo_proto::frame::{self, Frame, HEADER_LEN};
 use dubbo_proto::{
     BodyLimits, ClientConfig, ClientConnection, ClientEvent, Outcome, Reply, ReplyKind, ReplyTo,
     Request, RequestHead, RequestTemplate, Serialization, ServerConfig, ServerConnection,
-    ServerEvent, Status, encode_error, encode_reply,
+    ServerEvent, Status, encode_error, encode_reply, fastjson,
 };
 
 const MAX_BODY_LEN: usize = 8 << 20;
@@ -198,6 +198,49 @@ fn the_two_framings_of_fastjson_are_told_apart() {
     }
     let add = request_of("java33_fastjson_add_request");
     assert_eq!((add.n_args(), add.args()), (2, &b"\0\0\0\x012\0\0\0\x013"[..]));
+}
+
+/// The arguments of a call that has one, as JSON.
+fn json_argument(name: &str) -> serde_json::Value {
+    let request = request_of(&format!("java33_fastjson_{name}_request"));
+    let (sized, lines) = (request.serialization(), Serialization::Fastjson);
+    let (mut line, mut json) = (Vec::new(), Vec::new());
+    fastjson::reframe(request.args(), sized, lines, &mut line).unwrap();
+    fastjson::to_json(&line, false, &mut json).unwrap();
+    serde_json::from_slice(&json).unwrap()
+}
+
+#[test]
+fn the_dialect_of_fastjson_is_translated() {
+    for (name, expected) in [
+        ("text_unicode", serde_json::json!("grüß 你好 😀 \0\t\"\\")),
+        ("int8", serde_json::json!(-8)),
+        ("int16", serde_json::json!(-1600)),
+        ("boxed_long", serde_json::json!(-5)),
+        ("boxed_double", serde_json::json!(2.5)),
+        ("float32", serde_json::json!(1.5)),
+        ("bytes", serde_json::json!("AAH/fw==")),
+        ("date", serde_json::json!(1_600_000_000_123_i64)),
+        ("text_set", serde_json::json!(["one", "two", "three"])),
+        ("counts_tree", serde_json::json!({"k": 1})),
+        ("boxed_int_null", serde_json::Value::Null),
+    ] {
+        assert_eq!(json_argument(name), expected, "{name}");
+    }
+    let person = json_argument("person");
+    assert_eq!(person["address"]["city"], "Springfield");
+    assert_eq!(person["@type"], serde_json::Value::Null);
+    // Every result, too.
+    for name in names("_response").iter().filter(|name| name.starts_with("java33_fastjson")) {
+        reply_of(name, |reply| {
+            let Reply::Done(outcome) = reply else { return };
+            let mut json = Vec::new();
+            fastjson::to_json(outcome.value(&BodyLimits::default()).unwrap(), true, &mut json)
+                .unwrap();
+            let is_null = outcome.kind() == ReplyKind::Null;
+            assert!(is_null || serde_json::from_slice::<serde_json::Value>(&json).is_ok());
+        });
+    }
 }
 
 #[test]
