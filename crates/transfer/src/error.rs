@@ -174,6 +174,14 @@ pub enum TransferError {
         /// What was named.
         name: String,
     },
+    /// A peer's message that does not have the form of its kind.
+    #[error("{len} bytes are no {message:?} message of a transfer")]
+    BadMessage {
+        /// Which message it should be.
+        message: &'static str,
+        /// Its length in bytes.
+        len: usize,
+    },
     /// A length from the command line that is none.
     #[error("{text:?} is no length in bytes; write 1000, 64KiB, 1GiB or 1GB")]
     BadLength {

@@ -6,6 +6,7 @@
 //! - [`handout`] says who gets which line.
 //! - [`writer`] puts lines back in order, into a file that is partial until it is whole and checked.
 //! - [`checksum`] is how two sides know that they have the same.
+//! - [`wire`] is what client and server say to each other.
 //! - [`generate`] makes files to transfer, [`verify`] compares an output with its source, and [`local`]
 //!   does on one thread, without a network, what a transfer does with one.
 
@@ -21,6 +22,7 @@ pub mod process;
 mod reorder;
 pub mod source;
 pub mod verify;
+pub mod wire;
 pub mod writer;
 
 pub use checksum::Totals;
