@@ -1,0 +1,292 @@
+//! The messages of a transfer, as bytes. No socket here; `docs/transfer.md` says when which is sent.
+//!
+//! All numbers are unsigned (but for one) and big endian, as on the link. A message has exactly the length
+//! that its fields have; the last field of some takes the rest.
+
+use crate::TransferError;
+use crate::checksum::Totals;
+use crate::handout::{Ask, Handed};
+use crate::process::Step;
+use crate::source::Identity;
+
+/// A message of fixed form.
+pub trait Message: Sized {
+    /// Appends the message to `out`.
+    fn encode(&self, out: &mut Vec<u8>);
+
+    /// Reads a message, which is all of `bytes`.
+    ///
+    /// # Errors
+    /// [`TransferError::BadMessage`] if its length or a field is wrong; [`TransferError::UnknownProcess`].
+    fn decode(bytes: &[u8]) -> Result<Self, TransferError>;
+}
+
+/// Client to server: begin a transfer. The answer is [`Opened`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Open {
+    /// The first line wanted.
+    pub first: u64,
+    /// How many callers will ask.
+    pub callers: u32,
+    /// What the server does to each line.
+    pub step: Step,
+}
+
+/// Server to client: a transfer has begun.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Opened {
+    /// The transfer's number, which no other one has had.
+    pub session: u64,
+    /// The source.
+    pub source: Identity,
+}
+
+/// Client to server: a caller's request for a line. The answer is a [`Handed`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Next {
+    /// From [`Opened`].
+    pub session: u64,
+    /// Who asks, for the how-manieth time.
+    pub ask: Ask,
+}
+
+/// Client to server: every caller has been told of the end. The answer is a [`Totals`], and the server
+/// forgets the transfer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Close {
+    /// From [`Opened`].
+    pub session: u64,
+}
+
+/// Client to server: what do the first lines add up to? The answer is a [`Totals`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Before {
+    /// How many lines.
+    pub lines: u64,
+    /// What the server does to each line.
+    pub step: Step,
+}
+
+impl Message for Open {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.first.to_be_bytes());
+        out.extend_from_slice(&self.callers.to_be_bytes());
+        out.extend_from_slice(self.step.process().name().as_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, TransferError> {
+        let mut fields = Fields::of("open", bytes);
+        let first = u64::from_be_bytes(fields.take()?);
+        let callers = u32::from_be_bytes(fields.take()?);
+        Ok(Self { first, callers, step: fields.step()? })
+    }
+}
+
+impl Message for Opened {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.session.to_be_bytes());
+        out.extend_from_slice(&self.source.len.to_be_bytes());
+        out.extend_from_slice(&self.source.modified_ns.to_be_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, TransferError> {
+        let mut fields = Fields::of("opened", bytes);
+        let session = u64::from_be_bytes(fields.take()?);
+        let len = u64::from_be_bytes(fields.take()?);
+        let modified_ns = i128::from_be_bytes(fields.take()?);
+        fields.end()?;
+        Ok(Self { session, source: Identity { len, modified_ns } })
+    }
+}
+
+impl Message for Next {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.session.to_be_bytes());
+        out.extend_from_slice(&self.ask.caller.to_be_bytes());
+        out.extend_from_slice(&self.ask.turn.to_be_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, TransferError> {
+        let mut fields = Fields::of("next", bytes);
+        let session = u64::from_be_bytes(fields.take()?);
+        let caller = u32::from_be_bytes(fields.take()?);
+        let turn = u64::from_be_bytes(fields.take()?);
+        fields.end()?;
+        Ok(Self { session, ask: Ask { caller, turn } })
+    }
+}
+
+impl Message for Close {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.session.to_be_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, TransferError> {
+        let mut fields = Fields::of("close", bytes);
+        let session = u64::from_be_bytes(fields.take()?);
+        fields.end()?;
+        Ok(Self { session })
+    }
+}
+
+impl Message for Before {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.lines.to_be_bytes());
+        out.extend_from_slice(self.step.process().name().as_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, TransferError> {
+        let mut fields = Fields::of("before", bytes);
+        let lines = u64::from_be_bytes(fields.take()?);
+        Ok(Self { lines, step: fields.step()? })
+    }
+}
+
+impl Message for Totals {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.lines.to_be_bytes());
+        out.extend_from_slice(&self.bytes.to_be_bytes());
+        out.extend_from_slice(&self.sum.to_be_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, TransferError> {
+        let mut fields = Fields::of("totals", bytes);
+        let lines = u64::from_be_bytes(fields.take()?);
+        let bytes = u64::from_be_bytes(fields.take()?);
+        let sum = u64::from_be_bytes(fields.take()?);
+        fields.end()?;
+        Ok(Self { lines, bytes, sum })
+    }
+}
+
+impl<'a> Handed<'a> {
+    /// Set in the number of an answer that is the end; the rest of it is the number of lines.
+    const END: u64 = 1 << 63;
+
+    /// Appends the answer to `out`: a number, and the line.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Line { number, line } => {
+                out.extend_from_slice(&number.to_be_bytes());
+                out.extend_from_slice(line);
+            }
+            Self::End { count } => out.extend_from_slice(&(count | Self::END).to_be_bytes()),
+        }
+    }
+
+    /// Reads an answer; the line stays where it is.
+    ///
+    /// # Errors
+    /// [`TransferError::BadMessage`] if it is too short, or an end that is too long.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, TransferError> {
+        let mut fields = Fields::of("line", bytes);
+        let number = u64::from_be_bytes(fields.take()?);
+        if number & Self::END == 0 {
+            return Ok(Self::Line { number, line: fields.rest });
+        }
+        fields.end()?;
+        Ok(Self::End { count: number & !Self::END })
+    }
+}
+
+/// A message that is being read.
+struct Fields<'a> {
+    message: &'static str,
+    len: usize,
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    fn of(message: &'static str, bytes: &'a [u8]) -> Self {
+        Self { message, len: bytes.len(), rest: bytes }
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], TransferError> {
+        let (field, rest) = self.rest.split_first_chunk().ok_or_else(|| self.bad())?;
+        self.rest = rest;
+        Ok(*field)
+    }
+
+    fn step(&self) -> Result<Step, TransferError> {
+        // Whoever sends a long name has no step of ours in mind; nothing of it is kept.
+        std::str::from_utf8(self.rest)
+            .ok()
+            .filter(|name| name.len() < 64)
+            .ok_or_else(|| self.bad())?
+            .parse()
+    }
+
+    fn end(&self) -> Result<(), TransferError> {
+        if self.rest.is_empty() { Ok(()) } else { Err(self.bad()) }
+    }
+
+    fn bad(&self) -> TransferError {
+        TransferError::BadMessage { message: self.message, len: self.len }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::fmt::Debug;
+
+    fn encoded(message: &impl Message) -> Vec<u8> {
+        let mut out = Vec::new();
+        message.encode(&mut out);
+        out
+    }
+
+    /// Comes back as it was; and neither is a shorter or longer one a message.
+    fn there_and_back<M: Message + Debug + PartialEq>(message: &M) {
+        let bytes = encoded(message);
+        assert_eq!(&M::decode(&bytes).unwrap(), message);
+        for len in 0..bytes.len() {
+            assert!(M::decode(&bytes[..len]).is_err());
+        }
+        assert!(M::decode(&[&bytes[..], b"x"].concat()).is_err());
+    }
+
+    #[test]
+    fn bytes_of_the_frequent_messages() {
+        let next = Next { session: 1, ask: Ask { caller: 2, turn: 3 } };
+        assert_eq!(encoded(&next), [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3]);
+        let mut out = Vec::new();
+        Handed::Line { number: 258, line: b"ab\r\n" }.encode(&mut out);
+        Handed::End { count: 5 }.encode(&mut out);
+        assert_eq!(out, b"\0\0\0\0\0\0\x01\x02ab\r\n\x80\0\0\0\0\0\0\x05");
+    }
+
+    proptest! {
+        #[test]
+        fn all_messages(a: u64, b: u64, c: u64, d: i128, e: u32, contest: bool) {
+            let step = if contest { Step::Contest } else { Step::Unchanged };
+            there_and_back(&Open { first: a, callers: e, step });
+            there_and_back(&Opened { session: a, source: Identity { len: b, modified_ns: d } });
+            there_and_back(&Next { session: a, ask: Ask { caller: e, turn: b } });
+            there_and_back(&Close { session: a });
+            there_and_back(&Before { lines: a, step });
+            there_and_back(&Totals { lines: a, bytes: b, sum: c });
+        }
+
+        #[test]
+        fn all_answers(number in 0..u64::MAX / 2, line: Vec<u8>) {
+            for answer in [Handed::Line { number, line: &line }, Handed::End { count: number }] {
+                let mut out = Vec::new();
+                answer.encode(&mut out);
+                prop_assert_eq!(Handed::decode(&out).unwrap(), answer);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+            let _ = Open::decode(&bytes);
+            let _ = Before::decode(&bytes);
+            if let Ok(answer) = Handed::decode(&bytes) {
+                let mut out = Vec::new();
+                answer.encode(&mut out);
+                prop_assert_eq!(out, bytes);
+            }
+        }
+    }
+}
