@@ -172,12 +172,12 @@ impl<T> Codecs<T> {
 
     /// The number to use when `wanted` was asked for: that one if it is here, else the preferred.
     pub fn choose(&self, wanted: u8) -> u8 {
-        if self.entry(wanted).is_ok() { wanted } else { self.preferred }
+        if self.has(wanted) { wanted } else { self.preferred }
     }
 
     /// Whether the table has this codec.
     pub fn has(&self, number: u8) -> bool {
-        self.entry(number).is_ok()
+        self.find(number).is_some()
     }
 
     /// Numbers and names of the codecs.
@@ -188,10 +188,12 @@ impl<T> Codecs<T> {
 
     #[inline]
     fn entry(&self, number: u8) -> Result<&Entry<T>, CodecError> {
-        match self.entries.get(usize::from(number)) {
-            Some(Some(entry)) => Ok(entry),
-            _ => Err(self.unknown(number)),
-        }
+        self.find(number).ok_or_else(|| self.unknown(number))
+    }
+
+    #[inline]
+    fn find(&self, number: u8) -> Option<&Entry<T>> {
+        self.entries.get(usize::from(number))?.as_ref()
     }
 
     #[cold]

@@ -94,9 +94,6 @@ pub enum Failure {
     /// The peer cannot do what the call needs.
     #[error("the peer does not support {0}")]
     Unsupported(&'static str),
-    /// A thread that drives asynchronous tasks was about to block, and would have waited for ever.
-    #[error("a blocking call was made on an asynchronous runtime's thread; await it instead")]
-    WouldBlockRuntime,
 }
 
 /// Which of a client's limits a call met.
@@ -117,6 +114,22 @@ pub enum Full {
 }
 
 impl Failure {
+    /// A name that does not change, fit for a label of a metric.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Timeout(_) => "timeout",
+            Self::Unreachable { .. } => "unreachable",
+            Self::Broken(_) => "broken",
+            Self::Full(_) => "full",
+            Self::Closed => "closed",
+            Self::TooLarge { .. } => "too_large",
+            Self::Encode(_) => "encode",
+            Self::Decode(_) => "decode",
+            Self::Refused { status, .. } => status.name(),
+            Self::Unsupported(_) => "unsupported",
+        }
+    }
+
     /// Whether it is certain that the call was not begun, so that even one that must not be done
     /// twice may be made again.
     pub fn is_not_begun(&self) -> bool {
@@ -124,7 +137,6 @@ impl Failure {
             Self::Unreachable { .. } | Self::Full(_) | Self::Closed => true,
             Self::Refused { status, .. } => status.is_not_begun(),
             Self::TooLarge { .. } | Self::Encode(_) | Self::Unsupported(_) => true,
-            Self::WouldBlockRuntime => true,
             Self::Timeout(_) | Self::Broken(_) | Self::Decode(_) => false,
         }
     }
@@ -155,4 +167,8 @@ pub enum SetupError {
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
+    /// The settings of TLS are wrong.
+    #[cfg(feature = "tls")]
+    #[error(transparent)]
+    Tls(#[from] crate::tls::TlsError),
 }

@@ -3,6 +3,7 @@
 //!
 //! - [`Server`] offers services, [`Client`] calls them; a [`Method`] is what both agree on.
 //! - [`codec`] turns values into bytes.
+#![cfg_attr(feature = "tls", doc = "- [`tls`] has both sides show certificates.")]
 //! - [`io`] drives any connection state machine on a socket; [`socket`] opens and tunes sockets.
 //!
 //! The rules of the protocol itself are in the pure crate `link-proto`. This crate must not know
@@ -15,13 +16,19 @@ mod error;
 pub mod io;
 mod machine;
 mod method;
+pub mod observe;
 pub mod server;
 pub mod socket;
 mod stream;
+pub mod trace;
+#[cfg(feature = "tls")]
+pub mod tls;
 
 pub use client::{Bound, Call, Client, ClientConfig, Connections, Reply, WhenDown, WhenFull};
 pub use error::{CallError, Failure, Full, NoError, SetupError};
 pub use io::{Conn, Ending, Machine, drive};
+#[cfg(feature = "macros")]
+pub use link_macros::service;
 pub use link_proto::{Meta, Status};
 pub use method::Method;
 pub use server::{Context, Listening, Peer, Server, ServerConfig, Service};

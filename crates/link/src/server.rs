@@ -1,14 +1,17 @@
 //! Offers services.
 //!
-//! Files: `service` is what is offered; `session` is one client's connection; `slice` begins the
-//! calls that came together; `pool` has the threads for handlers that may block.
+//! Files: `service` is what is offered; `handshake` comes before a client's connection, which is
+//! `session`; `slice` begins the calls that came together; `pool` has the threads for handlers that
+//! may block.
 
 mod config;
 mod context;
+mod handshake;
 mod pool;
 mod service;
 mod session;
 mod slice;
+mod watched;
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -26,7 +29,6 @@ pub use service::Service;
 
 use crate::error::SetupError;
 use crate::socket;
-use crate::stream::Stream;
 use pool::Pool;
 use session::Session;
 
@@ -56,6 +58,8 @@ pub(crate) struct Shared {
     pub calls: Calls,
     pub pool: Pool,
     n_connections: AtomicUsize,
+    #[cfg(feature = "tls")]
+    n_failed_handshakes: AtomicUsize,
 }
 
 /// The calls at work in a server, and how many there may be.
@@ -136,6 +140,8 @@ impl Server {
             services: self.services,
             config: self.config,
             n_connections: AtomicUsize::new(0),
+            #[cfg(feature = "tls")]
+            n_failed_handshakes: AtomicUsize::new(0),
         });
         let (leave, leaving) = watch::channel(false);
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared), leaving));
@@ -165,6 +171,12 @@ impl Listening {
     /// Connections that are open.
     pub fn n_connections(&self) -> usize {
         self.shared.n_connections.load(Ordering::SeqCst)
+    }
+
+    /// Connections so far that ended because TLS could not be set up with the client.
+    #[cfg(feature = "tls")]
+    pub fn n_failed_handshakes(&self) -> usize {
+        self.shared.n_failed_handshakes.load(Ordering::Relaxed)
     }
 
     /// Takes no more connections and calls, lets those at work end, and closes. Whatever has not
@@ -204,7 +216,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut leaving: watch::
         };
         match accepted {
             Ok((stream, address)) => {
-                if let Some(session) = open(&shared, stream, address, &mut tasks) {
+                if let Some(session) = open(&shared, stream, address, &mut tasks, &leaving) {
                     let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
                     sessions.retain(|session| session.strong_count() != 0);
                     sessions.push(Arc::downgrade(&session));
@@ -228,6 +240,7 @@ fn open(
     stream: TcpStream,
     address: SocketAddr,
     tasks: &mut JoinSet<()>,
+    leaving: &watch::Receiver<bool>,
 ) -> Option<Arc<Session>> {
     if shared.n_connections.load(Ordering::SeqCst) >= shared.config.max_connections {
         tracing::warn!(client = %address, "there are as many connections as may be; closing this one");
@@ -238,13 +251,13 @@ fn open(
         return None;
     }
     let session = Session::new(Arc::clone(shared));
-    let peer = Peer { address, name: String::new() };
     shared.n_connections.fetch_add(1, Ordering::SeqCst);
-    let (running, shared) =
-        (Arc::clone(&session).serve(Stream::Plain(stream), peer), Arc::clone(shared));
+    let open = Open(Arc::clone(shared));
+    let (running, leaving) = (Arc::clone(&session), leaving.clone());
     tasks.spawn(async move {
-        let _open = Open(shared);
-        running.await;
+        if let Some((stream, peer)) = handshake::shake(&open.0, stream, address, leaving).await {
+            running.serve(stream, peer).await;
+        }
     });
     Some(session)
 }

@@ -19,6 +19,8 @@ use super::lane::{Lane, Session};
 use super::session::{Head, Key, NotTaken, Outcome, Response};
 use crate::error::{CallError, Failure, Full};
 use crate::io::Share;
+use crate::observe::{self, CallInfo, Observer, Side};
+use crate::trace::{TRACEPARENT, TraceContext};
 
 /// How often one call is begun anew because nobody has begun it.
 const MAX_RESTARTS: u32 = 4;
@@ -44,6 +46,8 @@ pub struct Call<'a, Req: 'static, Resp: 'static, E: 'static = crate::NoError> {
     deadline: Option<Instant>,
     n_restarts: u32,
     begun: Option<Begun>,
+    /// When an observer was told that the call begins.
+    watched: Option<Instant>,
 }
 
 /// Where a call is that was begun.
@@ -79,6 +83,7 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
             deadline: None,
             n_restarts: 0,
             begun: None,
+            watched: None,
         }
     }
 
@@ -104,6 +109,12 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
     /// Uses the codec of this number, if the method knows it.
     pub fn codec(mut self, number: u8) -> Self {
         self.codec = number;
+        self
+    }
+
+    /// Makes the call part of this trace, as a span of its own.
+    pub fn trace(mut self, caller: &TraceContext) -> Self {
+        caller.child().add_to(&mut self.meta);
         self
     }
 
@@ -148,11 +159,60 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
         }
     }
 
+    /// Tells the observer that the call begins.
+    #[cold]
+    fn watch(&mut self, observer: &dyn Observer, now: Instant) {
+        self.watched = Some(now);
+        let trace = observer.outgoing(&self.info());
+        let has_trace = self.meta.iter().any(|(key, _)| key == TRACEPARENT);
+        if let Some(trace) = trace.filter(|_| !has_trace) {
+            trace.add_to(&mut self.meta);
+        }
+    }
+
+    /// Tells the observer that the call has ended.
+    #[cold]
+    fn unwatch(&mut self, outcome: observe::Outcome) {
+        let observer = self.bound.client.0.lanes.config().observer.as_deref();
+        if let (Some(start), Some(observer)) = (self.watched.take(), observer) {
+            observer.ended(&self.info(), outcome, start.elapsed());
+        }
+    }
+
+    fn info(&self) -> CallInfo<'_> {
+        let (service, method) = (&*self.bound.def.service, &*self.bound.def.method);
+        let peer = self.bound.client.0.lanes.target();
+        CallInfo { side: Side::Client, service, method, peer }
+    }
+
+    /// Polls for what a caller gets, and tells the observer of it.
+    #[inline]
+    fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reply<Resp>, CallError<E>>> {
+        let result = match ready!(self.poll_response(cx)) {
+            Ok(Some(response)) => self.read(response),
+            Ok(None) => Err(Failure::Closed.into()),
+            Err(failure) => Err(failure.into()),
+        };
+        if self.watched.is_some() {
+            self.unwatch(match &result {
+                Ok(_) => observe::Outcome::Ok,
+                Err(CallError::Service(_)) => observe::Outcome::ServiceError,
+                Err(CallError::Failed(failure)) => observe::Outcome::Failed(failure.name()),
+            });
+        }
+        Poll::Ready(result)
+    }
+
     /// Encodes the arguments and hands them to a session.
     fn begin(&mut self, waker: &Waker) -> Result<(), Failure> {
         let now = Instant::now();
         if self.deadline.is_none() {
             self.deadline = self.timeout.and_then(|timeout| now.checked_add(timeout));
+        }
+        if let Some(observer) = &self.bound.client.0.lanes.config().observer
+            && self.watched.is_none()
+        {
+            self.watch(&**observer, now);
         }
         let requests = self.bound.method.requests;
         let head = Head {
@@ -258,9 +318,7 @@ impl<Req: 'static, Resp: 'static, E: 'static> Future for Call<'_, Req, Resp, E> 
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let response = ready!(self.poll_response(cx))?;
-        let response = response.ok_or(Failure::Closed)?;
-        Poll::Ready(self.read(response).map(|reply| reply.value))
+        self.poll_reply(cx).map_ok(|reply| reply.value)
     }
 }
 
@@ -269,6 +327,9 @@ impl<Req: 'static, Resp: 'static, E: 'static> Drop for Call<'_, Req, Resp, E> {
         if let Some(begun) = self.begun.take() {
             begun.lane.load().fetch_sub(1, Ordering::Relaxed);
             begun.session.with(|session| session.give_up(begun.key));
+        }
+        if self.watched.is_some() {
+            self.unwatch(observe::Outcome::Abandoned);
         }
     }
 }
@@ -283,9 +344,7 @@ impl<Req: 'static, Resp: 'static, E: 'static> Future for WithReply<'_, Req, Resp
     type Output = Result<Reply<Resp>, CallError<E>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let response = ready!(self.0.poll_response(cx))?;
-        let response = response.ok_or(Failure::Closed)?;
-        Poll::Ready(self.0.read(response))
+        self.0.poll_reply(cx)
     }
 }
 
@@ -299,7 +358,14 @@ impl<Req: 'static, Resp: 'static, E: 'static> Future for OneWay<'_, Req, Resp, E
     type Output = Result<(), Failure>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll_response(cx).map_ok(|_| ())
+        let result = ready!(self.0.poll_response(cx)).map(|_| ());
+        if self.0.watched.is_some() {
+            self.0.unwatch(match &result {
+                Ok(()) => observe::Outcome::Ok,
+                Err(failure) => observe::Outcome::Failed(failure.name()),
+            });
+        }
+        Poll::Ready(result)
     }
 }
 

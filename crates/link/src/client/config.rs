@@ -1,6 +1,9 @@
 //! What a client may be told.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::observe::Observer;
 
 /// How a client connects, and what it allows itself. Limits are per connection.
 #[derive(Clone, Debug)]
@@ -9,6 +12,9 @@ pub struct ClientConfig {
     pub name: String,
     /// How many connections there are.
     pub connections: Connections,
+    /// TLS; without it bytes go as they are.
+    #[cfg(feature = "tls")]
+    pub tls: Option<crate::tls::ClientTls>,
     /// Codec number for all methods that know it; 0 leaves each method its own preference.
     pub codec: u8,
     /// Time of a call that does not say it itself. `None`: calls wait until the connection ends.
@@ -37,6 +43,8 @@ pub struct ClientConfig {
     pub keepalive: Duration,
     /// How long that sign may take until the connection counts as dead.
     pub ping_timeout: Duration,
+    /// Is told of calls.
+    pub observer: Option<Arc<dyn Observer>>,
 }
 
 /// How many connections a client keeps to its server.
@@ -74,6 +82,8 @@ impl Default for ClientConfig {
         Self {
             name: String::new(),
             connections: Connections::Auto { max: 4 },
+            #[cfg(feature = "tls")]
+            tls: None,
             codec: 0,
             timeout: Some(Duration::from_secs(10)),
             max_calls: 4096,
@@ -88,6 +98,7 @@ impl Default for ClientConfig {
             max_backoff: Duration::from_secs(5),
             keepalive: Duration::from_secs(5),
             ping_timeout: Duration::from_secs(10),
+            observer: None,
         }
     }
 }

@@ -1,12 +1,18 @@
 //! What a server may be told.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::observe::Observer;
 
 /// What a server allows its callers.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// Who this program is, told to clients; for logs, not for trust.
     pub name: String,
+    /// TLS; without it bytes go as they are.
+    #[cfg(feature = "tls")]
+    pub tls: Option<crate::tls::ServerTls>,
     /// Most calls in flight on one connection; 1 to 65536.
     pub max_calls_per_connection: u32,
     /// Most calls in flight in all; those beyond are answered "overloaded" at once.
@@ -29,12 +35,16 @@ pub struct ServerConfig {
     pub keepalive: Duration,
     /// How long that sign may take until the connection counts as dead.
     pub ping_timeout: Duration,
+    /// Is told of calls.
+    pub observer: Option<Arc<dyn Observer>>,
 }
 
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             name: String::new(),
+            #[cfg(feature = "tls")]
+            tls: None,
             max_calls_per_connection: 4096,
             max_calls: 65_536,
             max_connections: 10_000,
@@ -46,6 +56,7 @@ impl Default for ServerConfig {
             handshake_timeout: Duration::from_secs(10),
             keepalive: Duration::from_secs(5),
             ping_timeout: Duration::from_secs(10),
+            observer: None,
         }
     }
 }

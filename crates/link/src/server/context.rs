@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use link_proto::Meta;
 
+use crate::trace::TraceContext;
+
 /// One call, as its handler sees it.
 ///
 /// A method of a service has it as its first parameter, `&Context`, if it wants it.
@@ -22,6 +24,8 @@ pub struct Context {
 pub struct Peer {
     pub(crate) address: SocketAddr,
     pub(crate) name: String,
+    #[cfg(feature = "tls")]
+    pub(crate) identity: Option<Arc<crate::tls::Identity>>,
 }
 
 impl Context {
@@ -45,6 +49,11 @@ impl Context {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
+    /// The trace that the caller said this call belongs to.
+    pub fn trace(&self) -> Option<TraceContext> {
+        TraceContext::from_meta(&self.meta)
+    }
+
     /// Adds an entry of metadata to the reply, or to the service's error.
     pub fn add_reply_meta(&self, key: impl Into<String>, value: impl Into<String>) {
         let mut meta = self.reply_meta.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,6 +66,16 @@ impl Context {
 }
 
 impl Peer {
+    /// A client of which no more is known yet.
+    pub(crate) fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            name: String::new(),
+            #[cfg(feature = "tls")]
+            identity: None,
+        }
+    }
+
     /// The client's address.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -65,5 +84,11 @@ impl Peer {
     /// Who the client says it is: for logs, not for trust.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Who the client is, if it showed a certificate and the server has verified it.
+    #[cfg(feature = "tls")]
+    pub fn identity(&self) -> Option<&crate::tls::Identity> {
+        self.identity.as_deref()
     }
 }

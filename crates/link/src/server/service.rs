@@ -30,16 +30,14 @@ pub struct Service {
 
 /// A method as the server keeps it.
 pub(crate) struct Entry {
+    pub service: String,
+    pub method: String,
     pub handler: Box<dyn Handler>,
     /// Its first step took so long that it no longer shares a task with other calls.
     is_slow: AtomicBool,
 }
 
 impl Entry {
-    fn new(handler: impl Handler + 'static) -> Arc<Self> {
-        Arc::new(Self { handler: Box::new(handler), is_slow: AtomicBool::new(false) })
-    }
-
     pub(crate) fn is_slow(&self) -> bool {
         self.is_slow.load(Ordering::Relaxed)
     }
@@ -106,6 +104,13 @@ impl Service {
         Self { name: name.into(), methods: HashMap::new() }
     }
 
+    fn insert(&mut self, method: &str, handler: Box<dyn Handler>) {
+        let (service, method) = (self.name.clone(), method.to_owned());
+        let name = method.clone();
+        let entry = Entry { service, method, handler, is_slow: AtomicBool::new(false) };
+        self.methods.insert(name, Arc::new(entry));
+    }
+
     /// Adds a method that always gives a reply.
     #[must_use]
     pub fn method<Req, Resp, F, Fut>(mut self, method: &Method<Req, Resp>, handle: F) -> Self
@@ -117,7 +122,7 @@ impl Service {
     {
         let encode = encode_reply::<Resp>(method.responses);
         let handler = Async { requests: method.requests, handle, encode };
-        self.methods.insert(method.name.clone().into_owned(), Entry::new(handler));
+        self.insert(&method.name, Box::new(handler));
         self
     }
 
@@ -137,7 +142,7 @@ impl Service {
     {
         let encode = encode_result::<Resp, E>(method.responses, method.errors);
         let handler = Async { requests: method.requests, handle, encode };
-        self.methods.insert(method.name.clone().into_owned(), Entry::new(handler));
+        self.insert(&method.name, Box::new(handler));
         self
     }
 
@@ -151,7 +156,7 @@ impl Service {
     {
         let encode = encode_reply::<Resp>(method.responses);
         let handler = Blocking { requests: method.requests, handle: Arc::new(handle), encode };
-        self.methods.insert(method.name.clone().into_owned(), Entry::new(handler));
+        self.insert(&method.name, Box::new(handler));
         self
     }
 
@@ -170,7 +175,7 @@ impl Service {
     {
         let encode = encode_result::<Resp, E>(method.responses, method.errors);
         let handler = Blocking { requests: method.requests, handle: Arc::new(handle), encode };
-        self.methods.insert(method.name.clone().into_owned(), Entry::new(handler));
+        self.insert(&method.name, Box::new(handler));
         self
     }
 }

@@ -19,10 +19,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use link_proto::{CallId, Meta, Payload, RouteId, Status};
+use tracing::Span;
 
 use super::context::{Context, Peer};
 use super::service::{Answer, Entry, Refusal, Running};
 use super::session::{Routes, Session};
+use super::watched::{Watch, Watched};
+use crate::observe::Observer;
 
 /// A first step that takes longer than this is too slow to share a task.
 const SLOW_STEP: Duration = Duration::from_micros(50);
@@ -135,8 +138,9 @@ impl Slice {
             payload: job.payload,
         };
         let start = answers.scratch.len();
+        let observer = self.session.server.config.observer.as_ref();
         let mut cx = TaskContext::from_waker(Waker::noop());
-        match first.step(&begun.entry, &mut cx, answers.scratch) {
+        match first.step(&begun.entry, observer, &mut cx, answers.scratch) {
             Step::Done(answer) => {
                 self.session.server.calls.give_back(1);
                 if !begun.one_way {
@@ -165,8 +169,9 @@ impl Slice {
         let taken = Taken(Arc::clone(&self.session));
         let work = move || {
             let mut out = Vec::new();
+            let observer = taken.0.server.config.observer.as_ref();
             let mut cx = TaskContext::from_waker(Waker::noop());
-            if let Step::Done(answer) = first.step(&begun.entry, &mut cx, &mut out) {
+            if let Step::Done(answer) = first.step(&begun.entry, observer, &mut cx, &mut out) {
                 taken.0.answer(begun.id, begun.one_way, answer, out);
             }
         };
@@ -183,7 +188,7 @@ impl Slice {
         let (id, one_way) = (begun.id, begun.one_way);
         let task = async move {
             let mut out = Vec::new();
-            let answer = finish(&begun.entry, work, &mut out).await;
+            let answer = finish(&taken.0, &begun.entry, work, &mut out).await;
             taken.0.answer(id, one_way, answer, out);
             if !one_way {
                 taken.0.unset_running(id);
@@ -220,13 +225,39 @@ enum Step {
 
 impl First {
     /// Decodes the arguments and works until the handler waits for something.
-    fn step(self, entry: &Entry, cx: &mut TaskContext<'_>, out: &mut Vec<u8>) -> Step {
-        let begin = || entry.handler.begin(self.context, self.codec, self.payload);
-        let mut running = match catch_unwind(AssertUnwindSafe(begin)) {
-            Ok(Ok(running)) => running,
-            Ok(Err(refusal)) => return Step::Done(error(refusal.status, refusal.text)),
-            Err(panic) => return Step::Done(panicked(&*panic)),
+    fn step(
+        self,
+        entry: &Arc<Entry>,
+        observer: Option<&Arc<dyn Observer>>,
+        cx: &mut TaskContext<'_>,
+        out: &mut Vec<u8>,
+    ) -> Step {
+        let mut watch = observer.map(|observer| Watch::begin(observer, entry, &self.context));
+        let span = watch.as_ref().map_or_else(Span::none, |watch| watch.span().clone());
+        let begin =
+            || span.in_scope(|| entry.handler.begin(self.context, self.codec, self.payload));
+        let refused = match catch_unwind(AssertUnwindSafe(begin)) {
+            Ok(Ok(running)) => {
+                let running = match watch.take() {
+                    None => running,
+                    Some(watch) => Box::pin(Watched { running, watch }),
+                };
+                return Self::work(running, cx, out);
+            }
+            Ok(Err(refusal)) => error(refusal.status, refusal.text),
+            Err(panic) => panicked(&*panic),
         };
+        if let Some(mut watch) = watch {
+            watch.end(refused.status);
+        }
+        Step::Done(refused)
+    }
+
+    fn work(
+        mut running: Pin<Box<dyn Running>>,
+        cx: &mut TaskContext<'_>,
+        out: &mut Vec<u8>,
+    ) -> Step {
         match step(running.as_mut(), cx, out) {
             Poll::Ready(answer) => Step::Done(answer),
             Poll::Pending => Step::Waits(running),
@@ -241,7 +272,12 @@ enum Work {
 }
 
 /// Works on a call until it is done. Tells the method's entry how long its first step took.
-async fn finish(entry: &Entry, work: Work, out: &mut Vec<u8>) -> Answer {
+async fn finish(
+    session: &Session,
+    entry: &Arc<Entry>,
+    work: Work,
+    out: &mut Vec<u8>,
+) -> Answer {
     let (mut first, mut running) = match work {
         Work::New(first) => (Some(first), None),
         Work::Begun(running) => (None, Some(running)),
@@ -249,7 +285,7 @@ async fn finish(entry: &Entry, work: Work, out: &mut Vec<u8>) -> Answer {
     poll_fn(|cx| {
         if let Some(first) = first.take() {
             let start = Instant::now();
-            let result = first.step(entry, cx, out);
+            let result = first.step(entry, session.server.config.observer.as_ref(), cx, out);
             entry.set_slow(SLOW_STEP < start.elapsed());
             match result {
                 Step::Done(answer) => return Poll::Ready(answer),

@@ -1,0 +1,60 @@
+//! What comes before the link's own handshake: TLS, if the server is set to it.
+
+use std::net::SocketAddr;
+
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use super::{Peer, Shared};
+use crate::stream::Stream;
+
+/// Makes a client's connection ready for the link. `None` if it cannot be, which is logged and
+/// counted, or if the server leaves meanwhile.
+#[cfg(feature = "tls")]
+pub(super) async fn shake(
+    shared: &Shared,
+    stream: TcpStream,
+    address: SocketAddr,
+    mut leaving: watch::Receiver<bool>,
+) -> Option<(Stream, Peer)> {
+    let Some(tls) = &shared.config.tls else {
+        return Some((Stream::plain(stream), Peer::new(address)));
+    };
+    let shaking = async {
+        let accepting = tls.accept(stream);
+        match tokio::time::timeout(shared.config.handshake_timeout, accepting).await {
+            Ok(Ok((stream, identity))) => {
+                let identity = identity.map(std::sync::Arc::new);
+                let stream = Stream::Tls(Box::new(stream.into()));
+                return Some((stream, Peer { identity, ..Peer::new(address) }));
+            }
+            Ok(Err(refused)) => {
+                note_failure(shared, address, &refused.reason);
+                refused.linger().await;
+            }
+            Err(_) => note_failure(shared, address, &"the client took too long"),
+        }
+        None
+    };
+    tokio::select! {
+        shaken = shaking => shaken,
+        _ = leaving.wait_for(|leaving| *leaving) => None,
+    }
+}
+
+#[cfg(feature = "tls")]
+fn note_failure(shared: &Shared, client: SocketAddr, reason: &dyn std::fmt::Display) {
+    shared.n_failed_handshakes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    tracing::debug!(%client, %reason, "TLS handshake failed");
+}
+
+/// Without TLS there is nothing to do.
+#[cfg(not(feature = "tls"))]
+pub(super) async fn shake(
+    _: &Shared,
+    stream: TcpStream,
+    address: SocketAddr,
+    _: watch::Receiver<bool>,
+) -> Option<(Stream, Peer)> {
+    Some((Stream::plain(stream), Peer::new(address)))
+}

@@ -1,0 +1,77 @@
+//! One call under the eyes of an observer.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, ready};
+use std::time::Instant;
+
+use link_proto::Status;
+use tracing::Span;
+
+use super::context::{Context, Peer};
+use super::service::{Answer, Entry, Running};
+use crate::observe::{CallInfo, Observer, Outcome, Side};
+use crate::trace::TraceContext;
+
+/// A call that is watched; the observer is told of its end when this is dropped.
+pub(crate) struct Watch {
+    observer: Arc<dyn Observer>,
+    entry: Arc<Entry>,
+    peer: Arc<Peer>,
+    start: Instant,
+    span: Span,
+    outcome: Outcome,
+}
+
+impl Watch {
+    pub(crate) fn begin(
+        observer: &Arc<dyn Observer>,
+        entry: &Arc<Entry>,
+        context: &Context,
+    ) -> Self {
+        let (peer, trace) = (Arc::clone(&context.peer), TraceContext::from_meta(&context.meta));
+        let span = observer.incoming(&info(entry, &peer), trace.as_ref());
+        let (observer, entry) = (Arc::clone(observer), Arc::clone(entry));
+        Self { observer, entry, peer, start: Instant::now(), span, outcome: Outcome::Abandoned }
+    }
+
+    /// Remembers how the call ended.
+    pub(crate) fn end(&mut self, status: Status) {
+        self.outcome = match status {
+            Status::OK => Outcome::Ok,
+            Status::APP_ERROR => Outcome::ServiceError,
+            other => Outcome::Failed(other.name()),
+        };
+    }
+
+    /// The span that the handler runs in.
+    pub(crate) fn span(&self) -> &Span {
+        &self.span
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.observer.ended(&info(&self.entry, &self.peer), self.outcome, self.start.elapsed());
+    }
+}
+
+fn info<'a>(entry: &'a Entry, peer: &'a Peer) -> CallInfo<'a> {
+    let (service, method) = (&*entry.service, &*entry.method);
+    CallInfo { side: Side::Server, service, method, peer: &peer.address }
+}
+
+/// A call at work that is watched.
+pub(crate) struct Watched {
+    pub running: Pin<Box<dyn Running>>,
+    pub watch: Watch,
+}
+
+impl Running for Watched {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>, out: &mut Vec<u8>) -> Poll<Answer> {
+        let span = self.watch.span.clone();
+        let answer = ready!(span.in_scope(|| self.running.as_mut().poll(cx, out)));
+        self.watch.end(answer.status);
+        Poll::Ready(answer)
+    }
+}
