@@ -140,9 +140,10 @@ impl RequestOut<'_> {
     /// Flags of its REQUEST that say what kind of call this is.
     #[inline]
     pub(crate) fn flags(&self) -> u8 {
-        u8::from(self.one_way) * flags::ONE_WAY
-            | u8::from(self.stream_in) * flags::STREAM_IN
-            | u8::from(self.stream_out) * flags::STREAM_OUT
+        let one_way = if self.one_way { flags::ONE_WAY } else { 0 };
+        let stream_in = if self.stream_in { flags::STREAM_IN } else { 0 };
+        let stream_out = if self.stream_out { flags::STREAM_OUT } else { 0 };
+        one_way | stream_in | stream_out
     }
 }
 

@@ -53,7 +53,7 @@ fn n_items(seed: u64, direction: u64) -> u64 {
 
 /// Codec and payload of one item.
 fn item(seed: u64, direction: u64, index: u64) -> (u8, Bytes) {
-    let mut rng = StdRng::seed_from_u64(seed ^ direction << 8 ^ index << 16);
+    let mut rng = StdRng::seed_from_u64(seed ^ (direction << 8) ^ (index << 16));
     let len = match rng.random_range(0..20) {
         0 => rng.random_range(65_000..70_000),
         1 => rng.random_range(70_000..MAX_MESSAGE_LEN as usize),
