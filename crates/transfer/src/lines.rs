@@ -23,36 +23,46 @@ pub(crate) fn find_ends(bytes: &[u8], ends: &mut Vec<u32>) {
     assert!(u32::try_from(bytes.len()).is_ok(), "a block is shorter than 4 GiB");
     ends.clear();
     let mut found = 0;
-    let mut store = |chunk: &[u8; CHUNK_LEN], begin: usize| {
+    let (chunks, rest) = bytes.as_chunks();
+    let mut last = [0; CHUNK_LEN];
+    last[..rest.len()].copy_from_slice(rest);
+    for (at, chunk) in chunks.iter().chain([&last]).enumerate() {
         if ends.len() < found + CHUNK_LEN {
             ends.resize(2 * found + CHUNK_LEN, 0);
         }
-        let mut left = newlines(chunk);
-        let mut store_one = |left: u64| {
-            let at = begin + left.trailing_zeros() as usize;
-            let after_return = bytes.get(at.wrapping_sub(1)) == Some(&b'\r');
-            #[expect(clippy::cast_possible_truncation, reason = "asserted above")]
-            let end = at as u32 + 1;
-            ends[found] = end;
-            found += usize::from(left != 0 && after_return);
-        };
-        for _ in 0..2 {
-            store_one(left);
-            left &= left.wrapping_sub(1);
-        }
-        while left != 0 {
-            store_one(left);
-            left &= left - 1;
-        }
-    };
-    let (chunks, rest) = bytes.as_chunks();
-    for (at, chunk) in chunks.iter().enumerate() {
-        store(chunk, at * CHUNK_LEN);
+        let Some(room) = ends[found..].first_chunk_mut::<CHUNK_LEN>() else { break };
+        found += find_in_chunk(chunk, at * CHUNK_LEN, bytes, room);
     }
-    let mut last = [0; CHUNK_LEN];
-    last[..rest.len()].copy_from_slice(rest);
-    store(&last, bytes.len() - rest.len());
     ends.truncate(found);
+}
+
+/// Stores the ends in `chunk`, which lies at `begin` of `bytes`, and returns how many there are.
+#[inline]
+fn find_in_chunk(
+    chunk: &[u8; CHUNK_LEN],
+    begin: usize,
+    bytes: &[u8],
+    ends: &mut [u32; CHUNK_LEN],
+) -> usize {
+    let mut left = newlines(chunk);
+    let mut found = 0;
+    let mut store_one = |left: u64| {
+        let at = begin + left.trailing_zeros() as usize;
+        let after_return = bytes.get(at.wrapping_sub(1)) == Some(&b'\r');
+        #[expect(clippy::cast_possible_truncation, reason = "the caller has asserted that it fits")]
+        let end = at as u32 + 1;
+        ends[found] = end;
+        found += usize::from(left != 0 && after_return);
+    };
+    for _ in 0..2 {
+        store_one(left);
+        left &= left.wrapping_sub(1);
+    }
+    while left != 0 {
+        store_one(left);
+        left &= left - 1;
+    }
+    found
 }
 
 /// Bit `i` says whether byte `i` is a newline. Written such that a compiler finds vector instructions

@@ -19,7 +19,7 @@ pub(crate) const BATCH_LEN: usize = 64 * 1024;
 const BATCH_LINES: usize = 1024;
 
 /// Lines on their way from a thread that received them to the writer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,
     lines: Vec<Entry>,
@@ -37,6 +37,12 @@ struct Entry {
 }
 
 impl Batch {
+    pub(crate) fn new() -> Self {
+        // With room for the line that makes it full.
+        let bytes = Vec::with_capacity(BATCH_LEN + 4096);
+        Self { bytes, lines: Vec::with_capacity(BATCH_LINES), left: 0 }
+    }
+
     /// Processes `line` into the batch's memory.
     pub(crate) fn push(&mut self, number: u64, line: &[u8], step: &dyn Process) {
         let begin = self.bytes.len();
@@ -61,9 +67,9 @@ impl Batch {
         BATCH_LEN <= self.bytes.len() || BATCH_LINES <= self.lines.len()
     }
 
-    /// Its length in bytes.
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
+    /// The memory it takes, in bytes, however few lines are in it.
+    pub(crate) fn footprint(&self) -> usize {
+        self.bytes.capacity() + self.lines.capacity() * size_of::<Entry>()
     }
 
     /// Makes it ready for other lines. Memory of an unusually long line is not kept.
@@ -79,7 +85,7 @@ impl Batch {
 pub(crate) struct Reorder {
     ring: Box<[Place]>,
     oldest: u64,
-    batches: Vec<Batch>,
+    batches: Vec<Option<Batch>>,
     /// Places in `batches` that hold no lines.
     free: Vec<u32>,
     /// Lines that came a second time.
@@ -128,7 +134,7 @@ impl Reorder {
     ) -> Result<Option<Batch>, TransferError> {
         let window = self.ring.len() as u64;
         let at = self.free.pop().unwrap_or_else(|| {
-            self.batches.push(Batch::default());
+            self.batches.push(None);
             // Each batch in use holds one line of the window at least, and that is no 2^32.
             u32::try_from(self.batches.len() - 1).unwrap_or(u32::MAX)
         });
@@ -150,7 +156,7 @@ impl Reorder {
             self.free.push(at);
             return Ok(Some(batch));
         }
-        self.batches[at as usize] = batch;
+        self.batches[at as usize] = Some(batch);
         Ok(None)
     }
 
@@ -166,14 +172,15 @@ impl Reorder {
         while out.len() < enough {
             let place = std::mem::take(place_of(&mut self.ring, self.oldest));
             let Some(at) = place.batch.checked_sub(1) else { return };
-            let batch = &mut self.batches[at as usize];
+            let held = &mut self.batches[at as usize];
+            let Some(batch) = held else { return };
             let entry = &batch.lines[place.line as usize];
             out.extend_from_slice(&batch.bytes[entry.begin as usize..entry.end as usize]);
             totals.add(entry.sent);
             self.oldest += 1;
             batch.left -= 1;
             if batch.left == 0 {
-                empty.push(std::mem::take(batch));
+                empty.extend(held.take());
                 self.free.push(at);
             }
         }
@@ -194,7 +201,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn batch(lines: &[u64], step: &dyn Process) -> Batch {
-        let mut batch = Batch::default();
+        let mut batch = Batch::new();
         for &number in lines {
             batch.push(number, format!("line {number}\r\n").as_bytes(), step);
         }

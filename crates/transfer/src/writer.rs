@@ -10,6 +10,7 @@
 //!   let in, so that waiting for room always ends.
 //! - The first failure ends everything: who waits for room is woken and told.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -27,16 +28,16 @@ use crate::reorder::{Batch, Reorder};
 /// How much is written at once. It fits into the second-level cache twice.
 const WRITE_LEN: usize = 256 * 1024;
 
-/// How many empty batches are kept for later.
-const SPARE_BATCHES: usize = 64;
+/// How many empty batches are kept for later: most of what the budget of 16 MiB allows.
+const SPARE_BATCHES: usize = 128;
 
 /// How much a writer keeps in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct WriterOptions {
     /// How many lines from the oldest missing one on are taken in. Rounded up to a power of two.
     pub window: usize,
-    /// How many bytes wait at most until only the oldest missing line is taken in, give or take a
-    /// batch for each lane.
+    /// How many bytes of memory lines wait in at most until only the oldest missing one is taken in,
+    /// give or take a batch of 100 KiB for each lane.
     pub budget: usize,
 }
 
@@ -76,14 +77,22 @@ struct Shared {
     window: u64,
     budget: u64,
     oldest: AtomicU64,
-    /// Bytes in batches between a lane's flush and the file.
+    /// Bytes of memory of batches between a lane's flush and the file.
     held: AtomicU64,
     failed: OnceLock<TransferError>,
     /// Whether anybody waits in `waiting`; kept apart so that nobody needs the lock to see that.
     any_waiting: AtomicBool,
-    waiting: Mutex<Vec<(u64, Waker)>>,
+    waiting: Mutex<Waiting>,
     state: Mutex<State>,
     spare: Mutex<Vec<Batch>>,
+}
+
+/// Who waits for room, by the line's number: those who may go on first come first.
+#[derive(Debug, Default)]
+struct Waiting {
+    wakers: BTreeMap<(u64, u64), Waker>,
+    /// Tells apart those who wait with the same line.
+    next_id: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -150,7 +159,7 @@ impl Writer {
         Lane {
             shared: Arc::clone(&self.shared),
             batches: self.batches.clone(),
-            batch: Batch::default(),
+            batch: Batch::new(),
             step,
         }
     }
@@ -239,31 +248,35 @@ impl Lane {
         }
         // What others wait for may be here.
         self.flush();
-        self.shared.waiting().push((number, cx.waker().clone()));
-        // Both sides write, then read what the other writes: one of them sees that somebody waits.
-        self.shared.any_waiting.store(true, Ordering::SeqCst);
-        if self.shared.has_room(number) || self.shared.failed.get().is_some() {
-            self.shared.wake();
+        {
+            let mut waiting = self.shared.waiting();
+            let id = waiting.next_id;
+            waiting.next_id += 1;
+            waiting.wakers.insert((number, id), cx.waker().clone());
+            self.shared.any_waiting.store(true, Ordering::SeqCst);
         }
+        // Both sides write, then read what the other writes: one of them sees the other.
+        self.shared.wake();
         Poll::Pending
     }
 
     /// Takes in line `number` as it came, with its end, and processes it. There has to be room for it.
     pub fn push(&mut self, number: u64, line: &[u8]) {
         self.batch.push(number, line, self.step);
-        if self.batch.is_full() || self.shared.any_waiting.load(Ordering::Relaxed) {
+        if self.batch.is_full() {
             self.flush();
         }
     }
 
-    /// Passes on the lines pushed so far. To be called whenever nothing more is to be pushed for now.
+    /// Passes on the lines pushed so far. To be called whenever nothing more is to be pushed for now:
+    /// others may wait for one of them.
     pub fn flush(&mut self) {
         if self.batch.is_empty() {
             return;
         }
-        let spare = self.shared.spare().pop().unwrap_or_default();
+        let spare = self.shared.spare().pop().unwrap_or_else(Batch::new);
         let batch = std::mem::replace(&mut self.batch, spare);
-        self.shared.held.fetch_add(batch.len() as u64, Ordering::SeqCst);
+        self.shared.held.fetch_add(batch.footprint() as u64, Ordering::SeqCst);
         // A thread that is gone has left its reason for `poll_room`.
         let _ = self.batches.send(Message::Batch(batch));
     }
@@ -277,32 +290,37 @@ impl Drop for Lane {
 
 impl Shared {
     fn has_room(&self, number: u64) -> bool {
-        let oldest = self.oldest.load(Ordering::SeqCst);
-        number <= oldest
-            || number - oldest < self.window && self.held.load(Ordering::SeqCst) < self.budget
+        self.has_room_within(number, self.budget)
     }
 
-    /// Wakes those who wait and have room now, or all after a failure.
+    fn has_room_within(&self, number: u64, budget: u64) -> bool {
+        let oldest = self.oldest.load(Ordering::SeqCst);
+        number <= oldest
+            || number - oldest < self.window && self.held.load(Ordering::SeqCst) < budget
+    }
+
+    /// Wakes those who wait and have room now, or all after a failure. Memory has to be half free for
+    /// that: otherwise all would be woken for each batch that is written, and most would wait again.
     fn wake(&self) {
-        let failed = self.failed.get().is_some();
         let mut ready = Vec::new();
         {
             let mut waiting = self.waiting();
-            waiting.retain(|(number, waker)| {
-                let wake = failed || self.has_room(*number);
-                if wake {
-                    ready.push(waker.clone());
+            while let Some(first) = waiting.wakers.first_entry() {
+                let (number, _) = *first.key();
+                let failed = self.failed.get().is_some();
+                if !failed && !self.has_room_within(number, self.budget.div_ceil(2)) {
+                    break;
                 }
-                !wake
-            });
-            if waiting.is_empty() {
+                ready.push(first.remove());
+            }
+            if waiting.wakers.is_empty() {
                 self.any_waiting.store(false, Ordering::SeqCst);
             }
         }
         ready.into_iter().for_each(Waker::wake);
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Vec<(u64, Waker)>> {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -387,7 +405,7 @@ impl Work {
         if self.empty.is_empty() {
             return;
         }
-        let len: usize = self.empty.iter().map(Batch::len).sum();
+        let len: usize = self.empty.iter().map(Batch::footprint).sum();
         self.shared.held.fetch_sub(len as u64, Ordering::SeqCst);
         let mut spare = self.shared.spare();
         for mut batch in self.empty.drain(..) {
