@@ -86,7 +86,7 @@ impl Client {
     /// # Errors
     /// The address is none.
     pub fn lazy(address: impl Into<Address>, config: ClientConfig) -> Result<Self, SetupError> {
-        let target = Target::parse(&address.into())?;
+        let target = Target::new(&address.into(), &config)?;
         let methods = Mutex::new(Vec::new());
         Ok(Self(Arc::new(Inner { lanes: Lanes::open(target, config), methods, driver: None })))
     }

@@ -4,14 +4,19 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+#[cfg(feature = "tls")]
+use tokio_rustls::TlsStream;
 
+use crate::client::ClientConfig;
 use crate::error::SetupError;
 use crate::socket;
+#[cfg(feature = "tls")]
+use crate::tls::{ClientTls, explain};
 
 /// A server's address as the user gives it: `HOST:PORT`, an IPv6 address in brackets. It is read,
 /// and the host's name resolved, when a client connects.
@@ -46,14 +51,19 @@ impl From<SocketAddr> for Address {
 pub(crate) struct Target {
     host: String,
     port: u16,
+    #[cfg(feature = "tls")]
+    tls: Option<ClientTls>,
 }
 
 impl Target {
     /// Reads an address.
     ///
     /// # Errors
-    /// It is not `HOST:PORT`.
-    pub(crate) fn parse(Address(address): &Address) -> Result<Self, SetupError> {
+    /// It is not `HOST:PORT`, or no certificate can be for that host.
+    pub(crate) fn new(
+        Address(address): &Address,
+        config: &ClientConfig,
+    ) -> Result<Self, SetupError> {
         let wrong = || SetupError::Address(address.clone());
         let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
@@ -62,16 +72,40 @@ impl Target {
             return Err(wrong());
         }
         let port = port.parse().map_err(|_| wrong())?;
-        Ok(Self { host: host.to_owned(), port })
+        #[cfg(not(feature = "tls"))]
+        let _ = config;
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &config.tls {
+            tls.server_name(host)?;
+        }
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+            #[cfg(feature = "tls")]
+            tls: config.tls.clone(),
+        })
     }
 
     /// Connects, with all handshakes that come before the link's own.
     ///
     /// # Errors
-    /// What the operating system says, or that it took too long.
+    /// What the operating system or TLS says, or that it took too long.
     pub(crate) async fn connect(&self, timeout: Duration) -> io::Result<Stream> {
+        #[cfg(feature = "tls")]
+        let deadline = tokio::time::Instant::now() + timeout;
         let stream = socket::connect(&self.host, self.port, timeout).await?;
-        Ok(Stream::Plain(stream))
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.tls {
+            let shaking = tls.connect(&self.host, stream);
+            return match tokio::time::timeout_at(deadline, shaking).await {
+                Ok(shaken) => Ok(Stream::Tls(Box::new(shaken?.into()))),
+                Err(_) => {
+                    let text = "the server did not finish the TLS handshake in time";
+                    Err(io::Error::new(io::ErrorKind::TimedOut, text))
+                }
+            };
+        }
+        Ok(Stream::plain(stream))
     }
 }
 
@@ -86,8 +120,34 @@ impl fmt::Display for Target {
 
 /// The byte stream below a link.
 pub(crate) enum Stream {
-    /// TCP.
-    Plain(TcpStream),
+    /// TCP. `is_fresh` until the first bytes have come.
+    Plain { stream: TcpStream, is_fresh: bool },
+    /// TLS over TCP.
+    #[cfg(feature = "tls")]
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    pub(crate) fn plain(stream: TcpStream) -> Self {
+        Self::Plain { stream, is_fresh: true }
+    }
+}
+
+/// Whether a peer's first bytes are a record of TLS. No link begins so: its first frame would be
+/// longer than any may be.
+fn is_tls(first: &[u8]) -> bool {
+    matches!(first, [0x14..=0x17, 3, ..])
+}
+
+/// How reading from TLS ends: as TCP does, if the peer has gone without a word. The link's frames
+/// tell what is cut off, so nothing is lost by that.
+#[cfg(feature = "tls")]
+fn end_of_tls(error: io::Error, stream: &TlsStream<TcpStream>) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        return Ok(());
+    }
+    let peer = if matches!(stream, TlsStream::Client(_)) { "server" } else { "client" };
+    Err(explain(error, peer))
 }
 
 impl AsyncRead for Stream {
@@ -97,7 +157,22 @@ impl AsyncRead for Stream {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Plain { stream, is_fresh: false } => Pin::new(stream).poll_read(cx, buf),
+            Self::Plain { stream, is_fresh } => {
+                let start = buf.filled().len();
+                ready!(Pin::new(stream).poll_read(cx, buf))?;
+                *is_fresh = false;
+                if buf.filled().get(start..).is_some_and(is_tls) {
+                    let text = "the peer speaks TLS, which is not set up on this side";
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
+                }
+                Poll::Ready(Ok(()))
+            }
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => match ready!(Pin::new(&mut **stream).poll_read(cx, buf)) {
+                Ok(()) => Poll::Ready(Ok(())),
+                Err(error) => Poll::Ready(end_of_tls(error, stream)),
+            },
         }
     }
 }
@@ -109,19 +184,25 @@ impl AsyncWrite for Stream {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Plain { stream, .. } => Pin::new(stream).poll_write(cx, buf),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_write(cx, buf),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Plain { stream, .. } => Pin::new(stream).poll_flush(cx),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Plain { stream, .. } => Pin::new(stream).poll_shutdown(cx),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
         }
     }
 }

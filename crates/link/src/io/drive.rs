@@ -59,6 +59,7 @@ where
     let mut turn = Turn {
         input: BytesMut::new(),
         output: BytesMut::new(),
+        is_unflushed: false,
         read_len: MIN_READ_LEN,
         events: Vec::new(),
         slice_len,
@@ -88,6 +89,8 @@ struct Turn<E> {
     input: BytesMut,
     /// Taken from the machine and not written yet.
     output: BytesMut,
+    /// The stream was given bytes, and may still hold them.
+    is_unflushed: bool,
     read_len: usize,
     events: Vec<E>,
     slice_len: usize,
@@ -117,8 +120,10 @@ impl<E> Turn<E> {
         self.dispatch(conn, on_events, read.is_err());
         conn.rest();
         if read.is_err() {
-            // What the machine has to say to the peer (why it hangs up) is worth one try.
+            // What the machine has to say to the peer (why it hangs up) is worth one try, and so
+            // is TLS's word that nothing was cut off.
             let _ = self.write(cx, conn, stream);
+            let _ = Pin::new(stream).poll_shutdown(cx);
             return read.map(|_| Poll::Pending);
         }
         if self.write(cx, conn, stream)? && conn.lock(|machine| machine.is_finished()) {
@@ -208,7 +213,6 @@ impl<E> Turn<E> {
         M: Machine,
         S: AsyncWrite + Unpin,
     {
-        let mut has_written = false;
         for _ in 0..MAX_WRITES_PER_TURN {
             if self.output.is_empty() {
                 if self.output.capacity() > KEEP_WRITE_LEN {
@@ -217,15 +221,15 @@ impl<E> Turn<E> {
                 conn.lock(|machine| std::mem::swap(machine.transmit(), &mut self.output));
             }
             if self.output.is_empty() {
-                if has_written {
+                // A TLS stream may still hold what was written to it.
+                if Pin::new(stream).poll_flush(cx)?.is_pending() {
+                    return Ok(false);
+                }
+                if std::mem::take(&mut self.is_unflushed) {
                     let now = Instant::now();
                     conn.lock(|machine| machine.handle_written(now));
                 }
-                // A TLS stream may still hold what was written to it.
-                return match Pin::new(stream).poll_flush(cx)? {
-                    Poll::Ready(()) => Ok(true),
-                    Poll::Pending => Ok(false),
-                };
+                return Ok(true);
             }
             match Pin::new(&mut *stream).poll_write(cx, &self.output)? {
                 Poll::Pending => return Ok(false),
@@ -233,7 +237,7 @@ impl<E> Turn<E> {
                 Poll::Ready(len) if len == self.output.len() => self.output.clear(),
                 Poll::Ready(len) => self.output.advance(len),
             }
-            has_written = true;
+            self.is_unflushed = true;
         }
         cx.waker().wake_by_ref();
         Ok(false)

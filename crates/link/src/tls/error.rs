@@ -1,0 +1,137 @@
+//! What can be wrong with TLS: settings when they are loaded, peers when they shake hands.
+
+use std::io;
+
+use tokio_rustls::rustls::{self, AlertDescription, CertificateError, Error, InvalidMessage};
+
+/// Why TLS settings were refused. Whether certificates are out of date shows in the handshake.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// The file cannot be read.
+    #[error("cannot read {place}: {source}")]
+    Read {
+        /// The file.
+        place: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The text is cut off or garbled.
+    #[error("{place} is not well-formed PEM: {source}")]
+    Malformed {
+        /// The file.
+        place: String,
+        /// What is wrong.
+        source: rustls::pki_types::pem::Error,
+    },
+    /// The text holds something else, or nothing.
+    #[error("there is no certificate in {place}")]
+    NoCertificate {
+        /// The file.
+        place: String,
+    },
+    /// The text holds something else, or nothing; encrypted keys are not read.
+    #[error("there is no private key in {place}")]
+    NoKey {
+        /// The file.
+        place: String,
+    },
+    /// A certificate cannot be understood.
+    #[error("the certificate in {place} cannot be used: {source}")]
+    BadCertificate {
+        /// The file.
+        place: String,
+        /// What is wrong.
+        source: Error,
+    },
+    /// An authority's certificate cannot be understood.
+    #[error("an authority in {place} cannot be used: {source}")]
+    BadAuthority {
+        /// The file.
+        place: String,
+        /// What is wrong.
+        source: Error,
+    },
+    /// A private key is of an unknown kind.
+    #[error("the private key in {place} cannot be used: {source}")]
+    BadKey {
+        /// The file.
+        place: String,
+        /// What is wrong.
+        source: Error,
+    },
+    /// Certificate and key are not a pair.
+    #[error("the private key in {key} does not belong to the certificate in {chain}")]
+    KeyMismatch {
+        /// The certificate's file.
+        chain: String,
+        /// The key's file.
+        key: String,
+    },
+    /// Clients' certificates cannot be checked with these authorities.
+    #[error("clients cannot be checked with {place}: {source}")]
+    Verifier {
+        /// The authorities' file.
+        place: String,
+        /// Why not.
+        source: rustls::server::VerifierBuilderError,
+    },
+    /// No certificate can be for this name.
+    #[error("'{0}' is neither a DNS name nor an IP address that a certificate can be for")]
+    ServerName(String),
+    /// A ready-made configuration has no files to read again.
+    #[error("made from a ready configuration, which can be replaced but not reloaded")]
+    NotReloadable,
+    /// The cryptography does not speak the versions of TLS that are wanted.
+    #[error("TLS cannot be set up: {0}")]
+    Provider(Error),
+}
+
+/// The same error, in words for those who have to mend it. `peer` is "server" or "client".
+pub(crate) fn explain(error: io::Error, peer: &'static str) -> io::Error {
+    let kind = error.kind();
+    if kind == io::ErrorKind::UnexpectedEof {
+        let text = format!("the {peer} closed the connection during the TLS handshake");
+        return io::Error::new(kind, text);
+    }
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+        Some(tls) => io::Error::new(kind, in_words(tls, peer)),
+        None => error,
+    }
+}
+
+fn in_words(error: &Error, peer: &'static str) -> String {
+    use AlertDescription as Alert;
+    use CertificateError as Bad;
+
+    match error {
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            format!("the {peer} does not speak TLS")
+        }
+        Error::NoCertificatesPresented => format!("the {peer} showed no certificate"),
+        Error::InvalidCertificate(Bad::UnknownIssuer) => {
+            format!("the {peer}'s certificate comes from none of the trusted authorities")
+        }
+        Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
+            format!("the {peer}'s certificate is out of date ({error})")
+        }
+        Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
+            format!("the {peer}'s certificate is for another name ({error})")
+        }
+        Error::AlertReceived(Alert::CertificateRequired) => {
+            format!("the {peer} requires a certificate, and none was shown")
+        }
+        Error::AlertReceived(
+            alert @ (Alert::UnknownCA
+            | Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::AccessDenied),
+        ) => format!("the {peer} refused our certificate ({alert:?})"),
+        Error::NoApplicationProtocol | Error::AlertReceived(Alert::NoApplicationProtocol) => {
+            format!("the {peer} speaks TLS, but not this protocol over it (ALPN)")
+        }
+        error => format!("TLS failed: {error}"),
+    }
+}
