@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use dubbo_proto::Serialization;
+use dubbo_proto::{Serialization, fastjson};
 use hessian::json::{self, JsonReader};
 use hessian::transcode::json_to_hessian;
 use hessian::{Encoder, JavaType, Limits};
@@ -168,6 +168,12 @@ impl<'a> ArgumentList<'a> {
         match serialization {
             Serialization::Hessian2 => self.encode_hessian(target, out),
             Serialization::Fastjson => self.encode_fastjson(target, out),
+            Serialization::FastjsonSized => {
+                let mut lines = Vec::new();
+                self.encode_fastjson(target, &mut lines)?;
+                fastjson::reframe(&lines, Serialization::Fastjson, serialization, out)
+                    .map_err(|error| CallError::new(Code::BadArguments, error.to_string()))
+            }
             other => Err(crate::route::unsupported(other)),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use dubbo_proto::{BodyLimits, Reply as DubboReply, ReplyKind, Serialization, Status};
+use dubbo_proto::{BodyLimits, Reply as DubboReply, ReplyKind, Serialization, Status, fastjson};
 use hessian::json::JsonReader;
 use hessian::transcode::{JsonOptions, hessian_to_json};
 use hessian::{Decoder, Limits};
@@ -25,11 +25,22 @@ pub fn json_of(reply: &Reply) -> Result<Vec<u8>, CallError> {
         DubboReply::Failed { text, .. } => return Err(broken(&text)),
     };
     let mut json = Vec::with_capacity(64);
-    match (outcome.kind(), reply.serialization) {
+    match (outcome.kind(), outcome.serialization()) {
         (ReplyKind::Null, _) => json.extend_from_slice(b"null"),
-        (ReplyKind::Value | ReplyKind::Exception, Serialization::Fastjson) => {
-            let line = outcome.value(&BodyLimits::default()).map_err(|error| broken(&error))?;
-            let mut reader = JsonReader::new(line, Limits::default());
+        (
+            ReplyKind::Value | ReplyKind::Exception,
+            Serialization::Fastjson | Serialization::FastjsonSized,
+        ) => {
+            let text = outcome.value(&BodyLimits::default()).map_err(|error| broken(&error))?;
+            let mut plain = Vec::new();
+            let text = if outcome.serialization() == Serialization::FastjsonSized {
+                let class_names = outcome.kind() == ReplyKind::Exception;
+                fastjson::to_json(text, class_names, &mut plain).map_err(|error| broken(&error))?;
+                &plain
+            } else {
+                text
+            };
+            let mut reader = JsonReader::new(text, Limits::default());
             let text = reader.skip_value().map_err(|error| broken(&error))?;
             reader.finish().map_err(|error| broken(&error))?;
             json.extend_from_slice(text);

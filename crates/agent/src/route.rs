@@ -55,7 +55,7 @@ pub struct Route {
     pub parameters: Parameters,
     /// How links are told of it.
     pub def: RouteDef,
-    templates: [OnceCell<RequestTemplate>; 2],
+    templates: [OnceCell<RequestTemplate>; 3],
     used: Cell<bool>,
 }
 
@@ -110,6 +110,7 @@ impl Route {
         let place = match serialization {
             Serialization::Hessian2 => &self.templates[0],
             Serialization::Fastjson => &self.templates[1],
+            Serialization::FastjsonSized => &self.templates[2],
             other => return Err(unsupported(other)),
         };
         if let Some(template) = place.get() {

@@ -120,12 +120,21 @@ impl DubboUrl {
 
     /// The provider's serializations, the one it likes best in front: the preferred ones, then the
     /// configured one, then hessian2, which every provider reads. Unknown names are left out.
+    ///
+    /// The name `fastjson` does not tell its framing, but since Dubbo 3.2 only the extension with
+    /// sized texts has it.
     #[must_use]
     pub fn serializations(&self) -> Vec<Serialization> {
         let preferred = split_list(self.param("prefer.serialization").unwrap_or(""));
         let names = preferred.chain(self.param("serialization")).chain(["hessian2"]);
+        let framed = match self.is_release_from(3, 2) {
+            true => Serialization::FastjsonSized,
+            false => Serialization::Fastjson,
+        };
         let mut found = Vec::new();
         for serialization in names.filter_map(Serialization::from_name) {
+            let is_fastjson = serialization == Serialization::Fastjson;
+            let serialization = if is_fastjson { framed } else { serialization };
             if !found.contains(&serialization) {
                 found.push(serialization);
             }
@@ -137,6 +146,12 @@ impl DubboUrl {
     #[must_use]
     pub fn release(&self) -> Option<&str> {
         self.param("release")
+    }
+
+    /// Whether the provider runs Dubbo `major.minor` or later, as far as it tells.
+    fn is_release_from(&self, major: u32, minor: u32) -> bool {
+        let mut numbers = self.release().unwrap_or("").split('.').map_while(|n| n.parse().ok());
+        (numbers.next(), numbers.next()) >= (Some(major), Some(minor))
     }
 
     /// `providers`, `consumers`, `routers` or `configurators`.

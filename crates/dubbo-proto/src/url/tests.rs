@@ -45,6 +45,23 @@ fn defaults_are_dubbos() {
 }
 
 #[test]
+fn the_release_tells_the_framing_of_fastjson() {
+    let (lines, sized) = (Serialization::Fastjson, Serialization::FastjsonSized);
+    for (release, expected) in [
+        ("", lines),
+        ("2.7.23", lines),
+        ("3.1.11", lines),
+        ("3.2.0", sized),
+        ("3.3.6", sized),
+        ("10.0", sized),
+        ("new", lines),
+    ] {
+        let url = url(&format!("dubbo://h:1/a.B?serialization=fastjson&release={release}"));
+        assert_eq!(url.serializations(), [expected, Serialization::Hessian2], "{release}");
+    }
+}
+
+#[test]
 fn strange_values_count_as_left_out() {
     let url = url("dubbo://h:1/a.B?weight=much&timeout=-1&threads=0&version=0.0.0&disabled=true");
     assert_eq!((url.weight(), url.threads(), url.version()), (100, 200, ""));

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use dubbo_proto::{ReplyKind, Request, Serialization, ServiceKey, Status};
+use dubbo_proto::{ReplyKind, Request, Serialization, ServiceKey, Status, fastjson};
 use hessian::json::{self, JsonKind, JsonReader};
 use hessian::{Decoder, Encoder, Limits};
 
@@ -53,7 +53,7 @@ impl Method {
     }
 }
 
-/// One argument as it came, in the request's serialization.
+/// One argument as it came, in the request's serialization; of a generic call all three.
 struct Argument<'a> {
     serialization: Serialization,
     raw: &'a [u8],
@@ -105,11 +105,20 @@ impl HelloService {
         let is_generic = matches!(method, "$invoke" | "$invokeAsync") && descriptor == GENERIC;
         let is_echo = method == "$echo" && descriptor == ONE_OBJECT;
         self.check_key(request, is_generic || is_echo)?;
-        let serialization = request.serialization();
-        let argument = Argument { serialization, raw: request.args() };
+        // The two framings of fastjson have the same texts.
+        let mut lines = Vec::new();
+        let (serialization, raw) = match request.serialization() {
+            sized @ Serialization::FastjsonSized => {
+                fastjson::reframe(request.args(), sized, Serialization::Fastjson, &mut lines)
+                    .map_err(|error| bad_argument(&error))?;
+                (Serialization::Fastjson, &lines[..])
+            }
+            other => (other, request.args()),
+        };
+        let argument = Argument { serialization, raw };
         match Method::named(method) {
             Some(method) if descriptor == ONE_TEXT => run(method, &argument, false, out),
-            _ if is_generic => self.generic(request, out),
+            _ if is_generic => self.generic(&argument, out),
             _ if is_echo => Ok(give_back(&argument, out)),
             _ => Err(self.no_such_method(method)),
         }
@@ -157,11 +166,11 @@ impl HelloService {
     }
 
     /// `$invoke(name, type names, arguments)`.
-    fn generic(&self, request: &Request, out: &mut Vec<u8>) -> Result<ReplyKind, Refusal> {
-        let serialization = request.serialization();
+    fn generic(&self, arguments: &Argument<'_>, out: &mut Vec<u8>) -> Result<ReplyKind, Refusal> {
+        let serialization = arguments.serialization;
         let call = match serialization {
-            Serialization::Fastjson => GenericCall::read_json(request.args())?,
-            _ => GenericCall::read_hessian(request.args())?,
+            Serialization::Fastjson => GenericCall::read_json(arguments.raw)?,
+            _ => GenericCall::read_hessian(arguments.raw)?,
         };
         let has_types = call.types.as_ref().is_none_or(|types| types == &[TEXT_NAME]);
         let Some(method) = Method::named(&call.method).filter(|_| has_types) else {

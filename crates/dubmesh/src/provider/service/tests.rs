@@ -56,6 +56,9 @@ fn hashes_and_echoes_in_both_serializations() {
     assert_eq!(Decoder::new(&value, Limits::default()).read_int(), Ok(99_162_322));
     let (kind, value) = answer(&request(Serialization::Fastjson, hash, b"\"hello\""));
     assert_eq!((kind, &value[..]), (ReplyKind::Value, &b"99162322"[..]));
+    let sized = Serialization::FastjsonSized;
+    let (kind, value) = answer(&request(sized, hash, b"\0\0\0\x07\"hello\""));
+    assert_eq!((kind, &value[..]), (ReplyKind::Value, &b"99162322"[..]));
     let echo = (INTERFACE, "echo", ONE_TEXT);
     let text = hessian_text("\u{1f600}");
     assert_eq!(answer(&request(Serialization::Hessian2, echo, &text)).1, text);
