@@ -108,7 +108,9 @@ fn in_words(error: &Error, peer: &'static str) -> String {
             format!("the {peer} does not speak TLS")
         }
         Error::NoCertificatesPresented => format!("the {peer} showed no certificate"),
-        Error::InvalidCertificate(Bad::UnknownIssuer) => {
+        // The signature is bad if a trusted authority has the same name as the true one, such as
+        // itself before its key was renewed.
+        Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
             format!("the {peer}'s certificate comes from none of the trusted authorities")
         }
         Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
@@ -127,6 +129,7 @@ fn in_words(error: &Error, peer: &'static str) -> String {
             | Alert::CertificateRevoked
             | Alert::CertificateExpired
             | Alert::CertificateUnknown
+            | Alert::DecryptError
             | Alert::AccessDenied),
         ) => format!("the {peer} refused our certificate ({alert:?})"),
         Error::NoApplicationProtocol | Error::AlertReceived(Alert::NoApplicationProtocol) => {
