@@ -30,8 +30,8 @@ pub(crate) struct Session {
 /// An answer: to which call, its status, codec, payload and metadata.
 type Ready<'a> = (CallId, Status, u8, Payload<'a>, Vec<(String, String)>);
 
-/// The methods that a client has numbers of.
-pub(crate) type Routes = Vec<Option<Arc<Entry>>>;
+/// What a client's numbers stand for: methods, or why there are none.
+pub(crate) type Routes = Vec<Result<Arc<Entry>, Arc<Refusal>>>;
 
 impl Session {
     pub(crate) fn new(server: Arc<Shared>) -> Arc<Self> {
@@ -137,25 +137,26 @@ impl Client {
     fn define(&mut self, route: RouteId, def: &RouteDef) {
         let service = self.session.server.services.get(&def.service);
         let entry = service.and_then(|service| service.methods.get(&def.method));
+        let found = entry.cloned().ok_or_else(|| match service {
+            Some(_) => {
+                let text = format!("service '{}' has no method '{}'", def.service, def.method);
+                Arc::new(Refusal { status: Status::NOT_FOUND_METHOD, text })
+            }
+            None => {
+                let text = format!("there is no service '{}' here", def.service);
+                Arc::new(Refusal { status: Status::NOT_FOUND_SERVICE, text })
+            }
+        });
+        self.session.conn.with(|machine| match &found {
+            Ok(_) => machine.accept_route(route, 0),
+            Err(refusal) => machine.refuse_route(route, refusal.status, &refusal.text),
+        });
         let routes = Arc::make_mut(&mut self.routes);
         if routes.len() <= route.index() {
-            routes.resize(route.index() + 1, None);
+            routes.resize(route.index() + 1, found.clone());
         }
         if let Some(place) = routes.get_mut(route.index()) {
-            *place = entry.cloned();
+            *place = found;
         }
-        let (status, text) = match (service, entry) {
-            (Some(_), Some(_)) => {
-                return self.session.conn.with(|machine| machine.accept_route(route, 0));
-            }
-            (Some(_), None) => (
-                Status::NOT_FOUND_METHOD,
-                format!("service '{}' has no method '{}'", def.service, def.method),
-            ),
-            (None, _) => {
-                (Status::NOT_FOUND_SERVICE, format!("there is no service '{}' here", def.service))
-            }
-        };
-        self.session.conn.with(|machine| machine.refuse_route(route, status, &text));
     }
 }

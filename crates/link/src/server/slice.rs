@@ -90,10 +90,18 @@ impl Slice {
         let mut answers = Answers { scratch, list: Vec::with_capacity(self.jobs.len()) };
         let (mut last_look, mut n_steps) = (received, 0);
         for job in std::mem::take(&mut self.jobs) {
-            let Some(Some(entry)) = self.routes.get(job.route.index()) else {
-                // The connection itself answers calls of routes that it refused.
-                self.session.server.calls.give_back(1);
-                continue;
+            let entry = match self.routes.get(job.route.index()) {
+                Some(Ok(entry)) => entry,
+                // It came together with the definition. Later ones are answered by the connection.
+                Some(Err(refusal)) if !job.one_way => {
+                    self.session.refuse(job.id, refusal);
+                    self.session.server.calls.give_back(1);
+                    continue;
+                }
+                _ => {
+                    self.session.server.calls.give_back(1);
+                    continue;
+                }
             };
             if entry.handler.is_blocking() {
                 self.begin_blocking(job, received, Arc::clone(entry));
