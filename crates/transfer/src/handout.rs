@@ -216,11 +216,9 @@ impl Place {
         if last == turn && turn != 0 {
             let line = self.line.load(Ordering::Relaxed);
             fence(Ordering::Acquire);
-            // A caller that has gone on meanwhile has its line and waits for no answer.
-            return match self.turn.load(Ordering::Relaxed) >> 1 == turn && now & 1 == 0 {
-                true => Turn::Again { line },
-                false => Turn::Wrong { last },
-            };
+            // A caller that goes on meanwhile has its line; what was read may be the next one's.
+            let unchanged = now & 1 == 0 && self.turn.load(Ordering::Relaxed) == now;
+            return if unchanged { Turn::Again { line } } else { Turn::Wrong { last } };
         }
         if last.checked_add(1) != Some(turn) {
             return Turn::Wrong { last };
@@ -230,6 +228,8 @@ impl Place {
                 .turn
                 .compare_exchange(now, now | 1, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok();
+        // Whoever sees the line that is stored next sees that the place is taken, too.
+        fence(Ordering::Release);
         if won { Turn::Next } else { Turn::BeingAnswered }
     }
 }
