@@ -309,6 +309,14 @@ impl<T> Connection<T> {
         }
     }
 
+    /// Server: whether the client still waits for the answer to this call. Never of a one-way call.
+    pub fn is_open(&self, id: CallId) -> bool {
+        match &self.side {
+            Side::Client(_) => false,
+            Side::Server(server) => server.is_open(id),
+        }
+    }
+
     /// Server: answers a route's definition: it is offered, and its app wants arguments in this
     /// codec (0: as the caller likes). May be said again later, also after a refusal.
     pub fn accept_route(&mut self, route: RouteId, codec: u8) {

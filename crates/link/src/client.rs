@@ -13,6 +13,7 @@ mod lane;
 mod lanes;
 mod queueing;
 mod session;
+mod streaming;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,10 +22,11 @@ use link_proto::RouteDef;
 
 pub use call::{Call, OneWay, Reply, WithReply};
 pub use config::{ClientConfig, Connections, WhenDown, WhenFull};
+pub use streaming::{BoundStream, Open, StreamReply, Streaming};
 
 use crate::blocking::{self, Driver};
 use crate::error::SetupError;
-use crate::method::Method;
+use crate::method::{Method, StreamMethod};
 use crate::stream::{Address, Target};
 pub(crate) use lanes::Lanes;
 
@@ -118,6 +120,14 @@ impl Client {
     ) -> Bound<Req, Resp, E> {
         let (number, def) = self.number(&method.service, &method.name);
         Bound { client: self.clone(), method: Arc::new(method.clone()), number, def }
+    }
+
+    /// Prepares a method that streams to be called.
+    pub fn bind_stream<Req: 'static, In: 'static, Out: 'static, Resp: 'static, E: 'static>(
+        &self,
+        method: &StreamMethod<Req, In, Out, Resp, E>,
+    ) -> BoundStream<Req, In, Out, Resp, E> {
+        BoundStream { call: self.bind(&method.call), method: Arc::new(method.clone()) }
     }
 
     /// Calls a method once. [`Client::bind`] it if it is called again and again.

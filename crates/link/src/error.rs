@@ -91,6 +91,9 @@ pub enum Failure {
         /// The same for people.
         text: String,
     },
+    /// The call that a stream belongs to has ended, and not well; its reply says why.
+    #[error("the call ended before its stream did; its reply says why")]
+    Interrupted,
     /// The peer cannot do what the call needs.
     #[error("the peer does not support {0}")]
     Unsupported(&'static str),
@@ -126,6 +129,7 @@ impl Failure {
             Self::Encode(_) => "encode",
             Self::Decode(_) => "decode",
             Self::Refused { status, .. } => status.name(),
+            Self::Interrupted => "interrupted",
             Self::Unsupported(_) => "unsupported",
         }
     }
@@ -137,7 +141,7 @@ impl Failure {
             Self::Unreachable { .. } | Self::Full(_) | Self::Closed => true,
             Self::Refused { status, .. } => status.is_not_begun(),
             Self::TooLarge { .. } | Self::Encode(_) | Self::Unsupported(_) => true,
-            Self::Timeout(_) | Self::Broken(_) | Self::Decode(_) => false,
+            Self::Timeout(_) | Self::Broken(_) | Self::Decode(_) | Self::Interrupted => false,
         }
     }
 }

@@ -37,6 +37,11 @@ pub trait Machine {
     fn poll_timeout(&self) -> Option<Instant>;
     /// The next event, oldest first.
     fn poll_event(&mut self) -> Option<Self::Event>;
+    /// Whether [`Machine::poll_event`] has something although no input came: taking bytes to be
+    /// written may have made room.
+    fn has_events(&self) -> bool {
+        false
+    }
     /// Bytes that wait to be written; the driver takes them off the front.
     fn transmit(&mut self) -> &mut BytesMut;
     /// Whether the connection is to be closed once [`Machine::transmit`] is empty.

@@ -1,6 +1,12 @@
 //! The link on sockets: many calls at a time over one connection, and a library to offer and make
-//! them.
+//! them. The first program, whole:
 //!
+#![cfg_attr(
+    all(feature = "macros", feature = "json", feature = "postcard"),
+    doc = concat!("```\n", include_str!("../examples/hello.rs"), "```")
+)]
+//!
+//! - [`service`](macro@service) turns a trait into a service and its client.
 //! - [`Server`] offers services, [`Client`] calls them; a [`Method`] is what both agree on.
 //! - [`codec`] turns values into bytes.
 #![cfg_attr(feature = "tls", doc = "- [`tls`] has both sides show certificates.")]
@@ -20,16 +26,22 @@ pub mod observe;
 pub mod server;
 pub mod socket;
 mod stream;
-pub mod trace;
+mod streaming;
 #[cfg(feature = "tls")]
 pub mod tls;
+pub mod trace;
 
-pub use client::{Bound, Call, Client, ClientConfig, Connections, Reply, WhenDown, WhenFull};
+pub use client::{
+    Bound, BoundStream, Call, Client, ClientConfig, Connections, OneWay, Open, Reply, StreamReply,
+    Streaming, WhenDown, WhenFull, WithReply,
+};
 pub use error::{CallError, Failure, Full, NoError, SetupError};
 pub use io::{Conn, Ending, Machine, drive};
 #[cfg(feature = "macros")]
+#[doc = include_str!("service.md")]
 pub use link_macros::service;
 pub use link_proto::{Meta, Status};
-pub use method::Method;
+pub use method::{Method, StreamMethod};
 pub use server::{Context, Listening, Peer, Server, ServerConfig, Service};
 pub use stream::Address;
+pub use streaming::{NoItems, Receiver, Sender};

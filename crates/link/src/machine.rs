@@ -27,6 +27,10 @@ impl<T> Machine for Connection<T> {
         self.poll_event()
     }
 
+    fn has_events(&self) -> bool {
+        self.has_events()
+    }
+
     fn transmit(&mut self) -> &mut BytesMut {
         self.transmit()
     }

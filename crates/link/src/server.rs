@@ -11,6 +11,7 @@ mod pool;
 mod service;
 mod session;
 mod slice;
+mod streams;
 mod watched;
 
 use std::collections::HashMap;

@@ -38,7 +38,9 @@ pub struct TraceContext {
 
 /// Not a `traceparent`. As the recommendation asks, such a one is as good as none.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("not a traceparent: VERSION-TRACE-SPAN-FLAGS with 2, 32, 16 and 2 lower-case hex digits, neither id all zero")]
+#[error(
+    "not a traceparent: VERSION-TRACE-SPAN-FLAGS with 2, 32, 16 and 2 lower-case hex digits, neither id all zero"
+)]
 pub struct BadTraceParent;
 
 impl TraceContext {
@@ -156,8 +158,17 @@ mod tests {
         let zero_span = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-{}-01", "0".repeat(16));
         let longer = format!("{GOOD}-x");
         let no_version = format!("ff{}", &GOOD[2..]);
-        for bad in ["", "00", "00-x-y-z", &upper, &zero_trace, &zero_span, &longer, &no_version, &GOOD[..54]]
-        {
+        for bad in [
+            "",
+            "00",
+            "00-x-y-z",
+            &upper,
+            &zero_trace,
+            &zero_span,
+            &longer,
+            &no_version,
+            &GOOD[..54],
+        ] {
             assert_eq!(bad.parse::<TraceContext>(), Err(BadTraceParent), "{bad}");
         }
     }

@@ -19,6 +19,7 @@ use super::lane::{Lane, Session};
 use super::session::{Head, Key, NotTaken, Outcome, Response};
 use crate::error::{CallError, Failure, Full};
 use crate::io::Share;
+use crate::method::Method;
 use crate::observe::{self, CallInfo, Observer, Side};
 use crate::trace::{TRACEPARENT, TraceContext};
 
@@ -39,23 +40,25 @@ thread_local! {
 pub struct Call<'a, Req: 'static, Resp: 'static, E: 'static = crate::NoError> {
     bound: &'a Bound<Req, Resp, E>,
     args: Req,
-    codec: u8,
+    pub(super) codec: u8,
     timeout: Option<Duration>,
     meta: Vec<(String, String)>,
     one_way: bool,
     deadline: Option<Instant>,
     n_restarts: u32,
-    begun: Option<Begun>,
+    pub(super) begun: Option<Begun>,
+    pub(super) stream_in: bool,
+    pub(super) stream_out: bool,
     /// When an observer was told that the call begins.
     watched: Option<Instant>,
 }
 
 /// Where a call is that was begun.
-struct Begun {
-    session: Arc<Session>,
+pub(super) struct Begun {
+    pub(super) session: Arc<Session>,
     /// Whose load the call is part of.
-    lane: Arc<Lane>,
-    key: Key,
+    pub(super) lane: Arc<Lane>,
+    pub(super) key: Key,
 }
 
 /// A reply with what came beside it.
@@ -83,6 +86,8 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
             deadline: None,
             n_restarts: 0,
             begun: None,
+            stream_in: false,
+            stream_out: false,
             watched: None,
         }
     }
@@ -189,7 +194,7 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
     #[inline]
     fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reply<Resp>, CallError<E>>> {
         let result = match ready!(self.poll_response(cx)) {
-            Ok(Some(response)) => self.read(response),
+            Ok(Some(response)) => read(&self.bound.method, response),
             Ok(None) => Err(Failure::Closed.into()),
             Err(failure) => Err(failure.into()),
         };
@@ -204,7 +209,7 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
     }
 
     /// Encodes the arguments and hands them to a session.
-    fn begin(&mut self, waker: &Waker) -> Result<(), Failure> {
+    pub(super) fn begin(&mut self, waker: &Waker) -> Result<(), Failure> {
         let now = Instant::now();
         if self.deadline.is_none() {
             self.deadline = self.timeout.and_then(|timeout| now.checked_add(timeout));
@@ -221,6 +226,8 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
             codec: requests.choose(self.codec),
             deadline: self.deadline,
             one_way: self.one_way,
+            stream_in: self.stream_in,
+            stream_out: self.stream_out,
         };
         SCRATCH.with_borrow_mut(|scratch| {
             scratch.clear();
@@ -279,37 +286,56 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
         Failure::Unreachable { endpoint, reason: reason.to_owned() }
     }
 
-    /// `None` for a one-way call that was sent.
     #[inline]
     fn response(&self, outcome: Outcome) -> Result<Option<Response>, Failure> {
         match outcome {
             Outcome::Answer(response) => Ok(Some(response)),
-            Outcome::Sent => Ok(None),
-            Outcome::Expired(None) => Err(Failure::Timeout(self.timeout.unwrap_or_default())),
-            Outcome::Expired(Some(reason)) => Err(self.unreachable(&reason)),
-            Outcome::Broken(reason) => Err(Failure::Broken(reason.to_string())),
-            Outcome::NotBegun => Err(Failure::Closed),
-            Outcome::Unreachable(reason) => Err(self.unreachable(&reason)),
-            Outcome::Unsendable(error) => Err(unsendable(error)),
+            outcome => {
+                let timeout = self.timeout.unwrap_or_default();
+                settled(outcome, timeout, self.bound.client.0.lanes.target())
+            }
         }
     }
+}
 
-    /// Reads an answer.
-    #[inline]
-    fn read(&self, response: Response) -> Result<Reply<Resp>, CallError<E>> {
-        let Response { status, codec, meta, payload } = response;
-        let method = &self.bound.method;
-        match (status, method.errors) {
-            (Status::OK, _) => {
-                let value = method.responses.decode(codec, payload).map_err(Failure::Decode)?;
-                Ok(Reply { value, meta })
-            }
-            (Status::APP_ERROR, Some(errors)) => {
-                let error = errors.decode(codec, payload).map_err(Failure::Decode)?;
-                Err(CallError::Service(error))
-            }
-            (status, _) => Err(refused(status, &payload).into()),
+/// What a call that ended gives: `None` for a one-way call that was sent.
+pub(super) fn settled(
+    outcome: Outcome,
+    timeout: Duration,
+    endpoint: &(impl ToString + ?Sized),
+) -> Result<Option<Response>, Failure> {
+    let unreachable = |reason: Arc<str>| Failure::Unreachable {
+        endpoint: endpoint.to_string(),
+        reason: reason.to_string(),
+    };
+    match outcome {
+        Outcome::Answer(response) => Ok(Some(response)),
+        Outcome::Sent => Ok(None),
+        Outcome::Expired(None) => Err(Failure::Timeout(timeout)),
+        Outcome::Expired(Some(reason)) | Outcome::Unreachable(reason) => Err(unreachable(reason)),
+        Outcome::Broken(reason) => Err(Failure::Broken(reason.to_string())),
+        Outcome::NotBegun => Err(Failure::Closed),
+        Outcome::Unsendable(error) => Err(unsendable(error)),
+    }
+}
+
+/// Reads an answer.
+#[inline]
+pub(super) fn read<Req, Resp, E>(
+    method: &Method<Req, Resp, E>,
+    response: Response,
+) -> Result<Reply<Resp>, CallError<E>> {
+    let Response { status, codec, meta, payload } = response;
+    match (status, method.errors) {
+        (Status::OK, _) => {
+            let value = method.responses.decode(codec, payload).map_err(Failure::Decode)?;
+            Ok(Reply { value, meta })
         }
+        (Status::APP_ERROR, Some(errors)) => {
+            let error = errors.decode(codec, payload).map_err(Failure::Decode)?;
+            Err(CallError::Service(error))
+        }
+        (status, _) => Err(refused(status, &payload).into()),
     }
 }
 
@@ -375,6 +401,7 @@ fn unsendable(error: SendError) -> Failure {
         SendError::RoutesFull => Failure::Full(Full::Methods),
         SendError::NoCredit => Failure::Full(Full::Calls(0)),
         SendError::BufferFull => Failure::Full(Full::Bytes(0)),
+        SendError::NoStreams => Failure::Unsupported("streams"),
         _ => Failure::Closed,
     }
 }

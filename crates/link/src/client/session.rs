@@ -6,6 +6,9 @@
 //! - Waiting calls are sent in the order in which they came, and none overtakes them.
 //! - When the session is over every call has its outcome, and no call is taken.
 
+mod streams;
+mod waiting;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -18,7 +21,9 @@ use link_proto::{
 };
 use slab::Slab;
 
-use super::config::{ClientConfig, WhenDown, WhenFull};
+use self::streams::Streams;
+use self::waiting::{Parked, Waiting};
+use super::config::{ClientConfig, WhenDown};
 use super::queueing::Queueing;
 use crate::error::Full;
 use crate::io::Machine;
@@ -35,6 +40,7 @@ pub(crate) struct SessionMachine {
     /// The connection's numbers of methods, by the client's numbers.
     routes: Vec<Option<RouteId>>,
     waiting: Waiting,
+    streams: Streams,
     events: VecDeque<SessionEvent>,
     phase: Phase,
     /// Why the last attempt to connect failed.
@@ -42,15 +48,6 @@ pub(crate) struct SessionMachine {
     queueing: Queueing,
     /// What stands in for the connection's output while there is none.
     nothing: BytesMut,
-}
-
-/// Calls that are not sent yet.
-#[derive(Default)]
-struct Waiting {
-    keys: VecDeque<Key>,
-    bytes: usize,
-    /// Not after any deadline of those who wait.
-    earliest: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -70,14 +67,6 @@ enum Slot {
     Done(Outcome),
 }
 
-/// A call that waits for room or for a connection.
-struct Parked {
-    head: Head<Arc<RouteDef>>,
-    meta: Vec<(String, String)>,
-    payload: Bytes,
-    waker: Waker,
-}
-
 /// What a call has beside its payload and metadata.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head<D> {
@@ -88,12 +77,26 @@ pub(crate) struct Head<D> {
     pub codec: u8,
     pub deadline: Option<Instant>,
     pub one_way: bool,
+    /// The caller sends items.
+    pub stream_in: bool,
+    /// The caller takes items.
+    pub stream_out: bool,
+}
+
+impl<D> Head<D> {
+    fn is_streaming(&self) -> bool {
+        self.stream_in || self.stream_out
+    }
+
+    fn with_def<E>(&self, def: E) -> Head<E> {
+        let Self { method, codec, deadline, one_way, stream_in, stream_out, .. } = *self;
+        Head { method, def, codec, deadline, one_way, stream_in, stream_out }
+    }
 }
 
 impl Head<&Arc<RouteDef>> {
     fn to_owned(self) -> Head<Arc<RouteDef>> {
-        let Self { method, def, codec, deadline, one_way } = self;
-        Head { method, def: Arc::clone(def), codec, deadline, one_way }
+        self.with_def(Arc::clone(self.def))
     }
 }
 
@@ -155,6 +158,7 @@ impl SessionMachine {
             calls: Slab::new(),
             routes: Vec::new(),
             waiting: Waiting::default(),
+            streams: Streams::default(),
             events: VecDeque::new(),
             phase: Phase::Open,
             trouble: None,
@@ -224,6 +228,9 @@ impl SessionMachine {
         if self.phase != Phase::Open {
             return Err(NotTaken::Elsewhere);
         }
+        if head.is_streaming() {
+            return self.start_stream(now, head, meta, payload, waker);
+        }
         if self.waiting.keys.is_empty() {
             match self.send(now, head, meta, &payload, self.calls.vacant_key()) {
                 Ok(Some(id)) => {
@@ -236,55 +243,34 @@ impl SessionMachine {
         self.park(head, meta, payload, waker)
     }
 
-    /// Whether a call that could not be sent for this reason is to wait.
-    fn check_wait(&self, error: SendError) -> Result<(), NotTaken> {
-        let full = match error {
-            SendError::NotReady => {
-                return match (&self.trouble, self.config.when_down) {
-                    (Some(reason), WhenDown::Fail) => {
-                        Err(NotTaken::Unreachable(Arc::clone(reason)))
-                    }
-                    _ => Ok(()),
-                };
-            }
-            SendError::NoCredit => Full::Calls(self.calls.len()),
-            SendError::BufferFull => Full::Bytes(self.config.max_bytes),
-            SendError::Closing => return Err(NotTaken::Elsewhere),
-            other => return Err(NotTaken::Unsendable(other)),
-        };
-        match self.config.when_full {
-            WhenFull::Wait => Ok(()),
-            WhenFull::Reject => Err(NotTaken::Full(full)),
-        }
-    }
-
-    fn park(
+    /// As `start`, of a call that streams.
+    #[cold]
+    fn start_stream(
         &mut self,
+        now: Instant,
         head: Head<&Arc<RouteDef>>,
         meta: &[(&str, &str)],
         payload: Payload<'_>,
         waker: &Waker,
     ) -> Result<Key, NotTaken> {
-        let n_waiting = self.waiting.keys.len();
-        if n_waiting >= self.config.max_waiting_calls {
-            return Err(NotTaken::Full(Full::Waiting(n_waiting)));
-        }
-        let payload = match payload {
-            Payload::Slice(slice) => Bytes::copy_from_slice(slice),
-            Payload::Bytes(bytes) => bytes,
+        let sent = match self.waiting.keys.is_empty() {
+            true => self.send(now, head, meta, &payload, self.calls.vacant_key()),
+            false => Err(SendError::NotReady),
         };
-        if self.waiting.bytes + payload.len() > self.config.max_waiting_bytes {
-            return Err(NotTaken::Full(Full::Bytes(self.waiting.bytes + payload.len())));
-        }
-        self.waiting.bytes += payload.len();
-        if let Some(deadline) = head.deadline {
-            self.waiting.earliest =
-                Some(self.waiting.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
-        }
-        let meta = meta.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
-        let parked = Parked { head: head.to_owned(), meta, payload, waker: waker.clone() };
-        let key = self.calls.insert(Slot::Waiting(Box::new(parked)));
-        self.waiting.keys.push_back(key);
+        let key = match sent {
+            Ok(Some(id)) => {
+                let key = self.calls.insert(Slot::Out { id, waker: waker.clone() });
+                self.open_stream(key);
+                self.stream_sent(key, id);
+                return Ok(key);
+            }
+            Ok(None) => return Err(NotTaken::Unsendable(SendError::OneWayStream)),
+            Err(error) => {
+                self.check_wait(error)?;
+                self.park(head, meta, payload, waker)?
+            }
+        };
+        self.open_stream(key);
         Ok(key)
     }
 
@@ -324,6 +310,8 @@ impl SessionMachine {
             meta,
             codec: head.codec,
             one_way: head.one_way,
+            stream_in: head.stream_in,
+            stream_out: head.stream_out,
             payload,
             ..RequestOut::new(route)
         };
@@ -357,6 +345,7 @@ impl SessionMachine {
 
     /// Gives a call up. Whether the connection has something to say because of it.
     pub(crate) fn give_up(&mut self, key: Key) -> bool {
+        self.close_stream(key);
         match self.calls.try_remove(key) {
             Some(Slot::Out { id, .. }) => {
                 let cancelled = self.link.as_mut().and_then(|link| link.cancel(id));
@@ -364,8 +353,7 @@ impl SessionMachine {
                 cancelled.is_some()
             }
             Some(Slot::Waiting(parked)) => {
-                self.waiting.bytes -= parked.payload.len();
-                self.waiting.keys.retain(|waiting| *waiting != key);
+                self.waiting.remove(key, parked.payload.len());
                 self.settle();
                 self.phase == Phase::Closing
             }
@@ -382,6 +370,7 @@ impl SessionMachine {
             Slot::Waiting(parked) => self.events.push_back(SessionEvent::Wake(parked.waker)),
             Slot::Done(_) => debug_assert!(false, "a call ends once"),
         }
+        self.stream_over(key);
     }
 
     /// Takes what the connection reports.
@@ -392,6 +381,8 @@ impl SessionMachine {
                     let response = Response { status, codec, meta, payload };
                     self.finish(token, Outcome::Answer(response));
                 }
+                Event::Item { id, codec, payload } => self.handle_item(id, codec, payload),
+                Event::Writable { id } => self.handle_writable(id),
                 Event::Expired { token } => self.finish(token, Outcome::Expired(None)),
                 Event::Ready(_) => {
                     self.trouble = None;
@@ -425,72 +416,6 @@ impl SessionMachine {
             && let Some(link) = &mut self.link
         {
             link.go_away(GoAwayReason::SHUTDOWN);
-        }
-    }
-
-    fn send_waiting(&mut self) {
-        let now = self.queueing.now();
-        while let Some(&key) = self.waiting.keys.front() {
-            let Some(Slot::Waiting(parked)) = self.calls.get_mut(key) else {
-                debug_assert!(false, "only waiting calls wait");
-                self.waiting.keys.pop_front();
-                continue;
-            };
-            let waker = parked.waker.clone();
-            let Head { method, codec, deadline, one_way, .. } = parked.head;
-            let def = Arc::clone(&parked.head.def);
-            let head = Head { method, def: &def, codec, deadline, one_way };
-            let payload = Payload::Bytes(parked.payload.clone());
-            let owned = std::mem::take(&mut parked.meta);
-            let meta: Vec<_> = owned.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-            let payload_len = parked.payload.len();
-            match self.send(now, head, &meta, &payload, key) {
-                Ok(Some(id)) => {
-                    if let Some(slot) = self.calls.get_mut(key) {
-                        *slot = Slot::Out { id, waker };
-                    }
-                }
-                Ok(None) => self.finish(key, Outcome::Sent),
-                Err(SendError::NotReady | SendError::NoCredit | SendError::BufferFull) => {
-                    if let Some(Slot::Waiting(parked)) = self.calls.get_mut(key) {
-                        parked.meta = owned;
-                    }
-                    return;
-                }
-                Err(SendError::Closing) => self.finish(key, Outcome::NotBegun),
-                Err(error) => self.finish(key, Outcome::Unsendable(error)),
-            }
-            self.waiting.keys.pop_front();
-            self.waiting.bytes -= payload_len;
-        }
-        self.waiting.earliest = None;
-    }
-
-    /// Ends waiting calls whose time is over.
-    fn expire_waiting(&mut self, now: Instant) {
-        if self.waiting.earliest.is_none_or(|earliest| now < earliest) {
-            return;
-        }
-        self.waiting.earliest = None;
-        for key in std::mem::take(&mut self.waiting.keys) {
-            let Some(Slot::Waiting(parked)) = self.calls.get(key) else {
-                continue;
-            };
-            match parked.head.deadline {
-                Some(deadline) if deadline <= now => {
-                    self.waiting.bytes -= parked.payload.len();
-                    let reason = match self.link {
-                        None => self.trouble.clone(),
-                        Some(_) => None,
-                    };
-                    self.finish(key, Outcome::Expired(reason));
-                }
-                deadline => {
-                    self.waiting.keys.push_back(key);
-                    let known = self.waiting.earliest;
-                    self.waiting.earliest = [known, deadline].into_iter().flatten().min();
-                }
-            }
         }
     }
 }
@@ -532,7 +457,14 @@ impl Machine for SessionMachine {
     }
 
     fn poll_event(&mut self) -> Option<SessionEvent> {
+        if self.events.is_empty() {
+            self.drain_link();
+        }
         self.events.pop_front()
+    }
+
+    fn has_events(&self) -> bool {
+        !self.events.is_empty() || self.link.as_ref().is_some_and(Connection::has_events)
     }
 
     fn transmit(&mut self) -> &mut BytesMut {

@@ -131,8 +131,10 @@ impl<E> Turn<E> {
             return Ok(Poll::Ready(()));
         }
         let is_held_back = read? == Reading::HeldBack;
-        if self.has_more_events || is_held_back && conn.lock(|machine| machine.wants_input()) {
-            // Nobody waits for the socket to become readable.
+        let goes_on =
+            |machine: &mut M| machine.has_events() || is_held_back && machine.wants_input();
+        if self.has_more_events || conn.lock(goes_on) {
+            // Nothing else would wake the task for what is still to be done.
             cx.waker().wake_by_ref();
         }
         Ok(Poll::Pending)

@@ -1,6 +1,7 @@
 //! Services: names, and a handler for each method.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,8 +12,10 @@ use link_proto::Status;
 use pin_project_lite::pin_project;
 
 use super::context::Context;
+use super::streams::CallStreams;
 use crate::codec::{CodecError, Codecs};
-use crate::method::Method;
+use crate::method::{Method, StreamMethod, StreamParts};
+use crate::streaming::{Receiver, Sender, StreamEnd};
 
 /// What a server offers under one name. Usually made by the `service` macro; or by hand:
 ///
@@ -67,6 +70,22 @@ pub(crate) trait Handler: Send + Sync {
         codec: u8,
         payload: Bytes,
     ) -> Result<Pin<Box<dyn Running>>, Refusal>;
+
+    /// As [`Handler::begin`], of a call with streams.
+    ///
+    /// # Errors
+    /// The answer to arguments that cannot be read, or to a method that does not stream.
+    fn begin_stream(
+        &self,
+        context: Context,
+        codec: u8,
+        payload: Bytes,
+        end: Arc<CallStreams>,
+    ) -> Result<Pin<Box<dyn Running>>, Refusal> {
+        let _ = (context, codec, payload, end);
+        let text = "this method does not stream".to_owned();
+        Err(Refusal { status: Status::BAD_REQUEST, text })
+    }
 }
 
 /// A call at work.
@@ -180,6 +199,52 @@ impl Service {
     }
 }
 
+impl Service {
+    /// Adds a method that streams. The call ends with what the handler returns; what its
+    /// sender has taken by then arrives before.
+    #[must_use]
+    pub fn streaming<Req, In, Out, Resp, F, Fut>(
+        mut self,
+        method: &StreamMethod<Req, In, Out, Resp>,
+        handle: F,
+    ) -> Self
+    where
+        Req: Send + 'static,
+        In: Send + 'static,
+        Out: Send + 'static,
+        Resp: Send + 'static,
+        F: Fn(Arc<Context>, Req, Receiver<In>, Sender<Out>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Resp> + Send + 'static,
+    {
+        let encode = encode_reply::<Resp>(method.call.responses);
+        let handler = Stream { method: method.parts(), handle, encode };
+        self.insert(&method.call.name, Box::new(handler));
+        self
+    }
+
+    /// Adds a method that streams and may end with an error of its own.
+    #[must_use]
+    pub fn streaming_fallible<Req, In, Out, Resp, E, F, Fut>(
+        mut self,
+        method: &StreamMethod<Req, In, Out, Resp, E>,
+        handle: F,
+    ) -> Self
+    where
+        Req: Send + 'static,
+        In: Send + 'static,
+        Out: Send + 'static,
+        Resp: Send + 'static,
+        E: Send + 'static,
+        F: Fn(Arc<Context>, Req, Receiver<In>, Sender<Out>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Resp, E>> + Send + 'static,
+    {
+        let encode = encode_result::<Resp, E>(method.call.responses, method.call.errors);
+        let handler = Stream { method: method.parts(), handle, encode };
+        self.insert(&method.call.name, Box::new(handler));
+        self
+    }
+}
+
 impl std::fmt::Debug for Service {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Service")
@@ -279,6 +344,52 @@ where
         let (status, payload) = this.encode.encode(*this.codec, value, out);
         let meta = this.context.take_reply_meta();
         Poll::Ready(Answer { status, codec: *this.codec, payload, meta })
+    }
+}
+
+/// A method that streams.
+struct Stream<Req: 'static, In: 'static, Out: 'static, F, N> {
+    method: StreamParts<Req, In, Out>,
+    handle: F,
+    encode: N,
+}
+
+impl<Req, In, Out, T, F, Fut, N> Handler for Stream<Req, In, Out, F, N>
+where
+    Req: Send + 'static,
+    In: Send + 'static,
+    Out: Send + 'static,
+    T: Send + 'static,
+    F: Fn(Arc<Context>, Req, Receiver<In>, Sender<Out>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = T> + Send + 'static,
+    N: EncodeAnswer<T>,
+{
+    fn begin(&self, _: Context, _: u8, _: Bytes) -> Result<Pin<Box<dyn Running>>, Refusal> {
+        let text = "this method streams, but the call does not".to_owned();
+        Err(Refusal { status: Status::BAD_REQUEST, text })
+    }
+
+    fn begin_stream(
+        &self,
+        context: Context,
+        codec: u8,
+        payload: Bytes,
+        end: Arc<CallStreams>,
+    ) -> Result<Pin<Box<dyn Running>>, Refusal> {
+        let StreamParts { requests, inputs, outputs } = self.method;
+        let args =
+            requests.decode(codec, payload).map_err(|error| Refusal::bad_arguments(&error))?;
+        let context = Arc::new(context);
+        let near: Arc<dyn StreamEnd> = Arc::clone(&end) as Arc<dyn StreamEnd>;
+        let receiver = Receiver::new(Arc::clone(&near), inputs);
+        let work =
+            (self.handle)(Arc::clone(&context), args, receiver, Sender::new(near, outputs, codec));
+        let future = async move {
+            let value = work.await;
+            poll_fn(|cx| end.poll_flushed(cx.waker())).await;
+            value
+        };
+        Ok(Box::pin(Work { future, context, codec, encode: self.encode.clone() }))
     }
 }
 

@@ -13,7 +13,8 @@ use super::Shared;
 use super::context::Peer;
 use super::service::{Answer, Entry, Refusal};
 use super::slice::{Job, Slice};
-use crate::io::{SyncConn, drive_slices};
+use super::streams::Streams;
+use crate::io::{Share, SyncConn, drive_slices};
 use crate::stream::Stream;
 
 /// Calls that are begun in one turn, before their answers are written.
@@ -25,6 +26,7 @@ pub(crate) struct Session {
     conn: SyncConn<Connection<()>>,
     /// Calls with a task of their own, to be aborted when their caller gives up.
     running: Mutex<HashMap<u64, AbortHandle>>,
+    pub streams: Streams,
 }
 
 /// An answer: to which call, its status, codec, payload and metadata.
@@ -36,7 +38,12 @@ pub(crate) type Routes = Vec<Result<Arc<Entry>, Arc<Refusal>>>;
 impl Session {
     pub(crate) fn new(server: Arc<Shared>) -> Arc<Self> {
         let machine = Connection::server(server.config.link(), Instant::now());
-        Arc::new(Self { server, conn: SyncConn::new(machine), running: Mutex::default() })
+        Arc::new(Self {
+            server,
+            conn: SyncConn::new(machine),
+            running: Mutex::default(),
+            streams: Streams::default(),
+        })
     }
 
     /// Takes no more calls; the connection ends when those that are here have ended.
@@ -48,12 +55,23 @@ impl Session {
     pub(crate) async fn serve(self: Arc<Self>, stream: Stream, peer: Peer) {
         let mut client =
             Client { session: Arc::clone(&self), peer: Arc::new(peer), routes: Arc::default() };
+        let _end = End(&self);
         let ending =
             drive_slices(stream, &self.conn, SLICE_LEN, |events| client.handle(events)).await;
         tracing::debug!(client = %client.peer.address, %ending, "connection ended");
-        self.conn.with(|machine| machine.drain_pending().for_each(drop));
+    }
+
+    /// Ends all calls: nobody waits for their answers any more.
+    fn end(&self) {
+        // Calls that are about to get a task of their own do not get it after this.
+        self.conn.lock(|machine| machine.drain_pending().for_each(drop));
+        self.streams.handle_end_of_link();
         let running = std::mem::take(&mut *self.lock_running());
         running.into_values().for_each(|task| task.abort());
+    }
+
+    pub(crate) fn conn(&self) -> &SyncConn<Connection<()>> {
+        &self.conn
     }
 
     /// Gives answers to the client, all at once: status, codec, payload and metadata.
@@ -87,9 +105,16 @@ impl Session {
         id: CallId,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
-        // Held until the task is known, so that it cannot end before.
+        // Held until the task is known: so it cannot end before, nor can its caller's giving up be missed.
         let mut running = self.lock_running();
-        running.insert(id.to_wire(), tokio::spawn(task).abort_handle());
+        if self.is_open(id) {
+            running.insert(id.to_wire(), tokio::spawn(task).abort_handle());
+        }
+    }
+
+    /// Whether the caller still waits for an answer.
+    pub(crate) fn is_open(&self, id: CallId) -> bool {
+        self.conn.lock(|machine| machine.is_open(id))
     }
 
     pub(crate) fn unset_running(&self, id: CallId) {
@@ -107,6 +132,15 @@ impl Session {
     }
 }
 
+/// Ends a session's calls when its driver ends, however that comes.
+struct End<'a>(&'a Session);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
 /// What the driver knows of the client.
 struct Client {
     session: Arc<Session>,
@@ -119,11 +153,33 @@ impl Client {
         let mut jobs = Vec::with_capacity(events.len());
         for event in events.drain(..) {
             match event {
-                Event::Request { id, route, codec, timeout, meta, payload, one_way, .. } => {
-                    jobs.push(Job { id, route, codec, timeout, meta, payload, one_way });
+                Event::Request {
+                    id,
+                    route,
+                    codec,
+                    timeout,
+                    meta,
+                    payload,
+                    one_way,
+                    stream_in,
+                    stream_out,
+                } => {
+                    let streams = stream_in || stream_out;
+                    if streams {
+                        self.session.streams.open(id, stream_in);
+                    }
+                    jobs.push(Job { id, route, codec, timeout, meta, payload, one_way, streams });
                 }
+                Event::Item { id, codec, payload } => {
+                    self.session.streams.handle_item(id, codec, payload);
+                }
+                Event::ItemsEnd { id } => self.session.streams.handle_end(id),
+                Event::Writable { id } => self.session.streams.handle_writable(id),
                 Event::Defined { route, def } => self.define(route, &def),
-                Event::Cancelled { id } => self.session.abort(id),
+                Event::Cancelled { id } => {
+                    self.session.streams.handle_cancelled(id);
+                    self.session.abort(id);
+                }
                 Event::Ready(hello) => Arc::make_mut(&mut self.peer).name = hello.name,
                 _ => {}
             }

@@ -24,6 +24,7 @@ use tracing::Span;
 use super::context::{Context, Peer};
 use super::service::{Answer, Entry, Refusal, Running};
 use super::session::{Routes, Session};
+use super::streams::CallStreams;
 use super::watched::{Watch, Watched};
 use crate::observe::Observer;
 
@@ -50,6 +51,8 @@ pub(crate) struct Job {
     pub meta: Meta,
     pub payload: Bytes,
     pub one_way: bool,
+    /// Items travel beside it.
+    pub streams: bool,
 }
 
 /// Calls of one client that came together.
@@ -103,6 +106,10 @@ impl Slice {
                     continue;
                 }
             };
+            if job.streams {
+                self.begin_alone(job, received, Arc::clone(entry));
+                continue;
+            }
             if entry.handler.is_blocking() {
                 self.begin_blocking(job, received, Arc::clone(entry));
                 continue;
@@ -144,6 +151,7 @@ impl Slice {
             context: self.context(&mut job, received),
             codec: job.codec,
             payload: job.payload,
+            streams: None,
         };
         let start = answers.scratch.len();
         let observer = self.session.server.config.observer.as_ref();
@@ -165,17 +173,22 @@ impl Slice {
     /// Begins a call in a task of its own.
     fn begin_alone(&self, mut job: Job, received: Instant, entry: Arc<Entry>) {
         let context = self.context(&mut job, received);
-        let first = First { context, codec: job.codec, payload: job.payload };
+        let streams = job.streams.then(|| CallStreams::new(Arc::clone(&self.session), job.id));
+        let first = First { context, codec: job.codec, payload: job.payload, streams };
         self.spawn(Begun { id: job.id, one_way: job.one_way, entry }, Work::New(first));
     }
 
     /// Begins a call in a thread that may block.
     fn begin_blocking(&self, mut job: Job, received: Instant, entry: Arc<Entry>) {
         let context = self.context(&mut job, received);
-        let first = First { context, codec: job.codec, payload: job.payload };
+        let first = First { context, codec: job.codec, payload: job.payload, streams: None };
         let begun = Begun { id: job.id, one_way: job.one_way, entry };
         let taken = Taken(Arc::clone(&self.session));
         let work = move || {
+            if !begun.one_way && !taken.0.is_open(begun.id) {
+                // Given up while it waited for a thread.
+                return;
+            }
             let mut out = Vec::new();
             let observer = taken.0.server.config.observer.as_ref();
             let mut cx = TaskContext::from_waker(Waker::noop());
@@ -224,6 +237,7 @@ struct First {
     context: Context,
     codec: u8,
     payload: Bytes,
+    streams: Option<Arc<CallStreams>>,
 }
 
 enum Step {
@@ -242,8 +256,14 @@ impl First {
     ) -> Step {
         let mut watch = observer.map(|observer| Watch::begin(observer, entry, &self.context));
         let span = watch.as_ref().map_or_else(Span::none, |watch| watch.span().clone());
-        let begin =
-            || span.in_scope(|| entry.handler.begin(self.context, self.codec, self.payload));
+        let begin = || {
+            span.in_scope(|| match self.streams {
+                None => entry.handler.begin(self.context, self.codec, self.payload),
+                Some(end) => {
+                    entry.handler.begin_stream(self.context, self.codec, self.payload, end)
+                }
+            })
+        };
         let refused = match catch_unwind(AssertUnwindSafe(begin)) {
             Ok(Ok(running)) => {
                 let running = match watch.take() {
@@ -280,12 +300,7 @@ enum Work {
 }
 
 /// Works on a call until it is done. Tells the method's entry how long its first step took.
-async fn finish(
-    session: &Session,
-    entry: &Arc<Entry>,
-    work: Work,
-    out: &mut Vec<u8>,
-) -> Answer {
+async fn finish(session: &Session, entry: &Arc<Entry>, work: Work, out: &mut Vec<u8>) -> Answer {
     let (mut first, mut running) = match work {
         Work::New(first) => (Some(first), None),
         Work::Begun(running) => (None, Some(running)),

@@ -1,0 +1,161 @@
+//! Calls that wait for room or for the connection, first come, first served.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Instant;
+
+use bytes::Bytes;
+use link_proto::{Payload, RouteDef, SendError};
+
+use super::{Head, Key, NotTaken, Outcome, SessionMachine, Slot};
+use crate::client::config::{WhenDown, WhenFull};
+use crate::error::Full;
+
+/// Calls that are not sent yet.
+#[derive(Default)]
+pub(super) struct Waiting {
+    pub(super) keys: VecDeque<Key>,
+    bytes: usize,
+    /// Not after any deadline of those who wait.
+    pub(super) earliest: Option<Instant>,
+}
+
+impl Waiting {
+    pub(super) fn remove(&mut self, key: Key, payload_len: usize) {
+        self.keys.retain(|waiting| *waiting != key);
+        self.bytes -= payload_len;
+    }
+}
+
+/// A call that waits for room or for a connection.
+pub(super) struct Parked {
+    head: Head<Arc<RouteDef>>,
+    meta: Vec<(String, String)>,
+    pub(super) payload: Bytes,
+    pub(super) waker: Waker,
+}
+
+impl SessionMachine {
+    /// Whether a call that could not be sent for this reason is to wait.
+    pub(super) fn check_wait(&self, error: SendError) -> Result<(), NotTaken> {
+        let full = match error {
+            SendError::NotReady => {
+                return match (&self.trouble, self.config.when_down) {
+                    (Some(reason), WhenDown::Fail) => {
+                        Err(NotTaken::Unreachable(Arc::clone(reason)))
+                    }
+                    _ => Ok(()),
+                };
+            }
+            SendError::NoCredit => Full::Calls(self.calls.len()),
+            SendError::BufferFull => Full::Bytes(self.config.max_bytes),
+            SendError::Closing => return Err(NotTaken::Elsewhere),
+            other => return Err(NotTaken::Unsendable(other)),
+        };
+        match self.config.when_full {
+            WhenFull::Wait => Ok(()),
+            WhenFull::Reject => Err(NotTaken::Full(full)),
+        }
+    }
+
+    /// Has a call wait.
+    pub(super) fn park(
+        &mut self,
+        head: Head<&Arc<RouteDef>>,
+        meta: &[(&str, &str)],
+        payload: Payload<'_>,
+        waker: &Waker,
+    ) -> Result<Key, NotTaken> {
+        let n_waiting = self.waiting.keys.len();
+        if n_waiting >= self.config.max_waiting_calls {
+            return Err(NotTaken::Full(Full::Waiting(n_waiting)));
+        }
+        let payload = match payload {
+            Payload::Slice(slice) => Bytes::copy_from_slice(slice),
+            Payload::Bytes(bytes) => bytes,
+        };
+        let bytes = self.waiting.bytes + payload.len();
+        if bytes > self.config.max_waiting_bytes {
+            return Err(NotTaken::Full(Full::Bytes(bytes)));
+        }
+        self.waiting.bytes = bytes;
+        if let Some(deadline) = head.deadline {
+            let known = self.waiting.earliest;
+            self.waiting.earliest = Some(known.map_or(deadline, |earliest| earliest.min(deadline)));
+        }
+        let meta = meta.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+        let parked = Parked { head: head.to_owned(), meta, payload, waker: waker.clone() };
+        let key = self.calls.insert(Slot::Waiting(Box::new(parked)));
+        self.waiting.keys.push_back(key);
+        Ok(key)
+    }
+
+    /// Sends those who wait, as far as there is room.
+    pub(super) fn send_waiting(&mut self) {
+        let now = self.queueing.now();
+        while let Some(&key) = self.waiting.keys.front() {
+            let Some(Slot::Waiting(parked)) = self.calls.get_mut(key) else {
+                debug_assert!(false, "only waiting calls wait");
+                self.waiting.keys.pop_front();
+                continue;
+            };
+            let (def, waker) = (Arc::clone(&parked.head.def), parked.waker.clone());
+            let (head, payload) =
+                (parked.head.with_def(&def), Payload::Bytes(parked.payload.clone()));
+            let owned = std::mem::take(&mut parked.meta);
+            let meta: Vec<_> = owned.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+            let payload_len = parked.payload.len();
+            match self.send(now, head, &meta, &payload, key) {
+                Ok(Some(id)) => {
+                    if let Some(slot) = self.calls.get_mut(key) {
+                        *slot = Slot::Out { id, waker };
+                    }
+                    if head.is_streaming() {
+                        self.stream_sent(key, id);
+                    }
+                }
+                Ok(None) => self.finish(key, Outcome::Sent),
+                Err(SendError::NotReady | SendError::NoCredit | SendError::BufferFull) => {
+                    if let Some(Slot::Waiting(parked)) = self.calls.get_mut(key) {
+                        parked.meta = owned;
+                    }
+                    return;
+                }
+                Err(SendError::Closing) => self.finish(key, Outcome::NotBegun),
+                Err(error) => self.finish(key, Outcome::Unsendable(error)),
+            }
+            self.waiting.keys.pop_front();
+            self.waiting.bytes -= payload_len;
+        }
+        self.waiting.earliest = None;
+    }
+
+    /// Ends waiting calls whose time is over.
+    pub(super) fn expire_waiting(&mut self, now: Instant) {
+        if self.waiting.earliest.is_none_or(|earliest| now < earliest) {
+            return;
+        }
+        self.waiting.earliest = None;
+        for key in std::mem::take(&mut self.waiting.keys) {
+            let Some(Slot::Waiting(parked)) = self.calls.get(key) else {
+                continue;
+            };
+            match parked.head.deadline {
+                Some(deadline) if deadline <= now => {
+                    self.waiting.bytes -= parked.payload.len();
+                    let reason = match self.link {
+                        None => self.trouble.clone(),
+                        Some(_) => None,
+                    };
+                    self.finish(key, Outcome::Expired(reason));
+                }
+                deadline => {
+                    self.waiting.keys.push_back(key);
+                    let known = self.waiting.earliest;
+                    self.waiting.earliest = [known, deadline].into_iter().flatten().min();
+                }
+            }
+        }
+    }
+}
