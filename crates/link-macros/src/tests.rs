@@ -13,14 +13,14 @@ fn errors(attribute: TokenStream, item: TokenStream) -> Vec<String> {
 }
 
 /// All that is said about a service with one method.
-fn errors_of_method(method: TokenStream) -> Vec<String> {
+fn errors_of_method(method: &TokenStream) -> Vec<String> {
     errors(quote!(), quote!(trait Demo { #method }))
 }
 
 /// Checks that something is said about a method, once, and with these words.
 #[track_caller]
 fn rejects(method: TokenStream, words: &str) {
-    let (text, errors) = (method.to_string(), errors_of_method(method));
+    let (text, errors) = (method.to_string(), errors_of_method(&method));
     let [error] = errors.as_slice() else { panic!("{text}: {errors:#?}") };
     assert!(error.contains(words), "{text}: {error}");
 }
@@ -382,7 +382,7 @@ fn only_plain_traits_are_services() {
 
 #[test]
 fn all_mistakes_are_said_at_once() {
-    let errors = errors_of_method(quote! {
+    let errors = errors_of_method(&quote! {
         async fn a(self, name: &str);
         async fn b(&self) -> Result<u8>;
         const C: u8;

@@ -301,7 +301,10 @@ async fn a_call_whose_time_is_over_is_dropped_on_both_sides() {
     let setup = start().await;
     let time = Duration::from_millis(30);
     let result = setup.desk.never().timeout(time).await;
-    assert!(matches!(result, Err(CallError::Failed(Failure::Timeout(t))) if t == time), "{result:?}");
+    assert!(
+        matches!(result, Err(CallError::Failed(Failure::Timeout(t))) if t == time),
+        "{result:?}"
+    );
     // It may not have begun when its time was over; a second one surely does.
     let desk = setup.desk.clone();
     let second = tokio::spawn(async move { desk.never().no_timeout().await });
