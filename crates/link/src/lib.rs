@@ -6,7 +6,10 @@
     doc = concat!("```\n", include_str!("../examples/hello.rs"), "```")
 )]
 //!
-//! - [`service`](macro@service) turns a trait into a service and its client.
+#![cfg_attr(
+    feature = "macros",
+    doc = "- [`service`](macro@service) turns a trait into a service and a client of it."
+)]
 //! - [`Server`] offers services, [`Client`] calls them; a [`Method`] is what both agree on.
 //! - [`codec`] turns values into bytes.
 #![cfg_attr(feature = "tls", doc = "- [`tls`] has both sides show certificates.")]
