@@ -80,34 +80,42 @@ fn head(method: &Method) -> TokenStream {
 /// One method of the service that `this` becomes.
 fn handler(service: &Service, method: &Method, this: &Ident) -> TokenStream {
     let (name, client) = (&service.item.ident, &service.client);
-    let Method { ident, constant, .. } = method;
+    let Method { ident, constant, parameters, .. } = method;
     let context = ours("context");
-    let args: Vec<_> = method.args.iter().map(|(arg, _)| arg).collect();
-    let pattern = tuple(&args);
-    let fallible = method.returns.fallible.is_some();
-    if method.is_async() {
-        let register = if fallible { quote!(fallible) } else { quote!(method) };
-        let context_arg = method.takes_context.then(|| quote!(&#context,));
-        let context = if method.takes_context { quote!(#context) } else { quote!(_) };
-        return quote! {
-            .#register(&#client::#constant, {
-                let #this = ::std::sync::Arc::clone(&#this);
-                move |#context, #pattern| {
-                    let #this = ::std::sync::Arc::clone(&#this);
-                    async move {
-                        <Self as #name>::#ident(&*#this, #context_arg #(#args),*).await
-                    }
-                }
-            })
+    let (names, pattern) = (&parameters.names, arguments(method));
+    let streams = method.streams().then(|| {
+        let name = |stream: &Option<(Ident, syn::Type)>| match stream {
+            Some((name, _)) => quote!(#name),
+            None => quote!(_),
         };
-    }
-    let register = if fallible { quote!(blocking_fallible) } else { quote!(blocking) };
-    let context_arg = method.takes_context.then(|| quote!(#context,));
-    let context = if method.takes_context { quote!(#context) } else { quote!(_) };
+        let (receiver, sender) = (name(&parameters.receiver), name(&parameters.sender));
+        quote!(, #receiver, #sender)
+    });
+    let register = match (method.streams(), method.is_async(), &method.returns.fallible) {
+        (true, _, None) => quote!(streaming),
+        (true, _, Some(_)) => quote!(streaming_fallible),
+        (false, true, None) => quote!(method),
+        (false, true, Some(_)) => quote!(fallible),
+        (false, false, None) => quote!(blocking),
+        (false, false, Some(_)) => quote!(blocking_fallible),
+    };
+    let (given, passed) = match (parameters.takes_context, method.is_async()) {
+        (false, _) => (quote!(_), quote!()),
+        (true, true) => (quote!(#context), quote!(&#context,)),
+        (true, false) => (quote!(#context), quote!(#context,)),
+    };
+    let call = quote!(<Self as #name>::#ident(&*#this, #passed #(#names),*));
+    let body = match method.is_async() {
+        false => call,
+        true => quote!({
+            let #this = ::std::sync::Arc::clone(&#this);
+            async move { #call.await }
+        }),
+    };
     quote! {
         .#register(&#client::#constant, {
             let #this = ::std::sync::Arc::clone(&#this);
-            move |#context, #pattern| <Self as #name>::#ident(&*#this, #context_arg #(#args),*)
+            move |#given, #pattern #streams| #body
         })
     }
 }
@@ -144,13 +152,15 @@ fn expand_client(service: &Service) -> TokenStream {
     let docs = docs(&item.attrs);
     let about = format!("Calls the service `{name}` of a server. Cheap to clone.");
     let bounds = methods.iter().map(|method| {
-        let types = types(method);
-        quote!(#link::client::Bound<#types>)
+        let types = types(link, method);
+        let bound = if method.streams() { quote!(BoundStream) } else { quote!(Bound) };
+        quote!(#link::client::#bound<#types>)
     });
     let constants = methods.iter().map(|method| constant(service, method));
     let bind = methods.iter().map(|method| {
         let constant = &method.constant;
-        quote!(client.bind(&Self::#constant))
+        let bind = if method.streams() { quote!(bind_stream) } else { quote!(bind) };
+        quote!(client.#bind(&Self::#constant))
     });
     let calls = methods.iter().enumerate().map(|(n, method)| call(service, n, method));
     let debug_name = client.to_string();
@@ -192,9 +202,20 @@ fn expand_client(service: &Service) -> TokenStream {
 fn constant(service: &Service, method: &Method) -> TokenStream {
     let (link, vis) = (&service.link, &service.item.vis);
     let Method { constant, name, .. } = method;
-    let types = types(method);
+    let types = types(link, method);
     let doc = format!("The method `{}`, for calls and handlers by hand.", method.ident);
-    let new = if method.returns.fallible.is_some() { quote!(fallible) } else { quote!(new) };
+    let fallible = method.returns.fallible.is_some();
+    let new = match (&method.parameters.receiver, &method.parameters.sender) {
+        (None, None) if fallible => quote!(Method::fallible),
+        (None, None) => quote!(Method::new),
+        (None, Some(_)) if fallible => quote!(StreamMethod::fallible_down),
+        (None, Some(_)) => quote!(StreamMethod::down),
+        (Some(_), None) if fallible => quote!(StreamMethod::fallible_up),
+        (Some(_), None) => quote!(StreamMethod::up),
+        (Some(_), Some(_)) if fallible => quote!(StreamMethod::fallible_both),
+        (Some(_), Some(_)) => quote!(StreamMethod::both),
+    };
+    let kind = if method.streams() { quote!(StreamMethod) } else { quote!(Method) };
     // Types that the codecs do not know are the method's fault.
     let span = method.ident.span();
     let set = match &method.codecs {
@@ -204,8 +225,8 @@ fn constant(service: &Service, method: &Method) -> TokenStream {
     let idempotent = method.idempotent.then(|| quote!(.idempotent()));
     quote! {
         #[doc = #doc]
-        #vis const #constant: #link::Method<#types> =
-            #link::Method::#new::<#set>(Self::SERVICE_NAME, #name)#idempotent;
+        #vis const #constant: #link::#kind<#types> =
+            #link::#new::<#set>(Self::SERVICE_NAME, #name)#idempotent;
     }
 }
 
@@ -214,14 +235,14 @@ fn call(service: &Service, n: usize, method: &Method) -> TokenStream {
     let (link, vis) = (&service.link, &service.item.vis);
     let ident = &method.ident;
     let attrs = client_attributes(method);
-    let types = types(method);
-    let parameters = method.args.iter().map(|(arg, ty)| quote!(#arg: #ty));
-    let args: Vec<_> = method.args.iter().map(|(arg, _)| arg).collect();
-    let args = tuple(&args);
+    let types = types(link, method);
+    let parameters = method.parameters.args.iter().map(|(arg, ty)| quote!(#arg: #ty));
+    let args = arguments(method);
     let n = syn::Index::from(n);
-    let (future, begin) = match method.one_way {
-        false => (quote!(Call), quote!(call)),
-        true => (quote!(OneWay), quote!(call_one_way)),
+    let (future, begin) = match (method.streams(), method.one_way) {
+        (true, _) => (quote!(Open), quote!(open)),
+        (false, true) => (quote!(OneWay), quote!(call_one_way)),
+        (false, false) => (quote!(Call), quote!(call)),
     };
     quote! {
         #(#attrs)*
@@ -247,14 +268,29 @@ fn docs(attrs: &[Attribute]) -> impl Iterator<Item = &Attribute> {
     attrs.iter().filter(|attr| attr.path().is_ident("doc"))
 }
 
-/// A method's types, as `Method`, `Bound` and `Call` have them.
-fn types(method: &Method) -> TokenStream {
-    let args: Vec<_> = method.args.iter().map(|(_, ty)| ty).collect();
+/// A method's types, as `Method`, `Bound` and `Call` and their streaming kin have them.
+fn types(link: &syn::Path, method: &Method) -> TokenStream {
+    let parameters = &method.parameters;
+    let args: Vec<_> = parameters.args.iter().map(|(_, ty)| ty).collect();
     let request = tuple(&args);
+    let items = |stream: &Option<(Ident, syn::Type)>| match stream {
+        Some((_, ty)) => quote!(#ty),
+        None => quote!(#link::NoItems),
+    };
+    let streams = method.streams().then(|| {
+        let (inputs, outputs) = (items(&parameters.receiver), items(&parameters.sender));
+        quote!(#inputs, #outputs,)
+    });
     match (&method.returns.ty, &method.returns.fallible) {
-        (ty, None) => quote!(#request, #ty),
-        (_, Some((value, error))) => quote!(#request, #value, #error),
+        (ty, None) => quote!(#request, #streams #ty),
+        (_, Some((value, error))) => quote!(#request, #streams #value, #error),
     }
+}
+
+/// The arguments' names, as a pattern and as a value.
+fn arguments(method: &Method) -> TokenStream {
+    let names: Vec<_> = method.parameters.args.iter().map(|(name, _)| name).collect();
+    tuple(&names)
 }
 
 /// `()`, the one thing there is, or a tuple of all.

@@ -41,12 +41,24 @@ pub(crate) struct Method {
     pub signature: Signature,
     /// What the trait does if an implementation says nothing.
     pub body: Option<Block>,
-    pub takes_context: bool,
-    pub args: Vec<(Ident, Type)>,
+    pub parameters: Parameters,
     pub returns: Returns,
     pub codecs: Option<Codecs>,
     pub one_way: bool,
     pub idempotent: bool,
+}
+
+/// What a method takes beside `&self`.
+#[derive(Default)]
+pub(crate) struct Parameters {
+    pub takes_context: bool,
+    /// What is sent with a call.
+    pub args: Vec<(Ident, Type)>,
+    /// The items that the caller sends, and those that it is sent.
+    pub receiver: Option<(Ident, Type)>,
+    pub sender: Option<(Ident, Type)>,
+    /// The names of arguments and streams, in the order of the declaration.
+    pub names: Vec<Ident>,
 }
 
 /// What a method returns.
@@ -59,6 +71,10 @@ pub(crate) struct Returns {
 impl Method {
     pub(crate) fn is_async(&self) -> bool {
         self.signature.asyncness.is_some()
+    }
+
+    pub(crate) fn streams(&self) -> bool {
+        self.parameters.receiver.is_some() || self.parameters.sender.is_some()
     }
 }
 
@@ -167,25 +183,29 @@ impl Method {
         errors.at_some(modifiers.defaultness, "a method of a service cannot be `default`");
         let (options, attrs) = read_attributes(attrs, errors);
         check_signature(&sig, errors);
-        let (takes_context, args) = read_parameters(&sig, errors);
+        let parameters = read_parameters(&sig, errors);
         let returns = Returns::read(&sig.output, errors);
         if let (true, ReturnType::Type(_, ty)) = (options.one_way, &sig.output)
             && !is_unit(ty)
         {
             errors.at(ty, "nobody waits for a one-way call: it returns nothing");
         }
-        let codecs = options.codecs.or_else(|| service.codecs.clone());
+        let codecs = options.codecs.as_ref().or(service.codecs.as_ref()).cloned();
         if let (Some(path), [_, (second, _), ..]) =
-            (codecs.as_ref().and_then(Codecs::carrying_one_value), args.as_slice())
+            (codecs.as_ref().and_then(Codecs::carrying_one_value), parameters.args.as_slice())
         {
             let path = path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default();
             let text = format!(
                 "{path} carries one value: give `{}` a single parameter with all {} in it, or \
                  another codec",
                 sig.ident,
-                args.len()
+                parameters.args.len()
             );
             errors.at(second, text);
+        }
+        let stream = parameters.receiver.as_ref().or(parameters.sender.as_ref());
+        if let Some((_, ty)) = stream {
+            check_stream(ty, &sig, &options, errors);
         }
         let ident = sig.ident.clone();
         let plain = ident.unraw().to_string();
@@ -196,8 +216,7 @@ impl Method {
             attrs,
             signature: sig,
             body: default,
-            takes_context,
-            args,
+            parameters,
             returns,
             codecs,
             one_way: options.one_way,
@@ -240,8 +259,20 @@ fn check_signature(sig: &Signature, errors: &mut Errors) {
     }
 }
 
-/// Whether there is a context, and the arguments.
-fn read_parameters(sig: &Signature, errors: &mut Errors) -> (bool, Vec<(Ident, Type)>) {
+/// What a method that streams cannot be beside.
+fn check_stream(items: &Type, sig: &Signature, options: &MethodOptions, errors: &mut Errors) {
+    if sig.asyncness.is_none() {
+        errors.at(items, "a method that streams waits for its items: write `async fn`");
+    }
+    if options.one_way {
+        errors.at(items, "a one-way call has nobody to stream with");
+    }
+    if options.idempotent {
+        errors.at(items, "a call that streams cannot be made again: its items are gone");
+    }
+}
+
+fn read_parameters(sig: &Signature, errors: &mut Errors) -> Parameters {
     let mut inputs = sig.inputs.iter().peekable();
     match inputs.next_if(|input| matches!(input, FnArg::Receiver(_))) {
         Some(FnArg::Receiver(receiver)) => {
@@ -254,21 +285,20 @@ fn read_parameters(sig: &Signature, errors: &mut Errors) -> (bool, Vec<(Ident, T
         }
         _ => errors.at(&sig.ident, "a method of a service takes `&self` first"),
     }
-    let mut takes_context = false;
-    let mut args = Vec::new();
+    let mut parameters = Parameters::default();
     for (n, input) in inputs.enumerate() {
         let FnArg::Typed(parameter) = input else { continue };
         for attr in &parameter.attrs {
             errors.at(attr, "parameters of a service's methods have no attributes");
         }
         match context(parameter) {
-            Context::Right if n == 0 => takes_context = true,
+            Context::Right if n == 0 => parameters.takes_context = true,
             Context::Right => errors.at(parameter, "`&Context` goes right after `&self`"),
             Context::Mutable => errors.at(parameter, "write `&Context`: it cannot be changed"),
-            Context::No => args.extend(read_argument(parameter, errors)),
+            Context::No => read_parameter(parameter, &mut parameters, errors),
         }
     }
-    (takes_context, args)
+    parameters
 }
 
 /// Whether a parameter is the call's context.
@@ -287,38 +317,58 @@ fn context(parameter: &PatType) -> Context {
     }
 }
 
-fn read_argument(parameter: &PatType, errors: &mut Errors) -> Option<(Ident, Type)> {
+/// Reads an argument or a stream.
+fn read_parameter(parameter: &PatType, parameters: &mut Parameters, errors: &mut Errors) {
     let ident = match &*parameter.pat {
         Pat::Ident(pat)
             if pat.by_ref.is_none() && pat.mutability.is_none() && pat.subpat.is_none() =>
         {
-            Some(pat.ident.clone())
+            &pat.ident
         }
         pattern => {
-            errors.at(pattern, "write a plain name: the client's method has the same parameters");
-            None
+            let text = "write a plain name: the client's method has the same parameters";
+            return errors.at(pattern, text);
         }
     };
-    let stream = last_segment(&parameter.ty)
-        .filter(|last| last.ident == "Sender" || last.ident == "Receiver");
-    if let Some(last) = stream {
-        errors.at(
-            &parameter.ty,
-            format!(
-                "a `{}` cannot be an argument: streams of items are not supported here",
-                last.ident
-            ),
-        );
-    } else if let Type::Reference(reference) = &*parameter.ty {
-        let (given, owned) = (compact(&parameter.ty), owned(&reference.elem));
-        let text = format!(
-            "arguments are sent away, so they are owned: write `{owned}` instead of `{given}`"
-        );
-        errors.at(&parameter.ty, text);
-    } else {
-        Owned { what: "arguments are", errors }.visit_type(&parameter.ty);
+    parameters.names.push(ident.clone());
+    let stream = last_segment(&parameter.ty).and_then(|last| match &*last.ident.to_string() {
+        "Sender" => Some((last, &mut parameters.sender)),
+        "Receiver" => Some((last, &mut parameters.receiver)),
+        _ => None,
+    });
+    let Some((last, place)) = stream else {
+        check_argument(&parameter.ty, errors);
+        return parameters.args.push((ident.clone(), (*parameter.ty).clone()));
+    };
+    let name = &last.ident;
+    let Ok([items]) = <[Type; 1]>::try_from(type_arguments(last)) else {
+        return errors.at(&parameter.ty, format!("write what it carries, `{name}<T>`"));
+    };
+    Owned { what: "items are", errors }.visit_type(&items);
+    if place.is_some() {
+        return errors.at(&parameter.ty, format!("a method has one `{name}` at most"));
     }
-    Some((ident?, (*parameter.ty).clone()))
+    *place = Some((ident.clone(), items));
+}
+
+fn check_argument(ty: &Type, errors: &mut Errors) {
+    let Type::Reference(reference) = ty else {
+        return Owned { what: "arguments are", errors }.visit_type(ty);
+    };
+    let (given, owned) = (compact(ty), owned(&reference.elem));
+    let text =
+        format!("arguments are sent away, so they are owned: write `{owned}` instead of `{given}`");
+    errors.at(ty, text);
+}
+
+/// The types in the angle brackets after a name.
+fn type_arguments(segment: &PathSegment) -> Vec<Type> {
+    let PathArguments::AngleBracketed(arguments) = &segment.arguments else { return Vec::new() };
+    let types = arguments.args.iter().filter_map(|argument| match argument {
+        GenericArgument::Type(ty) => Some(ty.clone()),
+        _ => None,
+    });
+    types.collect()
 }
 
 /// The owned type that carries the same as a reference to this.
@@ -361,14 +411,8 @@ impl Returns {
         let Some(last) = last_segment(given).filter(|last| last.ident == "Result") else {
             return Self { ty, fallible: None };
         };
-        if let PathArguments::AngleBracketed(arguments) = &last.arguments {
-            let mut types = arguments.args.iter().filter_map(|argument| match argument {
-                GenericArgument::Type(ty) => Some(ty.clone()),
-                _ => None,
-            });
-            if let (Some(value), Some(error), None) = (types.next(), types.next(), types.next()) {
-                return Self { ty, fallible: Some((value, error)) };
-            }
+        if let Ok([value, error]) = <[Type; 2]>::try_from(type_arguments(last)) {
+            return Self { ty, fallible: Some((value, error)) };
         }
         errors.at(given, "write both types, `Result<T, E>`: the error is sent, too");
         Self { ty, fallible: None }

@@ -19,6 +19,7 @@ fn errors_of_method(method: &TokenStream) -> Vec<String> {
 
 /// Checks that something is said about a method, once, and with these words.
 #[track_caller]
+#[expect(clippy::needless_pass_by_value, reason = "tests read better so")]
 fn rejects(method: TokenStream, words: &str) {
     let (text, errors) = (method.to_string(), errors_of_method(&method));
     let [error] = errors.as_slice() else { panic!("{text}: {errors:#?}") };
@@ -388,4 +389,76 @@ fn all_mistakes_are_said_at_once() {
         const C: u8;
     });
     assert_eq!(errors.len(), 4, "{errors:#?}");
+}
+
+#[test]
+fn streams_are_parameters_and_no_arguments() {
+    let code = code(
+        quote!(),
+        quote! {
+            trait Numbers {
+                async fn count(&self, cx: &Context, to: u64, out: link::Sender<u64>) -> String;
+                async fn sum(&self, items: Receiver<u64>) -> Result<u64, Overflow>;
+                async fn both(&self, out: Sender<String>, by: u8, items: Receiver<u64>);
+            }
+        },
+    );
+    has(&code, "const COUNT: ::link::StreamMethod<u64, ::link::NoItems, u64, String>");
+    has(&code, "= ::link::StreamMethod::down::<");
+    has(&code, "const SUM: ::link::StreamMethod<(), u64, ::link::NoItems, u64, Overflow>");
+    has(&code, "= ::link::StreamMethod::fallible_up::<");
+    has(&code, "const BOTH: ::link::StreamMethod<u8, u64, String, ()>");
+    has(&code, ".streaming(&NumbersClient::COUNT,");
+    has(&code, "move |context, to, _, out|");
+    has(&code, ".streaming_fallible(&NumbersClient::SUM,");
+    has(&code, "move |_, by, items, out|");
+    has(&code, "fn both(&self, by: u8) -> ::link::client::Open<'_, u8, u64, String, ()>");
+}
+
+#[test]
+fn streams_are_told_what_they_cannot_be() {
+    rejects(
+        quote!(
+            async fn f(&self, out: Sender);
+        ),
+        "`Sender<T>`",
+    );
+    rejects(
+        quote!(
+            async fn f(&self, out: Sender<&str>);
+        ),
+        "items are sent away",
+    );
+    rejects(
+        quote!(
+            async fn f(&self, a: Sender<u8>, b: Sender<u8>);
+        ),
+        "one `Sender` at most",
+    );
+    rejects(
+        quote!(
+            async fn f(&self, out: &mut Sender<u8>);
+        ),
+        "write `Sender<u8>`",
+    );
+    rejects(
+        quote!(
+            fn f(&self, items: Receiver<u8>);
+        ),
+        "write `async fn`",
+    );
+    rejects(
+        quote!(
+            #[link(one_way)]
+            async fn f(&self, out: Sender<u8>);
+        ),
+        "nobody to stream with",
+    );
+    rejects(
+        quote!(
+            #[link(idempotent)]
+            async fn f(&self, out: Sender<u8>);
+        ),
+        "made again",
+    );
 }

@@ -141,9 +141,43 @@ impl<Req: 'static, In: 'static, Out: 'static, Resp: 'static> StreamMethod<Req, I
     }
 }
 
+impl<Req: 'static, Out: 'static, Resp: 'static, E: 'static>
+    StreamMethod<Req, NoItems, Out, Resp, E>
+{
+    /// The service streams to the caller, and may end with an error of its own.
+    pub const fn fallible_down<S>(service: &'static str, name: &'static str) -> Self
+    where
+        S: CodecSet<Req> + CodecSet<Out> + CodecSet<Resp> + CodecSet<E>,
+    {
+        let call = Method::fallible::<S>(service, name);
+        Self::from_method(call, NO_ITEMS, <S as CodecSet<Out>>::CODECS, false, true)
+    }
+}
+
+impl<Req: 'static, In: 'static, Resp: 'static, E: 'static> StreamMethod<Req, In, NoItems, Resp, E> {
+    /// The caller streams to the service, which may end with an error of its own.
+    pub const fn fallible_up<S>(service: &'static str, name: &'static str) -> Self
+    where
+        S: CodecSet<Req> + CodecSet<In> + CodecSet<Resp> + CodecSet<E>,
+    {
+        let call = Method::fallible::<S>(service, name);
+        Self::from_method(call, <S as CodecSet<In>>::CODECS, NO_ITEMS, true, false)
+    }
+}
+
 impl<Req: 'static, In: 'static, Out: 'static, Resp: 'static, E: 'static>
     StreamMethod<Req, In, Out, Resp, E>
 {
+    /// Both stream, and the service may end with an error of its own.
+    pub const fn fallible_both<S>(service: &'static str, name: &'static str) -> Self
+    where
+        S: CodecSet<Req> + CodecSet<In> + CodecSet<Out> + CodecSet<Resp> + CodecSet<E>,
+    {
+        let call = Method::fallible::<S>(service, name);
+        let (inputs, outputs) = (<S as CodecSet<In>>::CODECS, <S as CodecSet<Out>>::CODECS);
+        Self::from_method(call, inputs, outputs, true, true)
+    }
+
     /// What a handler needs of it.
     pub(crate) fn parts(&self) -> StreamParts<Req, In, Out> {
         let (requests, inputs, outputs) = (self.call.requests, self.inputs, self.outputs);

@@ -195,7 +195,7 @@ impl Desk for Front {
     async fn never(&self) {
         let _told = OnDrop(Arc::clone(&self.dropped));
         self.begun.notify_one();
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
