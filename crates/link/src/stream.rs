@@ -16,7 +16,7 @@ use crate::client::ClientConfig;
 use crate::error::SetupError;
 use crate::socket;
 #[cfg(feature = "tls")]
-use crate::tls::{ClientTls, explain};
+use crate::tls::{ClientTls, TlsSocket, explain};
 
 /// A server's address as the user gives it: `HOST:PORT`, an IPv6 address in brackets. It is read,
 /// and the host's name resolved, when a client connects.
@@ -124,7 +124,7 @@ pub(crate) enum Stream {
     Plain { stream: TcpStream, is_fresh: bool },
     /// TLS over TCP.
     #[cfg(feature = "tls")]
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<TlsSocket>>),
 }
 
 impl Stream {
@@ -142,7 +142,7 @@ fn is_tls(first: &[u8]) -> bool {
 /// How reading from TLS ends: as TCP does, if the peer has gone without a word. The link's frames
 /// tell what is cut off, so nothing is lost by that.
 #[cfg(feature = "tls")]
-fn end_of_tls(error: io::Error, stream: &TlsStream<TcpStream>) -> io::Result<()> {
+fn end_of_tls(error: io::Error, stream: &TlsStream<TlsSocket>) -> io::Result<()> {
     if error.kind() == io::ErrorKind::UnexpectedEof {
         return Ok(());
     }

@@ -48,6 +48,8 @@ mod server;
 
 use std::sync::Arc;
 
+use tokio::io::BufReader;
+use tokio::net::TcpStream;
 use tokio_rustls::rustls::SupportedProtocolVersion;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::version::{TLS12, TLS13};
@@ -64,6 +66,17 @@ pub(crate) use error::explain;
 
 /// What both sides say by ALPN that they want to speak; see "TLS" in `docs/link-protocol.md`.
 pub const ALPN: &[u8] = b"dubmesh-link/1";
+
+/// Room for nearly two of the longest records. Rustls by itself reads 4 KiB at a time, which was 1.7
+/// times as many system calls under load.
+const READ_LEN: usize = 32 * 1024;
+
+/// The socket below TLS, read in larger pieces than rustls asks for.
+pub(crate) type TlsSocket = BufReader<TcpStream>;
+
+fn buffered(stream: TcpStream) -> TlsSocket {
+    BufReader::with_capacity(READ_LEN, stream)
+}
 
 /// Versions of TLS that are spoken, the best first.
 const VERSIONS: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];

@@ -14,6 +14,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::error::{TlsError, explain};
 use super::pem::{Certificate, Pem};
+use super::{TlsSocket, buffered};
 
 /// How a client uses TLS; see [`ClientTls::new`].
 #[derive(Clone, Debug)]
@@ -89,10 +90,10 @@ impl ClientTls {
         &self,
         host: &str,
         stream: TcpStream,
-    ) -> io::Result<TlsStream<TcpStream>> {
+    ) -> io::Result<TlsStream<TlsSocket>> {
         let name = self.server_name(host).map_err(io::Error::other)?;
         let connector = TlsConnector::from(Arc::clone(&self.0.load().rustls));
-        connector.connect(name, stream).await.map_err(|error| explain(error, "server"))
+        connector.connect(name, buffered(stream)).await.map_err(|error| explain(error, "server"))
     }
 }
 

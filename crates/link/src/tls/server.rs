@@ -17,6 +17,7 @@ use tokio_rustls::server::TlsStream;
 use super::error::{TlsError, explain};
 use super::identity::Identity;
 use super::pem::{Certificate, Pem};
+use super::{TlsSocket, buffered};
 
 /// A refused client gets so long to read why.
 const LINGER: Duration = Duration::from_secs(1);
@@ -95,9 +96,9 @@ impl ServerTls {
     pub(crate) async fn accept(
         &self,
         stream: TcpStream,
-    ) -> Result<(TlsStream<TcpStream>, Option<Identity>), Refused> {
+    ) -> Result<(TlsStream<TlsSocket>, Option<Identity>), Refused> {
         let acceptor = TlsAcceptor::from(Arc::clone(&self.0.load().rustls));
-        match acceptor.accept(stream).into_fallible().await {
+        match acceptor.accept(buffered(stream)).into_fallible().await {
             Ok(stream) => {
                 let identity = stream.get_ref().1.peer_certificates().and_then(Identity::of);
                 Ok((stream, identity))
@@ -110,7 +111,7 @@ impl ServerTls {
 /// A client that was refused.
 pub(crate) struct Refused {
     pub reason: io::Error,
-    stream: TcpStream,
+    stream: TlsSocket,
 }
 
 impl Refused {
