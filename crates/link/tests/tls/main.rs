@@ -175,7 +175,7 @@ async fn each_side_says_that_the_other_has_no_tls() {
 async fn a_peer_that_keeps_silent_holds_up_nobody() {
     let authority = Authority::new();
     let tls = Some(server_tls(authority.localhost().certificate(), Clients::Unknown));
-    let handshake_timeout = Duration::from_secs(1);
+    let handshake_timeout = Duration::from_secs(2);
     let config = ServerConfig { tls, handshake_timeout, ..ServerConfig::default() };
     let server = Server::with_config(config).offer(echo()).listen("127.0.0.1:0").await.unwrap();
     let mut silent = TcpStream::connect(server.local_addr()).await.unwrap();
@@ -210,7 +210,7 @@ async fn a_client_does_not_wait_for_a_silent_server() {
     let authority = Authority::new();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let tls = Some(client_tls(authority.ca(), None));
-    let connect_timeout = Duration::from_millis(100);
+    let connect_timeout = Duration::from_millis(500);
     let config = ClientConfig { tls, connect_timeout, ..ClientConfig::default() };
     let result = Client::connect_with(listener.local_addr().unwrap(), config).await;
     fails_because(result, "did not finish the TLS handshake in time");
