@@ -4,7 +4,7 @@
 //! parameter may have any name.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{quote, quote_spanned};
+use quote::quote;
 use syn::Attribute;
 
 use crate::model::{Method, Service};
@@ -30,7 +30,11 @@ fn expand_trait(service: &Service) -> TokenStream {
     let syn::ItemTrait { attrs, vis, ident, supertraits, .. } = item;
     let supers = supertraits.iter();
     let declarations = methods.iter().map(|method| {
-        let attrs = &method.attrs;
+        let mut attrs = method.attrs.clone();
+        if method.is_async() {
+            // The lint is about the attribute then, and no setting beside the method stops it.
+            attrs.push(syn::parse_quote!(#[allow(clippy::too_many_arguments)]));
+        }
         let head = head(method);
         match (&method.body, method.is_async()) {
             (None, _) => quote!(#(#attrs)* #head;),
@@ -217,10 +221,9 @@ fn constant(service: &Service, method: &Method) -> TokenStream {
     };
     let kind = if method.streams() { quote!(StreamMethod) } else { quote!(Method) };
     // Types that the codecs do not know are the method's fault.
-    let span = method.ident.span();
     let set = match &method.codecs {
         Some(codecs) => codecs.set(link),
-        None => quote_spanned!(span=> #link::codec::Serde),
+        None => at(quote!(#link::codec::Serde), method.ident.span()),
     };
     let idempotent = method.idempotent.then(|| quote!(.idempotent()));
     quote! {
@@ -228,6 +231,15 @@ fn constant(service: &Service, method: &Method) -> TokenStream {
         #vis const #constant: #link::#kind<#types> =
             #link::#new::<#set>(Self::SERVICE_NAME, #name)#idempotent;
     }
+}
+
+/// Has the compiler blame this place for these tokens.
+fn at(tokens: TokenStream, span: Span) -> TokenStream {
+    let placed = tokens.into_iter().map(|mut token| {
+        token.set_span(token.span().located_at(span));
+        token
+    });
+    placed.collect()
 }
 
 /// The client's method.

@@ -106,7 +106,7 @@ impl Codecs {
         if let [path] = self.paths.as_slice()
             && path.is_ident("Serde")
         {
-            return quote_spanned!(self.span=> #link::codec::Serde);
+            return quote!(#link::codec::Serde);
         }
         let paths = self.paths.iter().map(|path| {
             let is_known = path.get_ident().is_some_and(|ident| KNOWN.iter().any(|k| ident == k));
