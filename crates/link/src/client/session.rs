@@ -2,7 +2,8 @@
 //! connection itself, and the answers that their callers have not fetched yet.
 //!
 //! Invariants:
-//! - A call has one key from `start` until its outcome was fetched or it was given up.
+//! - A call has one key from `start` until its outcome was fetched or it was given up; one that
+//!   streams, until it was given up: its caller may hold its streams for longer than its outcome.
 //! - Waiting calls are sent in the order in which they came, and none overtakes them.
 //! - When the session is over every call has its outcome, and no call is taken.
 
@@ -63,8 +64,13 @@ enum Phase {
 /// Where a call is.
 enum Slot {
     Waiting(Box<Parked>),
-    Out { id: CallId, waker: Waker },
+    Out {
+        id: CallId,
+        waker: Waker,
+    },
     Done(Outcome),
+    /// The outcome was fetched; the caller still holds the call's streams.
+    Fetched,
 }
 
 /// What a call has beside its payload and metadata.
@@ -215,6 +221,11 @@ impl SessionMachine {
         self.link = None;
     }
 
+    /// Why the link failed, if it did.
+    pub(crate) fn failure(&self) -> Option<LinkError> {
+        self.link.as_ref().and_then(Connection::failure)
+    }
+
     /// Takes a call: sends it, or has it wait. `waker` is woken when it has its outcome.
     #[inline]
     pub(crate) fn start(
@@ -326,13 +337,19 @@ impl SessionMachine {
     #[inline]
     pub(crate) fn poll_outcome(&mut self, key: Key, waker: &Waker) -> Poll<Outcome> {
         let known = match self.calls.get_mut(key) {
-            Some(Slot::Done(_)) => match self.calls.remove(key) {
-                Slot::Done(outcome) => return Poll::Ready(outcome),
-                Slot::Waiting(_) | Slot::Out { .. } => return Poll::Pending,
-            },
+            Some(slot @ Slot::Done(_)) => {
+                let slot = match self.streams.has(key) {
+                    true => std::mem::replace(slot, Slot::Fetched),
+                    false => self.calls.remove(key),
+                };
+                return match slot {
+                    Slot::Done(outcome) => Poll::Ready(outcome),
+                    Slot::Waiting(_) | Slot::Out { .. } | Slot::Fetched => Poll::Pending,
+                };
+            }
             Some(Slot::Out { waker, .. }) => waker,
             Some(Slot::Waiting(parked)) => &mut parked.waker,
-            None => {
+            Some(Slot::Fetched) | None => {
                 debug_assert!(false, "a call is asked for its outcome only once");
                 return Poll::Ready(Outcome::NotBegun);
             }
@@ -357,7 +374,7 @@ impl SessionMachine {
                 self.settle();
                 self.phase == Phase::Closing
             }
-            Some(Slot::Done(_)) | None => false,
+            Some(Slot::Done(_) | Slot::Fetched) | None => false,
         }
     }
 
@@ -368,7 +385,7 @@ impl SessionMachine {
         match std::mem::replace(slot, Slot::Done(outcome)) {
             Slot::Out { waker, .. } => self.events.push_back(SessionEvent::Wake(waker)),
             Slot::Waiting(parked) => self.events.push_back(SessionEvent::Wake(parked.waker)),
-            Slot::Done(_) => debug_assert!(false, "a call ends once"),
+            Slot::Done(_) | Slot::Fetched => debug_assert!(false, "a call ends once"),
         }
         self.stream_over(key);
     }
@@ -479,6 +496,10 @@ impl Machine for SessionMachine {
 
     fn is_finished(&self) -> bool {
         self.link.as_ref().is_some_and(Connection::is_finished)
+    }
+
+    fn is_broken(&self) -> bool {
+        self.failure().is_some()
     }
 
     fn handle_written(&mut self, now: Instant) {

@@ -32,6 +32,12 @@ struct Stream {
 }
 
 impl Streams {
+    /// Whether the call of this key streams, and its caller has not let go of it.
+    #[inline]
+    pub(super) fn has(&self, key: Key) -> bool {
+        !self.by_key.is_empty() && self.by_key.contains_key(&key)
+    }
+
     fn find(&mut self, id: CallId) -> Option<&mut Stream> {
         let (known, key) = self.by_slot.get(&id.slot())?;
         if *known != id {
@@ -123,8 +129,8 @@ impl SessionMachine {
             }
             Some(Slot::Done(_)) => Poll::Ready(Err(Failure::Interrupted)),
             // The outcome was fetched: who has it knows whether all was well.
-            None => Poll::Ready(Ok(None)),
-            Some(_) => {
+            Some(Slot::Fetched) | None => Poll::Ready(Ok(None)),
+            Some(Slot::Out { .. } | Slot::Waiting(_)) => {
                 stream.receiver = Some(waker.clone());
                 Poll::Pending
             }
@@ -144,7 +150,9 @@ impl SessionMachine {
         };
         match self.calls.get(key) {
             Some(Slot::Out { .. } | Slot::Waiting(_)) => {}
-            Some(Slot::Done(_)) | None => return Poll::Ready(Err(Failure::Interrupted)),
+            Some(Slot::Done(_) | Slot::Fetched) | None => {
+                return Poll::Ready(Err(Failure::Interrupted));
+            }
         }
         let result = match (stream.id, &mut self.link) {
             (Some(id), Some(link)) => link.send_item(id, codec, payload.clone()),
