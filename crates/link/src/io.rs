@@ -46,6 +46,10 @@ pub trait Machine {
     fn transmit(&mut self) -> &mut BytesMut;
     /// Whether the connection is to be closed once [`Machine::transmit`] is empty.
     fn is_finished(&self) -> bool;
+    /// Whether the connection has failed: what the socket does not take at once is not worth waiting for.
+    fn is_broken(&self) -> bool {
+        false
+    }
     /// All bytes that waited were written.
     fn handle_written(&mut self, now: Instant) {
         let _ = now;

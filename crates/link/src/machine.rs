@@ -39,6 +39,10 @@ impl<T> Machine for Connection<T> {
         self.is_finished()
     }
 
+    fn is_broken(&self) -> bool {
+        self.failure().is_some()
+    }
+
     fn wants_input(&self) -> bool {
         !self.is_congested()
     }

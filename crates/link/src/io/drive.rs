@@ -126,7 +126,12 @@ impl<E> Turn<E> {
             let _ = Pin::new(stream).poll_shutdown(cx);
             return read.map(|_| Poll::Pending);
         }
-        if self.write(cx, conn, stream)? && conn.lock(|machine| machine.is_finished()) {
+        let is_written = self.write(cx, conn, stream)?;
+        // What was read before the end is still handed over.
+        let is_over = |machine: &mut M| {
+            (machine.is_broken() || is_written && machine.is_finished()) && !machine.has_events()
+        };
+        if !self.has_more_events && conn.lock(is_over) {
             let _ = Pin::new(stream).poll_shutdown(cx);
             return Ok(Poll::Ready(()));
         }
