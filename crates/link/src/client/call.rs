@@ -7,7 +7,6 @@
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,8 @@ use bytes::Bytes;
 use link_proto::{Meta, Payload, RouteDef, SendError, Status};
 
 use super::Bound;
-use super::lane::{Lane, Session};
+use super::lane::Session;
+use super::lanes::Lanes;
 use super::session::{Head, Key, NotTaken, Outcome, Response};
 use crate::error::{CallError, Failure, Full};
 use crate::io::Share;
@@ -57,7 +57,7 @@ pub struct Call<'a, Req: 'static, Resp: 'static, E: 'static = crate::NoError> {
 pub(super) struct Begun {
     pub(super) session: Arc<Session>,
     /// Whose load the call is part of.
-    pub(super) lane: Arc<Lane>,
+    pub(super) lane: usize,
     pub(super) key: Key,
 }
 
@@ -150,14 +150,15 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
             };
             let outcome = begun.session.lock(|session| session.poll_outcome(begun.key, cx.waker()));
             let outcome = ready!(outcome);
-            if let Some(begun) = self.begun.take() {
-                begun.lane.load().fetch_sub(1, Ordering::Relaxed);
-            }
+            let lane = begun.lane;
+            self.begun = None;
+            self.bound.client.0.lanes.end(lane);
             let may_restart = self.n_restarts < MAX_RESTARTS;
             match outcome {
                 Outcome::Answer(response) if response.status == Status::REFUSED && may_restart => {}
                 Outcome::Broken(_) if self.bound.method.is_idempotent && may_restart => {}
-                Outcome::NotBegun if may_restart => {}
+                // It goes on to the next connection, and waits there as long as it may.
+                Outcome::NotBegun => continue,
                 outcome => return Poll::Ready(self.response(outcome)),
             }
             self.n_restarts += 1;
@@ -229,12 +230,13 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
             stream_in: self.stream_in,
             stream_out: self.stream_out,
         };
-        SCRATCH.with_borrow_mut(|scratch| {
+        let begun = SCRATCH.with_borrow_mut(|scratch| {
             scratch.clear();
             let shared =
                 requests.encode(head.codec, &self.args, scratch).map_err(Failure::Encode)?;
             let payload = match shared {
-                Some(bytes) => Payload::Bytes(bytes),
+                Some(bytes) if bytes.len() < SHARE_LEN => Payload::Slice(bytes),
+                Some(bytes) => Payload::Bytes(bytes.clone()),
                 None if scratch.len() < SHARE_LEN => Payload::Slice(scratch),
                 None => Payload::Bytes(std::mem::take(scratch).into()),
             };
@@ -243,33 +245,39 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
                 *scratch = Vec::new();
             }
             begun
-        })
+        })?;
+        self.begun = Some(begun);
+        Ok(())
     }
 
     fn start(
-        &mut self,
+        &self,
         now: Instant,
         head: Head<&Arc<RouteDef>>,
         payload: &Payload<'_>,
         waker: &Waker,
-    ) -> Result<(), Failure> {
-        let meta: Vec<_> = self.meta.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    ) -> Result<Begun, Failure> {
+        let meta = as_strs(&self.meta);
         let lanes = &self.bound.client.0.lanes;
-        for _ in 0..=MAX_RESTARTS {
-            let lane = lanes.pick().ok_or(Failure::Closed)?;
-            let session = lane.session();
+        let (number, lane) = lanes.pick().ok_or(Failure::Closed)?;
+        let mut session = lane.session();
+        let key = loop {
             let taken =
                 session.with(|session| session.start(now, head, &meta, payload.clone(), waker));
-            let key = match taken {
-                Ok(key) => key,
-                Err(NotTaken::Elsewhere) => continue,
+            match taken {
+                Ok(key) => break key,
+                Err(NotTaken::Elsewhere) => {
+                    session = lane.next(&session).ok_or(Failure::Closed)?;
+                }
                 Err(not_taken) => return Err(self.not_taken(not_taken)),
-            };
-            lane.load().fetch_add(1, Ordering::Relaxed);
-            self.begun = Some(Begun { session, lane: Arc::clone(lane), key });
-            return Ok(());
-        }
-        Err(Failure::Closed)
+            }
+        };
+        lanes.begin(number);
+        Ok(Begun { session, lane: number, key })
+    }
+
+    pub(super) fn lanes(&self) -> &Arc<Lanes> {
+        &self.bound.client.0.lanes
     }
 
     fn not_taken(&self, not_taken: NotTaken) -> Failure {
@@ -351,7 +359,7 @@ impl<Req: 'static, Resp: 'static, E: 'static> Future for Call<'_, Req, Resp, E> 
 impl<Req: 'static, Resp: 'static, E: 'static> Drop for Call<'_, Req, Resp, E> {
     fn drop(&mut self) {
         if let Some(begun) = self.begun.take() {
-            begun.lane.load().fetch_sub(1, Ordering::Relaxed);
+            self.bound.client.0.lanes.end(begun.lane);
             begun.session.with(|session| session.give_up(begun.key));
         }
         if self.watched.is_some() {
@@ -392,6 +400,16 @@ impl<Req: 'static, Resp: 'static, E: 'static> Future for OneWay<'_, Req, Resp, E
             });
         }
         Poll::Ready(result)
+    }
+}
+
+/// Metadata as it is sent.
+#[inline]
+pub(crate) fn as_strs(meta: &[(String, String)]) -> Vec<(&str, &str)> {
+    match meta {
+        // Most calls have none: not worth an iterator.
+        [] => Vec::new(),
+        meta => meta.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect(),
     }
 }
 

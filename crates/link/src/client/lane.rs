@@ -1,7 +1,12 @@
 //! A lane: one connection to the server, and the next one when that ends.
 //!
 //! A lane always has a session that takes calls: while its connection is being made they wait in it. When
-//! the server leaves, a new session takes over at once, and the old one ends in its own time.
+//! a session takes no more calls, because the server leaves or the connection failed, the first one to
+//! notice puts the next into its place, be it a caller or the driver; the old one ends in its own time.
+//!
+//! Invariants:
+//! - A session's runner, and nobody else, sees to it that the next one has a runner.
+//! - A lane whose runner was aborted is closed.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -20,7 +25,7 @@ use tracing::{debug, warn};
 use super::config::ClientConfig;
 use super::lanes::Lanes;
 use super::session::{SessionEvent, SessionMachine};
-use crate::io::{Machine, Share, SyncConn, drive_slices};
+use crate::io::{Ending, Machine, Share, SyncConn, drive_slices};
 use crate::stream::{Stream, Target};
 
 /// The calls of one connection, shared by its callers and its driver.
@@ -69,7 +74,7 @@ impl Lane {
             state: watch::Sender::new(LaneState::Connecting),
             tasks: Mutex::default(),
         });
-        lane.spawn(Arc::clone(&lane).run(session));
+        lane.spawn(Arc::clone(&lane).run(session, false));
         lane
     }
 
@@ -141,39 +146,46 @@ impl Lane {
     }
 
     /// As `run`, as a type that has a name: a runner starts the next one.
-    fn run_on(self: Arc<Self>, session: Arc<Session>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(self.run(session))
+    fn run_on(
+        self: Arc<Self>,
+        session: Arc<Session>,
+        pauses: bool,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(self.run(session, pauses))
     }
 
     /// Keeps the lane connected until it is closed, or until the server left this runner's
-    /// connection and another runner took over.
-    async fn run(self: Arc<Self>, mut session: Arc<Session>) {
+    /// connection and another runner took over. `pauses` before it connects, if the last
+    /// connection was left too soon.
+    async fn run(self: Arc<Self>, mut session: Arc<Session>, mut pauses: bool) {
         let mut backoff = Backoff::new(&self.config);
         loop {
-            let mut ending =
-                End { session: Arc::clone(&session), reason: "the client is closed".into() };
-            let reason = match self.connect(&session, &mut backoff).await {
-                None => "the client is closed".into(),
-                Some(stream) => {
-                    let start = Instant::now();
-                    let reason = self.serve(&session, stream).await;
-                    backoff.note_lifetime(start.elapsed());
-                    reason
-                }
+            let mut ending = End { lane: &self, session: Arc::clone(&session), reason: None };
+            if pauses {
+                // If the lane was closed meanwhile, connecting will find out.
+                let _ = backoff.pause(&session).await;
+            }
+            let Some(stream) = self.connect(&session, &mut backoff).await else {
+                ending.reason = Some("the client is closed".into());
+                return;
             };
-            let next = self.replace(&session);
-            if next.is_some() {
+            let start = Instant::now();
+            let Served { reason, was_ready, is_succeeded } = self.serve(&session, stream).await;
+            backoff.note_lifetime(start.elapsed());
+            let next = self.next(&session).filter(|_| !is_succeeded);
+            if let Some(next) = &next {
                 warn!(endpoint = %self.target, %reason, "the connection ended; connecting again");
                 self.state.send_replace(LaneState::Down(Arc::clone(&reason)));
+                if !was_ready {
+                    next.lock(|next| next.handle_connect_error(Arc::clone(&reason)));
+                }
             }
-            ending.reason = reason;
+            ending.reason = Some(reason);
             drop(ending);
             let Some(next) = next else {
                 return;
             };
-            session = next;
-            // If the lane was closed meanwhile, connecting will find out.
-            let _ = backoff.pause(&session).await;
+            (session, pauses) = (next, true);
         }
     }
 
@@ -193,20 +205,28 @@ impl Lane {
         }
     }
 
-    /// Runs one connection to its end, and tells why it ended.
-    async fn serve(self: &Arc<Self>, session: &Arc<Session>, stream: Stream) -> Arc<str> {
-        session.lock(|session| session.handle_connected(Instant::now()));
+    /// Runs one connection to its end.
+    async fn serve(self: &Arc<Self>, session: &Arc<Session>, stream: Stream) -> Served {
+        let start = Instant::now();
+        session.lock(|session| session.handle_connected(start));
+        let (mut was_ready, mut is_succeeded) = (false, false);
         let ending = drive_slices(stream, &**session, SLICE_LEN, |events| {
             for event in events.drain(..) {
                 match event {
                     SessionEvent::Wake(waker) => waker.wake(),
                     SessionEvent::Ready => {
+                        was_ready = true;
                         self.state.send_replace(LaneState::Ready);
                     }
+                    SessionEvent::Leaving if is_succeeded => {}
                     SessionEvent::Leaving => {
-                        if let Some(next) = self.replace(session) {
+                        if let Some(next) = self.next(session) {
                             debug!(endpoint = %self.target, "the server leaves; connecting again");
-                            self.spawn(Arc::clone(self).run_on(next));
+                            // A server that leaves again and again is not called in a tight loop.
+                            let pauses = start.elapsed() < self.config.min_backoff;
+                            self.spawn(Arc::clone(self).run_on(next, pauses));
+                            is_succeeded = true;
+                            self.state.send_replace(LaneState::Connecting);
                         }
                     }
                     SessionEvent::Standing => {
@@ -217,17 +237,29 @@ impl Lane {
                 }
             }
         });
-        ending.await.to_string().into()
+        let ending = ending.await;
+        let reason = match (ending, session.lock(|session| session.failure())) {
+            (Ending::Finished, Some(failure)) => failure.to_string().into(),
+            (ending, _) => ending.to_string().into(),
+        };
+        Served { reason, was_ready, is_succeeded }
     }
 
-    /// Puts a new session into this one's place. `None` if there is another one already, or if the
-    /// lane is closed.
-    fn replace(&self, session: &Arc<Session>) -> Option<Arc<Session>> {
-        if self.is_closed() || !Arc::ptr_eq(&self.current.load(), session) {
+    /// The session after this one, which takes no more calls. `None` if the lane is closed and
+    /// there is no other.
+    pub(crate) fn next(&self, session: &Arc<Session>) -> Option<Arc<Session>> {
+        let current = self.session();
+        if !Arc::ptr_eq(&current, session) {
+            return Some(current);
+        }
+        if self.is_closed() {
             return None;
         }
         let next = Arc::new(Session::new(SessionMachine::new(Arc::clone(&self.config))));
-        self.current.store(Arc::clone(&next));
+        let found = self.current.compare_and_swap(session, Arc::clone(&next));
+        if !Arc::ptr_eq(&found, session) {
+            return Some(self.session());
+        }
         if self.is_closed() {
             // Closed just now, when nobody knew of the new session.
             next.with(SessionMachine::close);
@@ -236,16 +268,36 @@ impl Lane {
     }
 }
 
-/// Ends a session when it is dropped, also because its runner was aborted.
-struct End {
-    session: Arc<Session>,
+/// How one connection went.
+struct Served {
+    /// Why it ended.
     reason: Arc<str>,
+    /// Its handshake was done.
+    was_ready: bool,
+    /// Another runner has the next session.
+    is_succeeded: bool,
 }
 
-impl Drop for End {
+/// Ends a session when it is dropped; without a reason its runner was aborted, and the lane ends, too.
+struct End<'a> {
+    lane: &'a Lane,
+    session: Arc<Session>,
+    reason: Option<Arc<str>>,
+}
+
+impl Drop for End<'_> {
     fn drop(&mut self) {
-        self.session.lock(|session| session.end(&self.reason));
-        take_events(&self.session).for_each(wake);
+        let end = |session: &Session, reason| {
+            session.lock(|session| session.end(reason));
+            take_events(session).for_each(wake);
+        };
+        if let Some(reason) = &self.reason {
+            return end(&self.session, reason);
+        }
+        let reason = "the client is closed".into();
+        self.lane.is_closed.store(true, Ordering::SeqCst);
+        end(&self.session, &reason);
+        end(&self.lane.session(), &reason);
     }
 }
 
