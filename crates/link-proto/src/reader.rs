@@ -47,6 +47,7 @@ impl<'a> Reader<'a> {
         Ok(u16::from_be_bytes(self.array()?))
     }
 
+    #[inline]
     pub(crate) fn u32(&mut self) -> Result<u32, LinkError> {
         Ok(u32::from_be_bytes(self.array()?))
     }

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use link_proto::RouteDef;
 
+pub(crate) use call::as_strs;
 pub use call::{Call, OneWay, Reply, WithReply};
 pub use config::{ClientConfig, Connections, WhenDown, WhenFull};
 pub use streaming::{BoundStream, Open, StreamReply, Streaming};

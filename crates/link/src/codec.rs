@@ -78,7 +78,7 @@ pub trait Codec<T> {
     fn decode(bytes: Bytes) -> Result<T, CodecError>;
 
     /// The value's bytes, if it is nothing else: they are then sent without being copied here.
-    fn shared(value: &T) -> Option<Bytes> {
+    fn shared(value: &T) -> Option<&Bytes> {
         let _ = value;
         None
     }
@@ -130,7 +130,7 @@ struct Entry<T> {
     name: &'static str,
     encode: fn(&T, &mut Vec<u8>) -> Result<(), CodecError>,
     decode: fn(Bytes) -> Result<T, CodecError>,
-    shared: fn(&T) -> Option<Bytes>,
+    shared: fn(&T) -> Option<&Bytes>,
 }
 
 impl<T> Clone for Entry<T> {
@@ -209,12 +209,12 @@ impl<T> Codecs<T> {
     /// # Errors
     /// Such a codec is not in the table, or the value has no form in it.
     #[inline]
-    pub fn encode(
+    pub fn encode<'a>(
         &self,
         number: u8,
-        value: &T,
+        value: &'a T,
         out: &mut Vec<u8>,
-    ) -> Result<Option<Bytes>, CodecError> {
+    ) -> Result<Option<&'a Bytes>, CodecError> {
         let entry = self.entry(number)?;
         if let Some(bytes) = (entry.shared)(value) {
             return Ok(Some(bytes));

@@ -61,7 +61,7 @@ impl<T> Sender<T> {
         let bytes = SCRATCH.with_borrow_mut(|scratch| {
             scratch.clear();
             let shared = self.codecs.encode(self.codec, item, scratch).map_err(Failure::Encode)?;
-            Ok::<_, Failure>(shared.unwrap_or_else(|| Bytes::copy_from_slice(scratch)))
+            Ok::<_, Failure>(shared.cloned().unwrap_or_else(|| Bytes::copy_from_slice(scratch)))
         })?;
         let payload = Payload::Bytes(bytes);
         poll_fn(|cx| self.end.poll_send(self.codec, &payload, cx.waker())).await

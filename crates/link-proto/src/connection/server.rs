@@ -421,8 +421,9 @@ impl ServerSide {
 
 fn request<T>(id: CallId, head: RequestHead, payload: Bytes) -> Event<T> {
     let RequestHead { route, timeout, codec, flags, meta } = head;
-    let [one_way, stream_in, stream_out] =
-        [flags::ONE_WAY, flags::STREAM_IN, flags::STREAM_OUT].map(|bit| flags & bit != 0);
+    let one_way = flags & flags::ONE_WAY != 0;
+    let stream_in = flags & flags::STREAM_IN != 0;
+    let stream_out = flags & flags::STREAM_OUT != 0;
     let route = RouteId(route);
     Event::Request { id, route, codec, timeout, meta, payload, one_way, stream_in, stream_out }
 }

@@ -41,7 +41,7 @@ pub struct Call<'a, Req: 'static, Resp: 'static, E: 'static = crate::NoError> {
     bound: &'a Bound<Req, Resp, E>,
     args: Req,
     pub(super) codec: u8,
-    timeout: Option<Duration>,
+    pub(super) timeout: Option<Duration>,
     meta: Vec<(String, String)>,
     one_way: bool,
     deadline: Option<Instant>,
@@ -50,7 +50,7 @@ pub struct Call<'a, Req: 'static, Resp: 'static, E: 'static = crate::NoError> {
     pub(super) stream_in: bool,
     pub(super) stream_out: bool,
     /// When an observer was told that the call begins.
-    watched: Option<Instant>,
+    pub(super) watched: Option<Instant>,
 }
 
 /// Where a call is that was begun.
@@ -178,7 +178,7 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
 
     /// Tells the observer that the call has ended.
     #[cold]
-    fn unwatch(&mut self, outcome: observe::Outcome) {
+    pub(super) fn unwatch(&mut self, outcome: observe::Outcome) {
         let observer = self.bound.client.0.lanes.config().observer.as_deref();
         if let (Some(start), Some(observer)) = (self.watched.take(), observer) {
             observer.ended(&self.info(), outcome, start.elapsed());
@@ -200,11 +200,7 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
             Err(failure) => Err(failure.into()),
         };
         if self.watched.is_some() {
-            self.unwatch(match &result {
-                Ok(_) => observe::Outcome::Ok,
-                Err(CallError::Service(_)) => observe::Outcome::ServiceError,
-                Err(CallError::Failed(failure)) => observe::Outcome::Failed(failure.name()),
-            });
+            self.unwatch(observed(&result));
         }
         Poll::Ready(result)
     }
@@ -322,8 +318,19 @@ pub(super) fn settled(
         Outcome::Expired(None) => Err(Failure::Timeout(timeout)),
         Outcome::Expired(Some(reason)) | Outcome::Unreachable(reason) => Err(unreachable(reason)),
         Outcome::Broken(reason) => Err(Failure::Broken(reason.to_string())),
-        Outcome::NotBegun => Err(Failure::Closed),
+        Outcome::NotBegun => {
+            Err(unreachable("the connection ended before the call was sent".into()))
+        }
         Outcome::Unsendable(error) => Err(unsendable(error)),
+    }
+}
+
+/// What an observer is told of a call's end.
+pub(super) fn observed<T, E>(result: &Result<T, CallError<E>>) -> observe::Outcome {
+    match result {
+        Ok(_) => observe::Outcome::Ok,
+        Err(CallError::Service(_)) => observe::Outcome::ServiceError,
+        Err(CallError::Failed(failure)) => observe::Outcome::Failed(failure.name()),
     }
 }
 

@@ -50,22 +50,50 @@ impl Lanes {
         &self.target
     }
 
-    /// The lane for a call: the only one, or the less busy of two neighbours, whose turn it is.
+    /// The lane for a call, and its number: the only one, or the less busy of two neighbours,
+    /// whose turn it is.
     #[inline]
-    pub(crate) fn pick(&self) -> Option<&Arc<Lane>> {
+    pub(crate) fn pick(&self) -> Option<(usize, &Arc<Lane>)> {
         let n_open = self.n_open.load(Ordering::Acquire);
         if n_open <= 1 {
-            return self.lanes.first()?.get();
+            return Some((0, self.lanes.first()?.get()?));
         }
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let one = self.lanes.get(turn % n_open)?.get()?;
-        let other = self.lanes.get((turn + 1) % n_open)?.get()?;
-        Some(match (one.is_ready(), other.is_ready()) {
-            (true, false) => one,
-            (false, true) => other,
-            _ if other.load().load(Ordering::Relaxed) < one.load().load(Ordering::Relaxed) => other,
-            _ => one,
+        let (one, other) = (turn % n_open, (turn + 1) % n_open);
+        let [first, second] = [self.lanes.get(one)?.get()?, self.lanes.get(other)?.get()?];
+        Some(match (first.is_ready(), second.is_ready()) {
+            (true, false) => (one, first),
+            (false, true) => (other, second),
+            _ if second.load().load(Ordering::Relaxed) < first.load().load(Ordering::Relaxed) => {
+                (other, second)
+            }
+            _ => (one, first),
         })
+    }
+
+    /// A call begins on this lane.
+    #[inline]
+    pub(crate) fn begin(&self, lane: usize) {
+        if let Some(load) = self.load(lane) {
+            load.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A call that began on this lane has ended.
+    #[inline]
+    pub(crate) fn end(&self, lane: usize) {
+        if let Some(load) = self.load(lane) {
+            load.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The load of a lane, if there may ever be a choice.
+    #[inline]
+    fn load(&self, lane: usize) -> Option<&AtomicUsize> {
+        if self.lanes.len() == 1 {
+            return None;
+        }
+        self.lanes.get(lane)?.get().map(|lane| lane.load())
     }
 
     /// The lanes that exist.

@@ -3,7 +3,6 @@
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use link_proto::Payload;
 
 use super::Bound;
 use super::call::{Begun, Call, Reply};
+use super::lanes::Lanes;
 use crate::error::{CallError, Failure, NoError};
 use crate::io::Share;
 use crate::method::{Method, StreamMethod};
@@ -78,7 +78,8 @@ impl<Req, In, Out, Resp, E> Future for Open<'_, Req, In, Out, Resp, E> {
             return Poll::Ready(Err(Failure::Closed));
         };
         let (codec, method) = (self.call.codec, &self.bound.method);
-        let end: Arc<Handle> = Arc::new(Handle(begun));
+        let lanes = Arc::clone(self.call.lanes());
+        let end = Arc::new(Handle { begun, lanes });
         let (near, far) = (Arc::clone(&end), Arc::clone(&end));
         Poll::Ready(Ok(Streaming {
             sender: Sender::new(near, method.inputs, codec),
@@ -146,7 +147,7 @@ impl<Resp, E> Future for StreamReply<Resp, E> {
     type Output = Result<Resp, CallError<E>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Begun { session, key, .. } = &self.end.0;
+        let Begun { session, key, .. } = &self.end.begun;
         let outcome = ready!(session.lock(|session| session.poll_outcome(*key, cx.waker())));
         let result = super::call::settled(outcome, Duration::ZERO, "the server");
         Poll::Ready(match result {
@@ -158,19 +159,22 @@ impl<Resp, E> Future for StreamReply<Resp, E> {
 }
 
 /// What the parts of a streaming call share.
-struct Handle(Begun);
+struct Handle {
+    begun: Begun,
+    lanes: Arc<Lanes>,
+}
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let Begun { session, lane, key } = &self.0;
-        lane.load().fetch_sub(1, Ordering::Relaxed);
+        let Begun { session, lane, key } = &self.begun;
+        self.lanes.end(*lane);
         session.with(|session| session.give_up(*key));
     }
 }
 
 impl StreamEnd for Handle {
     fn poll_item(&self, waker: &Waker) -> Poll<Result<Option<(u8, Bytes)>, Failure>> {
-        self.0.session.with(|session| session.poll_item(self.0.key, waker))
+        self.begun.session.with(|session| session.poll_item(self.begun.key, waker))
     }
 
     fn poll_send(
@@ -179,14 +183,14 @@ impl StreamEnd for Handle {
         payload: &Payload<'_>,
         waker: &Waker,
     ) -> Poll<Result<(), Failure>> {
-        self.0.session.with(|session| session.poll_send(self.0.key, codec, payload, waker))
+        self.begun.session.with(|session| session.poll_send(self.begun.key, codec, payload, waker))
     }
 
     fn poll_flushed(&self, waker: &Waker) -> Poll<()> {
-        self.0.session.lock(|session| session.poll_flushed(self.0.key, waker))
+        self.begun.session.lock(|session| session.poll_flushed(self.begun.key, waker))
     }
 
     fn end_items(&self) {
-        self.0.session.with(|session| session.end_items(self.0.key));
+        self.begun.session.with(|session| session.end_items(self.begun.key));
     }
 }

@@ -23,8 +23,8 @@ impl Codec<Bytes> for Raw {
         Ok(bytes)
     }
 
-    fn shared(value: &Bytes) -> Option<Bytes> {
-        Some(value.clone())
+    fn shared(value: &Bytes) -> Option<&Bytes> {
+        Some(value)
     }
 }
 

@@ -22,6 +22,7 @@ where
 {
     let mut out = Vec::new();
     let bytes = S::CODECS.encode(number, value, &mut out)?;
+    let bytes = bytes.cloned();
     S::CODECS.decode(number, bytes.unwrap_or_else(|| out.into()))
 }
 

@@ -1,6 +1,7 @@
 //! What a handler may know about its call.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,10 +14,37 @@ use crate::trace::TraceContext;
 /// A method of a service has it as its first parameter, `&Context`, if it wants it.
 #[derive(Debug)]
 pub struct Context {
+    scope: Arc<Scope>,
+    /// The call's number within its scope.
+    id: u64,
+    meta: Meta,
+    deadline: Option<Instant>,
+}
+
+/// What calls that came together share.
+#[derive(Debug)]
+pub(crate) struct Scope {
     pub(crate) peer: Arc<Peer>,
-    pub(crate) meta: Meta,
-    pub(crate) deadline: Option<Instant>,
-    pub(crate) reply_meta: Mutex<Vec<(String, String)>>,
+    /// Some call has metadata for its reply. Most never have.
+    has_reply_meta: AtomicBool,
+    reply_meta: Mutex<Vec<(u64, (String, String))>>,
+}
+
+impl Scope {
+    pub(crate) fn new(peer: Arc<Peer>) -> Self {
+        let (has_reply_meta, reply_meta) = (AtomicBool::new(false), Mutex::default());
+        Self { peer, has_reply_meta, reply_meta }
+    }
+
+    /// The metadata that the handler of this call has added.
+    #[inline]
+    pub(crate) fn take_reply_meta(&self, id: u64) -> Vec<(String, String)> {
+        if !self.has_reply_meta.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let mut all = self.reply_meta.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extract_if(.., |(of, _)| *of == id).map(|(_, entry)| entry).collect()
+    }
 }
 
 /// Who calls.
@@ -31,7 +59,15 @@ pub struct Peer {
 impl Context {
     /// Who calls.
     pub fn peer(&self) -> &Peer {
-        &self.peer
+        &self.scope.peer
+    }
+
+    pub(crate) fn new(scope: &Arc<Scope>, id: u64, meta: Meta, deadline: Option<Instant>) -> Self {
+        Self { scope: Arc::clone(scope), id, meta, deadline }
+    }
+
+    pub(crate) fn scope(&self) -> &Arc<Scope> {
+        &self.scope
     }
 
     /// Metadata that the caller added.
@@ -56,12 +92,9 @@ impl Context {
 
     /// Adds an entry of metadata to the reply, or to the service's error.
     pub fn add_reply_meta(&self, key: impl Into<String>, value: impl Into<String>) {
-        let mut meta = self.reply_meta.lock().unwrap_or_else(PoisonError::into_inner);
-        meta.push((key.into(), value.into()));
-    }
-
-    pub(crate) fn take_reply_meta(&self) -> Vec<(String, String)> {
-        std::mem::take(&mut *self.reply_meta.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut all = self.scope.reply_meta.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push((self.id, (key.into(), value.into())));
+        self.scope.has_reply_meta.store(true, Ordering::Release);
     }
 }
 

@@ -101,7 +101,6 @@ pub(crate) struct Answer {
     pub codec: u8,
     /// The payload, if it is not in the buffer.
     pub payload: Option<Bytes>,
-    pub meta: Vec<(String, String)>,
 }
 
 /// An answer that is an error of the link's own.
@@ -136,7 +135,7 @@ impl Service {
     where
         Req: Send + 'static,
         Resp: Send + 'static,
-        F: Fn(Arc<Context>, Req) -> Fut + Send + Sync + 'static,
+        F: Fn(Context, Req) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Resp> + Send + 'static,
     {
         let encode = encode_reply::<Resp>(method.responses);
@@ -156,7 +155,7 @@ impl Service {
         Req: Send + 'static,
         Resp: Send + 'static,
         E: Send + 'static,
-        F: Fn(Arc<Context>, Req) -> Fut + Send + Sync + 'static,
+        F: Fn(Context, Req) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Resp, E>> + Send + 'static,
     {
         let encode = encode_result::<Resp, E>(method.responses, method.errors);
@@ -213,7 +212,7 @@ impl Service {
         In: Send + 'static,
         Out: Send + 'static,
         Resp: Send + 'static,
-        F: Fn(Arc<Context>, Req, Receiver<In>, Sender<Out>) -> Fut + Send + Sync + 'static,
+        F: Fn(Context, Req, Receiver<In>, Sender<Out>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Resp> + Send + 'static,
     {
         let encode = encode_reply::<Resp>(method.call.responses);
@@ -235,7 +234,7 @@ impl Service {
         Out: Send + 'static,
         Resp: Send + 'static,
         E: Send + 'static,
-        F: Fn(Arc<Context>, Req, Receiver<In>, Sender<Out>) -> Fut + Send + Sync + 'static,
+        F: Fn(Context, Req, Receiver<In>, Sender<Out>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Resp, E>> + Send + 'static,
     {
         let encode = encode_result::<Resp, E>(method.call.responses, method.call.errors);
@@ -283,9 +282,9 @@ fn encode_result<T: 'static, E: 'static>(
     }
 }
 
-fn encoded(status: Status, result: Result<Option<Bytes>, CodecError>) -> (Status, Option<Bytes>) {
+fn encoded(status: Status, result: Result<Option<&Bytes>, CodecError>) -> (Status, Option<Bytes>) {
     match result {
-        Ok(payload) => (status, payload),
+        Ok(payload) => (status, payload.cloned()),
         Err(error) => {
             let text = format!("cannot encode the reply: {error}");
             (Status::SERVER_ERROR, Some(text.into()))
@@ -304,7 +303,7 @@ impl<Req, T, F, Fut, N> Handler for Async<Req, F, N>
 where
     Req: Send + 'static,
     T: Send + 'static,
-    F: Fn(Arc<Context>, Req) -> Fut + Send + Sync + 'static,
+    F: Fn(Context, Req) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = T> + Send + 'static,
     N: EncodeAnswer<T>,
 {
@@ -316,9 +315,8 @@ where
     ) -> Result<Pin<Box<dyn Running>>, Refusal> {
         let args =
             self.requests.decode(codec, payload).map_err(|error| Refusal::bad_arguments(&error))?;
-        let context = Arc::new(context);
-        let future = (self.handle)(Arc::clone(&context), args);
-        Ok(Box::pin(Work { future, context, codec, encode: self.encode.clone() }))
+        let future = (self.handle)(context, args);
+        Ok(Box::pin(Work { future, codec, encode: self.encode.clone() }))
     }
 }
 
@@ -327,7 +325,6 @@ pin_project! {
     struct Work<Fut, N> {
         #[pin]
         future: Fut,
-        context: Arc<Context>,
         codec: u8,
         encode: N,
     }
@@ -342,8 +339,7 @@ where
         let this = self.project();
         let value = ready!(this.future.poll(cx));
         let (status, payload) = this.encode.encode(*this.codec, value, out);
-        let meta = this.context.take_reply_meta();
-        Poll::Ready(Answer { status, codec: *this.codec, payload, meta })
+        Poll::Ready(Answer { status, codec: *this.codec, payload })
     }
 }
 
@@ -360,7 +356,7 @@ where
     In: Send + 'static,
     Out: Send + 'static,
     T: Send + 'static,
-    F: Fn(Arc<Context>, Req, Receiver<In>, Sender<Out>) -> Fut + Send + Sync + 'static,
+    F: Fn(Context, Req, Receiver<In>, Sender<Out>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = T> + Send + 'static,
     N: EncodeAnswer<T>,
 {
@@ -379,17 +375,15 @@ where
         let StreamParts { requests, inputs, outputs } = self.method;
         let args =
             requests.decode(codec, payload).map_err(|error| Refusal::bad_arguments(&error))?;
-        let context = Arc::new(context);
         let near: Arc<dyn StreamEnd> = Arc::clone(&end) as Arc<dyn StreamEnd>;
         let receiver = Receiver::new(Arc::clone(&near), inputs);
-        let work =
-            (self.handle)(Arc::clone(&context), args, receiver, Sender::new(near, outputs, codec));
+        let work = (self.handle)(context, args, receiver, Sender::new(near, outputs, codec));
         let future = async move {
             let value = work.await;
             poll_fn(|cx| end.poll_flushed(cx.waker())).await;
             value
         };
-        Ok(Box::pin(Work { future, context, codec, encode: self.encode.clone() }))
+        Ok(Box::pin(Work { future, codec, encode: self.encode.clone() }))
     }
 }
 
@@ -423,7 +417,7 @@ where
         Ok(Box::pin(Once(Some(move |out: &mut Vec<u8>| {
             let value = handle(&context, args);
             let (status, payload) = encode.encode(codec, value, out);
-            Answer { status, codec, payload, meta: context.take_reply_meta() }
+            Answer { status, codec, payload }
         }))))
     }
 }

@@ -10,10 +10,11 @@ use link_proto::{
 use tokio::task::AbortHandle;
 
 use super::Shared;
-use super::context::Peer;
+use super::context::{Peer, Scope};
 use super::service::{Answer, Entry, Refusal};
 use super::slice::{Job, Slice};
 use super::streams::Streams;
+use crate::client::as_strs;
 use crate::io::{Share, SyncConn, drive_slices};
 use crate::stream::Stream;
 
@@ -78,16 +79,24 @@ impl Session {
     pub(crate) fn respond<'a>(&self, answers: impl Iterator<Item = Ready<'a>>) {
         self.conn.with(|machine| {
             for (id, status, codec, payload, meta) in answers {
-                let meta: Vec<_> = meta.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+                let meta = as_strs(&meta);
                 machine.respond(id, Reply { status, codec, meta: &meta, payload });
             }
         });
     }
 
     /// Gives one answer, if the caller wants one. What is not in it is in `out`.
-    pub(crate) fn answer(&self, id: CallId, one_way: bool, answer: Answer, out: Vec<u8>) {
+    pub(crate) fn answer(
+        &self,
+        id: CallId,
+        one_way: bool,
+        answer: Answer,
+        scope: &Scope,
+        out: Vec<u8>,
+    ) {
         if !one_way {
-            let Answer { status, codec, payload, meta } = answer;
+            let Answer { status, codec, payload } = answer;
+            let meta = scope.take_reply_meta(id.to_wire());
             let payload = Payload::Bytes(payload.unwrap_or_else(|| out.into()));
             self.respond(std::iter::once((id, status, codec, payload, meta)));
         }
@@ -185,8 +194,9 @@ impl Client {
             }
         }
         if !jobs.is_empty() {
-            let (session, peer) = (Arc::clone(&self.session), Arc::clone(&self.peer));
-            Slice { session, peer, routes: Arc::clone(&self.routes), jobs }.begin();
+            let scope = Arc::new(Scope::new(Arc::clone(&self.peer)));
+            let (session, routes) = (Arc::clone(&self.session), Arc::clone(&self.routes));
+            Slice { session, scope, routes, jobs }.begin();
         }
     }
 

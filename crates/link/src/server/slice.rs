@@ -13,7 +13,7 @@ use std::future::poll_fn;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use bytes::Bytes;
 use link_proto::{CallId, Meta, Payload, RouteId, Status};
 use tracing::Span;
 
-use super::context::{Context, Peer};
+use super::context::{Context, Scope};
 use super::service::{Answer, Entry, Refusal, Running};
 use super::session::{Routes, Session};
 use super::streams::CallStreams;
@@ -58,7 +58,7 @@ pub(crate) struct Job {
 /// Calls of one client that came together.
 pub(crate) struct Slice {
     pub session: Arc<Session>,
-    pub peer: Arc<Peer>,
+    pub scope: Arc<Scope>,
     pub routes: Arc<Routes>,
     pub jobs: Vec<Job>,
 }
@@ -68,6 +68,7 @@ struct Begun {
     id: CallId,
     one_way: bool,
     entry: Arc<Entry>,
+    scope: Arc<Scope>,
 }
 
 impl Slice {
@@ -107,46 +108,47 @@ impl Slice {
                 }
             };
             if job.streams {
-                self.begin_alone(job, received, Arc::clone(entry));
+                self.begin_alone(job, received, entry);
                 continue;
             }
             if entry.handler.is_blocking() {
-                self.begin_blocking(job, received, Arc::clone(entry));
+                self.begin_blocking(job, received, entry);
                 continue;
             }
             if entry.is_slow() {
-                self.begin_alone(job, received, Arc::clone(entry));
+                self.begin_alone(job, received, entry);
                 continue;
             }
-            let begun = Begun { id: job.id, one_way: job.one_way, entry: Arc::clone(entry) };
-            self.step(begun, job, received, &mut answers);
+            self.step(entry, job, received, &mut answers);
             n_steps += 1;
             if n_steps == 1 || n_steps % STEPS_PER_LOOK == 0 {
                 let now = Instant::now();
                 if SLOW_STEP * STEPS_PER_LOOK.min(n_steps) < now - last_look {
                     entry.set_slow(true);
-                    answers.send(&self.session);
+                    answers.send(&self.session, &self.scope);
                 }
                 last_look = now;
             }
         }
-        answers.send(&self.session);
+        answers.send(&self.session, &self.scope);
         if answers.scratch.capacity() > KEEP_LEN {
             *answers.scratch = Vec::new();
         }
     }
 
     fn context(&self, job: &mut Job, received: Instant) -> Context {
-        Context {
-            peer: Arc::clone(&self.peer),
-            meta: std::mem::take(&mut job.meta),
-            deadline: job.timeout.and_then(|timeout| received.checked_add(timeout)),
-            reply_meta: Mutex::default(),
-        }
+        let deadline = job.timeout.and_then(|timeout| received.checked_add(timeout));
+        Context::new(&self.scope, job.id.to_wire(), std::mem::take(&mut job.meta), deadline)
+    }
+
+    fn begun(&self, job: &Job, entry: &Arc<Entry>) -> Begun {
+        let (entry, scope) = (Arc::clone(entry), Arc::clone(&self.scope));
+        Begun { id: job.id, one_way: job.one_way, entry, scope }
     }
 
     /// Does the first step of a call here.
-    fn step(&self, begun: Begun, mut job: Job, received: Instant, answers: &mut Answers<'_>) {
+    fn step(&self, entry: &Arc<Entry>, mut job: Job, received: Instant, answers: &mut Answers<'_>) {
+        let (id, one_way) = (job.id, job.one_way);
         let first = First {
             context: self.context(&mut job, received),
             codec: job.codec,
@@ -156,33 +158,35 @@ impl Slice {
         let start = answers.scratch.len();
         let observer = self.session.server.config.observer.as_ref();
         let mut cx = TaskContext::from_waker(Waker::noop());
-        match first.step(&begun.entry, observer, &mut cx, answers.scratch) {
+        match first.step(entry, observer, &mut cx, answers.scratch) {
             Step::Done(answer) => {
                 self.session.server.calls.give_back(1);
-                if !begun.one_way {
-                    answers.push(begun.id, answer, start);
+                if !one_way {
+                    answers.push(id, answer, start);
                 }
             }
             Step::Waits(running) => {
                 answers.scratch.truncate(start);
-                self.spawn(begun, Work::Begun(running));
+                let (entry, scope) = (Arc::clone(entry), Arc::clone(&self.scope));
+                self.spawn(Begun { id, one_way, entry, scope }, Work::Begun(running));
             }
         }
     }
 
     /// Begins a call in a task of its own.
-    fn begin_alone(&self, mut job: Job, received: Instant, entry: Arc<Entry>) {
+    fn begin_alone(&self, mut job: Job, received: Instant, entry: &Arc<Entry>) {
+        let begun = self.begun(&job, entry);
         let context = self.context(&mut job, received);
         let streams = job.streams.then(|| CallStreams::new(Arc::clone(&self.session), job.id));
         let first = First { context, codec: job.codec, payload: job.payload, streams };
-        self.spawn(Begun { id: job.id, one_way: job.one_way, entry }, Work::New(first));
+        self.spawn(begun, Work::New(first));
     }
 
     /// Begins a call in a thread that may block.
-    fn begin_blocking(&self, mut job: Job, received: Instant, entry: Arc<Entry>) {
+    fn begin_blocking(&self, mut job: Job, received: Instant, entry: &Arc<Entry>) {
+        let begun = self.begun(&job, entry);
         let context = self.context(&mut job, received);
         let first = First { context, codec: job.codec, payload: job.payload, streams: None };
-        let begun = Begun { id: job.id, one_way: job.one_way, entry };
         let taken = Taken(Arc::clone(&self.session));
         let work = move || {
             if !begun.one_way && !taken.0.is_open(begun.id) {
@@ -193,7 +197,7 @@ impl Slice {
             let observer = taken.0.server.config.observer.as_ref();
             let mut cx = TaskContext::from_waker(Waker::noop());
             if let Step::Done(answer) = first.step(&begun.entry, observer, &mut cx, &mut out) {
-                taken.0.answer(begun.id, begun.one_way, answer, out);
+                taken.0.answer(begun.id, begun.one_way, answer, &begun.scope, out);
             }
         };
         if let Err(full) = self.session.server.pool.submit(Box::new(work))
@@ -210,7 +214,7 @@ impl Slice {
         let task = async move {
             let mut out = Vec::new();
             let answer = finish(&taken.0, &begun.entry, work, &mut out).await;
-            taken.0.answer(id, one_way, answer, out);
+            taken.0.answer(id, one_way, answer, &begun.scope, out);
             if !one_way {
                 taken.0.unset_running(id);
             }
@@ -342,7 +346,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Answer {
 }
 
 fn error(status: Status, text: String) -> Answer {
-    Answer { status, codec: 0, payload: Some(text.into()), meta: Vec::new() }
+    Answer { status, codec: 0, payload: Some(text.into()) }
 }
 
 /// Answers that leave together.
@@ -362,13 +366,14 @@ impl Answers<'_> {
         self.list.push((id, answer, range));
     }
 
-    fn send(&mut self, session: &Session) {
+    fn send(&mut self, session: &Session, scope: &Scope) {
         if self.list.is_empty() {
             return;
         }
         let scratch = &*self.scratch;
         session.respond(self.list.drain(..).map(|(id, answer, range)| {
-            let Answer { status, codec, payload, meta } = answer;
+            let Answer { status, codec, payload } = answer;
+            let meta = scope.take_reply_meta(id.to_wire());
             (
                 id,
                 status,

@@ -11,7 +11,6 @@ use tracing::Span;
 use super::context::{Context, Peer};
 use super::service::{Answer, Entry, Running};
 use crate::observe::{CallInfo, Observer, Outcome, Side};
-use crate::trace::TraceContext;
 
 /// A call that is watched; the observer is told of its end when this is dropped.
 pub(crate) struct Watch {
@@ -29,7 +28,7 @@ impl Watch {
         entry: &Arc<Entry>,
         context: &Context,
     ) -> Self {
-        let (peer, trace) = (Arc::clone(&context.peer), TraceContext::from_meta(&context.meta));
+        let (peer, trace) = (Arc::clone(&context.scope().peer), context.trace());
         let span = observer.incoming(&info(entry, &peer), trace.as_ref());
         let (observer, entry) = (Arc::clone(observer), Arc::clone(entry));
         Self { observer, entry, peer, start: Instant::now(), span, outcome: Outcome::Abandoned }
