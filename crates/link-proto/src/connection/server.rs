@@ -140,7 +140,7 @@ impl ServerSide {
         core.check_streams(header)?;
         let (head, total, payload) = decode_request(header, body)?;
         let len = total.unwrap_or(payload.len());
-        if let Some((status, text)) = self.refusal(core, head.route, len)? {
+        if let Some((status, text)) = self.refusal(core, &head, len)? {
             refuse(core, id, head.is_one_way(), status, &text);
             return Ok(());
         }
@@ -188,16 +188,20 @@ impl ServerSide {
     fn refusal<T>(
         &self,
         core: &Core<T>,
-        route: u32,
+        head: &RequestHead,
         len: usize,
     ) -> Result<Option<(Status, Box<str>)>, LinkError> {
         let max = core.config.max_message_len as usize;
+        let route = head.route;
         match self.routes.get(route as usize) {
             None => {
                 let defined = u32::try_from(self.routes.len()).unwrap_or(u32::MAX);
                 Err(LinkError::UnknownRoute { route, defined })
             }
-            _ if self.closing => Ok(Some((Status::REFUSED, "the server is going away".into()))),
+            // Nobody could tell the caller that a one-way call was refused.
+            _ if self.closing && !head.is_one_way() => {
+                Ok(Some((Status::REFUSED, "the server is going away".into())))
+            }
             Some(Route { refused: Some(refused), .. }) => Ok(Some(refused.clone())),
             _ if len > max => {
                 let text = format!("request of {len} bytes is over the limit of {max}");

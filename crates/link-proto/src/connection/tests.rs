@@ -232,6 +232,25 @@ fn one_way_calls_take_no_slot_for_long() {
 }
 
 #[test]
+fn a_server_that_leaves_still_takes_one_way_calls() {
+    let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
+    for (one_way, token) in [(true, 1), (false, 2)] {
+        let request = RequestOut { one_way, ..RequestOut::new(route) };
+        pair.client.send_request(pair.now, request, token).unwrap();
+    }
+    // Both were sent before the client could know.
+    pair.server.go_away(GoAwayReason::SHUTDOWN);
+    let events = pair.at_server();
+    assert!(matches!(events[..], [Event::Request { one_way: true, .. }]), "{events:?}");
+    let events = pair.at_client();
+    let [Event::GoAway { .. }, Event::Response { token: 2, status: Status::REFUSED, .. }] =
+        events[..]
+    else {
+        panic!("{events:?}");
+    };
+}
+
+#[test]
 fn short_messages_overtake_long_ones() {
     let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
     let ids: Vec<_> = (0..3).map(|token| pair.send(route, b"", token)).collect();
