@@ -242,7 +242,9 @@ impl SessionMachine {
         if head.is_streaming() {
             return self.start_stream(now, head, meta, payload, waker);
         }
-        if self.waiting.keys.is_empty() {
+        if !self.waiting.keys.is_empty() {
+            self.check_behind_others()?;
+        } else {
             match self.send(now, head, meta, &payload, self.calls.vacant_key()) {
                 Ok(Some(id)) => {
                     return Ok(self.calls.insert(Slot::Out { id, waker: waker.clone() }));
@@ -264,11 +266,13 @@ impl SessionMachine {
         payload: Payload<'_>,
         waker: &Waker,
     ) -> Result<Key, NotTaken> {
-        let sent = match self.waiting.keys.is_empty() {
-            true => self.send(now, head, meta, &payload, self.calls.vacant_key()),
-            false => Err(SendError::NotReady),
-        };
-        let key = match sent {
+        if !self.waiting.keys.is_empty() {
+            self.check_behind_others()?;
+            let key = self.park(head, meta, payload, waker)?;
+            self.open_stream(key);
+            return Ok(key);
+        }
+        let key = match self.send(now, head, meta, &payload, self.calls.vacant_key()) {
             Ok(Some(id)) => {
                 let key = self.calls.insert(Slot::Out { id, waker: waker.clone() });
                 self.open_stream(key);

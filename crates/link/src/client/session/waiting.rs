@@ -6,7 +6,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use bytes::Bytes;
-use link_proto::{Payload, RouteDef, SendError};
+use link_proto::{Connection, Payload, RouteDef, SendError};
 
 use super::{Head, Key, NotTaken, Outcome, SessionMachine, Slot};
 use crate::client::config::{WhenDown, WhenFull};
@@ -48,7 +48,7 @@ impl SessionMachine {
                     _ => Ok(()),
                 };
             }
-            SendError::NoCredit => Full::Calls(self.calls.len()),
+            SendError::NoCredit => Full::Calls(self.link.as_ref().map_or(0, Connection::in_flight)),
             SendError::BufferFull => Full::Bytes(self.config.max_bytes),
             SendError::Closing => return Err(NotTaken::Elsewhere),
             other => return Err(NotTaken::Unsendable(other)),
@@ -56,6 +56,15 @@ impl SessionMachine {
         match self.config.when_full {
             WhenFull::Wait => Ok(()),
             WhenFull::Reject => Err(NotTaken::Full(full)),
+        }
+    }
+
+    /// Whether a call is to wait behind those that wait.
+    pub(super) fn check_behind_others(&self) -> Result<(), NotTaken> {
+        match self.link.as_ref().map_or(Err(SendError::NotReady), Connection::can_send) {
+            // There is room, and the driver is about to give it to them.
+            Ok(()) => Ok(()),
+            Err(error) => self.check_wait(error),
         }
     }
 
