@@ -2,19 +2,20 @@
 
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use link_proto::Payload;
+use link_proto::{Payload, RouteDef};
 
 use super::Bound;
-use super::call::{Begun, Call, Reply};
+use super::call::{Begun, Call, Reply, observed, read, settled};
 use super::lanes::Lanes;
 use crate::error::{CallError, Failure, NoError};
 use crate::io::Share;
 use crate::method::{Method, StreamMethod};
+use crate::observe::{self, CallInfo, Side};
 use crate::streaming::{Receiver, Sender, StreamEnd};
 
 /// A streaming method of one client's server, ready to be called.
@@ -73,19 +74,25 @@ impl<Req, In, Out, Resp, E> Future for Open<'_, Req, In, Out, Resp, E> {
     type Output = Result<Streaming<In, Out, Resp, E>, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.call.begin(cx.waker())?;
+        if let Err(failure) = self.call.begin(cx.waker()) {
+            self.call.unwatch(observe::Outcome::Failed(failure.name()));
+            return Poll::Ready(Err(failure));
+        }
         let Some(begun) = self.call.begun.take() else {
             return Poll::Ready(Err(Failure::Closed));
         };
         let (codec, method) = (self.call.codec, &self.bound.method);
         let lanes = Arc::clone(self.call.lanes());
-        let end = Arc::new(Handle { begun, lanes });
+        let def = Arc::clone(&self.bound.call.def);
+        let watch = Mutex::new(self.call.watched.take().map(|start| Watch { def, start }));
+        let end = Arc::new(Handle { begun, lanes, watch });
         let (near, far) = (Arc::clone(&end), Arc::clone(&end));
         Poll::Ready(Ok(Streaming {
             sender: Sender::new(near, method.inputs, codec),
             receiver: Receiver::new(far, method.outputs),
             reply: StreamReply {
                 end,
+                timeout: self.call.timeout.unwrap_or_default(),
                 method: Arc::clone(&self.bound.call.method) as Arc<dyn ReadReply<Resp, E>>,
                 types: PhantomData,
             },
@@ -122,6 +129,7 @@ impl<In, Out, Resp, E> Streaming<In, Out, Resp, E> {
 #[must_use = "the reply tells whether all went well"]
 pub struct StreamReply<Resp: 'static, E: 'static = NoError> {
     end: Arc<Handle>,
+    timeout: Duration,
     method: Arc<dyn ReadReply<Resp, E>>,
     types: PhantomData<fn() -> (Resp, E)>,
 }
@@ -139,7 +147,7 @@ trait ReadReply<Resp, E>: Send + Sync {
 
 impl<Req, Resp, E> ReadReply<Resp, E> for Method<Req, Resp, E> {
     fn read(&self, response: super::session::Response) -> Result<Reply<Resp>, CallError<E>> {
-        super::call::read(self, response)
+        read(self, response)
     }
 }
 
@@ -149,12 +157,13 @@ impl<Resp, E> Future for StreamReply<Resp, E> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Begun { session, key, .. } = &self.end.begun;
         let outcome = ready!(session.lock(|session| session.poll_outcome(*key, cx.waker())));
-        let result = super::call::settled(outcome, Duration::ZERO, "the server");
-        Poll::Ready(match result {
+        let result = match settled(outcome, self.timeout, self.end.lanes.target()) {
             Ok(Some(response)) => self.method.read(response).map(|reply| reply.value),
             Ok(None) => Err(Failure::Closed.into()),
             Err(failure) => Err(failure.into()),
-        })
+        };
+        self.end.unwatch(|| observed(&result));
+        Poll::Ready(result)
     }
 }
 
@@ -162,6 +171,26 @@ impl<Resp, E> Future for StreamReply<Resp, E> {
 struct Handle {
     begun: Begun,
     lanes: Arc<Lanes>,
+    watch: Mutex<Option<Watch>>,
+}
+
+/// A streaming call whose end an observer is to be told of.
+struct Watch {
+    def: Arc<RouteDef>,
+    start: Instant,
+}
+
+impl Handle {
+    /// Tells the observer, if there is one that was not told before.
+    fn unwatch(&self, outcome: impl FnOnce() -> observe::Outcome) {
+        let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Some(Watch { def, start }), Some(observer)) = (watch, &self.lanes.config().observer)
+        {
+            let (service, method, peer) = (&*def.service, &*def.method, self.lanes.target());
+            let info = CallInfo { side: Side::Client, service, method, peer };
+            observer.ended(&info, outcome(), start.elapsed());
+        }
+    }
 }
 
 impl Drop for Handle {
@@ -169,6 +198,7 @@ impl Drop for Handle {
         let Begun { session, lane, key } = &self.begun;
         self.lanes.end(*lane);
         session.with(|session| session.give_up(*key));
+        self.unwatch(|| observe::Outcome::Abandoned);
     }
 }
 
