@@ -105,6 +105,7 @@ impl Session {
     /// Answers one call with an error of the link's own.
     pub(crate) fn refuse(&self, id: CallId, refusal: &Refusal) {
         let Refusal { status, text } = refusal;
+        self.streams.forget(id);
         self.conn.with(|machine| machine.respond(id, Reply::error(*status, text)));
     }
 

@@ -44,6 +44,14 @@ impl Streams {
         self.lock().insert(id.to_wire(), stream);
     }
 
+    /// A call is refused before anybody has its streams.
+    pub(crate) fn forget(&self, id: CallId) {
+        let mut streams = self.lock();
+        if !streams.is_empty() {
+            streams.remove(&id.to_wire());
+        }
+    }
+
     pub(crate) fn handle_item(&self, id: CallId, codec: u8, payload: Bytes) {
         if let Some(stream) = self.lock().get_mut(&id.to_wire()) {
             stream.items.push_back((codec, payload));
