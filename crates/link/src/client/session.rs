@@ -512,3 +512,6 @@ impl Machine for SessionMachine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

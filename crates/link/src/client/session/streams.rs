@@ -38,6 +38,11 @@ impl Streams {
         !self.by_key.is_empty() && self.by_key.contains_key(&key)
     }
 
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_key.is_empty() && self.by_slot.is_empty()
+    }
+
     fn find(&mut self, id: CallId) -> Option<&mut Stream> {
         let (known, key) = self.by_slot.get(&id.slot())?;
         if *known != id {

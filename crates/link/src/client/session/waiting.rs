@@ -16,7 +16,7 @@ use crate::error::Full;
 #[derive(Default)]
 pub(super) struct Waiting {
     pub(super) keys: VecDeque<Key>,
-    bytes: usize,
+    pub(super) bytes: usize,
     /// Not after any deadline of those who wait.
     pub(super) earliest: Option<Instant>,
 }
