@@ -8,6 +8,7 @@ use crate::bench::BenchArgs;
 use crate::call::{self, CallArgs};
 use crate::demo::{self, DemoArgs};
 use crate::provider::{self, ProviderArgs};
+use crate::transfer::{self, TransferArgs};
 
 const EXIT_STATUS: &str = "\
 Exit status:
@@ -49,7 +50,8 @@ Examples:
   dubmesh call com.acme.Orders find 42 --url dubbo://127.0.0.1:20880
                                        call a service
   dubmesh provider                     run a small Dubbo provider to try things out
-  dubmesh bench rpc                    measure how many calls go through one connection";
+  dubmesh bench rpc                    measure how many calls go through one connection
+  dubmesh transfer serve lines.txt     offer the lines of a file, one request a line";
 
 /// Lets any program call Apache Dubbo services over HTTP, and offers local ones to others.
 #[derive(Debug, Parser)]
@@ -80,6 +82,9 @@ pub(crate) enum Command {
     Provider(Box<ProviderArgs>),
     /// Measure what this machine, or a connection between two, gives
     Bench(BenchArgs),
+    /// Move the lines of a file, one request a line, processed and kept in order
+    #[command(after_help = transfer::HELP)]
+    Transfer(Box<TransferArgs>),
 }
 
 /// The arguments of commands that read a configuration.

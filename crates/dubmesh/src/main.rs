@@ -12,6 +12,7 @@ mod logging;
 mod provider;
 mod registry_url;
 mod run;
+mod transfer;
 
 use std::process::ExitCode;
 
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Command::Call(args) => call::call(&args),
         Command::Demo(args) => demo::demo(&args),
         Command::Provider(args) => provider::provider(&args),
+        Command::Transfer(args) => transfer::transfer(&args),
     };
     exit.into()
 }

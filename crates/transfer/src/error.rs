@@ -4,6 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Why a transfer, a generated file or a comparison failed.
 ///
@@ -79,6 +80,56 @@ pub enum TransferError {
         turn: u64,
         /// The turn of the last request that was answered.
         last: u64,
+    },
+    /// A transfer that the server has forgotten, or never knew.
+    #[error(
+        "transfer {session:016x} is unknown: it was closed, or nobody asked for a line for too long"
+    )]
+    UnknownSession {
+        /// The transfer's number.
+        session: u64,
+    },
+    /// As many transfers, or callers of them, as the server takes.
+    #[error("there are as many {what} as the server takes, which is {max}; try again later")]
+    TooManyTransfers {
+        /// Transfers or callers.
+        what: &'static str,
+        /// How many it takes.
+        max: usize,
+    },
+    /// The server or the client cannot be set up.
+    #[error("{0}")]
+    Setup(Arc<link::SetupError>),
+    /// A call failed for a reason that trying again does not help.
+    #[error("{0}")]
+    Call(Arc<link::Failure>),
+    /// The server refused.
+    #[error("the server refuses: {text}")]
+    Refused {
+        /// What the server says.
+        text: String,
+    },
+    /// The server has not answered for so long that it is given up.
+    #[error("no answer from {address} for {} s: {reason}", waited.as_secs())]
+    NoAnswer {
+        /// The server.
+        address: String,
+        /// How long it was waited for.
+        waited: Duration,
+        /// What the last attempt said.
+        reason: String,
+    },
+    /// The server's source is another one than when this transfer began.
+    #[error("the server's source is not what it was when this transfer began")]
+    OtherSource,
+    /// The transfer was told to end early.
+    #[error("stopped")]
+    Stopped,
+    /// A thread or an event loop cannot be started, or has ended without a word.
+    #[error("cannot run an event loop: {source}")]
+    Runtime {
+        /// What the operating system said.
+        source: Arc<io::Error>,
     },
     /// The same request is being answered on another connection at this moment.
     #[error("request {turn} of caller {caller} is being answered already; ask again")]
@@ -212,7 +263,18 @@ pub struct Difference {
     pub found: String,
 }
 
+impl From<link::SetupError> for TransferError {
+    fn from(error: link::SetupError) -> Self {
+        Self::Setup(Arc::new(error))
+    }
+}
+
 impl TransferError {
+    /// For `map_err`: an event loop that cannot be started.
+    pub(crate) fn runtime(source: io::Error) -> Self {
+        Self::Runtime { source: Arc::new(source) }
+    }
+
     /// For `map_err`: an I/O error with what was tried and on which file.
     pub(crate) fn io<'a>(
         action: &'static str,

@@ -148,6 +148,18 @@ impl HandOut {
         answer
     }
 
+    /// How far into the source lines have been handed out, in bytes, to a block.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.source.offset_of(self.next.0.load(Ordering::Relaxed))
+    }
+
+    /// How many callers there may be.
+    #[must_use]
+    pub fn n_callers(&self) -> usize {
+        self.places.len()
+    }
+
     /// What all lines handed out so far add up to, from the first line of this transfer on. It is
     /// the whole only once every caller has been told of the end.
     #[must_use]

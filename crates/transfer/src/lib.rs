@@ -6,20 +6,24 @@
 //! - [`handout`] says who gets which line.
 //! - [`writer`] puts lines back in order, into a file that is partial until it is whole and checked.
 //! - [`checksum`] is how two sides know that they have the same.
+//! - [`serve`] and [`fetch`] are the two sides on a network; `methods` says how they call each other.
 //! - [`wire`] is what client and server say to each other.
 //! - [`generate`] makes files to transfer, [`verify`] compares an output with its source, and [`local`]
 //!   does on one thread, without a network, what a transfer does with one.
 
 pub mod checksum;
 mod error;
+pub mod fetch;
 pub mod generate;
 pub mod handout;
 mod journal;
 pub mod lines;
 pub mod local;
+mod methods;
 mod output;
 pub mod process;
 mod reorder;
+pub mod serve;
 pub mod source;
 pub mod verify;
 pub mod wire;
@@ -27,9 +31,11 @@ pub mod writer;
 
 pub use checksum::Totals;
 pub use error::{Difference, TransferError};
+pub use fetch::{FetchOptions, Fetched, Progress, Side, fetch};
 pub use handout::{Ask, HandOut, Handed, totals_before};
 pub use journal::Subject;
 pub use output::OutputOptions;
 pub use process::{Process, Step};
+pub use serve::{ServeOptions, Serving};
 pub use source::{Identity, Reader, Source};
 pub use writer::{Lane, Writer, WriterOptions, Written};

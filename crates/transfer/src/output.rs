@@ -43,6 +43,24 @@ impl OutputOptions {
     }
 }
 
+impl OutputOptions {
+    /// Whether the output may be begun, as far as can be told without touching anything: so that nobody
+    /// is called in vain.
+    ///
+    /// # Errors
+    /// [`TransferError::OutputExists`], [`TransferError::PartialExists`], or that there is no such folder.
+    pub fn check(&self) -> Result<(), TransferError> {
+        if !self.force && exists(&self.path)? {
+            return Err(TransferError::OutputExists { path: self.path.clone() });
+        }
+        let partial = self.path.with_added_extension("partial");
+        if !self.force && !self.resume && exists(&partial)? {
+            return Err(TransferError::PartialExists { path: partial });
+        }
+        Ok(())
+    }
+}
+
 /// What a killed client loses at most. Shorter, and a slow disk would do nothing else.
 const CHECKPOINT: Duration = Duration::from_secs(2);
 
@@ -76,13 +94,8 @@ impl Output {
     ) -> Result<(Self, Totals), TransferError> {
         let partial = options.path.with_added_extension("partial");
         let journal = partial.with_added_extension("journal");
-        if !options.force && exists(&options.path)? {
-            return Err(TransferError::OutputExists { path: options.path });
-        }
+        options.check()?;
         let found = exists(&partial)?;
-        if found && !options.force && !options.resume {
-            return Err(TransferError::PartialExists { path: partial });
-        }
         let file = OpenOptions::new()
             .read(true)
             .write(true)

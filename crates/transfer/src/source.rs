@@ -162,6 +162,17 @@ impl Source {
         }
     }
 
+    /// Where the block of line `number` begins, in bytes, as far as the source has been looked at.
+    #[must_use]
+    pub fn offset_of(&self, number: u64) -> u64 {
+        let state = self.state();
+        if state.count.is_some_and(|count| count <= number) {
+            return self.identity.len;
+        }
+        let after = state.starts.partition_point(|start| start.line <= number);
+        after.checked_sub(1).and_then(|at| state.starts.get(at)).map_or(0, |start| start.offset)
+    }
+
     /// The block that holds line `number`; `None` behind the last line.
     fn block_of(&self, number: u64) -> Result<Option<Arc<Block>>, TransferError> {
         loop {

@@ -41,13 +41,51 @@ pub struct Opened {
     pub source: Identity,
 }
 
-/// Client to server: a caller's request for a line. The answer is a [`Handed`].
+/// Client to server: a caller's request for a line. The answer is a [`Reply`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Next {
     /// From [`Opened`].
     pub session: u64,
     /// Who asks, for the how-manieth time.
     pub ask: Ask,
+}
+
+/// Client to server: is anybody there? The answer is a [`Standing`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Look {
+    /// From [`Opened`], or 0 for none.
+    pub session: u64,
+}
+
+/// Server to client: what there is, and how far a transfer is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Standing {
+    /// The source.
+    pub source: Identity,
+    /// How far into the source lines have been handed out, in bytes, to a block; 0 without a session.
+    pub offset: u64,
+}
+
+/// Server to client: why a request is refused.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Refusal {
+    /// What a client can do about it.
+    pub code: Code,
+    /// The same for people.
+    pub text: String,
+}
+
+/// What a client can do about a [`Refusal`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Code {
+    /// Nothing.
+    Failed,
+    /// Open a new transfer, from the oldest line that is missing: the server has forgotten this one.
+    UnknownSession,
+    /// Ask again: the same request is being answered at this moment.
+    BeingAnswered,
+    /// Come back later: there are as many transfers as the server takes.
+    Busy,
 }
 
 /// Client to server: every caller has been told of the end. The answer is a [`Totals`], and the server
@@ -116,6 +154,82 @@ impl Message for Next {
     }
 }
 
+impl Message for Look {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.session.to_be_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, TransferError> {
+        let mut fields = Fields::of("look", bytes);
+        let session = u64::from_be_bytes(fields.take()?);
+        fields.end()?;
+        Ok(Self { session })
+    }
+}
+
+impl Message for Standing {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.source.len.to_be_bytes());
+        out.extend_from_slice(&self.source.modified_ns.to_be_bytes());
+        out.extend_from_slice(&self.offset.to_be_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, TransferError> {
+        let mut fields = Fields::of("standing", bytes);
+        let len = u64::from_be_bytes(fields.take()?);
+        let modified_ns = i128::from_be_bytes(fields.take()?);
+        let offset = u64::from_be_bytes(fields.take()?);
+        fields.end()?;
+        Ok(Self { source: Identity { len, modified_ns }, offset })
+    }
+}
+
+impl Message for Refusal {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.code.number().to_be_bytes());
+        out.extend_from_slice(self.text.as_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, TransferError> {
+        let mut fields = Fields::of("refusal", bytes);
+        let code = Code::from_number(u64::from_be_bytes(fields.take()?));
+        let text = String::from_utf8_lossy(fields.rest).into_owned();
+        Ok(Self { code, text })
+    }
+}
+
+impl Code {
+    const ALL: [Self; 4] = [Self::Failed, Self::UnknownSession, Self::BeingAnswered, Self::Busy];
+
+    /// As the number of an answer to [`Next`], so that both of the highest bits are set.
+    fn number(self) -> u64 {
+        let code = match self {
+            Self::Failed => 0,
+            Self::UnknownSession => 1,
+            Self::BeingAnswered => 2,
+            Self::Busy => 3,
+        };
+        code | Reply::REFUSED
+    }
+
+    /// A code of a later version means what it says, but nothing that can be done.
+    fn from_number(number: u64) -> Self {
+        Self::ALL.into_iter().find(|code| code.number() == number).unwrap_or(Self::Failed)
+    }
+}
+
+impl From<&TransferError> for Refusal {
+    fn from(error: &TransferError) -> Self {
+        let code = match error {
+            TransferError::UnknownSession { .. } => Code::UnknownSession,
+            TransferError::BeingAnswered { .. } => Code::BeingAnswered,
+            TransferError::TooManyTransfers { .. } => Code::Busy,
+            _ => Code::Failed,
+        };
+        Self { code, text: error.to_string() }
+    }
+}
+
 impl Message for Close {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.session.to_be_bytes());
@@ -159,10 +273,7 @@ impl Message for Totals {
     }
 }
 
-impl<'a> Handed<'a> {
-    /// Set in the number of an answer that is the end; the rest of it is the number of lines.
-    const END: u64 = 1 << 63;
-
+impl Handed<'_> {
     /// Appends the answer to `out`: a number, and the line.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
@@ -170,22 +281,42 @@ impl<'a> Handed<'a> {
                 out.extend_from_slice(&number.to_be_bytes());
                 out.extend_from_slice(line);
             }
-            Self::End { count } => out.extend_from_slice(&(count | Self::END).to_be_bytes()),
+            Self::End { count } => out.extend_from_slice(&(count | Reply::END).to_be_bytes()),
         }
     }
+}
+
+/// The answer to a [`Next`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Reply<'a> {
+    /// A line, or the end.
+    Handed(Handed<'a>),
+    /// Neither.
+    Refused(Refusal),
+}
+
+impl<'a> Reply<'a> {
+    /// Set in the number of an answer that is no line; the rest of it is the number of lines.
+    const END: u64 = 1 << 63;
+    /// Both are set in the number of a refusal; the rest of it is the code.
+    const REFUSED: u64 = 3 << 62;
 
     /// Reads an answer; the line stays where it is.
     ///
     /// # Errors
     /// [`TransferError::BadMessage`] if it is too short, or an end that is too long.
+    #[inline]
     pub fn decode(bytes: &'a [u8]) -> Result<Self, TransferError> {
         let mut fields = Fields::of("line", bytes);
         let number = u64::from_be_bytes(fields.take()?);
         if number & Self::END == 0 {
-            return Ok(Self::Line { number, line: fields.rest });
+            return Ok(Self::Handed(Handed::Line { number, line: fields.rest }));
+        }
+        if number & Self::REFUSED == Self::REFUSED {
+            return Refusal::decode(bytes).map(Self::Refused);
         }
         fields.end()?;
-        Ok(Self::End { count: number & !Self::END })
+        Ok(Self::Handed(Handed::End { count: number & !Self::END }))
     }
 }
 
@@ -265,16 +396,23 @@ mod tests {
             there_and_back(&Opened { session: a, source: Identity { len: b, modified_ns: d } });
             there_and_back(&Next { session: a, ask: Ask { caller: e, turn: b } });
             there_and_back(&Close { session: a });
+            there_and_back(&Look { session: a });
+            there_and_back(&Standing { source: Identity { len: b, modified_ns: d }, offset: c });
             there_and_back(&Before { lines: a, step });
             there_and_back(&Totals { lines: a, bytes: b, sum: c });
         }
 
         #[test]
-        fn all_answers(number in 0..u64::MAX / 2, line: Vec<u8>) {
+        fn all_answers(number in 0..u64::MAX / 4, line: Vec<u8>, text: String) {
             for answer in [Handed::Line { number, line: &line }, Handed::End { count: number }] {
                 let mut out = Vec::new();
                 answer.encode(&mut out);
-                prop_assert_eq!(Handed::decode(&out).unwrap(), answer);
+                prop_assert_eq!(Reply::decode(&out).unwrap(), Reply::Handed(answer));
+            }
+            for code in Code::ALL {
+                let refusal = Refusal { code, text: text.clone() };
+                let out = encoded(&refusal);
+                prop_assert_eq!(Reply::decode(&out).unwrap(), Reply::Refused(refusal));
             }
         }
 
@@ -282,7 +420,8 @@ mod tests {
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
             let _ = Open::decode(&bytes);
             let _ = Before::decode(&bytes);
-            if let Ok(answer) = Handed::decode(&bytes) {
+            let _ = Refusal::decode(&bytes);
+            if let Ok(Reply::Handed(answer)) = Reply::decode(&bytes) {
                 let mut out = Vec::new();
                 answer.encode(&mut out);
                 prop_assert_eq!(out, bytes);

@@ -64,7 +64,7 @@ pub(crate) struct DemoArgs {
     plain: bool,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     const FORMS: &str = "write a time above 0 such as 10s, 500ms or 2m";
     let n_digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(n_digits);

@@ -1,0 +1,211 @@
+//! `dubmesh transfer fetch`: the client.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+use transfer::{FetchOptions, Fetched, OutputOptions, Progress, Step, TransferError};
+
+use super::failed;
+use super::meter::{Line, bytes, usage};
+use crate::Exit;
+use crate::demo::duration;
+
+/// What stands below the options in `--help`.
+pub(super) const HELP: &str = "\
+The output is written as FILE.partial and gets its name when it is complete and its number of lines,
+length and checksum are those that the server tells. A transfer that was broken off leaves the
+partial file and a journal of what of it is safely on the disk; --resume goes on from there. A server
+that goes away is waited for. On a terminal, progress is shown on standard error.
+
+SIGTERM and SIGINT: keep what has come for --resume, end.
+
+Examples:
+  dubmesh transfer fetch 127.0.0.1:7700 --output copy.txt
+  dubmesh transfer fetch server.example:7700 --output moved.txt --process contest --resume
+  dubmesh transfer fetch 127.0.0.1:7700 --output copy.txt --connections 4 --callers 50 --json
+
+Exit status:
+  0  the output is complete and checked
+  1  it is not; what there is has the partial name
+  2  the arguments are wrong";
+
+/// The arguments of `dubmesh transfer fetch`.
+#[derive(Args, Debug)]
+pub(super) struct FetchArgs {
+    /// The server
+    #[arg(value_name = "HOST:PORT")]
+    address: String,
+    /// Where the lines go
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    /// Connections to the server
+    #[arg(long, value_name = "N", default_value = "12", value_parser = clap::value_parser!(u16).range(1..=64))]
+    connections: u16,
+    /// Callers on each connection, each with one request at a time
+    #[arg(long, value_name = "N", default_value = "250", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    callers: u32,
+    /// What is done to each line: contest or none
+    #[arg(long, value_name = "STEP", default_value = "none")]
+    process: Step,
+    /// Who does it
+    #[arg(long, value_enum, default_value = "server")]
+    process_at: Side,
+    /// Go on from a partial output, if there is one
+    #[arg(long, conflicts_with = "force")]
+    resume: bool,
+    /// Replace an output of that name, and begin anew
+    #[arg(long)]
+    force: bool,
+    /// Do not wait until the output is safely on the disk, and record nothing for --resume
+    #[arg(long, conflicts_with = "resume")]
+    no_sync: bool,
+    /// How long to wait for a server that does not answer
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    patience: Duration,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The sides of a transfer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Side {
+    Server,
+    Client,
+}
+
+impl FetchArgs {
+    fn options(&self) -> FetchOptions {
+        let mut output = OutputOptions::new(self.output.clone());
+        (output.force, output.resume) = (self.force, self.resume);
+        if self.no_sync {
+            (output.sync, output.checkpoint) = (false, None);
+        }
+        FetchOptions {
+            connections: usize::from(self.connections),
+            callers: self.callers,
+            step: self.process,
+            side: match self.process_at {
+                Side::Server => transfer::Side::Server,
+                Side::Client => transfer::Side::Client,
+            },
+            patience: self.patience,
+            ..FetchOptions::new(&self.address, output)
+        }
+    }
+}
+
+/// Fetches a file.
+pub(super) fn fetch(args: &FetchArgs) -> Exit {
+    let mut line = Line::new(false);
+    let mut show = |progress: &Progress| match &progress.trouble {
+        Some((since, reason)) => {
+            let (since, patience) = (since.as_secs(), args.patience.as_secs());
+            line.warn(&format!("no answer for {since} s of {patience} s: {reason}"));
+        }
+        None => {
+            let what = format!(", {} lines", progress.lines);
+            line.update(progress.offset, progress.source_len, &what);
+        }
+    };
+    let fetched = transfer::fetch(&args.options(), stopped(), &mut show);
+    drop(line);
+    match fetched {
+        Ok(fetched) => {
+            match args.json {
+                true => println!("{}", to_json(args, &fetched)),
+                false => print(&fetched),
+            }
+            Exit::Ok
+        }
+        Err(error) => failed("fetch", &explained(args, &error)),
+    }
+}
+
+/// The error, and what is left of the output.
+fn explained(args: &FetchArgs, error: &TransferError) -> String {
+    let partial = args.output.with_added_extension("partial");
+    let begun = !matches!(
+        error,
+        TransferError::PartialExists { .. }
+            | TransferError::OutputExists { .. }
+            | TransferError::OutputBusy { .. }
+            | TransferError::Incomplete { .. }
+    );
+    match begun && partial.with_added_extension("journal").exists() {
+        true => format!("{error}; what has come is in {}, --resume goes on", partial.display()),
+        false => error.to_string(),
+    }
+}
+
+/// Ready when a signal asks the process to end.
+async fn stopped() {
+    let watch = || -> io::Result<_> {
+        Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+    };
+    match watch() {
+        Ok((mut terminate, mut interrupt)) => {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        }
+        Err(error) => {
+            // A signal then ends the process at once, as it does by itself.
+            eprintln!("dubmesh transfer fetch: cannot watch for signals: {error}");
+            std::future::pending().await
+        }
+    }
+}
+
+fn print(fetched: &Fetched) {
+    let Fetched { written, resumed, restarts, took, .. } = fetched;
+    let seconds = took.as_secs_f64();
+    let rows = written.totals.lines;
+    println!(
+        "{rows} lines, {} of output, complete and checked, in {seconds:.2} s: {:.0} lines/s",
+        bytes(written.len as f64),
+        (rows - resumed) as f64 / seconds
+    );
+    println!("  checksum   xxh3 {:016x}", written.digest);
+    println!("  sync       {:.2} s of these until it was on the disk", written.sync.as_secs_f64());
+    if 0 < *resumed {
+        println!("  resumed    {resumed} lines were there before");
+    }
+    if 0 < *restarts || 0 < written.duplicates {
+        println!(
+            "  repeated   {} lines came twice and were dropped; the server forgot the transfer {restarts} time(s)",
+            written.duplicates
+        );
+    }
+    let (cpu, memory) = usage();
+    println!("  used       {cpu:.2} s of CPU time, {memory:.0} MB of memory");
+}
+
+fn to_json(args: &FetchArgs, fetched: &Fetched) -> serde_json::Value {
+    let Fetched { written, resumed, restarts, took, .. } = fetched;
+    let (seconds, rows) = (took.as_secs_f64(), written.totals.lines);
+    let (cpu_s, peak_rss_mb) = usage();
+    json!({
+        "connections": args.connections,
+        "callers": u32::from(args.connections) * args.callers,
+        "process": args.process.to_string(),
+        "process_at": match args.process_at { Side::Server => "server", Side::Client => "client" },
+        "rows": rows,
+        "bytes": written.len,
+        "sent_bytes": written.totals.bytes,
+        "seconds": seconds,
+        "rows_per_s": (rows - resumed) as f64 / seconds,
+        "sync_seconds": written.sync.as_secs_f64(),
+        "xxh3": format!("{:016x}", written.digest),
+        "duplicates": written.duplicates,
+        "resumed_rows": resumed,
+        "restarts": restarts,
+        "cpu_s": cpu_s,
+        "peak_rss_mb": peak_rss_mb,
+    })
+}

@@ -1,0 +1,140 @@
+//! `generate`, `verify` and `local`: what is done with files, without a network.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use transfer::generate::parse_len;
+use transfer::{Step, TransferError};
+
+use super::failed;
+use super::meter::{Line, bytes};
+use crate::Exit;
+
+pub(super) const GENERATE_HELP: &str = "\
+The same length and seed give the same bytes, always.
+
+Examples:
+  dubmesh transfer generate lines.txt --bytes 1GiB --seed 7
+  dubmesh transfer generate small.txt --bytes 10MB --force
+
+Exit status:
+  0  written
+  1  there is a file already, or it cannot be written
+  2  the arguments are wrong";
+
+pub(super) const VERIFY_HELP: &str = "\
+Examples:
+  dubmesh transfer verify lines.txt copy.txt
+  dubmesh transfer verify lines.txt moved.txt --process contest
+
+Exit status:
+  0  the output is what it should be
+  1  it is not (the first difference is told), or a file cannot be read
+  2  the arguments are wrong";
+
+pub(super) const LOCAL_HELP: &str = "\
+Examples:
+  dubmesh transfer local lines.txt moved.txt --process contest
+
+Exit status:
+  0  written
+  1  a file cannot be read or written
+  2  the arguments are wrong";
+
+/// The arguments of `dubmesh transfer generate`.
+#[derive(Args, Debug)]
+pub(super) struct GenerateArgs {
+    /// The file to write
+    file: PathBuf,
+    /// Its length: 1000, 64KiB, 1GiB, 1GB
+    #[arg(long, value_name = "LENGTH", value_parser = parse_len)]
+    bytes: u64,
+    /// What its lines depend on
+    #[arg(long, value_name = "N", default_value = "7")]
+    seed: u64,
+    /// Replace a file of that name
+    #[arg(long)]
+    force: bool,
+}
+
+/// The arguments of `dubmesh transfer verify`.
+#[derive(Args, Debug)]
+pub(super) struct VerifyArgs {
+    /// The server's file
+    source: PathBuf,
+    /// What was made of it
+    output: PathBuf,
+    /// What was done to each line: contest or none
+    #[arg(long, value_name = "STEP", default_value = "none")]
+    process: Step,
+}
+
+/// The arguments of `dubmesh transfer local`.
+#[derive(Args, Debug)]
+pub(super) struct LocalArgs {
+    /// The file to read
+    source: PathBuf,
+    /// The file to write; it is replaced
+    output: PathBuf,
+    /// What is done to each line: contest or none
+    #[arg(long, value_name = "STEP", default_value = "none")]
+    process: Step,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Writes a file of random lines.
+pub(super) fn generate(args: &GenerateArgs) -> Exit {
+    let mut line = Line::new(false);
+    let mut progress = |written| line.update(written, args.bytes, "");
+    let written =
+        transfer::generate::generate(&args.file, args.bytes, args.seed, args.force, &mut progress);
+    drop(line);
+    end("generate", written.map(|count| format!("{count} lines, {} bytes", args.bytes)))
+}
+
+/// Compares two files.
+pub(super) fn verify(args: &VerifyArgs) -> Exit {
+    let whole = std::fs::metadata(&args.output).map_or(0, |metadata| metadata.len());
+    let mut line = Line::new(false);
+    let mut progress = |compared| line.update(compared, whole, "");
+    let step = args.process.process();
+    let verified = transfer::verify::verify(&args.source, &args.output, step, &mut progress);
+    drop(line);
+    let told = verified
+        .map(|it| format!("the same: {} lines, {} bytes of output", it.lines, it.output_len));
+    end("verify", told)
+}
+
+/// Processes a file.
+pub(super) fn local(args: &LocalArgs) -> Exit {
+    let start = Instant::now();
+    let count = transfer::local::local(&args.source, &args.output, args.process.process());
+    let took = start.elapsed().as_secs_f64();
+    let told = count.map(|rows| {
+        let rate = rows as f64 / took;
+        if args.json {
+            let (cpu_s, peak_rss_mb) = super::meter::usage();
+            let row = serde_json::json!({
+                "rows": rows, "seconds": took, "rows_per_s": rate,
+                "cpu_s": cpu_s, "peak_rss_mb": peak_rss_mb,
+            });
+            return row.to_string();
+        }
+        let len = std::fs::metadata(&args.output).map_or(0, |metadata| metadata.len());
+        format!("{rows} lines, {} of output in {took:.2} s, {rate:.0} lines/s", bytes(len as f64))
+    });
+    end("local", told)
+}
+
+fn end(command: &str, told: Result<String, TransferError>) -> Exit {
+    match told {
+        Ok(text) => {
+            println!("{text}");
+            Exit::Ok
+        }
+        Err(error) => failed(command, &error),
+    }
+}

@@ -1,0 +1,69 @@
+//! `dubmesh transfer`: a file's lines over the link, one request a line.
+
+mod fetch;
+mod files;
+mod meter;
+mod serve;
+
+use clap::{Args, Subcommand};
+
+use crate::Exit;
+use fetch::FetchArgs;
+use files::{GenerateArgs, LocalArgs, VerifyArgs};
+use serve::ServeArgs;
+
+/// What stands below the options in `--help`.
+pub(crate) const HELP: &str = "\
+Lines end with \\r\\n. Each is asked for by a request of its own, by a caller that has no other
+request at that time; docs/transfer.md tells how every line arrives exactly once.
+
+Examples:
+  dubmesh transfer generate lines.txt --bytes 1GiB --seed 7
+  dubmesh transfer serve lines.txt --listen 127.0.0.1:7700
+  dubmesh transfer fetch 127.0.0.1:7700 --output copy.txt --process contest
+  dubmesh transfer verify lines.txt copy.txt --process contest";
+
+/// The arguments of `dubmesh transfer`.
+#[derive(Args, Debug)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct TransferArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What there is to do.
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Offer a file to any number of clients
+    #[command(after_help = serve::HELP)]
+    Serve(ServeArgs),
+    /// Fetch the lines of a file that a server offers
+    #[command(after_help = fetch::HELP)]
+    Fetch(FetchArgs),
+    /// Write a file of random lines of 0 to 200 bytes
+    #[command(after_help = files::GENERATE_HELP)]
+    Generate(GenerateArgs),
+    /// Compare an output with its source, byte by byte
+    #[command(after_help = files::VERIFY_HELP)]
+    Verify(VerifyArgs),
+    /// Process a file without a network, on one thread: the limit that transfers are measured by
+    #[command(after_help = files::LOCAL_HELP)]
+    Local(LocalArgs),
+}
+
+/// Does it.
+pub(crate) fn transfer(args: &TransferArgs) -> Exit {
+    match &args.what {
+        What::Serve(args) => serve::serve(args),
+        What::Fetch(args) => fetch::fetch(args),
+        What::Generate(args) => files::generate(args),
+        What::Verify(args) => files::verify(args),
+        What::Local(args) => files::local(args),
+    }
+}
+
+/// Tells on standard error what went wrong.
+fn failed(command: &str, message: &dyn std::fmt::Display) -> Exit {
+    eprintln!("dubmesh transfer {command}: {message}");
+    Exit::Failure
+}

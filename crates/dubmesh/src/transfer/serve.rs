@@ -1,0 +1,83 @@
+//! `dubmesh transfer serve`: offers a file until a signal ends it.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use agent::config::{LogConfig, LogFormat};
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+use transfer::{ServeOptions, Serving};
+
+use super::failed;
+use crate::Exit;
+use crate::logging::Logging;
+
+/// How long clients that are being answered are waited for.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What stands below the options in `--help`.
+pub(super) const HELP: &str = "\
+Every client gets the whole file, from the line it asks for. Once it listens it prints one line,
+READY HOST:PORT, on standard output. A client waits for a server that is started again, and goes on.
+The file must not change meanwhile: that ends the transfers with an error.
+
+SIGTERM and SIGINT: answer what is in flight, end.
+
+Examples:
+  dubmesh transfer serve lines.txt
+  dubmesh transfer serve lines.txt --listen 0.0.0.0:7700 --max-transfers 10
+
+Exit status:
+  0  ended by a signal
+  1  the file cannot be read, or the address not be listened on
+  2  the arguments are wrong";
+
+/// The arguments of `dubmesh transfer serve`.
+#[derive(Args, Debug)]
+pub(super) struct ServeArgs {
+    /// The file; its lines end with \r\n
+    file: PathBuf,
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7700")]
+    listen: String,
+    /// Transfers at a time; further ones are refused
+    #[arg(long, value_name = "N", default_value = "2048", value_parser = clap::value_parser!(u32).range(1..))]
+    max_transfers: u32,
+}
+
+/// Serves until a signal.
+pub(super) fn serve(args: &ServeArgs) -> Exit {
+    let _logging =
+        Logging::start(&LogConfig { filter: "warn".to_owned(), format: LogFormat::Text });
+    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
+        eprintln!("dubmesh transfer serve: the limit of open files stays as it is: {error}");
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime.map_err(|error| error.to_string()).and_then(|runtime| runtime.block_on(run(args)))
+    {
+        Ok(()) => Exit::Ok,
+        Err(message) => failed("serve", &message),
+    }
+}
+
+async fn run(args: &ServeArgs) -> Result<(), String> {
+    let no_signals = |error: io::Error| format!("cannot watch for signals: {error}");
+    let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+    let max_transfers = usize::try_from(args.max_transfers).unwrap_or(usize::MAX);
+    let options = ServeOptions { max_transfers, ..ServeOptions::default() };
+    let serving = Serving::start(&args.file, &args.listen, options)
+        .await
+        .map_err(|error| error.to_string())?;
+    let mut stdout = io::stdout();
+    writeln!(stdout, "READY {}", serving.local_addr())
+        .and_then(|()| stdout.flush())
+        .map_err(|error| format!("cannot write to standard output: {error}"))?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    serving.shutdown(GRACE).await;
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! The client: callers that each ask for one line at a time, over connections that they share.
+//!
+//! [`fetch`] runs an event loop on the thread that calls it; a second thread writes. A transfer is one or
+//! more *rounds*: a round ends when every caller was told of the end, or when the server has
+//! forgotten the transfer, because it was restarted; then the next one begins with the oldest missing
+//! line. `callers` is one round; `control` is all that is asked beside lines, and watches whether the
+//! server is there.
+
+mod callers;
+mod control;
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use link::{Client, ClientConfig, Connections};
+use tokio::runtime::{Builder, LocalOptions};
+
+use crate::TransferError;
+use crate::handout::MAX_CALLERS;
+use crate::journal::Subject;
+use crate::output::OutputOptions;
+use crate::process::Step;
+use crate::source::Identity;
+use crate::wire::{Before, Close, Open};
+use crate::writer::{Writer, WriterOptions, Written};
+use callers::Round;
+use control::Control;
+
+/// How long the connections' last words may take.
+const CLOSE_GRACE: Duration = Duration::from_secs(5);
+/// Longest pause between two attempts to connect: a server that comes back is found soon.
+const MAX_BACKOFF: Duration = Duration::from_millis(500);
+
+/// Who processes lines.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Side {
+    /// The server, before it sends them.
+    Server,
+    /// The client, when they have come.
+    Client,
+}
+
+/// What to fetch, and how.
+#[derive(Clone, Debug)]
+pub struct FetchOptions {
+    /// The server, `HOST:PORT`.
+    pub address: String,
+    /// Where lines go.
+    pub output: OutputOptions,
+    /// Connections to the server.
+    pub connections: usize,
+    /// Callers on each of them, on average; each has one request at a time.
+    pub callers: u32,
+    /// What is done to each line.
+    pub step: Step,
+    /// By whom.
+    pub side: Side,
+    /// How long a server that does not answer is waited for.
+    pub patience: Duration,
+    /// How much is kept in memory.
+    pub writer: WriterOptions,
+}
+
+impl FetchOptions {
+    /// The defaults: 12 connections with 250 callers each, lines as they are, a minute of patience.
+    #[must_use]
+    pub fn new(address: impl Into<String>, output: OutputOptions) -> Self {
+        Self {
+            address: address.into(),
+            output,
+            connections: 12,
+            callers: 250,
+            step: Step::Unchanged,
+            side: Side::Server,
+            patience: Duration::from_secs(60),
+            writer: WriterOptions::default(),
+        }
+    }
+
+    fn n_callers(&self) -> Result<u32, TransferError> {
+        let connections = u32::try_from(self.connections.max(1)).unwrap_or(u32::MAX);
+        let callers = connections.saturating_mul(self.callers.max(1));
+        if MAX_CALLERS < callers {
+            let (callers, max) = (callers.into(), MAX_CALLERS.into());
+            return Err(TransferError::TooManyCallers { callers, max });
+        }
+        Ok(callers)
+    }
+
+    /// What the server does, and what the client does.
+    fn steps(&self) -> (Step, Step) {
+        match self.side {
+            Side::Server => (self.step, Step::Unchanged),
+            Side::Client => (Step::Unchanged, self.step),
+        }
+    }
+
+    fn subject(&self, source: Identity) -> Subject {
+        let side = match self.side {
+            Side::Server => "server",
+            Side::Client => "client",
+        };
+        let step = if self.step.process().changes() {
+            format!("{} on the {side}", self.step)
+        } else {
+            self.step.to_string()
+        };
+        Subject { source, step }
+    }
+}
+
+/// How far a transfer is.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// Lines written, those of earlier runs included.
+    pub lines: u64,
+    /// Bytes of output written.
+    pub len: u64,
+    /// Of the source, in bytes: how far the server is, and how long it is.
+    pub offset: u64,
+    /// See `offset`.
+    pub source_len: u64,
+    /// Since when the server has not answered, and what the last attempt said.
+    pub trouble: Option<(Duration, String)>,
+}
+
+/// What came of a transfer.
+#[derive(Clone, Debug)]
+pub struct Fetched {
+    /// What was written.
+    pub written: Written,
+    /// Lines that were there before, from an earlier run.
+    pub resumed: u64,
+    /// How often the server had forgotten the transfer.
+    pub restarts: u64,
+    /// From the first connection until the output had its name.
+    pub took: Duration,
+}
+
+/// Fetches a file, until it is complete or `stop` is ready. Blocks the calling thread, which must not be
+/// one of a runtime's. `progress` is told how far it is, about once a second.
+///
+/// # Errors
+/// The output is there already, the server cannot be reached or refuses, the disk is full, or what was
+/// written is not what the server sent. What is there by then stays under its partial name, for
+/// resuming.
+pub fn fetch(
+    options: &FetchOptions,
+    stop: impl Future<Output = ()>,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Fetched, TransferError> {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())
+        .map_err(TransferError::runtime)?;
+    runtime.block_on(async {
+        let start = Instant::now();
+        let config = ClientConfig {
+            name: "dubmesh-transfer".to_owned(),
+            connections: Connections::Fixed(options.connections),
+            timeout: None,
+            max_backoff: MAX_BACKOFF,
+            ..ClientConfig::default()
+        };
+        options.n_callers()?;
+        options.output.check()?;
+        let client = Client::connect_with(&options.address, config).await?;
+        let control = Control::new(&client, options.address.clone(), options.patience);
+        let mut stop = std::pin::pin!(stop);
+        let fetched = tokio::select! {
+            fetched = transfer(options, &client, &control, progress) => fetched,
+            () = &mut stop => Err(TransferError::Stopped),
+        };
+        client.close(CLOSE_GRACE).await;
+        fetched.map(|fetched| Fetched { took: start.elapsed(), ..fetched })
+    })
+}
+
+/// Everything between the first connection and the last. Dropped, it leaves a partial output that can
+/// be resumed.
+async fn transfer(
+    options: &FetchOptions,
+    client: &Client,
+    control: &Control,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Fetched, TransferError> {
+    let source = control.look(0).await?.source;
+    let (output, subject, room) = (options.output.clone(), options.subject(source), options.writer);
+    let writer = blocking(move || Writer::open(output, subject, room)).await?;
+    let resumed = writer.totals().lines;
+    let (server, step) = options.steps();
+    let callers = options.n_callers()?;
+    let mut restarts = 0;
+    let expected = loop {
+        let first = writer.totals().lines;
+        let opened = control.open(Open { first, callers, step: server }).await?;
+        if opened.source != source {
+            return Err(TransferError::OtherSource);
+        }
+        let lane = writer.lane(step.process());
+        let round = Rc::new(Round::new(client, lane, opened.session));
+        let ended = control.watch(opened.session, &writer, progress, round.run(callers)).await;
+        let closed = match ended {
+            Ok(()) => control.close(Close { session: opened.session }).await,
+            Err(error) => Err(error),
+        };
+        match closed {
+            Ok(totals) => {
+                let before = control.before(Before { lines: first, step: server }).await?;
+                break before.plus(totals);
+            }
+            Err(TransferError::UnknownSession { .. }) => restarts += 1,
+            Err(error) => return Err(error),
+        }
+    };
+    let written = blocking(move || writer.finish(expected)).await?;
+    Ok(Fetched { written, resumed, restarts, took: Duration::ZERO })
+}
+
+/// Runs what blocks in a thread that may.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, TransferError> + Send + 'static,
+) -> Result<T, TransferError> {
+    let ran = tokio::task::spawn_blocking(work).await;
+    ran.unwrap_or_else(|panic| Err(TransferError::runtime(std::io::Error::other(panic))))
+}

@@ -1,0 +1,283 @@
+//! The transfers of one server: who may still ask, and who is forgotten.
+//!
+//! A thread that answers keeps the transfers it answered last to itself, each with a reader of its own,
+//! so that a line costs no lock, no look into the table and no shared count.
+//!
+//! Invariants:
+//! - There are never more transfers, nor more callers in all of them, than was said.
+//! - A transfer that was closed or forgotten answers no request any more.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::checksum::Totals;
+use crate::handout::{Ask, HandOut};
+use crate::wire::{Message, Next, Refusal};
+use crate::{Reader, Source, TransferError};
+
+/// How many transfers a thread keeps to itself; each has a reader, which holds two blocks of 256 KiB.
+const HELD: usize = 16;
+
+/// How many a server takes, and how long it remembers those that nobody uses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) transfers: usize,
+    pub(crate) callers: usize,
+    /// In ticks.
+    pub(crate) idle: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    source: Arc<Source>,
+    limits: Limits,
+    /// A clock that is cheap to read; see [`Sessions::tick`].
+    now: AtomicU64,
+    /// Makes numbers that cannot be guessed, so that no client ends another one's transfer.
+    random: RandomState,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    entries: HashMap<u64, Entry>,
+    n_opened: u64,
+    n_callers: usize,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Open(Arc<Session>),
+    /// Kept for a while for those who did not get the answer.
+    Closed {
+        totals: Totals,
+        at: u64,
+    },
+}
+
+/// One transfer.
+#[derive(Debug)]
+pub(crate) struct Session {
+    number: u64,
+    hand_out: HandOut,
+    last_used: AtomicU64,
+    is_over: AtomicBool,
+}
+
+/// A session in the hands of one thread.
+struct Held {
+    session: Arc<Session>,
+    reader: Reader,
+}
+
+thread_local! {
+    /// The one used last is in front.
+    static HELD_HERE: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Leave to answer a request: its session is in front of what this thread holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Granted(Next);
+
+impl Sessions {
+    pub(crate) fn new(source: Arc<Source>, limits: Limits) -> Arc<Self> {
+        let (now, random) = (AtomicU64::new(0), RandomState::new());
+        Arc::new(Self { source, limits, now, random, table: Mutex::default() })
+    }
+
+    pub(crate) fn source(&self) -> &Arc<Source> {
+        &self.source
+    }
+
+    /// How many transfers are open.
+    pub(crate) fn n_open(&self) -> usize {
+        let table = self.table();
+        table.entries.values().filter(|entry| matches!(entry, Entry::Open(_))).count()
+    }
+
+    /// Begins a transfer and returns its number. `begin` may block.
+    pub(crate) fn open(
+        &self,
+        n_callers: u32,
+        begin: impl FnOnce() -> Result<HandOut, TransferError>,
+    ) -> Result<u64, TransferError> {
+        let n_callers = usize::try_from(n_callers).unwrap_or(usize::MAX);
+        self.check_room(&self.table(), n_callers)?;
+        let hand_out = begin()?;
+        let mut table = self.table();
+        self.check_room(&table, n_callers)?;
+        table.n_opened += 1;
+        table.n_callers += n_callers;
+        let number = self.random.hash_one(table.n_opened).max(1);
+        let last_used = AtomicU64::new(self.now());
+        let session = Session { number, hand_out, last_used, is_over: AtomicBool::new(false) };
+        table.entries.insert(number, Entry::Open(Arc::new(session)));
+        Ok(number)
+    }
+
+    fn check_room(&self, table: &Table, n_callers: usize) -> Result<(), TransferError> {
+        let Limits { transfers, callers, .. } = self.limits;
+        if transfers <= table.entries.len() {
+            return Err(TransferError::TooManyTransfers { what: "transfers", max: transfers });
+        }
+        if callers < table.n_callers.saturating_add(n_callers) {
+            return Err(TransferError::TooManyTransfers { what: "callers", max: callers });
+        }
+        Ok(())
+    }
+
+    /// Ends a transfer; the same again gives the same answer, for a while.
+    pub(crate) fn close(&self, number: u64) -> Result<Totals, TransferError> {
+        let mut table = self.table();
+        let totals = match table.entries.get(&number) {
+            None => return Err(TransferError::UnknownSession { session: number }),
+            Some(Entry::Closed { totals, .. }) => return Ok(*totals),
+            Some(Entry::Open(session)) => session.hand_out.totals(),
+        };
+        table.end(number);
+        table.entries.insert(number, Entry::Closed { totals, at: self.now() });
+        drop(table);
+        let_go();
+        Ok(totals)
+    }
+
+    /// How far a transfer is; it counts as used.
+    pub(crate) fn look(&self, number: u64) -> u64 {
+        let Ok(session) = self.find(number) else { return 0 };
+        session.last_used.store(self.now(), Ordering::Relaxed);
+        session.hand_out.offset()
+    }
+
+    /// Time goes on: forgets what nobody has used for too long.
+    pub(crate) fn tick(&self) {
+        let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut table = self.table();
+        let is_late = |last: u64| self.limits.idle < now.saturating_sub(last);
+        let late: Vec<u64> = table
+            .entries
+            .iter()
+            .filter(|(_, entry)| match entry {
+                Entry::Open(session) => is_late(session.last_used.load(Ordering::Relaxed)),
+                Entry::Closed { at, .. } => is_late(*at),
+            })
+            .map(|(number, _)| *number)
+            .collect();
+        for number in late {
+            if table.end(number) {
+                tracing::info!(
+                    transfer = format!("{number:016x}"),
+                    "forgotten: nobody asked for a line for too long"
+                );
+            }
+        }
+        drop(table);
+        let_go();
+    }
+
+    /// Leave to answer a request on this thread, at once.
+    #[inline]
+    pub(crate) fn grant(&self, next: Next) -> Granted {
+        HELD_HERE.with_borrow_mut(|held| {
+            let is_in_front = held.first().is_some_and(|held| held.is(next.session));
+            if (is_in_front || self.bring_to_front(held, next.session))
+                && let Some(held) = held.first()
+            {
+                held.session.last_used.store(self.now(), Ordering::Relaxed);
+            }
+        });
+        Granted(next)
+    }
+
+    /// Whether the session is in front now.
+    #[cold]
+    fn bring_to_front(&self, held: &mut Vec<Held>, number: u64) -> bool {
+        if let Some(at) = held.iter().position(|held| held.is(number)) {
+            held[..=at].rotate_right(1);
+            return true;
+        }
+        let Ok(session) = self.find(number) else { return false };
+        held.truncate(HELD - 1);
+        let reader = Reader::new(Arc::clone(session.hand_out.source()));
+        held.insert(0, Held { session, reader });
+        true
+    }
+
+    fn find(&self, number: u64) -> Result<Arc<Session>, TransferError> {
+        match self.table().entries.get(&number) {
+            Some(Entry::Open(session)) => Ok(Arc::clone(session)),
+            _ => Err(TransferError::UnknownSession { session: number }),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Sessions {
+    fn drop(&mut self) {
+        for entry in self.table().entries.values() {
+            if let Entry::Open(session) = entry {
+                session.is_over.store(true, Ordering::Relaxed);
+            }
+        }
+        let_go();
+    }
+}
+
+impl Table {
+    /// Takes out an entry; whether it was an open transfer.
+    fn end(&mut self, number: u64) -> bool {
+        let Some(Entry::Open(session)) = self.entries.remove(&number) else { return false };
+        session.is_over.store(true, Ordering::Relaxed);
+        self.n_callers = self.n_callers.saturating_sub(session.hand_out.n_callers());
+        true
+    }
+}
+
+impl Held {
+    #[inline]
+    fn is(&self, number: u64) -> bool {
+        self.session.number == number && !self.session.is_over.load(Ordering::Relaxed)
+    }
+}
+
+/// Drops what this thread holds of transfers that are over.
+fn let_go() {
+    // A thread that is ending has let go of all of them.
+    let _ = HELD_HERE.try_with(|held| {
+        let is_open = |held: &Held| !held.session.is_over.load(Ordering::Relaxed);
+        held.borrow_mut().retain(is_open);
+    });
+}
+
+/// Answers a request, straight into its reply. To be called on the thread that [`Sessions::grant`]ed
+/// it, with nothing in between.
+pub(crate) fn encode_granted(Granted(next): &Granted, out: &mut Vec<u8>) {
+    let Next { session, ask } = *next;
+    HELD_HERE.with_borrow_mut(|held| {
+        let result = match held.first_mut() {
+            Some(held) if held.session.number == session => held.answer(ask, out),
+            _ => Err(TransferError::UnknownSession { session }),
+        };
+        if let Err(error) = result {
+            Refusal::from(&error).encode(out);
+        }
+    });
+}
+
+impl Held {
+    #[inline]
+    fn answer(&mut self, ask: Ask, out: &mut Vec<u8>) -> Result<(), TransferError> {
+        self.session.hand_out.answer(ask, &mut self.reader)?.encode(out);
+        Ok(())
+    }
+}
