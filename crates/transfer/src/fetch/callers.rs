@@ -118,7 +118,7 @@ impl Round {
             self.flusher.set(Some(cx.waker().clone()));
             Poll::Pending
         })
-        .await
+        .await;
     }
 }
 

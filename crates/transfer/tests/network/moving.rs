@@ -1,0 +1,189 @@
+//! Transfers over real sockets, byte by byte against what the same step does without a network: whatever
+//! breaks on the way.
+
+use std::time::Duration;
+
+use crate::support::{Folder, Proxy, fetch, fetch_until};
+use transfer::{FetchOptions, OutputOptions, Side, Step, TransferError, WriterOptions};
+
+const BOTH: [Side; 2] = [Side::Server, Side::Client];
+const STEPS: [Step; 2] = [Step::Contest, Step::Unchanged];
+
+#[test]
+fn either_side_processes() {
+    let folder = Folder::with_lines(3_000_000);
+    let server = folder.serve();
+    for side in BOTH {
+        for step in STEPS {
+            let options = folder.options(server.address, step, side);
+            let fetched = fetch(&options).unwrap();
+            assert_eq!((fetched.resumed, fetched.restarts), (0, 0));
+            assert_eq!(fetched.written.duplicates, 0);
+            folder.check(step);
+            std::fs::remove_file(folder.path("output")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn one_caller_and_thousands() {
+    let folder = Folder::with_lines(300_000);
+    let server = folder.serve();
+    for (connections, callers) in [(1, 1), (2, 1), (12, 1000)] {
+        let options = folder.options(server.address, Step::Contest, Side::Server);
+        fetch(&FetchOptions { connections, callers, ..options }).unwrap();
+        folder.check(Step::Contest);
+        std::fs::remove_file(folder.path("output")).unwrap();
+    }
+}
+
+#[test]
+fn files_that_are_unusual() {
+    let long = [b"x".repeat(300_000), b"\r\n".to_vec()].concat();
+    let longest = [b"y".repeat((1 << 20) - 2), b"\r\n".to_vec()].concat();
+    for source in [
+        &b""[..],
+        b"\r\n",
+        b"a",
+        b"123456789\r\nabc",
+        b"a\nb\r\r\nc",
+        &b"\r\n".repeat(5000),
+        &[&long, &b"short\r\n"[..], &long, &longest, b"end"].concat(),
+    ] {
+        let folder = Folder::with_source(source);
+        let server = folder.serve();
+        for side in BOTH {
+            let options = folder.options(server.address, Step::Contest, side);
+            fetch(&options).unwrap();
+            folder.check(Step::Contest);
+            std::fs::remove_file(folder.path("output")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_line_that_is_too_long_ends_the_transfer() {
+    let folder = Folder::with_source(&[&b"ok\r\n"[..], &b"x\n".repeat(1 << 20)].concat());
+    let server = folder.serve();
+    let options = folder.options(server.address, Step::Contest, Side::Server);
+    let error = fetch(&options).unwrap_err().to_string();
+    assert!(error.contains("line 1 at offset 4 is over the limit"), "{error}");
+    assert!(!folder.path("output").exists());
+}
+
+/// Connections die in the middle of requests and lines, again and again.
+#[test]
+fn connections_that_die_lose_nothing_and_double_nothing() {
+    let folder = Folder::with_lines(8_000_000);
+    let server = folder.serve();
+    for side in BOTH {
+        let proxy = Proxy::start(server.address);
+        proxy.cut_connections(15);
+        let fetched = fetch(&folder.options(proxy.address, Step::Contest, side)).unwrap();
+        assert!(5 < proxy.n_cut(), "only {} connections were cut", proxy.n_cut());
+        assert_eq!(fetched.restarts, 0);
+        folder.check(Step::Contest);
+        std::fs::remove_file(folder.path("output")).unwrap();
+    }
+}
+
+/// The server dies, and another process comes back that knows of nothing: twice.
+#[test]
+fn a_server_that_restarts_is_waited_for() {
+    let folder = Folder::with_lines(4_000_000);
+    let mut server = folder.serve();
+    let proxy = Proxy::start(server.address);
+    let options = folder.options(proxy.address, Step::Contest, Side::Server);
+    proxy.end_after(1_000_000);
+    let fetched = std::thread::scope(|scope| {
+        let fetching = scope.spawn(|| fetch(&options));
+        for round in 0..2 {
+            proxy.wait_until_ended();
+            drop(server);
+            server = folder.serve();
+            proxy.go_on(server.address);
+            if round == 0 {
+                proxy.end_after(1_000_000);
+            }
+        }
+        fetching.join().unwrap()
+    });
+    assert_eq!(fetched.unwrap().restarts, 2);
+    folder.check(Step::Contest);
+}
+
+#[test]
+fn a_server_that_stays_away_is_given_up() {
+    let folder = Folder::with_lines(4_000_000);
+    let server = folder.serve();
+    let proxy = Proxy::start(server.address);
+    proxy.end_after(1_000_000);
+    let patience = Duration::from_millis(1500);
+    let options = folder.options(proxy.address, Step::Contest, Side::Server);
+    let error = fetch(&FetchOptions { patience, ..options.clone() }).unwrap_err();
+    assert!(matches!(error, TransferError::NoAnswer { .. }), "{error}");
+    assert!(!folder.path("output").exists());
+    // What has come is there to go on from.
+    proxy.go_on(server.address);
+    let output = OutputOptions { resume: true, ..options.output.clone() };
+    let fetched = fetch(&FetchOptions { output, ..options }).unwrap();
+    assert!(0 < fetched.resumed);
+    folder.check(Step::Contest);
+}
+
+#[test]
+fn nobody_there_is_told_at_once() {
+    let folder = Folder::with_lines(1000);
+    let address = folder.serve().address;
+    let error = fetch(&folder.options(address, Step::Contest, Side::Server)).unwrap_err();
+    assert!(error.to_string().contains("cannot connect to 127.0.0.1"), "{error}");
+}
+
+/// Stopped in the middle, and resumed, three times; a different step or source is not resumed.
+#[test]
+fn a_client_that_is_stopped_goes_on_from_there() {
+    for side in BOTH {
+        let folder = Folder::with_lines(4_000_000);
+        let server = folder.serve();
+        let proxy = Proxy::start(server.address);
+        let options = folder.options(proxy.address, Step::Contest, side);
+        let output = OutputOptions { resume: true, ..options.output.clone() };
+        let options = FetchOptions { output, ..options };
+        for _ in 0..3 {
+            proxy.end_after(900_000);
+            let stop = async {
+                while !proxy.has_ended() {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            };
+            let error = fetch_until(&options, stop).unwrap_err();
+            assert!(matches!(error, TransferError::Stopped), "{error}");
+            assert!(!folder.path("output").exists());
+            assert!(folder.path("output.partial.journal").exists());
+            proxy.go_on(server.address);
+        }
+        let other = FetchOptions { step: Step::Unchanged, ..options.clone() };
+        let error = fetch(&other).unwrap_err();
+        assert!(matches!(error, TransferError::OtherTransfer { .. }), "{error}");
+        let output = OutputOptions { resume: false, ..options.output.clone() };
+        let error = fetch(&FetchOptions { output, ..options.clone() }).unwrap_err();
+        assert!(matches!(error, TransferError::PartialExists { .. }), "{error}");
+        let fetched = fetch(&options).unwrap();
+        assert!(10_000 < fetched.resumed, "{}", fetched.resumed);
+        folder.check(Step::Contest);
+    }
+}
+
+/// A little room for lines: callers wait for each other, and for the disk.
+#[test]
+fn little_room_is_enough() {
+    let folder = Folder::with_lines(400_000);
+    let server = folder.serve();
+    for (window, budget) in [(1, 1), (64, 1 << 16), (1 << 16, 200)] {
+        let options = folder.options(server.address, Step::Contest, Side::Client);
+        let writer = WriterOptions { window, budget };
+        fetch(&FetchOptions { writer, ..options }).unwrap();
+        folder.check(Step::Contest);
+        std::fs::remove_file(folder.path("output")).unwrap();
+    }
+}
