@@ -111,7 +111,7 @@ impl Round {
     /// Flushes the lane once a turn: woken by the first line of many, it runs after the callers that
     /// were woken before it.
     async fn flush_each_turn(self: Rc<Self>) {
-        poll_fn(|cx| {
+        poll_fn(|cx| -> Poll<()> {
             if let Some(lane) = self.lane.borrow_mut().as_mut() {
                 lane.flush();
             }
