@@ -33,6 +33,7 @@ mod streaming;
 #[cfg(feature = "tls")]
 pub mod tls;
 pub mod trace;
+mod traffic;
 
 pub use client::{
     Bound, BoundStream, Call, Client, ClientConfig, Connections, OneWay, Open, Reply, StreamReply,
@@ -48,3 +49,4 @@ pub use method::{Method, StreamMethod};
 pub use server::{Context, Listening, Peer, Server, ServerConfig, Service};
 pub use stream::Address;
 pub use streaming::{NoItems, Receiver, Sender};
+pub use traffic::{Traffic, TrafficTotals};

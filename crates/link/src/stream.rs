@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use crate::error::SetupError;
 use crate::socket;
 #[cfg(feature = "tls")]
 use crate::tls::{ClientTls, TlsSocket, explain};
+use crate::traffic::Traffic;
 
 /// A server's address as the user gives it: `HOST:PORT`, an IPv6 address in brackets. It is read,
 /// and the host's name resolved, when a client connects.
@@ -51,6 +53,7 @@ impl From<SocketAddr> for Address {
 pub(crate) struct Target {
     host: String,
     port: u16,
+    traffic: Option<Arc<Traffic>>,
     #[cfg(feature = "tls")]
     tls: Option<ClientTls>,
 }
@@ -72,8 +75,6 @@ impl Target {
             return Err(wrong());
         }
         let port = port.parse().map_err(|_| wrong())?;
-        #[cfg(not(feature = "tls"))]
-        let _ = config;
         #[cfg(feature = "tls")]
         if let Some(tls) = &config.tls {
             tls.server_name(host)?;
@@ -81,6 +82,7 @@ impl Target {
         Ok(Self {
             host: host.to_owned(),
             port,
+            traffic: config.traffic.clone(),
             #[cfg(feature = "tls")]
             tls: config.tls.clone(),
         })
@@ -105,7 +107,7 @@ impl Target {
                 }
             };
         }
-        Ok(Stream::plain(stream))
+        Ok(Stream::plain(stream, self.traffic.clone()))
     }
 }
 
@@ -121,15 +123,23 @@ impl fmt::Display for Target {
 /// The byte stream below a link.
 pub(crate) enum Stream {
     /// TCP. `is_fresh` until the first bytes have come.
-    Plain { stream: TcpStream, is_fresh: bool },
+    Plain { stream: TcpStream, is_fresh: bool, traffic: Option<Arc<Traffic>> },
     /// TLS over TCP.
     #[cfg(feature = "tls")]
     Tls(Box<TlsStream<TlsSocket>>),
 }
 
 impl Stream {
-    pub(crate) fn plain(stream: TcpStream) -> Self {
-        Self::Plain { stream, is_fresh: true }
+    pub(crate) fn plain(stream: TcpStream, traffic: Option<Arc<Traffic>>) -> Self {
+        Self::Plain { stream, is_fresh: true, traffic }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Self::Plain { stream, traffic: Some(traffic), .. } = self {
+            traffic.count_segments(stream);
+        }
     }
 }
 
@@ -157,11 +167,18 @@ impl AsyncRead for Stream {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Plain { stream, is_fresh: false } => Pin::new(stream).poll_read(cx, buf),
-            Self::Plain { stream, is_fresh } => {
+            Self::Plain { stream, is_fresh: false, traffic: None } => {
+                Pin::new(stream).poll_read(cx, buf)
+            }
+            Self::Plain { stream, is_fresh, traffic } => {
                 let start = buf.filled().len();
                 ready!(Pin::new(stream).poll_read(cx, buf))?;
-                *is_fresh = false;
+                if let Some(traffic) = traffic {
+                    traffic.count_read(buf.filled().len() - start);
+                }
+                if !std::mem::take(is_fresh) {
+                    return Poll::Ready(Ok(()));
+                }
                 if buf.filled().get(start..).is_some_and(is_tls) {
                     let text = "the peer speaks TLS, which is not set up on this side";
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
@@ -184,7 +201,13 @@ impl AsyncWrite for Stream {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Self::Plain { stream, .. } => Pin::new(stream).poll_write(cx, buf),
+            Self::Plain { stream, traffic, .. } => {
+                let written = ready!(Pin::new(stream).poll_write(cx, buf))?;
+                if let Some(traffic) = traffic {
+                    traffic.count_write(written);
+                }
+                Poll::Ready(Ok(written))
+            }
             #[cfg(feature = "tls")]
             Self::Tls(stream) => Pin::new(&mut **stream).poll_write(cx, buf),
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::observe::Observer;
+use crate::traffic::Traffic;
 
 /// How a client connects, and what it allows itself. Limits are per connection.
 #[derive(Clone, Debug)]
@@ -45,6 +46,8 @@ pub struct ClientConfig {
     pub ping_timeout: Duration,
     /// Is told of calls.
     pub observer: Option<Arc<dyn Observer>>,
+    /// Adds up what goes through the connections.
+    pub traffic: Option<Arc<Traffic>>,
 }
 
 /// How many connections a client keeps to its server.
@@ -99,6 +102,7 @@ impl Default for ClientConfig {
             keepalive: Duration::from_secs(5),
             ping_timeout: Duration::from_secs(10),
             observer: None,
+            traffic: None,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::observe::Observer;
+use crate::traffic::Traffic;
 
 /// What a server allows its callers.
 #[derive(Clone, Debug)]
@@ -37,6 +38,8 @@ pub struct ServerConfig {
     pub ping_timeout: Duration,
     /// Is told of calls.
     pub observer: Option<Arc<dyn Observer>>,
+    /// Adds up what goes through the connections.
+    pub traffic: Option<Arc<Traffic>>,
 }
 
 impl Default for ServerConfig {
@@ -57,6 +60,7 @@ impl Default for ServerConfig {
             keepalive: Duration::from_secs(5),
             ping_timeout: Duration::from_secs(10),
             observer: None,
+            traffic: None,
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) async fn shake(
     mut leaving: watch::Receiver<bool>,
 ) -> Option<(Stream, Peer)> {
     let Some(tls) = &shared.config.tls else {
-        return Some((Stream::plain(stream), Peer::new(address)));
+        return Some((plain(shared, stream), Peer::new(address)));
     };
     let shaking = async {
         let accepting = tls.accept(stream);
@@ -51,10 +51,14 @@ fn note_failure(shared: &Shared, client: SocketAddr, reason: &dyn std::fmt::Disp
 /// Without TLS there is nothing to do.
 #[cfg(not(feature = "tls"))]
 pub(super) async fn shake(
-    _: &Shared,
+    shared: &Shared,
     stream: TcpStream,
     address: SocketAddr,
     _: watch::Receiver<bool>,
 ) -> Option<(Stream, Peer)> {
-    Some((Stream::plain(stream), Peer::new(address)))
+    Some((plain(shared, stream), Peer::new(address)))
+}
+
+fn plain(shared: &Shared, stream: TcpStream) -> Stream {
+    Stream::plain(stream, shared.config.traffic.clone())
 }

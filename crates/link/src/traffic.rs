@@ -1,0 +1,134 @@
+//! How full a connection's packets are: what is written and read at a time, and in how many segments
+//! the kernel sends it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::net::TcpStream;
+
+/// Adds up what goes through all connections that it is given to, by [`ClientConfig::traffic`] or
+/// [`ServerConfig::traffic`]. Connections with TLS are not counted.
+///
+/// [`ClientConfig::traffic`]: crate::ClientConfig::traffic
+/// [`ServerConfig::traffic`]: crate::ServerConfig::traffic
+#[derive(Debug, Default)]
+pub struct Traffic {
+    n_writes: AtomicU64,
+    written_bytes: AtomicU64,
+    n_reads: AtomicU64,
+    read_bytes: AtomicU64,
+    n_segments_out: AtomicU64,
+    n_segments_in: AtomicU64,
+}
+
+/// What a [`Traffic`] has added up.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct TrafficTotals {
+    /// Writes to sockets.
+    pub n_writes: u64,
+    /// What they have taken.
+    pub written_bytes: u64,
+    /// Reads from sockets that gave something.
+    pub n_reads: u64,
+    /// What they gave.
+    pub read_bytes: u64,
+    /// Segments with data, sent and sent again, of connections that have ended: `TCP_INFO` is
+    /// looked at last. 0 where the operating system does not tell.
+    pub n_segments_out: u64,
+    /// Segments with data that have come, as the kernel's offloading merged them.
+    pub n_segments_in: u64,
+}
+
+impl Traffic {
+    /// What has been added up so far.
+    pub fn totals(&self) -> TrafficTotals {
+        let value = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        TrafficTotals {
+            n_writes: value(&self.n_writes),
+            written_bytes: value(&self.written_bytes),
+            n_reads: value(&self.n_reads),
+            read_bytes: value(&self.read_bytes),
+            n_segments_out: value(&self.n_segments_out),
+            n_segments_in: value(&self.n_segments_in),
+        }
+    }
+
+    pub(crate) fn count_write(&self, len: usize) {
+        self.n_writes.fetch_add(1, Ordering::Relaxed);
+        self.written_bytes.fetch_add(len as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_read(&self, len: usize) {
+        self.n_reads.fetch_add(1, Ordering::Relaxed);
+        self.read_bytes.fetch_add(len as u64, Ordering::Relaxed);
+    }
+
+    /// Adds what the kernel says of a connection that is about to be closed.
+    pub(crate) fn count_segments(&self, stream: &TcpStream) {
+        if let Some((n_in, n_out)) = kernel::segments(stream) {
+            self.n_segments_in.fetch_add(n_in.into(), Ordering::Relaxed);
+            self.n_segments_out.fetch_add(n_out.into(), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod kernel {
+    use nix::sys::socket::GetSockOpt as _;
+    // The macro's own macros and names have to be in scope.
+    use nix::{getsockopt_impl, libc, sockopt_impl};
+    use tokio::net::TcpStream;
+
+    /// The part of `struct tcp_info` of `linux/tcp.h` that kernels have had since 4.10.
+    type Info = [u8; 168];
+
+    const DATA_SEGS_IN: usize = 152;
+    const DATA_SEGS_OUT: usize = 156;
+
+    sockopt_impl!(
+        /// The kernel's figures of a connection.
+        TcpInfo,
+        GetOnly,
+        libc::IPPROTO_TCP,
+        libc::TCP_INFO,
+        Info
+    );
+
+    /// Segments with data that came in and went out.
+    pub(super) fn segments(stream: &TcpStream) -> Option<(u32, u32)> {
+        let info = TcpInfo.get(stream).ok()?;
+        let at = |offset: usize| info.get(offset..)?.first_chunk().copied().map(u32::from_ne_bytes);
+        Some((at(DATA_SEGS_IN)?, at(DATA_SEGS_OUT)?))
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod kernel {
+    use tokio::net::TcpStream;
+
+    /// Nothing tells.
+    pub(super) fn segments(_: &TcpStream) -> Option<(u32, u32)> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[tokio::test]
+    async fn the_kernel_tells_segments() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut one = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut other, _) = listener.accept().await.unwrap();
+        for _ in 0..3 {
+            one.write_all(b"abc").await.unwrap();
+            other.read_exact(&mut [0; 3]).await.unwrap();
+        }
+        let (out, back) = (Traffic::default(), Traffic::default());
+        out.count_segments(&one);
+        back.count_segments(&other);
+        assert_eq!((out.totals().n_segments_out, out.totals().n_segments_in), (3, 0));
+        assert_eq!((back.totals().n_segments_out, back.totals().n_segments_in), (0, 3));
+    }
+}
