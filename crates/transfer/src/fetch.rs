@@ -10,9 +10,10 @@ mod callers;
 mod control;
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use link::{Client, ClientConfig, Connections};
+use link::{Client, ClientConfig, Connections, Traffic, TrafficTotals};
 use tokio::runtime::{Builder, LocalOptions};
 
 use crate::TransferError;
@@ -133,6 +134,8 @@ pub struct Fetched {
     pub resumed: u64,
     /// How often the server had forgotten the transfer.
     pub restarts: u64,
+    /// What went through the connections.
+    pub traffic: TrafficTotals,
     /// From the first connection until the output had its name.
     pub took: Duration,
 }
@@ -155,10 +158,12 @@ pub fn fetch(
         .map_err(TransferError::runtime)?;
     runtime.block_on(async {
         let start = Instant::now();
+        let traffic = Arc::new(Traffic::default());
         let config = ClientConfig {
             name: "dubmesh-transfer".to_owned(),
             connections: Connections::Fixed(options.connections),
             timeout: None,
+            traffic: Some(Arc::clone(&traffic)),
             max_backoff: MAX_BACKOFF,
             ..ClientConfig::default()
         };
@@ -172,7 +177,10 @@ pub fn fetch(
             () = &mut stop => Err(TransferError::Stopped),
         };
         client.close(CLOSE_GRACE).await;
-        fetched.map(|fetched| Fetched { took: start.elapsed(), ..fetched })
+        let took = start.elapsed();
+        // Also connections that were broken off are dropped by now, and counted.
+        drop((client, control));
+        fetched.map(|fetched| Fetched { took, traffic: traffic.totals(), ..fetched })
     })
 }
 
@@ -214,7 +222,8 @@ async fn transfer(
         }
     };
     let written = blocking(move || writer.finish(expected)).await?;
-    Ok(Fetched { written, resumed, restarts, took: Duration::ZERO })
+    let (took, traffic) = Default::default();
+    Ok(Fetched { written, resumed, restarts, took, traffic })
 }
 
 /// Runs what blocks in a thread that may.

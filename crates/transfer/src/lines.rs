@@ -148,9 +148,9 @@ mod tests {
 
     #[test]
     fn only_both_bytes_end_a_line() {
-        assert_eq!(ends(b""), []);
-        assert_eq!(ends(b"\n"), []);
-        assert_eq!(ends(b"\r"), []);
+        assert_eq!(ends(b""), [0_u32; 0]);
+        assert_eq!(ends(b"\n"), [0_u32; 0]);
+        assert_eq!(ends(b"\r"), [0_u32; 0]);
         assert_eq!(ends(b"a\nb\r\rc\n\r\n"), [9]);
         assert_eq!(ends(b"\r\n\r\n"), [2, 4]);
         assert_eq!(ends(b"ab\r\ncd"), [4]);

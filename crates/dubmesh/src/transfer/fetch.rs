@@ -157,13 +157,13 @@ async fn stopped() {
         Err(error) => {
             // A signal then ends the process at once, as it does by itself.
             eprintln!("dubmesh transfer fetch: cannot watch for signals: {error}");
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }
 
 fn print(fetched: &Fetched) {
-    let Fetched { written, resumed, restarts, took, .. } = fetched;
+    let Fetched { written, resumed, restarts, took, traffic } = fetched;
     let seconds = took.as_secs_f64();
     let rows = written.totals.lines;
     println!(
@@ -182,12 +182,25 @@ fn print(fetched: &Fetched) {
             written.duplicates
         );
     }
+    println!(
+        "  packets    {} received by {:.0} bytes a read, {:.0} a segment; {} sent by {:.0} bytes a write, {:.0} a segment",
+        bytes(traffic.read_bytes as f64),
+        each(traffic.read_bytes, traffic.n_reads),
+        each(traffic.read_bytes, traffic.n_segments_in),
+        bytes(traffic.written_bytes as f64),
+        each(traffic.written_bytes, traffic.n_writes),
+        each(traffic.written_bytes, traffic.n_segments_out),
+    );
     let (cpu, memory) = usage();
     println!("  used       {cpu:.2} s of CPU time, {memory:.0} MB of memory");
 }
 
+fn each(bytes: u64, n: u64) -> f64 {
+    bytes as f64 / n.max(1) as f64
+}
+
 fn to_json(args: &FetchArgs, fetched: &Fetched) -> serde_json::Value {
-    let Fetched { written, resumed, restarts, took, .. } = fetched;
+    let Fetched { written, resumed, restarts, took, traffic } = fetched;
     let (seconds, rows) = (took.as_secs_f64(), written.totals.lines);
     let (cpu_s, peak_rss_mb) = usage();
     json!({
@@ -205,6 +218,14 @@ fn to_json(args: &FetchArgs, fetched: &Fetched) -> serde_json::Value {
         "duplicates": written.duplicates,
         "resumed_rows": resumed,
         "restarts": restarts,
+        "wire": {
+            "written_bytes": traffic.written_bytes,
+            "bytes_per_write": each(traffic.written_bytes, traffic.n_writes),
+            "bytes_per_segment_out": each(traffic.written_bytes, traffic.n_segments_out),
+            "read_bytes": traffic.read_bytes,
+            "bytes_per_read": each(traffic.read_bytes, traffic.n_reads),
+            "bytes_per_segment_in": each(traffic.read_bytes, traffic.n_segments_in),
+        },
         "cpu_s": cpu_s,
         "peak_rss_mb": peak_rss_mb,
     })
