@@ -3,7 +3,7 @@
 
 BENCH = cargo run --release --quiet --package bench --
 
-.PHONY: bench bench-quick bench-contest bench-saturation bench-footprint bench-rpc
+.PHONY: bench bench-quick bench-contest bench-saturation bench-footprint bench-rpc bench-transfer
 
 bench: ## All benchmarks, with their results in bench/results (about an hour)
 	$(BENCH) all
@@ -22,3 +22,6 @@ bench-footprint: ## Memory of an agent, and how soon it is ready
 
 bench-rpc: ## The RPC library beside bare sockets, tonic, tarpc and volo
 	$(BENCH) rpc
+
+bench-transfer: ## A file's lines, one request a line, beside bare sockets and no network at all
+	$(BENCH) transfer

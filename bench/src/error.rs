@@ -9,8 +9,10 @@ use interop_harness::HarnessError;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BenchError {
     #[error(
-        "usage: bench contest|saturation|footprint|rpc|all [--quick] [--without-link] [--pinned]\n\
-         \x20      bench bare-epoll"
+        "usage: bench contest|saturation|footprint|rpc|transfer|all [--quick] [--without-link] [--pinned]\n\
+         \x20      bench bare-epoll\n\
+         \x20      bench raw-transfer-serve FILE\n\
+         \x20      bench raw-transfer-fetch HOST:PORT OUTPUT CONNECTIONS CALLERS"
     )]
     Usage,
     #[error("{variable}={value} is not a whole number from 1 up")]
@@ -21,6 +23,8 @@ pub(crate) enum BenchError {
     File { path: PathBuf, source: io::Error },
     #[error("{what}: {source}")]
     Io { what: &'static str, source: io::Error },
+    #[error(transparent)]
+    Transfer(#[from] transfer::TransferError),
     #[error("building {package} failed")]
     Build { package: &'static str },
     #[error("the load generator printed no result:\n{output}")]

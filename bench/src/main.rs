@@ -3,7 +3,7 @@
 //! A scenario (`scenario/`) starts subjects (`estate.rs`); `check.rs` makes sure that they answer
 //! rightly, `load.rs` drives wrk, `measure.rs` turns rounds into rows, `report.rs` prints them
 //! beside their targets (`target.rs`) and writes `bench/results/NAME.json`. The RPC library brings its
-//! own load, so that its scenario (`scenario/rpc.rs`) has its own rows. README.md tells how to read
+//! own load, so that its scenario (`scenario/rpc.rs`) has its own rows, and so has `scenario/transfer.rs`. README.md tells how to read
 //! the figures.
 
 mod bare_epoll;
@@ -15,6 +15,7 @@ mod load;
 mod machine;
 mod measure;
 mod plan;
+mod raw_transfer;
 mod report;
 mod scenario;
 mod target;
@@ -44,6 +45,13 @@ fn main() -> ExitCode {
 fn run(args: &[&str]) -> Result<(), BenchError> {
     if args == ["bare-epoll"] {
         return bare_epoll::run();
+    }
+    match args {
+        ["raw-transfer-serve", path] => return raw_transfer::serve(path),
+        ["raw-transfer-fetch", address, output, shape @ ..] => {
+            return raw_transfer::fetch(address, output, shape);
+        }
+        _ => {}
     }
     let (mut name, mut switches) = (None, Switches::default());
     for arg in args {

@@ -71,7 +71,8 @@ impl Plan {
     }
 }
 
-fn setting(variable: &'static str, default: u64) -> Result<u64, BenchError> {
+/// A whole number from the environment.
+pub(crate) fn setting(variable: &'static str, default: u64) -> Result<u64, BenchError> {
     let Ok(value) = env::var(variable) else {
         return Ok(default);
     };

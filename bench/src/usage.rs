@@ -37,8 +37,17 @@ fn ticks_to_time(ticks: u64) -> Duration {
 
 /// Resident memory in MB (10^6 bytes).
 pub(crate) fn rss_mb(pid: u32) -> f64 {
+    memory_mb(pid, "VmRSS:")
+}
+
+/// The most resident memory that it ever had, in MB (10^6 bytes).
+pub(crate) fn peak_rss_mb(pid: u32) -> f64 {
+    memory_mb(pid, "VmHWM:")
+}
+
+fn memory_mb(pid: u32, field: &str) -> f64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<f64>().ok());
     kib.unwrap_or_default() * 1024.0 / 1e6
 }

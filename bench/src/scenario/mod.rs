@@ -4,6 +4,7 @@ mod contest;
 mod footprint;
 mod rpc;
 mod saturation;
+mod transfer;
 
 use crate::error::BenchError;
 use crate::plan::Plan;
@@ -12,9 +13,10 @@ use crate::plan::Plan;
 type Scenario = fn(&Plan) -> Result<(), BenchError>;
 
 /// Every scenario.
-pub(crate) const ALL: [(&str, Scenario); 4] = [
+pub(crate) const ALL: [(&str, Scenario); 5] = [
     ("contest", contest::run),
     ("saturation", saturation::run),
     ("footprint", footprint::run),
     ("rpc", rpc::run),
+    ("transfer", transfer::run),
 ];
