@@ -106,6 +106,8 @@ pub struct RequestOut<'a> {
     pub route: RouteId,
     /// When the caller gives up; the server is told how long that is from now.
     pub deadline: Option<Instant>,
+    /// How long that is, if the sender knows: it is then not worked out.
+    pub timeout: Option<Duration>,
     /// Metadata, at most 128 entries and 32 KiB.
     pub meta: &'a [(&'a str, &'a str)],
     /// Codec of the payload.
@@ -128,6 +130,7 @@ impl RequestOut<'_> {
         Self {
             route,
             deadline: None,
+            timeout: None,
             meta: &[],
             codec: 0,
             one_way: false,
@@ -279,7 +282,12 @@ pub(crate) fn timeout_ms(deadline: Option<Instant>, now: Instant) -> u32 {
     let Some(deadline) = deadline else {
         return 0;
     };
-    let left = deadline.saturating_duration_since(now);
+    duration_ms(deadline.saturating_duration_since(now))
+}
+
+/// A remaining time as the wire has it.
+#[inline]
+pub(crate) fn duration_ms(left: Duration) -> u32 {
     let ms = left.as_secs().saturating_mul(1000);
     let ms = ms.saturating_add(u64::from(left.subsec_nanos().div_ceil(1_000_000)));
     u32::try_from(ms).unwrap_or(u32::MAX).max(1)

@@ -17,6 +17,7 @@ use std::time::Instant;
 use bytes::BytesMut;
 
 pub use conn::{Conn, Share, SyncConn};
+pub(crate) use drive::slice_len;
 pub use drive::{drive, drive_slices};
 
 /// A connection without I/O: bytes, instants and calls in; bytes and events out.

@@ -6,7 +6,7 @@ use super::calls::{Calls, State};
 use super::core::Core;
 use crate::assembly::Partial;
 use crate::header::{Header, Kind, MAX_TEXT_LEN, WHOLE_LINK, flags};
-use crate::message::{ResponseHead, decode_response, timeout_ms};
+use crate::message::{ResponseHead, decode_response, duration_ms, timeout_ms};
 use crate::outbox::Head;
 use crate::reader::Reader;
 use crate::{
@@ -155,7 +155,10 @@ impl<T> ClientSide<T> {
         let deadline = if request.one_way { None } else { request.deadline };
         let state = if request.one_way { State::OneWay } else { State::Waiting(token) };
         let id = self.calls.begin(deadline, state);
-        let timeout_ms = timeout_ms(request.deadline, now);
+        let timeout_ms = match request.timeout {
+            Some(timeout) => duration_ms(timeout),
+            None => timeout_ms(request.deadline, now),
+        };
         let fields = u64::from(request.route.0) << 32 | u64::from(timeout_ms);
         let head = Head {
             kind: Kind::Request,

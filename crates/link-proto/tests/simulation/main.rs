@@ -353,8 +353,17 @@ impl Sim {
             _ => [false, false],
         };
         let payload = Payload::Bytes(payload);
-        let request =
-            RequestOut { route, deadline, meta, codec, one_way, stream_in, stream_out, payload };
+        let request = RequestOut {
+            route,
+            deadline,
+            timeout: None,
+            meta,
+            codec,
+            one_way,
+            stream_in,
+            stream_out,
+            payload,
+        };
         match self.client.send_request(self.now, request, token) {
             Ok(_) if one_way => self.tally.one_way += 1,
             Ok(id) => {

@@ -208,7 +208,8 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
     /// Encodes the arguments and hands them to a session.
     pub(super) fn begin(&mut self, waker: &Waker) -> Result<(), Failure> {
         let now = Instant::now();
-        if self.deadline.is_none() {
+        let is_first = self.deadline.is_none();
+        if is_first {
             self.deadline = self.timeout.and_then(|timeout| now.checked_add(timeout));
         }
         if let Some(observer) = &self.bound.client.0.lanes.config().observer
@@ -222,6 +223,7 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
             def: &self.bound.def,
             codec: requests.choose(self.codec),
             deadline: self.deadline,
+            timeout: self.timeout.filter(|_| is_first),
             one_way: self.one_way,
             stream_in: self.stream_in,
             stream_out: self.stream_out,

@@ -31,9 +31,6 @@ use crate::stream::{Stream, Target};
 /// The calls of one connection, shared by its callers and its driver.
 pub(crate) type Session = SyncConn<SessionMachine>;
 
-/// Callers that are woken in one turn, before what they send is written.
-pub(crate) const SLICE_LEN: usize = 32;
-
 /// One connection to the server, and its successors.
 pub(crate) struct Lane {
     target: Arc<Target>,
@@ -210,7 +207,7 @@ impl Lane {
         let start = Instant::now();
         session.lock(|session| session.handle_connected(start));
         let (mut was_ready, mut is_succeeded) = (false, false);
-        let ending = drive_slices(stream, &**session, SLICE_LEN, |events| {
+        let ending = drive_slices(stream, &**session, SessionMachine::slice_len, |events| {
             for event in events.drain(..) {
                 match event {
                     SessionEvent::Wake(waker) => waker.wake(),

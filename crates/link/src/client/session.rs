@@ -13,7 +13,7 @@ mod waiting;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use link_proto::{
@@ -27,7 +27,7 @@ use self::waiting::{Parked, Waiting};
 use super::config::{ClientConfig, WhenDown};
 use super::queueing::Queueing;
 use crate::error::Full;
-use crate::io::Machine;
+use crate::io::{Machine, slice_len};
 
 /// A call's place in its session.
 pub(crate) type Key = usize;
@@ -82,6 +82,8 @@ pub(crate) struct Head<D> {
     pub def: D,
     pub codec: u8,
     pub deadline: Option<Instant>,
+    /// How long it is until then, if the call begins just now.
+    pub timeout: Option<Duration>,
     pub one_way: bool,
     /// The caller sends items.
     pub stream_in: bool,
@@ -95,14 +97,15 @@ impl<D> Head<D> {
     }
 
     fn with_def<E>(&self, def: E) -> Head<E> {
-        let Self { method, codec, deadline, one_way, stream_in, stream_out, .. } = *self;
-        Head { method, def, codec, deadline, one_way, stream_in, stream_out }
+        let Self { method, codec, deadline, timeout, one_way, stream_in, stream_out, .. } = *self;
+        Head { method, def, codec, deadline, timeout, one_way, stream_in, stream_out }
     }
 }
 
 impl Head<&Arc<RouteDef>> {
     fn to_owned(self) -> Head<Arc<RouteDef>> {
-        self.with_def(Arc::clone(self.def))
+        // By the time that it is sent, less is left.
+        Head { timeout: None, ..self.with_def(Arc::clone(self.def)) }
     }
 }
 
@@ -171,6 +174,11 @@ impl SessionMachine {
             queueing: Queueing::default(),
             nothing: BytesMut::new(),
         }
+    }
+
+    /// How many callers are woken before what they send is written.
+    pub(crate) fn slice_len(&self) -> usize {
+        slice_len(self.calls.len())
     }
 
     /// How long bytes have lately waited to be written.
@@ -322,6 +330,7 @@ impl SessionMachine {
         };
         let request = RequestOut {
             deadline: head.deadline,
+            timeout: head.timeout,
             meta,
             codec: head.codec,
             one_way: head.one_way,

@@ -23,8 +23,17 @@ const MAX_READ_LEN: usize = 256 * 1024;
 const MAX_READS_PER_TURN: usize = 4;
 /// Writes in one turn before other tasks get theirs.
 const MAX_WRITES_PER_TURN: usize = 16;
+/// The shortest slice of events: a write costs about as much as ten calls.
+const MIN_SLICE_LEN: usize = 8;
 /// A write buffer that has grown beyond this is given back once it is empty.
 const KEEP_WRITE_LEN: usize = 1024 * 1024;
+
+/// How many of the events of a connection with so many calls in flight make a slice: half of them,
+/// so that the peer works on one half while we work on the other. Fewer than the least number
+/// would not be worth a write.
+pub(crate) fn slice_len(n_calls: usize) -> usize {
+    (n_calls / 2).max(MIN_SLICE_LEN)
+}
 
 /// Runs the machine of `conn` on `stream` until it ends; every event goes to `on_event`.
 ///
@@ -39,16 +48,18 @@ where
     M: Machine,
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    drive_slices(stream, conn, usize::MAX, |events| events.drain(..).for_each(&mut on_event)).await
+    let all = |_: &M| usize::MAX;
+    drive_slices(stream, conn, all, |events| events.drain(..).for_each(&mut on_event)).await
 }
 
-/// As [`drive`], with events in slices of at most `slice_len`, each of them of one turn.
+/// As [`drive`], with events in slices, each of them of one turn; `slice_len` says how long they are,
+/// such as [`slice_len`] of the calls in flight.
 ///
 /// `on_events` need not empty the slice; what it leaves is dropped.
 pub async fn drive_slices<C, M, S>(
     mut stream: S,
     conn: &C,
-    slice_len: usize,
+    slice_len: impl Fn(&M) -> usize,
     mut on_events: impl FnMut(&mut Vec<M::Event>),
 ) -> Ending<M::Error>
 where
@@ -62,15 +73,16 @@ where
         is_unflushed: false,
         read_len: MIN_READ_LEN,
         events: Vec::new(),
-        slice_len,
         has_more_events: false,
     };
     let first_timeout = conn.lock(|machine| machine.poll_timeout()).unwrap_or_else(Instant::now);
     let mut timer = pin!(tokio::time::sleep_until(first_timeout.into()));
-    poll_fn(|cx| match turn.poll(cx, conn, &mut stream, timer.as_mut(), &mut on_events) {
-        Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(())) => Poll::Ready(Ending::Finished),
-        Err(ending) => Poll::Ready(ending),
+    poll_fn(|cx| {
+        match turn.poll(cx, conn, &mut stream, timer.as_mut(), &slice_len, &mut on_events) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(())) => Poll::Ready(Ending::Finished),
+            Err(ending) => Poll::Ready(ending),
+        }
     })
     .await
 }
@@ -93,7 +105,6 @@ struct Turn<E> {
     is_unflushed: bool,
     read_len: usize,
     events: Vec<E>,
-    slice_len: usize,
     has_more_events: bool,
 }
 
@@ -104,6 +115,7 @@ impl<E> Turn<E> {
         conn: &C,
         stream: &mut S,
         timer: Pin<&mut Sleep>,
+        slice_len: &impl Fn(&M) -> usize,
         on_events: &mut impl FnMut(&mut Vec<E>),
     ) -> Result<Poll<()>, Ending<M::Error>>
     where
@@ -117,7 +129,7 @@ impl<E> Turn<E> {
             false => self.read(cx, conn, stream),
         };
         poll_timer(cx, conn, timer);
-        self.dispatch(conn, on_events, read.is_err());
+        self.dispatch(conn, slice_len, on_events, read.is_err());
         conn.rest();
         if read.is_err() {
             // What the machine has to say to the peer (why it hangs up) is worth one try, and so
@@ -182,21 +194,26 @@ impl<E> Turn<E> {
 
     /// Hands events to their handler while nobody holds the machine: a slice, or all of them if
     /// these are the last.
-    fn dispatch<C, M>(&mut self, conn: &C, on_events: &mut impl FnMut(&mut Vec<E>), is_last: bool)
-    where
+    fn dispatch<C, M>(
+        &mut self,
+        conn: &C,
+        slice_len: &impl Fn(&M) -> usize,
+        on_events: &mut impl FnMut(&mut Vec<E>),
+        is_last: bool,
+    ) where
         C: Share<Machine = M>,
         M: Machine<Event = E>,
     {
         loop {
-            let slice_len = self.slice_len;
-            conn.lock(|machine| {
+            self.has_more_events = conn.lock(|machine| {
+                let slice_len = slice_len(machine);
                 while self.events.len() < slice_len
                     && let Some(event) = machine.poll_event()
                 {
                     self.events.push(event);
                 }
+                self.events.len() == slice_len
             });
-            self.has_more_events = self.events.len() == slice_len;
             if self.events.is_empty() {
                 return;
             }

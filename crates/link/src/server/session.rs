@@ -15,11 +15,8 @@ use super::service::{Answer, Entry, Refusal};
 use super::slice::{Job, Slice};
 use super::streams::Streams;
 use crate::client::as_strs;
-use crate::io::{Share, SyncConn, drive_slices};
+use crate::io::{Share, SyncConn, drive_slices, slice_len};
 use crate::stream::Stream;
-
-/// Calls that are begun in one turn, before their answers are written.
-const SLICE_LEN: usize = 32;
 
 /// One client's connection, shared by its driver and the calls at work.
 pub(crate) struct Session {
@@ -57,8 +54,13 @@ impl Session {
         let mut client =
             Client { session: Arc::clone(&self), peer: Arc::new(peer), routes: Arc::default() };
         let _end = End(&self);
-        let ending =
-            drive_slices(stream, &self.conn, SLICE_LEN, |events| client.handle(events)).await;
+        let ending = drive_slices(
+            stream,
+            &self.conn,
+            |machine| slice_len(machine.in_flight()),
+            |events| client.handle(events),
+        )
+        .await;
         tracing::debug!(client = %client.peer.address, %ending, "connection ended");
     }
 
