@@ -1,7 +1,7 @@
 //! Serializations: how values become bytes, chosen by number.
 //!
 //! A [`Codec`] is one serialization of one type; to add another, implement that trait. A
-//! [`CodecSet`] is a list of them, the preferred one first, such as [`Serde`] or `(Raw,)`. A
+//! [`CodecSet`] is a list of them, the preferred one first, such as `Serde` or `(Raw,)`. A
 //! [`Codecs`] is the table of a set for one type: a call finds its codec there by index.
 //!
 //! Nothing here runs in the loop that reads and writes: values are encoded by the task that calls,

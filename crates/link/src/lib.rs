@@ -50,3 +50,8 @@ pub use server::{Context, Listening, Peer, Server, ServerConfig, Service};
 pub use stream::Address;
 pub use streaming::{NoItems, Receiver, Sender};
 pub use traffic::{Traffic, TrafficTotals};
+
+/// The guide's examples, as tests.
+#[cfg(all(doctest, feature = "json", feature = "macros", feature = "postcard", feature = "tls"))]
+#[doc = include_str!("../../../docs/rpc-guide.md")]
+struct Guide;
