@@ -1,0 +1,211 @@
+//! `dubmesh transfer` as somebody runs it: processes that are killed in the middle, and what they say.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+fn transfer(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dubmesh"));
+    command.arg("transfer").args(args);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn output(args: &[&str]) -> Output {
+    transfer(args).output().unwrap()
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+/// What a command that fails says.
+fn refused(args: &[&str]) -> String {
+    let output = output(args);
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {}", stdout(&output));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn succeed(args: &[&str]) -> String {
+    let output = output(args);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {stderr}");
+    // There is no terminal: nothing but the result is told.
+    assert_eq!(stderr, "");
+    stdout(&output).to_owned()
+}
+
+/// A folder with a source of so many bytes.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn with_lines(bytes: &str) -> Self {
+        let folder = Self(tempfile::tempdir().unwrap());
+        succeed(&["generate", &folder.path("source"), "--bytes", bytes, "--seed", "7"]);
+        folder
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).into_os_string().into_string().unwrap()
+    }
+
+    fn verify(&self) {
+        succeed(&["verify", &self.path("source"), &self.path("output"), "--process", "contest"]);
+    }
+}
+
+/// A process that is killed if its test ends before it.
+struct Running(Child);
+
+impl Running {
+    fn start(mut command: Command) -> Self {
+        Self(command.spawn().unwrap())
+    }
+
+    /// A server on this address, and where it listens.
+    fn server(source: &str, address: &str) -> (Self, String) {
+        let mut server = Self::start(transfer(&["serve", source, "--listen", address]));
+        let mut line = String::new();
+        BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.strip_prefix("READY ").unwrap_or_else(|| panic!("{line:?}")).trim();
+        (server, address.to_owned())
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.0.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    /// Waits for something that a running process does.
+    fn wait_until(&mut self, mut holds: impl FnMut() -> bool) {
+        while !holds() {
+            assert_eq!(self.0.try_wait().unwrap(), None, "it ended before");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail if it has ended, as it should have.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn len(path: &str) -> u64 {
+    fs::metadata(path).map_or(0, |metadata| metadata.len())
+}
+
+#[test]
+fn a_file_is_moved_and_verified() {
+    let folder = Folder::with_lines("2MiB");
+    let (_server, address) = Running::server(&folder.path("source"), "127.0.0.1:0");
+    let to = folder.path("output");
+    for side in ["server", "client"] {
+        let fetch = ["fetch", &address, "--output", &to, "--process", "contest", "--process-at"];
+        let told = succeed(&[&fetch[..], &[side, "--force"]].concat());
+        assert!(told.contains("complete and checked") && told.contains(" a segment; "), "{told}");
+        folder.verify();
+    }
+    let told = succeed(&["fetch", &address, "--output", &to, "--force", "--no-sync", "--json"]);
+    let row: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(row["bytes"], 2 << 20);
+    assert!(row["wire"]["bytes_per_segment_in"].as_f64().unwrap() > 20.0, "{row}");
+    assert_eq!(fs::read(&to).unwrap(), fs::read(folder.path("source")).unwrap());
+    let told = refused(&["verify", &folder.path("source"), &to, "--process", "contest"]);
+    assert!(told.contains("line 0, offset 0: expected"), "{told}");
+    let local = folder.path("local");
+    succeed(&["local", &folder.path("source"), &local, "--process", "contest"]);
+    succeed(&["verify", &folder.path("source"), &local, "--process", "contest"]);
+}
+
+/// Server and client are killed without a word in the middle; the client goes on each time.
+#[test]
+fn processes_that_are_killed() {
+    let folder = Folder::with_lines("20MB");
+    let (source, to) = (folder.path("source"), folder.path("output"));
+    let (partial, journal) = (format!("{to}.partial"), format!("{to}.partial.journal"));
+    let (mut server, address) = Running::server(&source, "127.0.0.1:0");
+    let fetch = ["fetch", &address, "--output", &to, "--process", "contest", "--resume"];
+    // One caller is slow enough to be killed in the middle.
+    let slow = [&fetch[..], &["--connections", "1", "--callers", "1"]].concat();
+    let mut client = Running::start(transfer(&slow));
+    client.wait_until(|| 0 < len(&partial));
+    server.kill();
+    let before = len(&partial);
+    let (_server, _) = Running::server(&source, &address);
+    client.wait_until(|| before + 200_000 < len(&partial));
+    client.wait_until(|| Path::new(&journal).exists());
+    client.kill();
+    // A signal that can be handled keeps all that has come.
+    let mut client = Running::start(transfer(&slow));
+    let before = len(&partial);
+    client.wait_until(|| before + 200_000 < len(&partial));
+    client.signal("TERM");
+    assert_eq!(client.0.wait().unwrap().code(), Some(1));
+    let mut told = String::new();
+    std::io::Read::read_to_string(client.0.stderr.as_mut().unwrap(), &mut told).unwrap();
+    assert!(told.contains("stopped; what has come is in ") && told.contains("--resume"), "{told}");
+    assert!(!PathBuf::from(&to).exists());
+    let told = refused(&["fetch", &address, "--output", &to, "--process", "contest"]);
+    assert!(told.contains("--resume goes on from it"), "{told}");
+    let told = succeed(&fetch);
+    assert!(told.contains(" lines were there before"), "{told}");
+    folder.verify();
+    assert!(!PathBuf::from(partial).exists() && !PathBuf::from(journal).exists());
+}
+
+#[test]
+fn what_cannot_be_done_is_told() {
+    let folder = Folder::with_lines("100kB");
+    let (source, to) = (folder.path("source"), folder.path("output"));
+    let told = refused(&["serve", "/no/such/file"]);
+    assert!(
+        told.starts_with("dubmesh transfer serve: cannot open /no/such/file: No such"),
+        "{told}"
+    );
+    let told = refused(&["serve", "/tmp"]);
+    assert!(told.contains("/tmp is not a regular file"), "{told}");
+    let told = refused(&["generate", &source, "--bytes", "1kB"]);
+    assert!(told.contains("exists already; --force replaces it"), "{told}");
+    let (mut server, address) = Running::server(&source, "127.0.0.1:0");
+    let told = refused(&["serve", &source, "--listen", &address]);
+    assert!(told.contains("cannot listen on ") && told.contains("in use"), "{told}");
+    let told = refused(&["fetch", &address, "--output", "/no/such/folder/output"]);
+    assert!(told.contains("cannot create /no/such/folder/output.partial: No such"), "{told}");
+    fs::write(&to, "old").unwrap();
+    let told = refused(&["fetch", &address, "--output", &to]);
+    assert!(told.contains("exists already; --force replaces it"), "{told}");
+    server.signal("TERM");
+    assert_eq!(server.0.wait().unwrap().code(), Some(0));
+    let told = refused(&["fetch", &address, "--output", &to, "--force"]);
+    assert!(told.contains("cannot connect to "), "{told}");
+    assert_eq!(fs::read(&to).unwrap(), b"old");
+    for wrong in [
+        &["fetch", "x", "--output", "y", "--process", "zip"][..],
+        &["fetch", "x"],
+        &["generate", "x", "--bytes", "many"],
+        &["fetch", "x", "--output", "y", "--resume", "--force"],
+    ] {
+        assert_eq!(output(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn help_has_examples_and_statuses() {
+    for command in ["serve", "fetch", "generate", "verify", "local"] {
+        let help = succeed(&[command, "--help"]);
+        assert!(
+            help.contains("Examples:\n  dubmesh transfer ") && help.contains("Exit status:\n  0  ")
+        );
+    }
+    assert!(succeed(&["--help"]).contains("Examples:\n  dubmesh transfer generate"));
+}
