@@ -29,7 +29,8 @@ struct Shared {
 struct State {
     jobs: VecDeque<Job>,
     n_threads: usize,
-    n_idle: usize,
+    /// Threads that are at a job; the others look for one, or are about to.
+    n_busy: usize,
 }
 
 /// The pool has no room.
@@ -53,8 +54,8 @@ impl Pool {
     /// All threads are busy and as many jobs wait as may, or no thread can be started.
     pub(crate) fn submit(&self, job: Job) -> Result<(), PoolFull> {
         let mut state = self.0.lock();
-        let full = PoolFull { threads: state.n_threads, waiting: state.jobs.len() };
-        if state.jobs.len() < state.n_idle {
+        let n_free = state.n_threads - state.n_busy;
+        if state.jobs.len() < n_free {
             state.jobs.push_back(job);
             self.0.arrived.notify_one();
             return Ok(());
@@ -68,8 +69,10 @@ impl Pool {
                 return Ok(());
             }
         }
-        if state.n_threads == 0 || state.jobs.len() >= self.0.max_waiting {
-            return Err(full);
+        // Jobs that a free thread is about to take do not wait for one.
+        let waiting = state.jobs.len() - n_free;
+        if state.n_threads == 0 || waiting >= self.0.max_waiting {
+            return Err(PoolFull { threads: state.n_threads, waiting });
         }
         state.jobs.push_back(job);
         Ok(())
@@ -86,16 +89,16 @@ impl Shared {
         let mut state = self.lock();
         loop {
             if let Some(job) = state.jobs.pop_front() {
+                state.n_busy += 1;
                 drop(state);
                 job();
                 state = self.lock();
+                state.n_busy -= 1;
                 continue;
             }
-            state.n_idle += 1;
             let waited = self.arrived.wait_timeout(state, IDLE_TIME);
             let (next, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             state = next;
-            state.n_idle -= 1;
             if timeout.timed_out() && state.jobs.is_empty() {
                 state.n_threads -= 1;
                 return;
@@ -129,6 +132,24 @@ mod tests {
         assert_eq!(full, PoolFull { threads: 2, waiting: 1 });
         release.wait();
         assert_eq!(receiver.recv_timeout(Duration::from_secs(20)), Ok(7));
+    }
+
+    #[test]
+    fn jobs_that_come_at_once_have_all_threads_and_places() {
+        let pool = Pool::new(3, 2);
+        let release = Arc::new(Barrier::new(4));
+        for n in 0..5 {
+            let release = Arc::clone(&release);
+            let job = move || {
+                if n < 3 {
+                    release.wait();
+                }
+            };
+            // No thread has begun by now, most likely.
+            assert_eq!(pool.submit(Box::new(job)), Ok(()), "{n}");
+        }
+        assert_eq!(pool.submit(Box::new(|| ())), Err(PoolFull { threads: 3, waiting: 2 }));
+        release.wait();
     }
 
     #[test]
