@@ -3,9 +3,11 @@
 //! A request's payload begins with its caller's number, and so does its reply, so that one that reached
 //! the wrong caller is seen.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use link::codec::{Hessian2, Json, Postcard, Protobuf, Raw};
-use link::{Method, Service};
+use link::{Method, Service, Traffic};
 use serde::{Deserialize, Serialize};
 
 use super::meter::Usage;
@@ -32,11 +34,14 @@ pub(super) struct Echo {
 }
 
 /// The service.
-pub(super) fn service() -> Service {
+pub(super) fn service(traffic: Arc<Traffic>) -> Service {
     Service::new(SERVICE)
         .method(&ECHO_RAW, |_, request| async move { answer_raw(request) })
         .method(&ECHO, |_, request| async move { answer(request) })
-        .method(&USAGE, |_, ()| async move { Usage::now() })
+        .method(&USAGE, move |_, ()| {
+            let usage = Usage::now(&traffic);
+            async move { usage }
+        })
 }
 
 /// The payload of a caller's requests.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use link::{Bound, Client};
+use link::{Bound, Client, Traffic};
 
 use super::echo::{self, ECHO, ECHO_RAW, Echo, USAGE};
 use super::meter::{Meter, Row, Usage};
@@ -85,7 +85,11 @@ fn is_right(request: &[u8], reply: &[u8], len: usize) -> bool {
 }
 
 /// Calls from tasks until the time is over.
-pub(super) async fn run_tasks(args: &RpcArgs, client: &Client) -> Result<Row, BenchError> {
+pub(super) async fn run_tasks(
+    args: &RpcArgs,
+    client: &Client,
+    traffic: &Traffic,
+) -> Result<Row, BenchError> {
     let usage = client.bind(&USAGE);
     usage.call(()).await.map_err(probe_failed)?;
     let meter = Arc::new(Meter::new(args));
@@ -108,9 +112,9 @@ pub(super) async fn run_tasks(args: &RpcArgs, client: &Client) -> Result<Row, Be
     let server =
         async || usage.call(()).timeout(Duration::from_secs(30)).await.map_err(probe_failed);
     tokio::time::sleep_until(meter.begin.into()).await;
-    let (client_before, server_before) = (Usage::now(), server().await?);
+    let (client_before, server_before) = (Usage::now(traffic), server().await?);
     tokio::time::sleep_until(meter.end.into()).await;
-    let (client_after, server_after) = (Usage::now(), server().await?);
+    let (client_after, server_after) = (Usage::now(traffic), server().await?);
     for caller in callers {
         caller.await.map_err(|_| BenchError::Caller)?;
     }
@@ -119,7 +123,11 @@ pub(super) async fn run_tasks(args: &RpcArgs, client: &Client) -> Result<Row, Be
 }
 
 /// Calls from threads until the time is over.
-pub(super) fn run_threads(args: &RpcArgs, client: &Client) -> Result<Row, BenchError> {
+pub(super) fn run_threads(
+    args: &RpcArgs,
+    client: &Client,
+    traffic: &Traffic,
+) -> Result<Row, BenchError> {
     let usage = client.bind(&USAGE);
     usage.call(()).wait().map_err(probe_failed)?;
     let meter = Arc::new(Meter::new(args));
@@ -141,9 +149,9 @@ pub(super) fn run_threads(args: &RpcArgs, client: &Client) -> Result<Row, BenchE
         .collect();
     let server = || usage.call(()).timeout(Duration::from_secs(30)).wait().map_err(probe_failed);
     std::thread::sleep(meter.begin.saturating_duration_since(Instant::now()));
-    let (client_before, server_before) = (Usage::now(), server()?);
+    let (client_before, server_before) = (Usage::now(traffic), server()?);
     std::thread::sleep(meter.end.saturating_duration_since(Instant::now()));
-    let (client_after, server_after) = (Usage::now(), server()?);
+    let (client_after, server_after) = (Usage::now(traffic), server()?);
     for caller in callers {
         caller.join().map_err(|_| BenchError::Caller)?;
     }

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use link::{Traffic, TrafficTotals};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -13,7 +14,7 @@ use super::RpcArgs;
 const N_STEPS: u64 = 64;
 const STEP_BITS: u32 = N_STEPS.ilog2();
 /// The last bucket begins beyond a quarter of an hour, in nanoseconds.
-const N_BUCKETS: usize = 36 * N_STEPS as usize;
+const N_BUCKETS: usize = 36 * (1 << STEP_BITS);
 
 /// Counts what all callers see.
 pub(super) struct Meter {
@@ -81,6 +82,11 @@ impl Row {
         usage.cpu_us as f64 / self.n_calls.max(1) as f64
     }
 
+    /// Reads that gave something and writes, by the library's own count.
+    fn socket_calls_per_call(&self, usage: Usage) -> f64 {
+        (usage.n_writes + usage.n_reads) as f64 / self.n_calls.max(1) as f64
+    }
+
     /// The row as benchmarks keep it.
     pub(super) fn to_json(&self, args: &RpcArgs) -> Value {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
@@ -103,6 +109,10 @@ impl Row {
             "cpu_us_per_call": {
                 "client": self.cpu_us_per_call(self.client),
                 "server": self.cpu_us_per_call(self.server),
+            },
+            "socket_calls_per_call": {
+                "client": self.socket_calls_per_call(self.client),
+                "server": self.socket_calls_per_call(self.server),
             },
             "rss_mb": { "client": self.client.rss_mb, "server": self.server.rss_mb },
         })
@@ -133,6 +143,11 @@ impl Row {
             self.cpu_us_per_call(self.server)
         );
         println!(
+            "  sockets    {:>12.3} reads and writes a call in the client, {:.3} in the server",
+            self.socket_calls_per_call(self.client),
+            self.socket_calls_per_call(self.server)
+        );
+        println!(
             "  memory     {:>12.1} MB in the client, {:.1} MB in the server",
             self.client.rss_mb, self.server.rss_mb
         );
@@ -146,11 +161,15 @@ pub(super) struct Usage {
     pub(super) cpu_us: u64,
     /// Memory in RAM.
     pub(super) rss_mb: f64,
+    /// Writes to sockets.
+    pub(super) n_writes: u64,
+    /// Reads from sockets that gave something.
+    pub(super) n_reads: u64,
 }
 
 impl Usage {
     /// Of this process. All zero where the operating system does not tell it as Linux does.
-    pub(super) fn now() -> Self {
+    pub(super) fn now(traffic: &Traffic) -> Self {
         let read = |name: &str| std::fs::read_to_string(format!("/proc/self/{name}"));
         let stat = read("stat").unwrap_or_default();
         // The program's name, in parentheses, may hold anything; 11 fields on come the times.
@@ -160,12 +179,23 @@ impl Usage {
         let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let rss_kb = rss.and_then(|rss| rss.split_whitespace().next()?.parse::<f64>().ok());
         // Linux counts these times in hundredths of a second, whatever its own clock does.
-        Self { cpu_us: ticks * 10_000, rss_mb: rss_kb.unwrap_or_default() / 1024.0 }
+        let TrafficTotals { n_writes, n_reads, .. } = traffic.totals();
+        Self {
+            cpu_us: ticks * 10_000,
+            rss_mb: rss_kb.unwrap_or_default() / 1024.0,
+            n_writes,
+            n_reads,
+        }
     }
 
-    /// The CPU time since `before`, and the memory now.
+    /// What was used since `before`, and the memory now.
     pub(super) fn since(self, before: Self) -> Self {
-        Self { cpu_us: self.cpu_us.saturating_sub(before.cpu_us), rss_mb: self.rss_mb }
+        Self {
+            cpu_us: self.cpu_us.saturating_sub(before.cpu_us),
+            rss_mb: self.rss_mb,
+            n_writes: self.n_writes.saturating_sub(before.n_writes),
+            n_reads: self.n_reads.saturating_sub(before.n_reads),
+        }
     }
 }
 
@@ -214,6 +244,6 @@ mod tests {
 
     #[test]
     fn this_process_uses_memory() {
-        assert!(Usage::now().rss_mb > 0.1);
+        assert!(Usage::now(&Traffic::default()).rss_mb > 0.1);
     }
 }

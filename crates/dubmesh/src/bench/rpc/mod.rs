@@ -9,10 +9,11 @@ mod meter;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use link::{Client, ClientConfig, Connections, Failure, Server, SetupError};
+use link::{Client, ClientConfig, Connections, Failure, Server, ServerConfig, SetupError, Traffic};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::Exit;
@@ -133,7 +134,11 @@ pub(super) fn rpc(args: &RpcArgs) -> Exit {
 
 fn serve(args: &ServeArgs) -> Result<(), BenchError> {
     let server = runtime(args.threads)?.block_on(async {
-        let server = Server::new().offer(echo::service()).listen(args.listen.as_str()).await?;
+        let traffic = Arc::new(Traffic::default());
+        let config =
+            ServerConfig { traffic: Some(Arc::clone(&traffic)), ..ServerConfig::default() };
+        let server = Server::with_config(config).offer(echo::service(traffic));
+        let server = server.listen(args.listen.as_str()).await?;
         println!("listening {}", server.local_addr());
         let _ = std::io::stdout().flush();
         // Standard input ends with the process that started this one, however that ends.
@@ -159,20 +164,22 @@ fn measure(args: &RpcArgs) -> Result<(), BenchError> {
         (None, Some(server)) => server.address.clone(),
         (None, None) => String::new(),
     };
+    let traffic = Arc::new(Traffic::default());
     let config = ClientConfig {
         connections: args.connections,
         max_calls: args.concurrency.max(1),
         timeout: Some(Duration::from_secs(30)),
+        traffic: Some(Arc::clone(&traffic)),
         ..ClientConfig::default()
     };
     let row = match args.blocking {
         true => {
             let client = Client::connect_blocking(address.as_str(), config)?;
-            load::run_threads(args, &client)?
+            load::run_threads(args, &client, &traffic)?
         }
         false => runtime(args.threads)?.block_on(async {
             let client = Client::connect_with(address.as_str(), config).await?;
-            load::run_tasks(args, &client).await
+            load::run_tasks(args, &client, &traffic).await
         })?,
     };
     match args.json {
