@@ -7,6 +7,7 @@
 //! - Waiting calls are sent in the order in which they came, and none overtakes them.
 //! - When the session is over every call has its outcome, and no call is taken.
 
+mod outcome;
 mod streams;
 mod waiting;
 
@@ -15,18 +16,18 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use link_proto::{
-    CallId, Connection, Event, GoAwayReason, LinkError, Meta, Payload, RequestOut, RouteDef,
-    RouteId, SendError, Status,
+    CallId, Connection, Event, GoAwayReason, LinkError, Payload, RequestOut, RouteDef, RouteId,
+    SendError,
 };
 use slab::Slab;
 
+pub(crate) use self::outcome::{NotTaken, Outcome, Response};
 use self::streams::Streams;
 use self::waiting::{Parked, Waiting};
 use super::config::{ClientConfig, WhenDown};
 use super::queueing::Queueing;
-use crate::error::Full;
 use crate::io::{Machine, slice_len};
 
 /// A call's place in its session.
@@ -109,34 +110,6 @@ impl Head<&Arc<RouteDef>> {
     }
 }
 
-/// How a call ended.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    /// An answer came.
-    Answer(Response),
-    /// A one-way call is in the connection's buffer.
-    Sent,
-    /// Its time was over; with the reason if there was no connection all that time.
-    Expired(Option<Arc<str>>),
-    /// The connection broke while it was out.
-    Broken(Arc<str>),
-    /// It was not begun, and another session will take it.
-    NotBegun,
-    /// The server cannot be reached, and the call was not to wait.
-    Unreachable(Arc<str>),
-    /// It cannot be sent.
-    Unsendable(SendError),
-}
-
-/// An answer as it came.
-#[derive(Debug)]
-pub(crate) struct Response {
-    pub status: Status,
-    pub codec: u8,
-    pub meta: Meta,
-    pub payload: Bytes,
-}
-
 /// What the driver of a session is told.
 pub(crate) enum SessionEvent {
     /// A caller's outcome is there.
@@ -147,16 +120,6 @@ pub(crate) enum SessionEvent {
     Leaving,
     /// What is to be written has to wait too long.
     Standing,
-}
-
-/// Why a call was not taken.
-#[derive(Debug)]
-pub(crate) enum NotTaken {
-    /// The session is over or closing: look for another one.
-    Elsewhere,
-    Full(Full),
-    Unreachable(Arc<str>),
-    Unsendable(SendError),
 }
 
 impl SessionMachine {
