@@ -53,7 +53,7 @@ where
 }
 
 /// As [`drive`], with events in slices, each of them of one turn; `slice_len` says how long they are,
-/// such as [`slice_len`] of the calls in flight.
+/// such as `slice_len` of the calls in flight.
 ///
 /// `on_events` need not empty the slice; what it leaves is dropped.
 pub async fn drive_slices<C, M, S>(
