@@ -153,10 +153,8 @@ impl SessionMachine {
             match parked.head.deadline {
                 Some(deadline) if deadline <= now => {
                     self.waiting.bytes -= parked.payload.len();
-                    let reason = match self.link {
-                        None => self.trouble.clone(),
-                        Some(_) => None,
-                    };
+                    // Forgotten once a connection is ready.
+                    let reason = self.trouble.clone();
                     self.finish(key, Outcome::Expired(reason));
                 }
                 deadline => {

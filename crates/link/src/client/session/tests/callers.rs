@@ -99,7 +99,8 @@ impl Sim {
         let method = self.rng.random_range(0..5);
         let def = Arc::new(RouteDef { method: method.to_string(), ..RouteDef::default() });
         let timeout = None;
-        let head = Head { method, def: &def, codec: 7, deadline, timeout, one_way, stream_in, stream_out };
+        let head =
+            Head { method, def: &def, codec: 7, deadline, timeout, one_way, stream_in, stream_out };
         let sleeper = Sleeper::new(false);
         let (payload, number) = (payload_of(seed, len), seq.to_string());
         let meta = [("seq", number.as_str())];
