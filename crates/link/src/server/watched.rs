@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll, ready};
+use std::task::{Context as TaskContext, Poll};
 use std::time::Instant;
 
 use link_proto::Status;
@@ -69,8 +69,13 @@ pub(crate) struct Watched {
 impl Running for Watched {
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>, out: &mut Vec<u8>) -> Poll<Answer> {
         let span = self.watch.span.clone();
-        let answer = ready!(span.in_scope(|| self.running.as_mut().poll(cx, out)));
-        self.watch.end(answer.status);
-        Poll::Ready(answer)
+        // That is how it ends if the handler panics now.
+        self.watch.end(Status::SERVER_ERROR);
+        let polled = span.in_scope(|| self.running.as_mut().poll(cx, out));
+        match &polled {
+            Poll::Ready(answer) => self.watch.end(answer.status),
+            Poll::Pending => self.watch.outcome = Outcome::Abandoned,
+        }
+        polled
     }
 }
