@@ -3,7 +3,8 @@
 //! [`fetch`] runs an event loop on the thread that calls it; a second thread writes. A transfer is one or
 //! more *rounds*: a round ends when every caller was told of the end, or when the server has
 //! forgotten the transfer, because it was restarted; then the next one begins with the oldest missing
-//! line. `callers` is one round; `control` is all that is asked beside lines, and watches whether the
+//! line. Every connection is a link client of its own with callers of its own, so that what comes in one
+//! read leads to requests that leave in one write. `callers` is one round; `control` is all that is asked beside lines, and watches whether the
 //! server is there.
 
 mod callers;
@@ -161,7 +162,7 @@ pub fn fetch(
         let traffic = Arc::new(Traffic::default());
         let config = ClientConfig {
             name: "dubmesh-transfer".to_owned(),
-            connections: Connections::Fixed(options.connections),
+            connections: Connections::Fixed(1),
             timeout: None,
             traffic: Some(Arc::clone(&traffic)),
             max_backoff: MAX_BACKOFF,
@@ -169,17 +170,26 @@ pub fn fetch(
         };
         options.n_callers()?;
         options.output.check()?;
-        let client = Client::connect_with(&options.address, config).await?;
-        let control = Control::new(&client, options.address.clone(), options.patience);
+        let mut clients = Vec::new();
+        for _ in 0..options.connections.max(1) {
+            clients.push(Client::connect_with(&options.address, config.clone()).await?);
+        }
+        let control = Control::new(&clients, options.address.clone(), options.patience);
         let mut stop = std::pin::pin!(stop);
         let fetched = tokio::select! {
-            fetched = transfer(options, &client, &control, progress) => fetched,
+            fetched = transfer(options, &clients, &control, progress) => fetched,
             () = &mut stop => Err(TransferError::Stopped),
         };
-        client.close(CLOSE_GRACE).await;
+        let last_words = async {
+            for client in &clients {
+                client.close(CLOSE_GRACE).await;
+            }
+        };
+        // What has not ended then ends with the event loop.
+        let _ = tokio::time::timeout(CLOSE_GRACE, last_words).await;
         let took = start.elapsed();
         // Also connections that were broken off are dropped by now, and counted.
-        drop((client, control));
+        drop((clients, control));
         fetched.map(|fetched| Fetched { took, traffic: traffic.totals(), ..fetched })
     })
 }
@@ -188,7 +198,7 @@ pub fn fetch(
 /// be resumed.
 async fn transfer(
     options: &FetchOptions,
-    client: &Client,
+    clients: &[Client],
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Fetched, TransferError> {
@@ -206,7 +216,7 @@ async fn transfer(
             return Err(TransferError::OtherSource);
         }
         let lane = writer.lane(step.process());
-        let round = Rc::new(Round::new(client, lane, opened.session));
+        let round = Rc::new(Round::new(clients, lane, opened.session));
         let ended = control.watch(opened.session, &writer, progress, round.run(callers)).await;
         let closed = match ended {
             Ok(()) => control.close(Close { session: opened.session }).await,

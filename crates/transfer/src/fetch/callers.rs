@@ -26,7 +26,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// What the callers of one round share.
 pub(super) struct Round {
-    next: Bound<Next, Bytes>,
+    /// The method, on each connection.
+    next: Vec<Bound<Next, Bytes>>,
     session: u64,
     /// `None` once the round is over.
     lane: RefCell<Option<Lane>>,
@@ -35,9 +36,10 @@ pub(super) struct Round {
 }
 
 impl Round {
-    pub(super) fn new(client: &Client, lane: Lane, session: u64) -> Self {
+    pub(super) fn new(clients: &[Client], lane: Lane, session: u64) -> Self {
         let (lane, flusher) = (RefCell::new(Some(lane)), Cell::new(None));
-        Self { next: client.bind(&NEXT), session, lane, flusher }
+        let next = clients.iter().map(|client| client.bind(&NEXT)).collect();
+        Self { next, session, lane, flusher }
     }
 
     /// Lets all callers work until each was told of the end.
@@ -64,10 +66,13 @@ impl Round {
 
     /// One caller.
     async fn ask(self: Rc<Self>, caller: u32) -> Result<(), TransferError> {
+        let n_connections = u32::try_from(self.next.len()).unwrap_or(1).max(1);
+        let at = usize::try_from(caller % n_connections).unwrap_or(0);
+        let Some(method) = self.next.get(at) else { return Ok(()) };
         let mut turn = 1;
         loop {
             let next = Next { session: self.session, ask: Ask { caller, turn } };
-            let answer = match self.next.call(next).await {
+            let answer = match method.call(next).await {
                 Ok(answer) => answer,
                 Err(error) => {
                     again(error).await?;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: whatever waits for the server ends when it has not answered for as long as was said.
 
-use std::future::Future;
+use std::cell::Cell;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
@@ -28,18 +28,24 @@ pub(super) struct Control {
     open: Bound<Open, Opened, Refusal>,
     close: Bound<Close, Totals, Refusal>,
     before: Bound<Before, Totals, Refusal>,
-    look: Bound<Look, Standing>,
+    /// On each connection in turn: a server is there if any of them lives.
+    look: Vec<Bound<Look, Standing>>,
+    n_looks: Cell<usize>,
 }
 
 impl Control {
-    pub(super) fn new(client: &Client, address: String, patience: Duration) -> Self {
+    /// # Panics
+    /// Without any client.
+    pub(super) fn new(clients: &[Client], address: String, patience: Duration) -> Self {
+        let client = &clients[0];
         Self {
             address,
             patience,
             open: client.bind(&OPEN),
             close: client.bind(&CLOSE),
             before: client.bind(&BEFORE),
-            look: client.bind(&LOOK),
+            look: clients.iter().map(|client| client.bind(&LOOK)).collect(),
+            n_looks: Cell::new(0),
         }
     }
 
@@ -60,12 +66,13 @@ impl Control {
 
     /// Asks until there is an answer.
     pub(super) async fn look(&self, session: u64) -> Result<Standing, TransferError> {
-        let mut last = Instant::now();
+        let start = Instant::now();
         loop {
             match self.look_once(session).await? {
                 Ok(standing) => return Ok(standing),
-                Err(reason) => self.check_patience(&mut last, reason)?,
+                Err(reason) => self.check_patience(start, reason)?,
             }
+            tokio::time::sleep(PAUSE).await;
         }
     }
 
@@ -115,7 +122,7 @@ impl Control {
                     }
                     Err(reason) => {
                         tell(None, Some((last.elapsed(), reason.clone())));
-                        self.check_patience(&mut last, reason)?;
+                        self.check_patience(last, reason)?;
                     }
                 }
             }
@@ -129,7 +136,8 @@ impl Control {
     /// One look; the inner error is one that passes.
     async fn look_once(&self, session: u64) -> Result<Result<Standing, String>, TransferError> {
         let timeout = self.patience.min(LOOK_EVERY * 5);
-        match self.look.call(Look { session }).timeout(timeout).await {
+        let n_looks = self.n_looks.replace(self.n_looks.get().wrapping_add(1));
+        match self.look[n_looks % self.look.len()].call(Look { session }).timeout(timeout).await {
             Ok(standing) => Ok(Ok(standing)),
             Err(CallError::Failed(failure)) if is_passing(&failure) => Ok(Err(failure.to_string())),
             Err(CallError::Failed(failure)) => Err(TransferError::Call(failure.into())),
@@ -137,7 +145,7 @@ impl Control {
         }
     }
 
-    fn check_patience(&self, last: &mut Instant, reason: String) -> Result<(), TransferError> {
+    fn check_patience(&self, last: Instant, reason: String) -> Result<(), TransferError> {
         if last.elapsed() < self.patience {
             return Ok(());
         }
