@@ -388,6 +388,6 @@ fn seed_of(payload: &Bytes) -> u64 {
 
 /// An item of a stream: the `n`th of this call in this direction.
 fn item_of(seed: u64, n: u64) -> Bytes {
-    let len = if (seed ^ n) % 13 == 0 { 70_000 } else { 50 };
+    let len = if (seed ^ n).is_multiple_of(13) { 70_000 } else { 50 };
     payload_of(seed.wrapping_mul(31).wrapping_add(n), len)
 }

@@ -327,7 +327,7 @@ impl Stream {
         if !self.is_ok {
             return;
         }
-        if seed % EARLY == 0 {
+        if seed.is_multiple_of(EARLY) {
             tally.note("early end of a stream");
             return;
         }

@@ -89,11 +89,9 @@ impl Server {
                     self.work.insert(id.to_wire(), work);
                 }
             }
-            Event::Cancelled { id } => {
-                // Some handlers cannot be stopped, and answer nevertheless.
-                if rng.random_bool(0.5) {
-                    self.work.remove(&id.to_wire());
-                }
+            // Other handlers cannot be stopped, and answer nevertheless.
+            Event::Cancelled { id } if rng.random_bool(0.5) => {
+                self.work.remove(&id.to_wire());
             }
             Event::Item { id, payload, .. } => {
                 if let Some(work) = self.work.get_mut(&id.to_wire()) {
@@ -125,12 +123,12 @@ impl Server {
                     Err(_) => work.n_sent = work.n_down,
                 }
             }
-            let is_early = work.seed % EARLY == 0;
+            let is_early = work.seed.is_multiple_of(EARLY);
             let is_done =
                 !work.is_open && work.n_sent == work.n_down && !self.link.items_unsent(work.id);
             if work.done_at <= now && (is_early || is_done) {
                 done.push(*key);
-                if work.seed % 31 == 0 {
+                if work.seed.is_multiple_of(31) {
                     self.link.respond(work.id, Reply::error(Status::SERVER_ERROR, "31"));
                     continue;
                 }
