@@ -22,6 +22,8 @@ pub mod blocking;
 pub mod client;
 pub mod codec;
 mod error;
+#[doc(hidden)]
+pub mod exercise;
 pub mod io;
 mod machine;
 mod method;

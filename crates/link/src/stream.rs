@@ -71,7 +71,8 @@ impl Target {
         let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let host = bare.unwrap_or(host);
-        if host.is_empty() || bare.is_none() && host.contains(':') {
+        let is_odd = host.contains(['[', ']']) || bare.is_none() && host.contains(':');
+        if host.is_empty() || is_odd {
             return Err(wrong());
         }
         let port = port.parse().map_err(|_| wrong())?;
