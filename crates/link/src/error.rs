@@ -69,7 +69,7 @@ pub enum Failure {
     /// The client was closed.
     #[error("the client is closed")]
     Closed,
-    /// The request or the reply is over a limit.
+    /// The request, its metadata or an item of a stream is over a limit, and was not sent.
     #[error("message of {len} bytes (or metadata entries) is over the limit of {max}")]
     TooLarge {
         /// What it is.
