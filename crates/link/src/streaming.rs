@@ -12,6 +12,7 @@ use std::task::{Poll, Waker, ready};
 use bytes::Bytes;
 use link_proto::Payload;
 
+use crate::blocking::block_on;
 use crate::codec::Codecs;
 use crate::error::{Failure, NoError};
 
@@ -66,6 +67,15 @@ impl<T> Sender<T> {
         let payload = Payload::Bytes(bytes);
         poll_fn(|cx| self.end.poll_send(self.codec, &payload, cx.waker())).await
     }
+
+    /// As [`Sender::send`], for threads that run no asynchronous tasks; see
+    /// [`Call::wait`](crate::Call::wait).
+    ///
+    /// # Errors
+    /// As of [`Sender::send`].
+    pub fn send_wait(&mut self, item: &T) -> Result<(), Failure> {
+        block_on(self.send(item))
+    }
 }
 
 impl<T> Drop for Sender<T> {
@@ -98,6 +108,15 @@ impl<T> Receiver<T> {
     /// An item cannot be decoded, or the call failed: the stream is over then, and not complete.
     pub async fn next(&mut self) -> Result<Option<T>, Failure> {
         poll_fn(|cx| self.poll_next(cx.waker())).await
+    }
+
+    /// As [`Receiver::next`], for threads that run no asynchronous tasks; see
+    /// [`Call::wait`](crate::Call::wait).
+    ///
+    /// # Errors
+    /// As of [`Receiver::next`].
+    pub fn next_wait(&mut self) -> Result<Option<T>, Failure> {
+        block_on(self.next())
     }
 
     fn poll_next(&mut self, waker: &Waker) -> Poll<Result<Option<T>, Failure>> {

@@ -209,3 +209,25 @@ fn a_unary_call_of_a_streaming_method_is_refused() {
         assert!(failure.to_string().contains("this method streams"), "{failure}");
     });
 }
+
+#[test]
+fn a_program_without_a_runtime_streams_too() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let seen = Arc::<Seen>::default();
+    let server =
+        runtime.block_on(Server::new().offer(service(&seen)).listen("127.0.0.1:0")).unwrap();
+    let config = link::ClientConfig::default();
+    let client = Client::connect_blocking(server.local_addr(), config).unwrap();
+    let mut sum = client.bind_stream(&SUM).open(()).wait().unwrap();
+    for n in 1..=1000 {
+        sum.sender.send_wait(&n).unwrap();
+    }
+    drop(sum.sender);
+    assert_eq!(sum.reply.wait().unwrap(), 500_500);
+    let mut count =
+        client.bind_stream(&COUNT.or_error::<Serde, String>()).open(100).wait().unwrap();
+    for n in 0..100 {
+        assert_eq!(count.receiver.next_wait().unwrap(), Some(n));
+    }
+    assert_eq!(count.receiver.next_wait().unwrap(), None);
+}

@@ -12,6 +12,7 @@ use link_proto::{Payload, RouteDef};
 use super::Bound;
 use super::call::{Begun, Call, Reply, observed, read, settled};
 use super::lanes::Lanes;
+use crate::blocking::block_on;
 use crate::error::{CallError, Failure, NoError};
 use crate::io::Share;
 use crate::method::{Method, StreamMethod};
@@ -67,6 +68,16 @@ impl<Req, In, Out, Resp, E> Open<'_, Req, In, Out, Resp, E> {
     pub fn codec(mut self, number: u8) -> Self {
         self.call = self.call.codec(number);
         self
+    }
+}
+
+impl<Req, In, Out, Resp, E> Open<'_, Req, In, Out, Resp, E> {
+    /// Opens the call from a thread that runs no asynchronous tasks; see [`Call::wait`].
+    ///
+    /// # Errors
+    /// As of the future.
+    pub fn wait(self) -> Result<Streaming<In, Out, Resp, E>, Failure> {
+        block_on(self)
     }
 }
 
@@ -137,6 +148,16 @@ pub struct StreamReply<Resp: 'static, E: 'static = NoError> {
 impl<Resp, E> std::fmt::Debug for StreamReply<Resp, E> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("StreamReply").finish_non_exhaustive()
+    }
+}
+
+impl<Resp, E> StreamReply<Resp, E> {
+    /// Blocks this thread until the reply is there; see [`Call::wait`].
+    ///
+    /// # Errors
+    /// As of the future.
+    pub fn wait(self) -> Result<Resp, CallError<E>> {
+        block_on(self)
     }
 }
 
