@@ -36,7 +36,7 @@ pub(crate) struct Entry {
     pub service: String,
     pub method: String,
     pub handler: Box<dyn Handler>,
-    /// Its first step took so long that it no longer shares a task with other calls.
+    /// Its first step took so long, or is so new, that it does not share a task with other calls.
     is_slow: AtomicBool,
 }
 
@@ -125,7 +125,7 @@ impl Service {
     fn insert(&mut self, method: &str, handler: Box<dyn Handler>) {
         let (service, method) = (self.name.clone(), method.to_owned());
         let name = method.clone();
-        let entry = Entry { service, method, handler, is_slow: AtomicBool::new(false) };
+        let entry = Entry { service, method, handler, is_slow: AtomicBool::new(true) };
         self.methods.insert(name, Arc::new(entry));
     }
 

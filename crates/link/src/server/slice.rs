@@ -117,6 +117,9 @@ impl Slice {
             }
             if entry.is_slow() {
                 self.begin_alone(job, received, entry);
+                // A second task has the runtime wake another of its threads. Should the handler
+                // wrongly block this one, that one looks after sockets and timers; else nobody may.
+                drop(tokio::spawn(async {}));
                 continue;
             }
             self.step(entry, job, received, &mut answers);
