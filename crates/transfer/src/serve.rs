@@ -1,7 +1,7 @@
 //! The server: a source that any number of clients fetch, each in a transfer of its own.
 //!
-//! Requests for lines are answered by the event loop, from memory: a block is read about once in 2,500
-//! lines. What reads more than that (a transfer that begins far into the file, sums over a whole file)
+//! Requests for lines are answered by the event loop, from memory: a thread of its own reads the next
+//! block meanwhile. What reads more than that (a transfer that begins far into the file, sums over a whole file)
 //! runs in threads that may block.
 
 mod sessions;
@@ -72,7 +72,9 @@ impl Serving {
             callers: options.max_callers,
             idle: options.idle.as_secs().max(1),
         };
-        let sessions = Sessions::new(Source::open(path)?, limits);
+        let source = Source::open(path)?;
+        source.read_ahead()?;
+        let sessions = Sessions::new(source, limits);
         let config = ServerConfig {
             name: "dubmesh-transfer".to_owned(),
             max_connections: MAX_CONNECTIONS,

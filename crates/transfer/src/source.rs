@@ -16,7 +16,8 @@
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::TransferError;
 use crate::lines::{Line, MARGIN, find_ends};
@@ -74,6 +75,8 @@ pub struct Source {
     state: Mutex<State>,
     /// Memory of dropped blocks, to be used again.
     spare: Arc<Mutex<Vec<Memory>>>,
+    /// To the thread that reads ahead, if there is one.
+    ahead: OnceLock<SyncSender<usize>>,
 }
 
 #[derive(Debug)]
@@ -125,7 +128,44 @@ impl Source {
                 cache: Default::default(),
             }),
             spare: Arc::default(),
+            ahead: OnceLock::new(),
         }))
+    }
+
+    /// Has a thread of its own read the block behind the one that is used, so that an event loop which hands
+    /// out lines hardly ever waits for a read. The thread ends with the source.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn read_ahead(self: &Arc<Self>) -> Result<(), TransferError> {
+        let (wanted, received) = sync_channel(CACHED_BLOCKS);
+        if self.ahead.set(wanted).is_err() {
+            return Ok(()); // there is one
+        }
+        let source = Arc::downgrade(self);
+        let read = move || {
+            for index in received {
+                let Some(source) = source.upgrade() else { return };
+                if source.is_known(index) {
+                    // Whoever needs the block meets the same error.
+                    let _ = source.block(index);
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("transfer-read".to_owned()).spawn(read);
+        thread.map(drop).map_err(TransferError::io("start a thread for", &self.path))
+    }
+
+    /// Asks for a block to be read ahead, unless there is too much to read anyway.
+    fn want(&self, index: usize) {
+        if let Some(ahead) = self.ahead.get() {
+            let _ = ahead.try_send(index);
+        }
+    }
+
+    /// Whether it is known where the block begins.
+    fn is_known(&self, index: usize) -> bool {
+        index < self.state().starts.len()
     }
 
     /// The file's path, as it was given.
@@ -396,6 +436,7 @@ impl Reader {
             return Ok(true);
         }
         let Some(block) = self.source.block_of(number)? else { return Ok(false) };
+        self.source.want(block.index + 1);
         self.held.rotate_right(1);
         self.held[0] = Some(block);
         Ok(true)

@@ -148,3 +148,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn blocks_are_read_ahead() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lines");
+    crate::generate::generate(&path, 2_000_000, 1, false, &mut |_| {}).unwrap();
+    let source = Source::open(&path).unwrap();
+    source.read_ahead().unwrap();
+    source.read_ahead().unwrap();
+    let mut reader = Reader::new(Arc::clone(&source));
+    reader.line(0).unwrap().unwrap();
+    while source.state().cached(1).is_none() {
+        std::thread::yield_now();
+    }
+    let (mut number, mut bytes) = (0, Vec::new());
+    while let Some(line) = reader.line(number).unwrap() {
+        bytes.extend_from_slice(line);
+        number += 1;
+    }
+    assert!(bytes == std::fs::read(&path).unwrap());
+    // The thread does not keep the source.
+    let left = Arc::downgrade(&source);
+    drop((source, reader));
+    while left.upgrade().is_some() {
+        std::thread::yield_now();
+    }
+}
