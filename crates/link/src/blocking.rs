@@ -16,7 +16,6 @@ use crate::error::SetupError;
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Starts the thread that drives a blocking client's connections, and gives its runtime.
-///
 pub(crate) fn start() -> Result<(Handle, Driver), SetupError> {
     let runtime = Builder::new_current_thread().enable_all().build().map_err(SetupError::Thread)?;
     let handle = runtime.handle().clone();
@@ -30,17 +29,27 @@ pub(crate) fn start() -> Result<(Handle, Driver), SetupError> {
         });
     };
     thread.spawn(run).map_err(SetupError::Thread)?;
-    Ok((handle, Driver(end)))
+    Ok((handle.clone(), Driver { end, runtime: handle }))
 }
 
 /// Keeps the thread of a blocking client alive.
-pub(crate) struct Driver(oneshot::Sender<Arc<Lanes>>);
+pub(crate) struct Driver {
+    end: oneshot::Sender<Arc<Lanes>>,
+    runtime: Handle,
+}
 
 impl Driver {
+    /// Closes the connections, and blocks until they are.
+    pub(crate) fn close(&self, lanes: Arc<Lanes>, grace: Duration) {
+        let closing = self.runtime.spawn(async move { lanes.close(grace).await });
+        // It fails only if the thread has ended, and then all is closed.
+        let _ = block_on(closing);
+    }
+
     /// Has the thread end once all that was sent is finished.
     pub(crate) fn end(self, lanes: Arc<Lanes>) {
         // Without a thread there is nothing to end.
-        let _ = self.0.send(lanes);
+        let _ = self.end.send(lanes);
     }
 }
 

@@ -169,6 +169,18 @@ impl Client {
     }
 }
 
+impl Client {
+    /// As [`Client::close`], for a client made by [`Client::connect_blocking`]: blocks until all is
+    /// closed, so that one-way calls have left before the process ends. Any other client only
+    /// begins to close.
+    pub fn close_wait(&self, grace: Duration) {
+        match &self.0.driver {
+            Some(driver) => driver.close(Arc::clone(&self.0.lanes), grace),
+            None => self.0.lanes.iter().for_each(|lane| lane.close()),
+        }
+    }
+}
+
 /// A method of one client's server, ready to be called.
 pub struct Bound<Req: 'static, Resp: 'static, E: 'static = crate::NoError> {
     client: Client,

@@ -171,3 +171,21 @@ fn patience_ends() {
         assert_eq!(never.n_now(), 0);
     });
 }
+
+#[test]
+fn a_program_without_a_runtime_waits_for_its_one_way_calls() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let n_done = Arc::<AtomicU64>::default();
+    let server = runtime.block_on(serve(ServerConfig::default(), sums(&n_done)));
+    let config = link::ClientConfig::default();
+    let client = Client::connect_blocking(server.local_addr(), config).unwrap();
+    let note = client.bind(&NOTE);
+    for _ in 0..1000 {
+        note.call_one_way(Bytes::new()).wait().unwrap();
+    }
+    client.close_wait(LONG);
+    // All have left; the server may still be at the last.
+    runtime.block_on(until(|| n_done.load(Ordering::SeqCst) == 1000));
+    let failure = note.call_one_way(Bytes::new()).wait().unwrap_err();
+    assert!(matches!(failure, Failure::Closed), "{failure}");
+}

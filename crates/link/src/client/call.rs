@@ -154,9 +154,11 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
             self.begun = None;
             self.bound.client.0.lanes.end(lane);
             let may_restart = self.n_restarts < MAX_RESTARTS;
+            // Breaks come as slowly as connections are made, so time alone may limit them.
+            let may_repeat = may_restart || self.deadline.is_some_and(|due| Instant::now() < due);
             match outcome {
                 Outcome::Answer(response) if response.status == Status::REFUSED && may_restart => {}
-                Outcome::Broken(_) if self.bound.method.is_idempotent && may_restart => {}
+                Outcome::Broken(_) if self.bound.method.is_idempotent && may_repeat => {}
                 // It goes on to the next connection, and waits there as long as it may.
                 Outcome::NotBegun => continue,
                 outcome => return Poll::Ready(self.response(outcome)),
@@ -396,6 +398,16 @@ impl<Req: 'static, Resp: 'static, E: 'static> Future for WithReply<'_, Req, Resp
 pub struct OneWay<'a, Req: 'static, Resp: 'static, E: 'static = crate::NoError>(
     pub(super) Call<'a, Req, Resp, E>,
 );
+
+impl<Req: 'static, Resp: 'static, E: 'static> OneWay<'_, Req, Resp, E> {
+    /// Blocks this thread until the call is in the connection's buffer; see [`Call::wait`].
+    ///
+    /// # Errors
+    /// As of the future.
+    pub fn wait(self) -> Result<(), Failure> {
+        crate::blocking::block_on(self)
+    }
+}
 
 impl<Req: 'static, Resp: 'static, E: 'static> Future for OneWay<'_, Req, Resp, E> {
     type Output = Result<(), Failure>;
