@@ -43,9 +43,9 @@ pub struct ServeOptions {
 }
 
 impl Default for ServeOptions {
-    /// 2,048 transfers, 64 MiB of callers, five minutes.
+    /// 2,048 transfers, 8 million callers (256 MiB, if all are there), five minutes.
     fn default() -> Self {
-        Self { max_transfers: 2048, max_callers: 2 << 20, idle: Duration::from_secs(300) }
+        Self { max_transfers: 2048, max_callers: 8 << 20, idle: Duration::from_secs(300) }
     }
 }
 
