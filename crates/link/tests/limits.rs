@@ -2,15 +2,20 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use link::codec::{Raw, Serde};
 use link::{
     CallError, Client, ClientConfig, Failure, Full, Method, NoItems, Server, ServerConfig, Service,
     Status, StreamMethod, WhenFull,
 };
+use link_proto::{Connection, Event, RequestOut, RouteDef};
 use support::{ECHO, Gauge, NEVER, calls, quickly, serve, test, until};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
 const ORDER: Method<u64, u64> = Method::new::<Serde>("test.Order", "order");
@@ -163,5 +168,76 @@ fn calls_that_wait_are_served_in_the_order_in_which_they_came() {
             assert_eq!(call.await.unwrap(), n);
         }
         assert!(order.lock().unwrap().is_sorted());
+    });
+}
+
+/// Reads from `stream` until the connection's machine has what it waits for.
+async fn read_until(
+    stream: &mut TcpStream,
+    machine: &mut Connection<u32>,
+    mut is_done: impl FnMut(Event<u32>) -> bool,
+) {
+    let mut input = BytesMut::new();
+    loop {
+        while let Some(event) = machine.poll_event() {
+            if is_done(event) {
+                return;
+            }
+        }
+        assert_ne!(stream.read_buf(&mut input).await.unwrap(), 0, "the server is gone");
+        machine.handle_bytes(Instant::now(), &mut input).unwrap();
+    }
+}
+
+#[test]
+fn a_client_that_asks_and_does_not_read_makes_the_server_wait() {
+    test(|| async {
+        const N_CALLS: u32 = 4000;
+        let n_begun = Arc::new(AtomicU64::new(0));
+        let begun = Arc::clone(&n_begun);
+        let answer = Bytes::from(vec![7; 64 << 10]);
+        let service = Service::new("test.Large")
+            .method(&Method::<(), Bytes>::new::<(Raw,)>("test.Large", "get"), move |_, ()| {
+                begun.fetch_add(1, Ordering::SeqCst);
+                let answer = answer.clone();
+                async move { answer }
+            })
+            .method(&ORDER, |_, n| async move { n });
+        let server = serve(ServerConfig::default(), service).await;
+        let mut stream = TcpStream::connect(server.local_addr()).await.unwrap();
+        let mut machine = Connection::client(
+            link_proto::Config { window: N_CALLS, ..Default::default() },
+            Instant::now(),
+        );
+        stream.write_all_buf(machine.transmit()).await.unwrap();
+        read_until(&mut stream, &mut machine, |event| matches!(event, Event::Ready(_))).await;
+        let def =
+            RouteDef { service: "test.Large".into(), method: "get".into(), ..Default::default() };
+        let route = machine.define(&def).unwrap();
+        for n in 0..N_CALLS {
+            let request = RequestOut { codec: 1, ..RequestOut::new(route) };
+            machine.send_request(Instant::now(), request, n).unwrap();
+        }
+        stream.write_all_buf(machine.transmit()).await.unwrap();
+
+        // Others are served, and what is begun for the one that does not read stays limited.
+        let client = Client::connect(server.local_addr()).await.unwrap();
+        until(|| 0 < n_begun.load(Ordering::SeqCst)).await;
+        for n in 0..500 {
+            let order = Method::<u64, u64>::new::<Serde>("test.Large", "order");
+            assert_eq!(quickly(client.call(&order, n)).await.unwrap(), n);
+        }
+        assert!(n_begun.load(Ordering::SeqCst) < 1500, "{n_begun:?} of {N_CALLS} calls were begun");
+
+        // When it reads at last, every call is answered.
+        let mut n_answered = 0;
+        read_until(&mut stream, &mut machine, |event| {
+            if let Event::Response { payload, .. } = event {
+                assert_eq!(payload.len(), 64 << 10);
+                n_answered += 1;
+            }
+            n_answered == N_CALLS
+        })
+        .await;
     });
 }

@@ -157,7 +157,7 @@ impl SessionMachine {
     /// An attempt to connect has failed; those who wait go on waiting if they are to.
     pub(crate) fn handle_connect_error(&mut self, reason: Arc<str>) {
         if self.config.when_down == WhenDown::Fail {
-            while let Some(key) = self.waiting.keys.pop_front() {
+            while let Some((_, key)) = self.waiting.keys.pop_first() {
                 self.finish(key, Outcome::Unreachable(Arc::clone(&reason)));
             }
             self.waiting = Waiting::default();
@@ -181,7 +181,7 @@ impl SessionMachine {
     /// The connection has ended: so do all calls.
     pub(crate) fn end(&mut self, reason: &Arc<str>) {
         self.phase = Phase::Over;
-        for key in std::mem::take(&mut self.waiting).keys {
+        for key in std::mem::take(&mut self.waiting).keys.into_values() {
             self.finish(key, Outcome::NotBegun);
         }
         let pending: Vec<Key> =
@@ -346,7 +346,7 @@ impl SessionMachine {
                 cancelled.is_some()
             }
             Some(Slot::Waiting(parked)) => {
-                self.waiting.remove(key, parked.payload.len());
+                self.waiting.remove(&parked);
                 self.settle();
                 self.phase == Phase::Closing
             }
@@ -394,7 +394,7 @@ impl SessionMachine {
     /// The server takes no more calls here: those that wait go elsewhere.
     fn leave(&mut self) {
         self.phase = Phase::Closing;
-        for key in std::mem::take(&mut self.waiting).keys {
+        for key in std::mem::take(&mut self.waiting).keys.into_values() {
             self.finish(key, Outcome::NotBegun);
         }
     }

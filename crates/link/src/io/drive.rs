@@ -147,6 +147,10 @@ impl<E> Turn<E> {
             let _ = Pin::new(stream).poll_shutdown(cx);
             return Ok(Poll::Ready(()));
         }
+        if self.has_more_events && conn.lock(|machine| slice_len(machine)) == 0 {
+            // The next slice waits until more is written, and that wakes the task.
+            return Ok(Poll::Pending);
+        }
         let is_held_back = read? == Reading::HeldBack;
         let goes_on =
             |machine: &mut M| machine.has_events() || is_held_back && machine.wants_input();
@@ -206,13 +210,13 @@ impl<E> Turn<E> {
     {
         loop {
             self.has_more_events = conn.lock(|machine| {
-                let slice_len = slice_len(machine);
+                let slice_len = if is_last { usize::MAX } else { slice_len(machine) };
                 while self.events.len() < slice_len
                     && let Some(event) = machine.poll_event()
                 {
                     self.events.push(event);
                 }
-                self.events.len() == slice_len
+                self.events.len() == slice_len && (slice_len != 0 || machine.has_events())
             });
             if self.events.is_empty() {
                 return;

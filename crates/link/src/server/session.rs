@@ -18,6 +18,9 @@ use crate::client::as_strs;
 use crate::io::{Share, SyncConn, drive_slices, slice_len};
 use crate::stream::Stream;
 
+/// Most calls that begin in one turn: so many answers may go over the limit of what waits.
+const MAX_SLICE_LEN: usize = 256;
+
 /// One client's connection, shared by its driver and the calls at work.
 pub(crate) struct Session {
     pub server: Arc<Shared>,
@@ -54,13 +57,8 @@ impl Session {
         let mut client =
             Client { session: Arc::clone(&self), peer: Arc::new(peer), routes: Arc::default() };
         let _end = End(&self);
-        let ending = drive_slices(
-            stream,
-            &self.conn,
-            |machine| slice_len(machine.in_flight()),
-            |events| client.handle(events),
-        )
-        .await;
+        let ending =
+            drive_slices(stream, &self.conn, begin_len, |events| client.handle(events)).await;
         tracing::debug!(client = %client.peer.address, %ending, "connection ended");
     }
 
@@ -141,6 +139,15 @@ impl Session {
 
     fn lock_running(&self) -> std::sync::MutexGuard<'_, HashMap<u64, AbortHandle>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How many calls begin in one turn: none while too much waits to be written, so that a client
+/// that asks and does not read cannot make memory grow.
+fn begin_len(machine: &Connection<()>) -> usize {
+    match machine.is_congested() {
+        true => 0,
+        false => slice_len(machine.in_flight()).min(MAX_SLICE_LEN),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Calls that wait for room or for the connection, first come, first served.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
@@ -15,21 +15,25 @@ use crate::error::Full;
 /// Calls that are not sent yet.
 #[derive(Default)]
 pub(super) struct Waiting {
-    pub(super) keys: VecDeque<Key>,
+    /// By when they came, so that one that gives up is found among many.
+    pub(super) keys: BTreeMap<u64, Key>,
+    next_place: u64,
     pub(super) bytes: usize,
     /// Not after any deadline of those who wait.
     pub(super) earliest: Option<Instant>,
 }
 
 impl Waiting {
-    pub(super) fn remove(&mut self, key: Key, payload_len: usize) {
-        self.keys.retain(|waiting| *waiting != key);
-        self.bytes -= payload_len;
+    pub(super) fn remove(&mut self, parked: &Parked) {
+        self.keys.remove(&parked.place);
+        self.bytes -= parked.payload.len();
     }
 }
 
 /// A call that waits for room or for a connection.
 pub(super) struct Parked {
+    /// Where it stands among those that wait.
+    place: u64,
     head: Head<Arc<RouteDef>>,
     meta: Vec<(String, String)>,
     pub(super) payload: Bytes,
@@ -94,19 +98,21 @@ impl SessionMachine {
             self.waiting.earliest = Some(known.map_or(deadline, |earliest| earliest.min(deadline)));
         }
         let meta = meta.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
-        let parked = Parked { head: head.to_owned(), meta, payload, waker: waker.clone() };
+        let place = self.waiting.next_place;
+        self.waiting.next_place += 1;
+        let parked = Parked { place, head: head.to_owned(), meta, payload, waker: waker.clone() };
         let key = self.calls.insert(Slot::Waiting(Box::new(parked)));
-        self.waiting.keys.push_back(key);
+        self.waiting.keys.insert(place, key);
         Ok(key)
     }
 
     /// Sends those who wait, as far as there is room.
     pub(super) fn send_waiting(&mut self) {
         let now = self.queueing.now();
-        while let Some(&key) = self.waiting.keys.front() {
+        while let Some((_, &key)) = self.waiting.keys.first_key_value() {
             let Some(Slot::Waiting(parked)) = self.calls.get_mut(key) else {
                 debug_assert!(false, "only waiting calls wait");
-                self.waiting.keys.pop_front();
+                self.waiting.keys.pop_first();
                 continue;
             };
             let (def, waker) = (Arc::clone(&parked.head.def), parked.waker.clone());
@@ -134,7 +140,7 @@ impl SessionMachine {
                 Err(SendError::Closing) => self.finish(key, Outcome::NotBegun),
                 Err(error) => self.finish(key, Outcome::Unsendable(error)),
             }
-            self.waiting.keys.pop_front();
+            self.waiting.keys.pop_first();
             self.waiting.bytes -= payload_len;
         }
         self.waiting.earliest = None;
@@ -146,7 +152,7 @@ impl SessionMachine {
             return;
         }
         self.waiting.earliest = None;
-        for key in std::mem::take(&mut self.waiting.keys) {
+        for (place, key) in std::mem::take(&mut self.waiting.keys) {
             let Some(Slot::Waiting(parked)) = self.calls.get(key) else {
                 continue;
             };
@@ -158,7 +164,7 @@ impl SessionMachine {
                     self.finish(key, Outcome::Expired(reason));
                 }
                 deadline => {
-                    self.waiting.keys.push_back(key);
+                    self.waiting.keys.insert(place, key);
                     let known = self.waiting.earliest;
                     self.waiting.earliest = [known, deadline].into_iter().flatten().min();
                 }
