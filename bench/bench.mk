@@ -20,8 +20,8 @@ bench-saturation: ## The same without the 50 ms, against a server that only answ
 bench-footprint: ## Memory of an agent, and how soon it is ready
 	$(BENCH) footprint
 
-bench-rpc: ## The RPC library beside bare sockets, tonic, tarpc and volo
-	$(BENCH) rpc
+bench-rpc: ## The RPC library beside bare sockets, tonic, tarpc and volo, each side on a core of its own
+	$(BENCH) rpc --pinned
 
 bench-transfer: ## A file's lines, one request a line, beside bare sockets and no network at all
 	$(BENCH) transfer
