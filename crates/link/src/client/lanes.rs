@@ -11,13 +11,16 @@ use crate::stream::Target;
 /// A new connection gets so long to make a difference before the next one is opened.
 const GROWTH_PAUSE: Duration = Duration::from_millis(500);
 
+/// Calls that a lane may have more than its neighbour.
+const MAX_LEAD: usize = 4;
+
 /// All lanes of a client. Those below `n_open` exist.
 pub(crate) struct Lanes {
     target: Arc<Target>,
     config: Arc<ClientConfig>,
     lanes: Box<[OnceLock<Arc<Lane>>]>,
     n_open: AtomicUsize,
-    /// Where the next search for a lane begins.
+    /// The lane that the next call is likely to take.
     turn: AtomicUsize,
     last_growth: Mutex<Option<Instant>>,
 }
@@ -50,25 +53,31 @@ impl Lanes {
         &self.target
     }
 
-    /// The lane for a call, and its number: the only one, or the less busy of two neighbours,
-    /// whose turn it is.
+    /// The lane for a call, and its number: the only one; or the one on which a call has just ended,
+    /// as long as its neighbour is not much less busy.
+    ///
+    /// Callers whose replies came together thus send their next calls together, in one write.
     #[inline]
     pub(crate) fn pick(&self) -> Option<(usize, &Arc<Lane>)> {
         let n_open = self.n_open.load(Ordering::Acquire);
         if n_open <= 1 {
             return Some((0, self.lanes.first()?.get()?));
         }
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let (one, other) = (turn % n_open, (turn + 1) % n_open);
-        let [first, second] = [self.lanes.get(one)?.get()?, self.lanes.get(other)?.get()?];
-        Some(match (first.is_ready(), second.is_ready()) {
-            (true, false) => (one, first),
-            (false, true) => (other, second),
-            _ if second.load().load(Ordering::Relaxed) < first.load().load(Ordering::Relaxed) => {
-                (other, second)
-            }
-            _ => (one, first),
-        })
+        let lane = |number: usize| self.lanes.get(number)?.get();
+        let is_ready = |number: &usize| lane(*number).is_some_and(|lane| lane.is_ready());
+        let load = |number| lane(number).map_or(0, |lane| lane.load().load(Ordering::Relaxed));
+        let last = self.turn.load(Ordering::Relaxed) % n_open;
+        let mut turns = (last..last + n_open).map(|turn| turn % n_open);
+        let one = turns.find(is_ready).unwrap_or(last);
+        let other = (one + 1) % n_open;
+        let chosen = match load(other) + MAX_LEAD < load(one) && is_ready(&other) {
+            true => other,
+            false => one,
+        };
+        if chosen != last {
+            self.turn.store(chosen, Ordering::Relaxed);
+        }
+        Some((chosen, lane(chosen)?))
     }
 
     /// A call begins on this lane.
@@ -84,6 +93,7 @@ impl Lanes {
     pub(crate) fn end(&self, lane: usize) {
         if let Some(load) = self.load(lane) {
             load.fetch_sub(1, Ordering::Relaxed);
+            self.turn.store(lane, Ordering::Relaxed);
         }
     }
 
