@@ -8,7 +8,7 @@ BENCH = cargo run --release --quiet --package bench --
 bench: ## All benchmarks, with their results in bench/results (about an hour)
 	$(BENCH) all
 
-bench-quick: ## All benchmarks, too short to be quoted (under three minutes once all is built)
+bench-quick: ## All benchmarks, too short to be quoted (under two minutes once all is built)
 	$(BENCH) all --quick
 
 bench-contest: ## HTTP to three Java providers of 50 ms through two agents, with etcd

@@ -16,7 +16,7 @@ const ROUNDS: u64 = 3;
 /// The command line's switches.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Switches {
-    /// Everything is shortened so that all of it takes less than three minutes.
+    /// Everything is shortened so that all of it takes less than two minutes.
     pub(crate) is_quick: bool,
     /// The RPC peers are measured without the link.
     pub(crate) is_without_link: bool,
