@@ -71,6 +71,8 @@ check_test() {
     has etcdctl || [ -n "${ETCDCTL_BIN:-}" ] || need "looks into etcd" etcd-client etcd
     has_jdk || need "runs the Java peers" openjdk-17-jdk-headless openjdk-21-jdk-headless default-jdk-headless
     has mvn || need "builds the Java peers" maven
+    has node || [ -n "${NODE_BIN:-}" ] || need "runs an HTTP app in tests" nodejs
+    has python3 || [ -n "${PYTHON_BIN:-}" ] || need "runs an HTTP app in tests" python3
 }
 
 check_bench() {

@@ -3,7 +3,8 @@
 //! - [`Etcd`] is a real etcd in a temporary folder, which can be killed and started again.
 //! - [`JavaProvider`] is a real Dubbo provider, 2.7 or 3.3, built from interop/ when need be;
 //!   [`JavaConsumer`] is the other side.
-//! - [`Child`] is what both are made of: a process group that dies with its owner, even when the
+//! - [`HttpApp`] is an app without Java, in Node or Python: the same services as plain JSON.
+//! - [`Child`] is what all are are made of: a process group that dies with its owner, even when the
 //!   test process itself is killed, and whose last lines of output go into every error.
 //! - [`free_port`] and [`wait_until`] keep tests off fixed ports and fixed sleeps.
 //!
@@ -13,6 +14,7 @@
 mod child;
 mod error;
 mod etcd;
+mod http_app;
 mod java;
 mod net;
 mod program;
@@ -20,5 +22,6 @@ mod program;
 pub use child::Child;
 pub use error::HarnessError;
 pub use etcd::{Etcd, EtcdOptions, EtcdTls};
+pub use http_app::HttpApp;
 pub use java::{ConsumerOptions, DubboVersion, JavaConsumer, JavaProvider, ProviderOptions};
 pub use net::{free_port, wait_until};
