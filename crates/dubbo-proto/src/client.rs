@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 
 use crate::event::{self, Event};
-use crate::frame::{self, Frame, HEADER_LEN, Header};
+use crate::frame::{Frame, Frames, HEADER_LEN, Header, Incoming};
 use crate::liveness::{Liveness, Look};
 use crate::pending::{Pending, RequestId};
 use crate::reply::{self, ReplyTo};
@@ -29,8 +29,10 @@ use crate::{DEFAULT_PAYLOAD_LIMIT, ProtoError, RequestTemplate, Serialization, S
 pub struct ClientConfig {
     /// A heartbeat is sent after this much silence; three times as much ends the connection.
     pub heartbeat: Duration,
-    /// The longest body that the provider may send.
+    /// The longest body that the provider may send. The call of a longer one fails.
     pub max_body_len: usize,
+    /// The longest body that is sent as it stands.
+    pub max_request_len: usize,
     /// Calls that may wait for their reply at once.
     pub max_in_flight: usize,
     /// Bytes that may wait to be written before a request is refused.
@@ -44,6 +46,7 @@ impl Default for ClientConfig {
             heartbeat: Duration::from_secs(60),
             // A reply of exactly the payload limit may carry attachments beside it.
             max_body_len: DEFAULT_PAYLOAD_LIMIT + (64 << 10),
+            max_request_len: DEFAULT_PAYLOAD_LIMIT + (64 << 10),
             // Far over what 200 threads of a provider can work on.
             max_in_flight: 65_536,
             // Two of the longest requests, and room for many small ones.
@@ -65,6 +68,15 @@ pub enum ClientEvent<T> {
         serialization: Serialization,
         /// The reply's body, a slice of the buffer that was read.
         body: Bytes,
+    },
+    /// The provider answered a call with more than we take; the answer is not kept.
+    TooLong {
+        /// What the caller gave with the call.
+        token: T,
+        /// Length of the answer's body in bytes.
+        len: usize,
+        /// The limit.
+        max: usize,
     },
     /// A call's deadline passed without an answer. A later answer is dropped.
     Expired {
@@ -134,6 +146,7 @@ pub struct ClientConnection<T> {
     config: ClientConfig,
     pending: Pending<T>,
     liveness: Liveness,
+    frames: Frames,
     events: VecDeque<ClientEvent<T>>,
     out: BytesMut,
     stats: ClientStats,
@@ -152,6 +165,7 @@ impl<T> ClientConnection<T> {
         Self {
             pending: Pending::new(config.max_in_flight),
             liveness: Liveness::new(config.heartbeat, now),
+            frames: Frames::new(config.max_body_len),
             events: VecDeque::new(),
             out: BytesMut::new(),
             stats: ClientStats::default(),
@@ -349,7 +363,14 @@ impl<T> ClientConnection<T> {
     }
 
     fn handle_frames(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), ProtoError> {
-        while let Some(frame) = frame::decode(input, self.config.max_body_len)? {
+        while let Some(incoming) = self.frames.next(input)? {
+            let frame = match incoming {
+                Incoming::Frame(frame) => frame,
+                Incoming::TooLong(header, _) => {
+                    self.handle_long(&header);
+                    continue;
+                }
+            };
             match (frame.header.is_event, frame.header.is_request) {
                 (false, false) => self.handle_reply(frame),
                 (true, true) => self.handle_event(now, &frame)?,
@@ -372,6 +393,18 @@ impl<T> ClientConnection<T> {
             serialization: frame.header.serialization.of_body(&frame.body),
             body: frame.body,
         });
+    }
+
+    #[cold]
+    fn handle_long(&mut self, header: &Header) {
+        if header.is_event || header.is_request {
+            return;
+        }
+        let (len, max) = (header.body_len, self.config.max_body_len);
+        match self.pending.take(header.id) {
+            Some(token) => self.events.push_back(ClientEvent::TooLong { token, len, max }),
+            None => self.stats.stale_replies += 1,
+        }
     }
 
     fn handle_event(&mut self, now: Instant, frame: &Frame) -> Result<(), ProtoError> {
@@ -449,7 +482,7 @@ impl<T> ClientConnection<T> {
         id: RequestId,
         two_way: bool,
     ) -> Result<(), SendError> {
-        let (len, max) = (body.len(), self.config.max_body_len);
+        let (len, max) = (body.len(), self.config.max_request_len);
         if len > max {
             return Err(ProtoError::PayloadTooLong { len, max }.into());
         }

@@ -9,8 +9,8 @@ use serde::de::IgnoredAny;
 use crate::frame::{HEADER_LEN, Header};
 use crate::{
     BodyLimits, ClientConfig, ClientConnection, ClientEvent, DubboUrl, Reply, ReplyKind, Request,
-    RequestHead, RequestTemplate, Serialization, ServerConfig, ServerConnection, ServerEvent,
-    ServiceKey, Status, descriptor, fastjson, url,
+    RequestHead, RequestTemplate, Routing, Serialization, ServerConfig, ServerConnection,
+    ServerEvent, ServiceKey, Status, descriptor, fastjson, url,
 };
 
 const N_CALLS: usize = 4;
@@ -27,6 +27,7 @@ pub fn client_bytes(data: &[u8], now: Instant) {
     let config = ClientConfig {
         heartbeat: Duration::from_secs(60),
         max_body_len: MAX_BODY_LEN,
+        max_request_len: MAX_BODY_LEN,
         max_in_flight: N_CALLS,
         max_buffered_bytes: MAX_BUFFERED_LEN,
     };
@@ -109,6 +110,7 @@ pub fn server_bytes(data: &[u8], now: Instant) {
                 assert!(name.len() + value.len() <= 3 * request.body().len());
             }
             reframe(&request);
+            route(&request);
             n_seen += 1;
             if two_way && n_seen % 2 == 0 {
                 let text = request.method();
@@ -122,6 +124,14 @@ pub fn server_bytes(data: &[u8], now: Instant) {
         assert!(server.transmit().len() < MAX_BUFFERED_LEN + MAX_BODY_LEN + SMALL_ANSWER_LEN);
         alive && !server.is_finished()
     });
+}
+
+/// Who passes a request on sees the same service as who reads it, if he sees any.
+fn route(request: &Request) {
+    let limits = BodyLimits::default();
+    if let Ok(routing) = Routing::read(request.serialization(), request.body(), &limits) {
+        assert_eq!(routing.path, Routing::of_request(request).path);
+    }
 }
 
 /// Arguments in one framing of fastjson can be had in the other.

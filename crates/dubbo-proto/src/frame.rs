@@ -4,6 +4,7 @@
 //! - A frame leaves the buffer whole or not at all.
 //! - The body's length is checked against the limit before any space is kept for the body.
 //! - After an error the framing is lost, so the caller closes the connection.
+//! - [`Frames`] keeps nothing of a body that is too long.
 
 use bytes::{Bytes, BytesMut};
 
@@ -121,6 +122,65 @@ pub fn decode(buf: &mut BytesMut, max_body_len: usize) -> Result<Option<Frame>, 
     Ok(Some(Frame { header, body: body.freeze() }))
 }
 
+/// What [`Frames`] has found.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Incoming {
+    /// A whole frame.
+    Frame(Frame),
+    /// The header of a frame whose body is over the limit, and the body's first byte, which tells
+    /// its framing. The body is skipped as it comes.
+    TooLong(Header, u8),
+}
+
+/// Takes frames off a stream, and steps over those that are too long: the frames behind them are as
+/// good as any.
+#[derive(Debug)]
+pub struct Frames {
+    max_body_len: usize,
+    /// What is still to come of a body that is too long.
+    n_to_skip: usize,
+}
+
+impl Frames {
+    /// For bodies of up to `max_body_len` bytes.
+    #[must_use]
+    pub const fn new(max_body_len: usize) -> Self {
+        Self { max_body_len, n_to_skip: 0 }
+    }
+
+    /// The next frame at the front of `buf`, as [`decode`] takes it; `None` until it is there whole.
+    ///
+    /// # Errors
+    /// [`FrameError::BadMagic`].
+    #[inline]
+    pub fn next(&mut self, buf: &mut BytesMut) -> Result<Option<Incoming>, FrameError> {
+        if self.n_to_skip != 0 {
+            let len = self.n_to_skip.min(buf.len());
+            bytes::Buf::advance(buf, len);
+            self.n_to_skip -= len;
+        }
+        match decode(buf, self.max_body_len) {
+            Ok(frame) => Ok(frame.map(Incoming::Frame)),
+            Err(FrameError::BodyTooLong { .. }) => self.begin_to_skip(buf),
+            Err(error) => Err(error),
+        }
+    }
+
+    #[cold]
+    fn begin_to_skip(&mut self, buf: &mut BytesMut) -> Result<Option<Incoming>, FrameError> {
+        // The body has at least one byte, or it would not be too long.
+        let Some((head, [first, ..])) = buf.split_first_chunk::<HEADER_LEN>() else {
+            return Ok(None);
+        };
+        let (header, first) = (Header::parse(head)?, *first);
+        self.n_to_skip = HEADER_LEN.saturating_add(header.body_len);
+        let len = self.n_to_skip.min(buf.len());
+        bytes::Buf::advance(buf, len);
+        self.n_to_skip -= len;
+        Ok(Some(Incoming::TooLong(header, first)))
+    }
+}
+
 /// Somebody who types text by hand gets his answer before he has typed 16 bytes.
 fn check_first_bytes(buf: &[u8]) -> Result<(), FrameError> {
     let [high, low] = MAGIC.to_be_bytes();
@@ -182,6 +242,33 @@ mod tests {
                 seen.extend(from_fn(|| decode(&mut buf, MAX_BODY_LEN).unwrap()));
             }
             prop_assert_eq!(seen, frames);
+            prop_assert!(buf.is_empty());
+        }
+    }
+
+    proptest! {
+        /// Frames that are too long are told, and cost none of the others, wherever the cuts are.
+        #[test]
+        fn long_frames_are_stepped_over(
+            frames in vec(any_frame(), 1..8),
+            max_body_len in 0..100usize,
+            cut_len in 1..64usize,
+        ) {
+            let mut reader = Frames::new(max_body_len);
+            let (mut buf, mut seen) = (BytesMut::new(), Vec::new());
+            for piece in encode_all(&frames).chunks(cut_len) {
+                buf.extend_from_slice(piece);
+                seen.extend(from_fn(|| reader.next(&mut buf).unwrap()));
+                prop_assert!(buf.len() <= HEADER_LEN + max_body_len + cut_len);
+            }
+            let expected: Vec<_> = frames
+                .into_iter()
+                .map(|frame| match frame.header.body_len <= max_body_len {
+                    true => Incoming::Frame(frame),
+                    false => Incoming::TooLong(frame.header, frame.body[0]),
+                })
+                .collect();
+            prop_assert_eq!(seen, expected);
             prop_assert!(buf.is_empty());
         }
     }

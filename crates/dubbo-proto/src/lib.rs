@@ -7,6 +7,7 @@
 //! - [`RequestTemplate`] writes requests, [`Request`] reads them; [`Reply`] reads replies and
 //!   [`encode_reply`] writes them. All of them leave arguments and results alone: those are bytes
 //!   that the caller makes and reads, with crate `hessian` for example.
+//! - [`Routing`] is the little that somebody who passes a request on has to read of it.
 //! - [`frame`] is the header that stands before everything, [`Serialization`] and [`Status`] are
 //!   what its bytes mean.
 //! - [`DubboUrl`] and [`ServiceKey`] are how registries write down who offers what.
@@ -30,6 +31,7 @@ mod liveness;
 mod pending;
 mod reply;
 mod request;
+mod routing;
 mod serialization;
 mod server;
 pub mod service;
@@ -43,6 +45,7 @@ pub use error::{FrameError, ProtoError};
 pub use pending::RequestId;
 pub use reply::{Outcome, Reply, ReplyKind, ReplyTo, encode_error, encode_reply, error_text};
 pub use request::Request;
+pub use routing::Routing;
 pub use serialization::Serialization;
 pub use server::{ServerConfig, ServerConnection, ServerEvent, ServerStats};
 pub use service::{ServiceKey, validate_interface, validate_method};

@@ -10,11 +10,11 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 use crate::client::DeadReason;
 use crate::event;
-use crate::frame::{self, Frame};
+use crate::frame::{Frame, Frames, Header, Incoming};
 use crate::liveness::{Liveness, Look};
 use crate::reply::{self, ReplyKind, ReplyTo};
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
 pub struct ServerConfig {
     /// A heartbeat is sent after this much silence; three times as much ends the connection.
     pub heartbeat: Duration,
-    /// The longest body that the consumer may send.
+    /// The longest body that the consumer may send. A longer one is refused and stepped over.
     pub max_body_len: usize,
     /// The longest body of a reply.
     pub payload_limit: usize,
@@ -38,6 +38,8 @@ pub struct ServerConfig {
     pub max_buffered_bytes: usize,
     /// Bounds on what a body may hold.
     pub body: BodyLimits,
+    /// Whether requests come as [`ServerEvent::Body`], not looked into.
+    pub pass_through: bool,
 }
 
 impl Default for ServerConfig {
@@ -50,6 +52,7 @@ impl Default for ServerConfig {
             // Eight of the longest replies.
             max_buffered_bytes: 8 * DEFAULT_PAYLOAD_LIMIT,
             body: BodyLimits::default(),
+            pass_through: false,
         }
     }
 }
@@ -66,6 +69,16 @@ pub enum ServerEvent {
         two_way: bool,
         /// What is asked for.
         request: Request,
+    },
+    /// The same where [`ServerConfig::pass_through`] is set.
+    Body {
+        /// Where the reply goes. Whether the consumer takes attachments is not known, so it counts
+        /// as one that does not.
+        to: ReplyTo,
+        /// As in [`ServerEvent::Request`].
+        two_way: bool,
+        /// The request's body as it came: [`crate::Routing`] and [`Request`] read it.
+        body: Bytes,
     },
     /// The connection is of no use any more.
     Dead(DeadReason),
@@ -89,6 +102,7 @@ pub struct ServerStats {
 pub struct ServerConnection {
     config: ServerConfig,
     liveness: Liveness,
+    frames: Frames,
     events: VecDeque<ServerEvent>,
     out: BytesMut,
     stats: ServerStats,
@@ -105,6 +119,7 @@ impl ServerConnection {
     pub fn new(config: ServerConfig, now: Instant) -> Self {
         Self {
             liveness: Liveness::new(config.heartbeat, now),
+            frames: Frames::new(config.max_body_len),
             events: VecDeque::new(),
             out: BytesMut::new(),
             stats: ServerStats::default(),
@@ -263,7 +278,7 @@ impl ServerConnection {
         body: &[u8],
     ) -> Result<(), ProtoError> {
         self.begin_reply(now)?;
-        let (len, max) = (body.len(), self.config.max_body_len);
+        let (len, max) = (body.len(), self.config.payload_limit);
         if len > max {
             let text = ProtoError::PayloadTooLong { len, max }.to_string();
             reply::encode_error(to, Status::SerializationError, &text, &mut self.out);
@@ -279,7 +294,14 @@ impl ServerConnection {
     }
 
     fn handle_frames(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), ProtoError> {
-        while let Some(frame) = frame::decode(input, self.config.max_body_len)? {
+        while let Some(incoming) = self.frames.next(input)? {
+            let frame = match incoming {
+                Incoming::Frame(frame) => frame,
+                Incoming::TooLong(header, first) => {
+                    self.refuse_long(now, &header, first)?;
+                    continue;
+                }
+            };
             match (frame.header.is_event, frame.header.is_request) {
                 (false, true) => self.handle_request(now, frame)?,
                 (true, true) => self.handle_event(now, &frame)?,
@@ -300,6 +322,11 @@ impl ServerConnection {
             let text = "too many requests of one connection wait for their reply";
             return self.refuse(now, to, Status::ServerThreadpoolExhausted, text);
         }
+        if self.config.pass_through {
+            self.n_in_flight += usize::from(header.two_way);
+            self.events.push_back(ServerEvent::Body { to, two_way: header.two_way, body });
+            return Ok(());
+        }
         match Request::decode(serialization, body, &self.config.body) {
             Ok(request) => {
                 to.takes_attachments = request.takes_reply_attachments();
@@ -316,6 +343,23 @@ impl ServerConnection {
                 self.refuse(now, to, Status::BadRequest, &error.to_string())
             }
         }
+    }
+
+    /// Answers a request that is too long, as Dubbo does: in its words, so that its users know it.
+    #[cold]
+    fn refuse_long(&mut self, now: Instant, header: &Header, first: u8) -> Result<(), ProtoError> {
+        if header.is_event || !header.is_request {
+            return Ok(());
+        }
+        self.stats.bad_requests += 1;
+        if !header.two_way {
+            return Ok(());
+        }
+        let serialization = header.serialization.of_body(&[first]);
+        let to = ReplyTo { id: header.id, serialization, takes_attachments: false };
+        let (len, max) = (header.body_len, self.config.max_body_len);
+        let text = format!("Data length too large: {len}, max payload: {max}; nothing was called");
+        self.refuse(now, to, Status::BadRequest, &text)
     }
 
     /// Answers a request that was never handed out.

@@ -100,6 +100,11 @@ impl Peer for DubboPeer {
                 let error = CallError::new(Code::Timeout, "no answer before the deadline");
                 token.complete(Err(error.at(&self.address)));
             }
+            ClientEvent::TooLong { token, len, max } => {
+                let message = format!("a reply of {len} bytes is over the limit of {max}");
+                let error = CallError::new(Code::ReplyTooLarge, message);
+                token.complete(Err(error.at(&self.address)));
+            }
             ClientEvent::ReadOnly => info!(endpoint = %self.address, "provider is leaving"),
             ClientEvent::Writeable => info!(endpoint = %self.address, "provider is back"),
             other => debug!(endpoint = %self.address, event = ?other),

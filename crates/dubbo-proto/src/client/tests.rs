@@ -192,7 +192,7 @@ fn refused_encodings_give_the_token_back() {
     let (token, error) = client.send(now, &small, b"\x91", &[], now, 9).unwrap_err();
     assert!(matches!(error, SendError::Encode(ProtoError::PayloadTooLong { max: 10, .. })));
     assert_eq!((token, client.in_flight(), client.transmit().len()), (9, 0, 0));
-    let long = vec![0; ClientConfig::default().max_body_len + 1];
+    let long = vec![0; ClientConfig::default().max_request_len + 1];
     assert!(client.send_body(now, Serialization::Hessian2, &long, now, 9).is_err());
 }
 
@@ -241,4 +241,25 @@ fn closing_keeps_what_waits_to_be_written() {
     client.send(now, &template(), b"\x91", &[], now, 1).unwrap();
     client.close();
     assert!(client.is_finished() && !client.transmit().is_empty() && !client.is_accepting());
+}
+
+#[test]
+fn one_long_reply_fails_one_call() {
+    let now = start();
+    let config = ClientConfig { max_body_len: 100, ..ClientConfig::default() };
+    let mut client = ClientConnection::new(config, now);
+    let ids: Vec<RequestId> = (0..2)
+        .map(|n| client.send(now, &template(), b"\x91", &[], now + SECOND, n).unwrap())
+        .collect();
+    let bytes = [
+        &frame_of(0x02, 20, ids[0].get(), &[b'N'; 3000])[..],
+        &frame_of(0x02, 20, 99, &[b'N'; 3000]),
+        &reply_to(ids[1]),
+    ];
+    for piece in bytes.concat().chunks(700) {
+        client.handle_bytes(now, &mut piece.into()).unwrap();
+    }
+    assert_eq!(client.poll_event(), Some(ClientEvent::TooLong { token: 0, len: 3000, max: 100 }));
+    assert!(matches!(client.poll_event(), Some(ClientEvent::Reply { token: 1, .. })));
+    assert_eq!((client.in_flight(), client.stats().stale_replies), (0, 1));
 }

@@ -1,7 +1,7 @@
 //! The server against bytes that a consumer might send.
 
 use super::*;
-use crate::frame::Header;
+use crate::frame::{self, Header};
 use crate::test_clock::start;
 use crate::{ProtoError, RequestHead, RequestTemplate};
 
@@ -142,4 +142,52 @@ fn silent_consumers_are_asked_and_left() {
     assert_eq!(server.poll_timeout(), None);
     server.send_readonly(now);
     assert!(server.transmit().is_empty());
+}
+
+#[test]
+fn long_requests_are_refused_and_stepped_over() {
+    let now = start();
+    let mut server = server(ServerConfig { max_body_len: 100, ..ServerConfig::default() }, now);
+    let long = |id, two_way| {
+        let header = Header {
+            is_request: true,
+            two_way,
+            is_event: false,
+            serialization: Serialization::Fastjson,
+            status: 0,
+            id,
+            body_len: 5000,
+        };
+        [&header.encode()[..], &[b'"'; 5000]].concat()
+    };
+    let parts = [&long(7, true)[..], &long(8, false), &request(1, true)];
+    for piece in parts.concat().chunks(900) {
+        let mut input = piece.into();
+        server.handle_bytes(now, &mut input).unwrap();
+        assert!(input.len() <= frame::HEADER_LEN, "nothing long is kept");
+    }
+    let frame = next_frame(&mut server);
+    assert_eq!((frame.header.status, frame.header.id), (40, 7));
+    assert_eq!(
+        crate::error_text(Serialization::Fastjson, &frame.body),
+        "Data length too large: 5000, max payload: 100; nothing was called"
+    );
+    assert_eq!(next_request(&mut server).0.id, RequestId::without_slot(1).get());
+    assert!(server.transmit().is_empty());
+    assert_eq!(server.stats().bad_requests, 2);
+}
+
+#[test]
+fn bodies_are_handed_out_unread() {
+    let now = start();
+    let mut server = server(ServerConfig { pass_through: true, ..ServerConfig::default() }, now);
+    let mut input = bad_request(Serialization::Other(8), true);
+    server.handle_bytes(now, &mut input).unwrap();
+    match server.poll_event() {
+        Some(ServerEvent::Body { to, two_way: true, body }) => {
+            assert_eq!((&body[..], to.serialization), (&b"bad"[..], Serialization::Other(8)));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(server.in_flight(), 1);
 }

@@ -1,0 +1,273 @@
+//! What somebody who only passes a request on has to know of it: for which service it is, and how
+//! long its caller waits. Arguments are walked past, attachments that say neither, too.
+//!
+//! Source: apache/dubbo, `DubboProtocol.getInvoker` and `ContextFilter`.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hessian::{Decoder, Kind};
+
+use crate::body::{BodyLimits, read_field};
+use crate::service::NO_VERSION;
+use crate::{ProtoError, Request, Serialization, ServiceKey, descriptor};
+
+/// Where a request wants to go.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Routing<'a> {
+    /// The path as the provider looks for it: the attachment `path`, or else the one in the body.
+    pub path: Cow<'a, str>,
+    /// The attachment `interface`; empty if there is none.
+    pub interface: Cow<'a, str>,
+    /// The version as it stands there: `0.0.0` and an empty one mean none.
+    pub version: Cow<'a, str>,
+    /// The group; empty is none.
+    pub group: Cow<'a, str>,
+    /// How long the caller waits: what is left of a time that is counted down (`_TO`), or the call's
+    /// own `timeout`.
+    pub timeout: Option<Duration>,
+}
+
+impl<'a> Routing<'a> {
+    /// Reads a request's body as far as needed.
+    ///
+    /// # Errors
+    /// [`ProtoError`] when the body is broken or passes a limit, or nobody here reads its
+    /// serialization.
+    pub fn read(
+        serialization: Serialization,
+        body: &'a Bytes,
+        limits: &BodyLimits,
+    ) -> Result<Self, ProtoError> {
+        if serialization == Serialization::Hessian2 {
+            return Self::read_hessian(body, limits);
+        }
+        let request = Request::decode(serialization, body.clone(), limits)?;
+        Ok(Routing::of_request(&request).into_owned())
+    }
+
+    /// The same from a request that has been read.
+    #[must_use]
+    pub fn of_request(request: &Request) -> Routing<'_> {
+        let text = |name| request.attachment(name).filter(|text| !text.is_empty());
+        let ms = |name| text(name).and_then(parse_ms);
+        Routing {
+            path: text("path").unwrap_or_else(|| request.path()).into(),
+            interface: text("interface").unwrap_or_default().into(),
+            version: text("version").unwrap_or_else(|| request.version()).into(),
+            group: text("group").unwrap_or_default().into(),
+            timeout: ms("_TO").or_else(|| ms("timeout")),
+        }
+    }
+
+    fn read_hessian(body: &'a [u8], limits: &BodyLimits) -> Result<Self, ProtoError> {
+        let wrap = |field| move |source| ProtoError::Hessian { field, source };
+        let mut decoder = Decoder::new(body, limits.hessian);
+        decoder.skip_value().map_err(wrap("dubbo version"))?;
+        let path = read_field(&mut decoder, "path")?;
+        let version = read_field(&mut decoder, "version")?;
+        let mut routing = Self::default();
+        decoder.skip_value().map_err(wrap("method"))?;
+        let n_args = descriptor::count(&read_field(&mut decoder, "descriptor")?)?;
+        for _ in 0..n_args {
+            decoder.skip_value().map_err(wrap("argument"))?;
+        }
+        if !decoder.is_at_end() && !decoder.read_null().map_err(wrap("attachments"))? {
+            routing.read_attachments(&mut decoder, limits.max_attachments)?;
+        }
+        if routing.path.is_empty() {
+            routing.path = path;
+        }
+        if routing.version.is_empty() {
+            routing.version = version;
+        }
+        Ok(routing)
+    }
+
+    fn read_attachments(
+        &mut self,
+        decoder: &mut Decoder<'a>,
+        max: usize,
+    ) -> Result<(), ProtoError> {
+        let wrap = |source| ProtoError::Hessian { field: "attachments", source };
+        let mut left = None;
+        let mut count = 0;
+        let mut map = decoder.read_map_begin().map_err(wrap)?;
+        while map.next(decoder).map_err(wrap)? {
+            count += 1;
+            if count > max {
+                return Err(ProtoError::TooMany { what: "attachments", count, max });
+            }
+            if decoder.peek().map_err(wrap)? != Kind::String {
+                decoder.skip_value().map_err(wrap)?;
+                decoder.skip_value().map_err(wrap)?;
+                continue;
+            }
+            let name = decoder.read_string().map_err(wrap)?;
+            let text = match &*name {
+                "path" => &mut self.path,
+                "interface" => &mut self.interface,
+                "version" => &mut self.version,
+                "group" => &mut self.group,
+                "_TO" => {
+                    left = read_ms(decoder).map_err(wrap)?;
+                    continue;
+                }
+                "timeout" => {
+                    self.timeout = read_ms(decoder).map_err(wrap)?;
+                    continue;
+                }
+                _ => {
+                    decoder.skip_value().map_err(wrap)?;
+                    continue;
+                }
+            };
+            if decoder.peek().map_err(wrap)? != Kind::String {
+                decoder.skip_value().map_err(wrap)?;
+                continue;
+            }
+            *text = decoder.read_string().map_err(wrap)?;
+        }
+        self.timeout = left.or(self.timeout);
+        Ok(())
+    }
+
+    /// The name under which the service is looked for. The attachment `interface` comes first,
+    /// since a path may be any name that the provider has chosen.
+    ///
+    /// # Errors
+    /// [`ProtoError::Name`] when a part of it is not acceptable.
+    pub fn service_key(&self) -> Result<ServiceKey, ProtoError> {
+        let interface = if self.interface.is_empty() { &self.path } else { &self.interface };
+        ServiceKey::new(interface, self.version(), &self.group)
+    }
+
+    /// The version; empty is none.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        if self.version == NO_VERSION { "" } else { &self.version }
+    }
+
+    /// The same without a body to borrow from.
+    #[must_use]
+    pub fn into_owned(self) -> Routing<'static> {
+        let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        Routing {
+            path: own(self.path),
+            interface: own(self.interface),
+            version: own(self.version),
+            group: own(self.group),
+            timeout: self.timeout,
+        }
+    }
+}
+
+/// Dubbo writes these as texts, but an attachment may be any object.
+fn read_ms(decoder: &mut Decoder<'_>) -> Result<Option<Duration>, hessian::HessianError> {
+    let ms = match decoder.peek()? {
+        Kind::String => return Ok(parse_ms(&decoder.read_string()?)),
+        Kind::Int => decoder.read_int()?.into(),
+        Kind::Long => decoder.read_long()?,
+        _ => {
+            decoder.skip_value()?;
+            return Ok(None);
+        }
+    };
+    Ok(positive_ms(ms))
+}
+
+fn parse_ms(text: &str) -> Option<Duration> {
+    text.parse().ok().and_then(positive_ms)
+}
+
+/// Dubbo counts down to below 0, and then the time is over: the least that can be waited.
+fn positive_ms(ms: i64) -> Option<Duration> {
+    Some(Duration::from_millis(u64::try_from(ms).unwrap_or(0).max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{RequestHead, RequestId, RequestTemplate, frame};
+
+    fn body(
+        serialization: Serialization,
+        head: RequestHead<'_>,
+        args: &[u8],
+        attachments: &[(&str, &str)],
+    ) -> Bytes {
+        let template = RequestTemplate::new(serialization, &head, attachments).unwrap();
+        let mut out = bytes::BytesMut::new();
+        template.encode(RequestId::without_slot(1), true, args, &[], &mut out).unwrap();
+        out.split_off(frame::HEADER_LEN).freeze()
+    }
+
+    const HEAD: RequestHead<'_> =
+        RequestHead { path: "a.B", version: "1.0", method: "m", descriptor: "I" };
+
+    #[test]
+    fn attachments_count_more_than_the_body() {
+        for (serialization, arg) in [
+            (Serialization::Hessian2, &b"\x91"[..]),
+            (Serialization::Fastjson, b"1"),
+            (Serialization::FastjsonSized, b"\0\0\0\x011"),
+        ] {
+            let plain = body(serialization, HEAD, arg, &[]);
+            let limits = BodyLimits::default();
+            let routing = Routing::read(serialization, &plain, &limits).unwrap();
+            assert_eq!(routing.service_key().unwrap().to_string(), "a.B:1.0");
+            assert_eq!(routing.timeout, None);
+            let attachments = [
+                ("path", "ctx/orders"),
+                ("interface", "a.C"),
+                ("version", "0.0.0"),
+                ("group", "g"),
+                ("timeout", "700"),
+                ("else", "x"),
+            ];
+            let full = body(serialization, HEAD, arg, &attachments);
+            let routing = Routing::read(serialization, &full, &limits).unwrap();
+            assert_eq!(routing.service_key().unwrap().to_string(), "g/a.C");
+            assert_eq!((&*routing.path, routing.version()), ("ctx/orders", ""));
+            assert_eq!(routing.timeout, Some(Duration::from_millis(700)));
+            let counted = [&attachments[..], &[("_TO", "-5")]].concat();
+            let counted = body(serialization, HEAD, arg, &counted);
+            let routing = Routing::read(serialization, &counted, &limits).unwrap();
+            assert_eq!(routing.timeout, Some(Duration::from_millis(1)));
+        }
+    }
+
+    #[test]
+    fn attachments_of_other_types_are_stepped_over() {
+        let whole = body(Serialization::Hessian2, HEAD, b"\x91", &[]);
+        let mut bytes = whole[..whole.len() - 2].to_vec();
+        let mut encoder = hessian::Encoder::new(&mut bytes);
+        encoder.map_begin(None);
+        encoder.string("x");
+        encoder.object_begin("com.acme.Unknown", &["a"]);
+        encoder.int(1);
+        encoder.int(7);
+        encoder.string("not named by a string");
+        encoder.string("timeout");
+        encoder.long(30);
+        encoder.string("group");
+        encoder.int(3);
+        encoder.map_end();
+        let bytes = Bytes::from(bytes);
+        let routing =
+            Routing::read(Serialization::Hessian2, &bytes, &BodyLimits::default()).unwrap();
+        assert_eq!((routing.timeout, &*routing.group), (Some(Duration::from_millis(30)), ""));
+        for len in 0..bytes.len() - 1 {
+            let cut = bytes.slice(..len);
+            let _ = Routing::read(Serialization::Hessian2, &cut, &BodyLimits::default());
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said() {
+        let body = Bytes::from_static(b"kryo");
+        let error = Routing::read(Serialization::Other(8), &body, &BodyLimits::default());
+        assert_eq!(error, Err(ProtoError::UnsupportedSerialization { id: 8 }));
+    }
+}
