@@ -343,6 +343,8 @@ impl Worker {
                     self.begin(conn, to, two_way, &request);
                 }
             }
+            // Only a connection that passes requests on hands out whole bodies.
+            ServerEvent::Body { .. } => {}
             ServerEvent::Dead(reason) => debug!(?reason, "consumer is gone"),
         }
     }
