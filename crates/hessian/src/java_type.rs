@@ -58,7 +58,9 @@ impl ClassType {
     }
 
     /// What the mapping knows of this class.
-    pub(crate) fn builtin(&self) -> Option<Builtin> {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn builtin(&self) -> Option<Builtin> {
         self.builtin
     }
 }

@@ -11,12 +11,18 @@
 //! - Output is bounded: by the length of the JSON text on the way in, and by
 //!   [`JsonOptions::max_out_len`] on the way out, where references can repeat a value.
 
-mod bigint;
-mod builtin;
+// Hidden, but public: other serializations map the same Java types to the same JSON (crate `jsonb`).
+#[doc(hidden)]
+pub mod bigint;
+#[doc(hidden)]
+pub mod builtin;
 mod error;
-mod scalar;
-mod temporal;
-mod time;
+#[doc(hidden)]
+pub mod scalar;
+#[doc(hidden)]
+pub mod temporal;
+#[doc(hidden)]
+pub mod time;
 mod to_hessian;
 mod to_json;
 

@@ -3,15 +3,15 @@
 //! Both ways take time by the square of the length, so that the length is bounded.
 
 /// 8192 bits. A message of 8 MiB full of such numbers takes well under a second.
-pub(super) const MAX_WORDS: usize = 256;
+pub const MAX_WORDS: usize = 256;
 /// 2^8192 has 2467 digits.
-pub(super) const MAX_DIGITS: usize = 2467;
+pub const MAX_DIGITS: usize = 2467;
 
 const BASE: u64 = 1_000_000_000;
 const BASE_DIGITS: usize = 9;
 
 /// Appends the decimal text of `words`, most significant first.
-pub(super) fn write_decimal(out: &mut Vec<u8>, is_negative: bool, words: &[u32]) {
+pub fn write_decimal(out: &mut Vec<u8>, is_negative: bool, words: &[u32]) {
     let mut words = words.to_vec();
     let mut groups = Vec::new();
     while let Some(first) = words.iter().position(|&word| word != 0) {
@@ -41,7 +41,7 @@ pub(super) fn write_decimal(out: &mut Vec<u8>, is_negative: bool, words: &[u32])
 }
 
 /// The words of a decimal text without sign, most significant first, without leading zeros.
-pub(super) fn parse_decimal(digits: &[u8]) -> Option<Vec<u32>> {
+pub fn parse_decimal(digits: &[u8]) -> Option<Vec<u32>> {
     if digits.is_empty() || MAX_DIGITS < digits.len() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }

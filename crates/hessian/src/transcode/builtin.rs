@@ -2,7 +2,7 @@
 
 /// A class with a mapping of its own. Every other class is an object of named fields.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Builtin {
+pub enum Builtin {
     /// Anything: the JSON value decides.
     Any,
     String,
@@ -53,7 +53,7 @@ const IO: &str = "com.alibaba.com.caucho.hessian.io.";
 
 impl Builtin {
     /// What a parameter or `"class"` member of this name is.
-    pub(crate) fn of_declared(name: &str) -> Option<Self> {
+    pub fn of_declared(name: &str) -> Option<Self> {
         if let Some(rest) = name.strip_prefix("java.lang.") {
             return Self::of_lang(rest);
         }
@@ -74,7 +74,7 @@ impl Builtin {
     }
 
     /// What an object is whose class has this name in a message.
-    pub(crate) fn of_message(name: &str) -> Option<Self> {
+    pub fn of_message(name: &str) -> Option<Self> {
         if let Some(rest) = name.strip_prefix(HANDLES) {
             return Self::of_time(rest.strip_suffix("Handle")?);
         }
@@ -190,7 +190,7 @@ impl Builtin {
     }
 
     /// The type that a list of this declared class bears; nothing for an `ArrayList`.
-    pub(crate) fn list_type(declared: &str) -> Option<&str> {
+    pub fn list_type(declared: &str) -> Option<&str> {
         match declared {
             "java.util.List"
             | "java.util.ArrayList"
@@ -207,7 +207,7 @@ impl Builtin {
     }
 
     /// The type that a map of this declared class bears; nothing for a `HashMap`.
-    pub(crate) fn map_type(declared: &str) -> Option<&str> {
+    pub fn map_type(declared: &str) -> Option<&str> {
         match declared {
             "java.util.Map" | "java.util.HashMap" | "java.util.AbstractMap" => None,
             "java.util.SortedMap" | "java.util.NavigableMap" => Some("java.util.TreeMap"),
@@ -218,6 +218,6 @@ impl Builtin {
 }
 
 /// The full name of hessian-lite's stand-in for a class of java.time.
-pub(super) fn handle(name: &str) -> String {
+pub fn handle(name: &str) -> String {
     format!("{HANDLES}{name}Handle")
 }

@@ -5,7 +5,7 @@ use crate::Encoder;
 
 /// The integer that a JSON number or text stands for: `7`, `7.0`, `7e2`. Nothing if it is none, or
 /// lies outside of 64 bits.
-pub(super) fn integer(text: &str) -> Option<i64> {
+pub fn integer(text: &str) -> Option<i64> {
     if let Ok(value) = text.parse::<i64>() {
         // Rust takes a plus sign, which JSON does not; for a text in a string it does no harm.
         return Some(value);
@@ -60,7 +60,7 @@ pub(super) fn write_big_integer(enc: &mut Encoder<'_>, text: &str) -> Option<()>
 }
 
 /// Whether a double says the same number as `text`: then its shortest text has the same digits.
-fn is_exact(text: &str, value: f64) -> bool {
+pub fn is_exact(text: &str, value: f64) -> bool {
     if !value.is_finite() {
         return false;
     }

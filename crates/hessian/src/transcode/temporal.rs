@@ -144,7 +144,7 @@ fn write_ints(enc: &mut Encoder<'_>, name: &str, fields: &[&str], values: &[i32]
 }
 
 /// `PT1H2M3.5S`, `P2DT3H`, with signs before each part and the whole, as Java reads it.
-fn parse_duration(text: &str) -> Option<(i64, i32)> {
+pub fn parse_duration(text: &str) -> Option<(i64, i32)> {
     let (sign, rest) = signed(text);
     let rest = rest.strip_prefix(['P', 'p'])?;
     let (days, clock) = match rest.split_once(['T', 't']) {
@@ -200,7 +200,7 @@ fn nanos_of(number: &str, may_have_fraction: bool) -> Option<i128> {
 }
 
 /// `P1Y2M3W4D`: years, months, and days with the weeks.
-fn parse_period(text: &str) -> Option<[i32; 3]> {
+pub fn parse_period(text: &str) -> Option<[i32; 3]> {
     let (sign, rest) = signed(text);
     let mut part = rest.strip_prefix(['P', 'p'])?;
     let mut units = "YMWD";

@@ -2,24 +2,24 @@
 
 /// A calendar day.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Date {
-    pub(super) year: i64,
-    pub(super) month: u32,
-    pub(super) day: u32,
+pub struct Date {
+    pub year: i64,
+    pub month: u32,
+    pub day: u32,
 }
 
 /// A time of day.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Time {
-    pub(super) hour: u32,
-    pub(super) minute: u32,
-    pub(super) second: u32,
-    pub(super) nano: u32,
+pub struct Time {
+    pub hour: u32,
+    pub minute: u32,
+    pub second: u32,
+    pub nano: u32,
 }
 
 impl Date {
     /// The day that lies `days` after 1970-01-01. (H. Hinnant's `civil_from_days`.)
-    pub(super) fn from_days(days: i64) -> Self {
+    pub fn from_days(days: i64) -> Self {
         let z = days + 719_468;
         let era = z.div_euclid(146_097);
         let day_of_era = z.rem_euclid(146_097);
@@ -34,7 +34,7 @@ impl Date {
     }
 
     /// Days since 1970-01-01.
-    pub(super) fn to_days(self) -> i64 {
+    pub fn to_days(self) -> i64 {
         let year = self.year - i64::from(self.month <= 2);
         let era = year.div_euclid(400);
         let year_of_era = year.rem_euclid(400);
@@ -56,14 +56,14 @@ impl Date {
     }
 
     /// `2024-02-29`; years beyond four digits bear a sign, as in Java.
-    pub(super) fn write(self, out: &mut Vec<u8>) {
+    pub fn write(self, out: &mut Vec<u8>) {
         write_year(out, self.year);
         write_2(out, b"-", self.month);
         write_2(out, b"-", self.day);
     }
 
     /// The day at the front of `text`, and what follows.
-    pub(super) fn parse(text: &[u8]) -> Option<(Self, &[u8])> {
+    pub fn parse(text: &[u8]) -> Option<(Self, &[u8])> {
         let (year, text) = parse_year(text)?;
         let (month, text) = digits::<2>(text.strip_prefix(b"-")?)?;
         let (day, text) = digits::<2>(text.strip_prefix(b"-")?)?;
@@ -74,7 +74,7 @@ impl Date {
 
 impl Time {
     /// `13:05`, `13:05:59`, `13:05:59.123`: Java's shortest form with 0, 3, 6 or 9 digits.
-    pub(super) fn write_short(self, out: &mut Vec<u8>) {
+    pub fn write_short(self, out: &mut Vec<u8>) {
         write_2(out, b"", self.hour);
         write_2(out, b":", self.minute);
         if self.second != 0 || self.nano != 0 {
@@ -84,7 +84,7 @@ impl Time {
     }
 
     /// Always with seconds.
-    pub(super) fn write(self, out: &mut Vec<u8>) {
+    pub fn write(self, out: &mut Vec<u8>) {
         write_2(out, b"", self.hour);
         write_2(out, b":", self.minute);
         write_2(out, b":", self.second);
@@ -92,7 +92,7 @@ impl Time {
     }
 
     /// The time at the front of `text`, and what follows. Seconds and their fraction may be absent.
-    pub(super) fn parse(text: &[u8]) -> Option<(Self, &[u8])> {
+    pub fn parse(text: &[u8]) -> Option<(Self, &[u8])> {
         let (hour, text) = digits::<2>(text)?;
         let (minute, mut text) = digits::<2>(text.strip_prefix(b":")?)?;
         let (mut second, mut nano) = (0, 0);
@@ -114,7 +114,7 @@ impl Time {
         is_valid.then_some((Self { hour, minute, second, nano }, text))
     }
 
-    pub(super) fn from_seconds(second_of_day: u32, nano: u32) -> Self {
+    pub fn from_seconds(second_of_day: u32, nano: u32) -> Self {
         Self {
             hour: second_of_day / 3600,
             minute: second_of_day / 60 % 60,
@@ -123,13 +123,13 @@ impl Time {
         }
     }
 
-    pub(super) fn to_seconds(self) -> i64 {
+    pub fn to_seconds(self) -> i64 {
         i64::from(self.hour * 3600 + self.minute * 60 + self.second)
     }
 }
 
 /// `2024-02-29T13:05:59.123Z`, always with milliseconds.
-pub(super) fn write_ms(out: &mut Vec<u8>, ms: i64) {
+pub fn write_ms(out: &mut Vec<u8>, ms: i64) {
     let (date, second_of_day) = split_seconds(ms.div_euclid(1000));
     date.write(out);
     out.push(b'T');
@@ -144,13 +144,13 @@ pub(super) fn write_ms(out: &mut Vec<u8>, ms: i64) {
 
 /// Milliseconds since 1970 UTC, of a day, a day and a time, or both with an offset. Without an
 /// offset it is UTC.
-pub(super) fn parse_ms(text: &str) -> Option<i64> {
+pub fn parse_ms(text: &str) -> Option<i64> {
     let (seconds, nano) = parse_instant(text.as_bytes())?;
     seconds.checked_mul(1000)?.checked_add(i64::from(nano / 1_000_000))
 }
 
 /// Seconds since 1970 UTC, and nanoseconds after them.
-pub(super) fn parse_instant(text: &[u8]) -> Option<(i64, u32)> {
+pub fn parse_instant(text: &[u8]) -> Option<(i64, u32)> {
     let (date, rest) = Date::parse(text)?;
     let days = date.to_days();
     if rest.is_empty() {
@@ -165,13 +165,13 @@ pub(super) fn parse_instant(text: &[u8]) -> Option<(i64, u32)> {
 }
 
 /// The day and the second of the day.
-pub(super) fn split_seconds(seconds: i64) -> (Date, u32) {
+pub fn split_seconds(seconds: i64) -> (Date, u32) {
     let second_of_day = u32::try_from(seconds.rem_euclid(86_400)).unwrap_or(0);
     (Date::from_days(seconds.div_euclid(86_400)), second_of_day)
 }
 
 /// `Z`, `+08:00`, `-03:30:15`.
-pub(super) fn write_offset(out: &mut Vec<u8>, seconds: i32) {
+pub fn write_offset(out: &mut Vec<u8>, seconds: i32) {
     if seconds == 0 {
         return out.push(b'Z');
     }
@@ -185,7 +185,7 @@ pub(super) fn write_offset(out: &mut Vec<u8>, seconds: i32) {
 }
 
 /// The whole of `text` as an offset, in seconds east of UTC: `Z`, `+08`, `+0800`, `+08:00`.
-pub(super) fn parse_offset(text: &[u8]) -> Option<i32> {
+pub fn parse_offset(text: &[u8]) -> Option<i32> {
     let (sign, rest) = match text.split_first()? {
         (b'Z' | b'z', []) => return Some(0),
         (b'+', rest) => (1, rest),
@@ -211,7 +211,7 @@ pub(super) fn parse_offset(text: &[u8]) -> Option<i32> {
 }
 
 /// `2024`, `-0044`, `+12024`.
-pub(super) fn write_year(out: &mut Vec<u8>, year: i64) {
+pub fn write_year(out: &mut Vec<u8>, year: i64) {
     if year < 0 {
         out.push(b'-');
     } else if 9999 < year {
@@ -224,7 +224,7 @@ pub(super) fn write_year(out: &mut Vec<u8>, year: i64) {
 }
 
 /// The year at the front of `text`: four digits, or a sign and up to nine.
-pub(super) fn parse_year(text: &[u8]) -> Option<(i64, &[u8])> {
+pub fn parse_year(text: &[u8]) -> Option<(i64, &[u8])> {
     let (sign, rest) = match text.split_first()? {
         (b'+', rest) => (1, rest),
         (b'-', rest) => (-1, rest),
@@ -240,7 +240,7 @@ pub(super) fn parse_year(text: &[u8]) -> Option<(i64, &[u8])> {
 }
 
 /// The number of exactly `N` digits at the front of `text`.
-pub(super) fn digits<const N: usize>(text: &[u8]) -> Option<(u32, &[u8])> {
+pub fn digits<const N: usize>(text: &[u8]) -> Option<(u32, &[u8])> {
     let (front, rest) = text.split_first_chunk::<N>()?;
     let number = front
         .iter()
@@ -249,7 +249,7 @@ pub(super) fn digits<const N: usize>(text: &[u8]) -> Option<(u32, &[u8])> {
 }
 
 /// Two digits, after `before`.
-pub(super) fn write_2(out: &mut Vec<u8>, before: &[u8], number: u32) {
+pub fn write_2(out: &mut Vec<u8>, before: &[u8], number: u32) {
     out.extend_from_slice(before);
     let [.., low] = (number % 10).to_be_bytes();
     let [.., high] = (number / 10 % 10).to_be_bytes();
@@ -257,7 +257,7 @@ pub(super) fn write_2(out: &mut Vec<u8>, before: &[u8], number: u32) {
 }
 
 /// `.123`, `.123456`, `.123456789`, or nothing for 0.
-pub(super) fn write_nano(out: &mut Vec<u8>, nano: u32) {
+pub fn write_nano(out: &mut Vec<u8>, nano: u32) {
     if nano == 0 {
         return;
     }
