@@ -310,6 +310,9 @@ impl<'a> Decoder<'a> {
         for _ in 0..n_fields {
             fields.push(self.read_name()?);
         }
+        if fields.is_empty() {
+            fields.extend(hidden_field(&name));
+        }
         self.classes.push(ClassDef { name, fields });
         Ok(())
     }
@@ -419,6 +422,16 @@ impl<'a> Decoder<'a> {
     #[cold]
     fn wrong_tag(&self, tag: u8, expected: &'static str) -> HessianError {
         HessianError::Tag { offset: self.pos, tag, expected }
+    }
+}
+
+/// The value that follows an object of this class although its definition names no field: that is
+/// how the compact mode of hessian-lite 4 writes dates and times. Read as a field it cannot be missed.
+fn hidden_field(class: &str) -> Option<Name<'static>> {
+    match class {
+        "java.time.LocalDate" => Some(Name::Borrowed("epochDay")),
+        "java.time.LocalTime" => Some(Name::Borrowed("nanoOfDay")),
+        _ => None,
     }
 }
 

@@ -29,6 +29,15 @@ pub enum Builtin {
     /// `java.lang.Class`, with the single field `name`.
     ClassName,
     Locale,
+    /// `java.util.Currency`, with the single field `currencyCode`.
+    Currency,
+    /// `java.net.URI`, with the single field `string`.
+    Uri,
+    /// A class of java.util.concurrent.atomic with the single field `value`.
+    AtomicInteger,
+    AtomicLong,
+    /// The same; its `value` is 0 or 1.
+    AtomicBoolean,
     StackTraceElement,
     EnumSet,
     LocalDate,
@@ -69,6 +78,7 @@ impl Builtin {
             "java.sql.Date" | "java.sql.Time" | "java.sql.Timestamp" => Self::SqlDate,
             "java.io.Serializable" => Self::Any,
             "java.io.File" => Self::TextValue,
+            "java.net.URI" => Self::Uri,
             _ => return None,
         })
     }
@@ -100,6 +110,15 @@ impl Builtin {
                 | Self::TextValue
                 | Self::ClassName
                 | Self::Optional
+                | Self::Currency
+                | Self::Uri
+                | Self::AtomicInteger
+                | Self::AtomicLong
+                | Self::AtomicBoolean
+                // The compact forms of hessian-lite 4.
+                | Self::LocalDate
+                | Self::LocalTime
+                | Self::LocalDateTime
         )
         .then_some(known)
     }
@@ -129,6 +148,11 @@ impl Builtin {
             "Locale" => Self::Locale,
             "Optional" => Self::Optional,
             "Calendar" | "GregorianCalendar" => Self::Calendar,
+            "Currency" => Self::Currency,
+            "EnumSet" => Self::EnumSet,
+            "concurrent.atomic.AtomicInteger" => Self::AtomicInteger,
+            "concurrent.atomic.AtomicLong" => Self::AtomicLong,
+            "concurrent.atomic.AtomicBoolean" => Self::AtomicBoolean,
             "Collection"
             | "List"
             | "Set"
@@ -147,6 +171,15 @@ impl Builtin {
             | "PriorityQueue"
             | "AbstractList"
             | "AbstractCollection"
+            | "AbstractSet"
+            | "AbstractQueue"
+            | "AbstractSequentialList"
+            | "concurrent.BlockingQueue"
+            | "concurrent.BlockingDeque"
+            | "concurrent.LinkedBlockingQueue"
+            | "concurrent.LinkedBlockingDeque"
+            | "concurrent.PriorityBlockingQueue"
+            | "concurrent.ConcurrentLinkedDeque"
             | "concurrent.CopyOnWriteArrayList"
             | "concurrent.CopyOnWriteArraySet"
             | "concurrent.ConcurrentLinkedQueue"
@@ -162,7 +195,9 @@ impl Builtin {
             | "WeakHashMap"
             | "IdentityHashMap"
             | "AbstractMap"
+            | "EnumMap"
             | "concurrent.ConcurrentMap"
+            | "concurrent.ConcurrentNavigableMap"
             | "concurrent.ConcurrentHashMap"
             | "concurrent.ConcurrentSkipListMap" => Self::Map,
             _ => return None,
@@ -199,9 +234,15 @@ impl Builtin {
             | "java.util.AbstractList"
             | "java.util.AbstractCollection" => None,
             // The elements keep the order of the JSON array.
-            "java.util.Set" => Some("java.util.LinkedHashSet"),
+            "java.util.Set" | "java.util.AbstractSet" => Some("java.util.LinkedHashSet"),
             "java.util.SortedSet" | "java.util.NavigableSet" => Some("java.util.TreeSet"),
-            "java.util.Queue" | "java.util.Deque" => Some("java.util.LinkedList"),
+            "java.util.Queue"
+            | "java.util.Deque"
+            | "java.util.AbstractQueue"
+            | "java.util.AbstractSequentialList" => Some("java.util.LinkedList"),
+            "java.util.concurrent.BlockingQueue" | "java.util.concurrent.BlockingDeque" => {
+                Some("java.util.concurrent.LinkedBlockingDeque")
+            }
             concrete => Some(concrete),
         }
     }
@@ -212,6 +253,9 @@ impl Builtin {
             "java.util.Map" | "java.util.HashMap" | "java.util.AbstractMap" => None,
             "java.util.SortedMap" | "java.util.NavigableMap" => Some("java.util.TreeMap"),
             "java.util.concurrent.ConcurrentMap" => Some("java.util.concurrent.ConcurrentHashMap"),
+            "java.util.concurrent.ConcurrentNavigableMap" => {
+                Some("java.util.concurrent.ConcurrentSkipListMap")
+            }
             concrete => Some(concrete),
         }
     }

@@ -47,6 +47,19 @@ fn scalars_by_their_type() {
         ("java.util.List", "null", Value::Null),
         ("com.acme.Order", "null", Value::Null),
         (
+            "java.util.Optional<java.lang.Long>",
+            "null",
+            Value::object("java.util.Optional", vec![("value", Value::Null)]),
+        ),
+        (
+            "java.util.concurrent.atomic.AtomicBoolean",
+            "true",
+            Value::object(
+                "java.util.concurrent.atomic.AtomicBoolean",
+                vec![("value", Value::Int(1))],
+            ),
+        ),
+        (
             "com.acme.Color",
             "\"RED\"",
             Value::object("com.acme.Color", vec![("name", Value::string("RED"))]),
@@ -94,6 +107,14 @@ fn the_member_class_decides() {
     assert_eq!(transcode("java.lang.Object", json), Ok(Value::Date(0)));
     let json = r#"{"class":"[I","value":[1]}"#;
     assert_eq!(transcode("java.lang.Object", json), Ok(typed("[int", vec![Value::Int(1)])));
+    let json = r#"{"class":"int[]","value":[1]}"#;
+    assert_eq!(transcode("java.lang.Object", json), Ok(typed("[int", vec![Value::Int(1)])));
+    let json = r#"{"class":"long","value":1}"#;
+    assert_eq!(transcode("java.lang.Object", json), Ok(Value::Long(1)));
+    // `I` could be the descriptor of int, but an object has a class.
+    let json = r#"{"class":"I","value":1}"#;
+    let expected = Value::object("I", vec![("value", Value::Int(1))]);
+    assert_eq!(transcode("java.lang.Object", json), Ok(expected));
     // A member of that name that is no string is a member like any other.
     let json = r#"{"class":7}"#;
     assert_eq!(transcode("a.B", json), Ok(Value::object("a.B", vec![("class", Value::Int(7))])));
@@ -164,6 +185,10 @@ fn what_does_not_fit_is_an_error_with_its_place() {
         ("java.math.BigInteger", "1.5", 0),
         ("java.time.LocalDate", "\"2024-02-30\"", 0),
         ("java.util.UUID", "1", 0),
+        ("java.util.EnumSet", "[]", 0),
+        ("java.util.EnumSet<a.B>", "[1]", 1),
+        ("java.util.concurrent.atomic.AtomicBoolean", "1", 0),
+        ("java.util.concurrent.atomic.AtomicInteger", "2147483648", 0),
         ("void", "1", 0),
         ("java.util.Map<java.lang.Integer,a.B>", "{\"x\":null}", 5),
     ] {

@@ -156,6 +156,10 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         }
         let kind = self.json.peek()?;
         match (builtin, kind) {
+            (Builtin::Optional, _) => {
+                self.enc.object_begin("java.util.Optional", &["value"]);
+                self.value(class.args().first())
+            }
             (_, JsonKind::Null) => self.null(),
             (Builtin::List, JsonKind::Array) => {
                 self.elements(Builtin::list_type(class.name()), class.args().first())
@@ -164,13 +168,24 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 let (key, value) = (class.args().first(), class.args().get(1));
                 self.members(Builtin::map_type(class.name()), key, value)
             }
-            (Builtin::List | Builtin::Map, _) => Err(self.wrong_kind(kind, class.name())),
-            (Builtin::Optional, _) => {
-                self.enc.object_begin("java.util.Optional", &["value"]);
-                self.value(class.args().first())
+            (Builtin::EnumSet, JsonKind::Array) => self.enum_set(class),
+            (Builtin::List | Builtin::Map | Builtin::EnumSet, _) => {
+                Err(self.wrong_kind(kind, class.name()))
             }
             _ => self.scalar(builtin, class.name()),
         }
+    }
+
+    /// hessian-lite's stand-in for an `EnumSet`; its class has to be known from the generic argument.
+    fn enum_set(&mut self, class: &ClassType) -> Result<(), TranscodeError> {
+        let Some(element @ JavaType::Class(of)) = class.args().first() else {
+            return Err(self.wrong_kind(JsonKind::Array, "java.util.EnumSet without its enum"));
+        };
+        let class = "com.alibaba.com.caucho.hessian.io.EnumSetHandler";
+        self.enc.object_begin(class, &["type", "objects"]);
+        self.enc.object_begin("java.lang.Class", &["name"]);
+        self.enc.string(of.name());
+        self.elements(Some("[object"), Some(element))
     }
 
     /// A value of a class that we know nothing of but its name.

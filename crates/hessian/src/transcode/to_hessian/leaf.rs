@@ -27,7 +27,12 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 }
                 Ok(())
             }
-            (_, JsonKind::Bool) | (Builtin::Boolean, _) => {
+            (Builtin::AtomicBoolean, JsonKind::Bool) => {
+                self.enc.object_begin(name, &["value"]);
+                self.enc.int(self.json.read_bool()?.into());
+                Ok(())
+            }
+            (_, JsonKind::Bool) | (Builtin::Boolean | Builtin::AtomicBoolean, _) => {
                 Err(self.wrong_kind(kind, of(builtin, name)))
             }
             (Builtin::Byte, _) => self.int(i8::MIN.into(), i8::MAX.into(), "byte"),
@@ -52,8 +57,18 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 temporal::from_text(self.enc, builtin, &value.to_string())
                     .ok_or(TranscodeError::Range { offset, expected: "java.time.Year" })
             }
+            (Builtin::AtomicInteger, _) => {
+                self.enc.object_begin(name, &["value"]);
+                self.int(i32::MIN, i32::MAX, "int")
+            }
+            (Builtin::AtomicLong, _) => {
+                self.enc.object_begin(name, &["value"]);
+                self.scalar(Builtin::Long, "")
+            }
             (_, JsonKind::Number) => Err(self.wrong_kind(kind, of(builtin, name))),
             (Builtin::TextValue, _) => self.text_object(name, "value"),
+            (Builtin::Currency, _) => self.text_object(name, "currencyCode"),
+            (Builtin::Uri, _) => self.text_object(name, "string"),
             (Builtin::ClassName, _) => self.text_object("java.lang.Class", "name"),
             (Builtin::Locale, _) => {
                 self.text_object("com.alibaba.com.caucho.hessian.io.LocaleHandle", "value")

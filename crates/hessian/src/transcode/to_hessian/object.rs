@@ -15,10 +15,17 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         let no_class = TranscodeError::Text { offset, expected: "the name of a class" };
         let builtin = match named.as_deref() {
             Some("") => return Err(no_class),
-            Some(name) => Builtin::of_declared(name),
+            // Generic arguments do not change what a class is.
+            Some(name) => Builtin::of_declared(name.split('<').next().unwrap_or(name)),
             None => None,
         };
-        let is_array = named.as_deref().is_some_and(|name| name.starts_with('['));
+        // Arrays in both spellings, and primitive types.
+        let is_plain = named.as_deref().is_some_and(|name| {
+            name.starts_with('[') || name.ends_with("[]") || 1 < name.len() && !name.contains('.')
+        });
+        let plain = named.as_deref().filter(|_| is_plain).and_then(|name| {
+            JavaType::parse(name).ok().filter(|ty| !matches!(ty, JavaType::Class(_)))
+        });
         let members = self.members.get(base..).unwrap_or_default();
         let has_only_value = matches!(members, [member] if member.name == "value");
         self.json.begin_object()?;
@@ -28,8 +35,11 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             (Some(class), Some(Builtin::Map)) => self.map(Builtin::map_type(class), base)?,
             (Some(_), Some(Builtin::Any)) => self.map(None, base)?,
             // `{"class": "java.util.Date", "value": 0}`: of a class that is no JSON object.
-            (Some(class), _) if has_only_value && (builtin.is_some() || is_array) => {
-                let ty = JavaType::parse(class).map_err(|_| no_class)?;
+            (Some(class), _) if has_only_value && (builtin.is_some() || plain.is_some()) => {
+                let ty = match plain {
+                    Some(ty) => ty,
+                    None => JavaType::parse(class).map_err(|_| no_class)?,
+                };
                 self.member(base, Some(&ty))?;
             }
             (Some(class), _) => {

@@ -24,9 +24,14 @@ impl<'a> Writer<'_, 'a, '_> {
             Builtin::SqlDate | Builtin::Calendar => {
                 self.one_field(object, if builtin == Builtin::SqlDate { "value" } else { "date" })?;
             }
-            Builtin::TextValue | Builtin::Locale | Builtin::Optional => {
-                self.one_field(object, "value")?;
-            }
+            Builtin::TextValue
+            | Builtin::Locale
+            | Builtin::Optional
+            | Builtin::AtomicInteger
+            | Builtin::AtomicLong => self.one_field(object, "value")?,
+            Builtin::AtomicBoolean => self.atomic_boolean(object)?,
+            Builtin::Currency => self.one_field(object, "currencyCode")?,
+            Builtin::Uri => self.one_field(object, "string")?,
             Builtin::ClassName => self.one_field(object, "name")?,
             Builtin::ZoneId => self.one_field(object, "zoneId")?,
             Builtin::Year => self.one_field(object, "year")?,
@@ -88,6 +93,20 @@ impl<'a> Writer<'_, 'a, '_> {
         if !is_found {
             self.out.extend_from_slice(b"null");
         }
+        Ok(())
+    }
+
+    /// `AtomicBoolean` holds an int.
+    fn atomic_boolean(&mut self, mut object: ObjectCursor) -> Result<(), TranscodeError> {
+        let mut value = 0;
+        while let Some(name) = self.next_field(&mut object) {
+            if &*name == "value" {
+                value = self.dec.read_int()?;
+            } else {
+                self.dec.skip_value()?;
+            }
+        }
+        self.out.extend_from_slice(if value == 0 { b"false" } else { b"true" });
         Ok(())
     }
 
@@ -250,13 +269,39 @@ struct Parts<'a> {
 }
 
 /// `seconds` is that of an `Instant`, a `Duration` or a `ZoneOffset`, never of two of them.
-const NUMBERS: [&str; 13] = [
-    "year", "month", "day", "hour", "minute", "second", "nano", "seconds", "nanos", "years",
-    "months", "days", "offset",
+const NUMBERS: [&str; 15] = [
+    "year",
+    "month",
+    "day",
+    "hour",
+    "minute",
+    "second",
+    "nano",
+    "seconds",
+    "nanos",
+    "years",
+    "months",
+    "days",
+    "offset",
+    EPOCH_DAY,
+    NANO_OF_DAY,
 ];
+
+/// No Java date is farther from 1970, in days.
+const MAX_DAY: i64 = 366_000_000_000;
+
+/// The fields of the compact forms. A compact `LocalDateTime` calls them `date` and `time`, which
+/// are objects in the other form, and so never numbers.
+const EPOCH_DAY: &str = "epochDay";
+const NANO_OF_DAY: &str = "nanoOfDay";
 
 impl Parts<'_> {
     fn number(&mut self, name: &str) -> Option<&mut Option<i64>> {
+        let name = match name {
+            "date" => EPOCH_DAY,
+            "time" => NANO_OF_DAY,
+            other => other,
+        };
         let index = NUMBERS.iter().position(|&number| number == name)?;
         self.numbers.get_mut(index)
     }
@@ -275,11 +320,19 @@ impl Parts<'_> {
     }
 
     fn date(&self) -> Option<Date> {
+        if let Some(day) = self.take(EPOCH_DAY) {
+            return (day.abs() <= MAX_DAY).then(|| Date::from_days(day));
+        }
         let year = i64::from(self.int("year")?);
         Some(Date { year, month: self.small("month", 12)?, day: self.small("day", 31)? })
     }
 
     fn time(&self) -> Option<Time> {
+        if let Some(nanos) = self.take(NANO_OF_DAY) {
+            let seconds = u32::try_from(nanos.div_euclid(1_000_000_000)).ok()?;
+            let nano = u32::try_from(nanos.rem_euclid(1_000_000_000)).ok()?;
+            return (seconds < 86_400).then(|| Time::from_seconds(seconds, nano));
+        }
         Some(Time {
             hour: self.small("hour", 23)?,
             minute: self.small("minute", 59)?,
