@@ -99,6 +99,16 @@ pub enum ProtoError {
         /// What it should have been.
         rule: &'static str,
     },
+    /// A service definition is no such document.
+    #[error("the service definition is wrong at line {line}, column {column}: expected {rule}")]
+    Definition {
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1.
+        column: usize,
+        /// What it should have been.
+        rule: &'static str,
+    },
     /// A URL or a registry key cannot be read.
     #[error("url is wrong at byte {offset}: {rule}")]
     Url {

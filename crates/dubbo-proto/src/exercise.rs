@@ -1,6 +1,7 @@
 //! What the fuzz targets call, and a unit test here, too: arbitrary bytes go through everything
 //! that a peer's bytes can reach, and what must hold afterwards is asserted.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -10,7 +11,7 @@ use crate::frame::{HEADER_LEN, Header};
 use crate::{
     BodyLimits, ClientConfig, ClientConnection, ClientEvent, DubboUrl, Reply, ReplyKind, Request,
     RequestHead, RequestTemplate, Routing, Serialization, ServerConfig, ServerConnection,
-    ServerEvent, ServiceKey, Status, descriptor, fastjson, url,
+    ServerEvent, ServiceDefinition, ServiceKey, Status, descriptor, fastjson, url,
 };
 
 const N_CALLS: usize = 4;
@@ -223,6 +224,26 @@ pub fn url_text(text: &str) {
     }
 }
 
+/// A service definition from a metadata center, or what a provider says to telnet.
+///
+/// # Panics
+/// When something that must hold does not.
+pub fn definition(text: &[u8]) {
+    let telnet = ServiceDefinition::from_telnet("a.B", &String::from_utf8_lossy(text)).ok();
+    for definition in ServiceDefinition::parse(text).ok().into_iter().chain(telnet) {
+        for method in &definition.methods {
+            assert!(method.parameters.len() <= descriptor::MAX_PARAMETERS);
+            assert!(definition.overloads(&method.name).any(|found| found == method));
+            for ty in &method.parameters {
+                assert_eq!(descriptor::count(&ty.to_descriptor()), Ok(1), "{ty}");
+            }
+        }
+        let n_fields = |class| definition.fields(class).map_or(0, BTreeMap::len);
+        let n_all: usize = definition.classes.keys().map(|class| n_fields(class)).sum();
+        assert!(n_all <= text.len());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::collection::vec;
@@ -237,6 +258,7 @@ mod tests {
             client_bytes(&data, start());
             server_bytes(&data, start());
             url_text(&text);
+            definition(&data);
         }
     }
 

@@ -14,12 +14,14 @@
 //! - [`fastjson`] turns the texts of one framing of serialization 6 into those of the other, and
 //!   fastjson's dialect into JSON.
 //! - [`descriptor`] reads the JVM's notation of parameter types.
+//! - [`definition`] reads what Dubbo says of a service's methods and classes.
 //!
 //! Everything that a peer sends is bounded before it is kept: [`frame::decode`] checks a body's
 //! length first, [`BodyLimits`] bound what is in it, and the connections bound what they hold.
 
 mod body;
 mod client;
+pub mod definition;
 pub mod descriptor;
 mod error;
 mod event;
@@ -41,6 +43,7 @@ pub mod url;
 
 pub use body::BodyLimits;
 pub use client::{ClientConfig, ClientConnection, ClientEvent, ClientStats, DeadReason, SendError};
+pub use definition::ServiceDefinition;
 pub use error::{FrameError, ProtoError};
 pub use pending::RequestId;
 pub use reply::{Outcome, Reply, ReplyKind, ReplyTo, encode_error, encode_reply, error_text};

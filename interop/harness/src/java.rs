@@ -64,6 +64,12 @@ pub struct ProviderOptions {
     pub hash_sleep: Duration,
     /// The etcd to register in, as `etcd://HOST:PORT`, or `None` to register nowhere.
     pub registry: Option<String>,
+    /// The metadata center to report service definitions to, as `etcd://HOST:PORT`; 2.7 only.
+    pub metadata: Option<String>,
+    /// A folder to write the definition of `TypesService` to.
+    pub definitions: Option<PathBuf>,
+    /// Telnet commands that 2.7 carries out on the Dubbo port, such as `ls`.
+    pub telnet: Option<String>,
     /// How long the registration outlives a killed provider, rounded down to whole seconds.
     pub registry_session: Duration,
     /// The name under which it registers.
@@ -85,6 +91,9 @@ impl Default for ProviderOptions {
             threads: 200,
             hash_sleep: Duration::from_millis(50),
             registry: None,
+            metadata: None,
+            definitions: None,
+            telnet: None,
             registry_session: Duration::from_secs(5),
             application: "interop-provider".to_owned(),
             heartbeat: Duration::from_secs(60),
@@ -289,10 +298,15 @@ fn launch(
         .args(["--threads", &options.threads.to_string()])
         .args(["--sleep-ms", &options.hash_sleep.as_millis().to_string()])
         .args(["--registry", options.registry.as_deref().unwrap_or("none")])
+        .args(["--metadata", options.metadata.as_deref().unwrap_or("none")])
+        .args(["--telnet", options.telnet.as_deref().unwrap_or("none")])
         .args(["--session-ms", &options.registry_session.as_millis().to_string()])
         .args(["--application", &options.application])
         .args(["--heartbeat-ms", &options.heartbeat.as_millis().to_string()])
         .args(["--weight", &options.weight.to_string()]);
+    if let Some(folder) = &options.definitions {
+        command.arg("--definitions").arg(folder);
+    }
     let name = format!("the Java {} on port {port}", version.module());
     let mut child = Child::spawn(&name, &command)?;
     child.wait_for_line(READY, START_TIMEOUT)?;

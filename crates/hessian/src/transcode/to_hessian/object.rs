@@ -47,7 +47,9 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 let schema = self.schema;
                 for index in base..self.members.len() {
                     let member = self.members.get(index);
-                    let ty = member.and_then(|member| schema.field_type(class, &member.name));
+                    // Of a subclass that nobody knows, the fields of its superclass are known.
+                    let field_type = |class| schema.field_type(class, &member?.name);
+                    let ty = field_type(class).or_else(|| field_type(declared?));
                     self.member(index, ty)?;
                 }
             }

@@ -27,6 +27,9 @@ final class Provider {
         protocol.setThreads(options.number("--threads"));
         protocol.setSerialization(serialization(options));
         protocol.setHeartbeat(options.number("--heartbeat-ms"));
+        if (options.isSet("--telnet")) {
+            protocol.setTelnet(options.text("--telnet"));
+        }
 
         DubboBootstrap bootstrap = DubboBootstrap.getInstance()
                 .application(new ApplicationConfig(options.text("--application")))
@@ -38,6 +41,8 @@ final class Provider {
                 service(TypesService.class, new TypesServiceImpl(GROUP + "/" + VERSION), options);
         variant.setGroup(GROUP);
         variant.setVersion(VERSION);
+        Metadata.report(bootstrap, options);
+        Metadata.write(options);
         bootstrap.service(variant).start();
 
         System.out.println("READY dubbo://127.0.0.1:" + port);
