@@ -25,6 +25,9 @@
 //! again. A withdrawal deletes a key only if it still hangs on our lease, so that an agent that is
 //! replaced does not remove the registration of its successor.
 //!
+//! **Definitions.** Dubbo's metadata report, if the estate has it in the same etcd, is read when it is needed:
+//! `/dubbo/metadata/{interface}[/{version}][/{group}]/provider/{application}` = JSON.
+//!
 //! **Connection.** One connection to one member at a time, to the next member when it fails, with
 //! jittered waits. A request at least every few seconds finds out that a member hangs or has lost its
 //! quorum.
@@ -37,6 +40,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::config::EtcdConfig;
+use crate::definitions::{Away, Document};
 use crate::endpoint::{Registration, Snapshot};
 use crate::error::RegistryError;
 use crate::registry::{RegistryStatus, Withdraw};
@@ -51,6 +55,7 @@ mod connection;
 mod follow;
 mod layout;
 mod registrar;
+mod report;
 mod settings;
 
 /// The handle on the tasks that talk to etcd.
@@ -84,6 +89,15 @@ impl EtcdRegistry {
     ) -> impl Future<Output = ()> + Send + 'static {
         let (keys, connection) = (self.keys.clone(), self.connection.clone());
         Follower::new(keys, connection, self.settings.grace, wanted, snapshots).run()
+    }
+
+    /// The documents of an interface in Dubbo's metadata report, the newest first.
+    pub(crate) async fn definitions(
+        &self,
+        root: &str,
+        interface: &str,
+    ) -> Result<Vec<Document>, Away> {
+        report::read(&self.connection, root, interface).await
     }
 
     pub(crate) fn register(

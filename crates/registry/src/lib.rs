@@ -5,6 +5,7 @@
 //! - [`Registry::subscribe`] gives the [`Endpoint`]s of a service as a [`Snapshot`] that is kept up
 //!   to date. While the registry is away the last one known stays, marked as stale.
 //! - [`Registry::register`] offers a service until the [`Registered`] is withdrawn or dropped.
+//! - [`Registry::definition`] tells what a service looks like; see [`definitions`].
 //! - [`Registry::status`] says how the registry itself does.
 //!
 //! Everything here is off the hot path: it runs on the runtime where the registry was opened, and
@@ -17,6 +18,7 @@
 mod address;
 mod backoff;
 mod config;
+pub mod definitions;
 mod endpoint;
 mod error;
 pub mod etcd;
@@ -26,6 +28,7 @@ mod memory;
 mod registry;
 
 pub use config::{EtcdConfig, EtcdTls, Layout, RegistryConfig};
+pub use definitions::{Definition, DefinitionSources, DefinitionWatch, Lookup, Origin};
 pub use endpoint::{
     DEFAULT_WEIGHT, Endpoint, EndpointKey, Freshness, Protocol, Registration, Snapshot, WarmUp,
 };

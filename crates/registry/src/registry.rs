@@ -10,6 +10,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
 use crate::config::RegistryConfig;
+use crate::definitions::{Away, DefinitionSources, DefinitionWatch, Definitions, Document};
 use crate::endpoint::{EndpointKey, Freshness, Registration, Snapshot};
 use crate::error::RegistryError;
 use crate::etcd::EtcdRegistry;
@@ -35,6 +36,7 @@ struct Shared {
     status: watch::Receiver<RegistryStatus>,
     feeds: Mutex<HashMap<ServiceKey, Weak<Feed>>>,
     activity: Arc<Mutex<Activity>>,
+    definitions: Definitions,
 }
 
 /// What goes on in a registry, for metrics.
@@ -101,6 +103,17 @@ impl Registry {
     /// # Errors
     /// When the configuration cannot be right, whether or not the registry is there.
     pub fn open(config: RegistryConfig) -> Result<Self, RegistryError> {
+        Self::open_with(config, DefinitionSources::default())
+    }
+
+    /// The same, where definitions of services are looked for in these places.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with(
+        config: RegistryConfig,
+        sources: DefinitionSources,
+    ) -> Result<Self, RegistryError> {
         let runtime = Handle::try_current().map_err(|_| RegistryError::NoRuntime)?;
         let (backend, status) = match config {
             RegistryConfig::Memory(hub) => {
@@ -119,7 +132,9 @@ impl Registry {
             }
         };
         let (feeds, activity) = (Mutex::default(), Arc::default());
-        Ok(Self { shared: Arc::new(Shared { backend, runtime, status, feeds, activity }) })
+        let definitions = Definitions::new(sources);
+        let shared = Shared { backend, runtime, status, feeds, activity, definitions };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// Watches the endpoints of a service. Subscriptions of the same service share one watch.
@@ -137,6 +152,34 @@ impl Registry {
             feed
         });
         Subscription { feed, _registry: self.clone() }
+    }
+
+    /// Looks for what the service looks like, and keeps looking. Nothing is looked for before the first
+    /// call of this, and nothing of a service once every watch of it is dropped.
+    pub fn definition(&self, service: &ServiceKey) -> DefinitionWatch {
+        self.shared.definitions.watch(self, service)
+    }
+
+    pub(crate) fn definition_sources(&self) -> &DefinitionSources {
+        &self.shared.definitions.sources
+    }
+
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.shared.runtime
+    }
+
+    /// The documents that the registry itself holds about an interface, the newest first.
+    pub(crate) async fn reported_definitions(
+        &self,
+        service: &ServiceKey,
+    ) -> Result<Vec<Document>, Away> {
+        match &self.shared.backend {
+            Backend::Memory(..) | Backend::File(_) => Ok(Vec::new()),
+            Backend::Etcd(etcd) => {
+                let root = &self.shared.definitions.sources.report_root;
+                etcd.definitions(root, &service.interface).await
+            }
+        }
     }
 
     /// Offers a service to the world until the result is withdrawn or dropped.

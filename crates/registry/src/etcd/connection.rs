@@ -97,6 +97,11 @@ impl Connection {
         live.wait_for(Option::is_some).await.ok().and_then(|live| live.clone())
     }
 
+    /// The same, but not for longer than a request may take.
+    pub(super) async fn live_within_timeout(&self) -> Option<Live> {
+        timeout(self.request_timeout, self.live()).await.ok().flatten()
+    }
+
     /// Waits until `live` has been given up.
     pub(super) async fn lost(&self, live: &Live) {
         let is_other =

@@ -1,0 +1,411 @@
+//! What services look like: their methods and the classes that these take and return, from wherever an
+//! estate has it.
+//!
+//! The sources, in their order:
+//! 1. [`folder`]: a folder of documents, for registries that hold none and to set others right;
+//! 2. Dubbo's metadata report in etcd, `/{root}/metadata/{interface}/..`;
+//! 3. [`telnet`]: the provider itself, if it is of Dubbo 2.x and lists its methods by telnet.
+//!
+//! A definition is looked for when somebody first asks for it, and again from time to time for as long
+//! as anybody wants it. While a source cannot be asked the last definition stays. What is broken, or of another
+//! service, gives one line in the log and counts as not there.
+
+mod folder;
+mod telnet;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use dubbo_proto::definition::Variant;
+use dubbo_proto::{ServiceDefinition, ServiceKey};
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+
+use crate::backoff::jitter;
+use crate::endpoint::Snapshot;
+use crate::registry::{Registry, Subscription};
+
+/// How old a definition becomes before it is looked for again.
+const MAX_AGE: Duration = Duration::from_secs(60);
+/// The same for what a provider told: it is other people's connection that is asked.
+const MAX_AGE_OF_TOLD: Duration = Duration::from_secs(600);
+/// The first wait after a definition was not found. It doubles up to [`MAX_AGE`].
+const FIRST_RETRY: Duration = Duration::from_secs(5);
+/// The least time between two looks, whoever asks for one.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+/// All documents of a registry together. One has some ten KiB as a rule.
+const MAX_TOTAL_LEN: usize = 64 << 20;
+
+/// Where definitions are looked for.
+#[derive(Clone, Debug)]
+pub struct DefinitionSources {
+    /// A folder with documents `INTERFACE.json` or `INTERFACE@ANYTHING.json`.
+    pub folder: Option<PathBuf>,
+    /// The first part of the keys of Dubbo's metadata report in etcd, without slashes around it.
+    pub report_root: String,
+    /// Whether providers of Dubbo 2.x are asked by telnet on their Dubbo port.
+    pub ask_providers: bool,
+}
+
+impl Default for DefinitionSources {
+    fn default() -> Self {
+        Self { folder: None, report_root: "dubbo".to_owned(), ask_providers: true }
+    }
+}
+
+/// A definition, and where it is from.
+#[derive(Debug)]
+pub struct Definition {
+    /// The methods and classes.
+    pub service: ServiceDefinition,
+    /// Where it was found.
+    pub origin: Origin,
+    _room: Room,
+}
+
+/// Where a definition was found.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Origin {
+    /// A file of the folder.
+    File(PathBuf),
+    /// A key of the metadata report.
+    Report(String),
+    /// A provider's answer to telnet; `host:port`.
+    Provider(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "file {}", path.display()),
+            Self::Report(key) => write!(f, "metadata report {key}"),
+            Self::Provider(address) => write!(f, "telnet of provider {address}"),
+        }
+    }
+}
+
+/// What is known about a service's definition.
+#[derive(Clone, Debug, Default)]
+pub enum Lookup {
+    /// Nobody has looked everywhere yet.
+    #[default]
+    Pending,
+    /// There is none.
+    Missing,
+    /// This one.
+    Found(Arc<Definition>),
+}
+
+impl Lookup {
+    /// The definition, if there is one.
+    #[must_use]
+    pub fn found(&self) -> Option<&Arc<Definition>> {
+        match self {
+            Self::Found(definition) => Some(definition),
+            Self::Pending | Self::Missing => None,
+        }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Pending, Self::Pending) | (Self::Missing, Self::Missing) => true,
+            (Self::Found(one), Self::Found(other)) => {
+                one.origin == other.origin && one.service == other.service
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Keeps the definition of one service up to date for as long as it lives.
+#[derive(Clone, Debug)]
+#[must_use = "nobody looks for the definition once this is dropped"]
+pub struct DefinitionWatch {
+    lookups: watch::Receiver<Lookup>,
+    feed: Arc<Feed>,
+}
+
+impl DefinitionWatch {
+    /// What is known now. The next [`has_changed`](Self::has_changed) is about what comes after it.
+    #[must_use]
+    pub fn current(&mut self) -> Lookup {
+        self.lookups.borrow_and_update().clone()
+    }
+
+    /// Whether something else is known than [`current`](Self::current) has told.
+    #[must_use]
+    pub fn has_changed(&self) -> bool {
+        self.lookups.has_changed().unwrap_or(false)
+    }
+
+    /// Waits until it is known whether there is a definition.
+    pub async fn settled(&mut self) -> Lookup {
+        let settled = self.lookups.wait_for(|lookup| !matches!(lookup, Lookup::Pending)).await;
+        settled.map(|lookup| lookup.clone()).unwrap_or_default()
+    }
+
+    /// Asks for another look, soon: the definition seems to be out of date.
+    pub fn suspect(&self) {
+        self.feed.suspected.notify_one();
+    }
+}
+
+#[derive(Debug)]
+struct Feed {
+    lookups: watch::Receiver<Lookup>,
+    suspected: Arc<Notify>,
+    task: AbortHandle,
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// The definitions that somebody wants, of one registry.
+#[derive(Debug, Default)]
+pub(crate) struct Definitions {
+    pub(crate) sources: DefinitionSources,
+    feeds: Mutex<HashMap<ServiceKey, Weak<Feed>>>,
+    total_len: Arc<AtomicUsize>,
+}
+
+impl Definitions {
+    pub(crate) fn new(sources: DefinitionSources) -> Self {
+        Self { sources, ..Self::default() }
+    }
+
+    pub(crate) fn watch(&self, registry: &Registry, service: &ServiceKey) -> DefinitionWatch {
+        let mut feeds = self.feeds.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = feeds.get(service).and_then(Weak::upgrade);
+        let feed = known.unwrap_or_else(|| {
+            feeds.retain(|_, feed| 0 < feed.strong_count());
+            let (sender, lookups) = watch::channel(Lookup::Pending);
+            let suspected = Arc::new(Notify::new());
+            let seeker = Seeker {
+                registry: registry.clone(),
+                subscription: registry.subscribe(service),
+                service: service.clone(),
+                sender,
+                suspected: Arc::clone(&suspected),
+                total_len: Arc::clone(&self.total_len),
+                said: String::new(),
+                refused: None,
+            };
+            let task = registry.runtime().spawn(seeker.run()).abort_handle();
+            let feed = Arc::new(Feed { lookups, suspected, task });
+            feeds.insert(service.clone(), Arc::downgrade(&feed));
+            feed
+        });
+        DefinitionWatch { lookups: feed.lookups.clone(), feed }
+    }
+}
+
+/// A document that was read somewhere.
+pub(crate) struct Document {
+    pub(crate) origin: Origin,
+    pub(crate) text: Vec<u8>,
+}
+
+/// The source cannot be asked now; what is known stays.
+#[derive(Debug)]
+pub(crate) struct Away(pub(crate) String);
+
+/// Looks for the definition of one service.
+struct Seeker {
+    registry: Registry,
+    subscription: Subscription,
+    service: ServiceKey,
+    sender: watch::Sender<Lookup>,
+    suspected: Arc<Notify>,
+    total_len: Arc<AtomicUsize>,
+    /// What was written to the log last, so as not to repeat it.
+    said: String,
+    /// The endpoints among which nobody lists methods by telnet.
+    refused: Option<Snapshot>,
+}
+
+impl Seeker {
+    async fn run(mut self) {
+        let mut retry = FIRST_RETRY;
+        loop {
+            let mut wait = MAX_AGE;
+            match self.look().await {
+                Ok(found) => {
+                    match &found {
+                        Some(Definition { origin: Origin::Provider(_), .. }) => {
+                            wait = MAX_AGE_OF_TOLD;
+                        }
+                        Some(_) => {}
+                        None => {
+                            wait = retry;
+                            retry = (2 * retry).min(MAX_AGE);
+                        }
+                    }
+                    self.publish(found);
+                }
+                Err(Away(reason)) => {
+                    self.say(&format!("cannot be looked for: {reason}"));
+                    wait = FIRST_RETRY;
+                    // Nobody need wait for a source that is away.
+                    self.sender.send_if_modified(|lookup| {
+                        let was_pending = matches!(lookup, Lookup::Pending);
+                        if was_pending {
+                            *lookup = Lookup::Missing;
+                        }
+                        was_pending
+                    });
+                }
+            }
+            self.pause(wait).await;
+        }
+    }
+
+    /// Waits until it is time for another look.
+    async fn pause(&self, wait: Duration) {
+        let mut snapshots = self.subscription.snapshots();
+        snapshots.mark_unchanged();
+        tokio::time::sleep(MIN_PAUSE).await;
+        // Other endpoints may tell more; but a definition of the estate does not hang on them.
+        let is_told = !matches!(
+            self.sender.borrow().found().map(|found| &found.origin),
+            Some(Origin::File(_) | Origin::Report(_))
+        );
+        tokio::select! {
+            () = tokio::time::sleep(jitter(wait)) => {}
+            () = self.suspected.notified() => {}
+            Ok(()) = snapshots.changed(), if is_told => {}
+        }
+    }
+
+    fn publish(&self, found: Option<Definition>) {
+        let lookup = found.map_or(Lookup::Missing, |found| Lookup::Found(Arc::new(found)));
+        self.sender.send_if_modified(|current| {
+            let has_changed = !current.is_same(&lookup);
+            if has_changed {
+                *current = lookup;
+            }
+            has_changed
+        });
+    }
+
+    async fn look(&mut self) -> Result<Option<Definition>, Away> {
+        let sources = self.registry.definition_sources().clone();
+        if let Some(folder) = sources.folder {
+            // A folder that cannot be read does not hide the other sources.
+            match folder::read(folder, &self.service.interface).await {
+                Ok(documents) => {
+                    if let Some(found) = self.first_good(documents) {
+                        return Ok(Some(found));
+                    }
+                }
+                Err(Away(reason)) => self.say(&format!("cannot be looked for: {reason}")),
+            }
+        }
+        let documents = self.registry.reported_definitions(&self.service).await?;
+        if let Some(found) = self.first_good(documents) {
+            return Ok(Some(found));
+        }
+        if !sources.ask_providers {
+            return Ok(None);
+        }
+        Ok(self.ask_providers().await)
+    }
+
+    /// The first document that is one, and of this service.
+    fn first_good(&mut self, documents: Vec<Document>) -> Option<Definition> {
+        let mut good = None;
+        for Document { origin, text } in documents {
+            match ServiceDefinition::parse(&text) {
+                Ok(service) if !matches(&service, &self.service) => {}
+                Ok(service) if good.is_none() => {
+                    good = self.definition(service, origin, text.len());
+                }
+                Ok(_) => {}
+                Err(error) => self.say(&format!("in {origin} is ignored: {error}")),
+            }
+        }
+        good
+    }
+
+    async fn ask_providers(&mut self) -> Option<Definition> {
+        let snapshot = self.subscription.current();
+        if self.refused.as_ref() == Some(&snapshot) {
+            return None;
+        }
+        match telnet::ask(&snapshot, &self.service.interface).await {
+            Ok((service, address, len)) => {
+                self.refused = None;
+                self.definition(service, Origin::Provider(address), len)
+            }
+            Err(_) => {
+                self.refused = Some(snapshot);
+                None
+            }
+        }
+    }
+
+    fn definition(
+        &mut self,
+        service: ServiceDefinition,
+        origin: Origin,
+        len: usize,
+    ) -> Option<Definition> {
+        let Some(room) = Room::take(&self.total_len, len) else {
+            self.say(&format!(
+                "in {origin} is ignored: its {len} bytes would bring all definitions over \
+                 {MAX_TOTAL_LEN}"
+            ));
+            return None;
+        };
+        Some(Definition { service, origin, _room: room })
+    }
+
+    fn say(&mut self, what: &str) {
+        if self.said != what {
+            tracing::warn!(service = %self.service, "the service's definition {what}");
+            what.clone_into(&mut self.said);
+        }
+    }
+}
+
+/// Whether a document is about the service. One that does not tell its variant is about all.
+fn matches(document: &ServiceDefinition, service: &ServiceKey) -> bool {
+    let is_interface = document.interface.is_empty() || document.interface == service.interface;
+    let is_one_of = |wanted: &str, has: &str| {
+        wanted == "*" || wanted.split(',').any(|wanted| wanted.trim() == has)
+    };
+    let is_variant = |variant: &Variant| {
+        is_one_of(&service.version, &variant.version) && is_one_of(&service.group, &variant.group)
+    };
+    is_interface && !document.methods.is_empty() && document.variant.as_ref().is_none_or(is_variant)
+}
+
+/// A share of [`MAX_TOTAL_LEN`], given back when it is dropped.
+#[derive(Debug)]
+struct Room {
+    total_len: Arc<AtomicUsize>,
+    len: usize,
+}
+
+impl Room {
+    fn take(total_len: &Arc<AtomicUsize>, len: usize) -> Option<Self> {
+        let add = |total: usize| total.checked_add(len).filter(|total| *total <= MAX_TOTAL_LEN);
+        total_len.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
+        Some(Self { total_len: Arc::clone(total_len), len })
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.total_len.fetch_sub(self.len, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests;

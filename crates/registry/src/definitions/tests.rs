@@ -1,0 +1,138 @@
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+use interop_harness::Etcd;
+
+use super::*;
+use crate::{
+    Endpoint, EtcdConfig, Layout, MemoryHub, Protocol, Registered, Registration, RegistryConfig,
+};
+
+fn document(interface: &str, parameters: &str, method: &str) -> String {
+    format!(
+        r#"{{"canonicalName":"{interface}","parameters":{parameters},
+        "methods":[{{"name":"{method}","parameterTypes":["int"],"returnType":"void"}}]}}"#
+    )
+}
+
+fn method_of(lookup: &Lookup) -> String {
+    let found = lookup.found().unwrap_or_else(|| panic!("{lookup:?}"));
+    found.service.methods[0].to_string()
+}
+
+fn memory(hub: &MemoryHub, folder: Option<PathBuf>) -> Registry {
+    let sources = DefinitionSources { folder, ..DefinitionSources::default() };
+    Registry::open_with(RegistryConfig::Memory(hub.clone()), sources).unwrap()
+}
+
+fn offer(registry: &Registry, addr: std::net::SocketAddr) -> Registered {
+    let endpoint = Endpoint::new(Protocol::Dubbo, &addr.ip().to_string(), addr.port());
+    let service = "a.B".parse().unwrap();
+    let registration = Registration { service, endpoint, methods: Vec::new(), app_address: None };
+    registry.register(&registration).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_has_documents_of_several_variants() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("a.B.json", &document("a.B", "{}", "plain"));
+    write("a.B@blue.json", &document("a.B", r#"{"group":"blue","version":"2.0"}"#, "blue"));
+    write("a.B@broken.json", "{");
+    write("a.B@long.json", &" ".repeat(3 << 20));
+    write("a.B2.json", &document("a.B2", "{}", "other"));
+    write("a.C.json", &document("a.D", "{}", "lost"));
+    let registry = memory(&MemoryHub::new(), Some(folder.path().to_owned()));
+    for (service, method) in
+        [("a.B", "plain(int)"), ("blue/a.B:2.0", "blue(int)"), ("a.B2", "other(int)")]
+    {
+        let mut watch = registry.definition(&service.parse().unwrap());
+        assert_eq!(method_of(&watch.settled().await), method);
+    }
+    for service in ["blue/a.B", "a.B:2.0", "a.C", "a.D", "a.X"] {
+        let mut watch = registry.definition(&service.parse().unwrap());
+        assert!(matches!(watch.settled().await, Lookup::Missing), "{service}");
+    }
+    // What is written later is found when somebody has reason to ask for it.
+    let mut watch = registry.definition(&"a.B".parse().unwrap());
+    let _ = watch.settled().await;
+    write("a.B.json", &document("a.B", "{}", "changed"));
+    watch.suspect();
+    watch.lookups.wait_for(|lookup| method_of(lookup) == "changed(int)").await.unwrap();
+    drop(watch);
+    // Nobody looks any more.
+    while registry.activity().subscriptions != 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn etcd_holds_reports_and_broken_ones_are_skipped() {
+    let etcd = Etcd::start().unwrap();
+    let put = |key: &str, text: &str| etcd.etcdctl(&["put", key, text]).unwrap();
+    let base = "/dubbo/metadata/a.B";
+    put(&format!("{base}/consumer/app"), "{}");
+    put(&format!("{base}/provider/old"), &document("a.B", "{}", "old"));
+    put(&format!("{base}/provider/new"), &document("a.B", r#"{"version":"0.0.0"}"#, "newest"));
+    put(&format!("{base}/1.0/provider/app"), &document("a.B", r#"{"version":"1.0"}"#, "one"));
+    put(&format!("{base}/provider/broken"), "{{");
+    put("/dubbo/metadata/a.B2/provider/app", &document("a.B2", "{}", "other"));
+    let config = EtcdConfig::new([etcd.client_url()], Layout::dubbo());
+    let registry = Registry::open(RegistryConfig::Etcd(config)).unwrap();
+    for (service, method) in
+        [("a.B", "newest(int)"), ("a.B:1.0", "one(int)"), ("a.B2", "other(int)")]
+    {
+        let mut watch = registry.definition(&service.parse().unwrap());
+        let lookup = watch.settled().await;
+        assert_eq!(method_of(&lookup), method);
+        let origin = lookup.found().unwrap().origin.to_string();
+        assert!(origin.starts_with("metadata report /dubbo/metadata/a.B"), "{origin}");
+    }
+    let mut missing = registry.definition(&"g/a.B".parse().unwrap());
+    assert!(matches!(missing.settled().await, Lookup::Missing));
+}
+
+/// A provider that answers one line of telnet per connection.
+fn telnet_provider(answer: &'static str) -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut line = [0; 64];
+            let len = stream.read(&mut line).unwrap();
+            assert_eq!(&line[..len], b"ls -l a.B\r\n");
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    addr
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn providers_of_dubbo_2_are_asked() {
+    let registry = memory(&MemoryHub::new(), None);
+    let deaf =
+        offer(&registry, telnet_provider("Command: ls disabled for security reasons\r\ndubbo>"));
+    let mut watch = registry.definition(&"a.B".parse().unwrap());
+    assert!(matches!(watch.settled().await, Lookup::Missing));
+    // Another provider may tell more, and is asked as soon as it is there.
+    let addr = telnet_provider("int add(int,int)\r\ndubbo>");
+    let _tells = offer(&registry, addr);
+    drop(deaf);
+    watch.lookups.wait_for(|lookup| lookup.found().is_some()).await.unwrap();
+    let lookup = watch.current();
+    assert_eq!(method_of(&lookup), "add(int, int)");
+    assert_eq!(lookup.found().unwrap().origin, Origin::Provider(addr.to_string()));
+}
+
+#[test]
+fn all_definitions_together_are_bounded() {
+    let total = Arc::new(AtomicUsize::new(0));
+    let first = Room::take(&total, MAX_TOTAL_LEN - 10).unwrap();
+    assert!(Room::take(&total, 11).is_none());
+    let second = Room::take(&total, 10).unwrap();
+    drop(first);
+    assert!(Room::take(&total, 11).is_some());
+    drop(second);
+    assert_eq!(total.load(Ordering::Relaxed), 0);
+}
