@@ -1,7 +1,8 @@
 //! Services of the local app, offered to other agents over links.
 //!
-//! A request goes from the link's driver straight into the app's connection, and its reply the
-//! same way back: no task and no copy of its own stands in between.
+//! A request goes from the link's driver straight into a Dubbo app's connection, and its reply the
+//! same way back: no task and no copy of its own stands in between. For an HTTP app the backend
+//! runs a task, which ends when the caller gives the call up.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,35 +11,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use dubbo_proto::{RequestTemplate, Serialization, ServiceKey};
+use dubbo_proto::{RequestTemplate, Serialization};
 use link::{Conn, Ending, drive};
 use link_proto::{CallId, Event, Meta, RouteDef, RouteId, Status};
 use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
 use tracing::{debug, info};
 
+use crate::backend::{App, AppCall, Backend, Backends, DubboApp, HttpApp};
 use crate::call::{LinkCaller, LinkServer, ReplyTo};
-use crate::metrics::CallStats;
+use crate::config::HTTP_APP_SERIALIZATIONS;
 use crate::route::template;
-use crate::upstream::dubbo::{DubboClient, DubboPeer, refused};
-use crate::upstream::{Standing, Upstream};
+use crate::upstream::Standing;
+use crate::upstream::dubbo::{DubboClient, refused};
 
 /// The deadline of a request that brings none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// One exported service and the way to the app.
-pub struct Backend {
-    /// What is offered.
-    pub service: ServiceKey,
-    /// What the app speaks.
-    pub serialization: Serialization,
-    /// The app.
-    pub upstream: Rc<Upstream<DubboPeer>>,
-    /// What counts its calls.
-    pub stats: Arc<CallStats>,
-}
-
-/// What a worker exports, by service key as text.
-pub type Backends = HashMap<String, Rc<Backend>>;
 
 /// One link from another agent; clones are handles to the same.
 #[derive(Clone)]
@@ -47,6 +35,8 @@ pub struct LinkSession {
     backends: Rc<Backends>,
     /// By the peer's number of the route.
     routes: Rc<RefCell<Vec<Option<Rc<Target>>>>>,
+    /// The calls of HTTP apps that run.
+    running: Rc<RefCell<HashMap<CallId, AbortHandle>>>,
 }
 
 /// One request of the peer.
@@ -63,19 +53,48 @@ struct Call {
 /// Where the calls of a route go.
 struct Target {
     backend: Rc<Backend>,
-    template: RequestTemplate,
+    way: Way,
+}
+
+/// The app, and what all calls of the route have in common.
+enum Way {
+    /// The constant parts of a Dubbo request.
+    Dubbo(DubboApp, Rc<RequestTemplate>),
+    /// All that the caller has told.
+    Http(Rc<HttpApp>, RouteDef),
+}
+
+impl Target {
+    fn takes(&self, codec: u8) -> bool {
+        match &self.way {
+            Way::Dubbo(app, _) => codec == app.serialization.id(),
+            Way::Http(..) => HTTP_APP_SERIALIZATIONS.iter().any(|known| codec == known.id()),
+        }
+    }
+
+    fn preferred(&self) -> Serialization {
+        match &self.way {
+            Way::Dubbo(app, _) => app.serialization,
+            Way::Http(..) => HTTP_APP_SERIALIZATIONS[0],
+        }
+    }
 }
 
 impl LinkSession {
     /// A link that has just been accepted.
     pub fn new(config: &link_proto::Config, backends: Rc<Backends>) -> Rc<Self> {
         let machine = LinkServer::server(config.clone(), Instant::now());
-        Rc::new(Self { conn: Conn::new(machine), backends, routes: Rc::default() })
+        let (routes, running) = (Rc::default(), Rc::default());
+        Rc::new(Self { conn: Conn::new(machine), backends, routes, running })
     }
 
     /// Serves the link until it ends.
     pub async fn serve(&self, stream: TcpStream) -> Ending<link_proto::LinkError> {
-        drive(stream, &self.conn, |event| self.on_event(event)).await
+        let ending = drive(stream, &self.conn, |event| self.on_event(event)).await;
+        for (_, call) in self.running.borrow_mut().drain() {
+            call.abort();
+        }
+        ending
     }
 
     /// Takes no further calls; the link closes once those in flight are answered.
@@ -92,6 +111,11 @@ impl LinkSession {
                 self.request(route, call);
             }
             Event::Defined { route, def } => self.define(route, &def),
+            Event::Cancelled { id } => {
+                if let Some(call) = self.running.borrow_mut().remove(&id) {
+                    call.abort();
+                }
+            }
             Event::Ready(hello) => debug!(peer = hello.name, "link accepted"),
             Event::GoAway { reason, text } => debug!(?reason, text, "peer is leaving"),
             other => debug!(event = ?other),
@@ -106,7 +130,7 @@ impl LinkSession {
         }
         match self.target(def) {
             Ok(target) => {
-                let codec = target.backend.serialization.id();
+                let codec = target.preferred().id();
                 self.conn.with(|link| link.accept_route(route, codec));
                 routes[place] = Some(Rc::new(target));
             }
@@ -123,50 +147,109 @@ impl LinkSession {
             let text = format!("this agent does not export {}", def.service);
             return Err((Status::NOT_FOUND_SERVICE, text));
         };
-        let template = template(backend.serialization, &backend.service.version, def)
-            .map_err(|error| (Status::BAD_REQUEST, error.to_string()))?;
-        Ok(Target { backend: Rc::clone(backend), template })
+        let way = match &backend.app {
+            App::Dubbo(app) => Way::Dubbo(
+                app.clone(),
+                template(app.serialization, &backend.service.version, def)
+                    .map_err(|error| (Status::BAD_REQUEST, error.to_string()))?
+                    .into(),
+            ),
+            App::Http(app) => Way::Http(Rc::clone(app), def.clone()),
+        };
+        Ok(Target { backend: Rc::clone(backend), way })
     }
 
-    fn request(&self, route: RouteId, mut call: Call) {
+    fn request(&self, route: RouteId, call: Call) {
         let target = self.routes.borrow().get(route.index()).cloned().flatten();
         let Some(target) = target else {
             return self.refuse(&call, Status::NOT_FOUND_SERVICE, "the route was refused");
         };
-        let spoken = target.backend.serialization;
-        if call.codec != 0 && call.codec != spoken.id() {
-            let text = format!("the app speaks {}, as the route's answer said", spoken.name());
+        if call.codec != 0 && !target.takes(call.codec) {
+            let spoken = target.preferred().name();
+            let text = format!("the app speaks {spoken}, as the route's answer said");
             return self.refuse(&call, Status::UNSUPPORTED_CODEC, &text);
         }
-        match target.backend.upstream.conn() {
-            Ok(conn) => self.pass_on(&target, &conn, &call),
-            Err(_) if target.backend.upstream.standing() == Standing::Connecting => {
-                let session = self.clone();
+        match &target.way {
+            Way::Dubbo(app, template) => self.request_dubbo(app, template, &target, call),
+            Way::Http(app, def) => self.request_http(app, def, &target, &call),
+        }
+    }
+
+    fn request_dubbo(
+        &self,
+        app: &DubboApp,
+        template: &Rc<RequestTemplate>,
+        target: &Rc<Target>,
+        mut call: Call,
+    ) {
+        match app.upstream.conn() {
+            Ok(conn) => self.pass_on(template, target, &conn, &call),
+            Err(_) if app.upstream.standing() == Standing::Connecting => {
+                let (session, target) = (self.clone(), Rc::clone(target));
+                let template = Rc::clone(template);
+                let upstream = Rc::clone(&app.upstream);
                 tokio::task::spawn_local(async move {
-                    match target.backend.upstream.connected(call.deadline).await {
+                    match upstream.connected(call.deadline).await {
                         Ok(conn) => {
                             call.now = Instant::now();
-                            session.pass_on(&target, &conn, &call);
+                            session.pass_on(&template, &target, &conn, &call);
                         }
                         Err(error) => session.caller(&target, &call).complete(Err(error)),
                     }
                 });
             }
-            Err(error) => self.caller(&target, &call).complete(Err(error)),
+            Err(error) => self.caller(target, &call).complete(Err(error)),
         }
     }
 
-    fn pass_on(&self, target: &Target, conn: &Conn<DubboClient>, call: &Call) {
+    fn request_http(&self, app: &Rc<HttpApp>, def: &RouteDef, target: &Target, call: &Call) {
+        let attachments: Vec<(&str, &str)> = def
+            .attachments
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .chain(&call.meta)
+            .collect();
+        let codec = if call.codec == 0 { target.preferred().id() } else { call.codec };
+        let request = AppCall {
+            method: &def.method,
+            descriptor: &def.descriptor,
+            serialization: Serialization::from_id(codec).of_body(&call.payload),
+            args: call.payload.clone(),
+            attachments: &attachments,
+            takes_attachments: true,
+            now: call.now,
+            deadline: call.deadline,
+        };
+        let (id, one_way, caller) = (call.id, call.one_way, self.caller(target, call));
+        let running = Rc::clone(&self.running);
+        let handle = app.call(&request, move |outcome| {
+            running.borrow_mut().remove(&id);
+            match one_way {
+                true => caller.finish(outcome.as_ref().err()),
+                false => caller.complete(outcome),
+            }
+        });
+        if let Some(handle) = handle.filter(|_| !one_way) {
+            self.running.borrow_mut().insert(id, handle);
+        }
+    }
+
+    fn pass_on(
+        &self,
+        template: &RequestTemplate,
+        target: &Target,
+        conn: &Conn<DubboClient>,
+        call: &Call,
+    ) {
         let meta: Vec<_> = call.meta.iter().collect();
         let caller = self.caller(target, call);
         let Call { now, deadline, payload, one_way, .. } = call;
         if *one_way {
-            let sent = conn.with(|app| app.0.send_one_way(*now, &target.template, payload, &meta));
+            let sent = conn.with(|app| app.0.send_one_way(*now, template, payload, &meta));
             return caller.finish(sent.err().map(|error| refused(&error)).as_ref());
         }
         let token = ReplyTo::Link(caller);
-        let sent =
-            conn.with(|app| app.0.send(*now, &target.template, payload, &meta, *deadline, token));
+        let sent = conn.with(|app| app.0.send(*now, template, payload, &meta, *deadline, token));
         if let Err((token, error)) = sent {
             token.complete(Err(refused(&error)));
         }

@@ -3,7 +3,8 @@
 //! The path of a call, in the order to read the code:
 //! [`ingress`] reads it from the app, [`invoke`] checks it, [`route`] holds what is prepared for its method, [`cluster`]
 //! picks an endpoint, [`upstream`] sends it there, straight to a Dubbo provider or over a link to
-//! the provider's agent, where [`export`] passes it to the app. Replies go back the same way as
+//! the provider's agent, where [`export`] passes it to the app, whatever that speaks
+//! ([`backend`]). Replies go back the same way as
 //! bytes; [`error`] is the table of everything that can go wrong instead.
 //!
 //! [`Agent`] wires it up: worker threads ([`worker`]) carry the calls and share nothing; one
@@ -13,6 +14,7 @@
 pub mod admin;
 pub mod agent;
 pub mod args;
+pub mod backend;
 pub mod call;
 pub mod client;
 pub mod cluster;

@@ -18,14 +18,15 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tracing::debug;
 
+use crate::backend::{Backend, Backends};
 use crate::cluster::Cluster;
 use crate::config::{ClusterRules, ExportConfig};
 use crate::error::{CallError, Code};
-use crate::export::{Backend, Backends, LinkSession};
+use crate::export::LinkSession;
 use crate::ingress::http::{HttpListener, HttpSession};
 use crate::metrics::{Hub, OpenConnection};
 use crate::route::RouteTable;
-use crate::upstream::{Pool, Setup, Standing};
+use crate::upstream::{Pool, Standing};
 
 /// Services that one worker looks up; each costs a watch at the registry.
 const MAX_CLUSTERS: usize = 1024;
@@ -129,7 +130,7 @@ impl Worker {
     pub fn new(setup: WorkerSetup) -> Rc<Self> {
         let pool = Rc::new(Pool::new(&setup.name));
         let backends = setup.exports.iter().zip(&setup.app_health).map(|(export, health)| {
-            let backend = Rc::new(backend(export, &pool, &setup.rules, &setup.hub));
+            let backend = Rc::new(Backend::start(export, &pool, &setup.rules, &setup.hub));
             tokio::task::spawn_local(report_health(Rc::clone(&backend), health.clone()));
             (export.service.to_string(), backend)
         });
@@ -311,26 +312,14 @@ async fn follow(cluster: Weak<Cluster>, subscription: Subscription) {
     }
 }
 
-fn backend(export: &ExportConfig, pool: &Pool, rules: &ClusterRules, hub: &Hub) -> Backend {
-    let policy = rules.policy(&export.service.interface);
-    let setup =
-        Setup { connect_timeout: policy.connect_timeout, max_in_flight: policy.max_in_flight };
-    Backend {
-        service: export.service.clone(),
-        serialization: export.serialization,
-        upstream: pool.dubbo(&export.app_host, export.app_port, setup),
-        stats: hub.export(&export.service.to_string()),
-    }
-}
-
 /// Tells the control thread whether this worker reaches the app. When another worker does, this one
 /// need not wait until its next attempt is due.
 async fn report_health(backend: Rc<Backend>, health: AppHealth) {
     let mut counted = false;
     let mut of_all = health.subscribe();
     loop {
-        let changed = backend.upstream.changed();
-        let is_ready = backend.upstream.standing() == Standing::Ready;
+        let changed = backend.changed();
+        let is_ready = backend.standing() == Standing::Ready;
         if is_ready != counted {
             counted = is_ready;
             health.send_modify(|n_ready| match is_ready {
@@ -342,7 +331,7 @@ async fn report_health(backend: Rc<Backend>, health: AppHealth) {
             () = changed => {}
             Ok(()) = of_all.changed() => {
                 if !counted && 0 < *of_all.borrow_and_update() {
-                    backend.upstream.connect_soon();
+                    backend.connect_soon();
                 }
             }
         }

@@ -7,6 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::Arc;
 
 use dubbo_proto::{ServiceKey, validate_interface};
 use toml::de::DeTable;
@@ -15,11 +16,12 @@ use super::clusters::{SERIALIZATIONS, clusters};
 use super::conflicts::{self, Export, Ingress, Links, Listen, Places};
 use super::defaults;
 use super::error::Problems;
+use super::http_app::{HTTP_APP_KEYS, http_app};
 use super::registries::{RegistryDraft, registries};
 use super::section::{Section, closest};
 use super::{
-    AdminConfig, Config, ExportConfig, HttpIngressConfig, LinkListenerConfig, LogConfig, LogFormat,
-    ProcessConfig,
+    AdminConfig, AppConfig, Config, ExportConfig, HttpIngressConfig, LinkListenerConfig, LogConfig,
+    LogFormat, ProcessConfig,
 };
 
 /// Stands in for an address that could not be read.
@@ -28,7 +30,8 @@ const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED)
 /// The levels of `tracing`, quietest first.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-const APP_REMEDY: &str = "write the app's Dubbo TCP listener, such as \"dubbo://127.0.0.1:20880\"";
+const APP_REMEDY: &str = "write where the app listens: \"dubbo://127.0.0.1:20880\" if it speaks Dubbo \
+                          TCP, \"http://127.0.0.1:8080\" if it speaks HTTP";
 
 /// Checks a whole file. `folder` is where its relative paths start. The result is worth something
 /// only if `problems` is empty afterwards.
@@ -241,14 +244,7 @@ fn export(
     places: &mut Places,
 ) -> ExportConfig {
     let service = service(&mut section);
-    let app = section.required_text("app", APP_REMEDY).and_then(|text| {
-        let app = app(text);
-        if app.is_none() {
-            section.wrong("app", format!("\"{text}\" is not a Dubbo address"), APP_REMEDY);
-        }
-        app
-    });
-    let (app_host, app_port) = app.unwrap_or_default();
+    let app = app(&mut section);
     let registry = registry(&mut section, registries);
     let qualifier = ["group", "version"].into_iter().find(|key| section.has(key));
     places.exports.push(Export {
@@ -260,11 +256,7 @@ fn export(
     });
     let export = ExportConfig {
         service: service.unwrap_or_default(),
-        app_host,
-        app_port,
-        serialization: section
-            .choice("serialization", &SERIALIZATIONS)
-            .unwrap_or(defaults::SERIALIZATION),
+        app,
         registry: registry.unwrap_or_default(),
         weight: section.number("weight", 1..=defaults::MAX_WEIGHT, defaults::WEIGHT),
     };
@@ -298,10 +290,30 @@ fn service(section: &mut Section<'_>) -> Option<ServiceKey> {
     ServiceKey::new(interface, version, group).ok()
 }
 
-/// The host and port of `dubbo://HOST:PORT`.
-fn app(text: &str) -> Option<(String, u16)> {
-    let (host, port) = host_and_port(text.strip_prefix("dubbo://")?.trim_end_matches('/'))?;
-    Some((host, port?))
+/// The app of an export, and all keys that depend on what it speaks.
+fn app(section: &mut Section<'_>) -> AppConfig {
+    let text = section.required_text("app", APP_REMEDY);
+    let (scheme, rest) = text.and_then(|text| text.split_once("://")).unwrap_or_default();
+    let place = host_and_port(rest.trim_end_matches('/'));
+    let place = place.and_then(|(host, port)| Some((host, port?)));
+    if let Some(text) = text
+        && (place.is_none() || !matches!(scheme, "dubbo" | "http"))
+    {
+        section.wrong("app", format!("\"{text}\" is not the address of an app"), APP_REMEDY);
+    }
+    let (host, port) = place.unwrap_or_default();
+    if scheme == "http" {
+        section.refuse(&["serialization"], "an app that speaks HTTP gets JSON");
+        return AppConfig::Http(Arc::new(http_app(section, host, port)));
+    }
+    section.refuse(&HTTP_APP_KEYS, "only for app = \"http://...\"");
+    AppConfig::Dubbo {
+        host,
+        port,
+        serialization: section
+            .choice("serialization", &SERIALIZATIONS)
+            .unwrap_or(defaults::SERIALIZATION),
+    }
 }
 
 /// Reads `HOST`, `HOST:PORT`, `[IPv6]`, `[IPv6]:PORT` or a bare IPv6 address.

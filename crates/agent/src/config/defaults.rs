@@ -57,6 +57,20 @@ pub(super) const LINK_WINDOW: u32 = 4096;
 /// Calls in flight are numbered and remembered, so a window costs memory.
 pub(super) const MAX_LINK_WINDOW: u32 = 1 << 20;
 
+/// As many calls at once as a Dubbo provider has threads.
+pub(super) const APP_CONNECTIONS: usize = 200;
+/// Common servers close an idle connection after 2 (gunicorn) to 5 seconds (Node, uvicorn); a new one
+/// on the same machine costs next to nothing.
+pub(super) const APP_IDLE_TIMEOUT: Duration = Duration::from_millis(1500);
+/// An app that is back is found as fast as an agent tries to connect to a Dubbo app.
+pub(super) const HEALTH_INTERVAL: Duration = Duration::from_secs(2);
+/// A health check that takes longer says enough.
+pub(super) const HEALTH_TIMEOUT: Duration = Duration::from_secs(1);
+/// One lost answer is no reason to withdraw a service.
+pub(super) const HEALTH_FAILURES: u32 = 2;
+/// More would hide an app's absence for minutes.
+pub(super) const MOST_HEALTH_FAILURES: u32 = 100;
+
 /// Dubbo's default weight.
 pub(super) const WEIGHT: u32 = 100;
 /// Weights are summed up over all endpoints in 32 bits.

@@ -9,6 +9,7 @@ mod clusters;
 mod conflicts;
 mod defaults;
 mod error;
+mod http_app;
 mod registries;
 mod reload;
 mod section;
@@ -19,6 +20,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use balance::Policy;
@@ -27,8 +29,10 @@ use registry::RegistryConfig;
 use toml::de::DeTable;
 
 use self::error::{Place, Problems};
+use crate::upstream::address;
 
 pub use self::error::{ConfigError, ConfigErrors};
+pub use self::http_app::HttpAppConfig;
 pub use self::reload::ReloadPlan;
 
 /// Longer than any file that a person wrote.
@@ -186,17 +190,53 @@ pub struct LinkListenerConfig {
 pub struct ExportConfig {
     /// What is offered.
     pub service: ServiceKey,
-    /// Host of the app.
-    pub app_host: String,
-    /// Port of the app's Dubbo TCP listener.
-    pub app_port: u16,
-    /// The serialization that the app speaks.
-    pub serialization: Serialization,
+    /// The app.
+    pub app: AppConfig,
     /// Index into [`Config::registries`].
     pub registry: usize,
     /// Weight that is registered; at least 1.
     pub weight: u32,
 }
+
+/// An app, by what it speaks.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum AppConfig {
+    /// A Dubbo provider.
+    Dubbo {
+        /// Host of the app.
+        host: String,
+        /// Port of the app's Dubbo TCP listener.
+        port: u16,
+        /// The serialization that the app speaks.
+        serialization: Serialization,
+    },
+    /// A program with an HTTP endpoint.
+    Http(Arc<HttpAppConfig>),
+}
+
+impl AppConfig {
+    /// Where the app is, as `host:port`.
+    #[must_use]
+    pub fn address(&self) -> String {
+        match self {
+            Self::Dubbo { host, port, .. } => address(host, *port),
+            Self::Http(app) => address(&app.host, app.port),
+        }
+    }
+
+    /// What callers may send, the preferred one first.
+    #[must_use]
+    pub fn serializations(&self) -> Vec<Serialization> {
+        match self {
+            Self::Dubbo { serialization, .. } => vec![*serialization],
+            Self::Http(_) => HTTP_APP_SERIALIZATIONS.to_vec(),
+        }
+    }
+}
+
+/// What is translated for an app that speaks HTTP, the preferred one first.
+pub const HTTP_APP_SERIALIZATIONS: [Serialization; 2] =
+    [Serialization::Hessian2, Serialization::Fastjson];
 
 /// How calls to a service are made.
 #[derive(Clone, Debug, Eq, PartialEq)]

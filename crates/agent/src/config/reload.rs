@@ -59,12 +59,8 @@ fn note(list: &mut Vec<String>, name: &str, is_same: bool) {
 /// Of exports, the weight alone changes while running.
 fn compare_exports(old: &[ExportConfig], new: &[ExportConfig], plan: &mut ReloadPlan) {
     let is_same_but_weight = |old: &ExportConfig, new: &ExportConfig| {
-        let ExportConfig { service, app_host, app_port, serialization, registry, weight: _ } = old;
-        *service == new.service
-            && *app_host == new.app_host
-            && *app_port == new.app_port
-            && *serialization == new.serialization
-            && *registry == new.registry
+        let ExportConfig { service, app, registry, weight: _ } = old;
+        *service == new.service && *app == new.app && *registry == new.registry
     };
     for new in new {
         match old.iter().find(|old| old.service == new.service) {

@@ -63,7 +63,12 @@ impl<'d> Section<'d> {
 
     /// All sections `[[key]]`, in the order of the file.
     pub(super) fn tables(&mut self, key: &'static str) -> Vec<Section<'d>> {
-        let remedy = format!("write [[{key}]] above each, with double brackets");
+        self.tables_as(key, key)
+    }
+
+    /// All sections `[[...key]]` inside of this one, whose whole name is `name`.
+    pub(super) fn tables_as(&mut self, key: &'static str, name: &'static str) -> Vec<Section<'d>> {
+        let remedy = format!("write [[{name}]] above each, with double brackets");
         let Some((_, value)) = self.ask(key) else {
             return Vec::new();
         };
@@ -76,13 +81,40 @@ impl<'d> Section<'d> {
         for item in items.iter() {
             let offset = item.span().start;
             if let DeValue::Table(table) = item.get_ref() {
-                sections.push(Self::new(Some(table), key, offset, self.problems));
+                sections.push(Self::new(Some(table), name, offset, self.problems));
             } else {
                 let problem = format!("{} where a section belongs", describe(item.get_ref()));
                 self.wrong(key, problem, remedy.as_str());
             }
         }
         sections
+    }
+
+    /// The texts in the section `[key]`, whose keys are the user's own, with their places.
+    pub(super) fn pairs(&mut self, key: &'static str) -> Vec<(Place, &'d str, &'d str)> {
+        let Some((_, value)) = self.ask(key) else {
+            return Vec::new();
+        };
+        let DeValue::Table(table) = value else {
+            let problem = format!("{} where a section belongs", describe(value));
+            self.wrong(key, problem, format!("write {key} = {{ name = \"value\" }}"));
+            return Vec::new();
+        };
+        let mut pairs = Vec::with_capacity(table.len());
+        for (name, value) in table.iter() {
+            let place = Place {
+                offset: name.span().start,
+                key: format!("{}.{}", self.place(key).key, name.get_ref()),
+            };
+            match value.get_ref().as_str() {
+                Some(text) => pairs.push((place, name.get_ref().as_ref(), text)),
+                None => {
+                    let problem = format!("{} where a text belongs", describe(value.get_ref()));
+                    self.problems.add(&place, problem, "write it in quotes");
+                }
+            }
+        }
+        pairs
     }
 
     /// Whether the file has this section.
@@ -113,6 +145,16 @@ impl<'d> Section<'d> {
         self.problems.add(&self.place(key), problem, remedy);
     }
 
+    /// Notes that what stands at `place` is wrong.
+    pub(super) fn wrong_at(
+        &self,
+        place: &Place,
+        problem: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        self.problems.add(place, problem, remedy);
+    }
+
     /// A text that is not empty.
     pub(super) fn text(&mut self, key: &'static str) -> Option<&'d str> {
         let (_, value) = self.ask(key)?;
@@ -132,6 +174,14 @@ impl<'d> Section<'d> {
     pub(super) fn required_text(&mut self, key: &'static str, remedy: &str) -> Option<&'d str> {
         self.require(key, remedy);
         self.text(key)
+    }
+
+    /// A list of texts, none of them empty; the list itself may be.
+    pub(super) fn optional_texts(&mut self, key: &'static str) -> Option<Vec<&'d str>> {
+        match self.ask(key)?.1 {
+            DeValue::Array(items) if items.is_empty() => Some(Vec::new()),
+            _ => self.texts(key),
+        }
     }
 
     /// A list of texts, none of them empty.

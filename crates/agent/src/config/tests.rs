@@ -134,8 +134,8 @@ balance = 'round-robin'
     assert_eq!(link.advertise_host.as_deref(), Some("host-1"));
     assert_eq!((link.advertise_port, link.max_connections, link.window), (Some(30881), 7, 8));
     let export = &config.exports[0];
-    assert_eq!((export.app_host.as_str(), export.app_port), ("::1", 20880));
-    assert_eq!((export.serialization, export.weight), (Serialization::Fastjson, 300));
+    assert_eq!((export.app.address(), export.weight), ("[::1]:20880".into(), 300));
+    assert_eq!(export.app.serializations(), [Serialization::Fastjson]);
     let policy = |interface| config.clusters.policy(interface);
     assert_eq!(policy("a.B").balance, Policy::Random);
     assert_eq!((policy("a.B").max_attempts, policy("a.BB").max_attempts), (1, 3));
@@ -246,8 +246,9 @@ fn missing_keys() {
             "a.toml:3: link.listen: is missing; write IP:PORT such as \"127.0.0.1:20000\"",
             "a.toml:4: export.interface: is missing; write a Java interface such as \
              \"com.acme.Orders\"",
-            "a.toml:4: export.app: is missing; write the app's Dubbo TCP listener, such as \
-             \"dubbo://127.0.0.1:20880\"",
+            "a.toml:4: export.app: is missing; write where the app listens: \
+             \"dubbo://127.0.0.1:20880\" if it speaks Dubbo TCP, \"http://127.0.0.1:8080\" if it \
+             speaks HTTP",
             "a.toml:5: cluster.interface: is missing; write an interface such as \
              \"com.acme.Orders\", or \"com.acme.*\"",
         ],
@@ -356,7 +357,7 @@ fn addresses_that_others_cannot_use() {
         let export = format!("[[export]]\ninterface = 'a.B'\napp = '{app}'\n");
         let errors = errors(&format!("{GOOD}{export}[link]\nlisten = '127.0.0.1:3'"));
         assert_eq!(errors.len(), 1, "{errors:?}");
-        assert!(errors[0].contains(&format!("export.app: \"{app}\" is not a Dubbo address")));
+        assert!(errors[0].contains(&format!("export.app: \"{app}\" is not the address of an app")));
     }
 }
 

@@ -19,7 +19,6 @@ use tracing::{error, info, warn};
 use crate::admin::Readiness;
 use crate::config::{Config, ExportConfig, LinkListenerConfig};
 use crate::metrics::{Hub, RegistryStats};
-use crate::upstream::address;
 use crate::worker::AppHealth;
 
 /// How long an app may be away before its service is withdrawn: a restart of its connection is no
@@ -167,12 +166,12 @@ impl Keeper {
     fn register(&mut self) -> Option<Registered> {
         let mut endpoint = Endpoint::new(Protocol::Link, &self.host, self.port);
         endpoint.weight = *self.weight.borrow_and_update();
-        endpoint.serializations = vec![self.export.serialization];
+        endpoint.serializations = self.export.app.serializations();
         let registration = Registration {
             service: self.export.service.clone(),
             endpoint,
             methods: Vec::new(),
-            app_address: Some(address(&self.export.app_host, self.export.app_port)),
+            app_address: Some(self.export.app.address()),
         };
         match self.registry.register(&registration) {
             Ok(registered) => {

@@ -8,6 +8,8 @@
     reason = "each test file uses its own part of this"
 )]
 
+pub mod http_app;
+
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -180,12 +182,17 @@ pub fn consumer(hub: &MemoryHub, extra: &str) -> Agent {
     start(&text, hub)
 }
 
-/// An agent that offers [`SERVICE`] of the app at `app`.
+/// An agent that offers [`SERVICE`] of the Dubbo app at `app`.
 pub fn provider_agent(hub: &MemoryHub, app: SocketAddr) -> Agent {
+    exporting(hub, &format!("interface = \"{SERVICE}\"\napp = \"dubbo://{app}\"\n"))
+}
+
+/// An agent with one `[[export]]` of these lines.
+pub fn exporting(hub: &MemoryHub, export: &str) -> Agent {
     let text = format!(
         "[admin]\nenabled = false\n[agent]\nworkers = 1\ndrain_ms = 5000\n\
          [[registry]]\nname = \"main\"\nkind = \"etcd\"\nendpoints = [\"http://127.0.0.1:1\"]\n[link]\nlisten = \"127.0.0.1:0\"\n\
-         [[export]]\ninterface = \"{SERVICE}\"\napp = \"dubbo://{app}\"\n"
+         [[export]]\n{export}"
     );
     start(&text, hub)
 }

@@ -1,0 +1,219 @@
+//! The arguments of a Dubbo request as JSON texts, by the types that the app's configuration or the
+//! request gives them.
+//!
+//! What comes as JSON already (fastjson, and the values of a generic call) is read and written once
+//! more by its type, so that an app sees the same text for the same value, however it came.
+
+use std::ops::Range;
+
+use dubbo_proto::{Serialization, fastjson};
+use hessian::json::{JsonKind, JsonReader};
+use hessian::transcode::{JsonOptions, hessian_to_json, hessian_to_json_as, json_to_hessian_with};
+use hessian::{Decoder, Encoder, JavaType, Limits};
+
+use super::method::Classes;
+use crate::error::{CallError, Code};
+
+/// Arguments as JSON texts.
+#[derive(Debug, Default)]
+pub struct Arguments {
+    text: Vec<u8>,
+    places: Vec<Range<usize>>,
+}
+
+/// How values are read and written.
+#[derive(Clone, Copy, Debug)]
+pub struct Style<'a> {
+    /// The choices for JSON.
+    pub json: &'a JsonOptions,
+    /// The types of fields.
+    pub classes: &'a Classes,
+}
+
+impl Arguments {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// One of them.
+    pub fn at(&self, index: usize) -> Option<&[u8]> {
+        self.text.get(self.places.get(index)?.clone())
+    }
+
+    fn push(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), CallError>,
+    ) -> Result<(), CallError> {
+        let start = self.text.len();
+        write(&mut self.text)?;
+        self.places.push(start..self.text.len());
+        Ok(())
+    }
+
+    /// Reads one argument for each of `types` from what stands in a request.
+    ///
+    /// # Errors
+    /// [`Code::BadArguments`] with the argument that cannot be read, [`Code::NoEndpoint`] for a
+    /// serialization that is not read here.
+    pub fn read(
+        serialization: Serialization,
+        args: &[u8],
+        types: &[JavaType],
+        style: Style<'_>,
+    ) -> Result<Self, CallError> {
+        let mut arguments = Self::default();
+        if serialization == Serialization::Hessian2 {
+            let mut decoder = Decoder::new(args, Limits::default());
+            for (index, ty) in types.iter().enumerate() {
+                arguments.push(|out| {
+                    hessian_to_json_as(&mut decoder, Some(ty), out, style.json)
+                        .map_err(|error| bad_argument(index, &error))
+                })?;
+            }
+            return Ok(arguments);
+        }
+        let texts = Self::raw(serialization, args, types.len())?;
+        for (index, ty) in types.iter().enumerate() {
+            let text = texts.at(index).unwrap_or_default();
+            arguments.push(|out| again(index, text, Some(ty), style, out))?;
+        }
+        Ok(arguments)
+    }
+
+    /// Reads `n` arguments as what they look like, with the names of classes.
+    ///
+    /// # Errors
+    /// As [`Arguments::read`].
+    pub fn raw(serialization: Serialization, args: &[u8], n: usize) -> Result<Self, CallError> {
+        let mut arguments = Self::default();
+        match serialization {
+            Serialization::Hessian2 => {
+                let mut decoder = Decoder::new(args, Limits::default());
+                let options = JsonOptions { class_name: true, ..JsonOptions::default() };
+                for index in 0..n {
+                    arguments.push(|out| {
+                        hessian_to_json(&mut decoder, out, &options)
+                            .map_err(|error| bad_argument(index, &error))
+                    })?;
+                }
+            }
+            Serialization::Fastjson | Serialization::FastjsonSized => {
+                let mut lines = Vec::new();
+                fastjson::reframe(args, serialization, Serialization::Fastjson, &mut lines)
+                    .map_err(|error| CallError::new(Code::BadArguments, error.to_string()))?;
+                // There is no line if there is no argument, but one that is empty is one.
+                let lines = lines.split(|byte| *byte == b'\n').take(n);
+                for (index, line) in lines.enumerate() {
+                    arguments.push(|out| {
+                        fastjson::to_json(line, true, out)
+                            .map_err(|error| bad_argument(index, &error))
+                    })?;
+                }
+            }
+            other => return Err(crate::route::unsupported(other)),
+        }
+        if arguments.len() != n {
+            let (has, message) = (arguments.len(), "arguments by its types");
+            let message = format!("the method takes {n} {message}, the request has {has}");
+            return Err(CallError::new(Code::BadArguments, message));
+        }
+        Ok(arguments)
+    }
+
+    /// Reads a JSON array of arguments, each of which `inner` turns into JSON text first.
+    ///
+    /// # Errors
+    /// [`Code::BadArguments`] with the argument that does not fit its type.
+    pub fn of_array<'a>(
+        array: &'a [u8],
+        types: Option<&[JavaType]>,
+        style: Style<'_>,
+        inner: impl Fn(&'a [u8]) -> Result<std::borrow::Cow<'a, [u8]>, CallError>,
+    ) -> Result<Self, CallError> {
+        let mut arguments = Self::default();
+        for (index, text) in elements(array)?.into_iter().enumerate() {
+            let text = inner(text)?;
+            let ty = types.and_then(|types| types.get(index));
+            arguments.push(|out| again(index, &text, ty, style, out))?;
+        }
+        Ok(arguments)
+    }
+
+    /// Appends the arguments that `wanted` picks as a JSON array.
+    pub fn write_array(&self, wanted: impl Fn(usize) -> bool, out: &mut Vec<u8>) {
+        out.push(b'[');
+        let mut is_first = true;
+        for index in (0..self.len()).filter(|index| wanted(*index)) {
+            if !is_first {
+                out.push(b',');
+            }
+            is_first = false;
+            out.extend_from_slice(self.at(index).unwrap_or_default());
+        }
+        out.push(b']');
+    }
+
+    /// Appends the arguments that `wanted` picks as a JSON object with these names.
+    pub fn write_object(
+        &self,
+        names: &[Box<str>],
+        wanted: impl Fn(usize) -> bool,
+        out: &mut Vec<u8>,
+    ) {
+        out.push(b'{');
+        let mut is_first = true;
+        for (index, name) in names.iter().enumerate().filter(|(index, _)| wanted(*index)) {
+            if !is_first {
+                out.push(b',');
+            }
+            is_first = false;
+            hessian::json::write_string(out, name);
+            out.push(b':');
+            out.extend_from_slice(self.at(index).unwrap_or(b"null"));
+        }
+        out.push(b'}');
+    }
+}
+
+/// The texts of the elements of a JSON array; none for null.
+pub fn elements(array: &[u8]) -> Result<Vec<&[u8]>, CallError> {
+    let broken = |error| {
+        CallError::new(Code::BadArguments, format!("the arguments are no JSON array: {error}"))
+    };
+    let mut reader = JsonReader::new(array, Limits::default());
+    let mut found = Vec::new();
+    if reader.peek().map_err(broken)? == JsonKind::Null {
+        return Ok(found);
+    }
+    let mut sequence = reader.begin_array().map_err(broken)?;
+    while reader.next_element(&mut sequence).map_err(broken)? {
+        if found.len() == crate::args::MAX_ARGUMENTS {
+            let message = format!("more than {} arguments", crate::args::MAX_ARGUMENTS);
+            return Err(CallError::new(Code::BadArguments, message));
+        }
+        found.push(reader.skip_value().map_err(broken)?);
+    }
+    Ok(found)
+}
+
+/// Writes a JSON text again as its type has it.
+fn again(
+    index: usize,
+    text: &[u8],
+    ty: Option<&JavaType>,
+    style: Style<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), CallError> {
+    let mut value = Vec::with_capacity(text.len());
+    let mut reader = JsonReader::new(text, Limits::default());
+    json_to_hessian_with(&mut reader, ty, &mut Encoder::new(&mut value), style.classes)
+        .map_err(|error| bad_argument(index, &error))?;
+    reader.finish().map_err(|error| bad_argument(index, &error))?;
+    hessian_to_json_as(&mut Decoder::new(&value, Limits::default()), ty, out, style.json)
+        .map_err(|error| bad_argument(index, &error))
+}
+
+fn bad_argument(index: usize, error: &dyn std::fmt::Display) -> CallError {
+    CallError::new(Code::BadArguments, format!("argument {index}: {error}"))
+}

@@ -1,0 +1,214 @@
+//! Dubbo's generic calls, `$invoke`: callers that have no classes.
+//!
+//! Source: apache/dubbo, `GenericFilter` and `PojoUtils`.
+
+use std::borrow::Cow;
+
+use dubbo_proto::Status as DubboStatus;
+use hessian::json::JsonReader;
+use hessian::transcode::{JsonOptions, hessian_to_json};
+use hessian::{Decoder, Encoder, HessianError, Limits, Value};
+
+use super::arguments::{Arguments, elements};
+use crate::error::{CallError, Code};
+
+/// The method's names; the second wants its result as a future, which is the caller's affair.
+const METHODS: [&str; 2] = ["$invoke", "$invokeAsync"];
+/// Its parameters, which Dubbo compares to the letter.
+const DESCRIPTOR: &str = "Ljava/lang/String;[Ljava/lang/String;[Ljava/lang/Object;";
+
+/// How arguments and results are written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Mode {
+    /// This is no generic call.
+    Plain,
+    /// Objects are maps with a member `class`.
+    Map,
+    /// Objects are maps in the arguments, and themselves in the result.
+    Raw,
+    /// Everything is JSON text in strings.
+    Gson,
+}
+
+/// Whether a call is a generic one.
+pub fn is_generic(method: &str, descriptor: &str) -> bool {
+    METHODS.contains(&method) && descriptor == DESCRIPTOR
+}
+
+impl Mode {
+    /// What the attachment `generic` asks for.
+    ///
+    /// # Errors
+    /// A status of Dubbo's, for modes that only Java can serve.
+    pub fn of_attachment(generic: Option<&str>) -> Result<Self, CallError> {
+        match generic.unwrap_or_default() {
+            "" | "true" | "nullable" => Ok(Self::Map),
+            "gson" => Ok(Self::Gson),
+            "raw.return" => Ok(Self::Raw),
+            other => Err(CallError::from_provider(
+                DubboStatus::ServiceError,
+                &format!(
+                    "generic={other} is not for an app without Java; use generic=true, gson or \
+                     raw.return"
+                ),
+            )),
+        }
+    }
+
+    /// An argument's JSON, from an element of the generic call's array.
+    ///
+    /// # Errors
+    /// [`Code::BadArguments`] if it is not what the mode says.
+    pub fn argument<'a>(self, element: &'a [u8]) -> Result<Cow<'a, [u8]>, CallError> {
+        if self != Self::Gson {
+            return Ok(Cow::Borrowed(element));
+        }
+        let text = JsonReader::new(element, Limits::default()).read_string();
+        let text = text.map_err(|error| {
+            CallError::new(Code::BadArguments, format!("generic=gson takes JSON texts: {error}"))
+        })?;
+        Ok(match text {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        })
+    }
+}
+
+/// What a generic call asks for.
+#[derive(Debug)]
+pub struct Target<'a> {
+    /// The method.
+    pub method: Cow<'a, str>,
+    /// JVM descriptors of its parameters, or nothing if the caller leaves it to the provider.
+    pub descriptor: Option<String>,
+    /// The array of arguments.
+    pub array: &'a [u8],
+}
+
+impl<'a> Target<'a> {
+    /// Reads the three arguments of the call.
+    ///
+    /// # Errors
+    /// [`Code::BadArguments`] if they are not a name, names of types or null, and an array.
+    pub fn read(arguments: &'a Arguments) -> Result<Self, CallError> {
+        let bad = |what: &dyn std::fmt::Display| {
+            CallError::new(Code::BadArguments, format!("a generic call's arguments: {what}"))
+        };
+        let at = |index| arguments.at(index).unwrap_or(b"null");
+        let text = |json: &'a [u8]| JsonReader::new(json, Limits::default()).read_string();
+        let method = text(at(0)).map_err(|error| bad(&error))?;
+        let descriptor = match at(1) {
+            b"null" => None,
+            types => {
+                let mut descriptor = String::new();
+                for ty in elements(types)? {
+                    let name = text(ty).map_err(|error| bad(&error))?;
+                    let ty = hessian::JavaType::parse(&name).map_err(|error| bad(&error))?;
+                    ty.write_descriptor(&mut descriptor);
+                }
+                Some(descriptor)
+            }
+        };
+        Ok(Self { method, descriptor, array: at(2) })
+    }
+}
+
+/// Writes a value with maps in the place of objects, as a generic caller wants it.
+pub fn generalize(value: &[u8]) -> Result<Vec<u8>, HessianError> {
+    let value = Decoder::new(value, Limits::default()).read_value()?;
+    let mut out = Vec::new();
+    Encoder::new(&mut out).value(&without_classes(value));
+    Ok(out)
+}
+
+/// The depth is bounded by what the decoder let through.
+fn without_classes(value: Value) -> Value {
+    match value {
+        Value::List { items, .. } => Value::list(items.into_iter().map(without_classes).collect()),
+        Value::Map { ty, entries } => {
+            let entries = entries.into_iter();
+            let entries =
+                entries.map(|(key, value)| (without_classes(key), without_classes(value)));
+            Value::Map { ty, entries: entries.collect() }
+        }
+        // These have a class that every consumer has, and are values to it.
+        Value::Object { class, fields } if class.name.starts_with("java.") => {
+            Value::Object { class, fields }
+        }
+        // Hessian's stand-ins for java.time and the like.
+        value @ Value::Object { .. } if is_handle(&value) => as_text(&value),
+        Value::Object { class, fields } => {
+            if let ([name], [Value::String(text)]) = (class.fields.as_slice(), fields.as_slice())
+                && name == "name"
+            {
+                return Value::string(text);
+            }
+            let mut entries = vec![(Value::string("class"), Value::string(&class.name))];
+            let names = class.fields.iter().map(|name| Value::string(name));
+            entries.extend(names.zip(fields.into_iter().map(without_classes)));
+            Value::map(entries)
+        }
+        other => other,
+    }
+}
+
+fn is_handle(value: &Value) -> bool {
+    matches!(value, Value::Object { class, .. } if class.name.contains(".hessian.io."))
+}
+
+fn as_text(value: &Value) -> Value {
+    let (mut bytes, mut json) = (Vec::new(), Vec::new());
+    Encoder::new(&mut bytes).value(value);
+    let mut decoder = Decoder::new(&bytes, Limits::default());
+    let written = hessian_to_json(&mut decoder, &mut json, &JsonOptions::default());
+    let text = written.ok().and_then(|()| {
+        JsonReader::new(&json, Limits::default()).read_string().ok().map(Cow::into_owned)
+    });
+    text.map_or_else(|| value.clone(), Value::String)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_exact_descriptor_is_generic() {
+        assert!(is_generic("$invoke", DESCRIPTOR) && is_generic("$invokeAsync", DESCRIPTOR));
+        assert!(!is_generic("$invoke", "Ljava/lang/String;") && !is_generic("find", DESCRIPTOR));
+        let mode = |text| Mode::of_attachment(text).map_err(|error| error.provider_status);
+        assert_eq!((mode(None), mode(Some("true"))), (Ok(Mode::Map), Ok(Mode::Map)));
+        assert_eq!((mode(Some("gson")), mode(Some("raw.return"))), (Ok(Mode::Gson), Ok(Mode::Raw)));
+        assert_eq!(mode(Some("bean")), Err(Some(DubboStatus::ServiceError)));
+    }
+
+    #[test]
+    fn objects_become_maps() {
+        let date = Value::object("java.time.Instant", vec![("seconds", Value::Long(1))]);
+        let value = Value::list(vec![
+            Value::object(
+                "com.acme.User",
+                vec![
+                    ("id", Value::Long(7)),
+                    (
+                        "color",
+                        Value::object("com.acme.Color", vec![("name", Value::string("RED"))]),
+                    ),
+                ],
+            ),
+            date.clone(),
+        ]);
+        let mut bytes = Vec::new();
+        Encoder::new(&mut bytes).value(&value);
+        let bytes = generalize(&bytes).unwrap();
+        let expected = Value::list(vec![
+            Value::map(vec![
+                (Value::string("class"), Value::string("com.acme.User")),
+                (Value::string("id"), Value::Long(7)),
+                (Value::string("color"), Value::string("RED")),
+            ]),
+            date,
+        ]);
+        let read = Decoder::new(&bytes, Limits::default()).read_value().unwrap();
+        assert_eq!(read, expected);
+    }
+}

@@ -1,0 +1,142 @@
+//! Whether an HTTP app can be reached: asked regularly, and remembered.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use link::socket;
+use tokio::sync::Notify;
+use tracing::{info, warn};
+
+use super::pool::{Pool, PoolLimits};
+use crate::upstream::{Standing, address};
+
+/// How an app is looked after.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct HealthConfig {
+    /// What is asked for by GET, and answered with a status from 200 to 299 by an app that is well;
+    /// without it, an app that can be connected to is well.
+    pub path: Option<http::uri::PathAndQuery>,
+    /// Time between the end of a check and the next one.
+    pub interval: Duration,
+    /// Longest wait for a check.
+    pub timeout: Duration,
+    /// After so many failed checks in a row the app counts as away; at least 1.
+    pub n_failures: u32,
+}
+
+/// What is known of an app's health.
+pub struct Health {
+    standing: Cell<Standing>,
+    changed: Notify,
+    soon: Notify,
+}
+
+/// Longest body of a health check's answer that is read; it says nothing to us.
+const MAX_ANSWER_LEN: usize = 64 * 1024;
+
+impl Health {
+    /// Begins to look after the app at `host:port`, for as long as the worker lives. Must be called
+    /// on the worker's runtime.
+    pub fn watch(host: &str, port: u16, config: &HealthConfig) -> Rc<Self> {
+        let health = Rc::new(Self {
+            standing: Cell::new(Standing::Connecting),
+            changed: Notify::new(),
+            soon: Notify::new(),
+        });
+        let limits = PoolLimits {
+            max_connections: 1,
+            max_in_flight: 1,
+            connect_timeout: config.timeout,
+            // Each check is to show that the app takes new connections.
+            idle_timeout: Duration::ZERO,
+            max_answer_len: MAX_ANSWER_LEN,
+        };
+        let pool = Pool::new(host, port, limits);
+        let checks = Checks { host: host.into(), port, config: config.clone(), pool };
+        tokio::task::spawn_local(checks.run(Rc::clone(&health)));
+        health
+    }
+
+    /// How the app stands.
+    pub fn standing(&self) -> Standing {
+        self.standing.get()
+    }
+
+    /// Waits until [`Health::standing`] may have changed.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// The next check is made now.
+    pub fn check_soon(&self) {
+        self.soon.notify_one();
+    }
+
+    fn note(&self, address: &str, standing: Standing, reason: &str) {
+        let before = self.standing.replace(standing);
+        if before == standing {
+            return;
+        }
+        match standing {
+            Standing::Ready => info!(app = address, "the app is there"),
+            _ => warn!(app = address, reason, "the app is away"),
+        }
+        self.changed.notify_waiters();
+    }
+}
+
+struct Checks {
+    host: Box<str>,
+    port: u16,
+    config: HealthConfig,
+    pool: Pool,
+}
+
+impl Checks {
+    async fn run(self, health: Rc<Health>) {
+        let address = address(&self.host, self.port);
+        let mut n_failed = 0;
+        loop {
+            let result = self.check(&address).await;
+            match result {
+                Ok(()) => {
+                    n_failed = 0;
+                    health.note(&address, Standing::Ready, "");
+                }
+                Err(reason) => {
+                    n_failed += 1;
+                    // An app that was never there need not prove that it is away.
+                    if self.config.n_failures <= n_failed || health.standing() != Standing::Ready {
+                        health.note(&address, Standing::Down, &reason);
+                    }
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(self.config.interval) => {}
+                () = health.soon.notified() => {}
+            }
+        }
+    }
+
+    async fn check(&self, address: &str) -> Result<(), String> {
+        let Some(path) = &self.config.path else {
+            let connected = socket::connect(&self.host, self.port, self.config.timeout).await;
+            return connected.map(drop).map_err(|error| format!("cannot connect: {error}"));
+        };
+        let request = Request::get(path.as_str())
+            .header(http::header::HOST, address)
+            .header(http::header::CONNECTION, "close")
+            .body(Full::new(Bytes::new()))
+            .map_err(|error| error.to_string())?;
+        let answer = self.pool.send(request, Instant::now() + self.config.timeout).await;
+        match answer {
+            Ok(answer) if answer.status.is_success() => Ok(()),
+            Ok(answer) => Err(format!("{path} was answered with {}", answer.status)),
+            Err(error) => Err(format!("{path}: {}", error.message)),
+        }
+    }
+}

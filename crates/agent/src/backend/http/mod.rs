@@ -1,0 +1,287 @@
+//! Apps that speak plain JSON over HTTP/1.1, behind the interface of a Java service.
+//!
+//! A call's path: [`method`] says which one it means, [`arguments`] turns what came into JSON,
+//! [`request`] makes the HTTP request ([`template`] its path), [`pool`] sends it, [`reply`] makes a
+//! Dubbo reply of the answer. [`generic`] knows the calls of callers without classes, [`health`]
+//! whether the app is there.
+//!
+//! Invariant: every call is ended exactly once, also when its caller has gone away.
+
+pub mod arguments;
+pub mod generic;
+pub mod health;
+pub mod method;
+pub mod pool;
+pub mod reply;
+pub mod request;
+pub mod template;
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use dubbo_proto::{Serialization, ServiceKey, Status as DubboStatus};
+use hessian::JavaType;
+use http::Request;
+use http_body_util::Full;
+use tokio::task::AbortHandle;
+
+use self::arguments::{Arguments, Style};
+use self::generic::Mode;
+use self::health::Health;
+use self::method::{BodyShape, Found, Method, StatusTable};
+use self::pool::{Pool, PoolLimits};
+use self::reply::Form;
+use self::request::Fixed;
+use self::template::Template;
+use super::AppCall;
+use crate::call::Outcome;
+use crate::config::HttpAppConfig;
+use crate::error::{CallError, Code};
+use crate::upstream::Setup;
+
+/// Dubbo's own method that returns its argument, by which consumers see whether a provider is there.
+const ECHO: &str = "$echo";
+
+/// One exported HTTP app, as one worker sees it.
+pub struct HttpApp {
+    service: ServiceKey,
+    config: Arc<HttpAppConfig>,
+    pool: Pool,
+    health: Rc<Health>,
+    fixed: Fixed,
+}
+
+/// A call that is ready to be sent.
+struct Prepared {
+    request: Request<Full<Bytes>>,
+    deadline: Instant,
+    serialization: Serialization,
+    takes_attachments: bool,
+    mode: Mode,
+    returns: Option<JavaType>,
+    errors: StatusTable,
+}
+
+impl HttpApp {
+    /// Begins to look after the app. Must be called on a worker's runtime.
+    pub fn start(service: &ServiceKey, config: Arc<HttpAppConfig>, setup: Setup) -> Rc<Self> {
+        let limits = PoolLimits {
+            max_connections: config.max_connections,
+            max_in_flight: setup.max_in_flight as usize,
+            connect_timeout: setup.connect_timeout,
+            idle_timeout: config.idle_timeout,
+            max_answer_len: config.max_answer_len,
+        };
+        let pool = Pool::new(&config.host, config.port, limits);
+        Rc::new(Self {
+            service: service.clone(),
+            health: Health::watch(&config.host, config.port, &config.health),
+            fixed: Fixed::new(pool.address(), &service.version, &service.group),
+            pool,
+            config,
+        })
+    }
+
+    /// Whether the app is there.
+    pub fn health(&self) -> &Health {
+        &self.health
+    }
+
+    /// Makes a call. `done` is called once: at once if no request has to be made, or when the
+    /// answer came, time was up, or the returned handle was used to give the call up.
+    pub fn call(
+        self: &Rc<Self>,
+        call: &AppCall<'_>,
+        done: impl FnOnce(Outcome) + 'static,
+    ) -> Option<AbortHandle> {
+        let mut ending = Ending(Some(done));
+        if call.method == ECHO {
+            ending.end(self.echo(call));
+            return None;
+        }
+        match self.prepare(call) {
+            Ok(prepared) => {
+                let app = Rc::clone(self);
+                let task = tokio::task::spawn_local(async move {
+                    let outcome = app.send(prepared).await;
+                    ending.end(outcome);
+                });
+                Some(task.abort_handle())
+            }
+            Err(error) => {
+                ending.end(Err(error.at(self.pool.address())));
+                None
+            }
+        }
+    }
+
+    async fn send(&self, prepared: Prepared) -> Outcome {
+        let Prepared { request, deadline, .. } = prepared;
+        let answer = self.pool.send(request, deadline).await;
+        if let Err(error) = &answer
+            && error.code == Code::Unreachable
+        {
+            self.health.check_soon();
+        }
+        let form = Form {
+            serialization: prepared.serialization,
+            takes_attachments: prepared.takes_attachments,
+            mode: prepared.mode,
+            returns: prepared.returns.as_ref(),
+            errors: &prepared.errors,
+            classes: &self.config.classes,
+        };
+        let reply = form.reply(&answer?).map_err(|error| error.at(self.pool.address()))?;
+        Ok(crate::call::Reply { endpoint: Rc::clone(self.pool.address()), ..reply })
+    }
+
+    /// The argument is the reply's value as it is.
+    fn echo(&self, call: &AppCall<'_>) -> Outcome {
+        let form = Form {
+            serialization: call.serialization,
+            takes_attachments: call.takes_attachments,
+            mode: Mode::Plain,
+            returns: None,
+            errors: &StatusTable::default(),
+            classes: &self.config.classes,
+        };
+        let value = match call.serialization {
+            // Without the length before it.
+            Serialization::FastjsonSized => call.args.get(4..).unwrap_or_default(),
+            _ => &call.args,
+        };
+        form.of_value(value.to_vec())
+    }
+
+    fn prepare(&self, call: &AppCall<'_>) -> Result<Prepared, CallError> {
+        let style = Style { json: &self.config.json, classes: &self.config.classes };
+        let (method, types, arguments, mode) = if generic::is_generic(call.method, call.descriptor)
+        {
+            let generic = call.attachments.iter().rev().find(|(name, _)| *name == "generic");
+            let mode = Mode::of_attachment(generic.map(|(_, value)| *value))?;
+            let raw = Arguments::raw(call.serialization, &call.args, 3)?;
+            let target = generic::Target::read(&raw)?;
+            let method = self.method(&target.method, target.descriptor.as_deref())?;
+            let types = match (&method.types, &target.descriptor) {
+                (Some(types), _) => Some(types.clone()),
+                (None, Some(descriptor)) => Some(parse(descriptor)?),
+                (None, None) => None,
+            };
+            let arguments =
+                Arguments::of_array(target.array, types.as_deref(), style, |it| mode.argument(it))?;
+            (method, types.unwrap_or_default(), arguments, mode)
+        } else {
+            let method = self.method(call.method, Some(call.descriptor))?;
+            let types = match &method.types {
+                Some(types) => types.clone(),
+                None => parse(call.descriptor)?,
+            };
+            let arguments = Arguments::read(call.serialization, &call.args, &types, style)?;
+            (method, types, arguments, Mode::Plain)
+        };
+        self.check_count(&method, &types, &arguments)?;
+        let deadline = match method.timeout.or(self.config.timeout) {
+            Some(timeout) => call.deadline.min(call.now + timeout),
+            None => call.deadline,
+        };
+        let left = deadline.saturating_duration_since(call.now).max(Duration::from_millis(1));
+        let names: Vec<String> = types.iter().map(JavaType::java_name).collect();
+        let request = self.fixed.request(&method, &names.join(","), &arguments, call, left)?;
+        Ok(Prepared {
+            request,
+            deadline,
+            serialization: call.serialization,
+            takes_attachments: call.takes_attachments,
+            mode,
+            returns: method.returns.clone(),
+            errors: method.errors.clone(),
+        })
+    }
+
+    /// A generic call may bring any number of arguments.
+    fn check_count(
+        &self,
+        method: &Method,
+        types: &[JavaType],
+        arguments: &Arguments,
+    ) -> Result<(), CallError> {
+        let wants = match (&method.types, method.names.len()) {
+            (Some(types), _) => types.len(),
+            (None, 0) if types.is_empty() => return Ok(()),
+            (None, 0) => types.len(),
+            (None, n) => n,
+        };
+        if wants == arguments.len() {
+            return Ok(());
+        }
+        let (has, method) = (arguments.len(), method.signature());
+        let message = format!("{method} takes {wants} arguments, {has} were given");
+        Err(CallError::new(Code::BadArguments, message))
+    }
+
+    /// The method that a call means. Without a table, every method is there.
+    fn method(&self, name: &str, descriptor: Option<&str>) -> Result<Cow<'_, Method>, CallError> {
+        let interface = &self.service.interface;
+        dubbo_proto::validate_method(name)
+            .map_err(|error| CallError::new(Code::BadRequest, error.to_string()))?;
+        if self.config.methods.is_empty() {
+            return Ok(Cow::Owned(Method {
+                name: name.into(),
+                types: None,
+                descriptor: None,
+                names: Vec::new(),
+                returns: None,
+                http: http::Method::POST,
+                path: Template::fixed(&format!("/{interface}/{name}")),
+                body: BodyShape::Array,
+                timeout: None,
+                headers: self.config.headers.clone(),
+                errors: self.config.errors.clone(),
+            }));
+        }
+        // The words are Dubbo's, by which callers of either kind know what is wrong.
+        let text = match self.config.methods.find(name, descriptor) {
+            Found::One(method) => return Ok(Cow::Borrowed(method)),
+            Found::None => {
+                let types = descriptor.map(parse).transpose()?.unwrap_or_default();
+                let types: Vec<String> = types.iter().map(JavaType::java_name).collect();
+                format!(
+                    "java.lang.NoSuchMethodException: {interface}.{name}({}); the app has {}",
+                    types.join(","),
+                    self.config.methods.candidates(name)
+                )
+            }
+            Found::Several(methods) => format!(
+                "Not unique method for method name({name}) in class({interface}), find {} methods: {}",
+                methods.len(),
+                self.config.methods.candidates(name)
+            ),
+        };
+        Err(CallError::from_provider(DubboStatus::ServiceError, &text))
+    }
+}
+
+fn parse(descriptor: &str) -> Result<Vec<JavaType>, CallError> {
+    JavaType::parse_descriptors(descriptor)
+        .map_err(|error| CallError::new(Code::BadArguments, error.to_string()))
+}
+
+/// Ends a call once: a task that is dropped ends it, too.
+struct Ending<F: FnOnce(Outcome)>(Option<F>);
+
+impl<F: FnOnce(Outcome)> Ending<F> {
+    fn end(&mut self, outcome: Outcome) {
+        if let Some(done) = self.0.take() {
+            done(outcome);
+        }
+    }
+}
+
+impl<F: FnOnce(Outcome)> Drop for Ending<F> {
+    fn drop(&mut self) {
+        self.end(Err(CallError::new(Code::Cancelled, "the caller gave the call up")));
+    }
+}

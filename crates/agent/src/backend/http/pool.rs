@@ -1,0 +1,245 @@
+//! Connections of one worker to one HTTP app: kept alive, and bounded in number and in time.
+//!
+//! Invariants:
+//! - A connection carries one request at a time; a call whose time is up takes its connection with
+//!   it, which tells the app that nobody waits any more.
+//! - A request is sent a second time only if not one byte of it was sent the first time.
+//! - Calls that run and calls that wait for a connection are bounded together.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Incoming};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use link::socket;
+use tokio::sync::Semaphore;
+use tracing::debug;
+
+use crate::error::{CallError, Code};
+
+/// Longest head of an answer; attachments travel in it.
+const MAX_HEAD_LEN: usize = 64 * 1024;
+
+/// Bounds of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolLimits {
+    /// Connections at once.
+    pub max_connections: usize,
+    /// Calls at once, those that wait for a connection among them.
+    pub max_in_flight: usize,
+    /// Longest wait for a new connection.
+    pub connect_timeout: Duration,
+    /// How long a connection may be idle and still be used: shorter than the app keeps it, so that
+    /// no request meets a connection that is just being closed.
+    pub idle_timeout: Duration,
+    /// Longest body of an answer, in bytes.
+    pub max_answer_len: usize,
+}
+
+/// The connections.
+pub struct Pool {
+    host: Box<str>,
+    port: u16,
+    address: Rc<str>,
+    limits: PoolLimits,
+    /// The one that was used last is at the end, and is used first.
+    idle: RefCell<Vec<Idle>>,
+    places: Semaphore,
+    n_calls: Cell<usize>,
+}
+
+struct Idle {
+    sender: SendRequest<Full<Bytes>>,
+    since: Instant,
+}
+
+/// An answer, whole.
+#[derive(Debug)]
+pub struct Answer {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Bytes,
+}
+
+/// Counts a call while it runs or waits.
+struct Counted<'a>(&'a Cell<usize>);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+impl Pool {
+    /// A pool without a connection.
+    pub fn new(host: &str, port: u16, limits: PoolLimits) -> Self {
+        Self {
+            host: host.into(),
+            port,
+            address: crate::upstream::address(host, port).into(),
+            limits,
+            idle: RefCell::default(),
+            places: Semaphore::new(limits.max_connections),
+            n_calls: Cell::new(0),
+        }
+    }
+
+    /// Where the app is, as `host:port`.
+    pub fn address(&self) -> &Rc<str> {
+        &self.address
+    }
+
+    /// Sends a request and waits for the whole answer, until `deadline`.
+    ///
+    /// # Errors
+    /// [`Code::Overloaded`] if there is no connection for it, [`Code::Unreachable`] if the app
+    /// cannot be connected to, and what can go wrong on a connection.
+    pub async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+        deadline: Instant,
+    ) -> Result<Answer, CallError> {
+        let n_calls = self.n_calls.get();
+        if self.limits.max_in_flight <= n_calls {
+            return Err(self.error(Code::Overloaded, format!("{n_calls} calls are in flight")));
+        }
+        self.n_calls.set(n_calls + 1);
+        let _counted = Counted(&self.n_calls);
+        let place = tokio::time::timeout_at(deadline.into(), self.places.acquire()).await;
+        let Ok(Ok(_place)) = place else {
+            let max = self.limits.max_connections;
+            let message = format!("all {max} connections were busy until the deadline");
+            return Err(self.error(Code::Overloaded, message));
+        };
+        match tokio::time::timeout_at(deadline.into(), self.exchange(request, deadline)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.error(Code::Timeout, "no answer before the deadline")),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        mut request: Request<Full<Bytes>>,
+        deadline: Instant,
+    ) -> Result<Answer, CallError> {
+        loop {
+            let (mut sender, is_reused) = match self.take_idle().await {
+                Some(sender) => (sender, true),
+                None => (self.connect(deadline).await?, false),
+            };
+            let mut error = match sender.try_send_request(request).await {
+                Ok(response) => {
+                    let (head, body) = response.into_parts();
+                    let body = self.collect(body).await?;
+                    self.idle.borrow_mut().push(Idle { sender, since: Instant::now() });
+                    return Ok(Answer { status: head.status, headers: head.headers, body });
+                }
+                Err(error) => error,
+            };
+            match error.take_message() {
+                Some(unsent) if is_reused => request = unsent,
+                Some(_) => {
+                    return Err(self.error(Code::Unreachable, said(&error.into_error())));
+                }
+                None => {
+                    return Err(self.broken(&error.into_error()));
+                }
+            }
+        }
+    }
+
+    /// A connection that is there already and, as far as is known, still good.
+    async fn take_idle(&self) -> Option<SendRequest<Full<Bytes>>> {
+        loop {
+            let Idle { mut sender, since } = self.idle.borrow_mut().pop()?;
+            if self.limits.idle_timeout <= since.elapsed() {
+                // Those below were used even longer ago.
+                self.idle.borrow_mut().clear();
+                return None;
+            }
+            // The driver of the connection may not have run yet since the last answer's end.
+            if sender.ready().await.is_ok() {
+                return Some(sender);
+            }
+        }
+    }
+
+    async fn connect(&self, deadline: Instant) -> Result<SendRequest<Full<Bytes>>, CallError> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = self.limits.connect_timeout.min(left);
+        let stream = socket::connect(&self.host, self.port, timeout).await.map_err(|error| {
+            self.error(Code::Unreachable, format!("cannot connect to the app: {error}"))
+        })?;
+        let (sender, connection) = http1::Builder::new()
+            .max_buf_size(MAX_HEAD_LEN)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| self.error(Code::Unreachable, said(&error)))?;
+        let address = Rc::clone(&self.address);
+        tokio::task::spawn_local(async move {
+            if let Err(error) = connection.await {
+                debug!(app = %address, %error, "connection ended");
+            }
+        });
+        Ok(sender)
+    }
+
+    /// All data of a body; the usual one piece is not copied.
+    async fn collect(&self, mut body: Incoming) -> Result<Bytes, CallError> {
+        let max_len = self.limits.max_answer_len;
+        let too_long = || {
+            let message = format!("the answer is longer than the limit of {max_len} bytes");
+            Err(self.error(Code::ReplyTooLarge, message))
+        };
+        if usize::try_from(body.size_hint().lower()).map_or(true, |len| max_len < len) {
+            return too_long();
+        }
+        let mut first = Bytes::new();
+        let mut pieces: Option<BytesMut> = None;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| self.broken(&error))?;
+            let Ok(data) = frame.into_data() else { continue };
+            let len = pieces.as_ref().map_or(first.len(), BytesMut::len);
+            if max_len < len + data.len() {
+                return too_long();
+            }
+            match &mut pieces {
+                None if first.is_empty() => first = data,
+                None => pieces.insert(BytesMut::from(&first[..])).extend_from_slice(&data),
+                Some(pieces) => pieces.extend_from_slice(&data),
+            }
+        }
+        Ok(pieces.map_or(first, BytesMut::freeze))
+    }
+
+    /// What went wrong after the request was sent.
+    fn broken(&self, error: &hyper::Error) -> CallError {
+        let code = if error.is_parse() || error.is_parse_too_large() {
+            Code::BadReply
+        } else {
+            Code::ConnectionBroken
+        };
+        self.error(code, said(error))
+    }
+
+    fn error(&self, code: Code, message: impl Into<Box<str>>) -> CallError {
+        CallError::new(code, message).at(&self.address)
+    }
+}
+
+/// An error of the connection with what is behind it.
+fn said(error: &hyper::Error) -> String {
+    use std::error::Error;
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,318 @@
+//! An app's answer as the body of a Dubbo reply, in the serialization of the caller.
+
+use std::borrow::Cow;
+
+use bytes::{Buf, BytesMut};
+use dubbo_proto::frame::HEADER_LEN;
+use dubbo_proto::{
+    DEFAULT_PAYLOAD_LIMIT, ProtoError, ReplyKind, ReplyTo, Serialization, Status as DubboStatus,
+    encode_reply,
+};
+use hessian::json::{self, JsonKind, JsonReader};
+use hessian::transcode::{Schema, json_to_hessian_with};
+use hessian::{Encoder, JavaType, Limits};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, StatusCode};
+
+use super::generic::{self, Mode};
+use super::method::{Classes, DEFAULT_EXCEPTION, ErrorRule, StatusTable};
+use super::pool::Answer;
+use crate::call::{Outcome, Reply};
+use crate::error::{CallError, Code};
+
+/// Headers with this beginning are attachments; the same as callers by HTTP use.
+pub const ATTACHMENT: &str = "x-dubbo-attachment-";
+/// Names the class of the exception that an answer with an error status is.
+pub const EXCEPTION: &str = "x-dubbo-exception";
+
+/// An exception's message goes no further than this; a stack trace of ordinary depth fits.
+const MAX_MESSAGE_LEN: usize = 16 * 1024;
+/// How much of an answer that is no JSON is shown.
+const MAX_SHOWN_LEN: usize = 200;
+/// Members of an error's JSON that hold its message, the first one counts: ours, and those of
+/// common frameworks.
+const MESSAGES: [&str; 4] = ["message", "error", "detail", "title"];
+/// Members of an error's JSON that describe an exception, but are no fields of its class.
+const NO_FIELDS: [&str; 6] = ["message", "class", "cause", "stackTrace", "suppressed", "status"];
+
+/// How the reply to one call is to be written.
+#[derive(Debug)]
+pub struct Form<'a> {
+    /// The serialization of the request.
+    pub serialization: Serialization,
+    /// Whether the caller understands attachments.
+    pub takes_attachments: bool,
+    /// How a generic call wants its result.
+    pub mode: Mode,
+    /// What the method returns, where that is known.
+    pub returns: Option<&'a JavaType>,
+    /// What errors become.
+    pub errors: &'a StatusTable,
+    /// The types of fields.
+    pub classes: &'a Classes,
+}
+
+/// What the method did.
+struct Done {
+    kind: ReplyKind,
+    value: Vec<u8>,
+}
+
+impl Form<'_> {
+    /// The reply that an answer is.
+    ///
+    /// # Errors
+    /// [`Code::BadReply`] if it cannot be read or does not fit, and whatever status the table of
+    /// errors gives it.
+    pub fn reply(&self, answer: &Answer) -> Result<Reply, CallError> {
+        let done = match answer.status.is_success() {
+            true => self.value(answer)?,
+            false => self.failure(answer)?,
+        };
+        self.encode(&done, &attachments(&answer.headers))
+    }
+
+    /// The reply that holds `value`, which is in the caller's serialization already.
+    pub fn of_value(&self, value: Vec<u8>) -> Outcome {
+        self.encode(&Done { kind: ReplyKind::Value, value }, &[])
+    }
+
+    fn encode(&self, done: &Done, attachments: &[(&str, &str)]) -> Result<Reply, CallError> {
+        let to = ReplyTo {
+            id: 0,
+            serialization: self.serialization,
+            takes_attachments: self.takes_attachments,
+        };
+        let mut out = BytesMut::new();
+        encode_reply(to, done.kind, &done.value, attachments, DEFAULT_PAYLOAD_LIMIT, &mut out)
+            .map_err(|error| match error {
+                ProtoError::PayloadTooLong { .. } => {
+                    // Dubbo's words for the same.
+                    CallError::from_provider(
+                        DubboStatus::SerializationError,
+                        &format!("Data length too large: {error}"),
+                    )
+                }
+                error => bad_reply(error.to_string()),
+            })?;
+        out.advance(HEADER_LEN);
+        Ok(Reply { serialization: self.serialization, body: out.freeze(), endpoint: "".into() })
+    }
+
+    fn value(&self, answer: &Answer) -> Result<Done, CallError> {
+        let null = Done { kind: ReplyKind::Null, value: Vec::new() };
+        if self.returns == Some(&JavaType::Void) {
+            return Ok(null);
+        }
+        let text = self.json_of(answer)?;
+        let mut reader = JsonReader::new(&text, Limits::default());
+        if reader.is_at_end() || reader.peek().is_ok_and(|kind| kind == JsonKind::Null) {
+            if self.returns.is_some_and(JavaType::is_primitive) && self.mode != Mode::Gson {
+                let ty = self.returns.map(JavaType::java_name).unwrap_or_default();
+                return Err(bad_reply(format!("the app answered null, which is no {ty}")));
+            }
+            return Ok(null);
+        }
+        let value = match self.mode {
+            Mode::Gson => self.gson(&text)?,
+            Mode::Plain | Mode::Raw | Mode::Map => self.typed(&text)?,
+        };
+        Ok(Done { kind: ReplyKind::Value, value })
+    }
+
+    /// The answer's body as JSON: text is taken for a string where a string is returned.
+    fn json_of<'b>(&self, answer: &'b Answer) -> Result<Cow<'b, [u8]>, CallError> {
+        let header = |name| answer.headers.get(name).and_then(|value| value.to_str().ok());
+        if let Some(encoding) = header(CONTENT_ENCODING).filter(|it| *it != "identity") {
+            return Err(bad_reply(format!("the app's answer is encoded ({encoding}), unasked")));
+        }
+        let is_text = header(CONTENT_TYPE).is_some_and(|ty| ty.starts_with("text/"));
+        let wants_text = match self.returns {
+            Some(JavaType::Class(class)) => class.name() == "java.lang.String",
+            _ => false,
+        };
+        if is_text && wants_text {
+            let text = std::str::from_utf8(&answer.body)
+                .map_err(|error| bad_reply(format!("the app's answer is no UTF-8: {error}")))?;
+            let mut quoted = Vec::with_capacity(text.len() + 2);
+            json::write_string(&mut quoted, text);
+            return Ok(quoted.into());
+        }
+        Ok(Cow::Borrowed(&answer.body))
+    }
+
+    fn typed(&self, text: &[u8]) -> Result<Vec<u8>, CallError> {
+        let mut value = Vec::with_capacity(text.len());
+        let mut reader = JsonReader::new(text, Limits::default());
+        // Also for fastjson: what does not fit its type is better refused here than there.
+        json_to_hessian_with(
+            &mut reader,
+            self.returns,
+            &mut Encoder::new(&mut value),
+            self.classes,
+        )
+        .map_err(|error| self.misfit(text, &error))?;
+        reader.finish().map_err(|error| self.misfit(text, &error))?;
+        match (self.serialization, self.mode) {
+            (Serialization::Hessian2, Mode::Map) => generic::generalize(&value)
+                .map_err(|error| bad_reply(format!("the app's answer: {error}"))),
+            (Serialization::Hessian2, _) => Ok(value),
+            (Serialization::Fastjson | Serialization::FastjsonSized, _) => Ok(on_one_line(text)),
+            (other, _) => Err(crate::route::unsupported(other)),
+        }
+    }
+
+    /// The result as JSON text in a string.
+    fn gson(&self, text: &[u8]) -> Result<Vec<u8>, CallError> {
+        let mut reader = JsonReader::new(text, Limits::default());
+        let text = reader.skip_value().map_err(|error| self.misfit(text, &error))?;
+        reader.finish().map_err(|error| self.misfit(text, &error))?;
+        let text = std::str::from_utf8(text).map_err(|error| self.misfit(text, &error))?;
+        let mut value = Vec::with_capacity(text.len() + 8);
+        match self.serialization {
+            Serialization::Hessian2 => hessian::write_string(&mut value, text),
+            _ => json::write_string(&mut value, text),
+        }
+        Ok(value)
+    }
+
+    /// An answer that does not fit, with what it looks like.
+    fn misfit(&self, text: &[u8], error: &dyn std::fmt::Display) -> CallError {
+        let shown = String::from_utf8_lossy(text.get(..MAX_SHOWN_LEN).unwrap_or(text));
+        let ty = self.returns.map_or_else(|| "a value".to_owned(), ToString::to_string);
+        bad_reply(format!("the app's answer is no {ty}: {error}; it begins {shown:?}"))
+    }
+
+    /// What an answer with an error status becomes.
+    fn failure(&self, answer: &Answer) -> Result<Done, CallError> {
+        let named = answer.headers.get(EXCEPTION).and_then(|name| name.to_str().ok());
+        let named = named.filter(|name| dubbo_proto::validate_interface(name).is_ok());
+        let class = match (named, self.errors.rule(answer.status)) {
+            (Some(class), _) => class,
+            (None, Some(ErrorRule::Null)) => {
+                return Ok(Done { kind: ReplyKind::Null, value: Vec::new() });
+            }
+            (None, Some(ErrorRule::Status(status))) => {
+                return Err(CallError::from_provider(*status, &message(answer)));
+            }
+            (None, Some(ErrorRule::Exception(class))) => class,
+            (None, None) => DEFAULT_EXCEPTION,
+        };
+        let message = message(answer);
+        if self.serialization != Serialization::Hessian2 {
+            // A consumer's fastjson makes no exception of JSON, and would fail for that instead.
+            let text = format!("{class}: {message}");
+            return Err(CallError::from_provider(DubboStatus::ServiceError, &text));
+        }
+        let mut value = Vec::with_capacity(message.len() + 64);
+        let mut encoder = Encoder::new(&mut value);
+        match self.mode {
+            // The caller of a generic call has no class but this one.
+            Mode::Map | Mode::Gson => {
+                encoder.object_begin(
+                    "org.apache.dubbo.rpc.service.GenericException",
+                    &["exceptionClass", "exceptionMessage", "detailMessage"],
+                );
+                encoder.string(class);
+                encoder.string(&message);
+                encoder.string(&message);
+            }
+            Mode::Plain | Mode::Raw => self.exception(class, &message, answer, &mut encoder),
+        }
+        Ok(Done { kind: ReplyKind::Exception, value })
+    }
+
+    /// An exception, with those members of the answer that may be fields of its class.
+    fn exception(&self, class: &str, message: &str, answer: &Answer, encoder: &mut Encoder<'_>) {
+        let mut fields = match class.starts_with("java.") {
+            true => Vec::new(),
+            false => members(&answer.body),
+        };
+        fields.retain(|(name, _)| !NO_FIELDS.contains(&&**name));
+        // Written once before, since an exception's fields cannot be taken back.
+        fields.retain(|(name, text)| {
+            let ty = self.classes.field_type(class, name);
+            let mut reader = JsonReader::new(text, Limits::default());
+            let mut unused = Vec::new();
+            let mut encoder = Encoder::new(&mut unused);
+            json_to_hessian_with(&mut reader, ty, &mut encoder, self.classes).is_ok()
+        });
+        let names: Vec<&str> = std::iter::once("detailMessage")
+            .chain(fields.iter().map(|(name, _)| &**name))
+            .collect();
+        encoder.object_begin(class, &names);
+        encoder.string(message);
+        for (name, text) in &fields {
+            let ty = self.classes.field_type(class, name);
+            let mut reader = JsonReader::new(text, Limits::default());
+            let written = json_to_hessian_with(&mut reader, ty, encoder, self.classes);
+            debug_assert!(written.is_ok(), "it was written once before");
+        }
+    }
+}
+
+/// What an error says: a member of its JSON, its text, or the status in words.
+fn message(answer: &Answer) -> String {
+    let members = members(&answer.body);
+    let member = MESSAGES.iter().find_map(|name| {
+        let (_, text) = members.iter().find(|(known, _)| known == name)?;
+        JsonReader::new(text, Limits::default()).read_string().ok()
+    });
+    let body = || String::from_utf8_lossy(&answer.body);
+    let text = match (member, answer.body.first()) {
+        (Some(text), _) => text,
+        (None, Some(b'"')) => {
+            let read = JsonReader::new(&answer.body, Limits::default()).read_string();
+            read.unwrap_or_else(|_| body())
+        }
+        (None, _) => body(),
+    };
+    let text = text.trim();
+    if text.is_empty() {
+        return words(answer.status);
+    }
+    let end = text.floor_char_boundary(MAX_MESSAGE_LEN);
+    text.get(..end).unwrap_or_default().to_owned()
+}
+
+fn words(status: StatusCode) -> String {
+    format!("the app answered with HTTP status {status}")
+}
+
+/// The members of a JSON object, or nothing if it is none.
+fn members(text: &[u8]) -> Vec<(Cow<'_, str>, &[u8])> {
+    let mut reader = JsonReader::new(text, Limits::default());
+    let mut members = Vec::new();
+    let mut read = || {
+        let mut object = reader.begin_object()?;
+        while let Some(name) = reader.next_key(&mut object)? {
+            members.push((name, reader.skip_value()?));
+        }
+        reader.finish()
+    };
+    match read() {
+        Ok(()) => members,
+        Err(_) => Vec::new(),
+    }
+}
+
+/// The attachments in the headers of an answer.
+fn attachments(headers: &HeaderMap) -> Vec<(&str, &str)> {
+    headers
+        .iter()
+        .filter_map(|(name, value)| {
+            let name = name.as_str().strip_prefix(ATTACHMENT)?;
+            let value = std::str::from_utf8(value.as_bytes()).ok()?;
+            (!name.is_empty()).then_some((name, value))
+        })
+        .collect()
+}
+
+fn bad_reply(message: impl Into<Box<str>>) -> CallError {
+    CallError::new(Code::BadReply, message)
+}
+
+/// JSON text without line ends, which mean nothing where JSON allows them.
+fn on_one_line(text: &[u8]) -> Vec<u8> {
+    text.iter().copied().filter(|byte| !matches!(byte, b'\n' | b'\r')).collect()
+}

@@ -1,0 +1,116 @@
+//! The local apps behind exported services, whatever they speak.
+//!
+//! A Dubbo app gets the arguments of a call as they came, through its connection
+//! ([`crate::upstream`]). An HTTP app ([`http`]) gets them as JSON, and what it answers becomes the
+//! body of a Dubbo reply.
+
+pub mod http;
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use dubbo_proto::{Serialization, ServiceKey};
+
+pub use self::http::HttpApp;
+use crate::config::{AppConfig, ClusterRules, ExportConfig};
+use crate::metrics::{CallStats, Hub};
+use crate::upstream::dubbo::DubboPeer;
+use crate::upstream::{Pool, Setup, Standing, Upstream};
+
+/// One exported service and the way to the app.
+pub struct Backend {
+    /// What is offered.
+    pub service: ServiceKey,
+    /// What counts its calls.
+    pub stats: Arc<CallStats>,
+    /// The app.
+    pub app: App,
+}
+
+/// An app, by what it speaks.
+pub enum App {
+    /// A Dubbo provider.
+    Dubbo(DubboApp),
+    /// A program with an HTTP endpoint.
+    Http(Rc<HttpApp>),
+}
+
+/// An app that is a Dubbo provider itself.
+#[derive(Clone)]
+pub struct DubboApp {
+    /// What the app speaks.
+    pub serialization: Serialization,
+    /// The connection to it.
+    pub upstream: Rc<Upstream<DubboPeer>>,
+}
+
+/// What a worker exports, by service key as text.
+pub type Backends = HashMap<String, Rc<Backend>>;
+
+/// One call of an HTTP app, whatever protocol it came by.
+#[derive(Clone, Debug)]
+pub struct AppCall<'a> {
+    /// The method, which may be `$invoke` or `$echo`.
+    pub method: &'a str,
+    /// JVM descriptors of its parameters; empty for none.
+    pub descriptor: &'a str,
+    /// How `args` are written, and how the reply is to be.
+    pub serialization: Serialization,
+    /// The arguments, as they stand in a Dubbo request.
+    pub args: Bytes,
+    /// Attachments; the last one of a name counts.
+    pub attachments: &'a [(&'a str, &'a str)],
+    /// Whether the caller understands attachments in its reply.
+    pub takes_attachments: bool,
+    /// When the call came.
+    pub now: Instant,
+    /// When the caller gives up.
+    pub deadline: Instant,
+}
+
+impl Backend {
+    /// The app of an export. Must be called on a worker's runtime.
+    pub fn start(export: &ExportConfig, pool: &Pool, rules: &ClusterRules, hub: &Hub) -> Self {
+        let policy = rules.policy(&export.service.interface);
+        let setup =
+            Setup { connect_timeout: policy.connect_timeout, max_in_flight: policy.max_in_flight };
+        let app = match &export.app {
+            AppConfig::Dubbo { host, port, serialization } => App::Dubbo(DubboApp {
+                serialization: *serialization,
+                upstream: pool.dubbo(host, *port, setup),
+            }),
+            AppConfig::Http(config) => {
+                App::Http(HttpApp::start(&export.service, Arc::clone(config), setup))
+            }
+        };
+        let stats = hub.export(&export.service.to_string());
+        Self { service: export.service.clone(), stats, app }
+    }
+
+    /// How the app stands.
+    pub fn standing(&self) -> Standing {
+        match &self.app {
+            App::Dubbo(app) => app.upstream.standing(),
+            App::Http(app) => app.health().standing(),
+        }
+    }
+
+    /// Waits until [`Backend::standing`] may have changed.
+    pub async fn changed(&self) {
+        match &self.app {
+            App::Dubbo(app) => app.upstream.changed().await,
+            App::Http(app) => app.health().changed().await,
+        }
+    }
+
+    /// The app is known to be there: an attempt to reach it that is due later is made now.
+    pub fn connect_soon(&self) {
+        match &self.app {
+            App::Dubbo(app) => app.upstream.connect_soon(),
+            App::Http(app) => app.health().check_soon(),
+        }
+    }
+}
