@@ -281,6 +281,15 @@ impl<'a> Decoder<'a> {
         self.refs.get(index).copied()
     }
 
+    /// The number of the list, map or object that begins at `start`; the later it began, the faster.
+    pub(crate) fn ref_index_at(&self, start: usize) -> Option<usize> {
+        match self.refs.last() {
+            Some(&last) if last == start => Some(self.refs.len() - 1),
+            // They begin one after the other.
+            _ => self.refs.binary_search(&start).ok(),
+        }
+    }
+
     /// The next value's tag, which is not taken. Class definitions before it are.
     #[inline]
     fn head(&mut self) -> Result<u8, HessianError> {

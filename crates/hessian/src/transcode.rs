@@ -17,6 +17,7 @@ pub mod bigint;
 #[doc(hidden)]
 pub mod builtin;
 mod error;
+mod options;
 #[doc(hidden)]
 pub mod scalar;
 #[doc(hidden)]
@@ -27,8 +28,13 @@ mod to_hessian;
 mod to_json;
 
 pub use error::TranscodeError;
-pub use to_hessian::{Schema, json_to_hessian, json_to_hessian_with};
-pub use to_json::{DateStyle, EnumStyle, JsonOptions, hessian_to_json, hessian_to_json_as};
+pub use options::{
+    DateStyle, EnumStyle, FieldChoice, FieldRule, JsonOptions, OptionsError, RefStyle,
+};
+pub use to_hessian::{
+    InputOptions, Schema, json_to_hessian, json_to_hessian_by, json_to_hessian_with,
+};
+pub use to_json::{hessian_to_json, hessian_to_json_as};
 
 pub(crate) use builtin::Builtin;
 

@@ -3,8 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 
+use hessian::json::JsonReader;
 use hessian::transcode::{
-    DateStyle, EnumStyle, JsonOptions, TranscodeError, hessian_to_json, hessian_to_json_as,
+    DateStyle, EnumStyle, InputOptions, JsonOptions, RefStyle, TranscodeError, hessian_to_json,
+    hessian_to_json_as, json_to_hessian_by,
 };
 use hessian::{Decoder, Encoder, JavaType, Limits, Value, check};
 
@@ -353,6 +355,129 @@ fn options_choose_the_form() {
     let classes = JsonOptions { class_name: true, ..default() };
     let tree = r#"{"class":"java.util.TreeMap","a":1,"b":2}"#;
     assert_eq!(json(&load("lite3", "map-tree"), &classes), tree);
+}
+
+/// Shared values and cycles as paths, and what those become in Hessian again.
+#[test]
+fn references_become_paths_and_are_read_back() {
+    let opts = JsonOptions { refs: RefStyle::Path, class_name: true, ..Default::default() };
+    for (name, expected) in [
+        ("cycle", r#"{"class":"com.acme.Node","next":{"$ref":"$"},"label":"self"}"#),
+        (
+            "cycle-2",
+            r#"{"class":"com.acme.Node","next":{"class":"com.acme.Node","next":{"$ref":"$"},"label":"second"},"label":"first"}"#,
+        ),
+        ("cycle-list", r#"[1,{"$ref":"$"}]"#),
+        ("cycle-map", r#"{"self":{"$ref":"$"}}"#),
+        (
+            "shared-deep",
+            r#"[[{"class":"com.acme.Item","count":1,"sku":"a"},{"$ref":"$[0][0]"}],{"$ref":"$[0]"},{"class":"java.util.LinkedHashMap","item":{"$ref":"$[0][0]"},"list":{"$ref":"$[0]"}},{"$ref":"$[2]"}]"#,
+        ),
+        ("shared", r#"[{"k":"v"},{"$ref":"$[0]"}]"#),
+        // What is no array or object in JSON is repeated.
+        ("enums", r#"["RED","GREEN","RED"]"#),
+    ] {
+        let bytes = load("lite4", name);
+        let text = json(&bytes, &opts);
+        assert_eq!(text, expected, "{name}");
+        if name == "enums" {
+            continue;
+        }
+        let (mut out, mut reader) =
+            (Vec::new(), JsonReader::new(text.as_bytes(), Limits::default()));
+        let input = InputOptions { refs: true, ..Default::default() };
+        json_to_hessian_by(&mut reader, None, &mut Encoder::new(&mut out), &input).unwrap();
+        // A list in five bytes where Java has one, and otherwise the same.
+        let value = |bytes| Decoder::new(bytes, Limits::default()).read_value().unwrap();
+        assert_eq!(value(&out), value(&bytes), "{name}");
+    }
+    let pojo = json(&load("lite4", "cycle-pojo"), &opts);
+    assert!(pojo.contains(r#""next":{"$ref":"$"}"#), "{pojo}");
+    assert!(pojo.contains(r#""extra":{"items":[{"class":"com.acme.Item","count":1,"sku":"a"}]}"#));
+    assert!(pojo.contains(r#""items":{"$ref":"$.extra.items"}"#), "{pojo}");
+}
+
+#[test]
+fn strange_keys_are_quoted_in_paths() {
+    let item = || Value::list(vec![]);
+    let map = Value::map(vec![
+        (Value::string("a b\"]"), Value::map(vec![(Value::string(""), item())])),
+        (Value::string("é"), Value::Ref(2)),
+        (Value::string("x"), Value::Ref(1)),
+        // What is inside of a key has no path, and is repeated.
+        (Value::list(vec![item()]), Value::Ref(4)),
+    ]);
+    let mut bytes = Vec::new();
+    Encoder::new(&mut bytes).value(&map);
+    let opts = JsonOptions { refs: RefStyle::Path, ..Default::default() };
+    let text = json(&bytes, &opts);
+    let expected = r#"{"a b\"]":{"":[]},"é":{"$ref":"$[\"a b\\\"]\"][\"\"]"},"x":{"$ref":"$[\"a b\\\"]\"]"},"[[]]":[]}"#;
+    assert_eq!(text, expected);
+    let (mut out, mut reader) = (Vec::new(), JsonReader::new(text.as_bytes(), Limits::default()));
+    let input = InputOptions { refs: true, ..Default::default() };
+    json_to_hessian_by(&mut reader, None, &mut Encoder::new(&mut out), &input).unwrap();
+    let Ok(Value::Map { entries, .. }) = Decoder::new(&out, Limits::default()).read_value() else {
+        panic!("no map");
+    };
+    assert_eq!((&entries[1].1, &entries[2].1), (&Value::Ref(2), &Value::Ref(1)));
+}
+
+#[test]
+fn references_to_nowhere_are_errors() {
+    for (text, offset) in [
+        (r#"[{"$ref":"$[1]"}]"#, 1),
+        (r#"[{"$ref":"x"}]"#, 1),
+        (r#"{"$ref":"$"}"#, 0),
+        (r#"[[],{"$ref":"$[0"}]"#, 4),
+        (r#"[[],{"$ref":"$[0].a"}]"#, 4),
+        (r#"[[],{"$ref":"$[0]","more":1}]"#, 4),
+        (r#"[1,{"$ref":"$[0]"}]"#, 3),
+        (r#"[{"$ref":"$[1]"},[]]"#, 1),
+    ] {
+        let (mut out, mut reader) =
+            (Vec::new(), JsonReader::new(text.as_bytes(), Limits::default()));
+        let input = InputOptions { refs: true, ..Default::default() };
+        let result = json_to_hessian_by(&mut reader, None, &mut Encoder::new(&mut out), &input);
+        assert_eq!(result.unwrap_err().offset(), offset, "{text}");
+    }
+    // To those who did not ask it is an object like any other, and so is one whose $ref is no text.
+    let plain = |text: &str, refs| {
+        let (mut out, mut reader) =
+            (Vec::new(), JsonReader::new(text.as_bytes(), Limits::default()));
+        let input = InputOptions { refs, ..Default::default() };
+        json_to_hessian_by(&mut reader, None, &mut Encoder::new(&mut out), &input).unwrap();
+        json(&out, &JsonOptions::default())
+    };
+    assert_eq!(plain(r#"[{"$ref":"$"}]"#, false), r#"[{"$ref":"$"}]"#);
+    assert_eq!(plain(r#"[{"$ref":7}]"#, true), r#"[{"$ref":7}]"#);
+}
+
+#[test]
+fn options_of_single_fields_hold_for_these() {
+    let text =
+        |options: &str, name| json(&load("lite4", name), &JsonOptions::parse(options).unwrap());
+    let pojo = text(
+        "longs=text@total;floats=float@com.acme.Order.weight;dates=millis@at;enums=object@color;big-numbers=text@amount",
+        "pojo",
+    );
+    for part in [
+        r#""total":"9007199254740993""#,
+        r#""weight":99.8,"#,
+        r#""at":1700000000123"#,
+        r#""color":{"name":"GREEN"}"#,
+        r#""amount":"1234567890.12345678901234567890""#,
+        // A long of another name.
+        r#""extra":{"k":1}"#,
+    ] {
+        assert!(pojo.contains(part), "{part}: {pojo}");
+    }
+    // The options of a field hold for what is inside it, and those of a map by its keys.
+    assert!(text("longs=text@extra", "pojo").contains(r#""extra":{"k":"1"}"#));
+    assert!(text("longs=text@l", "map-linked").contains(r#""l":["1","2"]"#));
+    let other = text("floats=float@com.acme.Item.weight", "pojo");
+    assert!(other.contains("99.80000305175781"), "{other}");
+    assert!(text("longs=text", "longs").starts_with(r#"["0","-8","15""#));
+    assert!(text("longs=text", "ints").starts_with("[0,-16,47"));
 }
 
 #[test]

@@ -8,6 +8,7 @@
 
 mod leaf;
 mod object;
+mod refs;
 
 use std::borrow::Cow;
 
@@ -15,6 +16,7 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
+use self::refs::Places;
 use super::builtin::Builtin;
 use super::{TranscodeError, scalar};
 use crate::java_type::ClassType;
@@ -63,14 +65,51 @@ pub fn json_to_hessian_with(
     enc: &mut Encoder<'_>,
     schema: &dyn Schema,
 ) -> Result<(), TranscodeError> {
+    json_to_hessian_by(json, ty, enc, &InputOptions { schema, refs: false })
+}
+
+/// The choices in the mapping of JSON to Hessian.
+#[derive(Clone, Copy)]
+pub struct InputOptions<'s> {
+    /// What is known of classes.
+    pub schema: &'s dyn Schema,
+    /// Whether `{"$ref":"$.a[0]"}` is the array or object that stands there in the same JSON value,
+    /// which has to begin before: one value that is shared, or a cycle. What
+    /// [`RefStyle::Path`](super::RefStyle::Path) writes is read so.
+    pub refs: bool,
+}
+
+impl Default for InputOptions<'_> {
+    fn default() -> Self {
+        Self { schema: &(), refs: false }
+    }
+}
+
+impl std::fmt::Debug for InputOptions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InputOptions").field("refs", &self.refs).finish_non_exhaustive()
+    }
+}
+
+/// Like [`json_to_hessian`], with all choices.
+///
+/// # Errors
+/// [`TranscodeError`] if the text is no JSON, or a value does not fit its type.
+pub fn json_to_hessian_by(
+    json: &mut JsonReader<'_>,
+    ty: Option<&JavaType>,
+    enc: &mut Encoder<'_>,
+    opts: &InputOptions<'_>,
+) -> Result<(), TranscodeError> {
     let mut writer = Writer {
         json,
         enc,
-        schema,
+        schema: opts.schema,
         members: Vec::new(),
         ends: Vec::new(),
         scanned: 0,
         has_class: None,
+        places: opts.refs.then(Places::default),
     };
     writer.value(ty)
 }
@@ -100,10 +139,15 @@ struct Writer<'r, 'a, 'e, 'o, 's> {
     scanned: usize,
     /// Whether the rest of the text has a member named `class` at all, once somebody asked.
     has_class: Option<bool>,
+    /// Where everything stands, if references may name it.
+    places: Option<Places<'a>>,
 }
 
 impl<'a> Writer<'_, 'a, '_, '_, '_> {
     fn value(&mut self, ty: Option<&JavaType>) -> Result<(), TranscodeError> {
+        if self.places.is_some() && self.is_ref()? {
+            return self.reference();
+        }
         match ty {
             None => self.untyped(),
             Some(JavaType::Class(class)) => self.class_value(class),
@@ -229,14 +273,19 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
 
     /// A JSON array as a list. Its length is not known before its end, unless it is empty.
     fn elements(&mut self, tag: Option<&str>, ty: Option<&JavaType>) -> Result<(), TranscodeError> {
+        self.enter();
         let mut array = self.json.begin_array()?;
         if !self.json.next_element(&mut array)? {
             self.enc.list_begin(tag, 0);
+            self.leave();
             return Ok(());
         }
         let list = self.enc.list_open(tag);
         let mut len = 0;
         loop {
+            if let Some(places) = &mut self.places {
+                places.at_index(len);
+            }
             self.value(ty)?;
             len += 1;
             if !self.json.next_element(&mut array)? {
@@ -244,6 +293,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             }
         }
         self.enc.list_close(list, len);
+        self.leave();
         Ok(())
     }
 
@@ -254,13 +304,18 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         key_ty: Option<&JavaType>,
         ty: Option<&JavaType>,
     ) -> Result<(), TranscodeError> {
+        self.enter();
         self.enc.map_begin(tag);
         let mut object = self.json.begin_object()?;
         while let Some(key) = self.json.next_key(&mut object)? {
             self.key(&key, key_ty)?;
+            if let Some(places) = &mut self.places {
+                places.at_key(key);
+            }
             self.value(ty)?;
         }
         self.enc.map_end();
+        self.leave();
         Ok(())
     }
 
@@ -286,6 +341,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                     ends: Vec::new(),
                     scanned: 0,
                     has_class: None,
+                    places: None,
                 };
                 writer.scalar(builtin, name).map_err(|error| match error {
                     TranscodeError::Range { expected, .. } => {

@@ -7,68 +7,17 @@
 //!   [`JsonOptions::max_out_len`].
 
 mod known;
+mod paths;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use self::paths::Paths;
 use super::builtin::Builtin;
-use super::{TranscodeError, time};
+use super::options::{EnumStyle, FieldRule, JsonOptions, RefStyle, Style};
+use super::{DateStyle, TranscodeError, time};
 use crate::json;
-use crate::{ClassDef, Decoder, JavaType, Kind};
-
-/// How dates are written.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum DateStyle {
-    /// `"2024-01-02T03:04:05.678Z"`
-    #[default]
-    Iso,
-    /// `1704164645678`
-    Millis,
-}
-
-/// How objects are written whose class has the single field `name`: enums look like that.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum EnumStyle {
-    /// `"RED"`
-    #[default]
-    Name,
-    /// `{"name":"RED"}`
-    Object,
-}
-
-/// The choices in the mapping of Hessian to JSON.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct JsonOptions {
-    /// Whether objects and typed maps begin with a member `class`, their Java class.
-    pub class_name: bool,
-    /// How dates are written.
-    pub dates: DateStyle,
-    /// How objects are written that look like enums.
-    pub enums: EnumStyle,
-    /// Whether longs beyond 2^53, and all `BigDecimal` and `BigInteger`, are strings instead of
-    /// numbers, for readers that take every number for a double.
-    pub big_numbers_as_text: bool,
-    /// Whether a double that a float holds exactly is written as the float, so that Java's 99.8f,
-    /// which arrives as 99.80000305175781, is 99.8. A true double of such a value loses its
-    /// digits after the ninth. Arrays of float, and results declared as float, need no option.
-    pub floats: bool,
-    /// The limit of the text, in bytes.
-    pub max_out_len: usize,
-}
-
-impl Default for JsonOptions {
-    /// The plain choice everywhere, and 64 MiB: JSON of an 8 MiB message, and room for repeats.
-    fn default() -> Self {
-        Self {
-            class_name: false,
-            dates: DateStyle::Iso,
-            enums: EnumStyle::Name,
-            big_numbers_as_text: false,
-            floats: false,
-            max_out_len: 64 << 20,
-        }
-    }
-}
+use crate::{ClassDef, Decoder, JavaType, Kind, ObjectCursor};
 
 /// Appends the next value of `dec` to `out` as JSON. The table is in docs/json-mapping.md.
 ///
@@ -101,9 +50,10 @@ pub fn hessian_to_json_as(
         out_start,
         shapes: Vec::new(),
         open: Vec::new(),
-        floats: opts.floats,
+        style: opts.style(),
+        paths: (opts.refs == RefStyle::Path).then(Paths::default),
     };
-    writer.floats |= ty.is_some_and(holds_floats);
+    writer.style.floats |= ty.is_some_and(holds_floats);
     writer.value()
 }
 
@@ -134,13 +84,13 @@ enum Shape {
 }
 
 impl Shape {
-    fn of(class: &ClassDef<'_>, opts: &JsonOptions) -> Self {
+    fn of(class: &ClassDef<'_>) -> Self {
         if let Some(builtin) = Builtin::of_message(&class.name) {
             return Self::Known(builtin);
         }
         let has = |field: &str| class.fields.iter().any(|name| &**name == field);
         match class.fields.as_slice() {
-            [name] if &**name == "name" && opts.enums == EnumStyle::Name => Self::Enum,
+            [name] if &**name == "name" => Self::Enum,
             _ if has("detailMessage") && has("stackTrace") && has("cause") => Self::Throwable,
             _ => Self::Bean,
         }
@@ -156,8 +106,10 @@ struct Writer<'r, 'a, 'o> {
     shapes: Vec<Option<Shape>>,
     /// Where the lists, maps and objects begin that are being written.
     open: Vec<usize>,
-    /// Whether doubles are taken for floats where they can be.
-    floats: bool,
+    /// How values are written just now: the options, and what fields and types around say.
+    style: Style,
+    /// Where everything stands, if references are to name it.
+    paths: Option<Paths>,
 }
 
 impl Writer<'_, '_, '_> {
@@ -173,7 +125,11 @@ impl Writer<'_, '_, '_> {
                 let value = self.dec.read_bool()?;
                 self.out.extend_from_slice(if value { b"true" } else { b"false" });
             }
-            Kind::Int | Kind::Long => {
+            Kind::Int => {
+                let value = self.dec.read_int()?;
+                json::write_i64(self.out, value.into());
+            }
+            Kind::Long => {
                 let value = self.dec.read_long()?;
                 self.long(value);
             }
@@ -201,7 +157,8 @@ impl Writer<'_, '_, '_> {
 
     fn long(&mut self, value: i64) {
         const EXACT: u64 = 1 << 53;
-        if self.opts.big_numbers_as_text && EXACT < value.unsigned_abs() {
+        let is_big = EXACT < value.unsigned_abs();
+        if self.style.longs_as_text || self.style.big_numbers_as_text && is_big {
             self.out.push(b'"');
             json::write_i64(self.out, value);
             self.out.push(b'"');
@@ -215,7 +172,7 @@ impl Writer<'_, '_, '_> {
         let float = value as f32;
         #[expect(clippy::float_cmp, reason = "a float is right only if it is exactly the value")]
         let is_float = f64::from(float) == value;
-        if self.floats && is_float {
+        if self.style.floats && is_float {
             json::write_f32(self.out, float);
         } else {
             json::write_f64(self.out, value);
@@ -223,7 +180,7 @@ impl Writer<'_, '_, '_> {
     }
 
     fn date(&mut self, ms: i64) {
-        match self.opts.dates {
+        match self.style.dates {
             DateStyle::Millis => json::write_i64(self.out, ms),
             DateStyle::Iso => {
                 self.out.push(b'"');
@@ -266,27 +223,31 @@ impl Writer<'_, '_, '_> {
         let start = self.dec.position();
         let mut list = self.dec.read_list_begin()?;
         let are_floats = list.ty().is_some_and(|ty| ty.starts_with('[') && ty.ends_with("[float"));
-        let outer_floats = self.floats;
-        self.floats |= are_floats;
-        self.open.push(start);
+        let outer_floats = self.style.floats;
+        self.style.floats |= are_floats;
+        self.enter(start);
         self.out.push(b'[');
-        let mut is_first = true;
+        let mut index = 0;
         while list.next(self.dec)? {
-            if !std::mem::replace(&mut is_first, false) {
+            if 0 < index {
                 self.out.push(b',');
             }
+            if let Some(paths) = &mut self.paths {
+                paths.at_index(index);
+            }
+            index += 1;
             self.value()?;
         }
         self.out.push(b']');
-        self.open.pop();
-        self.floats = outer_floats;
+        self.leave();
+        self.style.floats = outer_floats;
         Ok(())
     }
 
     fn map(&mut self) -> Result<(), TranscodeError> {
         let start = self.dec.position();
         let mut map = self.dec.read_map_begin()?;
-        self.open.push(start);
+        self.enter(start);
         self.out.push(b'{');
         let mut is_first = true;
         if let Some(ty) = map.ty().filter(|_| self.opts.class_name) {
@@ -298,19 +259,32 @@ impl Writer<'_, '_, '_> {
             if !std::mem::replace(&mut is_first, false) {
                 self.out.push(b',');
             }
+            let key_at = self.out.len();
             self.key()?;
+            if let Some(paths) = &mut self.paths {
+                paths.at_key(key_at..self.out.len());
+            }
+            let outer = self.style;
+            if !self.opts.fields.is_empty() {
+                let key = self.out.get(key_at + 1..self.out.len() - 1).unwrap_or_default();
+                self.style = styled(outer, &self.opts.fields, None, key);
+            }
             self.out.push(b':');
             self.value()?;
+            self.style = outer;
         }
         self.out.push(b'}');
-        self.open.pop();
+        self.leave();
         Ok(())
     }
 
-    /// A map's key: its JSON where that is a string, and otherwise the text of its JSON.
+    /// A map's key: its JSON where that is a string, and otherwise the text of its JSON. What is
+    /// inside a key has no path.
     fn key(&mut self) -> Result<(), TranscodeError> {
         let start = self.out.len();
+        let paths = self.paths.take();
         self.value()?;
+        self.paths = paths;
         let written = self.out.get(start..).unwrap_or_default();
         if written.first() == Some(&b'"') {
             return Ok(());
@@ -324,41 +298,99 @@ impl Writer<'_, '_, '_> {
     fn object(&mut self) -> Result<(), TranscodeError> {
         let start = self.dec.position();
         let mut object = self.dec.read_object_begin()?;
-        self.open.push(start);
-        match self.shape(object.class()) {
+        let shape = match self.shape(object.class()) {
+            Shape::Enum if self.style.enums == EnumStyle::Object => Shape::Bean,
+            shape => shape,
+        };
+        match shape {
             Shape::Bean => {
-                self.out.push(b'{');
-                let mut is_first = true;
-                if self.opts.class_name {
-                    self.class_member(object.class());
-                    is_first = false;
-                }
-                while let Some(index) = object.next(self.dec) {
-                    if !std::mem::replace(&mut is_first, false) {
-                        self.out.push(b',');
-                    }
-                    self.field_name(object.class(), index);
-                    self.value()?;
-                }
-                self.out.push(b'}');
+                self.enter(start);
+                self.bean(object)?;
+                self.leave();
+                return Ok(());
             }
-            Shape::Enum => {
+            Shape::Throwable => {
+                self.enter(start);
+                self.throwable(object)?;
+                self.leave();
+                return Ok(());
+            }
+            Shape::Enum | Shape::Known(_) => {}
+        }
+        // These are no objects in JSON: a reference repeats them.
+        self.open.push(start);
+        match shape {
+            Shape::Known(builtin) => self.known(builtin, object)?,
+            _ => {
                 while object.next(self.dec).is_some() {
                     self.value()?;
                 }
             }
-            Shape::Throwable => self.throwable(object)?,
-            Shape::Known(builtin) => self.known(builtin, object)?,
         }
         self.open.pop();
         Ok(())
+    }
+
+    fn bean(&mut self, mut object: ObjectCursor) -> Result<(), TranscodeError> {
+        self.out.push(b'{');
+        let mut is_first = true;
+        if self.opts.class_name {
+            self.class_member(object.class());
+            is_first = false;
+        }
+        while let Some(index) = object.next(self.dec) {
+            if !std::mem::replace(&mut is_first, false) {
+                self.out.push(b',');
+            }
+            let key_at = self.out.len();
+            self.field_name(object.class(), index);
+            if let Some(paths) = &mut self.paths {
+                paths.at_key(key_at..self.out.len());
+            }
+            self.out.push(b':');
+            if self.opts.fields.is_empty() {
+                self.value()?;
+            } else {
+                self.styled_field(object.class(), index)?;
+            }
+        }
+        self.out.push(b'}');
+        Ok(())
+    }
+
+    /// A field where options of single fields were given.
+    fn styled_field(&mut self, class: usize, index: usize) -> Result<(), TranscodeError> {
+        let outer = self.style;
+        if let Some(def) = self.dec.class(class)
+            && let Some(name) = def.fields.get(index)
+        {
+            self.style = styled(outer, &self.opts.fields, Some(&def.name), name.as_bytes());
+        }
+        self.value()?;
+        self.style = outer;
+        Ok(())
+    }
+
+    /// Begins a list, map or object that is one in JSON, too.
+    fn enter(&mut self, start: usize) {
+        self.open.push(start);
+        if let Some(paths) = &mut self.paths {
+            paths.enter(self.dec.ref_index_at(start));
+        }
+    }
+
+    fn leave(&mut self) {
+        self.open.pop();
+        if let Some(paths) = &mut self.paths {
+            paths.leave();
+        }
     }
 
     fn shape(&mut self, class: usize) -> Shape {
         if let Some(Some(shape)) = self.shapes.get(class) {
             return *shape;
         }
-        let shape = self.dec.class(class).map_or(Shape::Bean, |def| Shape::of(def, self.opts));
+        let shape = self.dec.class(class).map_or(Shape::Bean, Shape::of);
         if self.shapes.len() <= class {
             self.shapes.resize(class + 1, None);
         }
@@ -379,12 +411,22 @@ impl Writer<'_, '_, '_> {
         if let Some(name) = self.dec.class(class).and_then(|def| def.fields.get(index)) {
             json::write_string(self.out, name);
         }
-        self.out.push(b':');
     }
 
-    /// The value that a reference names, once more.
+    /// The value that a reference names: where it stands, if that was asked for, or once more.
     fn reference(&mut self) -> Result<(), TranscodeError> {
-        self.replay(Self::value)
+        let offset = self.dec.position();
+        let index = self.dec.read_ref()?;
+        self.reference_to(offset, index)
+    }
+
+    fn reference_to(&mut self, offset: usize, index: usize) -> Result<(), TranscodeError> {
+        if let Some(paths) = &self.paths
+            && paths.write_ref(index, self.out)
+        {
+            return Ok(());
+        }
+        self.replay_at(offset, index, Self::value)
     }
 
     /// Reads a reference, and does `read` at the value that it names.
@@ -416,4 +458,13 @@ impl Writer<'_, '_, '_> {
     fn is_open(&self, index: usize) -> bool {
         self.dec.ref_start(index).is_some_and(|start| self.open.contains(&start))
     }
+}
+
+/// The style inside a field or entry of this name.
+fn styled(outer: Style, rules: &[FieldRule], class: Option<&str>, name: &[u8]) -> Style {
+    let fits = |rule: &&FieldRule| {
+        rule.field.as_bytes() == name
+            && rule.class.as_deref().is_none_or(|wanted| class == Some(wanted))
+    };
+    rules.iter().filter(fits).fold(outer, |style, rule| style.with(rule.choice))
 }

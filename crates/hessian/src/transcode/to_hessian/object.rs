@@ -28,8 +28,11 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         });
         let members = self.members.get(base..).unwrap_or_default();
         let has_only_value = matches!(members, [member] if member.name == "value");
+        let n_members = members.len();
+        // Also for one that only names the type of its value: it stands for that value.
+        self.enter();
         self.json.begin_object()?;
-        self.json.count(members.len())?;
+        self.json.count(n_members)?;
         match (named.as_deref().or(declared), builtin) {
             (None, _) => self.map(None, base)?,
             (Some(class), Some(Builtin::Map)) => self.map(Builtin::map_type(class), base)?,
@@ -43,7 +46,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 self.member(base, Some(&ty))?;
             }
             (Some(class), _) => {
-                self.enc.object_begin(class, members);
+                self.enc.object_begin(class, self.members.get(base..).unwrap_or_default());
                 let schema = self.schema;
                 for index in base..self.members.len() {
                     let member = self.members.get(index);
@@ -54,6 +57,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 }
             }
         }
+        self.leave();
         self.members.truncate(base);
         self.json.jump_out(end);
         Ok(())
@@ -77,6 +81,9 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         let n_members = self.members.len();
         if let Some(member) = self.members.get(index) {
             self.json.jump(member.at);
+            if let Some(places) = &mut self.places {
+                places.at_key(member.name.clone());
+            }
         }
         self.value(ty)?;
         debug_assert_eq!(self.members.len(), n_members);

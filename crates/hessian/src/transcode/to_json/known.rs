@@ -57,23 +57,26 @@ impl<'a> Writer<'_, 'a, '_> {
             let key = match &*name {
                 "detailMessage" => "message",
                 "suppressedExceptions" => "suppressed",
-                "cause" if self.dec.peek()? == Kind::Ref => {
-                    let offset = self.dec.position();
-                    let index = self.dec.read_ref()?;
-                    self.out.extend_from_slice(b",\"cause\":");
-                    if self.dec.ref_start(index) == self.open.last().copied() {
-                        self.out.extend_from_slice(b"null");
-                    } else {
-                        self.replay_at(offset, index, Self::value)?;
-                    }
-                    continue;
-                }
                 other => other,
             };
             self.out.push(b',');
+            let key_at = self.out.len();
             json::write_string(self.out, key);
+            if let Some(paths) = &mut self.paths {
+                paths.at_key(key_at..self.out.len());
+            }
             self.out.push(b':');
-            self.value()?;
+            if key != "cause" || self.dec.peek()? != Kind::Ref {
+                self.value()?;
+                continue;
+            }
+            let offset = self.dec.position();
+            let index = self.dec.read_ref()?;
+            if self.dec.ref_start(index) == self.open.last().copied() {
+                self.out.extend_from_slice(b"null");
+            } else {
+                self.reference_to(offset, index)?;
+            }
         }
         self.out.push(b'}');
         Ok(())
@@ -121,7 +124,7 @@ impl<'a> Writer<'_, 'a, '_> {
         }
         match value {
             None => self.out.extend_from_slice(b"null"),
-            Some(text) if !self.opts.big_numbers_as_text && is_json_number(&text) => {
+            Some(text) if !self.style.big_numbers_as_text && is_json_number(&text) => {
                 self.out.extend_from_slice(text.as_bytes());
             }
             Some(text) => json::write_string(self.out, &text),
@@ -155,7 +158,7 @@ impl<'a> Writer<'_, 'a, '_> {
             }
             None => bigint::write_decimal(self.out, sign < 0, &words),
         }
-        if self.opts.big_numbers_as_text {
+        if self.style.big_numbers_as_text {
             self.out.insert(start, b'"');
             self.out.push(b'"');
         }

@@ -1,0 +1,368 @@
+//! The choices in the mapping of Hessian to JSON, and how they are written down as one line of text.
+
+/// How dates are written.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum DateStyle {
+    /// `"2024-01-02T03:04:05.678Z"`
+    #[default]
+    Iso,
+    /// `1704164645678`
+    Millis,
+}
+
+/// How objects are written whose class has the single field `name`: enums look like that.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum EnumStyle {
+    /// `"RED"`
+    #[default]
+    Name,
+    /// `{"name":"RED"}`
+    Object,
+}
+
+/// What a second occurrence of the same list, map or object becomes.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum RefStyle {
+    /// The value once more. One that contains itself is an error.
+    #[default]
+    Repeat,
+    /// `{"$ref":"$.orders[0]"}`: where it stands first. Values that are neither arrays nor objects
+    /// in JSON (enums, dates, big numbers) are repeated.
+    Path,
+}
+
+/// The choices in the mapping of Hessian to JSON.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct JsonOptions {
+    /// Whether objects and typed maps begin with a member `class`, their Java class.
+    pub class_name: bool,
+    /// How dates are written.
+    pub dates: DateStyle,
+    /// How objects are written that look like enums.
+    pub enums: EnumStyle,
+    /// Whether longs beyond 2^53, and all `BigDecimal` and `BigInteger`, are strings instead of
+    /// numbers, for readers that take every number for a double.
+    pub big_numbers_as_text: bool,
+    /// Whether every long is a string, however small, so that a field has one type for its readers.
+    pub longs_as_text: bool,
+    /// Whether a double that a float holds exactly is written as the float, so that Java's 99.8f,
+    /// which arrives as 99.80000305175781, is 99.8. A true double of such a value loses its
+    /// digits after the ninth. Arrays of float, and results declared as float, need no option.
+    pub floats: bool,
+    /// What a second occurrence of the same value becomes.
+    pub refs: RefStyle,
+    /// Other choices for the values of single fields, and of what is inside them.
+    pub fields: Vec<FieldRule>,
+    /// The limit of the text, in bytes.
+    pub max_out_len: usize,
+}
+
+impl Default for JsonOptions {
+    /// The plain choice everywhere, and 64 MiB: JSON of an 8 MiB message, and room for repeats.
+    fn default() -> Self {
+        Self {
+            class_name: false,
+            dates: DateStyle::Iso,
+            enums: EnumStyle::Name,
+            big_numbers_as_text: false,
+            longs_as_text: false,
+            floats: false,
+            refs: RefStyle::Repeat,
+            fields: Vec::new(),
+            max_out_len: 64 << 20,
+        }
+    }
+}
+
+/// A choice for one field.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct FieldRule {
+    /// Of objects of this class; without one, of any object or map.
+    pub class: Option<Box<str>>,
+    /// The name of the field, or the key of a map's entry.
+    pub field: Box<str>,
+    /// What is chosen.
+    pub choice: FieldChoice,
+}
+
+/// What can be chosen for a field by itself; see [`JsonOptions`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[expect(missing_docs, reason = "the names are those of the options")]
+pub enum FieldChoice {
+    Dates(DateStyle),
+    Enums(EnumStyle),
+    BigNumbersAsText(bool),
+    LongsAsText(bool),
+    Floats(bool),
+}
+
+/// The choices that can change from field to field.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Style {
+    pub(super) dates: DateStyle,
+    pub(super) enums: EnumStyle,
+    pub(super) big_numbers_as_text: bool,
+    pub(super) longs_as_text: bool,
+    pub(super) floats: bool,
+}
+
+impl Style {
+    pub(super) fn with(mut self, choice: FieldChoice) -> Self {
+        match choice {
+            FieldChoice::Dates(style) => self.dates = style,
+            FieldChoice::Enums(style) => self.enums = style,
+            FieldChoice::BigNumbersAsText(yes) => self.big_numbers_as_text = yes,
+            FieldChoice::LongsAsText(yes) => self.longs_as_text = yes,
+            FieldChoice::Floats(yes) => self.floats = yes,
+        }
+        self
+    }
+}
+
+/// More choices than anybody makes in one request; each field is compared with each.
+const MAX_FIELD_RULES: usize = 32;
+
+/// Why a text does not name options.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptionsError {
+    /// A part without `=`.
+    #[error("{part:?} is no option: write NAME=VALUE, with semicolons between them")]
+    NoValue {
+        /// The part.
+        part: Box<str>,
+    },
+    /// An option that does not exist.
+    #[error("there is no option {name:?}; there are {NAMES}")]
+    UnknownOption {
+        /// Its name.
+        name: Box<str>,
+    },
+    /// A value that the option does not have.
+    #[error("{name} cannot be {value:?}; it is {expected}")]
+    UnknownValue {
+        /// The option.
+        name: &'static str,
+        /// What was asked for.
+        value: Box<str>,
+        /// What it can be.
+        expected: &'static str,
+    },
+    /// An option that cannot be chosen for one field.
+    #[error("{name} holds for a whole answer, not for the field {field:?}")]
+    NotPerField {
+        /// The option.
+        name: &'static str,
+        /// The field.
+        field: Box<str>,
+    },
+    /// No name after the `@`.
+    #[error("a field's name is missing after the @ of {name}")]
+    NoField {
+        /// The option.
+        name: &'static str,
+    },
+    /// Too many choices for fields.
+    #[error("more than {max} choices for single fields")]
+    TooManyFields {
+        /// The limit.
+        max: usize,
+    },
+}
+
+const NAMES: &str = "big-numbers, longs, floats, dates, enums, class and refs";
+const TEXT: &str = "number or text";
+
+impl JsonOptions {
+    /// Reads options as one line: `dates=millis; big-numbers=text@total; class=yes`. An option with
+    /// `@FIELD` or `@com.acme.Order.FIELD` after its value holds for that field only. Empty parts
+    /// mean nothing. The table is in docs/json-mapping.md.
+    ///
+    /// # Errors
+    /// [`OptionsError`] with the part that is not one.
+    pub fn parse(text: &str) -> Result<Self, OptionsError> {
+        let mut options = Self::default();
+        for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
+            let Some((name, value)) = part.split_once('=') else {
+                return Err(OptionsError::NoValue { part: part.into() });
+            };
+            let (value, field) = match value.split_once('@') {
+                Some((value, field)) => (value.trim(), Some(field.trim())),
+                None => (value.trim(), None),
+            };
+            options.set(name.trim(), value, field)?;
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, name: &str, value: &str, field: Option<&str>) -> Result<(), OptionsError> {
+        let choice = match name {
+            "dates" => FieldChoice::Dates(pick(
+                "dates",
+                value,
+                "iso or millis",
+                [("iso", DateStyle::Iso), ("millis", DateStyle::Millis)],
+            )?),
+            "enums" => FieldChoice::Enums(pick(
+                "enums",
+                value,
+                "name or object",
+                [("name", EnumStyle::Name), ("object", EnumStyle::Object)],
+            )?),
+            "big-numbers" => FieldChoice::BigNumbersAsText(pick(
+                "big-numbers",
+                value,
+                TEXT,
+                [("number", false), ("text", true)],
+            )?),
+            "longs" => FieldChoice::LongsAsText(pick(
+                "longs",
+                value,
+                TEXT,
+                [("number", false), ("text", true)],
+            )?),
+            "floats" => FieldChoice::Floats(pick(
+                "floats",
+                value,
+                "double or float",
+                [("double", false), ("float", true)],
+            )?),
+            "class" | "refs" => return self.set_whole(name, value, field),
+            _ => return Err(OptionsError::UnknownOption { name: name.into() }),
+        };
+        match field {
+            Some(field) => self.add_rule(name_of(choice), field, choice),
+            None => {
+                let style = self.style().with(choice);
+                (self.dates, self.enums, self.floats) = (style.dates, style.enums, style.floats);
+                self.big_numbers_as_text = style.big_numbers_as_text;
+                self.longs_as_text = style.longs_as_text;
+                Ok(())
+            }
+        }
+    }
+
+    /// Options that hold for a whole answer.
+    fn set_whole(
+        &mut self,
+        name: &str,
+        value: &str,
+        field: Option<&str>,
+    ) -> Result<(), OptionsError> {
+        let name = if name == "class" { "class" } else { "refs" };
+        if let Some(field) = field {
+            return Err(OptionsError::NotPerField { name, field: field.into() });
+        }
+        if name == "class" {
+            self.class_name = pick(name, value, "no or yes", [("no", false), ("yes", true)])?;
+        } else {
+            let known = [("repeat", RefStyle::Repeat), ("path", RefStyle::Path)];
+            self.refs = pick(name, value, "repeat or path", known)?;
+        }
+        Ok(())
+    }
+
+    fn add_rule(
+        &mut self,
+        name: &'static str,
+        field: &str,
+        choice: FieldChoice,
+    ) -> Result<(), OptionsError> {
+        let (class, field) = match field.rsplit_once('.') {
+            Some((class, field)) => (Some(class.into()), field),
+            None => (None, field),
+        };
+        if field.is_empty() {
+            return Err(OptionsError::NoField { name });
+        }
+        if self.fields.len() == MAX_FIELD_RULES {
+            return Err(OptionsError::TooManyFields { max: MAX_FIELD_RULES });
+        }
+        self.fields.push(FieldRule { class, field: field.into(), choice });
+        Ok(())
+    }
+
+    /// What holds outside of all fields with rules of their own.
+    pub(super) fn style(&self) -> Style {
+        Style {
+            dates: self.dates,
+            enums: self.enums,
+            big_numbers_as_text: self.big_numbers_as_text,
+            longs_as_text: self.longs_as_text,
+            floats: self.floats,
+        }
+    }
+}
+
+fn name_of(choice: FieldChoice) -> &'static str {
+    match choice {
+        FieldChoice::Dates(_) => "dates",
+        FieldChoice::Enums(_) => "enums",
+        FieldChoice::BigNumbersAsText(_) => "big-numbers",
+        FieldChoice::LongsAsText(_) => "longs",
+        FieldChoice::Floats(_) => "floats",
+    }
+}
+
+fn pick<T: Copy>(
+    name: &'static str,
+    value: &str,
+    expected: &'static str,
+    known: [(&str, T); 2],
+) -> Result<T, OptionsError> {
+    known
+        .iter()
+        .find(|(text, _)| *text == value)
+        .map(|&(_, choice)| choice)
+        .ok_or_else(|| OptionsError::UnknownValue { name, value: value.into(), expected })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_is_read() {
+        assert_eq!(JsonOptions::parse(" ; "), Ok(JsonOptions::default()));
+        let text = "big-numbers=text; longs = text;floats=float;dates=millis;enums=object;class=yes;refs=path";
+        let expected = JsonOptions {
+            class_name: true,
+            dates: DateStyle::Millis,
+            enums: EnumStyle::Object,
+            big_numbers_as_text: true,
+            longs_as_text: true,
+            floats: true,
+            refs: RefStyle::Path,
+            ..JsonOptions::default()
+        };
+        assert_eq!(JsonOptions::parse(text), Ok(expected));
+        let rules = JsonOptions::parse("dates=millis@at; longs=text@com.acme.Order.id").unwrap();
+        let rule = |class: Option<&str>, field: &str, choice| FieldRule {
+            class: class.map(Into::into),
+            field: field.into(),
+            choice,
+        };
+        let expected = vec![
+            rule(None, "at", FieldChoice::Dates(DateStyle::Millis)),
+            rule(Some("com.acme.Order"), "id", FieldChoice::LongsAsText(true)),
+        ];
+        assert_eq!(rules, JsonOptions { fields: expected, ..JsonOptions::default() });
+    }
+
+    #[test]
+    fn what_is_no_option_is_named() {
+        for (text, part) in [
+            ("dates", "\"dates\""),
+            ("date=iso", "\"date\""),
+            ("dates=ISO", "iso or millis"),
+            ("class=yes@id", "whole answer"),
+            ("refs=maybe", "repeat or path"),
+            ("dates=iso@", "missing"),
+            ("dates=iso@a.", "missing"),
+            (&"longs=text@a;".repeat(33), "32"),
+        ] {
+            let error = JsonOptions::parse(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}
