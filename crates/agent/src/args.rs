@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use dubbo_proto::{Serialization, fastjson};
 use hessian::json::{self, JsonReader};
-use hessian::transcode::json_to_hessian;
+use hessian::transcode::{InputOptions, json_to_hessian, json_to_hessian_by};
 use hessian::{Encoder, JavaType, Limits};
 use percent_encoding::percent_decode_str;
 
@@ -20,6 +20,8 @@ pub const MAX_ARGUMENTS: usize = 255;
 pub enum ArgumentList<'a> {
     /// Each is one JSON text.
     Json(Vec<&'a [u8]>),
+    /// The same; `{"$ref":"$.a"}` in one names another value of the same argument.
+    JsonWithRefs(Vec<&'a [u8]>),
     /// Each is plain text, to be understood by its parameter's type.
     Text(&'a [Cow<'a, str>]),
 }
@@ -54,10 +56,19 @@ impl<'a> ArgumentList<'a> {
         Ok(Self::Json(values))
     }
 
+    /// Takes references in JSON for what they name.
+    #[must_use]
+    pub fn with_refs(self) -> Self {
+        match self {
+            Self::Json(values) => Self::JsonWithRefs(values),
+            other => other,
+        }
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         match self {
-            Self::Json(values) => values.len(),
+            Self::Json(values) | Self::JsonWithRefs(values) => values.len(),
             Self::Text(values) => values.len(),
         }
     }
@@ -70,7 +81,9 @@ impl<'a> ArgumentList<'a> {
     /// The argument at `index` as JSON text, by the type of its parameter.
     fn json_at(&self, index: usize, ty: Option<&JavaType>) -> Cow<'a, [u8]> {
         match self {
-            Self::Json(values) => Cow::Borrowed(values.get(index).copied().unwrap_or(b"null")),
+            Self::Json(values) | Self::JsonWithRefs(values) => {
+                Cow::Borrowed(values.get(index).copied().unwrap_or(b"null"))
+            }
             Self::Text(values) => {
                 let text = values.get(index).map_or("", |text| text);
                 let mut reader = JsonReader::new(text.as_bytes(), Limits::default());
@@ -97,6 +110,8 @@ impl<'a> ArgumentList<'a> {
 
     fn encode_hessian(&self, target: Target<'_>, out: &mut Vec<u8>) -> Result<(), CallError> {
         let mut encoder = Encoder::new(out);
+        let refs = matches!(self, Self::JsonWithRefs(_));
+        let options = InputOptions { refs, ..InputOptions::default() };
         if let Parameters::Unknown = target.parameters {
             // Dubbo's generic call: the method's name, no types, all arguments in one array.
             encoder.string(target.method);
@@ -111,7 +126,7 @@ impl<'a> ArgumentList<'a> {
             }
             let text = self.json_at(index, ty);
             let mut reader = JsonReader::new(&text, Limits::default());
-            json_to_hessian(&mut reader, ty, &mut encoder)
+            json_to_hessian_by(&mut reader, ty, &mut encoder, &options)
                 .map_err(|error| bad_argument(index, ty, &error.to_string()))?;
         }
         Ok(())

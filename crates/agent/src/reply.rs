@@ -15,6 +15,15 @@ use crate::error::{CallError, Code};
 /// # Errors
 /// [`Code::Exception`] if the method threw, [`Code::BadReply`] if the reply cannot be read.
 pub fn json_of(reply: &Reply) -> Result<Vec<u8>, CallError> {
+    json_of_with(reply, &JsonOptions::default())
+}
+
+/// Like [`json_of`], in the form that the caller chose. A reply in fastjson is JSON already, and
+/// stays as it is.
+///
+/// # Errors
+/// [`Code::Exception`] if the method threw, [`Code::BadReply`] if the reply cannot be read.
+pub fn json_of_with(reply: &Reply, options: &JsonOptions) -> Result<Vec<u8>, CallError> {
     let broken = |error: &dyn std::fmt::Display| {
         CallError::new(Code::BadReply, format!("the reply cannot be read: {error}"))
             .at(&reply.endpoint)
@@ -47,11 +56,10 @@ pub fn json_of(reply: &Reply) -> Result<Vec<u8>, CallError> {
         }
         (ReplyKind::Value | ReplyKind::Exception, _) => {
             let mut decoder = Decoder::new(outcome.value_and_rest(), Limits::default());
-            let options = JsonOptions {
-                class_name: outcome.kind() == ReplyKind::Exception,
-                ..JsonOptions::default()
-            };
-            hessian_to_json(&mut decoder, &mut json, &options).map_err(|error| broken(&error))?;
+            let is_exception = outcome.kind() == ReplyKind::Exception;
+            let plain = JsonOptions { class_name: true, ..JsonOptions::default() };
+            let options = if is_exception { &plain } else { options };
+            hessian_to_json(&mut decoder, &mut json, options).map_err(|error| broken(&error))?;
         }
     }
     match outcome.kind() {

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use hessian::Limits;
 use hessian::json::JsonReader;
+use hessian::transcode::JsonOptions;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use http_body_util::Full;
@@ -20,8 +21,12 @@ const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
 ///
 /// # Errors
 /// The exception that the method threw, or what is wrong with the reply.
-pub(super) fn value(style: Style, reply: &Reply) -> Result<Response<Full<Bytes>>, CallError> {
-    let json = crate::reply::json_of(reply)?;
+pub(super) fn value(
+    style: Style,
+    options: &JsonOptions,
+    reply: &Reply,
+) -> Result<Response<Full<Bytes>>, CallError> {
+    let json = crate::reply::json_of_with(reply, options)?;
     let (content_type, body) = match style {
         Style::Json => (JSON, json),
         Style::Text => (TEXT, unquote(json)),

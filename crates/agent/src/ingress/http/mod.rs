@@ -4,13 +4,15 @@
 //! - `POST /{interface}/{method}` with JSON: an array of arguments, or one bare value; answered by
 //!   the JSON value.
 //!
-//! `session` is one connection, `form` and `json` read requests, `answer` writes responses.
+//! `session` is one connection, `form` and `json` read requests, `options` what form of JSON they want, `answer`
+//! writes responses.
 
 mod answer;
 #[doc(hidden)]
 pub mod exercise;
 mod form;
 mod json;
+mod options;
 mod session;
 
 use std::future::poll_fn;
@@ -20,6 +22,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use hessian::transcode::{JsonOptions, RefStyle};
 use http::header::CONTENT_ENCODING;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -61,7 +64,7 @@ async fn handle(
     stats.started();
     let mut counted = Counted { stats, started, code: Some(Code::Cancelled as u8) };
     let result = match answer_request(worker, listener, request, started).await {
-        Ok((style, reply)) => answer::value(style, &reply),
+        Ok((style, options, reply)) => answer::value(style, &options, &reply),
         Err(error) => Err(error),
     };
     counted.code = result.as_ref().err().map(|error| error.code as u8);
@@ -86,7 +89,7 @@ async fn answer_request(
     listener: &HttpListener,
     request: Request<Incoming>,
     mut started: Instant,
-) -> Result<(Style, Reply), CallError> {
+) -> Result<(Style, JsonOptions, Reply), CallError> {
     let config = &listener.config;
     if request.method() != Method::POST {
         let message = format!("{} is not allowed here; calls are made by POST", request.method());
@@ -97,18 +100,22 @@ async fn answer_request(
         let message = format!("content-encoding {encoding:?} is not read here; send it plain");
         return Err(CallError::new(Code::UnsupportedMediaType, message));
     }
+    let options = options::read(&head)?;
     let body = read_body(body, config, &mut started).await?;
     match head.uri.path() {
         "/" => {
             let form = form::Form::parse(&body)?;
             let reply = invoke(worker, config.registry, &form.invocation(&head)?, started).await?;
-            Ok((Style::Text, reply))
+            Ok((Style::Text, options, reply))
         }
         path => {
             let target = json::Target::parse(path)?;
-            let reply =
-                invoke(worker, config.registry, &target.invocation(&head, &body)?, started).await?;
-            Ok((Style::Json, reply))
+            let mut invocation = target.invocation(&head, &body)?;
+            if options.refs == RefStyle::Path {
+                invocation.args = invocation.args.with_refs();
+            }
+            let reply = invoke(worker, config.registry, &invocation, started).await?;
+            Ok((Style::Json, options, reply))
         }
     }
 }

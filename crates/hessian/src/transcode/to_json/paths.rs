@@ -89,7 +89,7 @@ impl Paths {
                 Step::Root => {}
                 Step::Index(index) => path.extend_from_slice(format!("[{index}]").as_bytes()),
                 Step::Key(range) => {
-                    write_step(out.get(range.clone()).unwrap_or_default(), &mut path)
+                    write_step(out.get(range.clone()).unwrap_or_default(), &mut path);
                 }
             }
         }
