@@ -6,7 +6,7 @@ mod support;
 use agent::Agent;
 use registry::MemoryHub;
 use support::http_app::{Does, TestApp};
-use support::{Answer, SERVICE, STRING, call, consumer, exporting, wait_until};
+use support::{Answer, Http, SERVICE, STRING, call, consumer, exporting, request, wait_until};
 
 /// A consumer's agent, and one that exports `app` with these further lines.
 struct Mesh {
@@ -46,4 +46,84 @@ fn without_a_table_every_method_is_a_post() {
     let generic = call(&mesh.consumer, "anything", &[], "[{\"a\":[true]}]");
     assert_eq!((generic.status, &*generic.body), (200, "[{\"a\":[true]}]"), "{generic:?}");
     assert_eq!(call(&mesh.consumer, "none", &[STRING], "[\"x\"]").body, "[\"x\"]");
+}
+
+#[test]
+fn a_table_says_what_methods_become() {
+    let app = TestApp::start(|request| match &*request.path {
+        "/users/7" => Does::json(r#"{"id":7,"born":"1970-01-01T00:00:00Z"}"#),
+        "/users/8" => Does::status(404, "{\"message\":\"no user 8\"}"),
+        _ => Does::status(500, "{\"detail\":\"it broke\"}"),
+    });
+    let mesh = mesh(
+        &app,
+        "errors = { 404 = 'com.acme.NoUser' }\n\
+         [[export.class]]\nname = 'com.acme.User'\nfields = { born = 'java.util.Date' }\n\
+         [[export.method]]\nname = 'find'\ntypes = ['long']\nparams = ['id']\n\
+         path = 'GET /users/{id}'\nreturns = 'com.acme.User'",
+    );
+    let answer = mesh.call("find", "long", "[7]");
+    assert_eq!(
+        (answer.status, &*answer.body),
+        (200, r#"{"id":7,"born":"1970-01-01T00:00:00.000Z"}"#)
+    );
+    // The agent knows the types, as a Java provider does.
+    assert_eq!(call(&mesh.consumer, "find", &[], "[7]").status, 200);
+    for (id, status, code, said) in [
+        ("[8]", 500, "exception", "com.acme.NoUser: no user 8"),
+        ("[9]", 500, "exception", "java.lang.RuntimeException: it broke"),
+        ("[]", 400, "bad_arguments", ""),
+    ] {
+        let answer = mesh.call("find", "long", id);
+        assert_eq!((answer.status, &*answer.code()), (status, code), "{answer:?}");
+        assert!(answer.body.contains(said), "{answer:?}");
+    }
+    let answer = mesh.call("find", "int", "[7]");
+    assert_eq!((answer.status, &*answer.code()), (404, "method_not_found"), "{answer:?}");
+    assert!(answer.body.contains("the app has find(long)"), "{answer:?}");
+    let headers = ["x-dubbo-parameter-types: long", "x-dubbo-attachment-user: ann"];
+    call(&mesh.consumer, "find", &headers, "[7]");
+    assert_eq!(app.last().header("x-dubbo-attachment-user"), Some("ann"));
+}
+
+#[test]
+fn large_calls_and_hanging_ones_do_not_disturb_others() {
+    let app = TestApp::start(|request| match request.path.ends_with("hang") {
+        true => Does::Hang,
+        false => Does::json(request.body.clone()),
+    });
+    let mesh = mesh(&app, "");
+    let path = format!("/{SERVICE}/hang");
+    let mut hanging = Http::to(&mesh.consumer);
+    hanging.send(request(&path, &[STRING, "x-dubbo-timeout-ms: 300"], "[\"x\"]"));
+    let large = format!("[\"{}\"]", "ö".repeat(1 << 20));
+    let answer = mesh.call("echo", "java.lang.String", &large);
+    assert_eq!((answer.status, answer.body.len()), (200, large.len()));
+    let answer = hanging.read();
+    assert_eq!((answer.status, &*answer.code()), (504, "timeout"));
+    // Who gives up is not answered, and the app sees that its connection is closed.
+    let count = || app.n_closed.load(std::sync::atomic::Ordering::SeqCst);
+    wait_until("the end of the first call", || (2 <= app.requests().len()).then_some(()));
+    let before = count();
+    let mut leaving = Http::to(&mesh.consumer);
+    leaving.send(request(&path, &[STRING, "x-dubbo-timeout-ms: 60000"], "[\"x\"]"));
+    wait_until("the request", || (3 <= app.requests().len()).then_some(()));
+    drop(leaving);
+    wait_until("the end of the call", || (before < count()).then_some(()));
+}
+
+/// A service is there while its app is, and a restart of the app is no more than a pause.
+#[test]
+fn an_app_that_goes_away_and_comes_back() {
+    let app = TestApp::start(|request| Does::json(request.body.clone()));
+    let mesh = mesh(&app, "health = '/up'\nhealth_interval_ms = 20");
+    let echo = || mesh.call("echo", "int", "[1]");
+    assert_eq!(echo().status, 200);
+    let addr = app.addr;
+    drop(app);
+    let answer = echo();
+    assert_eq!((answer.status, &*answer.code()), (503, "unreachable"), "{answer:?}");
+    wait_until("the withdrawal", || (echo().code() == "no_endpoint").then_some(()));
+    let _app = TestApp::start_at(addr, |request| Does::json(request.body.clone()));
+    wait_until("the app to be found again", || (echo().status == 200).then_some(()));
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use agent::config::{self, Config, ConfigErrors};
+use agent::config::{self, AppConfig, Config, ConfigErrors};
 use registry::RegistryConfig;
 
 use crate::Exit;
@@ -32,7 +32,13 @@ fn summary(config: &Config) -> String {
         parts.push(format!("takes HTTP calls on {listens}"));
     }
     if let Some(link) = &config.link {
-        let services = list(config.exports.iter().map(|export| &export.service));
+        let services = list(config.exports.iter().map(|export| match &export.app {
+            AppConfig::Dubbo { .. } => export.service.to_string(),
+            AppConfig::Http(app) => match app.methods.len() {
+                0 => format!("{} (any method, by HTTP)", export.service),
+                n => format!("{} ({n} methods, by HTTP)", export.service),
+            },
+        }));
         parts.push(format!("offers {services} to other agents on {}", link.listen));
     }
     let registries = config.registries.iter().map(|entry| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dubbo_proto::{Status as DubboStatus, validate_interface, validate_method};
 use hessian::JavaType;
-use hessian::transcode::{DateStyle, JsonOptions};
+use hessian::transcode::{DateStyle, EnumStyle, JsonOptions};
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue};
 
@@ -49,7 +49,7 @@ pub struct HttpAppConfig {
 impl Eq for HttpAppConfig {}
 
 /// The keys that only an app which speaks HTTP has.
-pub(super) const HTTP_APP_KEYS: [&str; 15] = [
+pub(super) const HTTP_APP_KEYS: [&str; 16] = [
     "timeout_ms",
     "max_connections",
     "idle_timeout_ms",
@@ -63,6 +63,7 @@ pub(super) const HTTP_APP_KEYS: [&str; 15] = [
     "method",
     "class",
     "dates",
+    "enums",
     "big_numbers",
     "class_names",
 ];
@@ -111,10 +112,12 @@ pub(super) fn http_app(section: &mut Section<'_>, host: String, port: u16) -> Ht
 
 fn json(section: &mut Section<'_>) -> JsonOptions {
     let dates = [("iso", DateStyle::Iso), ("millis", DateStyle::Millis)];
+    let enums = [("name", EnumStyle::Name), ("object", EnumStyle::Object)];
     let big_numbers = [("number", false), ("text", true)];
     JsonOptions {
         class_name: section.flag("class_names", false),
         dates: section.choice("dates", &dates).unwrap_or_default(),
+        enums: section.choice("enums", &enums).unwrap_or_default(),
         big_numbers_as_text: section.choice("big_numbers", &big_numbers).unwrap_or_default(),
         ..JsonOptions::default()
     }
@@ -380,3 +383,6 @@ fn check_arguments(section: &Section<'_>, method: &Method) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,9 @@ use std::ops::Range;
 
 use dubbo_proto::{Serialization, fastjson};
 use hessian::json::{JsonKind, JsonReader};
-use hessian::transcode::{JsonOptions, hessian_to_json, hessian_to_json_as, json_to_hessian_with};
+use hessian::transcode::{
+    JsonOptions, Schema, TranscodeError, hessian_to_json, hessian_to_json_as, json_to_hessian_with,
+};
 use hessian::{Decoder, Encoder, JavaType, Limits};
 
 use super::method::Classes;
@@ -197,7 +199,8 @@ pub fn elements(array: &[u8]) -> Result<Vec<&[u8]>, CallError> {
     Ok(found)
 }
 
-/// Writes a JSON text again as its type has it.
+/// Writes a JSON text again as its type has it: dates and numbers in the form that the app wants,
+/// and no names of classes unless it wants them.
 fn again(
     index: usize,
     text: &[u8],
@@ -205,14 +208,95 @@ fn again(
     style: Style<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), CallError> {
-    let mut value = Vec::with_capacity(text.len());
     let mut reader = JsonReader::new(text, Limits::default());
-    json_to_hessian_with(&mut reader, ty, &mut Encoder::new(&mut value), style.classes)
-        .map_err(|error| bad_argument(index, &error))?;
-    reader.finish().map_err(|error| bad_argument(index, &error))?;
-    hessian_to_json_as(&mut Decoder::new(&value, Limits::default()), ty, out, style.json)
-        .map_err(|error| bad_argument(index, &error))
+    rewrite(&mut reader, ty, style, out).map_err(|error| bad_argument(index, &error))?;
+    reader.finish().map_err(|error| bad_argument(index, &error))
 }
+
+/// The depth is bounded by the reader.
+fn rewrite(
+    reader: &mut JsonReader<'_>,
+    ty: Option<&JavaType>,
+    style: Style<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), TranscodeError> {
+    match (reader.peek()?, ty) {
+        (JsonKind::Array, ty) if !ty.is_some_and(is_scalar) => {
+            let element = match ty {
+                Some(JavaType::Array(element)) => Some(&**element),
+                Some(JavaType::Class(class)) => class.args().first(),
+                _ => None,
+            };
+            out.push(b'[');
+            let mut array = reader.begin_array()?;
+            let start = out.len();
+            while reader.next_element(&mut array)? {
+                if start < out.len() {
+                    out.push(b',');
+                }
+                rewrite(reader, element, style, out)?;
+            }
+            out.push(b']');
+            Ok(())
+        }
+        (JsonKind::Object, ty) if !ty.is_some_and(is_scalar) => object(reader, ty, style, out),
+        (_, ty) => {
+            let mut value = Vec::new();
+            json_to_hessian_with(reader, ty, &mut Encoder::new(&mut value), style.classes)?;
+            let mut decoder = Decoder::new(&value, Limits::default());
+            hessian_to_json_as(&mut decoder, ty, out, style.json)
+        }
+    }
+}
+
+fn object(
+    reader: &mut JsonReader<'_>,
+    ty: Option<&JavaType>,
+    style: Style<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), TranscodeError> {
+    let (class, value_ty) = match ty {
+        Some(JavaType::Class(class)) => (class.name(), class.args().get(1)),
+        _ => ("", None),
+    };
+    out.push(b'{');
+    let mut object = reader.begin_object()?;
+    let start = out.len();
+    while let Some(name) = reader.next_key(&mut object)? {
+        if name == "class" && !style.json.class_name && reader.peek()? == JsonKind::String {
+            reader.read_string()?;
+            continue;
+        }
+        if start < out.len() {
+            out.push(b',');
+        }
+        hessian::json::write_string(out, &name);
+        out.push(b':');
+        let ty = style.classes.field_type(class, &name).or(value_ty);
+        rewrite(reader, ty, style, out)?;
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+/// Whether values of this type have a form in JSON that is no array and no object.
+fn is_scalar(ty: &JavaType) -> bool {
+    ty.is_primitive() || matches!(ty, JavaType::Class(class) if SCALARS.contains(&class.name()))
+}
+
+/// What else would be passed on although no value of the type looks like it.
+const SCALARS: [&str; 10] = [
+    "java.lang.String",
+    "java.lang.Integer",
+    "java.lang.Long",
+    "java.lang.Boolean",
+    "java.lang.Double",
+    "java.lang.Float",
+    "java.lang.Short",
+    "java.lang.Byte",
+    "java.math.BigDecimal",
+    "java.util.Date",
+];
 
 fn bad_argument(index: usize, error: &dyn std::fmt::Display) -> CallError {
     CallError::new(Code::BadArguments, format!("argument {index}: {error}"))

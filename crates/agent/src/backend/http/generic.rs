@@ -10,6 +10,7 @@ use hessian::transcode::{JsonOptions, hessian_to_json};
 use hessian::{Decoder, Encoder, HessianError, Limits, Value};
 
 use super::arguments::{Arguments, elements};
+use super::method::Classes;
 use crate::error::{CallError, Code};
 
 /// The method's names; the second wants its result as a future, which is the caller's affair.
@@ -113,22 +114,26 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Writes a value with maps in the place of objects, as a generic caller wants it.
-pub fn generalize(value: &[u8]) -> Result<Vec<u8>, HessianError> {
+/// Writes a value with maps in the place of objects, as a generic caller wants it. An object with
+/// the single field `name` is an enum unless its class is one of `classes`.
+///
+/// # Errors
+/// What is wrong with the value.
+pub fn generalize(value: &[u8], classes: &Classes) -> Result<Vec<u8>, HessianError> {
     let value = Decoder::new(value, Limits::default()).read_value()?;
     let mut out = Vec::new();
-    Encoder::new(&mut out).value(&without_classes(value));
+    Encoder::new(&mut out).value(&without_classes(value, classes));
     Ok(out)
 }
 
 /// The depth is bounded by what the decoder let through.
-fn without_classes(value: Value) -> Value {
+fn without_classes(value: Value, classes: &Classes) -> Value {
+    let inner = |value| without_classes(value, classes);
     match value {
-        Value::List { items, .. } => Value::list(items.into_iter().map(without_classes).collect()),
+        Value::List { items, .. } => Value::list(items.into_iter().map(inner).collect()),
         Value::Map { ty, entries } => {
             let entries = entries.into_iter();
-            let entries =
-                entries.map(|(key, value)| (without_classes(key), without_classes(value)));
+            let entries = entries.map(|(key, value)| (inner(key), inner(value)));
             Value::Map { ty, entries: entries.collect() }
         }
         // These have a class that every consumer has, and are values to it.
@@ -140,12 +145,13 @@ fn without_classes(value: Value) -> Value {
         Value::Object { class, fields } => {
             if let ([name], [Value::String(text)]) = (class.fields.as_slice(), fields.as_slice())
                 && name == "name"
+                && !classes.knows(&class.name)
             {
                 return Value::string(text);
             }
             let mut entries = vec![(Value::string("class"), Value::string(&class.name))];
             let names = class.fields.iter().map(|name| Value::string(name));
-            entries.extend(names.zip(fields.into_iter().map(without_classes)));
+            entries.extend(names.zip(fields.into_iter().map(inner)));
             Value::map(entries)
         }
         other => other,
@@ -199,7 +205,7 @@ mod tests {
         ]);
         let mut bytes = Vec::new();
         Encoder::new(&mut bytes).value(&value);
-        let bytes = generalize(&bytes).unwrap();
+        let bytes = generalize(&bytes, &Classes::default()).unwrap();
         let expected = Value::list(vec![
             Value::map(vec![
                 (Value::string("class"), Value::string("com.acme.User")),

@@ -190,6 +190,11 @@ impl Methods {
         overloads.iter().any(|known| known.descriptor == method.descriptor)
     }
 
+    /// How many there are, overloads among them.
+    pub fn len(&self) -> usize {
+        self.0.values().map(Vec::len).sum()
+    }
+
     /// Whether there is none: then every call is passed on.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -114,7 +114,9 @@ impl Pool {
         self.n_calls.set(n_calls + 1);
         let _counted = Counted(&self.n_calls);
         let place = tokio::time::timeout_at(deadline.into(), self.places.acquire()).await;
-        let Ok(Ok(_place)) = place else {
+        // Who gives up frees its place for one who has to give up as well.
+        let place = place.ok().and_then(Result::ok).filter(|_| Instant::now() < deadline);
+        let Some(_place) = place else {
             let max = self.limits.max_connections;
             let message = format!("all {max} connections were busy until the deadline");
             return Err(self.error(Code::Overloaded, message));

@@ -154,7 +154,7 @@ impl Form<'_> {
         .map_err(|error| self.misfit(text, &error))?;
         reader.finish().map_err(|error| self.misfit(text, &error))?;
         match (self.serialization, self.mode) {
-            (Serialization::Hessian2, Mode::Map) => generic::generalize(&value)
+            (Serialization::Hessian2, Mode::Map) => generic::generalize(&value, self.classes)
                 .map_err(|error| bad_reply(format!("the app's answer: {error}"))),
             (Serialization::Hessian2, _) => Ok(value),
             (Serialization::Fastjson | Serialization::FastjsonSized, _) => Ok(on_one_line(text)),

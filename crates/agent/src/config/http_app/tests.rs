@@ -1,0 +1,126 @@
+use super::*;
+use crate::config::{AppConfig, parse};
+
+const HEAD: &str = "[[registry]]\nkind = 'etcd'\n[link]\nlisten = '127.0.0.1:1'\n[[export]]\n\
+    interface = 'a.B'\napp = 'http://h:8080'\n";
+
+fn app(lines: &str) -> HttpAppConfig {
+    let config = parse(&format!("{HEAD}{lines}"), "a.toml").unwrap_or_else(|e| panic!("{e}"));
+    match &config.exports[0].app {
+        AppConfig::Http(app) => (**app).clone(),
+        AppConfig::Dubbo { .. } => panic!("not HTTP"),
+    }
+}
+
+/// The only error in these lines, the first of which is line 8.
+fn error(lines: &str) -> String {
+    let errors = parse(&format!("{HEAD}{lines}"), "a.toml").expect_err(lines);
+    let errors: Vec<String> = errors.as_slice().iter().map(ToString::to_string).collect();
+    assert_eq!(errors.len(), 1, "{lines}: {errors:#?}");
+    errors.into_iter().next().unwrap()
+}
+
+#[test]
+fn an_app_needs_nothing_but_its_address() {
+    let app = app("");
+    assert_eq!((&*app.host, app.port, app.max_connections), ("h", 8080, 200));
+    assert!(app.methods.is_empty() && app.health.path.is_none() && app.timeout.is_none());
+    assert_eq!(app.json, JsonOptions::default());
+}
+
+#[test]
+fn methods_inherit_from_their_export() {
+    let app = app("headers = { x-a = '1', x-b = '2' }\nerrors = { 404 = 'null', 5xx = 'busy' }\n\
+        dates = 'millis'\nbig_numbers = 'text'\nclass_names = true\nhealth = '/up'\n\
+        [[export.class]]\nname = 'a.C'\nfields = { at = 'java.util.Date' }\n\
+        [[export.method]]\nname = 'm'\ntypes = ['int']\nparams = ['id']\npath = 'PUT  /m/{id}'\n\
+        returns = 'java.util.List<a.C>'\ntimeout_ms = 5\nheaders = { x-b = '3' }\n\
+        errors = { 404 = 'a.NotFound' }\n\
+        [[export.method]]\nname = 'm'\ntypes = []\npath = 'GET /m'\n");
+    use crate::backend::http::method::Found;
+    let Found::One(method) = app.methods.find("m", Some("I")) else { panic!("no method") };
+    assert_eq!((&method.http, method.body), (&http::Method::PUT, BodyShape::Array));
+    assert_eq!(method.timeout, Some(Duration::from_millis(5)));
+    let values: Vec<_> = method.headers.iter().map(|(_, value)| value.to_str().unwrap()).collect();
+    assert_eq!(values, ["1", "2", "3"]);
+    let rule = |status| method.errors.rule(http::StatusCode::from_u16(status).unwrap());
+    assert_eq!(rule(404), Some(&ErrorRule::Exception("a.NotFound".into())));
+    assert_eq!(rule(500), Some(&ErrorRule::Status(DubboStatus::ServerThreadpoolExhausted)));
+    let Found::One(get) = app.methods.find("m", Some("")) else { panic!("no method") };
+    assert_eq!(get.body, BodyShape::None);
+    assert!(app.json.class_name && app.json.big_numbers_as_text && app.classes.knows("a.C"));
+}
+
+#[test]
+fn mistakes_are_named_with_their_line() {
+    for (lines, expected) in [
+        ("serialization = 'hessian2'", "a.toml:8: export.serialization: does not belong here"),
+        ("health = 'up'", "a.toml:8: export.health: \"up\" is not a path"),
+        ("timeout_ms = 0", "a.toml:8: export.timeout_ms: 0 is out of range"),
+        ("headers = { 'a b' = '1' }", "a.toml:8: export.headers.a b: cannot be a header"),
+        ("headers = { Host = '1' }", "a.toml:8: export.headers.Host: is set by the agent"),
+        ("headers = { a = 1 }", "a.toml:8: export.headers.a: number 1 where a text belongs"),
+        ("errors = { 200 = 'null' }", "a.toml:8: export.errors.200: is not a status of an error"),
+        ("errors = { 404 = 'nul' }", "a.toml:8: export.errors.404: \"nul\" is not known"),
+        ("errors = 'null'", "a.toml:8: export.errors: text \"null\" where a section belongs"),
+        ("[[export.class]]\nname = 'a.C'", "a.toml:8: export.class.fields: is missing"),
+        (
+            "[[export.class]]\nname = 'a.C'\nfields = { x = 'List<' }",
+            "a.toml:10: export.class.fields.x: \"List<\" is not a type",
+        ),
+        ("[[export.method]]\nname = 'm'", "a.toml:8: export.method.path: is missing"),
+        ("[[export.method]]\npath = '/'", "a.toml:8: export.method.name: is missing"),
+        (
+            "[[export.method]]\nname = 'm'\npath = 'HEAD /'",
+            "a.toml:10: export.method.path: \"HEAD\" is not a method of HTTP",
+        ),
+        (
+            "[[export.method]]\nname = 'm'\ntypes = ['int']\npath = '/{1}'",
+            "a.toml:11: export.method.path: \"/{1}\" {1} is no parameter of the method",
+        ),
+        (
+            "[[export.method]]\nname = 'm'\ntypes = ['int']\npath = 'GET /'",
+            "a.toml:11: export.method.path: argument 0 is never sent; put {0} into the path",
+        ),
+        (
+            "[[export.method]]\nname = 'm'\ntypes = ['int']\nparams = ['a', 'b']\npath = '/'",
+            "a.toml:11: export.method.params: 2 names for 1 types",
+        ),
+        (
+            "[[export.method]]\nname = 'm'\ntypes = ['int', 'int']\npath = '/'\nbody = 'single'",
+            "a.toml:12: export.method.body: 2 arguments are left for the body, not one",
+        ),
+        (
+            "[[export.method]]\nname = 'm'\ntypes = ['int']\npath = '/'\nbody = 'object'",
+            "a.toml:12: export.method.body: an object needs the names of the parameters",
+        ),
+        (
+            "[[export.method]]\nname = 'm'\npath = 'GET /'\nbody = 'array'",
+            "a.toml:11: export.method.body: GET has no body",
+        ),
+        (
+            "[[export.method]]\nname = 'm'\ntypes = ['void']\npath = '/'",
+            "a.toml:10: export.method.types: void is no type of a parameter",
+        ),
+        (
+            "[[export.method]]\nname = 'm'\nreturns = 'a b'\npath = '/'",
+            "a.toml:10: export.method.returns: \"a b\" is not a type",
+        ),
+        (
+            "[[export.method]]\nname = 'm'\npath = '/'\n[[export.method]]\nname = 'm'\npath = '/'",
+            "a.toml:12: export.method.name: m(..) is there already",
+        ),
+        (
+            "[[export.method]]\nname = 'm'\npath = '/'\nretries = 1",
+            "a.toml:11: export.method.retries: unknown key; did you mean",
+        ),
+    ] {
+        let found = error(lines);
+        assert!(found.starts_with(expected), "{lines}\n  {found}\n  {expected}");
+    }
+    let dubbo = format!("{}health = '/'", HEAD.replace("http:", "dubbo:"));
+    let errors = parse(&dubbo, "a.toml").unwrap_err().to_string();
+    assert!(
+        errors.contains("a.toml:8: export.health: does not belong here; only for app = \"http://")
+    );
+}
