@@ -134,7 +134,7 @@ public final class Vectors {
         return same(expected, read) ? null : text(read) + ", expected " + text(expected);
     }
 
-    private static boolean same(Object a, Object b) {
+    static boolean same(Object a, Object b) {
         if (a instanceof Throwable && b instanceof Throwable) {
             return a.getClass() == b.getClass()
                     && String.valueOf(((Throwable) a).getMessage()).equals(((Throwable) b).getMessage());
@@ -146,7 +146,7 @@ public final class Vectors {
         }
     }
 
-    private static String text(Object value) {
+    static String text(Object value) {
         try {
             return Arrays.deepToString(new Object[] {value})
                     + (value == null ? "" : " of " + value.getClass());

@@ -1,0 +1,154 @@
+//! Why bytes were refused, or a value has no form in the other format.
+
+use hessian::json::JsonError;
+
+/// A rule of JSONB that a message broke.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Rule {
+    /// The message ends too early.
+    #[error("the message ends inside a value")]
+    End,
+    /// No value begins with this byte.
+    #[error("no value begins with {found:#04x}")]
+    Tag {
+        /// The byte.
+        found: u8,
+    },
+    /// Something else stands where this has to be.
+    #[error("{expected} has to stand here")]
+    Expected {
+        /// What has to.
+        expected: &'static str,
+    },
+    /// A length below zero, or beyond the message.
+    #[error("length {len} is not in the message")]
+    Length {
+        /// The length.
+        len: i64,
+    },
+    /// A string or binary over the limit.
+    #[error("length {len} is over the limit of {max}")]
+    TooLong {
+        /// The length.
+        len: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// Nested too deep.
+    #[error("nesting is deeper than {max} levels")]
+    Depth {
+        /// The limit.
+        max: u32,
+    },
+    /// Too many elements.
+    #[error("there are more than {max} elements")]
+    Items {
+        /// The limit.
+        max: usize,
+    },
+    /// A number of a name that was not given out, or not in its order.
+    #[error("symbol {number} is not known")]
+    Symbol {
+        /// The number.
+        number: i32,
+    },
+    /// A text that is not in the encoding that it says.
+    #[error("the text is not {encoding}")]
+    Encoding {
+        /// Which.
+        encoding: &'static str,
+    },
+    /// GB18030, for which there are no tables here.
+    #[error("texts in GB18030 are not read")]
+    Gb18030,
+    /// A month of 13, an hour of 24, and the like.
+    #[error("this is no date or time")]
+    Time,
+    /// A number of more digits than the limit.
+    #[error("the number has more than {max} bits")]
+    BigNumber {
+        /// The limit.
+        max: usize,
+    },
+    /// A reference to a place where nothing is.
+    #[error("the reference names no value")]
+    Reference,
+    /// Something after the value.
+    #[error("nothing may follow the value")]
+    Trailing,
+}
+
+/// A message, a text or a value that could not be transcoded. Offsets count in the source; for JSON
+/// [`hessian::json::path_at`] turns one into a path.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum JsonbError {
+    /// The message is no JSONB, or over a limit.
+    #[error("JSONB at byte {offset}: {rule}")]
+    Broken {
+        /// Bytes before the place.
+        offset: usize,
+        /// What was broken.
+        rule: Rule,
+    },
+    /// The text is no JSON, or over a limit.
+    #[error(transparent)]
+    Json(#[from] JsonError),
+    /// The JSON value is of a kind that the Java type cannot take.
+    #[error("JSON at byte {offset}: {found} cannot become {expected}")]
+    Kind {
+        /// Where the value begins.
+        offset: usize,
+        /// What the value is.
+        found: &'static str,
+        /// The Java type.
+        expected: Box<str>,
+    },
+    /// A number that does not fit the Java type.
+    #[error("JSON at byte {offset}: the number is not in the range of {expected}")]
+    Range {
+        /// Where the value begins.
+        offset: usize,
+        /// The Java type.
+        expected: &'static str,
+    },
+    /// A string that is not what the Java type is written as.
+    #[error("JSON at byte {offset}: the string is not {expected}")]
+    Text {
+        /// Where the value begins.
+        offset: usize,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// A value that contains itself; JSON cannot tell it.
+    #[error("the reference at byte {offset} names a value that it is in")]
+    Cycle {
+        /// Where the reference stands.
+        offset: usize,
+    },
+    /// The JSON text grows over the limit.
+    #[error("the JSON text is longer than {max} bytes, at byte {offset} of the message")]
+    OutputLen {
+        /// How far the message was read.
+        offset: usize,
+        /// The limit.
+        max: usize,
+    },
+}
+
+impl JsonbError {
+    /// Where in the source the fault lies, in bytes.
+    #[must_use]
+    pub fn offset(&self) -> usize {
+        match self {
+            Self::Json(error) => error.offset,
+            Self::Broken { offset, .. }
+            | Self::Kind { offset, .. }
+            | Self::Range { offset, .. }
+            | Self::Text { offset, .. }
+            | Self::Cycle { offset }
+            | Self::OutputLen { offset, .. } => *offset,
+        }
+    }
+}

@@ -1,0 +1,473 @@
+//! JSON scalars as Java's: numbers, text, dates, and the classes whose JSON is one of these.
+
+use std::borrow::Cow;
+
+use hessian::json::{JsonKind, JsonReader};
+use hessian::transcode::builtin::Builtin;
+use hessian::transcode::time::{self, Date, Time};
+use hessian::transcode::{scalar, temporal};
+
+use super::{Place, Writer};
+use crate::encode::{DateParts, TimeParts};
+use crate::error::JsonbError;
+
+impl<'a> Writer<'_, 'a, '_, '_, '_> {
+    pub(super) fn scalar(
+        &mut self,
+        builtin: Builtin,
+        name: &str,
+        place: Place,
+    ) -> Result<(), JsonbError> {
+        let kind = self.json.peek()?;
+        let offset = self.json.position();
+        match (builtin, kind) {
+            (_, JsonKind::Null) => self.null(),
+            (_, JsonKind::Array | JsonKind::Object) => Err(self.wrong_kind(name)),
+            (Builtin::String, _) => self.as_text(kind),
+            (Builtin::Boolean, JsonKind::Bool) => {
+                self.enc.bool(self.json.read_bool()?);
+                Ok(())
+            }
+            (Builtin::Boolean, JsonKind::String) => {
+                match &*self.json.read_string()? {
+                    "true" => self.enc.bool(true),
+                    "false" => self.enc.bool(false),
+                    _ => return Err(JsonbError::Text { offset, expected: "true or false" }),
+                }
+                Ok(())
+            }
+            (_, JsonKind::Bool) | (Builtin::Boolean, _) => Err(self.wrong_kind(name)),
+            (Builtin::Byte | Builtin::Short | Builtin::Int | Builtin::Long, _) => {
+                self.whole(builtin)
+            }
+            (Builtin::Float, _) => self.double(true),
+            (Builtin::Double, _) => self.double(false),
+            (Builtin::Char, JsonKind::String) => {
+                let unit = self.char()?;
+                self.enc.char(unit);
+                Ok(())
+            }
+            (Builtin::BigDecimal | Builtin::BigInteger, _) => self.big_number(builtin),
+            (Builtin::Date | Builtin::SqlDate | Builtin::Calendar, _) => {
+                self.date(builtin, name, place)
+            }
+            (Builtin::Year, JsonKind::Number) => {
+                let year = self.integer(-999_999_999, 999_999_999, "java.time.Year")?;
+                self.fields_of(name, &[("year", year)])
+            }
+            (_, JsonKind::Number) => Err(self.wrong_kind(name)),
+            _ => self.as_iso_text(builtin, name, place),
+        }
+    }
+
+    pub(super) fn null(&mut self) -> Result<(), JsonbError> {
+        self.json.read_null()?;
+        self.enc.null();
+        Ok(())
+    }
+
+    pub(super) fn text(&mut self) -> Result<(), JsonbError> {
+        self.enc.string(&self.json.read_string()?);
+        Ok(())
+    }
+
+    /// Text, or what a number or boolean looks like as text.
+    fn as_text(&mut self, kind: JsonKind) -> Result<(), JsonbError> {
+        match kind {
+            JsonKind::Number => self.enc.string(self.json.read_number()?),
+            JsonKind::Bool => {
+                self.enc.string(if self.json.read_bool()? { "true" } else { "false" });
+            }
+            _ => return self.text(),
+        }
+        Ok(())
+    }
+
+    /// A number whose Java type is not known: the smallest of int, long and double that holds it
+    /// exactly, and `BigDecimal` where none does.
+    pub(super) fn untyped_number(&mut self) -> Result<(), JsonbError> {
+        let offset = self.json.position();
+        let text = self.json.read_number()?;
+        match text.parse::<i64>() {
+            // Minus zero is a double, the only type that has one.
+            Ok(value) if value != 0 || !text.starts_with('-') => match i32::try_from(value) {
+                Ok(value) => self.enc.int(value),
+                Err(_) => self.enc.long(value),
+            },
+            _ => match text.parse::<f64>() {
+                Ok(value) if scalar::is_exact(text, value) => self.enc.double(value),
+                _ => return self.decimal(text, offset),
+            },
+        }
+        Ok(())
+    }
+
+    fn whole(&mut self, builtin: Builtin) -> Result<(), JsonbError> {
+        match builtin {
+            Builtin::Byte => {
+                let value = self.integer(i8::MIN.into(), i8::MAX.into(), "byte")?;
+                self.enc.byte(i8::try_from(value).unwrap_or_default());
+            }
+            Builtin::Short => {
+                let value = self.integer(i16::MIN.into(), i16::MAX.into(), "short")?;
+                self.enc.short(i16::try_from(value).unwrap_or_default());
+            }
+            Builtin::Int => {
+                let value = self.integer(i32::MIN.into(), i32::MAX.into(), "int")?;
+                self.enc.int(i32::try_from(value).unwrap_or_default());
+            }
+            _ => {
+                let value = self.integer(i64::MIN, i64::MAX, "long")?;
+                self.enc.long(value);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn integer(
+        &mut self,
+        min: i64,
+        max: i64,
+        expected: &'static str,
+    ) -> Result<i64, JsonbError> {
+        let kind = self.json.peek()?;
+        let offset = self.json.position();
+        if !matches!(kind, JsonKind::Number | JsonKind::String) {
+            return Err(self.wrong_kind(expected));
+        }
+        scalar::integer(&self.number_text()?)
+            .filter(|value| (min..=max).contains(value))
+            .ok_or(JsonbError::Range { offset, expected })
+    }
+
+    fn double(&mut self, is_float: bool) -> Result<(), JsonbError> {
+        let kind = self.json.peek()?;
+        let offset = self.json.position();
+        let value = if kind == JsonKind::String {
+            match &*self.json.read_string()? {
+                "NaN" => f64::NAN,
+                "Infinity" => f64::INFINITY,
+                "-Infinity" => f64::NEG_INFINITY,
+                text => text
+                    .parse::<f64>()
+                    .ok()
+                    .filter(|value| value.is_finite())
+                    .ok_or(JsonbError::Text { offset, expected: "a number" })?,
+            }
+        } else {
+            let value = self.json.read_number()?.parse::<f64>().unwrap_or(f64::INFINITY);
+            #[expect(clippy::cast_possible_truncation, reason = "only to see if it is too large")]
+            let is_too_large = value.is_infinite() || is_float && (value as f32).is_infinite();
+            if is_too_large {
+                let expected = if is_float { "float" } else { "double" };
+                return Err(JsonbError::Range { offset, expected });
+            }
+            value
+        };
+        if is_float {
+            #[expect(clippy::cast_possible_truncation, reason = "rounded like Java does")]
+            self.enc.float(value as f32);
+        } else {
+            self.enc.double(value);
+        }
+        Ok(())
+    }
+
+    fn big_number(&mut self, builtin: Builtin) -> Result<(), JsonbError> {
+        self.json.peek()?;
+        let offset = self.json.position();
+        let text = self.number_text()?;
+        // The text of a string has to be a number as JSON has it.
+        let mut reader = JsonReader::new(text.as_bytes(), hessian::Limits::default());
+        if reader.read_number() != Ok(&*text) {
+            return Err(JsonbError::Text { offset, expected: "a number" });
+        }
+        if builtin == Builtin::BigDecimal {
+            return self.decimal(&text, offset);
+        }
+        let digits = text.strip_prefix('-').unwrap_or(&text);
+        self.enc
+            .big_integer(text.starts_with('-'), digits)
+            .ok_or(JsonbError::Range { offset, expected: "java.math.BigInteger" })
+    }
+
+    /// A JSON number as a `BigDecimal`, as many digits as are written.
+    fn decimal(&mut self, text: &str, offset: usize) -> Result<(), JsonbError> {
+        let out_of_range = JsonbError::Range { offset, expected: "java.math.BigDecimal" };
+        let (is_negative, digits, scale) =
+            decimal_parts(text).ok_or_else(|| out_of_range.clone())?;
+        self.enc.big_decimal(is_negative, &digits, scale).ok_or(out_of_range)
+    }
+
+    fn date(&mut self, builtin: Builtin, name: &str, place: Place) -> Result<(), JsonbError> {
+        let kind = self.json.peek()?;
+        let offset = self.json.position();
+        let ms = match kind {
+            JsonKind::Number => self.integer(i64::MIN, i64::MAX, "java.util.Date")?,
+            _ => {
+                let text = self.json.read_string()?;
+                let expected = "a date as ISO 8601 or milliseconds";
+                time::parse_ms(&text)
+                    .or_else(|| text.parse::<i64>().ok())
+                    .ok_or(JsonbError::Text { offset, expected })?
+            }
+        };
+        match builtin {
+            Builtin::SqlDate => self.class_if_open(Some(name), place),
+            Builtin::Calendar => self.class_if_open(Some("java.util.GregorianCalendar"), place),
+            _ => {}
+        }
+        self.enc.date_ms(ms);
+        Ok(())
+    }
+
+    /// The classes whose JSON is a text. Some have forms of their own; the others are texts too.
+    fn as_iso_text(
+        &mut self,
+        builtin: Builtin,
+        name: &str,
+        place: Place,
+    ) -> Result<(), JsonbError> {
+        let offset = self.json.position();
+        let text = self.json.read_string()?;
+        let wrong = |expected| JsonbError::Text { offset, expected };
+        let iso = "the ISO 8601 text of the java.time class";
+        if let Some(written) = self.date_or_time(builtin, &text, name, place) {
+            return written.ok_or(wrong(iso));
+        }
+        match builtin {
+            Builtin::TextValue if name == "java.util.UUID" => {
+                let bytes = parse_uuid(&text).ok_or(wrong("a UUID"))?;
+                self.class_if_open(Some(name), place);
+                self.enc.binary(&bytes);
+                return Ok(());
+            }
+            Builtin::Year | Builtin::YearMonth | Builtin::MonthDay => {
+                let fields = calendar_fields(builtin, &text).ok_or(wrong(iso))?;
+                return self.fields_of(name, &fields);
+            }
+            Builtin::Duration => {
+                temporal::parse_duration(&text).ok_or(wrong(iso))?;
+            }
+            Builtin::Period => {
+                temporal::parse_period(&text).ok_or(wrong(iso))?;
+            }
+            Builtin::ZoneOffset => {
+                time::parse_offset(text.as_bytes()).ok_or(wrong(iso))?;
+            }
+            _ => {}
+        }
+        self.class_if_open(Some(name), place);
+        self.enc.string(&text);
+        Ok(())
+    }
+
+    /// Dates and times. Nothing if it is another class; nothing in that if the text is none.
+    fn date_or_time(
+        &mut self,
+        builtin: Builtin,
+        text: &str,
+        name: &str,
+        place: Place,
+    ) -> Option<Option<()>> {
+        let bytes = text.as_bytes();
+        let write = |writer: &mut Self| -> Option<()> {
+            match builtin {
+                Builtin::LocalDate => {
+                    let date = date_parts(whole(Date::parse(bytes)?)?)?;
+                    writer.enc.local_date(date);
+                }
+                Builtin::LocalTime => {
+                    let time = time_parts(whole(Time::parse(bytes)?)?)?;
+                    writer.enc.local_time(time);
+                }
+                Builtin::LocalDateTime => {
+                    let (date, time) = whole(date_time(bytes)?)?;
+                    writer.enc.local_date_time(date_parts(date)?, time_parts(time)?);
+                }
+                Builtin::Instant => {
+                    let (seconds, nano) = time::parse_instant(bytes)?;
+                    writer.enc.instant(seconds, nano.cast_signed());
+                }
+                Builtin::OffsetTime => {
+                    let (time, rest) = Time::parse(bytes)?;
+                    let zone = offset(rest)?;
+                    writer.class_if_open(Some(name), place);
+                    let day = DateParts { year: 1970, month: 1, day: 1 };
+                    writer.enc.zoned_date_time(day, time_parts(time)?, &zone);
+                }
+                _ => {
+                    let ((date, time), rest) = date_time(bytes)?;
+                    let rest = text.get(text.len() - rest.len()..)?;
+                    let zone = match rest.split_once('[') {
+                        Some((_, zone)) if builtin == Builtin::ZonedDateTime => {
+                            Cow::Borrowed(zone.strip_suffix(']')?)
+                        }
+                        _ => Cow::Owned(offset(rest.as_bytes())?),
+                    };
+                    if builtin == Builtin::OffsetDateTime {
+                        writer.class_if_open(Some(name), place);
+                    }
+                    writer.enc.zoned_date_time(date_parts(date)?, time_parts(time)?, &zone);
+                }
+            }
+            Some(())
+        };
+        matches!(
+            builtin,
+            Builtin::LocalDate
+                | Builtin::LocalTime
+                | Builtin::LocalDateTime
+                | Builtin::Instant
+                | Builtin::OffsetTime
+                | Builtin::OffsetDateTime
+                | Builtin::ZonedDateTime
+        )
+        .then(|| write(self))
+    }
+
+    /// An object of a class of java.time that has no form of its own, as fastjson2 writes it.
+    fn fields_of(&mut self, class: &str, fields: &[(&str, i64)]) -> Result<(), JsonbError> {
+        self.enc.class(class);
+        self.enc.object_begin();
+        for (name, value) in fields {
+            self.enc.string(name);
+            self.enc.int(i32::try_from(*value).unwrap_or_default());
+        }
+        self.enc.object_end();
+        Ok(())
+    }
+
+    /// A string of one UTF-16 unit.
+    fn char(&mut self) -> Result<u16, JsonbError> {
+        let kind = self.json.peek()?;
+        let offset = self.json.position();
+        if kind != JsonKind::String {
+            return Err(self.wrong_kind("char"));
+        }
+        let text = self.json.read_string()?;
+        let mut units = text.encode_utf16();
+        match (units.next(), units.next()) {
+            (Some(unit), None) => Ok(unit),
+            _ => Err(JsonbError::Text { offset, expected: "one character" }),
+        }
+    }
+
+    /// A number, or a string that should hold one.
+    fn number_text(&mut self) -> Result<Cow<'a, str>, JsonbError> {
+        match self.json.peek()? {
+            JsonKind::Number => Ok(Cow::Borrowed(self.json.read_number()?)),
+            _ => Ok(self.json.read_string()?),
+        }
+    }
+
+    pub(super) fn byte_array(&mut self) -> Result<(), JsonbError> {
+        let mut bytes = Vec::new();
+        let mut array = self.json.begin_array()?;
+        while self.json.next_element(&mut array)? {
+            let value = self.integer(i8::MIN.into(), u8::MAX.into(), "byte")?;
+            // Bytes are written from -128 to 127 by some, and from 0 to 255 by others.
+            let [.., low] = value.to_be_bytes();
+            bytes.push(low);
+        }
+        self.enc.binary(&bytes);
+        Ok(())
+    }
+
+    pub(super) fn char_array(&mut self) -> Result<(), JsonbError> {
+        let mut units = Vec::new();
+        let mut array = self.json.begin_array()?;
+        while self.json.next_element(&mut array)? {
+            units.push(self.char()?);
+        }
+        self.enc.string(&String::from_utf16_lossy(&units));
+        Ok(())
+    }
+}
+
+/// What was parsed, if nothing follows it.
+fn whole<T>((value, rest): (T, &[u8])) -> Option<T> {
+    rest.is_empty().then_some(value)
+}
+
+fn date_time(text: &[u8]) -> Option<((Date, Time), &[u8])> {
+    let (date, rest) = Date::parse(text)?;
+    let (separator, rest) = rest.split_first()?;
+    let (time, rest) = Time::parse(rest)?;
+    matches!(separator, b'T' | b't' | b' ').then_some(((date, time), rest))
+}
+
+/// An offset as Java writes it.
+fn offset(text: &[u8]) -> Option<String> {
+    let mut out = Vec::new();
+    time::write_offset(&mut out, time::parse_offset(text)?);
+    String::from_utf8(out).ok()
+}
+
+/// JSONB has 16 bits for a year.
+fn date_parts(date: Date) -> Option<DateParts> {
+    let year = i16::try_from(date.year).ok().filter(|&year| 0 <= year)?;
+    Some(DateParts {
+        year,
+        month: u8::try_from(date.month).ok()?,
+        day: u8::try_from(date.day).ok()?,
+    })
+}
+
+fn time_parts(time: Time) -> Option<TimeParts> {
+    let small = |part: u32| u8::try_from(part).ok();
+    Some(TimeParts {
+        hour: small(time.hour)?,
+        minute: small(time.minute)?,
+        second: small(time.second)?,
+        nano: i32::try_from(time.nano).ok()?,
+    })
+}
+
+fn calendar_fields(builtin: Builtin, text: &str) -> Option<Vec<(&'static str, i64)>> {
+    match builtin {
+        Builtin::Year => {
+            let year = text.parse::<i32>().ok().filter(|year| year.abs() <= 999_999_999)?;
+            Some(vec![("year", year.into())])
+        }
+        Builtin::YearMonth => {
+            // With a day, the text is a date.
+            let (date, _) = Date::parse(format!("{text}-01").as_bytes())?;
+            Some(vec![("month", date.month.into()), ("year", date.year)])
+        }
+        _ => {
+            // In a leap year every day exists that exists in some year.
+            let date = whole(Date::parse(format!("2000{}", text.strip_prefix('-')?).as_bytes())?)?;
+            Some(vec![("day", date.day.into()), ("month", date.month.into())])
+        }
+    }
+}
+
+fn parse_uuid(text: &str) -> Option<[u8; 16]> {
+    const DASHES: [usize; 4] = [8, 13, 18, 23];
+    let mut value: u128 = 0;
+    if text.len() != 36 {
+        return None;
+    }
+    for (at, byte) in text.bytes().enumerate() {
+        match (DASHES.contains(&at), byte) {
+            (true, b'-') => {}
+            (true, _) => return None,
+            (false, byte) => value = value << 4 | u128::from(char::from(byte).to_digit(16)?),
+        }
+    }
+    Some(value.to_be_bytes())
+}
+
+/// The sign, the digits, and how many of them stand behind the point.
+fn decimal_parts(text: &str) -> Option<(bool, String, i32)> {
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
+        None => (text, 0),
+    };
+    let is_negative = mantissa.starts_with('-');
+    let mantissa = mantissa.strip_prefix('-').unwrap_or(mantissa);
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let scale = i64::try_from(fraction.len()).ok()?.checked_sub(exponent)?;
+    Some((is_negative, format!("{whole}{fraction}"), i32::try_from(scale).ok()?))
+}

@@ -1,0 +1,154 @@
+//! Tests of JSON to JSONB by type. examples/java_check.rs lets Java read what comes out here.
+
+use super::*;
+use crate::{Decoder, check, jsonb_to_json};
+use hessian::Limits;
+use hessian::transcode::JsonOptions;
+
+fn bytes(ty: &str, json: &str) -> Result<Vec<u8>, JsonbError> {
+    let ty = JavaType::parse(ty).ok().filter(|_| !ty.is_empty());
+    let mut out = Vec::new();
+    let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+    json_to_jsonb(&mut reader, ty.as_ref(), &mut Encoder::new(&mut out))?;
+    reader.finish()?;
+    Ok(out)
+}
+
+#[test]
+fn scalars_by_their_type() {
+    for (ty, json, expected) in [
+        ("boolean", "true", &b"\xb1"[..]),
+        ("byte", "-128", b"\xbd\x80"),
+        ("short", "3e2", b"\xbc\x01\x2c"),
+        ("int", "\"7\"", b"\x07"),
+        ("int", "-17", b"\x37\xef"),
+        ("long", "7", b"\xe7"),
+        ("java.lang.Long", "2147483648", b"\xbe\0\0\0\0\x80\0\0\0"),
+        ("float", "99.8", b"\xb7\x42\xc7\x99\x9a"),
+        ("double", "12.5", b"\xb5\x40\x29\0\0\0\0\0\0"),
+        ("char", "\"x\"", b"\x90\x38\x78"),
+        ("java.lang.String", "1.50", b"\x4d1.50"),
+        ("java.lang.String", "\"\u{e9}\"", b"\x4a\xe9"),
+        ("java.lang.String", "\"中\"", b"\x7a\x03\xe4\xb8\xad"),
+        ("java.util.Date", "\"1970-01-01T00:00:01Z\"", b"\xac\0\0\0\x01"),
+        ("java.util.Date", "1", b"\xab\0\0\0\0\0\0\0\x01"),
+        ("java.math.BigDecimal", "1e3", b"\xb9\xfd\x01"),
+        ("java.math.BigDecimal", "\"5\"", b"\xb8\xe5"),
+        ("byte[]", "\"AQI\"", b"\x91\x02\x01\x02"),
+        ("byte[]", "[1,-1]", b"\x91\x02\x01\xff"),
+        ("char[]", "[\"a\",\"b\"]", b"\x4bab"),
+        ("com.acme.Color", "\"RED\"", b"\x4cRED"),
+        ("java.util.List", "null", b"\xaf"),
+        ("", "1", b"\x01"),
+        ("", "2147483648", b"\xbe\0\0\0\0\x80\0\0\0"),
+    ] {
+        assert_eq!(bytes(ty, json).as_deref(), Ok(expected), "{ty} {json}");
+    }
+}
+
+#[test]
+fn classes_are_named_where_nothing_is_declared() {
+    let class = |name: &str, number: u8| {
+        let mut out = vec![0x92];
+        Encoder::new(&mut out).string(name);
+        out.push(number);
+        out
+    };
+    let (color, order) = (class("a.Color", 0), class("a.Order", 0));
+    let red = &b"\x4cRED"[..];
+    assert_eq!(bytes("a.Color[]", "[\"RED\"]").unwrap(), [b"\x95", red].concat());
+    let list = [b"\x96", &*color, red, b"\x92\x00", red].concat();
+    assert_eq!(bytes("java.util.List<a.Color>", "[\"RED\",\"RED\"]").unwrap(), list);
+    let object = &b"\xa6\x4aa\x01\xa5"[..];
+    assert_eq!(bytes("a.Order", r#"{"a":1}"#).unwrap(), object);
+    assert_eq!(bytes("a.Order", r#"{"a":1,"class":"a.Order"}"#).unwrap(), object);
+    let named = [&*order, object].concat();
+    assert_eq!(bytes("a.Base", r#"{"class":"a.Order","a":1}"#).unwrap(), named);
+    assert_eq!(bytes("java.lang.Object", r#"{"a":1,"class":"a.Order"}"#).unwrap(), named);
+    assert_eq!(bytes("java.util.Map<java.lang.String,a.Order>", r#"{"k":{"a":1}}"#).unwrap(), {
+        [b"\xa6\x4ak", &*named, b"\xa5"].concat()
+    });
+    assert_eq!(bytes("", r#"{"class":"java.util.Date","value":0}"#).unwrap(), b"\xac\0\0\0\0");
+    assert_eq!(bytes("", r#"{"class":"java.util.HashMap","a":1}"#).unwrap(), object);
+    let bytes_of = |json| bytes("java.lang.Object", json).unwrap();
+    assert_eq!(bytes_of(r#"{"class":"[B","value":"AQ=="}"#), b"\x92\x4b[B\0\x91\x01\x01");
+    // A member of that name that is no string is a member like any other.
+    assert_eq!(bytes_of(r#"{"class":7}"#), b"\xa6\x4eclass\x07\xa5");
+    assert!(bytes("java.lang.Object", r#"{"class":""}"#).is_err());
+}
+
+#[test]
+fn keys_take_the_types_of_the_map() {
+    let of = |ty: &str, json: &str| bytes(&format!("java.util.Map<{ty},a.B>"), json);
+    assert_eq!(of("java.lang.Integer", r#"{"1":null}"#).unwrap(), b"\xa6\x01\xaf\xa5");
+    assert_eq!(of("a.C", r#"{"RED":null}"#).unwrap(), b"\xa6\x92\x4ca.C\0\x4cRED\xaf\xa5");
+    assert!(matches!(
+        of("java.lang.Integer", r#"{"x":null}"#),
+        Err(JsonbError::Range { offset: 5, .. } | JsonbError::Text { offset: 5, .. })
+    ));
+}
+
+#[test]
+fn numbers_keep_their_value() {
+    for text in [
+        "9223372036854775808",
+        "-9223372036854775809",
+        "0.1234567890123456789",
+        "1E+400",
+        "0.0000001234567890123456789",
+        "1234567890123456789012345678901234567890",
+        "-0.0",
+        "1e+300",
+    ] {
+        let mut out = Vec::new();
+        let bytes = bytes("java.lang.Object", text).unwrap();
+        let mut decoder = Decoder::new(&bytes, Limits::default());
+        jsonb_to_json(&mut decoder, &mut out, &JsonOptions::default()).unwrap();
+        let again = String::from_utf8(out).unwrap();
+        // Java writes the last but two with an exponent.
+        let is_same = again == text || again == "1.234567890123456789E-7";
+        assert!(is_same, "{text} {again}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_an_error_with_its_place() {
+    for (ty, json, offset) in [
+        ("int", "null", 0),
+        ("int", "2147483648", 0),
+        ("byte", "128", 0),
+        ("int", " {}", 1),
+        ("int", "true", 0),
+        ("float", "1e39", 0),
+        ("char", "\"😀\"", 0),
+        ("boolean", "1", 0),
+        ("java.lang.String", "[]", 0),
+        ("java.util.List", "{}", 0),
+        ("java.util.Map", "[]", 0),
+        ("a.B", "1", 0),
+        ("int[]", "[1, x]", 4),
+        ("byte[]", "\"***\"", 0),
+        ("java.util.Date", "\"yesterday\"", 0),
+        ("java.math.BigInteger", "1.5", 0),
+        ("java.math.BigDecimal", "1e99999999999", 0),
+        ("java.time.LocalDate", "\"2024-02-30\"", 0),
+        ("java.time.Duration", "\"soon\"", 0),
+        ("java.time.YearMonth", "\"2024-13\"", 0),
+        ("java.util.UUID", "\"123e4567-e89b-12d3-a456-42661417400g\"", 0),
+        ("void", "1", 0),
+    ] {
+        let error = bytes(ty, json).unwrap_err();
+        assert_eq!(error.offset(), offset, "{ty} {json}: {error}");
+    }
+}
+
+#[test]
+fn checks_hold_on_texts_with_types() {
+    for text in
+        ["int[]\n[1]", "a.B\n{\"x\":[{}]}", "[B\n\"AA==\"", "{\"class\":\"a\"}", "[[[\n1", "\n"]
+    {
+        check::from_json(text.as_bytes());
+    }
+    assert!(check::from_json(b"java.time.Duration\n\"PT1H-2M3.5S\""));
+    assert!(check::from_json(b"java.time.ZonedDateTime\n\"2024-02-29T13:05Z[UTC]\""));
+}

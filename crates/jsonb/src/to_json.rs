@@ -1,0 +1,186 @@
+//! JSONB to JSON.
+//!
+//! Invariants:
+//! - The output is valid JSON whenever there is no error.
+//! - A reference is written as the value that it names, once more; a value that contains itself
+//!   is an error. What repeated values can add up to is bounded by the limit of elements and by
+//!   [`JsonOptions::max_out_len`].
+
+mod leaf;
+mod reference;
+mod typed;
+
+use hessian::JavaType;
+use hessian::json;
+use hessian::transcode::JsonOptions;
+use hessian::transcode::builtin::Builtin;
+use memchr::memmem;
+
+use crate::Decoder;
+use crate::error::JsonbError;
+use crate::tag;
+use reference::References;
+
+/// The field that all of Java's exceptions have, and hardly anything else.
+const SUPPRESSED: &str = "suppressedExceptions";
+
+/// Appends the next value of `dec` to `out` as JSON. The table is in docs/json-mapping.md.
+///
+/// `dec` has to be at its first byte: references count from there.
+///
+/// # Errors
+/// [`JsonbError`] if the message is broken, or has no form in JSON. What was appended by then is to
+/// be dropped.
+pub fn jsonb_to_json(
+    dec: &mut Decoder<'_>,
+    out: &mut Vec<u8>,
+    opts: &JsonOptions,
+) -> Result<(), JsonbError> {
+    jsonb_to_json_as(dec, None, out, opts)
+}
+
+/// Like [`jsonb_to_json`], for a value that is declared as `ty`: it tells what JSONB does not, such
+/// as a `byte[16]` from a `UUID`.
+///
+/// # Errors
+/// [`JsonbError`] if the message is broken, or has no form in JSON.
+pub fn jsonb_to_json_as(
+    dec: &mut Decoder<'_>,
+    ty: Option<&JavaType>,
+    out: &mut Vec<u8>,
+    opts: &JsonOptions,
+) -> Result<(), JsonbError> {
+    let out_start = out.len();
+    // Looking for it once spares looking through every object.
+    let has_throwables = memmem::find(dec.rest(), SUPPRESSED.as_bytes()).is_some();
+    let mut writer =
+        Writer { dec, out, opts, out_start, open: Vec::new(), references: None, has_throwables };
+    writer.value(Hint::of(ty))
+}
+
+/// What is known of a value beside its bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Hint {
+    Nothing,
+    /// A binary is base64, whatever its length.
+    Bytes,
+    /// A date and time with an offset has no day.
+    OffsetTime,
+}
+
+impl Hint {
+    fn of(ty: Option<&JavaType>) -> Self {
+        match ty {
+            Some(JavaType::Array(element)) if **element == JavaType::Byte => Self::Bytes,
+            Some(JavaType::Class(class)) if class.builtin() == Some(Builtin::OffsetTime) => {
+                Self::OffsetTime
+            }
+            _ => Self::Nothing,
+        }
+    }
+}
+
+struct Writer<'d, 'a, 'o> {
+    dec: &'d mut Decoder<'a>,
+    out: &'o mut Vec<u8>,
+    opts: &'o JsonOptions,
+    out_start: usize,
+    /// Where the lists, maps and objects begin that are being written.
+    open: Vec<usize>,
+    /// Where references lead, once there was one.
+    references: Option<References>,
+    /// Whether the message may hold exceptions.
+    has_throwables: bool,
+}
+
+impl Writer<'_, '_, '_> {
+    fn value(&mut self, hint: Hint) -> Result<(), JsonbError> {
+        let start = self.dec.position();
+        let found = self.dec.peek()?;
+        match found {
+            tag::TYPED => self.typed(start)?,
+            tag::OBJECT => {
+                self.begin(start)?;
+                self.object(None)?;
+                self.end();
+            }
+            tag::ARRAY_0..=tag::ARRAY => {
+                self.begin(start)?;
+                self.array()?;
+                self.end();
+            }
+            tag::REFERENCE => self.reference()?,
+            tag::BINARY => self.binary(hint)?,
+            _ if tag::is_text(found) || found == tag::SYMBOL => {
+                self.dec.read_text()?.write_json(self.out);
+            }
+            _ => self.leaf(found, hint)?,
+        }
+        if self.opts.max_out_len < self.out.len() - self.out_start {
+            let (offset, max) = (self.dec.position(), self.opts.max_out_len);
+            return Err(JsonbError::OutputLen { offset, max });
+        }
+        Ok(())
+    }
+
+    /// A list, map or object begins at `start`.
+    fn begin(&mut self, start: usize) -> Result<(), JsonbError> {
+        self.dec.enter()?;
+        self.open.push(start);
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        self.open.pop();
+        self.dec.leave();
+    }
+
+    fn array(&mut self) -> Result<(), JsonbError> {
+        let len = self.dec.array()?;
+        self.out.push(b'[');
+        for index in 0..len {
+            if index != 0 {
+                self.out.push(b',');
+            }
+            self.value(Hint::Nothing)?;
+        }
+        self.out.push(b']');
+        Ok(())
+    }
+
+    /// A map or an object, of this class if it is to be told.
+    fn object(&mut self, class: Option<&str>) -> Result<(), JsonbError> {
+        self.dec.take()?;
+        self.out.push(b'{');
+        let mut is_first = true;
+        if let Some(class) = class.filter(|_| self.opts.class_name) {
+            self.out.extend_from_slice(b"\"class\":");
+            json::write_string(self.out, class);
+            is_first = false;
+        }
+        while !self.dec.object_ends()? {
+            if !std::mem::replace(&mut is_first, false) {
+                self.out.push(b',');
+            }
+            self.key()?;
+            self.out.push(b':');
+            self.value(Hint::Nothing)?;
+        }
+        self.out.push(b'}');
+        Ok(())
+    }
+
+    /// A map's key: its JSON where that is a string, and otherwise the text of its JSON.
+    fn key(&mut self) -> Result<(), JsonbError> {
+        let start = self.out.len();
+        self.value(Hint::Nothing)?;
+        let written = self.out.get(start..).unwrap_or_default();
+        if written.first() == Some(&b'"') {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(written).into_owned();
+        self.out.truncate(start);
+        json::write_string(self.out, &text);
+        Ok(())
+    }
+}

@@ -1,0 +1,230 @@
+//! Values that bear the name of their class: enums, exceptions, objects, and all that stand where
+//! another class was declared.
+
+use std::borrow::Cow;
+
+use hessian::json;
+use hessian::transcode::EnumStyle;
+use hessian::transcode::builtin::Builtin;
+use hessian::transcode::time;
+
+use super::{Hint, SUPPRESSED, Writer};
+use crate::error::{JsonbError, Rule};
+use crate::{names, tag};
+
+impl Writer<'_, '_, '_> {
+    /// The value behind the name of a class, both from `start`.
+    pub(super) fn typed(&mut self, start: usize) -> Result<(), JsonbError> {
+        self.dec.take()?;
+        let name = self.dec.read_type()?.to_str();
+        let class = names::full(&name);
+        self.begin(start)?;
+        let found = self.dec.peek()?;
+        match found {
+            tag::OBJECT => self.typed_object(&class)?,
+            tag::ARRAY_0..=tag::ARRAY => self.array()?,
+            tag::BINARY => {
+                self.binary(if class == "[B" { Hint::Bytes } else { Hint::Nothing })?;
+            }
+            tag::REFERENCE => self.reference()?,
+            tag::ZONED_DATE_TIME if class == "java.time.OffsetTime" => {
+                self.leaf(found, Hint::OffsetTime)?;
+            }
+            _ if tag::is_text(found)
+                && self.opts.enums == EnumStyle::Object
+                && Builtin::of_declared(&class).is_none()
+                && !class.starts_with('[') =>
+            {
+                self.enum_object(&class)?;
+            }
+            _ => self.value(Hint::Nothing)?,
+        }
+        self.end();
+        Ok(())
+    }
+
+    fn enum_object(&mut self, class: &str) -> Result<(), JsonbError> {
+        self.out.push(b'{');
+        if self.opts.class_name {
+            self.out.extend_from_slice(b"\"class\":");
+            json::write_string(self.out, class);
+            self.out.push(b',');
+        }
+        self.out.extend_from_slice(b"\"name\":");
+        self.dec.read_text()?.write_json(self.out);
+        self.out.push(b'}');
+        Ok(())
+    }
+
+    fn typed_object(&mut self, class: &str) -> Result<(), JsonbError> {
+        match Builtin::of_declared(class) {
+            Some(builtin @ (Builtin::Year | Builtin::YearMonth | Builtin::MonthDay)) => {
+                self.calendar_part(builtin)
+            }
+            _ if self.has_throwables && self.is_throwable()? => self.throwable(class),
+            _ if class == "java.lang.StackTraceElement" => self.stack_trace_element(),
+            _ => self.object(Some(class)),
+        }
+    }
+
+    /// A year, its month, or a day of any year, from its fields.
+    fn calendar_part(&mut self, builtin: Builtin) -> Result<(), JsonbError> {
+        let offset = self.dec.position();
+        let (mut year, mut month, mut day) = (None, None, None);
+        self.dec.take()?;
+        while !self.dec.object_ends()? {
+            let name = self.dec.read_text()?.to_str();
+            match &*name {
+                "year" => year = Some(i64::from(self.dec.int()?)),
+                "month" => month = Some(self.dec.int()?),
+                "day" => day = Some(self.dec.int()?),
+                _ => self.dec.skip_value()?,
+            }
+        }
+        let small =
+            |part: Option<i32>| part.and_then(|n| u32::try_from(n).ok()).filter(|&n| n < 100);
+        let (month, day) = (small(month), small(day));
+        let mut text = Vec::new();
+        match (builtin, year, month, day) {
+            (Builtin::Year, Some(year), ..) => {
+                json::write_i64(self.out, year);
+                return Ok(());
+            }
+            (Builtin::YearMonth, Some(year), Some(month), _) => {
+                time::write_year(&mut text, year);
+                time::write_2(&mut text, b"-", month);
+            }
+            (Builtin::MonthDay, _, Some(month), Some(day)) => {
+                time::write_2(&mut text, b"--", month);
+                time::write_2(&mut text, b"-", day);
+            }
+            _ => return Err(JsonbError::Broken { offset, rule: Rule::Time }),
+        }
+        json::write_string(self.out, &String::from_utf8_lossy(&text));
+        Ok(())
+    }
+
+    /// Whether the object that begins here has the field that exceptions have.
+    fn is_throwable(&mut self) -> Result<bool, JsonbError> {
+        let mut scan = self.dec.clone();
+        scan.take()?;
+        while !scan.object_ends()? {
+            if !is_name(scan.peek()?) {
+                return Ok(false);
+            }
+            if scan.read_text()?.to_str() == SUPPRESSED {
+                return Ok(true);
+            }
+            scan.skip_value()?;
+        }
+        Ok(false)
+    }
+
+    /// A Java exception: its class, message and cause, its stack trace as Java prints it, and its
+    /// own fields.
+    fn throwable(&mut self, class: &str) -> Result<(), JsonbError> {
+        self.dec.take()?;
+        self.out.extend_from_slice(b"{\"class\":");
+        json::write_string(self.out, class);
+        let (mut has_message, mut has_cause) = (false, false);
+        while !self.dec.object_ends()? {
+            let name = self.dec.read_text()?.to_str();
+            let key = match &*name {
+                "detailMessage" => "message",
+                SUPPRESSED => "suppressed",
+                other => other,
+            };
+            has_message |= key == "message";
+            has_cause |= key == "cause";
+            self.out.push(b',');
+            json::write_string(self.out, key);
+            self.out.push(b':');
+            match key {
+                "stackTrace" => self.stack_trace()?,
+                // Its own cause is what an exception without one has.
+                "cause" if self.is_reference_to_parent()? => {
+                    self.dec.skip_value()?;
+                    self.out.extend_from_slice(b"null");
+                }
+                _ => self.value(Hint::Nothing)?,
+            }
+        }
+        // Fields that are null may be left out.
+        for (name, is_there) in [("message", has_message), ("cause", has_cause)] {
+            if !is_there {
+                self.out.push(b',');
+                json::write_string(self.out, name);
+                self.out.extend_from_slice(b":null");
+            }
+        }
+        self.out.push(b'}');
+        Ok(())
+    }
+
+    fn is_reference_to_parent(&mut self) -> Result<bool, JsonbError> {
+        if self.dec.peek()? != tag::REFERENCE {
+            return Ok(false);
+        }
+        let mut scan = self.dec.clone();
+        scan.take()?;
+        Ok(scan.read_text()?.to_str() == "..")
+    }
+
+    /// The elements of a stack trace: objects whose class was declared and so is not named.
+    fn stack_trace(&mut self) -> Result<(), JsonbError> {
+        let start = self.dec.position();
+        if !(tag::ARRAY_0..=tag::ARRAY).contains(&self.dec.peek()?) {
+            return self.value(Hint::Nothing);
+        }
+        self.begin(start)?;
+        let len = self.dec.array()?;
+        self.out.push(b'[');
+        for index in 0..len {
+            if index != 0 {
+                self.out.push(b',');
+            }
+            match self.dec.peek()? {
+                tag::OBJECT => self.stack_trace_element()?,
+                _ => self.value(Hint::Nothing)?,
+            }
+        }
+        self.out.push(b']');
+        self.end();
+        Ok(())
+    }
+
+    /// `com.acme.Shop.sell(Shop.java:12)`
+    fn stack_trace_element(&mut self) -> Result<(), JsonbError> {
+        let (mut class, mut method) = (Cow::Borrowed(""), Cow::Borrowed(""));
+        let (mut file, mut line) = (None, 0);
+        self.dec.take()?;
+        while !self.dec.object_ends()? {
+            if !is_name(self.dec.peek()?) {
+                self.dec.skip_value()?;
+                self.dec.skip_value()?;
+                continue;
+            }
+            let name = self.dec.read_text()?.to_str();
+            let is_text = tag::is_text(self.dec.peek()?);
+            match &*name {
+                "className" | "declaringClass" if is_text => class = self.dec.read_text()?.to_str(),
+                "methodName" if is_text => method = self.dec.read_text()?.to_str(),
+                "fileName" if is_text => file = Some(self.dec.read_text()?.to_str()),
+                "lineNumber" => line = self.dec.int()?,
+                _ => self.dec.skip_value()?,
+            }
+        }
+        let place = match (line, file) {
+            (-2, _) => "Native Method".to_owned(),
+            (_, None) => "Unknown Source".to_owned(),
+            (0.., Some(file)) => format!("{file}:{line}"),
+            (_, Some(file)) => file.into_owned(),
+        };
+        json::write_string(self.out, &format!("{class}.{method}({place})"));
+        Ok(())
+    }
+}
+
+fn is_name(found: u8) -> bool {
+    tag::is_text(found) || found == tag::SYMBOL
+}

@@ -1,0 +1,183 @@
+//! Bytes that fastjson2 wrote (interop/vectors-jsonb has the program), and what they are.
+
+use std::fs;
+use std::path::PathBuf;
+
+use hessian::transcode::{DateStyle, EnumStyle, JsonOptions, hessian_to_json};
+use hessian::{JavaType, Limits};
+use jsonb::{Decoder, JsonbError, check, jsonb_to_json, jsonb_to_json_as};
+
+fn crates() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn load(name: &str) -> Vec<u8> {
+    fs::read(crates().join("jsonb/vectors").join(format!("{name}.bin"))).unwrap()
+}
+
+fn all() -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(crates().join("jsonb/vectors")).unwrap();
+    let names = entries.map(|entry| entry.unwrap().path());
+    let names = names.map(|path| path.file_stem().unwrap().display().to_string());
+    names.map(|name| (name.clone(), load(&name))).collect()
+}
+
+fn try_json(bytes: &[u8], opts: &JsonOptions) -> Result<String, JsonbError> {
+    let (mut out, mut decoder) = (Vec::new(), Decoder::new(bytes, Limits::default()));
+    jsonb_to_json(&mut decoder, &mut out, opts)?;
+    assert!(decoder.is_at_end());
+    Ok(String::from_utf8(out).unwrap())
+}
+
+fn json(name: &str) -> String {
+    try_json(&load(name), &JsonOptions::default()).unwrap()
+}
+
+/// What JSONB cannot tell, or tells in another order.
+const DIFFERENT: &[(&str, &str)] = &[
+    (
+        "pojo",
+        r#"{"amount":1234567890.12345678901234567890,"at":"2023-11-14T22:13:20.123Z","color":1,"extra":{"k":1},"id":7,"items":[{"count":1,"sku":"a"},{"count":2,"sku":"b"}],"letter":"x","name":"café","next":null,"paid":true,"price":12.5,"raw":"AQID","small":3,"tiny":-4,"total":9007199254740993,"weight":99.8}"#,
+    ),
+    (
+        "throwable",
+        r#"{"class":"java.lang.IllegalArgumentException","cause":{"class":"java.lang.IllegalStateException","message":"the cause","stackTrace":[],"suppressed":[],"cause":null},"message":"wrong \"thing\"","stackTrace":["com.acme.Shop.sell(Shop.java:12)","com.acme.Shop.main(Unknown Source)","com.acme.Shop.run(Native Method)"],"suppressed":[]}"#,
+    ),
+    ("sql-timestamp", r#""2023-11-14T22:13:20.123""#),
+    ("offset-time", r#""1970-01-01T13:05:59.120+08:00""#),
+    ("zoned-date-time", r#""2024-02-29T13:05:59.120[Asia/Shanghai]""#),
+];
+
+#[test]
+fn java_values_are_the_same_json_as_by_hessian() {
+    let mut n_same = 0;
+    for (name, bytes) in all() {
+        let opts = JsonOptions::default();
+        let text = try_json(&bytes, &opts);
+        if let Some((_, expected)) = DIFFERENT.iter().find(|(other, _)| *other == name) {
+            assert_eq!(text.as_deref(), Ok(*expected), "{name}");
+            continue;
+        }
+        let hessian = fs::read(crates().join(format!("hessian/vectors/lite4/{name}.bin"))).unwrap();
+        let mut expected = Vec::new();
+        let mut decoder = hessian::Decoder::new(&hessian, Limits::default());
+        match (hessian_to_json(&mut decoder, &mut expected, &opts), text) {
+            (Ok(()), Ok(text)) if name == "pojo-list" => {
+                // fastjson2 leaves out fields that are zero.
+                let expected = String::from_utf8(expected).unwrap().replacen("\"count\":0,", "", 1);
+                assert_eq!(text.len(), expected.len());
+            }
+            (Ok(()), Ok(text)) => assert_eq!(text, String::from_utf8(expected).unwrap(), "{name}"),
+            (Err(_), Err(JsonbError::Cycle { .. })) => assert_eq!(name, "cycle"),
+            other => panic!("{name}: {other:?}"),
+        }
+        n_same += 1;
+    }
+    assert!(75 < n_same);
+}
+
+#[test]
+fn every_cut_of_what_java_wrote_is_an_error() {
+    for (name, bytes) in all().into_iter().filter(|(_, bytes)| bytes.len() < 1100) {
+        for len in 0..bytes.len() {
+            let cut = &bytes[..len];
+            assert!(Decoder::new(cut, Limits::default()).skip_value().is_err(), "{name} {len}");
+            assert!(try_json(cut, &JsonOptions::default()).is_err(), "{name} {len}");
+        }
+    }
+}
+
+#[test]
+fn checks_hold_on_what_java_wrote() {
+    for (name, mut bytes) in all() {
+        assert!(check::to_json(&bytes) || name == "cycle", "{name}");
+        if bytes.len() < 1100 {
+            // And on what somebody has tampered with.
+            for at in 0..bytes.len() {
+                for flip in [1, 0x10, 0x80, 0xff] {
+                    bytes[at] ^= flip;
+                    check::to_json(&bytes);
+                    bytes[at] ^= flip;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn options_decide() {
+    let opts = JsonOptions {
+        class_name: true,
+        dates: DateStyle::Millis,
+        enums: EnumStyle::Object,
+        big_numbers_as_text: true,
+        ..JsonOptions::default()
+    };
+    let json = |name| try_json(&load(name), &opts).unwrap();
+    assert_eq!(json("enum"), r#"{"class":"com.acme.Color","name":"RED"}"#);
+    assert_eq!(json("map-tree"), r#"{"class":"java.util.TreeMap","a":1,"b":2}"#);
+    assert_eq!(json("map-hash"), r#"{"k":"v"}"#);
+    assert_eq!(json("date-milli"), "1700000040123");
+    assert_eq!(json("big-integer"), r#""-123456789012345678901234567890""#);
+    assert_eq!(json("big-decimal"), r#""1E+3""#);
+    assert!(json("longs").contains(r#""9007199254740993""#));
+    assert!(json("pojo-list").starts_with(r#"[{"class":"com.acme.Item","sku":"sku0"}"#));
+    let small = JsonOptions { max_out_len: 10, ..JsonOptions::default() };
+    let error = try_json(&load("pojo"), &small);
+    assert!(matches!(error, Err(JsonbError::OutputLen { max: 10, .. })));
+}
+
+#[test]
+fn a_declared_type_tells_what_the_bytes_do_not() {
+    let json = |bytes: &[u8], ty: &str| {
+        let mut out = Vec::new();
+        let (ty, opts) = (JavaType::parse(ty).unwrap(), JsonOptions::default());
+        let mut decoder = Decoder::new(bytes, Limits::default());
+        jsonb_to_json_as(&mut decoder, Some(&ty), &mut out, &opts).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let uuid = load("uuid");
+    assert_eq!(json(&uuid, "java.util.UUID"), "\"123e4567-e89b-12d3-a456-426614174000\"");
+    assert_eq!(json(&uuid, "byte[]"), "\"Ej5FZ+ibEtOkVkJmFBdAAA==\"");
+    assert_eq!(json(&load("offset-time"), "java.time.OffsetTime"), "\"13:05:59.120+08:00\"");
+}
+
+#[test]
+fn long_texts_are_what_java_had() {
+    assert_eq!(json("string-32769"), format!("\"{}\"", "y".repeat(32769)));
+    assert_eq!(json("string-chinese"), format!("\"{}\"", "中文字符".repeat(8250)));
+    assert_eq!(json("string-emojis"), format!("\"{}\"", "😀".repeat(16500)));
+}
+
+#[test]
+fn references_are_followed_by_their_paths() {
+    // [{"k":"v","a.b":[1]}, ref $[0], ref again, ref $[0].a\.b]
+    let mut bytes = vec![0x98, 0xa6, 0x4a, b'k', 0x4a, b'v', 0x4c, b'a', b'.', b'b', 0x95, 1, 0xa5];
+    bytes.extend_from_slice(b"\x93\x4d$[0]\x93\x4c#-1\x93\x52$[0].a\\.b");
+    let text = try_json(&bytes, &JsonOptions::default()).unwrap();
+    let map = r#"{"k":"v","a.b":[1]}"#;
+    assert_eq!(text, format!("[{map},{map},{map},[1]]"));
+    // To nothing; to what it is in; and two that lead to each other.
+    for bytes in [&b"\x95\x93\x4d$[7]"[..], b"\x95\x93\x4a$", b"\x95\x93\x4b.."] {
+        assert!(try_json(bytes, &JsonOptions::default()).is_err());
+    }
+    let crossed = b"\x96\x95\x93\x4d$[1]\x95\x93\x4d$[0]";
+    let error = try_json(crossed, &JsonOptions::default());
+    assert!(matches!(error, Err(JsonbError::Cycle { .. })), "{error:?}");
+}
+
+#[test]
+fn repeated_values_cannot_grow_without_bound() {
+    // Each list holds the one before it many times.
+    let mut bytes = vec![0xa4, 0x2f, 0x95, 1];
+    for level in 0..46_u8 {
+        bytes.push(0xa3);
+        for _ in 0..15 {
+            let path = format!("$[{level}]");
+            bytes.extend([0x93, 0x49 + u8::try_from(path.len()).unwrap()]);
+            bytes.extend_from_slice(path.as_bytes());
+        }
+    }
+    let error = try_json(&bytes, &JsonOptions::default()).unwrap_err();
+    assert!(matches!(error, JsonbError::Broken { .. } | JsonbError::OutputLen { .. }), "{error}");
+}
