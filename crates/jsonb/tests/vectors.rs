@@ -33,7 +33,7 @@ fn json(name: &str) -> String {
     try_json(&load(name), &JsonOptions::default()).unwrap()
 }
 
-/// What JSONB cannot tell, or tells in another order.
+/// What JSONB cannot tell, or tells in another way.
 const DIFFERENT: &[(&str, &str)] = &[
     (
         "pojo",
@@ -44,12 +44,23 @@ const DIFFERENT: &[(&str, &str)] = &[
         r#"{"class":"java.lang.IllegalArgumentException","cause":{"class":"java.lang.IllegalStateException","message":"the cause","stackTrace":[],"suppressed":[],"cause":null},"message":"wrong \"thing\"","stackTrace":["com.acme.Shop.sell(Shop.java:12)","com.acme.Shop.main(Unknown Source)","com.acme.Shop.run(Native Method)"],"suppressed":[]}"#,
     ),
     ("sql-timestamp", r#""2023-11-14T22:13:20.123""#),
+    ("sql-timestamp-nanos", r#""2024-02-29T13:05:59.123456789""#),
+    ("sql-time", r#""01:00:00""#),
     ("offset-time", r#""1970-01-01T13:05:59.120+08:00""#),
     ("zoned-date-time", r#""2024-02-29T13:05:59.120[Asia/Shanghai]""#),
+    ("zoned-gap", r#""2024-10-27T02:30[Europe/Berlin]""#),
+    // There are 16 bits for a year.
+    ("local-date-max", r#""-13825-12-31""#),
+    ("string-builder", r#""text""#),
+    ("bit-set", r#""BQ==""#),
+    ("inet-address", r#""localhost""#),
+    // The JVM shuffles these anew each time that it runs.
+    ("set-of-3", r#"["c","b","a"]"#),
 ];
 
 #[test]
 fn java_values_are_the_same_json_as_by_hessian() {
+    let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
     let mut n_same = 0;
     for (name, bytes) in all() {
         let opts = JsonOptions::default();
@@ -61,24 +72,27 @@ fn java_values_are_the_same_json_as_by_hessian() {
         let hessian = fs::read(crates().join(format!("hessian/vectors/lite4/{name}.bin"))).unwrap();
         let mut expected = Vec::new();
         let mut decoder = hessian::Decoder::new(&hessian, Limits::default());
-        match (hessian_to_json(&mut decoder, &mut expected, &opts), text) {
+        let result = hessian_to_json(&mut decoder, &mut expected, &opts);
+        let expected = String::from_utf8(expected).unwrap();
+        match (result, text) {
             (Ok(()), Ok(text)) if name == "pojo-list" => {
                 // fastjson2 leaves out fields that are zero.
-                let expected = String::from_utf8(expected).unwrap().replacen("\"count\":0,", "", 1);
-                assert_eq!(text.len(), expected.len());
+                assert_eq!(parse(&text), parse(&expected.replacen("\"count\":0,", "", 1)));
             }
-            (Ok(()), Ok(text)) => assert_eq!(text, String::from_utf8(expected).unwrap(), "{name}"),
-            (Err(_), Err(JsonbError::Cycle { .. })) => assert_eq!(name, "cycle"),
+            // The order of fields is another.
+            (Ok(()), Ok(text)) if text.contains('{') => assert_eq!(parse(&text), parse(&expected)),
+            (Ok(()), Ok(text)) => assert_eq!(text, expected, "{name}"),
+            (Err(_), Err(JsonbError::Cycle { .. })) => assert!(name.starts_with("cycle"), "{name}"),
             other => panic!("{name}: {other:?}"),
         }
         n_same += 1;
     }
-    assert!(75 < n_same);
+    assert!(155 < n_same, "{n_same}");
 }
 
 #[test]
 fn every_cut_of_what_java_wrote_is_an_error() {
-    for (name, bytes) in all().into_iter().filter(|(_, bytes)| bytes.len() < 1100) {
+    for (name, bytes) in all().into_iter().filter(|(_, bytes)| bytes.len() < 400) {
         for len in 0..bytes.len() {
             let cut = &bytes[..len];
             assert!(Decoder::new(cut, Limits::default()).skip_value().is_err(), "{name} {len}");
@@ -90,8 +104,8 @@ fn every_cut_of_what_java_wrote_is_an_error() {
 #[test]
 fn checks_hold_on_what_java_wrote() {
     for (name, mut bytes) in all() {
-        assert!(check::to_json(&bytes) || name == "cycle", "{name}");
-        if bytes.len() < 1100 {
+        assert!(check::to_json(&bytes) || name.starts_with("cycle"), "{name}");
+        if bytes.len() < 400 {
             // And on what somebody has tampered with.
             for at in 0..bytes.len() {
                 for flip in [1, 0x10, 0x80, 0xff] {

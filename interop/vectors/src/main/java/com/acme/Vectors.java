@@ -173,6 +173,12 @@ public final class Vectors {
         return in;
     }
 
+    /** The values by their names, for the programs of other serializations. */
+    static Map<String, Object> table() throws Exception {
+        fill();
+        return TABLE;
+    }
+
     private static void fill() throws Exception {
         fillPrimitives();
         fillTexts();
