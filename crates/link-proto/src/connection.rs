@@ -12,18 +12,21 @@ mod calls;
 mod client;
 mod core;
 mod frames;
+mod in_place;
 mod server;
 mod streams;
 
 use self::client::ClientSide;
 use self::core::Core;
+pub use self::in_place::InPlace;
+use self::in_place::Nobody;
 use self::server::ServerSide;
 use self::streams::Fill;
 use crate::{
     CallId, Config, Event, GoAwayReason, LinkError, PeerHello, Reply, RequestOut, RouteDef,
     RouteId, SendError, Status,
 };
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use std::time::Instant;
 
 /// One side of a link. `T` is what a client wants back with each call's outcome; a server never
@@ -63,6 +66,20 @@ impl<T> Connection<T> {
     /// [`Event::Dead`] says so too; `input` was emptied. A GOAWAY for the peer may be left to be
     /// transmitted.
     pub fn handle_bytes(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), LinkError> {
+        self.handle_bytes_with(now, input, &mut Nobody)
+    }
+
+    /// As [`handle_bytes`](Self::handle_bytes); calls of the plain kind are handled by `in_place`, the others come
+    /// as events.
+    ///
+    /// # Errors
+    /// As [`handle_bytes`](Self::handle_bytes).
+    pub fn handle_bytes_with(
+        &mut self,
+        now: Instant,
+        input: &mut BytesMut,
+        in_place: &mut impl InPlace<T>,
+    ) -> Result<(), LinkError> {
         if let Some(error) = self.core.failed {
             input.clear();
             return Err(error);
@@ -75,6 +92,10 @@ impl<T> Connection<T> {
             self.core.heard(now);
         }
         loop {
+            let handled_len = self.handle_in_place(input, in_place);
+            if handled_len != 0 {
+                input.advance(handled_len);
+            }
             match self.handle_frame(now, input) {
                 Ok(true) => {}
                 Ok(false) => break,

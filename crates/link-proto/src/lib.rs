@@ -71,7 +71,7 @@ mod status;
 mod stream;
 
 pub use config::Config;
-pub use connection::Connection;
+pub use connection::{Connection, InPlace};
 pub use error::{LinkError, SendError};
 pub use event::Event;
 pub use hello::{PeerHello, features};

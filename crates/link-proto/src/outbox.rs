@@ -7,6 +7,7 @@
 //! - A stream is in the queue at most once. Its items are not kept here: they may have to wait for
 //!   credit, and must not keep a server from reading meanwhile.
 
+use crate::Status;
 use crate::header::{HEADER_LEN, Header, Kind, MAX_PART_LEN, flags};
 use crate::message::Payload;
 use crate::meta;
@@ -149,6 +150,41 @@ impl Outbox {
             self.overtaken_bytes += self.out.len() - start;
         }
         true
+    }
+
+    /// Appends an answer whose payload `answer` appends; it says status and codec, or that there is none. A
+    /// payload of more than `max_len` bytes is not sent but given back, with the other two.
+    #[inline]
+    pub(crate) fn reply_in_place(
+        &mut self,
+        id: u64,
+        max_len: usize,
+        answer: impl FnOnce(&mut BytesMut) -> Option<(Status, u8)>,
+    ) -> Option<Result<(), (Status, u8, Bytes)>> {
+        self.note_progress();
+        let start = self.out.len();
+        self.out.extend_from_slice(&[0; HEADER_LEN]);
+        let Some((status, codec)) = answer(&mut self.out) else {
+            self.out.truncate(start);
+            return None;
+        };
+        let len = self.out.len() - start - HEADER_LEN;
+        if len > max_len {
+            let payload = self.out.split_off(start + HEADER_LEN).freeze();
+            self.out.truncate(start);
+            return Some(Err((status, codec, payload)));
+        }
+        let body_len = u32::try_from(len).unwrap_or(u32::MAX);
+        let (kind, status) = (Kind::Response as u8, status.0);
+        let header = Header { body_len, kind, flags: 0, codec, status, id };
+        if let Some(place) = self.out.get_mut(start..start + HEADER_LEN) {
+            place.copy_from_slice(&header.to_bytes());
+        }
+        self.expected_len = self.out.len();
+        if !self.queue.is_empty() {
+            self.overtaken_bytes += self.out.len() - start;
+        }
+        Some(Ok(()))
     }
 
     fn queue_long(

@@ -7,6 +7,7 @@
 mod config;
 mod context;
 mod handshake;
+mod in_place;
 mod pool;
 mod service;
 mod session;

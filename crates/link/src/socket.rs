@@ -5,7 +5,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+
+use crate::client::ClientConfig;
+use crate::stream::{Address, Target};
 
 /// Connections that the kernel may complete before they are accepted.
 const BACKLOG: i32 = 4096;
@@ -35,6 +39,21 @@ pub async fn connect(host: &str, port: u16, timeout: Duration) -> io::Result<Tcp
         .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "connecting timed out"))??;
     tune(&stream)?;
     Ok(stream)
+}
+
+/// Connects to `address` as a [`Client`](crate::Client) of that configuration would: with its timeout and its
+/// TLS, and counted in its traffic. For programs that [`drive`](crate::drive) a connection themselves.
+///
+/// # Errors
+/// The address is none ([`io::ErrorKind::InvalidInput`]); what the operating system or TLS says; or that it
+/// took too long.
+pub async fn dial(
+    address: &Address,
+    config: &ClientConfig,
+) -> io::Result<impl AsyncRead + AsyncWrite + Unpin + use<>> {
+    let target = Target::new(address, config)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    target.connect(config.connect_timeout).await
 }
 
 /// Settings of every connection that carries calls: no waiting for full segments, and the kernel

@@ -3,12 +3,14 @@
 //! [`fetch`] runs an event loop on the thread that calls it; a second thread writes. A transfer is one or
 //! more *rounds*: a round ends when every caller was told of the end, or when the server has
 //! forgotten the transfer, because it was restarted; then the next one begins with the oldest missing
-//! line. Every connection is a link client of its own with callers of its own, so that what comes in one
-//! read leads to requests that leave in one write. `callers` is one round; `control` is all that is asked beside lines, and watches whether the
-//! server is there.
+//! line. Every connection has callers of its own, so that what comes in one read leads to requests that leave in
+//! one write. `callers` is one round, `connection` one of its connections, and `crew` runs the tasks on it; `control` is all that is
+//! asked beside lines, on a connection of its own, and watches whether the server is there.
 
 mod callers;
+mod connection;
 mod control;
+mod crew;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -170,26 +172,17 @@ pub fn fetch(
         };
         options.n_callers()?;
         options.output.check()?;
-        let mut clients = Vec::new();
-        for _ in 0..options.connections.max(1) {
-            clients.push(Client::connect_with(&options.address, config.clone()).await?);
-        }
-        let control = Control::new(&clients, options.address.clone(), options.patience);
+        let client = Client::connect_with(&options.address, config.clone()).await?;
+        let control = Control::new(&client, options.address.clone(), options.patience);
         let mut stop = std::pin::pin!(stop);
         let fetched = tokio::select! {
-            fetched = transfer(options, &clients, &control, progress) => fetched,
+            fetched = transfer(options, &config, &control, progress) => fetched,
             () = &mut stop => Err(TransferError::Stopped),
         };
-        let last_words = async {
-            for client in &clients {
-                client.close(CLOSE_GRACE).await;
-            }
-        };
-        // What has not ended then ends with the event loop.
-        let _ = tokio::time::timeout(CLOSE_GRACE, last_words).await;
+        client.close(CLOSE_GRACE).await;
         let took = start.elapsed();
         // Also connections that were broken off are dropped by now, and counted.
-        drop((clients, control));
+        drop((client, control));
         fetched.map(|fetched| Fetched { took, traffic: traffic.totals(), ..fetched })
     })
 }
@@ -198,7 +191,7 @@ pub fn fetch(
 /// be resumed.
 async fn transfer(
     options: &FetchOptions,
-    clients: &[Client],
+    config: &ClientConfig,
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Fetched, TransferError> {
@@ -216,8 +209,16 @@ async fn transfer(
             return Err(TransferError::OtherSource);
         }
         let lane = writer.lane(step.process());
-        let round = Rc::new(Round::new(clients, lane, opened.session));
-        let ended = control.watch(opened.session, &writer, progress, round.run(callers)).await;
+        let from = callers::Source {
+            address: options.address.clone(),
+            config: config.clone(),
+            patience: options.patience,
+            connections: u32::try_from(options.connections.max(1)).unwrap_or(u32::MAX),
+            callers,
+            session: opened.session,
+        };
+        let round = Rc::new(Round::new(from, lane));
+        let ended = control.watch(opened.session, &writer, progress, round.run()).await;
         let closed = match ended {
             Ok(()) => control.close(Close { session: opened.session }).await,
             Err(error) => Err(error),

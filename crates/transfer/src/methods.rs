@@ -1,16 +1,14 @@
 //! The transfer as a service of the link: its methods, and how their messages become payloads.
 //!
-//! The answer to `next` has a type on either side: the server encodes a line from where it lies straight
-//! into the reply, and the client leaves it in the bytes that were received. Neither allocates for it.
+//! The answer to `next` has no type: the server writes a line from where it lies straight into the reply,
+//! and the client leaves it in the bytes that were received. Neither allocates for it.
 
 use bytes::Bytes;
 use link::Method;
 use link::codec::{Codec, CodecError};
 
-use crate::TransferError;
 use crate::checksum::Totals;
-use crate::serve::{Granted, encode_granted};
-use crate::wire::{Before, Close, Look, Message, Next, Open, Opened, Refusal, Standing};
+use crate::wire::{Before, Close, Look, Message, Open, Opened, Refusal, Standing};
 
 /// The service's name.
 pub(crate) const SERVICE: &str = "dubmesh.Transfer";
@@ -18,11 +16,8 @@ pub(crate) const SERVICE: &str = "dubmesh.Transfer";
 /// Begins a transfer. A second one that nobody uses, because the first answer was lost, does no harm.
 pub(crate) const OPEN: Method<Open, Opened, Refusal> =
     Method::fallible::<(Payload,)>(SERVICE, "open").idempotent();
-/// Asks for a line, as the client sees it.
-pub(crate) const NEXT: Method<Next, Bytes> =
-    Method::new::<(Payload,)>(SERVICE, "next").idempotent();
-/// The same as the server sees it.
-pub(crate) const NEXT_GRANTED: Method<Next, Granted> = Method::new::<(Payload,)>(SERVICE, "next");
+/// Asks for a line. A [`Next`](crate::wire::Next) in, a [`Reply`](crate::wire::Reply) out; both are raw.
+pub(crate) const NEXT: &str = "next";
 /// Ends a transfer.
 pub(crate) const CLOSE: Method<Close, Totals, Refusal> =
     Method::fallible::<(Payload,)>(SERVICE, "close").idempotent();
@@ -36,7 +31,8 @@ pub(crate) const LOOK: Method<Look, Standing> =
 /// The messages of [`wire`](crate::wire) as they are: to the link, raw bytes.
 pub(crate) struct Payload;
 
-const NUMBER: u8 = 1;
+/// The codec's number.
+pub(crate) const NUMBER: u8 = 1;
 const NAME: &str = "raw";
 
 impl<M: Message> Codec<M> for Payload {
@@ -50,34 +46,5 @@ impl<M: Message> Codec<M> for Payload {
 
     fn decode(bytes: Bytes) -> Result<M, CodecError> {
         M::decode(&bytes).map_err(CodecError::new)
-    }
-}
-
-impl Codec<Bytes> for Payload {
-    const NUMBER: u8 = NUMBER;
-    const NAME: &'static str = NAME;
-
-    fn encode(bytes: &Bytes, out: &mut Vec<u8>) -> Result<(), CodecError> {
-        out.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn decode(bytes: Bytes) -> Result<Bytes, CodecError> {
-        Ok(bytes)
-    }
-}
-
-impl Codec<Granted> for Payload {
-    const NUMBER: u8 = NUMBER;
-    const NAME: &'static str = NAME;
-
-    fn encode(granted: &Granted, out: &mut Vec<u8>) -> Result<(), CodecError> {
-        encode_granted(granted, out);
-        Ok(())
-    }
-
-    fn decode(bytes: Bytes) -> Result<Granted, CodecError> {
-        let len = bytes.len();
-        Err(CodecError::new(TransferError::BadMessage { message: "granted", len }))
     }
 }

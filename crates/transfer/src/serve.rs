@@ -16,10 +16,9 @@ use tokio::task::JoinHandle;
 
 use crate::TransferError;
 use crate::handout::{HandOut, totals_before};
-use crate::methods::{BEFORE, CLOSE, LOOK, NEXT_GRANTED, OPEN, SERVICE};
+use crate::methods::{BEFORE, CLOSE, LOOK, NEXT, OPEN, SERVICE};
 use crate::source::Source;
 use crate::wire::{Opened, Refusal, Standing};
-pub(crate) use sessions::{Granted, encode_granted};
 use sessions::{Limits, Sessions};
 
 /// By how much the sessions' clock goes on at a time.
@@ -141,10 +140,7 @@ fn service(sessions: &Arc<Sessions>) -> Service {
             let session = open.open(wanted.callers, begin).map_err(refusal)?;
             Ok(Opened { session, source: open.source().identity() })
         })
-        .method(&NEXT_GRANTED, move |_, wanted| {
-            let granted = next.grant(wanted);
-            std::future::ready(granted)
-        })
+        .in_place(NEXT, move |wanted, reply| next.answer(wanted, reply))
         .fallible(&CLOSE, move |_, wanted| {
             std::future::ready(close.close(wanted.session).map_err(refusal))
         })

@@ -3,6 +3,8 @@
 //! All numbers are unsigned (but for one) and big endian, as on the link. A message has exactly the length
 //! that its fields have; the last field of some takes the rest.
 
+use bytes::BufMut;
+
 use crate::TransferError;
 use crate::checksum::Totals;
 use crate::handout::{Ask, Handed};
@@ -137,11 +139,26 @@ impl Message for Opened {
     }
 }
 
+impl Next {
+    /// The length of its encoding.
+    pub const LEN: usize = 20;
+
+    /// Its encoding.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        let (session, ask) = bytes.split_at_mut(8);
+        let (caller, turn) = ask.split_at_mut(4);
+        session.copy_from_slice(&self.session.to_be_bytes());
+        caller.copy_from_slice(&self.ask.caller.to_be_bytes());
+        turn.copy_from_slice(&self.ask.turn.to_be_bytes());
+        bytes
+    }
+}
+
 impl Message for Next {
     fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.session.to_be_bytes());
-        out.extend_from_slice(&self.ask.caller.to_be_bytes());
-        out.extend_from_slice(&self.ask.turn.to_be_bytes());
+        out.extend_from_slice(&self.to_bytes());
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, TransferError> {
@@ -275,13 +292,13 @@ impl Message for Totals {
 
 impl Handed<'_> {
     /// Appends the answer to `out`: a number, and the line.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut impl BufMut) {
         match self {
             Self::Line { number, line } => {
-                out.extend_from_slice(&number.to_be_bytes());
-                out.extend_from_slice(line);
+                out.put_u64(*number);
+                out.put_slice(line);
             }
-            Self::End { count } => out.extend_from_slice(&(count | Reply::END).to_be_bytes()),
+            Self::End { count } => out.put_u64(count | Reply::END),
         }
     }
 }

@@ -268,6 +268,20 @@ impl<T> ClientSide<T> {
         Ok(())
     }
 
+    /// Ends a call whose answer is here, whole; gives its token. `None` if it is not as it should be.
+    #[inline]
+    pub(super) fn take_waiting(&mut self, core: &mut Core<T>, id: CallId) -> Option<T> {
+        let slot = self.calls.find(id)?;
+        if !matches!(self.calls.state(slot), Some(State::Waiting(_))) {
+            return None;
+        }
+        core.end_stream(id);
+        match self.calls.end(slot) {
+            State::Waiting(token) => Some(token),
+            _ => None,
+        }
+    }
+
     /// Keeps the first part of a long answer.
     fn begin_response(
         &mut self,

@@ -163,6 +163,34 @@ impl ServerSide {
         Ok(())
     }
 
+    /// Whether a call may be answered at once: nothing is wrong with it, and nothing else holds it up.
+    #[inline]
+    pub(super) fn may_answer(&self, id: CallId, route: RouteId) -> bool {
+        let is_free = |slot: &Slot| matches!(slot.state, State::Free);
+        !self.closing
+            && !self.client_gone
+            && id.slot() < self.max_window
+            && self.slots.get(id.slot() as usize).is_none_or(is_free)
+            && self.routes.get(route.index()).is_some_and(|route| route.refused.is_none())
+    }
+
+    /// Answers a call that has taken no slot yet, with a payload that takes more than one frame.
+    #[cold]
+    pub(super) fn answer_long<T>(
+        &mut self,
+        core: &mut Core<T>,
+        id: CallId,
+        (status, codec): (Status, u8),
+        payload: Bytes,
+    ) {
+        let index = id.slot() as usize;
+        if self.slots.len() <= index {
+            self.slots.resize_with(index + 1, || Slot { generation: 0, state: State::Free });
+        }
+        self.occupy(index, id, State::Open);
+        self.respond(core, id, Reply { codec, payload: payload.into(), ..Reply::new(status) });
+    }
+
     /// Index of the slot of a new call; fails if it is not free or not granted.
     #[inline]
     fn free_slot(&mut self, header: &Header, id: CallId) -> Result<usize, LinkError> {

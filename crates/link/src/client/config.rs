@@ -109,7 +109,8 @@ impl Default for ClientConfig {
 
 impl ClientConfig {
     /// The same for the connection's state machine.
-    pub(crate) fn link(&self) -> link_proto::Config {
+    #[must_use]
+    pub fn link(&self) -> link_proto::Config {
         link_proto::Config {
             name: self.name.clone(),
             max_message_len: self.max_message_len,

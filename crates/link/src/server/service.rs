@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as TaskContext, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use link_proto::Status;
 use pin_project_lite::pin_project;
 
 use super::context::Context;
+use super::in_place::{self, Answerer};
 use super::streams::CallStreams;
 use crate::codec::{CodecError, Codecs};
 use crate::method::{Method, StreamMethod, StreamParts};
@@ -57,6 +58,11 @@ pub(crate) trait Handler: Send + Sync {
     /// Whether calls run in the pool of threads that may block.
     fn is_blocking(&self) -> bool {
         false
+    }
+
+    /// The method, if it may be answered in place.
+    fn in_place(&self) -> Option<&dyn Answerer> {
+        None
     }
 
     /// Begins a call: decodes its arguments, and makes the future of its answer. Nothing but
@@ -199,6 +205,25 @@ impl Service {
 }
 
 impl Service {
+    /// Adds a method from bytes to bytes that answers at once: it appends its reply to the buffer. It runs while requests
+    /// are read, so that a call costs no task, no future and no allocation. Whatever takes longer than a few microseconds
+    /// holds up its connection, deadlines are not looked at, and what fails says so in its reply. Its codec is
+    /// [`Raw`](crate::codec::Raw).
+    ///
+    /// ```
+    /// # use link::Service;
+    /// let upper = Service::new("demo.Text")
+    ///     .in_place("upper", |text, reply| reply.extend(text.iter().map(u8::to_ascii_uppercase)));
+    /// ```
+    #[must_use]
+    pub fn in_place<F>(mut self, method: &str, answer: F) -> Self
+    where
+        F: Fn(&[u8], &mut BytesMut) + Send + Sync + 'static,
+    {
+        self.insert(method, Box::new(in_place::Method(Arc::new(answer))));
+        self
+    }
+
     /// Adds a method that streams. The call ends with what the handler returns; what its
     /// sender has taken by then arrives before.
     #[must_use]
@@ -423,7 +448,7 @@ where
 }
 
 /// Work that is done in one step.
-struct Once<F>(Option<F>);
+pub(crate) struct Once<F>(pub Option<F>);
 
 impl<F> Unpin for Once<F> {}
 

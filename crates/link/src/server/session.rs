@@ -11,6 +11,7 @@ use tokio::task::AbortHandle;
 
 use super::Shared;
 use super::context::{Peer, Scope};
+use super::in_place::ServerLink;
 use super::service::{Answer, Entry, Refusal};
 use super::slice::{Job, Slice};
 use super::streams::Streams;
@@ -24,7 +25,7 @@ const MAX_SLICE_LEN: usize = 256;
 /// One client's connection, shared by its driver and the calls at work.
 pub(crate) struct Session {
     pub server: Arc<Shared>,
-    conn: SyncConn<Connection<()>>,
+    conn: SyncConn<ServerLink>,
     /// Calls with a task of their own, to be aborted when their caller gives up.
     running: Mutex<HashMap<u64, AbortHandle>>,
     pub streams: Streams,
@@ -41,7 +42,7 @@ impl Session {
         let machine = Connection::server(server.config.link(), Instant::now());
         Arc::new(Self {
             server,
-            conn: SyncConn::new(machine),
+            conn: SyncConn::new(ServerLink::new(machine)),
             running: Mutex::default(),
             streams: Streams::default(),
         })
@@ -49,7 +50,7 @@ impl Session {
 
     /// Takes no more calls; the connection ends when those that are here have ended.
     pub(crate) fn leave(&self) {
-        self.conn.with(|machine| machine.go_away(GoAwayReason::SHUTDOWN));
+        self.with(|machine| machine.go_away(GoAwayReason::SHUTDOWN));
     }
 
     /// Runs the connection to its end.
@@ -65,19 +66,21 @@ impl Session {
     /// Ends all calls: nobody waits for their answers any more.
     fn end(&self) {
         // Calls that are about to get a task of their own do not get it after this.
-        self.conn.lock(|machine| machine.drain_pending().for_each(drop));
+        self.conn.lock(|machine| machine.link.drain_pending().for_each(drop));
         self.streams.handle_end_of_link();
         let running = std::mem::take(&mut *self.lock_running());
         running.into_values().for_each(|task| task.abort());
     }
 
-    pub(crate) fn conn(&self) -> &SyncConn<Connection<()>> {
-        &self.conn
+    /// Changes the link; what that leaves to be sent goes out when the driver gets its turn.
+    #[inline]
+    pub(crate) fn with<R>(&self, change: impl FnOnce(&mut Connection<()>) -> R) -> R {
+        self.conn.with(|machine| change(&mut machine.link))
     }
 
     /// Gives answers to the client, all at once: status, codec, payload and metadata.
     pub(crate) fn respond<'a>(&self, answers: impl Iterator<Item = Ready<'a>>) {
-        self.conn.with(|machine| {
+        self.with(|machine| {
             for (id, status, codec, payload, meta) in answers {
                 let meta = as_strs(&meta);
                 machine.respond(id, Reply { status, codec, meta: &meta, payload });
@@ -106,7 +109,7 @@ impl Session {
     pub(crate) fn refuse(&self, id: CallId, refusal: &Refusal) {
         let Refusal { status, text } = refusal;
         self.streams.forget(id);
-        self.conn.with(|machine| machine.respond(id, Reply::error(*status, text)));
+        self.with(|machine| machine.respond(id, Reply::error(*status, text)));
     }
 
     /// Runs a call in a task of its own, which is aborted when its caller gives up.
@@ -124,7 +127,7 @@ impl Session {
 
     /// Whether the caller still waits for an answer.
     pub(crate) fn is_open(&self, id: CallId) -> bool {
-        self.conn.lock(|machine| machine.is_open(id))
+        self.conn.lock(|machine| machine.link.is_open(id))
     }
 
     pub(crate) fn unset_running(&self, id: CallId) {
@@ -144,7 +147,7 @@ impl Session {
 
 /// How many calls begin in one turn: none while too much waits to be written, so that a client
 /// that asks and does not read cannot make memory grow.
-fn begin_len(machine: &Connection<()>) -> usize {
+fn begin_len(ServerLink { link: machine, .. }: &ServerLink) -> usize {
     match machine.is_congested() {
         true => 0,
         false => slice_len(machine.in_flight()).min(MAX_SLICE_LEN),
@@ -187,7 +190,8 @@ impl Client {
                     if streams {
                         self.session.streams.open(id, stream_in);
                     }
-                    jobs.push(Job { id, route, codec, timeout, meta, payload, one_way, streams });
+                    let job = Job { id, route, codec, timeout, meta, payload, one_way, streams };
+                    jobs.push(job);
                 }
                 Event::Item { id, codec, payload } => {
                     self.session.streams.handle_item(id, codec, payload);
@@ -223,9 +227,15 @@ impl Client {
                 Arc::new(Refusal { status: Status::NOT_FOUND_SERVICE, text })
             }
         });
-        self.session.conn.with(|machine| match &found {
-            Ok(_) => machine.accept_route(route, 0),
-            Err(refusal) => machine.refuse_route(route, refusal.status, &refusal.text),
+        // Calls that are told to an observer take the ordinary way.
+        let is_observed = self.session.server.config.observer.is_some();
+        self.session.conn.with(|machine| {
+            let method = found.as_ref().ok().filter(|_| !is_observed);
+            machine.set_route(route, method);
+            match &found {
+                Ok(_) => machine.link.accept_route(route, 0),
+                Err(refusal) => machine.link.refuse_route(route, refusal.status, &refusal.text),
+            }
         });
         let routes = Arc::make_mut(&mut self.routes);
         if routes.len() <= route.index() {

@@ -342,7 +342,7 @@ fn step(
     }
 }
 
-fn panicked(panic: &(dyn Any + Send)) -> Answer {
+pub(super) fn panicked(panic: &(dyn Any + Send)) -> Answer {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     error(Status::SERVER_ERROR, format!("the handler panicked: {}", text.unwrap_or("no text")))

@@ -120,7 +120,7 @@ impl StreamEnd for CallStreams {
         };
         if let Some((codec, bytes)) = stream.items.pop_front() {
             drop(streams);
-            self.session.conn().with(|machine| machine.item_taken(self.id, bytes.len()));
+            self.session.with(|machine| machine.item_taken(self.id, bytes.len()));
             return Poll::Ready(Ok(Some((codec, bytes))));
         }
         if stream.is_broken {
@@ -145,8 +145,7 @@ impl StreamEnd for CallStreams {
         else {
             return Poll::Ready(Err(Failure::Interrupted));
         };
-        let sent =
-            self.session.conn().with(|machine| machine.send_item(self.id, codec, payload.clone()));
+        let sent = self.session.with(|machine| machine.send_item(self.id, codec, payload.clone()));
         Poll::Ready(match sent {
             Ok(()) => Ok(()),
             Err(SendError::NoStreamCredit) => {
@@ -164,7 +163,7 @@ impl StreamEnd for CallStreams {
         else {
             return Poll::Ready(());
         };
-        if self.session.conn().with(|machine| machine.items_unsent(self.id)) {
+        if self.session.with(|machine| machine.items_unsent(self.id)) {
             stream.sender = Some(waker.clone());
             return Poll::Pending;
         }

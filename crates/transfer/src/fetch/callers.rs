@@ -8,27 +8,46 @@
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
-use link::{Bound, CallError, Client, Failure, Status};
+use link::{ClientConfig, Failure, Status};
 use tokio::task::JoinSet;
 
+use super::connection::{Answer, Connection};
+use super::crew::Crew;
 use crate::TransferError;
 use crate::handout::{Ask, Handed};
-use crate::methods::NEXT;
 use crate::wire::{Code, Next, Refusal, Reply};
 use crate::writer::Lane;
 
 /// Pause before a request is sent again that could not be answered.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// What a caller does after an answer.
+enum Step {
+    /// Asks for its next line.
+    Next,
+    /// Asks for the same one again, a little later.
+    Again,
+    End,
+}
+
+/// Where a round's lines come from, and over how many connections.
+#[derive(Clone)]
+pub(super) struct Source {
+    pub(super) address: String,
+    pub(super) config: ClientConfig,
+    pub(super) patience: Duration,
+    pub(super) connections: u32,
+    pub(super) callers: u32,
+    pub(super) session: u64,
+}
+
 /// What the callers of one round share.
 pub(super) struct Round {
-    /// The method, on each connection.
-    next: Vec<Bound<Next, Bytes>>,
-    session: u64,
+    source: Source,
     /// `None` once the round is over.
     lane: RefCell<Option<Lane>>,
     /// The task that flushes the lane, while it sleeps.
@@ -36,10 +55,8 @@ pub(super) struct Round {
 }
 
 impl Round {
-    pub(super) fn new(clients: &[Client], lane: Lane, session: u64) -> Self {
-        let (lane, flusher) = (RefCell::new(Some(lane)), Cell::new(None));
-        let next = clients.iter().map(|client| client.bind(&NEXT)).collect();
-        Self { next, session, lane, flusher }
+    pub(super) fn new(source: Source, lane: Lane) -> Self {
+        Self { source, lane: RefCell::new(Some(lane)), flusher: Cell::new(None) }
     }
 
     /// Lets all callers work until each was told of the end.
@@ -47,16 +64,16 @@ impl Round {
     /// # Errors
     /// [`TransferError::UnknownSession`] if the server has forgotten the transfer; or why lines can
     /// no longer be had, or be written.
-    pub(super) async fn run(self: Rc<Self>, n_callers: u32) -> Result<(), TransferError> {
+    pub(super) async fn run(self: Rc<Self>) -> Result<(), TransferError> {
         let _end = End(&self);
         let mut flushing = JoinSet::new();
         flushing.spawn_local(Rc::clone(&self).flush_each_turn());
         // Dropped with the first error, and all callers with it.
-        let mut callers = JoinSet::new();
-        for caller in 0..n_callers {
-            callers.spawn_local(Rc::clone(&self).ask(caller));
+        let mut connections = JoinSet::new();
+        for first in 0..self.source.connections {
+            connections.spawn_local(Rc::clone(&self).work(first));
         }
-        while let Some(ended) = callers.join_next().await {
+        while let Some(ended) = connections.join_next().await {
             ended.unwrap_or_else(|panic| {
                 Err(TransferError::runtime(std::io::Error::other(panic)))
             })?;
@@ -64,38 +81,65 @@ impl Round {
         Ok(())
     }
 
+    /// One connection, with every so manieth caller from `first` on.
+    async fn work(self: Rc<Self>, first: u32) -> Result<(), TransferError> {
+        let Source { address, config, patience, connections, callers, .. } = &self.source;
+        let step = usize::try_from(*connections).unwrap_or(1).max(1);
+        let callers: Vec<u32> = (first..*callers).step_by(step).collect();
+        let connection = Connection::new(address, config.clone(), *patience, callers.len());
+        let seats = 0_u32..;
+        let crew =
+            Crew::new(seats.zip(callers).map(|(seat, caller)| self.ask(&connection, seat, caller)));
+        connection.work(&crew).await
+    }
+
     /// One caller.
-    async fn ask(self: Rc<Self>, caller: u32) -> Result<(), TransferError> {
-        let n_connections = u32::try_from(self.next.len()).unwrap_or(1).max(1);
-        let at = usize::try_from(caller % n_connections).unwrap_or(0);
-        let Some(method) = self.next.get(at) else { return Ok(()) };
+    async fn ask(
+        &self,
+        connection: &Connection,
+        seat: u32,
+        caller: u32,
+    ) -> Result<(), TransferError> {
         let mut turn = 1;
         loop {
-            let next = Next { session: self.session, ask: Ask { caller, turn } };
-            let answer = match method.call(next).await {
-                Ok(answer) => answer,
-                Err(error) => {
-                    again(error).await?;
-                    continue;
-                }
-            };
-            match Reply::decode(&answer)? {
-                Reply::Handed(Handed::Line { number, line }) => {
-                    poll_fn(|cx| self.poll_take(number, line, cx)).await?;
-                    turn += 1;
-                }
-                Reply::Handed(Handed::End { .. }) => return Ok(()),
-                Reply::Refused(refusal) => match refused(refusal, self.session) {
-                    TransferError::BeingAnswered { .. } => tokio::time::sleep(PAUSE).await,
-                    error => return Err(error),
-                },
+            let next = Next { session: self.source.session, ask: Ask { caller, turn } };
+            connection.ask(seat, next.to_bytes());
+            match connection.answered(seat, |answer, cx| self.poll_take(answer, cx)).await? {
+                Step::Next => turn += 1,
+                Step::End => return Ok(()),
+                // In a box: thousands of callers lie side by side, and few of them pause.
+                Step::Again => Box::pin(tokio::time::sleep(PAUSE)).await,
             }
         }
     }
 
-    /// Takes a line in as soon as there is room for it.
+    /// Takes an answer in, a line as soon as there is room for it.
     #[inline]
     fn poll_take(
+        &self,
+        answer: Answer<'_>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Step, TransferError>> {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(failure) if is_passing(failure) => return Poll::Ready(Ok(Step::Again)),
+            Err(failure) => return Poll::Ready(Err(TransferError::Call(Arc::clone(failure)))),
+        };
+        match Reply::decode(answer)? {
+            Reply::Handed(Handed::Line { number, line }) => {
+                ready!(self.poll_push(number, line, cx))?;
+                Poll::Ready(Ok(Step::Next))
+            }
+            Reply::Handed(Handed::End { .. }) => Poll::Ready(Ok(Step::End)),
+            Reply::Refused(refusal) => Poll::Ready(match refused(refusal, self.source.session) {
+                TransferError::BeingAnswered { .. } => Ok(Step::Again),
+                error => Err(error),
+            }),
+        }
+    }
+
+    #[inline]
+    fn poll_push(
         &self,
         number: u64,
         line: &[u8],
@@ -143,18 +187,6 @@ pub(super) fn refused(refusal: Refusal, session: u64) -> TransferError {
         Code::UnknownSession => TransferError::UnknownSession { session },
         Code::BeingAnswered => TransferError::BeingAnswered { caller: 0, turn: 0 },
         Code::Failed | Code::Busy => TransferError::Refused { text: refusal.text },
-    }
-}
-
-/// Waits a little, if the call may be made again.
-async fn again(error: CallError) -> Result<(), TransferError> {
-    match error {
-        CallError::Failed(failure) if is_passing(&failure) => {
-            tokio::time::sleep(PAUSE).await;
-            Ok(())
-        }
-        CallError::Failed(failure) => Err(TransferError::Call(failure.into())),
-        CallError::Service(never) => match never {},
     }
 }
 

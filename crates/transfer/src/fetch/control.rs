@@ -2,7 +2,6 @@
 //!
 //! Invariant: whatever waits for the server ends when it has not answered for as long as was said.
 
-use std::cell::Cell;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
@@ -28,24 +27,18 @@ pub(super) struct Control {
     open: Bound<Open, Opened, Refusal>,
     close: Bound<Close, Totals, Refusal>,
     before: Bound<Before, Totals, Refusal>,
-    /// On each connection in turn: a server is there if any of them lives.
-    look: Vec<Bound<Look, Standing>>,
-    n_looks: Cell<usize>,
+    look: Bound<Look, Standing>,
 }
 
 impl Control {
-    /// # Panics
-    /// Without any client.
-    pub(super) fn new(clients: &[Client], address: String, patience: Duration) -> Self {
-        let client = &clients[0];
+    pub(super) fn new(client: &Client, address: String, patience: Duration) -> Self {
         Self {
             address,
             patience,
             open: client.bind(&OPEN),
             close: client.bind(&CLOSE),
             before: client.bind(&BEFORE),
-            look: clients.iter().map(|client| client.bind(&LOOK)).collect(),
-            n_looks: Cell::new(0),
+            look: client.bind(&LOOK),
         }
     }
 
@@ -136,8 +129,7 @@ impl Control {
     /// One look; the inner error is one that passes.
     async fn look_once(&self, session: u64) -> Result<Result<Standing, String>, TransferError> {
         let timeout = self.patience.min(LOOK_EVERY * 5);
-        let n_looks = self.n_looks.replace(self.n_looks.get().wrapping_add(1));
-        match self.look[n_looks % self.look.len()].call(Look { session }).timeout(timeout).await {
+        match self.look.call(Look { session }).timeout(timeout).await {
             Ok(standing) => Ok(Ok(standing)),
             Err(CallError::Failed(failure)) if is_passing(&failure) => Ok(Err(failure.to_string())),
             Err(CallError::Failed(failure)) => Err(TransferError::Call(failure.into())),

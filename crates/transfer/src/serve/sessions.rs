@@ -13,6 +13,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::BytesMut;
+
 use crate::checksum::Totals;
 use crate::handout::{Ask, HandOut};
 use crate::wire::{Message, Next, Refusal};
@@ -78,10 +80,6 @@ thread_local! {
     /// The one used last is in front.
     static HELD_HERE: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
 }
-
-/// Leave to answer a request: its session is in front of what this thread holds.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Granted(Next);
 
 impl Sessions {
     pub(crate) fn new(source: Arc<Source>, limits: Limits) -> Arc<Self> {
@@ -178,18 +176,25 @@ impl Sessions {
         let_go();
     }
 
-    /// Leave to answer a request on this thread, at once.
+    /// Answers a request for a line, straight into its reply.
     #[inline]
-    pub(crate) fn grant(&self, next: Next) -> Granted {
-        HELD_HERE.with_borrow_mut(|held| {
-            let is_in_front = held.first().is_some_and(|held| held.is(next.session));
-            if (is_in_front || self.bring_to_front(held, next.session))
-                && let Some(held) = held.first()
-            {
+    pub(crate) fn answer(&self, wanted: &[u8], reply: &mut BytesMut) {
+        let answered = Next::decode(wanted).and_then(|next| {
+            HELD_HERE.with_borrow_mut(|held| {
+                let is_in_front = held.first().is_some_and(|held| held.is(next.session));
+                if !is_in_front && !self.bring_to_front(held, next.session) {
+                    return Err(TransferError::UnknownSession { session: next.session });
+                }
+                let Some(held) = held.first_mut() else { return Ok(()) };
                 held.session.last_used.store(self.now(), Ordering::Relaxed);
-            }
+                held.answer(next.ask, reply)
+            })
         });
-        Granted(next)
+        if let Err(error) = answered {
+            let mut refusal = Vec::new();
+            Refusal::from(&error).encode(&mut refusal);
+            reply.extend_from_slice(&refusal);
+        }
     }
 
     /// Whether the session is in front now.
@@ -259,24 +264,9 @@ fn let_go() {
     });
 }
 
-/// Answers a request, straight into its reply. To be called on the thread that [`Sessions::grant`]ed
-/// it, with nothing in between.
-pub(crate) fn encode_granted(Granted(next): &Granted, out: &mut Vec<u8>) {
-    let Next { session, ask } = *next;
-    HELD_HERE.with_borrow_mut(|held| {
-        let result = match held.first_mut() {
-            Some(held) if held.session.number == session => held.answer(ask, out),
-            _ => Err(TransferError::UnknownSession { session }),
-        };
-        if let Err(error) = result {
-            Refusal::from(&error).encode(out);
-        }
-    });
-}
-
 impl Held {
     #[inline]
-    fn answer(&mut self, ask: Ask, out: &mut Vec<u8>) -> Result<(), TransferError> {
+    fn answer(&mut self, ask: Ask, out: &mut BytesMut) -> Result<(), TransferError> {
         self.session.hand_out.answer(ask, &mut self.reader)?.encode(out);
         Ok(())
     }
