@@ -30,7 +30,8 @@ fn mesh(app: &TestApp, lines: &str) -> Mesh {
 
 impl Mesh {
     fn call(&self, method: &str, types: &str, body: &str) -> Answer {
-        call(&self.consumer, method, &[&format!("x-dubbo-parameter-types: {types}")], body)
+        let types = format!("x-dubbo-parameter-types: {types}");
+        call(&self.consumer, method, &[&types, "x-dubbo-timeout-ms: 30000"], body)
     }
 }
 

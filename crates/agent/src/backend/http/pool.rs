@@ -3,7 +3,8 @@
 //! Invariants:
 //! - A connection carries one request at a time; a call whose time is up takes its connection with
 //!   it, which tells the app that nobody waits any more.
-//! - A request is sent a second time only if not one byte of it was sent the first time.
+//! - A request is sent a second time only if not one byte of it was sent the first time; or if it
+//!   is idempotent, and the app closed a connection that it had kept, without a byte of an answer.
 //! - Calls that run and calls that wait for a connection are bounded together.
 
 use std::cell::{Cell, RefCell};
@@ -137,6 +138,8 @@ impl Pool {
                 Some(sender) => (sender, true),
                 None => (self.connect(deadline).await?, false),
             };
+            // Kept connections end at any time, also while a request is on its way.
+            let again = (is_reused && request.method().is_idempotent()).then(|| request.clone());
             let mut error = match sender.try_send_request(request).await {
                 Ok(response) => {
                     let (head, body) = response.into_parts();
@@ -146,14 +149,13 @@ impl Pool {
                 }
                 Err(error) => error,
             };
-            match error.take_message() {
-                Some(unsent) if is_reused => request = unsent,
-                Some(_) => {
-                    return Err(self.error(Code::Unreachable, said(&error.into_error())));
-                }
-                None => {
-                    return Err(self.broken(&error.into_error()));
-                }
+            let unsent = error.take_message();
+            let error = error.into_error();
+            match (unsent, again) {
+                (Some(unsent), _) if is_reused => request = unsent,
+                (Some(_), _) => return Err(self.error(Code::Unreachable, said(&error))),
+                (None, Some(again)) if !is_bad_answer(&error) => request = again,
+                (None, _) => return Err(self.broken(&error)),
             }
         }
     }
@@ -224,10 +226,9 @@ impl Pool {
 
     /// What went wrong after the request was sent.
     fn broken(&self, error: &hyper::Error) -> CallError {
-        let code = if error.is_parse() || error.is_parse_too_large() {
-            Code::BadReply
-        } else {
-            Code::ConnectionBroken
+        let code = match is_bad_answer(error) {
+            true => Code::BadReply,
+            false => Code::ConnectionBroken,
         };
         self.error(code, said(error))
     }
@@ -235,6 +236,11 @@ impl Pool {
     fn error(&self, code: Code, message: impl Into<Box<str>>) -> CallError {
         CallError::new(code, message).at(&self.address)
     }
+}
+
+/// Whether the app answered, and not by HTTP.
+fn is_bad_answer(error: &hyper::Error) -> bool {
+    error.is_parse() || error.is_parse_too_large()
 }
 
 /// An error of the connection with what is behind it.
