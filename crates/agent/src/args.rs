@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 
-use dubbo_proto::{Serialization, fastjson};
+use dubbo_proto::{Serialization, ServiceDefinition, fastjson};
 use hessian::json::{self, JsonReader};
-use hessian::transcode::{InputOptions, json_to_hessian, json_to_hessian_by};
+use hessian::transcode::{InputOptions, Schema, json_to_hessian, json_to_hessian_by};
 use hessian::{Encoder, JavaType, Limits};
 use percent_encoding::percent_decode_str;
 
 use crate::error::{CallError, Code};
+use crate::resolve::fits::{self, Fit};
 use crate::route::{Parameters, Route};
 use crate::upstream::Arguments;
 
@@ -65,6 +66,42 @@ impl<'a> ArgumentList<'a> {
         }
     }
 
+    /// Arguments that were written anew.
+    pub fn of_texts(texts: &'a [Vec<u8>]) -> Self {
+        Self::Json(texts.iter().map(Vec::as_slice).collect())
+    }
+
+    /// Each argument as JSON text inside of a JSON string, for `generic=gson`.
+    pub fn quoted(&self) -> Vec<Vec<u8>> {
+        let quoted = |index| {
+            let mut text = Vec::new();
+            let json = self.json_at(index, None);
+            json::write_string(&mut text, &String::from_utf8_lossy(&json));
+            text
+        };
+        (0..self.len()).map(quoted).collect()
+    }
+
+    /// The last `n_packed` arguments as one array.
+    pub fn packed(&self, n_packed: usize) -> Vec<Vec<u8>> {
+        let n_front = self.len().saturating_sub(n_packed);
+        let text = |index| self.json_at(index, None).into_owned();
+        let mut texts: Vec<Vec<u8>> = (0..n_front).map(text).collect();
+        let elements: Vec<Vec<u8>> = (n_front..self.len()).map(text).collect();
+        texts.push([b"[", elements.join(&b',').as_slice(), b"]"].concat());
+        texts
+    }
+
+    /// How well the argument at `index` fits a type.
+    pub(crate) fn fits(
+        &self,
+        index: usize,
+        ty: &JavaType,
+        service: Option<&ServiceDefinition>,
+    ) -> Fit {
+        fits::of_json(&self.json_at(index, Some(ty)), ty, service)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         match self {
@@ -111,11 +148,17 @@ impl<'a> ArgumentList<'a> {
     fn encode_hessian(&self, target: Target<'_>, out: &mut Vec<u8>) -> Result<(), CallError> {
         let mut encoder = Encoder::new(out);
         let refs = matches!(self, Self::JsonWithRefs(_));
-        let options = InputOptions { refs, ..InputOptions::default() };
-        if let Parameters::Unknown = target.parameters {
-            // Dubbo's generic call: the method's name, no types, all arguments in one array.
+        let options = InputOptions { schema: target.schema(), refs, ..InputOptions::default() };
+        if target.parameters.is_generic() {
+            // Dubbo's generic call: the method's name, its types if they are known, all arguments in one array.
             encoder.string(target.method);
-            encoder.null();
+            match target.parameters {
+                Parameters::Named(types) => {
+                    encoder.list_begin(Some("[string"), types.len());
+                    types.iter().for_each(|ty| encoder.string(&ty.java_name()));
+                }
+                _ => encoder.null(),
+            }
             encoder.list_begin(Some("[object"), self.len());
         }
         for index in 0..self.len() {
@@ -134,10 +177,17 @@ impl<'a> ArgumentList<'a> {
 
     /// One line per argument, the last without its end.
     fn encode_fastjson(&self, target: Target<'_>, out: &mut Vec<u8>) -> Result<(), CallError> {
-        let is_generic = matches!(target.parameters, Parameters::Unknown);
+        let is_generic = target.parameters.is_generic();
         if is_generic {
             json::write_string(out, target.method);
-            out.extend_from_slice(b"\nnull\n[");
+            match target.parameters {
+                Parameters::Named(types) => {
+                    out.push(b'\n');
+                    write_names(out, types);
+                    out.extend_from_slice(b"\n[");
+                }
+                _ => out.extend_from_slice(b"\nnull\n["),
+            }
         }
         for index in 0..self.len() {
             if index != 0 {
@@ -172,7 +222,7 @@ impl<'a> ArgumentList<'a> {
         serialization: Serialization,
         out: &mut Vec<u8>,
     ) -> Result<(), CallError> {
-        if let Parameters::Given(types) = target.parameters
+        if let Parameters::Given(types) | Parameters::Named(types) = target.parameters
             && types.len() != self.len()
         {
             let (wants, has, method) = (types.len(), self.len(), target.method);
@@ -201,7 +251,8 @@ impl Arguments for ArgumentList<'_> {
         serialization: Serialization,
         out: &mut Vec<u8>,
     ) -> Result<(), CallError> {
-        let target = Target { method: &route.method, parameters: &route.parameters };
+        let schema = route.plan.schema.as_deref().map(|schema| &schema.service);
+        let target = Target { method: &route.method, parameters: &route.parameters, schema };
         self.encode_for(target, serialization, out)
     }
 }
@@ -213,6 +264,29 @@ pub struct Target<'a> {
     pub method: &'a str,
     /// What is known of its parameters.
     pub parameters: &'a Parameters,
+    /// What is known of the fields of their classes.
+    pub schema: Option<&'a ServiceDefinition>,
+}
+
+impl<'a> Target<'a> {
+    fn schema(&self) -> &'a dyn Schema {
+        match self.schema {
+            Some(schema) => schema,
+            None => &(),
+        }
+    }
+}
+
+/// The names of types as a JSON array, for a generic call.
+fn write_names(out: &mut Vec<u8>, types: &[JavaType]) {
+    out.push(b'[');
+    for (index, ty) in types.iter().enumerate() {
+        if index != 0 {
+            out.push(b',');
+        }
+        json::write_string(out, &ty.java_name());
+    }
+    out.push(b']');
 }
 
 fn is_text(ty: &JavaType) -> bool {

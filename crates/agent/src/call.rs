@@ -25,6 +25,8 @@ pub struct Reply {
     pub body: Bytes,
     /// Where it came from.
     pub endpoint: Rc<str>,
+    /// Whether the value is JSON text inside of a string, as of `generic=gson`.
+    pub is_json_text: bool,
 }
 
 /// A connection from another agent's side: it has no calls of its own.

@@ -207,8 +207,18 @@ impl Cluster {
         None
     }
 
+    /// The endpoints that are known now, in no order.
+    pub fn endpoints(&self) -> Vec<Endpoint> {
+        let balancer = self.balancer.borrow();
+        let staying = balancer.stats().filter(|stats| !stats.leaving);
+        staying.map(|stats| stats.key.0.endpoint.clone()).collect()
+    }
+
     /// Waits for the registry's first word on this service.
-    async fn wait_for_endpoints(&self, deadline: Instant) -> Result<(), CallError> {
+    ///
+    /// # Errors
+    /// [`Code::RegistryUnavailable`] if there is none before the deadline.
+    pub async fn wait_for_endpoints(&self, deadline: Instant) -> Result<(), CallError> {
         loop {
             let changed = self.changed.notified();
             if self.status.get() != Freshness::Pending {

@@ -27,6 +27,8 @@ pub enum Code {
     BodyTooLarge,
     /// The arguments do not fit the parameter types.
     BadArguments,
+    /// Several methods of that name take the arguments.
+    AmbiguousMethod,
     /// No registry knows the service.
     ServiceNotFound,
     /// The provider has no such method.
@@ -116,7 +118,7 @@ const fn row(
 
 impl Code {
     /// Every code, in the order of its number.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::BadRequest,
         Self::NoRoute,
         Self::MethodNotAllowed,
@@ -124,6 +126,7 @@ impl Code {
         Self::RequestTimeout,
         Self::BodyTooLarge,
         Self::BadArguments,
+        Self::AmbiguousMethod,
         Self::ServiceNotFound,
         Self::MethodNotFound,
         Self::Draining,
@@ -172,6 +175,9 @@ impl Code {
             Self::RequestTimeout => row("request_timeout", Downstream, 408, S::BAD_REQUEST, Safe),
             Self::BodyTooLarge => row("body_too_large", Downstream, 413, S::TOO_LARGE, Never),
             Self::BadArguments => row("bad_arguments", Downstream, 400, S::BAD_REQUEST, Never),
+            Self::AmbiguousMethod => {
+                row("ambiguous_method", Downstream, 400, S::BAD_REQUEST, Never)
+            }
             Self::ServiceNotFound => {
                 row("service_not_found", Downstream, 404, S::NOT_FOUND_SERVICE, Elsewhere)
             }

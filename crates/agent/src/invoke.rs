@@ -1,11 +1,15 @@
 //! A call as a caller describes it, whatever protocol it came by, on its way to its route.
 
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::args::{ArgumentList, parse_types};
-use crate::call::Outcome;
+use tracing::debug;
+
+use crate::args::ArgumentList;
+use crate::call::{Outcome, Reply};
 use crate::error::{CallError, Code};
-use crate::route::{Parameters, RouteName};
+use crate::resolve;
+use crate::route::{Generic, Route, RouteName};
 use crate::upstream;
 use crate::worker::Worker;
 
@@ -34,36 +38,72 @@ pub async fn invoke(
     if worker.is_draining() {
         return Err(CallError::new(Code::Draining, "this agent is shutting down"));
     }
-    let name = &invocation.name;
-    let route = match worker.routes.find(registry, name) {
+    let args = &invocation.args;
+    let mut route = match worker.routes.find(registry, &invocation.name, args.len()) {
         Some(route) => route,
-        None => {
-            let (service, parameters) = check(name)?;
-            let cluster = worker.cluster(registry, service)?;
-            worker.routes.insert(registry, name, cluster, parameters)?
+        None => resolve::prepare(worker, registry, invocation, started).await?,
+    };
+    if !route.plan.overloads.is_empty() {
+        route = resolve::choose(worker, registry, invocation, &route)?;
+    }
+    if !route.plan.is_guess {
+        return send(&route, invocation, started).await;
+    }
+    if !route.plan.is_refused.get() {
+        let outcome = send(&route, invocation, started).await;
+        let Err(error) = outcome else { return outcome };
+        // The provider has begun nothing, for it knows no such method, or not with these types.
+        if !matches!(error.code, Code::MethodNotFound | Code::ProviderRejected) {
+            return Err(error);
         }
-    };
+        let generic = resolve::generic_instead(worker, registry, invocation, &route)?;
+        let second = send(&generic, invocation, started).await;
+        if second.is_ok() {
+            debug!(service = %route.cluster.service, method = &*route.method, %error,
+                "the provider refuses the types of its definition; generic calls from now on");
+            route.plan.is_refused.set(true);
+        }
+        return second.map_err(|second| both(&route, &error, second));
+    }
+    let generic = resolve::generic_instead(worker, registry, invocation, &route)?;
+    send(&generic, invocation, started).await
+}
+
+/// Makes the call of a route, its arguments written as the route wants them.
+async fn send(route: &Rc<Route>, invocation: &Invocation<'_>, started: Instant) -> Outcome {
+    let is_json_text = route.parameters.is_generic() && route.plan.generic == Generic::Gson;
+    if is_json_text {
+        let texts = invocation.args.quoted();
+        let args = ArgumentList::of_texts(&texts);
+        let outcome = send_args(route, &args, invocation, started).await;
+        return outcome.map(|reply| Reply { is_json_text, ..reply });
+    }
+    if let Some(n_packed) = route.plan.n_packed {
+        let texts = invocation.args.packed(n_packed);
+        return send_args(route, &ArgumentList::of_texts(&texts), invocation, started).await;
+    }
+    send_args(route, &invocation.args, invocation, started).await
+}
+
+async fn send_args(
+    route: &Rc<Route>,
+    args: &ArgumentList<'_>,
+    invocation: &Invocation<'_>,
+    started: Instant,
+) -> Outcome {
     let deadline = started + route.cluster.timeout(invocation.timeout);
-    let request = upstream::Request {
-        route: &route,
-        args: &invocation.args,
-        attachments: &invocation.attachments,
-        now: started,
-        deadline,
-    };
+    let attachments = &invocation.attachments;
+    let request = upstream::Request { route, args, attachments, now: started, deadline };
     route.cluster.call(request).await
 }
 
-/// What a caller has named, checked once per route.
-fn check(name: &RouteName<'_>) -> Result<(dubbo_proto::ServiceKey, Parameters), CallError> {
-    let bad_request =
-        |error: dubbo_proto::ProtoError| CallError::new(Code::BadRequest, error.to_string());
-    let service = dubbo_proto::ServiceKey::new(name.interface, name.version, name.group)
-        .map_err(bad_request)?;
-    dubbo_proto::validate_method(name.method).map_err(bad_request)?;
-    let parameters = match name.types {
-        Some(types) => Parameters::Given(parse_types(types)?),
-        None => Parameters::Unknown,
-    };
-    Ok((service, parameters))
+/// The failure of a call that was tried by its definition, and then as a generic call.
+fn both(route: &Route, first: &CallError, second: CallError) -> CallError {
+    let origin = route.plan.schema.as_ref().map_or(String::new(), |it| it.origin.to_string());
+    let message = format!(
+        "{}; before, with the types that {origin} tells: {}",
+        second.summary(),
+        first.summary()
+    );
+    CallError { message: message.into(), provider_status: None, ..second }
 }

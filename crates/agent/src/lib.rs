@@ -1,7 +1,7 @@
 //! The agent: takes calls, finds who can answer them, and passes them on.
 //!
 //! The path of a call, in the order to read the code:
-//! [`ingress`] reads it from the app, [`invoke`] checks it, [`route`] holds what is prepared for its method, [`cluster`]
+//! [`ingress`] reads it from the app, [`invoke`] checks it, [`resolve`] finds the method that is meant, [`route`] holds what is prepared for its method, [`cluster`]
 //! picks an endpoint, [`upstream`] sends it there, straight to a Dubbo provider or over a link to
 //! the provider's agent, where [`export`] passes it to the app, whatever that speaks
 //! ([`backend`]). Replies go back the same way as
@@ -26,6 +26,7 @@ pub mod ingress;
 pub mod invoke;
 pub mod metrics;
 pub mod reply;
+pub mod resolve;
 pub mod route;
 pub mod scratch;
 pub mod upstream;

@@ -62,10 +62,23 @@ pub fn json_of_with(reply: &Reply, options: &JsonOptions) -> Result<Vec<u8>, Cal
             hessian_to_json(&mut decoder, &mut json, options).map_err(|error| broken(&error))?;
         }
     }
+    if reply.is_json_text {
+        json = unwrapped(json);
+    }
     match outcome.kind() {
         ReplyKind::Exception => Err(exception(&json).at(&reply.endpoint)),
         ReplyKind::Value | ReplyKind::Null => Ok(json),
     }
+}
+
+/// The JSON text that stands inside of a JSON string. A provider that does not know `generic=gson` sends the
+/// value itself, which stays as it is.
+fn unwrapped(json: Vec<u8>) -> Vec<u8> {
+    let mut reader = JsonReader::new(&json, Limits::default());
+    let Ok(text) = reader.read_string() else { return json };
+    let mut inner = JsonReader::new(text.as_bytes(), Limits::default());
+    let is_json = inner.skip_value().is_ok() && inner.finish().is_ok();
+    if is_json { text.into_owned().into_bytes() } else { json }
 }
 
 /// What a thrown exception says, given its object as JSON.

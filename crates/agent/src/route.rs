@@ -7,10 +7,12 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use dubbo_proto::{RequestHead, RequestTemplate, Serialization};
 use hessian::JavaType;
 use link_proto::RouteDef;
+use registry::Definition;
 
 use crate::cluster::Cluster;
 use crate::error::{CallError, Code};
@@ -27,8 +29,68 @@ const GENERIC_DESCRIPTOR: &str = "Ljava/lang/String;[Ljava/lang/String;[Ljava/la
 pub enum Parameters {
     /// The caller has told their types.
     Given(Vec<JavaType>),
+    /// A generic call that tells their types.
+    Named(Vec<JavaType>),
     /// The caller has not told; the provider finds the method by its name, in a generic call.
     Unknown,
+}
+
+/// How arguments and result of a generic call are written.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Generic {
+    /// `generic=true`: objects are maps.
+    #[default]
+    Map,
+    /// `generic=gson`: each argument is a JSON text, and so is the result.
+    Gson,
+}
+
+impl Generic {
+    /// Dubbo's name for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Map => "true",
+            Self::Gson => "gson",
+        }
+    }
+
+    /// The mode of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Map, Self::Gson].into_iter().find(|mode| mode.name() == name)
+    }
+}
+
+/// What was found out about a method when its route was made.
+#[derive(Default)]
+pub struct Plan {
+    /// Tells the types of the fields of its parameters' classes.
+    pub schema: Option<Arc<Definition>>,
+    /// How many of the last arguments go into one array, where a method takes any number.
+    pub n_packed: Option<usize>,
+    /// If there are any, the route is of a name that several methods have, and itself not called.
+    pub overloads: Vec<Candidate>,
+    /// Whether the types are from the definition alone, so that the provider may know better.
+    pub is_guess: bool,
+    /// Set when it does: generic calls are made from then on.
+    pub is_refused: Cell<bool>,
+    /// How a generic call is written.
+    pub generic: Generic,
+}
+
+impl Plan {
+    /// A generic call.
+    pub fn generic(generic: Generic) -> Self {
+        Self { generic, ..Self::default() }
+    }
+}
+
+/// One of several methods of the same name.
+#[derive(Debug)]
+pub struct Candidate {
+    /// Its parameters.
+    pub types: Vec<JavaType>,
+    /// How many of the last arguments go into its last parameter, an array.
+    pub n_packed: Option<usize>,
 }
 
 impl Parameters {
@@ -36,8 +98,13 @@ impl Parameters {
     pub fn at(&self, index: usize) -> Option<&JavaType> {
         match self {
             Self::Given(types) => types.get(index),
-            Self::Unknown => None,
+            Self::Named(_) | Self::Unknown => None,
         }
+    }
+
+    /// Whether the method is called by Dubbo's generic call.
+    pub fn is_generic(&self) -> bool {
+        !matches!(self, Self::Given(_))
     }
 }
 
@@ -53,6 +120,8 @@ pub struct Route {
     pub method: Box<str>,
     /// Its parameters.
     pub parameters: Parameters,
+    /// What else is known of it.
+    pub plan: Plan,
     /// How links are told of it.
     pub def: RouteDef,
     templates: [OnceCell<RequestTemplate>; 3],
@@ -65,11 +134,12 @@ impl Route {
         cluster: Rc<Cluster>,
         method: &str,
         parameters: Parameters,
+        plan: Plan,
     ) -> Self {
         let service = &cluster.service;
         let (wire_method, descriptor) = match &parameters {
             Parameters::Given(types) => (method, descriptors(types)),
-            Parameters::Unknown => (GENERIC_METHOD, GENERIC_DESCRIPTOR.to_owned()),
+            _ => (GENERIC_METHOD, GENERIC_DESCRIPTOR.to_owned()),
         };
         let mut attachments = vec![
             ("path".to_owned(), service.interface.clone()),
@@ -80,8 +150,8 @@ impl Route {
                 attachments.push((name.to_owned(), value.clone()));
             }
         }
-        if matches!(parameters, Parameters::Unknown) {
-            attachments.push(("generic".to_owned(), "true".to_owned()));
+        if parameters.is_generic() {
+            attachments.push(("generic".to_owned(), plan.generic.name().to_owned()));
         }
         let def = RouteDef {
             service: service.to_string(),
@@ -94,6 +164,7 @@ impl Route {
             generation: place.1,
             method: method.into(),
             parameters,
+            plan,
             def,
             cluster,
             templates: Default::default(),
@@ -167,11 +238,14 @@ pub struct RouteName<'a> {
     pub method: &'a str,
     /// The parameter types as the caller wrote them; `None` if it did not.
     pub types: Option<&'a str>,
+    /// How a generic call is written, if the caller wants one.
+    pub generic: Option<Generic>,
 }
 
 impl RouteName<'_> {
-    /// The same names mean another service in another registry.
-    fn write_key(&self, registry: usize, key: &mut String) {
+    /// The same names mean another service in another registry, and another method with another number
+    /// of arguments.
+    fn write_key(&self, registry: usize, n_args: usize, key: &mut String) {
         key.clear();
         match u8::try_from(registry) {
             Ok(registry) => key.push(char::from(registry)),
@@ -182,7 +256,17 @@ impl RouteName<'_> {
             key.push_str(part);
             key.push('\n');
         }
-        key.push_str(self.types.unwrap_or("?"));
+        if let Some(generic) = self.generic {
+            key.push_str(generic.name());
+            key.push('\n');
+        }
+        match self.types {
+            Some(types) => key.push_str(types),
+            None => {
+                key.push('?');
+                key.push(u32::try_from(n_args).ok().and_then(char::from_u32).unwrap_or('?'));
+            }
+        }
     }
 }
 
@@ -204,9 +288,9 @@ struct Places {
 
 impl RouteTable {
     /// The route of that name, if it is known.
-    pub fn find(&self, registry: usize, name: &RouteName<'_>) -> Option<Rc<Route>> {
+    pub fn find(&self, registry: usize, name: &RouteName<'_>, n_args: usize) -> Option<Rc<Route>> {
         let mut key = self.key.borrow_mut();
-        name.write_key(registry, &mut key);
+        name.write_key(registry, n_args, &mut key);
         let by_name = self.by_name.borrow();
         let route = by_name.get(key.as_str())?;
         route.used.set(true);
@@ -221,11 +305,13 @@ impl RouteTable {
         &self,
         registry: usize,
         name: &RouteName<'_>,
+        n_args: usize,
         cluster: Rc<Cluster>,
         parameters: Parameters,
+        plan: Plan,
     ) -> Result<Rc<Route>, CallError> {
         let mut key = String::new();
-        name.write_key(registry, &mut key);
+        name.write_key(registry, n_args, &mut key);
         let key: Box<str> = key.into();
         let mut by_name = self.by_name.borrow_mut();
         let mut places = self.places.borrow_mut();
@@ -236,7 +322,7 @@ impl RouteTable {
         places.names[index] = Some(key.clone());
         places.next_generation += 1;
         let place = (index, places.next_generation);
-        let route = Rc::new(Route::new(place, cluster, name.method, parameters));
+        let route = Rc::new(Route::new(place, cluster, name.method, parameters, plan));
         by_name.insert(key, Rc::clone(&route));
         Ok(route)
     }

@@ -25,6 +25,7 @@ use crate::error::{CallError, Code};
 use crate::export::LinkSession;
 use crate::ingress::http::{HttpListener, HttpSession};
 use crate::metrics::{Hub, OpenConnection};
+use crate::resolve::definitions::Definitions;
 use crate::route::RouteTable;
 use crate::upstream::{Pool, Standing};
 
@@ -105,6 +106,8 @@ pub struct Worker {
     clusters: RefCell<HashMap<(usize, ServiceKey), ClusterEntry>>,
     /// The routes that callers have used.
     pub routes: RouteTable,
+    /// What the called services look like.
+    pub definitions: Definitions,
     pool: Rc<Pool>,
     backends: Rc<Backends>,
     hub: Hub,
@@ -141,6 +144,7 @@ impl Worker {
             rules: RefCell::new(setup.rules),
             clusters: RefCell::default(),
             routes: RouteTable::default(),
+            definitions: Definitions::default(),
             pool,
             hub: setup.hub,
             http: RefCell::default(),
@@ -238,7 +242,13 @@ impl Worker {
             None => false,
         });
         self.links.borrow_mut().retain(|session| session.strong_count() != 0);
+        self.definitions.sweep(&self.routes);
         self.forget_idle_clusters(now);
+    }
+
+    /// A registry by its number.
+    pub fn registry(&self, index: usize) -> Option<&Registry> {
+        self.registries.get(index).map(|(_, registry)| registry)
     }
 
     fn forget_idle_clusters(&self, now: Instant) {

@@ -41,7 +41,7 @@ const MIN_PAUSE: Duration = Duration::from_secs(1);
 const MAX_TOTAL_LEN: usize = 64 << 20;
 
 /// Where definitions are looked for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DefinitionSources {
     /// A folder with documents `INTERFACE.json` or `INTERFACE@ANYTHING.json`.
     pub folder: Option<PathBuf>,

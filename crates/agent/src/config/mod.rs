@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use balance::Policy;
 use dubbo_proto::{Serialization, ServiceKey};
-use registry::RegistryConfig;
+use registry::{DefinitionSources, RegistryConfig};
 use toml::de::DeTable;
 
 use self::error::{Place, Problems};
@@ -34,6 +34,7 @@ use crate::upstream::address;
 pub use self::error::{ConfigError, ConfigErrors};
 pub use self::http_app::HttpAppConfig;
 pub use self::reload::ReloadPlan;
+pub(crate) use self::section::closest;
 
 /// Longer than any file that a person wrote.
 const MAX_FILE_LEN: u64 = 1024 * 1024;
@@ -147,6 +148,8 @@ pub struct RegistryEntry {
     pub name: String,
     /// What it is and how to reach it.
     pub config: RegistryConfig,
+    /// Where definitions of its services are looked for.
+    pub definitions: DefinitionSources,
 }
 
 /// A listener for HTTP/1.1 and HTTP/2 calls.

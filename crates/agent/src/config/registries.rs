@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use registry::{EtcdConfig, EtcdTls, Layout, MemoryHub, RegistryConfig};
+use registry::{DefinitionSources, EtcdConfig, EtcdTls, Layout, MemoryHub, RegistryConfig};
 
 use super::RegistryEntry;
 use super::defaults;
@@ -35,7 +35,7 @@ pub(super) struct RegistryDraft {
 const FILE_KEYS: [&str; 1] = ["path"];
 
 /// The keys of an etcd registry alone.
-const ETCD_KEYS: [&str; 14] = [
+const ETCD_KEYS: [&str; 15] = [
     "endpoints",
     "layout",
     "root",
@@ -50,6 +50,7 @@ const ETCD_KEYS: [&str; 14] = [
     "connect_timeout_ms",
     "request_timeout_ms",
     "grace_ms",
+    "metadata_root",
 ];
 
 /// Reads all registries. `folder` is where relative paths start.
@@ -96,12 +97,35 @@ fn registry(mut section: Section<'_>, folder: &Path) -> RegistryDraft {
     if !matches!(kind, Some(Kind::File) | None) {
         section.refuse(&FILE_KEYS, "remove it; only kind = \"file\" has it");
     }
+    let definitions = definitions(&mut section, folder);
     let place = section.place("name");
     if kind.is_some() {
         section.finish();
     }
-    let entry = config.map(|config| RegistryEntry { name: name.clone(), config });
+    let entry = config.map(|config| RegistryEntry { name: name.clone(), config, definitions });
     RegistryDraft { name, place, kind, entry }
+}
+
+/// Where services say what they look like.
+fn definitions(section: &mut Section<'_>, folder: &Path) -> DefinitionSources {
+    let base = DefinitionSources::default();
+    let path = section.text("definitions").map(|path| folder.join(path));
+    if let Some(path) = path.as_ref().filter(|path| !path.is_dir()) {
+        let problem = format!("{} is not a folder", path.display());
+        section.wrong("definitions", problem, "name a folder with INTERFACE.json files");
+    }
+    let root = section.text("metadata_root").unwrap_or(&base.report_root).to_owned();
+    check_root(section, "metadata_root", &root);
+    let ask_providers = section.flag("ask_providers", base.ask_providers);
+    DefinitionSources { folder: path, report_root: root, ask_providers }
+}
+
+fn check_root(section: &mut Section<'_>, key: &'static str, root: &str) {
+    let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if root.is_empty() || !root.chars().all(is_good) {
+        let remedy = "write one name without slashes, such as \"dubbo\"";
+        section.wrong(key, format!("\"{root}\" is not the first part of a key"), remedy);
+    }
 }
 
 fn file(section: &mut Section<'_>, folder: &Path) -> Option<RegistryConfig> {
@@ -169,11 +193,8 @@ fn layout(section: &mut Section<'_>) -> Layout {
     let layouts = [("dubbo", false), ("contest", true)];
     let is_contest = section.choice("layout", &layouts).unwrap_or(false);
     let root = section.text("root");
-    if let Some(root) = root
-        && !root.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
-    {
-        let remedy = "write one name without slashes, such as \"dubbo\"";
-        section.wrong("root", format!("\"{root}\" is not the first part of a key"), remedy);
+    if let Some(root) = root {
+        check_root(section, "root", root);
     }
     match (is_contest, root.map(str::to_owned)) {
         (false, None) => Layout::dubbo(),

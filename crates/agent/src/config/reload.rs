@@ -87,7 +87,7 @@ fn is_same_registry(old: &RegistryEntry, new: &RegistryEntry) -> bool {
         (RegistryConfig::Etcd(old), RegistryConfig::Etcd(new)) => is_same_etcd(old, new),
         _ => false,
     };
-    old.name == new.name && is_same_config
+    old.name == new.name && is_same_config && old.definitions == new.definitions
 }
 
 fn is_same_etcd(old: &EtcdConfig, new: &EtcdConfig) -> bool {

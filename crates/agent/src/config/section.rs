@@ -365,7 +365,7 @@ fn describe(value: &DeValue<'_>) -> String {
 }
 
 /// The known word that `word` was probably meant to be.
-pub(super) fn closest<'w>(word: &str, known: &[&'w str]) -> Option<&'w str> {
+pub(crate) fn closest<'w>(word: &str, known: &[&'w str]) -> Option<&'w str> {
     // A short word differs from every other one by few edits, so fewer are let pass.
     let max = MAX_TYPING_ERRORS.min(word.chars().count().div_ceil(3));
     known

@@ -2,7 +2,8 @@
 //! hands them to workers, keeps registrations in step with the app's health, serves the admin
 //! listener, and carries out reloads and drains.
 //!
-//! Invariant: nothing on the path of a call waits for this thread.
+//! Invariant: nothing on the path of a call waits for this thread, but for the first call of a service, which waits
+//! for the registry's first word.
 
 mod accept;
 mod exports;

@@ -15,7 +15,7 @@ use crate::metrics::Hub;
 pub(super) fn open(config: &Config) -> Result<Vec<(String, Registry)>, StartError> {
     let open = |entry: &RegistryEntry| {
         let name = entry.name.clone();
-        match Registry::open(entry.config.clone()) {
+        match Registry::open_with(entry.config.clone(), entry.definitions.clone()) {
             Ok(registry) => Ok((name, registry)),
             Err(source) => Err(StartError::Registry { name, source }),
         }

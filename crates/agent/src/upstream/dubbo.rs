@@ -67,7 +67,7 @@ impl DubboPeer {
     fn outcome(&self, status: Status, serialization: Serialization, body: bytes::Bytes) -> Outcome {
         if status == Status::Ok {
             let endpoint = Rc::clone(&self.address);
-            return Ok(Reply { serialization, body, endpoint });
+            return Ok(Reply { serialization, body, endpoint, is_json_text: false });
         }
         let error = match DubboReply::decode(serialization, status, &body) {
             Ok(DubboReply::Failed { status, text }) => CallError::from_provider(status, &text),

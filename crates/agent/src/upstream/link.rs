@@ -88,7 +88,7 @@ impl LinkPeer {
             Status::OK => {
                 let serialization = Serialization::from_id(codec);
                 let endpoint = Rc::clone(&self.address);
-                return Ok(Reply { serialization, body: payload, endpoint });
+                return Ok(Reply { serialization, body: payload, endpoint, is_json_text: false });
             }
             Status::DUBBO_STATUS => match payload.split_first() {
                 Some((&status, text)) => CallError::from_provider(

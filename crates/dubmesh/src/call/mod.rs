@@ -211,8 +211,8 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, F
             version: &service.version,
             group: &service.group,
             method: &args.method,
-            // A method without parameters has no overloads: its types are known.
-            types: args.types.as_deref().or(list.is_empty().then_some("")),
+            types: args.types.as_deref(),
+            generic: None,
         },
         args: list,
         timeout,
@@ -269,7 +269,8 @@ fn exit_of(code: Code) -> Exit {
         | Code::UnsupportedMediaType
         | Code::RequestTimeout
         | Code::BodyTooLarge
-        | Code::BadArguments => Exit::Usage,
+        | Code::BadArguments
+        | Code::AmbiguousMethod => Exit::Usage,
         Code::ServiceNotFound
         | Code::MethodNotFound
         | Code::Draining
@@ -301,6 +302,7 @@ fn remedy(code: Code) -> &'static str {
         | Code::RequestTimeout => "see dubmesh call --help",
         Code::BodyTooLarge => "send less, or raise the provider's payload limit",
         Code::BadArguments => "check the JSON against the method's parameters, or give --types",
+        Code::AmbiguousMethod => "give --types",
         Code::ServiceNotFound => "check the interface, --version and --group",
         Code::MethodNotFound => "check the interface, the method and --types",
         Code::Draining | Code::Refused => "it is leaving; try another endpoint",

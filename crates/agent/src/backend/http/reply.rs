@@ -96,7 +96,8 @@ impl Form<'_> {
                 error => bad_reply(error.to_string()),
             })?;
         out.advance(HEADER_LEN);
-        Ok(Reply { serialization: self.serialization, body: out.freeze(), endpoint: "".into() })
+        let (serialization, body) = (self.serialization, out.freeze());
+        Ok(Reply { serialization, body, endpoint: "".into(), is_json_text: false })
     }
 
     fn value(&self, answer: &Answer) -> Result<Done, CallError> {

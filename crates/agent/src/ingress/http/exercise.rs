@@ -2,7 +2,8 @@
 //! what they say for a provider. None of it may panic, and what is encoded can be read again.
 
 use dubbo_proto::Serialization;
-use hessian::{Decoder, Limits};
+use hessian::json::JsonReader;
+use hessian::{Decoder, JavaType, Limits};
 
 use super::form::Form;
 use super::json::Target as Path;
@@ -28,11 +29,15 @@ pub fn mapping(data: &[u8]) {
     {
         encode(&invocation.args, &parameters);
         encode(&invocation.args, &Parameters::Unknown);
+        if let Parameters::Given(types) = &parameters {
+            encode(&invocation.args, &Parameters::Named(types.clone()));
+            rewrite(&invocation.args, types);
+        }
     }
 }
 
 fn encode(args: &ArgumentList<'_>, parameters: &Parameters) {
-    let target = Target { method: "method", parameters };
+    let target = Target { method: "method", parameters, schema: None };
     let mut hessian = Vec::new();
     if args.encode_for(target, Serialization::Hessian2, &mut hessian).is_ok() {
         let mut decoder = Decoder::new(&hessian, Limits::default());
@@ -44,9 +49,23 @@ fn encode(args: &ArgumentList<'_>, parameters: &Parameters) {
     if args.encode_for(target, Serialization::Fastjson, &mut lines).is_ok() {
         let n_lines = match parameters {
             Parameters::Given(_) => args.len().max(1),
-            Parameters::Unknown => 3,
+            Parameters::Named(_) | Parameters::Unknown => 3,
         };
         assert_eq!(lines.split(|byte| *byte == b'\n').count(), n_lines, "one line an argument");
+    }
+}
+
+/// What is written anew for a generic call or for a method of any number of arguments is JSON, too; and what
+/// looks like a type by nature can be written as it.
+fn rewrite(args: &ArgumentList<'_>, types: &[JavaType]) {
+    for texts in [args.quoted(), args.packed(args.len() / 2)] {
+        for text in &texts {
+            let mut reader = JsonReader::new(text, Limits::default());
+            assert!(reader.skip_value().is_ok() && reader.finish().is_ok());
+        }
+    }
+    for (index, ty) in types.iter().enumerate().take(args.len()) {
+        let _ = args.fits(index, ty, None);
     }
 }
 

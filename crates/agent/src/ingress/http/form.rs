@@ -66,7 +66,8 @@ impl<'a> Form<'a> {
             version: headers.version,
             group: headers.group,
             method: &self.method,
-            types: types.or(self.parameters.is_empty().then_some("")),
+            types,
+            generic: headers.generic,
         };
         Ok(Invocation {
             name,

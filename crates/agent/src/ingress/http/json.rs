@@ -43,8 +43,8 @@ impl<'a> Target<'a> {
             version: headers.version,
             group: headers.group,
             method: &self.method,
-            // A method without parameters has no overloads: its types are known.
-            types: headers.types.or(args.is_empty().then_some("")),
+            types: headers.types,
+            generic: headers.generic,
         };
         let (timeout, attachments) = (headers.timeout, headers.attachments);
         Ok(Invocation { name, args, timeout, attachments })

@@ -34,6 +34,7 @@ use crate::config::HttpIngressConfig;
 use crate::error::{CallError, Code};
 use crate::invoke::invoke;
 use crate::metrics::CallStats;
+use crate::route::Generic;
 use crate::worker::Worker;
 
 /// What all connections of a listener have in common.
@@ -189,6 +190,7 @@ struct CallHeaders<'a> {
     version: &'a str,
     group: &'a str,
     types: Option<&'a str>,
+    generic: Option<Generic>,
     timeout: Option<Duration>,
     attachments: Vec<(&'a str, &'a str)>,
 }
@@ -196,6 +198,7 @@ struct CallHeaders<'a> {
 const VERSION: &str = "x-dubbo-service-version";
 const GROUP: &str = "x-dubbo-service-group";
 const TYPES: &str = "x-dubbo-parameter-types";
+const GENERIC: &str = "x-dubbo-generic";
 const TIMEOUT: &str = "x-dubbo-timeout-ms";
 const ATTACHMENT: &str = "x-dubbo-attachment-";
 /// What every name above begins with: a request without such a header is read at once.
@@ -203,14 +206,21 @@ const PREFIX: &str = "x-dubbo-";
 
 impl<'a> CallHeaders<'a> {
     fn read(head: &'a http::request::Parts) -> Result<Self, CallError> {
-        let mut headers =
-            Self { version: "", group: "", types: None, timeout: None, attachments: Vec::new() };
+        let mut headers = Self {
+            version: "",
+            group: "",
+            types: None,
+            generic: None,
+            timeout: None,
+            attachments: Vec::new(),
+        };
         if !head.headers.keys().any(|name| name.as_str().starts_with(PREFIX)) {
             return Ok(headers);
         }
         headers.version = header(head, VERSION)?.unwrap_or("");
         headers.group = header(head, GROUP)?.unwrap_or("");
         headers.types = header(head, TYPES)?;
+        headers.generic = header(head, GENERIC)?.map(parse_generic).transpose()?;
         headers.timeout = header(head, TIMEOUT)?.map(parse_timeout).transpose()?;
         for name in head.headers.keys() {
             if let Some(key) = name.as_str().strip_prefix(ATTACHMENT)
@@ -221,6 +231,13 @@ impl<'a> CallHeaders<'a> {
         }
         Ok(headers)
     }
+}
+
+fn parse_generic(text: &str) -> Result<Generic, CallError> {
+    Generic::from_name(text.trim()).ok_or_else(|| {
+        let message = format!("{GENERIC} is {text:?}; it must be true or gson");
+        CallError::new(Code::BadRequest, message)
+    })
 }
 
 fn parse_timeout(text: &str) -> Result<Duration, CallError> {

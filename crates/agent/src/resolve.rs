@@ -1,0 +1,311 @@
+//! Which method a caller means who has not told the types of its parameters.
+//!
+//! The types come, in this order, from the request; from the service's definition, where the estate has one
+//! (see [`registry::definitions`]); and otherwise from the provider itself, by a generic call. A
+//! method that the provider's registration does not list is refused before anything is sent. All of this is
+//! done once per route: a route that was resolved is not looked at again until the service's definition
+//! changes.
+//!
+//! A definition may be wrong about its provider. When the provider refuses a call that was made by it, nothing
+//! was begun, and the call is made once more as a generic one, for which only the provider's own
+//! classes count.
+//!
+//! [`fits`] tells which parameters a JSON value can be meant for; [`definitions`] holds what a worker
+//! knows of its services.
+
+pub mod definitions;
+pub(crate) mod fits;
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dubbo_proto::definition::MethodDefinition;
+use hessian::JavaType;
+use registry::Definition;
+
+use self::fits::Fit;
+use crate::args::{ArgumentList, parse_types};
+use crate::cluster::Cluster;
+use crate::config::closest;
+use crate::error::{CallError, Code};
+use crate::invoke::Invocation;
+use crate::route::{Candidate, Generic, Parameters, Plan, Route, RouteName};
+use crate::worker::Worker;
+
+/// How long the first call of a service waits for its definition, unless it has less time itself.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How many methods or signatures a message lists.
+const MAX_LISTED: usize = 40;
+/// What to send for the types to be known.
+pub(crate) const TELL_TYPES: &str = "tell which one by its parameter types (header \
+                                     x-dubbo-parameter-types, such as java.lang.String,int)";
+
+/// The route of a call that has none yet.
+///
+/// # Errors
+/// What is wrong with the call, or that no method fits it.
+pub async fn prepare(
+    worker: &Worker,
+    registry: usize,
+    invocation: &Invocation<'_>,
+    started: Instant,
+) -> Result<Rc<Route>, CallError> {
+    let name = &invocation.name;
+    let bad_request =
+        |error: dubbo_proto::ProtoError| CallError::new(Code::BadRequest, error.to_string());
+    let service = dubbo_proto::ServiceKey::new(name.interface, name.version, name.group)
+        .map_err(bad_request)?;
+    dubbo_proto::validate_method(name.method).map_err(bad_request)?;
+    let types = name.types.map(parse_types).transpose()?;
+    let cluster = worker.cluster(registry, service)?;
+    let deadline = started + cluster.timeout(invocation.timeout);
+    let (parameters, plan) = match (types, name.generic) {
+        (Some(types), Some(generic)) => (Parameters::Named(types), Plan::generic(generic)),
+        (None, Some(generic)) => (Parameters::Unknown, Plan::generic(generic)),
+        (Some(types), None) => {
+            let schema = match types.iter().any(has_fields) {
+                true => definition(worker, registry, &cluster, deadline).await?,
+                false => None,
+            };
+            (Parameters::Given(types), Plan { schema, ..Plan::default() })
+        }
+        (None, None) => {
+            let schema = definition(worker, registry, &cluster, deadline).await?;
+            untyped(&cluster, invocation, schema)?
+        }
+    };
+    worker.routes.insert(registry, name, invocation.args.len(), cluster, parameters, plan)
+}
+
+/// The service's definition, if it has one. A service that nobody offers is not waited for.
+async fn definition(
+    worker: &Worker,
+    registry: usize,
+    cluster: &Rc<Cluster>,
+    deadline: Instant,
+) -> Result<Option<Arc<Definition>>, CallError> {
+    cluster.wait_for_endpoints(deadline).await?;
+    if cluster.endpoints().is_empty() {
+        return Ok(None);
+    }
+    let Some(known) = worker.registry(registry) else { return Ok(None) };
+    let left = deadline.saturating_duration_since(Instant::now()) / 2;
+    Ok(worker.definitions.get(known, cluster, left.min(PATIENCE)).await)
+}
+
+/// Whether values of the type are objects whose fields a definition may tell.
+fn has_fields(ty: &JavaType) -> bool {
+    match ty {
+        JavaType::Array(element) => has_fields(element),
+        JavaType::Class(class) => class.builtin().is_none() || class.args().iter().any(has_fields),
+        _ => false,
+    }
+}
+
+/// Finds the method by its name and its number of arguments.
+fn untyped(
+    cluster: &Cluster,
+    invocation: &Invocation<'_>,
+    schema: Option<Arc<Definition>>,
+) -> Result<(Parameters, Plan), CallError> {
+    let (method, n_args) = (invocation.name.method, invocation.args.len());
+    let overloads: Vec<&MethodDefinition> =
+        schema.iter().flat_map(|definition| definition.service.overloads(method)).collect();
+    if overloads.is_empty() {
+        check_registered(cluster, method, schema.as_deref())?;
+        // A method without parameters has no overloads of the same kind: its types are known.
+        let parameters = match n_args {
+            0 => Parameters::Given(Vec::new()),
+            _ => Parameters::Unknown,
+        };
+        return Ok((parameters, Plan::default()));
+    }
+    let mut candidates: Vec<Candidate> = overloads
+        .iter()
+        .filter(|overload| overload.parameters.len() == n_args)
+        .map(|overload| Candidate { types: overload.parameters.clone(), n_packed: None })
+        .collect();
+    if candidates.is_empty()
+        || !candidates.iter().any(|candidate| is_possible(candidate, invocation))
+    {
+        candidates.extend(overloads.iter().filter_map(|overload| packed(overload, n_args)));
+    }
+    match <[Candidate; 1]>::try_from(candidates) {
+        Ok([Candidate { types, n_packed }]) => {
+            let plan = Plan { schema, n_packed, is_guess: true, ..Plan::default() };
+            Ok((Parameters::Given(types), plan))
+        }
+        Err(candidates) if candidates.is_empty() => {
+            let origin = schema.as_ref().map_or(String::new(), |schema| schema.origin.to_string());
+            Err(wrong_number(method, n_args, &overloads, &origin))
+        }
+        Err(overloads) => Ok((Parameters::Unknown, Plan { schema, overloads, ..Plan::default() })),
+    }
+}
+
+/// A method whose last parameter is an array, and takes the last arguments as its elements:
+/// `String...` is nothing else in a definition.
+fn packed(overload: &MethodDefinition, n_args: usize) -> Option<Candidate> {
+    let (last, front) = overload.parameters.split_last()?;
+    let is_variable = matches!(last, JavaType::Array(_)) && front.len() <= n_args;
+    is_variable.then(|| Candidate {
+        types: overload.parameters.clone(),
+        n_packed: Some(n_args - front.len()),
+    })
+}
+
+/// Whether the arguments can be meant for a candidate, as far as that can be seen without its classes.
+fn is_possible(candidate: &Candidate, invocation: &Invocation<'_>) -> bool {
+    let schema = None;
+    fit(candidate, &invocation.args, schema) != Fit::None
+}
+
+/// The route of a call to an overloaded method: the one of the candidate that its arguments fit.
+///
+/// # Errors
+/// [`Code::AmbiguousMethod`] with the candidates if several do, [`Code::BadArguments`] if none does.
+pub fn choose(
+    worker: &Worker,
+    registry: usize,
+    invocation: &Invocation<'_>,
+    route: &Route,
+) -> Result<Rc<Route>, CallError> {
+    let schema = route.plan.schema.as_deref();
+    let fits = |wanted| -> Vec<&Candidate> {
+        let candidates = route.plan.overloads.iter();
+        candidates.filter(|one| fit(one, &invocation.args, schema) == wanted).collect()
+    };
+    let method = invocation.name.method;
+    let mut best = fits(Fit::Natural);
+    if best.is_empty() {
+        best = fits(Fit::Possible);
+    }
+    let chosen = match best.as_slice() {
+        [chosen] => chosen,
+        [] => {
+            let list = list(route.plan.overloads.iter().map(|one| signature(method, &one.types)));
+            let message = format!("no {method} takes these arguments; there are {list}");
+            return Err(CallError::new(Code::BadArguments, message));
+        }
+        several => {
+            let list = list(several.iter().map(|one| signature(method, &one.types)));
+            let message =
+                format!("several methods {method} take these arguments: {list}; {TELL_TYPES}");
+            return Err(CallError::new(Code::AmbiguousMethod, message));
+        }
+    };
+    let descriptor: String = chosen.types.iter().map(JavaType::to_descriptor).collect();
+    // What is packed differs by the number of arguments; the name keeps it apart.
+    let key = match chosen.n_packed {
+        Some(n_packed) => format!("{descriptor}\n{n_packed}"),
+        None => format!("{descriptor}\n"),
+    };
+    let name = RouteName { types: Some(&key), ..invocation.name };
+    let n_args = invocation.args.len();
+    if let Some(known) = worker.routes.find(registry, &name, n_args) {
+        return Ok(known);
+    }
+    let plan = Plan {
+        schema: route.plan.schema.clone(),
+        n_packed: chosen.n_packed,
+        is_guess: true,
+        ..Plan::default()
+    };
+    let parameters = Parameters::Given(chosen.types.clone());
+    worker.routes.insert(registry, &name, n_args, Rc::clone(&route.cluster), parameters, plan)
+}
+
+/// How well all arguments fit: as the worst of them does.
+fn fit(candidate: &Candidate, args: &ArgumentList<'_>, schema: Option<&Definition>) -> Fit {
+    let service = schema.map(|schema| &schema.service);
+    let last = candidate.types.len().saturating_sub(1);
+    let of = |index: usize| match (candidate.n_packed, candidate.types.get(index.min(last))) {
+        (Some(_), Some(JavaType::Array(element))) if last <= index => {
+            args.fits(index, element, service)
+        }
+        (_, Some(ty)) => args.fits(index, ty, service),
+        (_, None) => Fit::None,
+    };
+    let worst = (0..args.len()).map(of).min().unwrap_or(Fit::Natural);
+    // What is written as the method has it comes before what has to be packed.
+    if candidate.n_packed.is_some() { worst.min(Fit::Possible) } else { worst }
+}
+
+/// The generic call instead of the one that a definition told of, for a provider that refused that.
+pub fn generic_instead(
+    worker: &Worker,
+    registry: usize,
+    invocation: &Invocation<'_>,
+    route: &Route,
+) -> Result<Rc<Route>, CallError> {
+    if let Some(known) = worker.registry(registry) {
+        worker.definitions.suspect(known, &route.cluster);
+    }
+    let name = RouteName { types: None, generic: Some(Generic::Map), ..invocation.name };
+    let n_args = invocation.args.len();
+    if let Some(known) = worker.routes.find(registry, &name, n_args) {
+        return Ok(known);
+    }
+    let (cluster, plan) = (Rc::clone(&route.cluster), Plan::generic(Generic::Map));
+    worker.routes.insert(registry, &name, n_args, cluster, Parameters::Unknown, plan)
+}
+
+/// Refuses a method that no provider lists, if all of them list their methods.
+fn check_registered(
+    cluster: &Cluster,
+    method: &str,
+    definition: Option<&Definition>,
+) -> Result<(), CallError> {
+    let endpoints = cluster.endpoints();
+    let mut known: Vec<&str> = Vec::new();
+    for endpoint in &endpoints {
+        let Some(methods) = endpoint.params.get("methods").filter(|list| !list.is_empty()) else {
+            return Ok(());
+        };
+        known.extend(methods.split(',').map(str::trim));
+    }
+    let is_open = known.contains(&"*") || known.contains(&method) || method.starts_with('$');
+    if endpoints.is_empty() || is_open {
+        return Ok(());
+    }
+    known.extend(definition.iter().flat_map(|it| it.service.methods.iter().map(|one| &*one.name)));
+    known.sort_unstable();
+    known.dedup();
+    let hint =
+        closest(method, &known).map_or(String::new(), |name| format!("did you mean {name}? "));
+    let service = &cluster.service;
+    let list = list(known.iter().map(ToString::to_string));
+    let message = format!("{service} has no method {method}; {hint}it has {list}");
+    Err(CallError::new(Code::MethodNotFound, message))
+}
+
+fn wrong_number(
+    method: &str,
+    n_args: usize,
+    overloads: &[&MethodDefinition],
+    origin: &str,
+) -> CallError {
+    let list = list(overloads.iter().map(ToString::to_string));
+    let hint = match n_args {
+        0 => "",
+        _ => "; an argument that is a list is written [[...]]",
+    };
+    let message = format!("{n_args} arguments for {method}; there is {list} (by {origin}){hint}");
+    CallError::new(Code::BadArguments, message)
+}
+
+fn signature(method: &str, types: &[JavaType]) -> String {
+    let types: Vec<String> = types.iter().map(ToString::to_string).collect();
+    format!("{method}({})", types.join(", "))
+}
+
+fn list(items: impl ExactSizeIterator<Item = String>) -> String {
+    let n_more = items.len().saturating_sub(MAX_LISTED);
+    let shown: Vec<String> = items.take(MAX_LISTED).collect();
+    let more = if n_more == 0 { String::new() } else { format!(" and {n_more} more") };
+    shown.join(", ") + &more
+}
+
+#[cfg(test)]
+mod tests;

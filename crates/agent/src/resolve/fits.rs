@@ -1,0 +1,202 @@
+//! Which Java types a JSON value can be meant for.
+//!
+//! Two grades, for a value often can be written for a type that nobody would think of first: `"7"` for an int, 7
+//! for a date. Where a method takes the value naturally, those are not asked.
+
+use dubbo_proto::ServiceDefinition;
+use hessian::json::{JsonKind, JsonReader};
+use hessian::transcode::builtin::Builtin;
+use hessian::{JavaType, Limits};
+
+/// How well a value fits a type.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Fit {
+    /// It cannot be written as the type.
+    None,
+    /// It can be.
+    Possible,
+    /// It looks like the type.
+    Natural,
+}
+
+/// Elements of an array that are looked at; the others are like them.
+const MAX_ELEMENTS: usize = 16;
+/// Levels that are looked at.
+const MAX_DEPTH: u32 = 4;
+
+/// How well JSON text fits a type. Text that is no JSON fits none.
+pub(crate) fn of_json(text: &[u8], ty: &JavaType, service: Option<&ServiceDefinition>) -> Fit {
+    Looking { service, depth: 0 }.value(text, ty)
+}
+
+#[derive(Clone, Copy)]
+struct Looking<'a> {
+    service: Option<&'a ServiceDefinition>,
+    depth: u32,
+}
+
+impl Looking<'_> {
+    fn value(self, text: &[u8], ty: &JavaType) -> Fit {
+        if MAX_DEPTH < self.depth {
+            return Fit::Natural;
+        }
+        let deeper = Self { depth: self.depth + 1, ..self };
+        let mut reader = JsonReader::new(text, Limits::default());
+        let Ok(kind) = reader.peek() else { return Fit::None };
+        match (ty, kind) {
+            (_, JsonKind::Null) if ty.is_primitive() => Fit::None,
+            (_, JsonKind::Null) => Fit::Natural,
+            (JavaType::Array(element), JsonKind::Array) => deeper.elements(text, Some(element)),
+            (JavaType::Array(element), JsonKind::String) => match **element {
+                JavaType::Byte | JavaType::Char => Fit::Possible,
+                _ => Fit::None,
+            },
+            (JavaType::Array(_), _) => Fit::None,
+            (JavaType::Class(class), _) => match class.builtin() {
+                Some(Builtin::Optional) => match class.args().first() {
+                    Some(inner) => deeper.value(text, inner),
+                    None => Fit::Possible,
+                },
+                Some(Builtin::List | Builtin::EnumSet) if kind == JsonKind::Array => {
+                    deeper.elements(text, class.args().first())
+                }
+                Some(Builtin::Map) if kind == JsonKind::Object => Fit::Natural,
+                Some(builtin) => scalar(text, kind, builtin),
+                None => deeper.bean(text, kind, class.name()),
+            },
+            (primitive, _) => scalar(text, kind, of_primitive(primitive)),
+        }
+    }
+
+    fn elements(self, text: &[u8], ty: Option<&JavaType>) -> Fit {
+        let Some(ty) = ty else { return Fit::Natural };
+        let mut reader = JsonReader::new(text, Limits::default());
+        let Ok(mut array) = reader.begin_array() else { return Fit::None };
+        let mut worst = Fit::Natural;
+        for _ in 0..MAX_ELEMENTS {
+            if !reader.next_element(&mut array).unwrap_or(false) {
+                break;
+            }
+            let Ok(element) = reader.skip_value() else { return Fit::None };
+            worst = worst.min(self.value(element, ty));
+        }
+        worst
+    }
+
+    /// A class of the estate: an object with its fields, or the name of an enum's value.
+    fn bean(self, text: &[u8], kind: JsonKind, class: &str) -> Fit {
+        let values = self.service.and_then(|service| service.enum_values(class));
+        let fields = self.service.and_then(|service| service.fields(class));
+        let mut reader = JsonReader::new(text, Limits::default());
+        match kind {
+            JsonKind::String => match (values, reader.read_string()) {
+                (Some(values), Ok(name)) if values.iter().any(|value| **value == *name) => {
+                    Fit::Natural
+                }
+                (None, Ok(_)) if fields.is_none() => Fit::Possible,
+                _ => Fit::None,
+            },
+            JsonKind::Object if values.is_none() => {
+                let Ok(mut object) = reader.begin_object() else { return Fit::None };
+                let mut has_others = false;
+                let mut named = None;
+                while let Ok(Some(key)) = reader.next_key(&mut object) {
+                    if key == "class" && reader.peek() == Ok(JsonKind::String) {
+                        named = reader.read_string().ok();
+                        continue;
+                    }
+                    has_others |= fields.is_some_and(|fields| !fields.contains_key(&*key));
+                    if reader.skip_value().is_err() {
+                        return Fit::None;
+                    }
+                }
+                match named {
+                    Some(name) if name == class => Fit::Natural,
+                    // It may be a subclass.
+                    Some(_) => Fit::Possible,
+                    None if has_others => Fit::Possible,
+                    None => Fit::Natural,
+                }
+            }
+            _ => Fit::None,
+        }
+    }
+}
+
+fn of_primitive(ty: &JavaType) -> Builtin {
+    match ty {
+        JavaType::Boolean => Builtin::Boolean,
+        JavaType::Byte => Builtin::Byte,
+        JavaType::Char => Builtin::Char,
+        JavaType::Short => Builtin::Short,
+        JavaType::Int => Builtin::Int,
+        JavaType::Float => Builtin::Float,
+        JavaType::Double => Builtin::Double,
+        _ => Builtin::Long,
+    }
+}
+
+fn scalar(text: &[u8], kind: JsonKind, builtin: Builtin) -> Fit {
+    let mut reader = JsonReader::new(text, Limits::default());
+    if builtin == Builtin::Any {
+        return Fit::Possible;
+    }
+    match kind {
+        JsonKind::Bool => match builtin {
+            Builtin::Boolean | Builtin::AtomicBoolean => Fit::Natural,
+            Builtin::String => Fit::Possible,
+            _ => Fit::None,
+        },
+        JsonKind::Number => reader.read_number().map_or(Fit::None, |text| number(text, builtin)),
+        JsonKind::String => reader.read_string().map_or(Fit::None, |text| string(&text, builtin)),
+        JsonKind::Null => Fit::Natural,
+        JsonKind::Array | JsonKind::Object => Fit::None,
+    }
+}
+
+fn number(text: &str, builtin: Builtin) -> Fit {
+    let whole = text.parse::<i128>().ok();
+    let within = |min: i64, max: i64| match whole {
+        Some(value) if i128::from(min) <= value && value <= i128::from(max) => Fit::Natural,
+        _ => Fit::None,
+    };
+    match builtin {
+        Builtin::Byte => within(i8::MIN.into(), i8::MAX.into()),
+        Builtin::Short => within(i16::MIN.into(), i16::MAX.into()),
+        Builtin::Int | Builtin::AtomicInteger => within(i32::MIN.into(), i32::MAX.into()),
+        Builtin::Long | Builtin::AtomicLong => within(i64::MIN, i64::MAX),
+        Builtin::BigInteger if !text.contains(['.', 'e', 'E']) => Fit::Natural,
+        Builtin::Float | Builtin::Double | Builtin::BigDecimal if whole.is_none() => Fit::Natural,
+        Builtin::Float
+        | Builtin::Double
+        | Builtin::BigDecimal
+        | Builtin::String
+        | Builtin::Date
+        | Builtin::SqlDate
+        | Builtin::Calendar
+        | Builtin::Year => Fit::Possible,
+        _ => Fit::None,
+    }
+}
+
+fn string(text: &str, builtin: Builtin) -> Fit {
+    let if_parsed = |is: bool| if is { Fit::Possible } else { Fit::None };
+    match builtin {
+        Builtin::String => Fit::Natural,
+        Builtin::List | Builtin::Map | Builtin::EnumSet | Builtin::StackTraceElement => Fit::None,
+        Builtin::Byte
+        | Builtin::Short
+        | Builtin::Int
+        | Builtin::Long
+        | Builtin::BigInteger
+        | Builtin::AtomicInteger
+        | Builtin::AtomicLong => if_parsed(text.parse::<i128>().is_ok()),
+        Builtin::Float | Builtin::Double | Builtin::BigDecimal => {
+            if_parsed(text.parse::<f64>().is_ok())
+        }
+        Builtin::Boolean | Builtin::AtomicBoolean => if_parsed(matches!(text, "true" | "false")),
+        Builtin::Char => if_parsed(text.encode_utf16().count() == 1),
+        // A date, a time or a name: whether it is one, the encoder says best.
+        _ => Fit::Possible,
+    }
+}

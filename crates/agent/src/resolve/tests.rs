@@ -1,0 +1,108 @@
+use dubbo_proto::ServiceDefinition;
+use hessian::JavaType;
+
+use super::fits::{Fit, of_json};
+use super::*;
+
+fn definition() -> ServiceDefinition {
+    let text = br#"{"canonicalName":"a.B","methods":[],"types":[
+        {"type":"a.Person","properties":{"name":"java.lang.String","born":"java.util.Date"}},
+        {"type":"a.Address","properties":{"city":"java.lang.String"}},
+        {"type":"a.Color","enums":["RED","BLUE"]}]}"#;
+    ServiceDefinition::parse(text).unwrap()
+}
+
+#[test]
+fn values_look_like_types() {
+    use Fit::{Natural, None, Possible};
+    let definition = definition();
+    for (json, ty, expected) in [
+        ("4", "int", Natural),
+        ("4", "long", Natural),
+        ("4", "double", Possible),
+        ("4.5", "double", Natural),
+        ("4.5", "int", None),
+        ("7000000000", "int", None),
+        ("7000000000", "java.lang.Long", Natural),
+        ("300", "byte", None),
+        ("99999999999999999999", "java.math.BigInteger", Natural),
+        ("4", "java.lang.String", Possible),
+        ("4", "java.util.Date", Possible),
+        ("4", "a.Color", None),
+        ("\"x\"", "java.lang.String", Natural),
+        ("\"x\"", "int", None),
+        ("\"7\"", "int", Possible),
+        ("\"x\"", "char", Possible),
+        ("\"xy\"", "char", None),
+        ("\"2024-01-01\"", "java.util.Date", Possible),
+        ("\"RED\"", "a.Color", Natural),
+        ("\"GREEN\"", "a.Color", None),
+        ("\"RED\"", "a.Person", None),
+        ("\"RED\"", "a.Unknown", Possible),
+        ("true", "boolean", Natural),
+        ("true", "int", None),
+        ("null", "int", None),
+        ("null", "a.Person", Natural),
+        ("{\"name\":\"x\"}", "a.Person", Natural),
+        ("{\"name\":\"x\"}", "a.Address", Possible),
+        ("{\"name\":\"x\"}", "a.Color", None),
+        ("{\"name\":\"x\"}", "java.util.Map", Natural),
+        ("{\"class\":\"a.Person\"}", "a.Person", Natural),
+        ("{\"class\":\"a.Person\"}", "a.Address", Possible),
+        ("[1,2]", "java.util.List<java.lang.Integer>", Natural),
+        ("[1,2]", "java.util.List<java.lang.String>", Possible),
+        ("[{}]", "java.util.List<java.lang.Long>", None),
+        ("[1,2]", "int[]", Natural),
+        ("[\"x\"]", "int[]", None),
+        ("[1]", "int", None),
+        ("\"AAE=\"", "byte[]", Possible),
+        ("[[[[[[[[1]]]]]]]]", "java.util.List<java.util.List<java.lang.Object>>", Possible),
+        ("", "int", None),
+    ] {
+        let ty = JavaType::parse(ty).unwrap();
+        assert_eq!(of_json(json.as_bytes(), &ty, Some(&definition)), expected, "{json} as {ty}");
+    }
+}
+
+fn candidate(types: &str, n_packed: Option<usize>) -> Candidate {
+    Candidate { types: parse_types(types).unwrap(), n_packed }
+}
+
+#[test]
+fn arguments_fit_as_the_worst_of_them_does() {
+    let fit = |types, n_packed, body: &str| {
+        fit(&candidate(types, n_packed), &ArgumentList::json(body.as_bytes()).unwrap(), None)
+    };
+    assert_eq!(fit("int,java.lang.String", None, "[1,\"a\"]"), Fit::Natural);
+    assert_eq!(fit("int,java.lang.String", None, "[1,2]"), Fit::Possible);
+    assert_eq!(fit("int,java.lang.String", None, "[\"a\",2]"), Fit::None);
+    assert_eq!(fit("", None, "[]"), Fit::Natural);
+    // A variable number of arguments.
+    assert_eq!(fit("int,java.lang.String[]", Some(2), "[1,\"a\",\"b\"]"), Fit::Possible);
+    assert_eq!(fit("int,java.lang.String[]", Some(0), "[1]"), Fit::Possible);
+    assert_eq!(fit("int,int[]", Some(2), "[1,2,\"b\"]"), Fit::None);
+}
+
+#[test]
+fn the_last_arguments_go_into_an_array() {
+    let definition = ServiceDefinition::from_telnet(
+        "a.B",
+        "void m(int,java.lang.String[])\r\nvoid n(int)\r\ndubbo>",
+    );
+    let [variable, fixed] = &definition.unwrap().methods[..] else { panic!() };
+    let n_packed = |method, n_args| packed(method, n_args).map(|it| it.n_packed.unwrap());
+    assert_eq!(n_packed(variable, 3), Some(2));
+    assert_eq!(n_packed(variable, 1), Some(0));
+    assert_eq!(n_packed(variable, 0), None);
+    assert_eq!(n_packed(fixed, 1), None);
+    let args = ArgumentList::json(b"[1,\"a\", \"b\"]").unwrap();
+    assert_eq!(args.packed(2), [b"1".to_vec(), b"[\"a\",\"b\"]".to_vec()]);
+    assert_eq!(args.packed(0).last().unwrap(), b"[]");
+    assert_eq!(args.quoted()[1], b"\"\\\"a\\\"\"");
+}
+
+#[test]
+fn long_lists_are_cut() {
+    let names = (0..MAX_LISTED + 2).map(|n| n.to_string());
+    assert!(list(names).ends_with("39 and 2 more"));
+}
