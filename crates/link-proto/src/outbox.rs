@@ -143,7 +143,11 @@ impl Outbox {
         self.note_progress();
         let start = self.out.len();
         self.out.reserve(HEADER_LEN + 8 + 2 + meta_len + slice.len());
-        put_head(&mut self.out, &head, entries, meta_len, None, slice.len());
+        match (entries, head.fields) {
+            // Most messages: header and fields as one copy.
+            ([], Some(fields)) => put_plain(&mut self.out, &head, fields, slice.len()),
+            _ => put_head(&mut self.out, &head, entries, meta_len, None, slice.len()),
+        }
         self.out.extend_from_slice(slice);
         self.expected_len = self.out.len();
         if !self.queue.is_empty() {
@@ -346,6 +350,19 @@ impl Outbox {
         debug_assert_eq!(messages().sum::<usize>(), self.queued_bytes);
         debug_assert!(messages().all(|len| len != 0));
     }
+}
+
+/// Writes header and fields of a message in one frame without metadata.
+#[inline]
+fn put_plain(out: &mut BytesMut, head: &Head, fields: [u8; 8], payload_len: usize) {
+    let body_len = u32::try_from(fields.len() + payload_len).unwrap_or(u32::MAX);
+    let Head { kind, flags, codec, status, id, .. } = *head;
+    let header = Header { body_len, kind: kind as u8, flags, codec, status, id }.to_bytes();
+    let mut bytes = [0; HEADER_LEN + 8];
+    let (front, back) = bytes.split_at_mut(HEADER_LEN);
+    front.copy_from_slice(&header);
+    back.copy_from_slice(&fields);
+    out.extend_from_slice(&bytes);
 }
 
 /// Writes header, fields, total and metadata of a message's first frame; `part_len` bytes of
