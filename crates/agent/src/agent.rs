@@ -44,8 +44,12 @@ pub enum StartError {
 pub struct Addresses {
     /// HTTP listeners, in the order of the configuration.
     pub http: Vec<SocketAddr>,
+    /// Dubbo listeners for calls to services of a registry, in the order of the configuration.
+    pub dubbo: Vec<SocketAddr>,
     /// The listener for other agents.
     pub link: Option<SocketAddr>,
+    /// The listener for Dubbo's own consumers of what is exported.
+    pub dubbo_exports: Option<SocketAddr>,
     /// Metrics and health.
     pub admin: Option<SocketAddr>,
 }
@@ -125,8 +129,12 @@ fn bind(config: &Config) -> Result<Listeners, StartError> {
         link::socket::listen(addr).map_err(|source| StartError::Listen { addr, what, source })
     };
     let http = config.http.iter().map(|http| listen(http.listen, "ingress"));
+    let dubbo = config.dubbo.iter().map(|dubbo| listen(dubbo.listen, "ingress"));
+    let dubbo_exports = config.dubbo_exports.as_ref();
     Ok(Listeners {
         http: http.collect::<Result<_, _>>()?,
+        dubbo: dubbo.collect::<Result<_, _>>()?,
+        dubbo_exports: dubbo_exports.map(|dubbo| listen(dubbo.listen, "dubbo")).transpose()?,
         link: config.link.as_ref().map(|link| listen(link.listen, "link")).transpose()?,
         admin: config.admin.as_ref().map(|admin| listen(admin.listen, "admin")).transpose()?,
     })
@@ -134,9 +142,13 @@ fn bind(config: &Config) -> Result<Listeners, StartError> {
 
 impl Listeners {
     fn addresses(&self) -> io::Result<Addresses> {
-        let http = self.http.iter().map(TcpListener::local_addr);
+        let all = |listeners: &[TcpListener]| {
+            listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()
+        };
         Ok(Addresses {
-            http: http.collect::<Result<_, _>>()?,
+            http: all(&self.http)?,
+            dubbo: all(&self.dubbo)?,
+            dubbo_exports: self.dubbo_exports.as_ref().map(TcpListener::local_addr).transpose()?,
             link: self.link.as_ref().map(TcpListener::local_addr).transpose()?,
             admin: self.admin.as_ref().map(TcpListener::local_addr).transpose()?,
         })

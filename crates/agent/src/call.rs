@@ -11,6 +11,7 @@ use link_proto::{CallId, Status};
 use tokio::sync::oneshot;
 
 use crate::error::{CallError, Code};
+use crate::ingress::dubbo::DubboToken;
 use crate::metrics::CallStats;
 
 /// How a call ended.
@@ -39,6 +40,8 @@ pub enum ReplyTo {
     Task(oneshot::Sender<Outcome>),
     /// Another agent; no task stands between its link and the provider's connection.
     Link(LinkCaller),
+    /// A Dubbo consumer; no task stands between its connection and the endpoint's.
+    Dubbo(DubboToken),
 }
 
 impl ReplyTo {
@@ -47,6 +50,7 @@ impl ReplyTo {
         match self {
             Self::Task(task) => drop(task.send(outcome)),
             Self::Link(caller) => caller.complete(outcome),
+            Self::Dubbo(token) => token.complete(outcome),
         }
     }
 }

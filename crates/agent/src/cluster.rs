@@ -35,13 +35,14 @@ pub struct Cluster {
     status: Cell<Freshness>,
     registered_timeout: Cell<Option<Duration>>,
     had_endpoints: Cell<bool>,
+    is_forgotten: Cell<bool>,
     last_call: Cell<Instant>,
     changed: Notify,
 }
 
 /// An endpoint of a cluster. Two are the same if a call would go the same way.
 #[derive(Clone)]
-struct Member(Rc<MemberState>);
+pub struct Member(Rc<MemberState>);
 
 struct MemberState {
     endpoint: Endpoint,
@@ -91,6 +92,7 @@ impl Cluster {
             status: Cell::new(Freshness::Pending),
             registered_timeout: Cell::new(None),
             had_endpoints: Cell::new(false),
+            is_forgotten: Cell::new(false),
             last_call: Cell::new(Instant::now()),
             changed: Notify::new(),
         }
@@ -117,8 +119,7 @@ impl Cluster {
     }
 
     fn member(&self, endpoint: &Endpoint, policy: &ClusterPolicy) -> Member {
-        let setup =
-            Setup { connect_timeout: policy.connect_timeout, max_in_flight: policy.max_in_flight };
+        let setup = Setup::new(policy);
         let upstream = self.pool.upstream(endpoint.protocol, &endpoint.host, endpoint.port, setup);
         let stats = self.hub.upstream(&self.service.to_string(), upstream.address());
         Member(Rc::new(MemberState { endpoint: endpoint.clone(), upstream, stats }))
@@ -145,51 +146,87 @@ impl Cluster {
         self.balancer.borrow().is_empty() && self.last_call.get() < since
     }
 
+    /// The longest that a call may take whose caller asks for `wanted`, or does not say.
+    pub fn longest(&self, wanted: Option<Duration>) -> Duration {
+        let max = self.policy.borrow().max_timeout;
+        wanted.map_or(max, |wanted| wanted.min(max))
+    }
+
+    /// Whether a call that an endpoint refuses could be offered to another one.
+    pub fn has_choice(&self) -> bool {
+        1 < self.balancer.borrow().len() && 1 < self.policy.borrow().max_attempts
+    }
+
+    /// Whether a call could be offered now to an endpoint that is not among those in `tried`.
+    pub fn has_left(&self, now: Instant, tried: &[Member]) -> bool {
+        tried.len() < self.policy.borrow().max_attempts as usize && self.pick(now, tried).is_some()
+    }
+
+    /// Begins a call on an endpoint that is connected; `None` if there is none just now.
+    pub fn begin(self: &Rc<Self>, now: Instant) -> Option<Attempt> {
+        self.last_call.set(now);
+        let slot = self.balancer.borrow_mut().pick(now, &mut rand::rng(), |member| {
+            member.0.upstream.standing() == Standing::Ready
+        })?;
+        let member = self.balancer.borrow().key(slot)?.clone();
+        Some(self.attempt(slot, member, now))
+    }
+
     /// Makes a call, on another endpoint if one refuses it before it has begun.
-    pub async fn call<A: Arguments>(&self, mut request: Request<'_, A>) -> Outcome {
-        self.last_call.set(request.now);
-        let policy = Rc::clone(&self.policy.borrow());
+    pub async fn call<A: Arguments>(self: &Rc<Self>, request: Request<'_, A>) -> Outcome {
+        let otherwise = self.policy.borrow().serialization;
+        self.offer((request.now, request.deadline), Vec::new(), async |attempt, now| {
+            let serialization = attempt.member.0.serialization(otherwise);
+            attempt.upstream().call(&Request { now, ..request }, serialization).await
+        })
+        .await
+    }
+
+    /// Offers a call that came `now` to one endpoint after the other, but not to those in `tried`,
+    /// until one takes it.
+    pub async fn offer(
+        self: &Rc<Self>,
+        (mut now, deadline): (Instant, Instant),
+        mut tried: Vec<Member>,
+        mut make: impl AsyncFnMut(&Attempt, Instant) -> Outcome,
+    ) -> Outcome {
+        self.last_call.set(now);
         if self.status.get() == Freshness::Pending {
-            self.wait_for_endpoints(request.deadline).await?;
-            request.now = Instant::now();
+            self.wait_for_endpoints(deadline).await?;
+            now = Instant::now();
         }
-        let mut tried = Vec::new();
         loop {
-            let Some((slot, member)) = self.pick(request.now, &tried) else {
+            let Some((slot, member)) = self.pick(now, &tried) else {
                 return Err(self.no_endpoint());
             };
-            let outcome = self.attempt(slot, &member, &request, &policy).await;
+            let attempt = self.attempt(slot, member.clone(), now);
+            let outcome = make(&attempt, now).await;
+            now = Instant::now();
+            attempt.finish(now, outcome.as_ref().err());
             let Err(error) = outcome else {
                 return outcome;
             };
             tried.push(member);
-            let is_last = policy.max_attempts as usize <= tried.len();
-            request.now = Instant::now();
-            let is_last = is_last || !error.may_be_offered_again();
-            if is_last || self.pick(request.now, &tried).is_none() {
+            if !error.may_be_offered_again() || !self.has_left(now, &tried) {
                 return Err(error);
             }
         }
     }
 
-    async fn attempt<A: Arguments>(
-        &self,
-        slot: Slot,
-        member: &Member,
-        request: &Request<'_, A>,
-        policy: &ClusterPolicy,
-    ) -> Outcome {
-        let mut attempt = Attempt {
-            cluster: self,
-            ticket: Some(self.balancer.borrow_mut().begin(slot)),
-            stats: &member.0.stats,
-            started: request.now,
-        };
-        attempt.stats.started();
-        let serialization = member.0.serialization(policy.serialization);
-        let outcome = member.0.upstream.call(request, serialization).await;
-        attempt.finish(&outcome);
-        outcome
+    fn attempt(self: &Rc<Self>, slot: Slot, member: Member, now: Instant) -> Attempt {
+        let ticket = Some(self.balancer.borrow_mut().begin(slot));
+        member.0.stats.started();
+        Attempt { cluster: Rc::clone(self), member, ticket, started: now }
+    }
+
+    /// No registry tells this cluster anything any more: routes to it are void.
+    pub fn forget(&self) {
+        self.is_forgotten.set(true);
+    }
+
+    /// Whether another cluster has to be asked for.
+    pub fn is_forgotten(&self) -> bool {
+        self.is_forgotten.get()
     }
 
     /// Chooses an endpoint that was not tried: one that is connected, or else one that may be soon.
@@ -274,28 +311,44 @@ impl MemberState {
 }
 
 /// A call on its way to one endpoint.
-struct Attempt<'a> {
-    cluster: &'a Cluster,
+pub struct Attempt {
+    cluster: Rc<Cluster>,
+    member: Member,
     ticket: Option<Ticket>,
-    stats: &'a CallStats,
     started: Instant,
 }
 
-impl Attempt<'_> {
-    fn finish(&mut self, outcome: &Outcome) {
+impl Attempt {
+    /// The endpoint's upstream.
+    pub fn upstream(&self) -> &AnyUpstream {
+        &self.member.0.upstream
+    }
+
+    /// The endpoint, not to be tried again.
+    pub fn member(&self) -> &Member {
+        &self.member
+    }
+
+    /// The call has ended, at `now`, well or with an error.
+    pub fn finish(mut self, now: Instant, error: Option<&CallError>) {
         let Some(ticket) = self.ticket.take() else { return };
-        let now = Instant::now();
-        let latency = now - self.started;
-        let code = outcome.as_ref().err().map(|error| error.code as u8);
-        self.stats.finished(latency, code);
-        self.cluster.balancer.borrow_mut().finish(ticket, now, latency, code.is_none());
+        let latency = now.saturating_duration_since(self.started);
+        self.member.0.stats.finished(latency, error.map(|error| error.code as u8));
+        self.cluster.balancer.borrow_mut().finish(ticket, now, latency, error.is_none());
+    }
+
+    /// The call was sent, and nobody will hear how it ends.
+    pub fn sent_one_way(mut self) {
+        let Some(ticket) = self.ticket.take() else { return };
+        self.member.0.stats.finished(Duration::ZERO, None);
+        self.cluster.balancer.borrow_mut().abandon(ticket);
     }
 }
 
-impl Drop for Attempt<'_> {
+impl Drop for Attempt {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            self.stats.finished(self.started.elapsed(), Some(Code::Cancelled as u8));
+            self.member.0.stats.finished(self.started.elapsed(), Some(Code::Cancelled as u8));
             self.cluster.balancer.borrow_mut().abandon(ticket);
         }
     }

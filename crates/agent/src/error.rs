@@ -1,7 +1,7 @@
 //! The one table of everything that can go wrong with a call.
 //!
-//! A [`Code`] has a stable name, the side whose fault it is, an HTTP status, a link status and a
-//! retry rule; [`Code::row`] is the only place that tells them.
+//! A [`Code`] has a stable name, the side whose fault it is, an HTTP status, a link status, a Dubbo
+//! status and a retry rule; [`Code::row`] is the only place that tells them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -102,6 +102,9 @@ pub struct Row {
     pub http_status: u16,
     /// Status of a link's RESPONSE.
     pub link_status: LinkStatus,
+    /// Status of a Dubbo reply. A consumer makes a timeout of 31 and a network error of all others,
+    /// and its cluster strategy tries again after either; 100 tells it that nothing was begun.
+    pub dubbo_status: DubboStatus,
     /// Whether another try is safe.
     pub retry: Retry,
 }
@@ -111,9 +114,10 @@ const fn row(
     fault: Fault,
     http_status: u16,
     link_status: LinkStatus,
+    dubbo_status: DubboStatus,
     retry: Retry,
 ) -> Row {
-    Row { name, fault, http_status, link_status, retry }
+    Row { name, fault, http_status, link_status, dubbo_status, retry }
 }
 
 impl Code {
@@ -163,53 +167,107 @@ impl Code {
         use Fault::{Downstream, Local, Upstream};
         use Retry::{Elsewhere, IfIdempotent, Never, Safe};
         type S = LinkStatus;
+        type D = DubboStatus;
         match self {
-            Self::BadRequest => row("bad_request", Downstream, 400, S::BAD_REQUEST, Never),
-            Self::NoRoute => row("no_route", Downstream, 404, S::BAD_REQUEST, Never),
+            Self::BadRequest => {
+                row("bad_request", Downstream, 400, S::BAD_REQUEST, D::BadRequest, Never)
+            }
+            Self::NoRoute => row("no_route", Downstream, 404, S::BAD_REQUEST, D::BadRequest, Never),
             Self::MethodNotAllowed => {
-                row("method_not_allowed", Downstream, 405, S::BAD_REQUEST, Never)
+                row("method_not_allowed", Downstream, 405, S::BAD_REQUEST, D::BadRequest, Never)
             }
             Self::UnsupportedMediaType => {
-                row("unsupported_media_type", Downstream, 415, S::BAD_REQUEST, Never)
+                row("unsupported_media_type", Downstream, 415, S::BAD_REQUEST, D::BadRequest, Never)
             }
-            Self::RequestTimeout => row("request_timeout", Downstream, 408, S::BAD_REQUEST, Safe),
-            Self::BodyTooLarge => row("body_too_large", Downstream, 413, S::TOO_LARGE, Never),
-            Self::BadArguments => row("bad_arguments", Downstream, 400, S::BAD_REQUEST, Never),
+            Self::RequestTimeout => {
+                row("request_timeout", Downstream, 408, S::BAD_REQUEST, D::BadRequest, Safe)
+            }
+            Self::BodyTooLarge => {
+                row("body_too_large", Downstream, 413, S::TOO_LARGE, D::BadRequest, Never)
+            }
+            Self::BadArguments => {
+                row("bad_arguments", Downstream, 400, S::BAD_REQUEST, D::BadRequest, Never)
+            }
             Self::AmbiguousMethod => {
-                row("ambiguous_method", Downstream, 400, S::BAD_REQUEST, Never)
+                row("ambiguous_method", Downstream, 400, S::BAD_REQUEST, D::BadRequest, Never)
             }
-            Self::ServiceNotFound => {
-                row("service_not_found", Downstream, 404, S::NOT_FOUND_SERVICE, Elsewhere)
+            Self::ServiceNotFound => row(
+                "service_not_found",
+                Downstream,
+                404,
+                S::NOT_FOUND_SERVICE,
+                D::ServiceNotFound,
+                Elsewhere,
+            ),
+            Self::MethodNotFound => row(
+                "method_not_found",
+                Downstream,
+                404,
+                S::NOT_FOUND_METHOD,
+                D::ServiceNotFound,
+                Never,
+            ),
+            Self::Draining => {
+                row("draining", Local, 503, S::REFUSED, D::ServerThreadpoolExhausted, Safe)
             }
-            Self::MethodNotFound => {
-                row("method_not_found", Downstream, 404, S::NOT_FOUND_METHOD, Never)
+            Self::Overloaded => {
+                row("overloaded", Local, 503, S::OVERLOADED, D::ServerThreadpoolExhausted, Safe)
             }
-            Self::Draining => row("draining", Local, 503, S::REFUSED, Safe),
-            Self::Overloaded => row("overloaded", Local, 503, S::OVERLOADED, Safe),
-            Self::RegistryUnavailable => {
-                row("registry_unavailable", Local, 503, S::UPSTREAM_UNREACHABLE, Safe)
+            Self::RegistryUnavailable => row(
+                "registry_unavailable",
+                Local,
+                503,
+                S::UPSTREAM_UNREACHABLE,
+                D::ServerError,
+                Safe,
+            ),
+            Self::NoEndpoint => {
+                row("no_endpoint", Upstream, 503, S::UPSTREAM_UNREACHABLE, D::ServerError, Safe)
             }
-            Self::NoEndpoint => row("no_endpoint", Upstream, 503, S::UPSTREAM_UNREACHABLE, Safe),
-            Self::Unreachable => row("unreachable", Upstream, 503, S::UPSTREAM_UNREACHABLE, Safe),
-            Self::Refused => row("refused", Upstream, 503, S::REFUSED, Safe),
-            Self::ConnectionBroken => {
-                row("connection_broken", Upstream, 502, S::UPSTREAM_BROKEN, IfIdempotent)
+            Self::Unreachable => {
+                row("unreachable", Upstream, 503, S::UPSTREAM_UNREACHABLE, D::ServerError, Safe)
             }
-            Self::BadReply => row("bad_reply", Upstream, 502, S::UPSTREAM_PROTOCOL, IfIdempotent),
-            Self::ReplyTooLarge => row("reply_too_large", Upstream, 502, S::TOO_LARGE, Never),
-            Self::Timeout => row("timeout", Upstream, 504, S::TIMEOUT, IfIdempotent),
-            Self::ThreadPoolExhausted => {
-                row("thread_pool_exhausted", Upstream, 503, S::OVERLOADED, Safe)
+            Self::Refused => row("refused", Upstream, 503, S::REFUSED, D::ServerError, Safe),
+            Self::ConnectionBroken => row(
+                "connection_broken",
+                Upstream,
+                502,
+                S::UPSTREAM_BROKEN,
+                D::ChannelInactive,
+                IfIdempotent,
+            ),
+            Self::BadReply => {
+                row("bad_reply", Upstream, 502, S::UPSTREAM_PROTOCOL, D::BadResponse, IfIdempotent)
             }
+            Self::ReplyTooLarge => {
+                row("reply_too_large", Upstream, 502, S::TOO_LARGE, D::SerializationError, Never)
+            }
+            Self::Timeout => {
+                row("timeout", Upstream, 504, S::TIMEOUT, D::ServerTimeout, IfIdempotent)
+            }
+            Self::ThreadPoolExhausted => row(
+                "thread_pool_exhausted",
+                Upstream,
+                503,
+                S::OVERLOADED,
+                D::ServerThreadpoolExhausted,
+                Safe,
+            ),
             Self::ProviderRejected => {
-                row("provider_rejected", Upstream, 400, S::BAD_REQUEST, Never)
+                row("provider_rejected", Upstream, 400, S::BAD_REQUEST, D::BadRequest, Never)
             }
             Self::ProviderError => {
-                row("provider_error", Upstream, 502, S::SERVER_ERROR, IfIdempotent)
+                row("provider_error", Upstream, 502, S::SERVER_ERROR, D::ServiceError, IfIdempotent)
             }
-            Self::Exception => row("exception", Upstream, 500, S::APP_ERROR, Never),
-            Self::Cancelled => row("cancelled", Downstream, 499, S::CANCELLED, IfIdempotent),
-            Self::Internal => row("internal", Local, 500, S::SERVER_ERROR, IfIdempotent),
+            Self::Exception => {
+                row("exception", Upstream, 500, S::APP_ERROR, D::ServiceError, Never)
+            }
+            Self::Cancelled => {
+                row("cancelled", Downstream, 499, S::CANCELLED, D::ClientError, IfIdempotent)
+            }
+            Self::Internal => {
+                row("internal", Local, 500, S::SERVER_ERROR, D::ServerError, IfIdempotent)
+            }
         }
     }
 
@@ -329,6 +387,22 @@ impl CallError {
         format!("{summary}{advice}").into()
     }
 
+    /// Status and text for a Dubbo consumer: the provider's own if it was the provider that refused.
+    pub fn for_dubbo(&self) -> (DubboStatus, Cow<'_, str>) {
+        if let Some(status) = self.provider_status {
+            return (status, (&*self.message).into());
+        }
+        let row = self.code.row();
+        let text = match row.dubbo_status {
+            // Dubbo's own words, for those who look for them.
+            DubboStatus::ServerThreadpoolExhausted => {
+                format!("Server side thread pool is exhausted, detail msg: {self}")
+            }
+            _ => self.to_string(),
+        };
+        (row.dubbo_status, text.into())
+    }
+
     /// Whether the call may be offered to another endpoint, because none has begun it.
     pub fn may_be_offered_again(&self) -> bool {
         matches!(self.code.row().retry, Retry::Safe | Retry::Elsewhere)
@@ -404,6 +478,26 @@ mod tests {
             let summary = error.summary();
             assert!(summary.contains(advice) && !summary.contains("\tat "), "{summary}");
         }
+    }
+
+    /// Nobody is told that it is safe to try again when it is not.
+    #[test]
+    fn a_dubbo_status_promises_no_more_than_its_code() {
+        for code in Code::ALL {
+            let row = code.row();
+            assert_ne!(row.dubbo_status, DubboStatus::Ok);
+            let seen = Code::from_dubbo(row.dubbo_status, row.name).row().retry;
+            let is_safe = |retry| matches!(retry, Retry::Safe | Retry::Elsewhere);
+            // That there is no such method is true of every provider.
+            let is_same_everywhere = code == Code::MethodNotFound;
+            assert!(!is_safe(seen) || is_safe(row.retry) || is_same_everywhere, "{code:?}");
+        }
+        let error = CallError::new(Code::Overloaded, "full").at("h:1");
+        let (status, text) = error.for_dubbo();
+        assert_eq!(status, DubboStatus::ServerThreadpoolExhausted);
+        assert!(text.ends_with("detail msg: overloaded: full (at h:1)"), "{text}");
+        let error = CallError::from_provider(DubboStatus::ServiceError, "x\n\tat y");
+        assert_eq!(error.for_dubbo(), (DubboStatus::ServiceError, "x\n\tat y".into()));
     }
 
     /// What one agent reports to the next stays as safe, or as unsafe, to retry.

@@ -18,10 +18,10 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tracing::{debug, info};
 
-use crate::backend::{App, AppCall, Backend, Backends, DubboApp, HttpApp};
-use crate::call::{LinkCaller, LinkServer, ReplyTo};
+use crate::backend::{self, App, AppCall, Backend, Backends, DubboApp, HttpApp};
+use crate::call::{LinkCaller, LinkServer, Outcome, ReplyTo};
 use crate::config::HTTP_APP_SERIALIZATIONS;
-use crate::route::template;
+use crate::route::{WHOLE, template};
 use crate::upstream::Standing;
 use crate::upstream::dubbo::{DubboClient, refused};
 
@@ -56,19 +56,29 @@ struct Target {
     way: Way,
 }
 
-/// The app, and what all calls of the route have in common.
+/// The app, and what all calls of the route have in common: nothing if they are whole Dubbo requests.
 enum Way {
     /// The constant parts of a Dubbo request.
-    Dubbo(DubboApp, Rc<RequestTemplate>),
+    Dubbo(DubboApp, Option<Rc<RequestTemplate>>),
     /// All that the caller has told.
-    Http(Rc<HttpApp>, RouteDef),
+    Http(Rc<HttpApp>, Option<RouteDef>),
 }
 
 impl Target {
     fn takes(&self, codec: u8) -> bool {
         match &self.way {
+            // A whole request is in the serialization that its consumer has chosen.
+            Way::Dubbo(_, None) | Way::Http(_, None) => true,
             Way::Dubbo(app, _) => codec == app.serialization.id(),
             Way::Http(..) => HTTP_APP_SERIALIZATIONS.iter().any(|known| codec == known.id()),
+        }
+    }
+
+    /// What the peer is told to write.
+    fn codec(&self) -> u8 {
+        match &self.way {
+            Way::Dubbo(_, None) | Way::Http(_, None) => 0,
+            _ => self.preferred().id(),
         }
     }
 
@@ -130,7 +140,7 @@ impl LinkSession {
         }
         match self.target(def) {
             Ok(target) => {
-                let codec = target.preferred().id();
+                let codec = target.codec();
                 self.conn.with(|link| link.accept_route(route, codec));
                 routes[place] = Some(Rc::new(target));
             }
@@ -147,14 +157,15 @@ impl LinkSession {
             let text = format!("this agent does not export {}", def.service);
             return Err((Status::NOT_FOUND_SERVICE, text));
         };
+        let is_whole = def.method == WHOLE;
         let way = match &backend.app {
-            App::Dubbo(app) => Way::Dubbo(
-                app.clone(),
-                template(app.serialization, &backend.service.version, def)
-                    .map_err(|error| (Status::BAD_REQUEST, error.to_string()))?
-                    .into(),
-            ),
-            App::Http(app) => Way::Http(Rc::clone(app), def.clone()),
+            App::Dubbo(app) if is_whole => Way::Dubbo(app.clone(), None),
+            App::Dubbo(app) => {
+                let template = template(app.serialization, &backend.service.version, def)
+                    .map_err(|error| (Status::BAD_REQUEST, error.to_string()))?;
+                Way::Dubbo(app.clone(), Some(template.into()))
+            }
+            App::Http(app) => Way::Http(Rc::clone(app), (!is_whole).then(|| def.clone())),
         };
         Ok(Target { backend: Rc::clone(backend), way })
     }
@@ -170,15 +181,15 @@ impl LinkSession {
             return self.refuse(&call, Status::UNSUPPORTED_CODEC, &text);
         }
         match &target.way {
-            Way::Dubbo(app, template) => self.request_dubbo(app, template, &target, call),
-            Way::Http(app, def) => self.request_http(app, def, &target, &call),
+            Way::Dubbo(app, template) => self.request_dubbo(app, template.as_ref(), &target, call),
+            Way::Http(app, def) => self.request_http(app, def.as_ref(), &target, &call),
         }
     }
 
     fn request_dubbo(
         &self,
         app: &DubboApp,
-        template: &Rc<RequestTemplate>,
+        template: Option<&Rc<RequestTemplate>>,
         target: &Rc<Target>,
         mut call: Call,
     ) {
@@ -186,13 +197,13 @@ impl LinkSession {
             Ok(conn) => self.pass_on(template, target, &conn, &call),
             Err(_) if app.upstream.standing() == Standing::Connecting => {
                 let (session, target) = (self.clone(), Rc::clone(target));
-                let template = Rc::clone(template);
+                let template = template.cloned();
                 let upstream = Rc::clone(&app.upstream);
                 tokio::task::spawn_local(async move {
                     match upstream.connected(call.deadline).await {
                         Ok(conn) => {
                             call.now = Instant::now();
-                            session.pass_on(&template, &target, &conn, &call);
+                            session.pass_on(template.as_ref(), &target, &conn, &call);
                         }
                         Err(error) => session.caller(&target, &call).complete(Err(error)),
                     }
@@ -202,33 +213,44 @@ impl LinkSession {
         }
     }
 
-    fn request_http(&self, app: &Rc<HttpApp>, def: &RouteDef, target: &Target, call: &Call) {
-        let attachments: Vec<(&str, &str)> = def
-            .attachments
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-            .chain(&call.meta)
-            .collect();
+    fn request_http(
+        &self,
+        app: &Rc<HttpApp>,
+        def: Option<&RouteDef>,
+        target: &Target,
+        call: &Call,
+    ) {
         let codec = if call.codec == 0 { target.preferred().id() } else { call.codec };
-        let request = AppCall {
-            method: &def.method,
-            descriptor: &def.descriptor,
-            serialization: Serialization::from_id(codec).of_body(&call.payload),
-            args: call.payload.clone(),
-            attachments: &attachments,
-            takes_attachments: true,
-            now: call.now,
-            deadline: call.deadline,
-        };
+        let serialization = Serialization::from_id(codec).of_body(&call.payload);
         let (id, one_way, caller) = (call.id, call.one_way, self.caller(target, call));
         let running = Rc::clone(&self.running);
-        let handle = app.call(&request, move |outcome| {
+        let done = move |outcome: Outcome| {
             running.borrow_mut().remove(&id);
             match one_way {
                 true => caller.finish(outcome.as_ref().err()),
                 false => caller.complete(outcome),
             }
-        });
+        };
+        let times = (call.now, call.deadline);
+        let handle = match def {
+            Some(def) => {
+                let constant = def.attachments.iter();
+                let constant = constant.map(|(name, value)| (name.as_str(), value.as_str()));
+                let attachments: Vec<(&str, &str)> = constant.chain(&call.meta).collect();
+                let request = AppCall {
+                    method: &def.method,
+                    descriptor: &def.descriptor,
+                    serialization,
+                    args: call.payload.clone(),
+                    attachments: &attachments,
+                    takes_attachments: true,
+                    now: call.now,
+                    deadline: call.deadline,
+                };
+                app.call(&request, done)
+            }
+            None => backend::call_whole(app, serialization, call.payload.clone(), times, done),
+        };
         if let Some(handle) = handle.filter(|_| !one_way) {
             self.running.borrow_mut().insert(id, handle);
         }
@@ -236,20 +258,34 @@ impl LinkSession {
 
     fn pass_on(
         &self,
-        template: &RequestTemplate,
+        template: Option<&Rc<RequestTemplate>>,
         target: &Target,
         conn: &Conn<DubboClient>,
         call: &Call,
     ) {
-        let meta: Vec<_> = call.meta.iter().collect();
         let caller = self.caller(target, call);
-        let Call { now, deadline, payload, one_way, .. } = call;
+        let Call { now, deadline, payload, one_way, codec, .. } = call;
         if *one_way {
-            let sent = conn.with(|app| app.0.send_one_way(*now, template, payload, &meta));
+            let sent = conn.with(|app| match template {
+                Some(template) => {
+                    let meta: Vec<_> = call.meta.iter().collect();
+                    app.0.send_one_way(*now, template, payload, &meta)
+                }
+                None => app.0.send_body_one_way(*now, Serialization::from_id(*codec), payload),
+            });
             return caller.finish(sent.err().map(|error| refused(&error)).as_ref());
         }
         let token = ReplyTo::Link(caller);
-        let sent = conn.with(|app| app.0.send(*now, template, payload, &meta, *deadline, token));
+        let sent = conn.with(|app| match template {
+            Some(template) => {
+                let meta: Vec<_> = call.meta.iter().collect();
+                app.0.send(*now, template, payload, &meta, *deadline, token)
+            }
+            None => {
+                let serialization = Serialization::from_id(*codec);
+                app.0.send_body(*now, serialization, payload, *deadline, token)
+            }
+        });
         if let Err((token, error)) = sent {
             token.complete(Err(refused(&error)));
         }

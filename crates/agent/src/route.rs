@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use dubbo_proto::{RequestHead, RequestTemplate, Serialization};
+use dubbo_proto::{RequestHead, RequestTemplate, Serialization, ServiceKey};
 use hessian::JavaType;
 use link_proto::RouteDef;
 use registry::Definition;
@@ -19,6 +19,9 @@ use crate::error::{CallError, Code};
 
 /// Routes that one worker remembers. A link's peer remembers as many.
 pub const MAX_ROUTES: usize = 4096;
+
+/// The method of a route whose calls are whole Dubbo requests: no Java method can be called so.
+pub const WHOLE: &str = "*";
 
 /// The method of Dubbo's generic call, and its descriptor, which the provider compares to the letter.
 const GENERIC_METHOD: &str = "$invoke";
@@ -136,28 +139,13 @@ impl Route {
         parameters: Parameters,
         plan: Plan,
     ) -> Self {
-        let service = &cluster.service;
-        let (wire_method, descriptor) = match &parameters {
-            Parameters::Given(types) => (method, descriptors(types)),
-            _ => (GENERIC_METHOD, GENERIC_DESCRIPTOR.to_owned()),
-        };
-        let mut attachments = vec![
-            ("path".to_owned(), service.interface.clone()),
-            ("interface".to_owned(), service.interface.clone()),
-        ];
-        for (name, value) in [("version", &service.version), ("group", &service.group)] {
-            if !value.is_empty() {
-                attachments.push((name.to_owned(), value.clone()));
-            }
-        }
-        if parameters.is_generic() {
-            attachments.push(("generic".to_owned(), plan.generic.name().to_owned()));
-        }
-        let def = RouteDef {
-            service: service.to_string(),
-            method: wire_method.to_owned(),
-            descriptor,
-            attachments,
+        let def = match method {
+            WHOLE => RouteDef {
+                service: cluster.service.to_string(),
+                method: WHOLE.to_owned(),
+                ..RouteDef::default()
+            },
+            _ => definition(&cluster.service, method, &parameters, &plan),
         };
         Self {
             index: place.0,
@@ -190,6 +178,37 @@ impl Route {
         let template = template(serialization, &self.cluster.service.version, &self.def)
             .map_err(|error| CallError::new(Code::BadRequest, error.to_string()))?;
         Ok(place.get_or_init(|| template))
+    }
+}
+
+/// How links are told of a method.
+fn definition(
+    service: &ServiceKey,
+    method: &str,
+    parameters: &Parameters,
+    plan: &Plan,
+) -> RouteDef {
+    let (wire_method, descriptor) = match parameters {
+        Parameters::Given(types) => (method, descriptors(types)),
+        _ => (GENERIC_METHOD, GENERIC_DESCRIPTOR.to_owned()),
+    };
+    let mut attachments = vec![
+        ("path".to_owned(), service.interface.clone()),
+        ("interface".to_owned(), service.interface.clone()),
+    ];
+    for (name, value) in [("version", &service.version), ("group", &service.group)] {
+        if !value.is_empty() {
+            attachments.push((name.to_owned(), value.clone()));
+        }
+    }
+    if parameters.is_generic() {
+        attachments.push(("generic".to_owned(), plan.generic.name().to_owned()));
+    }
+    RouteDef {
+        service: service.to_string(),
+        method: wire_method.to_owned(),
+        descriptor,
+        attachments,
     }
 }
 

@@ -23,6 +23,7 @@ use crate::cluster::Cluster;
 use crate::config::{ClusterRules, ExportConfig};
 use crate::error::{CallError, Code};
 use crate::export::LinkSession;
+use crate::ingress::dubbo::{DubboListener, DubboSession};
 use crate::ingress::http::{HttpListener, HttpSession};
 use crate::metrics::{Hub, OpenConnection};
 use crate::resolve::definitions::Definitions;
@@ -40,6 +41,8 @@ const IDLE_CLUSTER_TTL: Duration = Duration::from_secs(30);
 pub enum ToWorker {
     /// Serve a connection of an HTTP listener.
     Http(Accepted, Arc<HttpListener>),
+    /// Serve a Dubbo consumer.
+    Dubbo(Accepted, Arc<DubboListener>),
     /// Serve a link from another agent.
     Link(Accepted, Arc<link_proto::Config>),
     /// Make calls by these rules from now on.
@@ -111,7 +114,9 @@ pub struct Worker {
     pool: Rc<Pool>,
     backends: Rc<Backends>,
     hub: Hub,
+    rules_epoch: Cell<u32>,
     http: RefCell<Vec<Weak<HttpSession>>>,
+    dubbo: RefCell<Vec<Weak<DubboSession>>>,
     links: RefCell<Vec<Weak<LinkSession>>>,
     n_open: Cell<usize>,
     draining: Cell<bool>,
@@ -147,7 +152,9 @@ impl Worker {
             definitions: Definitions::default(),
             pool,
             hub: setup.hub,
+            rules_epoch: Cell::new(0),
             http: RefCell::default(),
+            dubbo: RefCell::default(),
             links: RefCell::default(),
             n_open: Cell::new(0),
             draining: Cell::new(false),
@@ -175,16 +182,23 @@ impl Worker {
     fn handle(self: &Rc<Self>, message: ToWorker) {
         match message {
             ToWorker::Http(accepted, listener) => self.serve_http(accepted, listener),
+            ToWorker::Dubbo(accepted, listener) => self.serve_dubbo(accepted, listener),
             ToWorker::Link(accepted, config) => self.serve_link(accepted, &config),
             ToWorker::Rules(rules) => {
                 for ((_, service), entry) in &*self.clusters.borrow() {
                     entry.cluster.set_policy(rules.policy(&service.interface));
                 }
                 *self.rules.borrow_mut() = rules;
+                self.rules_epoch.set(self.rules_epoch.get().wrapping_add(1));
             }
             ToWorker::Drain => {
                 self.draining.set(true);
                 self.http.borrow().iter().filter_map(Weak::upgrade).for_each(|http| http.drain());
+                self.dubbo
+                    .borrow()
+                    .iter()
+                    .filter_map(Weak::upgrade)
+                    .for_each(|dubbo| dubbo.drain());
                 self.links.borrow().iter().filter_map(Weak::upgrade).for_each(|link| link.drain());
             }
         }
@@ -205,6 +219,15 @@ impl Worker {
         self.serve(accepted, async move |stream| {
             session.serve(worker, &listener, stream).await;
         });
+    }
+
+    fn serve_dubbo(self: &Rc<Self>, accepted: Accepted, listener: Arc<DubboListener>) {
+        let session = DubboSession::new(self, listener);
+        if self.draining.get() {
+            session.drain();
+        }
+        self.dubbo.borrow_mut().push(Rc::downgrade(&session));
+        self.serve(accepted, async move |stream| session.serve(stream).await);
     }
 
     fn serve_link(self: &Rc<Self>, accepted: Accepted, config: &link_proto::Config) {
@@ -241,6 +264,9 @@ impl Worker {
             }
             None => false,
         });
+        self.dubbo.borrow_mut().retain(|session| {
+            session.upgrade().inspect(|session| session.check_time(now)).is_some()
+        });
         self.links.borrow_mut().retain(|session| session.strong_count() != 0);
         self.definitions.sweep(&self.routes);
         self.forget_idle_clusters(now);
@@ -256,10 +282,23 @@ impl Worker {
         self.clusters.borrow_mut().retain(|_, entry| {
             let is_idle = entry.cluster.is_idle(since);
             if is_idle {
+                entry.cluster.forget();
                 self.routes.forget(&entry.cluster);
             }
             !is_idle
         });
+    }
+
+    /// Changes whenever the rules do.
+    pub fn rules_epoch(&self) -> u32 {
+        self.rules_epoch.get()
+    }
+
+    /// The app behind an exported service, and the longest that a call to it may take.
+    pub fn backend(&self, service: &ServiceKey) -> Option<(Rc<Backend>, Duration)> {
+        let backend = Rc::clone(self.backends.get(&service.to_string())?);
+        let max_timeout = self.rules.borrow().policy(&service.interface).max_timeout;
+        Some((backend, max_timeout))
     }
 
     /// The cluster of a service, looked up in a registry from now on if it was not before.

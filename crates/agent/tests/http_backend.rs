@@ -27,7 +27,11 @@ fn with(app: &TestApp, lines: &str, test: impl AsyncFnOnce(Rc<HttpApp>)) {
     let config = config::parse(&text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
     let export = &config.exports[0];
     let AppConfig::Http(http) = &export.app else { panic!("no HTTP app") };
-    let setup = Setup { connect_timeout: Duration::from_secs(1), max_in_flight: 100 };
+    let setup = Setup {
+        connect_timeout: Duration::from_secs(1),
+        max_in_flight: 100,
+        max_reply_len: 1 << 20,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {
         test(HttpApp::start(&export.service, Arc::clone(http), setup)).await;

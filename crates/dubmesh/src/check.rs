@@ -31,6 +31,14 @@ fn summary(config: &Config) -> String {
         let listens = list(config.http.iter().map(|http| http.listen));
         parts.push(format!("takes HTTP calls on {listens}"));
     }
+    if !config.dubbo.is_empty() {
+        let listens = list(config.dubbo.iter().map(|dubbo| dubbo.listen));
+        parts.push(format!("takes Dubbo calls on {listens}"));
+    }
+    if let Some(dubbo) = &config.dubbo_exports {
+        let services = list(config.exports.iter().map(|export| &export.service));
+        parts.push(format!("offers {services} to Dubbo consumers on {}", dubbo.listen));
+    }
     if let Some(link) = &config.link {
         let services = list(config.exports.iter().map(|export| match &export.app {
             AppConfig::Dubbo { .. } => export.service.to_string(),

@@ -91,6 +91,8 @@ async fn supervise(path: &Path, config: Config, logging: &Logging) -> io::Result
     let addresses = agent.addresses();
     info!(
         http = ?addresses.http,
+        dubbo = ?addresses.dubbo,
+        dubbo_exports = addresses.dubbo_exports.map(tracing::field::display),
         link = addresses.link.map(tracing::field::display),
         admin = addresses.admin.map(tracing::field::display),
         version = env!("CARGO_PKG_VERSION"),

@@ -12,10 +12,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use dubbo_proto::{Serialization, ServiceKey};
+use dubbo_proto::{BodyLimits, Request, Serialization, ServiceKey};
+use tokio::task::AbortHandle;
 
 pub use self::http::HttpApp;
+use crate::call::Outcome;
 use crate::config::{AppConfig, ClusterRules, ExportConfig};
+use crate::error::{CallError, Code};
 use crate::metrics::{CallStats, Hub};
 use crate::upstream::dubbo::DubboPeer;
 use crate::upstream::{Pool, Setup, Standing, Upstream};
@@ -75,8 +78,7 @@ impl Backend {
     /// The app of an export. Must be called on a worker's runtime.
     pub fn start(export: &ExportConfig, pool: &Pool, rules: &ClusterRules, hub: &Hub) -> Self {
         let policy = rules.policy(&export.service.interface);
-        let setup =
-            Setup { connect_timeout: policy.connect_timeout, max_in_flight: policy.max_in_flight };
+        let setup = Setup::new(policy);
         let app = match &export.app {
             AppConfig::Dubbo { host, port, serialization } => App::Dubbo(DubboApp {
                 serialization: *serialization,
@@ -113,4 +115,35 @@ impl Backend {
             App::Http(app) => app.health().check_soon(),
         }
     }
+}
+
+/// Calls an HTTP app as a whole Dubbo request asks, which came at the first of `times` and whose caller
+/// gives up at the second. `done` is called as [`HttpApp::call`] says.
+pub fn call_whole(
+    app: &Rc<HttpApp>,
+    serialization: Serialization,
+    body: Bytes,
+    (now, deadline): (Instant, Instant),
+    done: impl FnOnce(Outcome) + 'static,
+) -> Option<AbortHandle> {
+    let request = match Request::decode(serialization, body, &BodyLimits::default()) {
+        Ok(request) => request,
+        Err(error) => {
+            let message = format!("Fail to decode request due to: {error}");
+            done(Err(CallError::new(Code::BadRequest, message)));
+            return None;
+        }
+    };
+    let attachments: Vec<(&str, &str)> = request.attachments().collect();
+    let call = AppCall {
+        method: request.method(),
+        descriptor: request.descriptor(),
+        serialization: request.serialization(),
+        args: request.args_bytes(),
+        attachments: &attachments,
+        takes_attachments: request.takes_reply_attachments(),
+        now,
+        deadline,
+    };
+    app.call(&call, done)
 }

@@ -4,7 +4,7 @@
 //! A wrong value is noted and replaced by a fallback that never leaves this folder, because
 //! the caller throws the result away when anything was noted.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,19 +13,14 @@ use dubbo_proto::{ServiceKey, validate_interface};
 use toml::de::DeTable;
 
 use super::clusters::{SERIALIZATIONS, clusters};
-use super::conflicts::{self, Export, Ingress, Links, Listen, Places};
+use super::conflicts::{self, Export, Listen, Places};
 use super::defaults;
 use super::error::Problems;
 use super::http_app::{HTTP_APP_KEYS, http_app};
+use super::listeners::{dubbo_exports, ingresses, link};
 use super::registries::{RegistryDraft, registries};
 use super::section::{Section, closest};
-use super::{
-    AdminConfig, AppConfig, Config, ExportConfig, HttpIngressConfig, LinkListenerConfig, LogConfig,
-    LogFormat, ProcessConfig,
-};
-
-/// Stands in for an address that could not be read.
-const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+use super::{AdminConfig, AppConfig, Config, ExportConfig, LogConfig, LogFormat, ProcessConfig};
 
 /// The levels of `tracing`, quietest first.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
@@ -46,17 +41,17 @@ pub(super) fn check<'d>(
     let log = log(file.table("log"));
     let admin = admin(file.table("admin"), &mut places);
     let registries = registries(file.tables("registry"), folder, problems);
-    let http = file.tables("ingress");
-    let http = http.into_iter().map(|it| ingress(it, &registries, &mut places)).collect();
+    let (http, dubbo) = ingresses(file.tables("ingress"), &registries, &mut places);
     let link = link(file.table("link"), &mut places);
+    let dubbo_exports = dubbo_exports(file.table("dubbo"), &mut places);
     let exports = file.tables("export");
     let exports = exports.into_iter().map(|it| export(it, &registries, &mut places)).collect();
     let clusters = clusters(file.table("defaults"), file.tables("cluster"), problems);
-    places.is_idle = !["ingress", "link", "export"].into_iter().any(|key| file.has(key));
+    places.is_idle = !["ingress", "link", "dubbo", "export"].into_iter().any(|key| file.has(key));
     file.finish();
     conflicts::check(&places, &registries, problems);
     let registries = registries.into_iter().filter_map(|draft| draft.entry).collect();
-    Config { process, log, admin, registries, http, link, exports, clusters }
+    Config { process, log, admin, registries, http, dubbo, link, dubbo_exports, exports, clusters }
 }
 
 fn process(mut section: Section<'_>) -> ProcessConfig {
@@ -121,50 +116,8 @@ fn admin(mut section: Section<'_>, places: &mut Places) -> Option<AdminConfig> {
     is_enabled.then_some(AdminConfig { listen })
 }
 
-fn ingress(
-    mut section: Section<'_>,
-    registries: &[RegistryDraft],
-    places: &mut Places,
-) -> HttpIngressConfig {
-    section.required_text("protocol", "write protocol = \"http\"");
-    section.choice("protocol", &[("http", ())]);
-    let listen = listen(&mut section, places);
-    let registry = registry(&mut section, registries);
-    let ingress = HttpIngressConfig {
-        listen: listen.unwrap_or(NO_ADDRESS),
-        registry: registry.unwrap_or_default(),
-        max_connections: section.number(
-            "max_connections",
-            1..=defaults::MAX_CONNECTIONS,
-            defaults::INGRESS_CONNECTIONS,
-        ),
-        max_body_len: section.number(
-            "max_body_bytes",
-            1..=defaults::MAX_BODY_LEN,
-            defaults::BODY_LEN,
-        ),
-        max_head_len: section.number(
-            "max_head_bytes",
-            defaults::MIN_HEAD_LEN..=defaults::MAX_HEAD_LEN,
-            defaults::HEAD_LEN,
-        ),
-        head_timeout: section.ms("head_timeout_ms", defaults::LONGEST, defaults::HEAD_TIMEOUT),
-        body_timeout: section.ms("body_timeout_ms", defaults::LONGEST, defaults::BODY_TIMEOUT),
-        idle_timeout: section.ms("idle_timeout_ms", defaults::LONGEST, defaults::IDLE_TIMEOUT),
-    };
-    places.ingresses.push(Ingress { registry });
-    section.finish();
-    ingress
-}
-
-fn listen(section: &mut Section<'_>, places: &mut Places) -> Option<SocketAddr> {
-    let address = section.required_address("listen")?;
-    places.listens.push(Listen { address, place: section.place("listen"), is_default: false });
-    Some(address)
-}
-
 /// The index of the registry that a section names, or of the only one.
-fn registry(section: &mut Section<'_>, registries: &[RegistryDraft]) -> Option<usize> {
+pub(super) fn registry(section: &mut Section<'_>, registries: &[RegistryDraft]) -> Option<usize> {
     let names: Vec<&str> = registries.iter().map(|draft| draft.name.as_str()).collect();
     let all = names.join(", ");
     let Some(name) = section.text("registry") else {
@@ -190,52 +143,6 @@ fn registry(section: &mut Section<'_>, registries: &[RegistryDraft]) -> Option<u
         section.wrong("registry", format!("there is no registry \"{name}\""), remedy);
     }
     found
-}
-
-fn link(mut section: Section<'_>, places: &mut Places) -> Option<LinkListenerConfig> {
-    let listen = listen_if_present(&mut section, places);
-    let advertise = section.text("advertise").and_then(|text| advertise(&section, text));
-    let config = LinkListenerConfig {
-        listen: listen.unwrap_or(NO_ADDRESS),
-        advertise_host: advertise.as_ref().map(|(host, _)| host.clone()),
-        advertise_port: advertise.and_then(|(_, port)| port),
-        max_connections: section.number(
-            "max_connections",
-            1..=defaults::MAX_CONNECTIONS,
-            defaults::LINK_CONNECTIONS,
-        ),
-        window: section.number("window", 1..=defaults::MAX_LINK_WINDOW, defaults::LINK_WINDOW),
-    };
-    if listen.is_some_and(|address| address.ip().is_unspecified()) && !section.has("advertise") {
-        let problem = "is missing, and nobody can connect to the address of all interfaces";
-        let remedy = "write the host that other agents reach, such as advertise = \"10.0.0.5\"";
-        section.wrong("advertise", problem, remedy);
-    }
-    let is_present = section.is_present();
-    if is_present {
-        places.link = Links::At(section.head().clone());
-    }
-    section.finish();
-    is_present.then_some(config)
-}
-
-fn listen_if_present(section: &mut Section<'_>, places: &mut Places) -> Option<SocketAddr> {
-    // Makes the key known, should the section be there without it.
-    if section.is_present() { listen(section, places) } else { None }
-}
-
-/// `HOST` or `HOST:PORT`, as others shall connect to it.
-fn advertise(section: &Section<'_>, text: &str) -> Option<(String, Option<u16>)> {
-    const REMEDY: &str = "write HOST or HOST:PORT such as \"10.0.0.5\" or \"10.0.0.5:30880\"";
-    let Some((host, port)) = host_and_port(text) else {
-        section.wrong("advertise", format!("\"{text}\" is not a host"), REMEDY);
-        return None;
-    };
-    if host.parse().is_ok_and(|ip: IpAddr| ip.is_unspecified()) {
-        let problem = format!("nobody can connect to {host}, the address of all interfaces");
-        section.wrong("advertise", problem, REMEDY);
-    }
-    Some((host, port))
 }
 
 fn export(
@@ -317,7 +224,7 @@ fn app(section: &mut Section<'_>) -> AppConfig {
 }
 
 /// Reads `HOST`, `HOST:PORT`, `[IPv6]`, `[IPv6]:PORT` or a bare IPv6 address.
-fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
+pub(super) fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Some((ip.to_string(), None));
     }

@@ -54,6 +54,7 @@ impl Default for ClusterPolicy {
             serialization: defaults::SERIALIZATION,
             max_attempts: defaults::MAX_ATTEMPTS,
             max_in_flight: defaults::MAX_IN_FLIGHT,
+            max_reply_len: defaults::BODY_LEN,
         }
     }
 }
@@ -77,6 +78,11 @@ fn policy(section: &mut Section<'_>, base: &ClusterPolicy) -> ClusterPolicy {
             "max_in_flight",
             1..=defaults::MAX_LINK_WINDOW,
             base.max_in_flight,
+        ),
+        max_reply_len: section.number(
+            "max_reply_bytes",
+            1..=defaults::MAX_BODY_LEN,
+            base.max_reply_len,
         ),
     };
     let max_ms = policy.max_timeout.as_millis();

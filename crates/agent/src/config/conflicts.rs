@@ -13,7 +13,8 @@ pub(super) struct Places {
     pub(super) listens: Vec<Listen>,
     pub(super) ingresses: Vec<Ingress>,
     pub(super) exports: Vec<Export>,
-    pub(super) link: Links,
+    pub(super) link: Listener,
+    pub(super) dubbo: Listener,
     /// Neither calls are taken nor services offered.
     pub(super) is_idle: bool,
 }
@@ -31,9 +32,9 @@ pub(super) struct Ingress {
     pub(super) registry: Option<usize>,
 }
 
-/// Whether there is a `[link]` section.
+/// Whether there is a section of that listener.
 #[derive(Default)]
-pub(super) enum Links {
+pub(super) enum Listener {
     #[default]
     Nowhere,
     At(Place),
@@ -89,17 +90,23 @@ fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
 }
 
 fn purpose(places: &Places, problems: &Problems<'_>) {
-    match (&places.link, places.exports.first()) {
-        (Links::Nowhere, Some(export)) => {
+    let listeners = [&places.link, &places.dubbo];
+    let mut present = listeners.into_iter().filter_map(|listener| match listener {
+        Listener::At(place) => Some(place),
+        Listener::Nowhere => None,
+    });
+    match places.exports.first() {
+        Some(export) if present.next().is_none() => {
             let place = Place { key: "link".to_owned(), ..export.place.clone() };
-            let remedy = "add [link] with listen = \"IP:PORT\"";
-            problems.add(&place, "an export needs the listener for other agents", remedy);
+            let remedy = "add [link] with listen = \"IP:PORT\" for other agents, or [dubbo] for \
+                          Dubbo's own consumers";
+            problems.add(&place, "an export needs a listener", remedy);
         }
-        (Links::At(place), None) => {
-            let remedy = "add [[export]], or remove [link]";
+        Some(_) => {}
+        None => present.for_each(|place| {
+            let remedy = format!("add [[export]], or remove [{}]", place.key);
             problems.add(place, "nothing is exported over this listener", remedy);
-        }
-        _ => {}
+        }),
     }
     if places.is_idle {
         let remedy = "add [[ingress]] to take calls, or [link] and [[export]] to offer a service";

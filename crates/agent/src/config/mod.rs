@@ -10,6 +10,7 @@ mod conflicts;
 mod defaults;
 mod error;
 mod http_app;
+mod listeners;
 mod registries;
 mod reload;
 mod section;
@@ -97,8 +98,12 @@ pub struct Config {
     pub registries: Vec<RegistryEntry>,
     /// Listeners for calls by HTTP.
     pub http: Vec<HttpIngressConfig>,
-    /// The listener for other agents; there is one exactly when something is exported.
+    /// Listeners for calls by Dubbo TCP.
+    pub dubbo: Vec<DubboIngressConfig>,
+    /// The listener for other agents. There is this one or the next if something is exported.
     pub link: Option<LinkListenerConfig>,
+    /// The listener for Dubbo's own consumers of what is exported.
+    pub dubbo_exports: Option<DubboListenerConfig>,
     /// Services of the local app that other agents may call.
     pub exports: Vec<ExportConfig>,
     /// How upstream services are called.
@@ -173,15 +178,63 @@ pub struct HttpIngressConfig {
     pub idle_timeout: Duration,
 }
 
+/// A listener for calls by Dubbo TCP.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DubboIngressConfig {
+    /// Address to listen on.
+    pub listen: SocketAddr,
+    /// Index into [`Config::registries`]: where the called services are looked up.
+    pub registry: usize,
+    /// The service of requests that do not tell theirs in a way that is read here.
+    pub default_service: Option<ServiceKey>,
+    /// What a consumer may ask of us.
+    pub limits: DubboLimits,
+}
+
+/// What a listener of Dubbo TCP takes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct DubboLimits {
+    /// Connections held at once; further ones are closed as they are accepted.
+    pub max_connections: usize,
+    /// Longest body of a request, in bytes; a longer one is answered with an error.
+    pub max_body_len: usize,
+}
+
+/// The listener for Dubbo's own consumers of exported services.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DubboListenerConfig {
+    /// Address to listen on.
+    pub listen: SocketAddr,
+    /// What is registered for others to connect to.
+    pub advertise: Advertise,
+    /// What a consumer may ask of us.
+    pub limits: DubboLimits,
+}
+
+/// What others are told to connect to.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Advertise {
+    /// The listen address unless configured.
+    pub host: Option<String>,
+    /// The bound port unless configured.
+    pub port: Option<u16>,
+}
+
+impl Advertise {
+    /// The address to register for a listener that is bound to `bound`.
+    pub fn address(&self, bound: SocketAddr) -> (String, u16) {
+        let host = self.host.clone().unwrap_or_else(|| bound.ip().to_string());
+        (host, self.port.unwrap_or(bound.port()))
+    }
+}
+
 /// The listener for links from other agents.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LinkListenerConfig {
     /// Address to listen on.
     pub listen: SocketAddr,
-    /// Host that is registered for others to connect to; the listen address unless configured.
-    pub advertise_host: Option<String>,
-    /// Port that is registered; the bound port unless configured.
-    pub advertise_port: Option<u16>,
+    /// What is registered for others to connect to.
+    pub advertise: Advertise,
     /// Connections held at once.
     pub max_connections: usize,
     /// Calls in flight that one link may have: its fixed window.
@@ -260,6 +313,8 @@ pub struct ClusterPolicy {
     pub max_attempts: u32,
     /// Calls in flight towards one endpoint from one worker thread; further ones are refused.
     pub max_in_flight: u32,
+    /// Longest body of a reply, in bytes; the call of a longer one fails.
+    pub max_reply_len: usize,
 }
 
 /// Policies by service, the first match wins.

@@ -28,7 +28,18 @@ impl Config {
     /// What a change from this configuration to `new` means for a running agent.
     #[must_use]
     pub fn reload_difference(&self, new: &Self) -> ReloadPlan {
-        let Self { process, log, admin, registries, http, link, exports, clusters } = self;
+        let Self {
+            process,
+            log,
+            admin,
+            registries,
+            http,
+            dubbo,
+            link,
+            dubbo_exports,
+            exports,
+            clusters,
+        } = self;
         let mut plan = ReloadPlan::default();
         note(&mut plan.changed, "log.level", log.filter == new.log.filter);
         note(&mut plan.changed, "defaults", clusters.default == new.clusters.default);
@@ -43,8 +54,9 @@ impl Config {
         let is_same = registries.len() == new.registries.len()
             && registries.iter().zip(&new.registries).all(|(old, new)| is_same_registry(old, new));
         note(restart, "registry", is_same);
-        note(restart, "ingress", http == &new.http);
+        note(restart, "ingress", http == &new.http && dubbo == &new.dubbo);
         note(restart, "link", link == &new.link);
+        note(restart, "dubbo", dubbo_exports == &new.dubbo_exports);
         compare_exports(exports, &new.exports, &mut plan);
         plan
     }

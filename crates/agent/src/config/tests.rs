@@ -131,8 +131,8 @@ balance = 'round-robin'
     assert_eq!((etcd.user.as_deref(), etcd.password.as_deref()), (Some("u"), Some("p")));
     assert_eq!(etcd.lease_ttl, Duration::from_secs(30));
     let link = config.link.unwrap();
-    assert_eq!(link.advertise_host.as_deref(), Some("host-1"));
-    assert_eq!((link.advertise_port, link.max_connections, link.window), (Some(30881), 7, 8));
+    assert_eq!(link.advertise.host.as_deref(), Some("host-1"));
+    assert_eq!((link.advertise.port, link.max_connections, link.window), (Some(30881), 7, 8));
     let export = &config.exports[0];
     assert_eq!((export.app.address(), export.weight), ("[::1]:20880".into(), 300));
     assert_eq!(export.app.serializations(), [Serialization::Fastjson]);
@@ -171,7 +171,7 @@ head_timeout_ms = '10s'
             "a.toml:7: registry.kind: \"etc\" is not known; did you mean \"etcd\"? known are \
              memory, file, etcd",
             "a.toml:9: ingress.protocol: \"htp\" is not known; did you mean \"http\"? known are \
-             http",
+             http, dubbo",
             "a.toml:10: ingress.listen: \"foo\" is not an address; write IP:PORT such as \
              \"127.0.0.1:20000\"",
             "a.toml:11: ingress.max_body_bytes: 0 is out of range; write a whole number from 1 to \
@@ -241,7 +241,7 @@ fn missing_keys() {
         "[[registry]]\n[[ingress]]\n[link]\n[[export]]\n[[cluster]]",
         &[
             "a.toml:1: registry.kind: is missing; write one of memory, file, etcd",
-            "a.toml:2: ingress.protocol: is missing; write protocol = \"http\"",
+            "a.toml:2: ingress.protocol: is missing; write protocol = \"http\" or \"dubbo\"",
             "a.toml:2: ingress.listen: is missing; write IP:PORT such as \"127.0.0.1:20000\"",
             "a.toml:3: link.listen: is missing; write IP:PORT such as \"127.0.0.1:20000\"",
             "a.toml:4: export.interface: is missing; write a Java interface such as \
@@ -339,7 +339,7 @@ fn addresses_that_others_cannot_use() {
     assert_errors_behind_good(
         &format!("{export}[link]\nlisten = '0.0.0.0:3'\n"),
         &["a.toml:9: link.advertise: is missing, and nobody can connect to the address of all \
-           interfaces; write the host that other agents reach, such as advertise = \"10.0.0.5\""],
+           interfaces; write the host that others reach, such as advertise = \"10.0.0.5\""],
     );
     let remedy = "write HOST or HOST:PORT such as \"10.0.0.5\" or \"10.0.0.5:30880\"";
     for (advertise, problem) in [

@@ -37,8 +37,7 @@ pub(super) struct Exports {
 impl Exports {
     /// Other agents are to connect to this listener.
     pub(super) fn advertise(&mut self, config: &LinkListenerConfig, bound: SocketAddr) {
-        let host = config.advertise_host.clone().unwrap_or_else(|| bound.ip().to_string());
-        self.advertised = Some((host, config.advertise_port.unwrap_or(bound.port())));
+        self.advertised = Some(config.advertise.address(bound));
     }
 
     /// Begins to watch the apps. Listeners must be open already.

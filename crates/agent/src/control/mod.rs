@@ -22,8 +22,9 @@ use self::accept::Acceptor;
 use self::exports::Exports;
 use crate::admin::{AdminState, Readiness};
 use crate::agent::{DrainSummary, StartError};
-use crate::config::{Config, ReloadPlan};
+use crate::config::{Config, DubboLimits, ReloadPlan};
 use crate::error::Code;
+use crate::ingress::dubbo::{DubboListener, Offers};
 use crate::ingress::http::HttpListener;
 use crate::metrics::{ConnectionStats, Hub};
 use crate::worker::{ToWorker, Worker, WorkerSetup};
@@ -40,8 +41,12 @@ pub enum Command {
 
 /// Listening sockets, not yet attached to an event loop.
 pub struct Listeners {
-    /// In the order of the configuration.
+    /// For calls by HTTP, in the order of the configuration.
     pub http: Vec<TcpListener>,
+    /// For calls by Dubbo TCP, in the order of the configuration.
+    pub dubbo: Vec<TcpListener>,
+    /// For Dubbo's own consumers of what is exported.
+    pub dubbo_exports: Option<TcpListener>,
     /// For other agents.
     pub link: Option<TcpListener>,
     /// For metrics and health.
@@ -142,6 +147,16 @@ impl Control {
             let to_worker = move |accepted| ToWorker::Http(accepted, Arc::clone(&http));
             self.accept(listener, hub.connections(&name), max_connections, to_worker)?;
         }
+        for (listener, config) in listeners.dubbo.into_iter().zip(self.config.dubbo.clone()) {
+            let (registry, default_service) = (config.registry, config.default_service);
+            let offers = Offers::Registry { registry, default_service };
+            self.open_dubbo(listener, offers, config.limits, hub)?;
+        }
+        if let (Some(listener), Some(config)) =
+            (listeners.dubbo_exports, self.config.dubbo_exports.clone())
+        {
+            self.open_dubbo(listener, Offers::Exports, config.limits, hub)?;
+        }
         if let (Some(listener), Some(config)) = (listeners.link, self.config.link.clone()) {
             let addr = listener.local_addr()?;
             let name = addr.to_string();
@@ -164,6 +179,21 @@ impl Control {
             self.helpers.spawn(crate::admin::serve(listener, state));
         }
         Ok(())
+    }
+
+    fn open_dubbo(
+        &mut self,
+        listener: TcpListener,
+        offers: Offers,
+        limits: DubboLimits,
+        hub: &Hub,
+    ) -> Result<(), StartError> {
+        let name = listener.local_addr()?.to_string();
+        let stats = self.workers.iter().map(|_| hub.ingress(&name)).collect();
+        info!(listen = name, "taking calls by Dubbo TCP");
+        let dubbo = Arc::new(DubboListener { offers, limits, stats });
+        let to_worker = move |accepted| ToWorker::Dubbo(accepted, Arc::clone(&dubbo));
+        self.accept(listener, hub.connections(&name), limits.max_connections, to_worker)
     }
 
     fn accept(

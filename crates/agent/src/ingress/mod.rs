@@ -1,3 +1,4 @@
-//! Where calls come in.
+//! Listeners: how calls come in.
 
+pub mod dubbo;
 pub mod http;

@@ -4,30 +4,42 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use dubbo_proto::{
-    ClientConfig, ClientConnection, ClientEvent, ProtoError, Reply as DubboReply, SendError,
-    Serialization, Status,
+    ClientConfig, ClientConnection, ClientEvent, ProtoError, SendError, Serialization, Status,
+    error_text,
 };
 use link::{Conn, Machine};
 use tokio::sync::oneshot;
 use tracing::{debug, info};
 
-use super::{Arguments, Peer, Request, Setup, Upstream};
+use super::{Arguments, Peer, Request, Setup, Upstream, Whole};
 use crate::call::{Outcome, Reply, ReplyTo, wait};
 use crate::error::{CallError, Code};
+use crate::ingress::dubbo::DubboAnswer;
 use crate::scratch::Scratch;
+
+/// What a reply may carry beside a value of the longest kind.
+const ATTACHMENTS_LEN: usize = 64 * 1024;
 
 /// The protocol's side of one Dubbo endpoint.
 pub struct DubboPeer {
     address: Rc<str>,
-    max_in_flight: u32,
+    setup: Setup,
     scratch: Scratch,
 }
 
 /// [`ClientConnection`] as the driver sees it.
-pub struct DubboClient(pub ClientConnection<ReplyTo>);
+pub struct DubboClient(pub ClientConnection<ReplyTo>, Reading);
+
+/// What the driver's last reading was like.
+struct Reading {
+    at: Instant,
+    /// The provider has been silent for so long that it will not take what waits to be written.
+    is_dead: bool,
+}
 
 impl Machine for DubboClient {
-    type Event = ClientEvent<ReplyTo>;
+    /// When it was read, and what it is.
+    type Event = (Instant, ClientEvent<ReplyTo>);
     type Error = dubbo_proto::ProtoError;
 
     fn handle_bytes(
@@ -35,6 +47,7 @@ impl Machine for DubboClient {
         now: Instant,
         input: &mut bytes::BytesMut,
     ) -> Result<(), Self::Error> {
+        self.1.at = now;
         self.0.handle_bytes(now, input)
     }
     fn handle_timeout(&mut self, now: Instant) {
@@ -44,7 +57,9 @@ impl Machine for DubboClient {
         self.0.poll_timeout()
     }
     fn poll_event(&mut self) -> Option<Self::Event> {
-        self.0.poll_event()
+        let event = self.0.poll_event()?;
+        self.1.is_dead |= matches!(event, ClientEvent::Dead(_));
+        Some((self.1.at, event))
     }
     fn transmit(&mut self) -> &mut bytes::BytesMut {
         self.0.transmit()
@@ -52,16 +67,15 @@ impl Machine for DubboClient {
     fn is_finished(&self) -> bool {
         self.0.is_finished()
     }
+    fn is_broken(&self) -> bool {
+        self.1.is_dead
+    }
 }
 
 impl DubboPeer {
     /// The endpoint at `address`.
     pub fn new(address: &str, setup: Setup) -> Self {
-        Self {
-            address: address.into(),
-            max_in_flight: setup.max_in_flight,
-            scratch: Scratch::default(),
-        }
+        Self { address: address.into(), setup, scratch: Scratch::default() }
     }
 
     fn outcome(&self, status: Status, serialization: Serialization, body: bytes::Bytes) -> Outcome {
@@ -69,12 +83,12 @@ impl DubboPeer {
             let endpoint = Rc::clone(&self.address);
             return Ok(Reply { serialization, body, endpoint, is_json_text: false });
         }
-        let error = match DubboReply::decode(serialization, status, &body) {
-            Ok(DubboReply::Failed { status, text }) => CallError::from_provider(status, &text),
-            // Only a reply of status OK is anything else.
-            Ok(DubboReply::Done(_)) | Err(_) => CallError::from_provider(status, ""),
-        };
-        Err(error.at(&self.address))
+        Err(self.refusal(status, serialization, &body))
+    }
+
+    /// What a reply says whose status is not OK.
+    fn refusal(&self, status: Status, serialization: Serialization, body: &[u8]) -> CallError {
+        CallError::from_provider(status, &error_text(serialization, body)).at(&self.address)
     }
 }
 
@@ -82,17 +96,27 @@ impl Peer for DubboPeer {
     type Machine = DubboClient;
 
     fn machine(&self, now: Instant) -> DubboClient {
-        let config =
-            ClientConfig { max_in_flight: self.max_in_flight as usize, ..ClientConfig::default() };
-        DubboClient(ClientConnection::new(config, now))
+        let config = ClientConfig {
+            max_in_flight: self.setup.max_in_flight as usize,
+            max_body_len: self.setup.max_reply_len.saturating_add(ATTACHMENTS_LEN),
+            // Whoever took the request has set a limit to it.
+            max_request_len: u32::MAX as usize,
+            ..ClientConfig::default()
+        };
+        DubboClient(ClientConnection::new(config, now), Reading { at: now, is_dead: false })
     }
 
     fn is_ready(machine: &DubboClient) -> bool {
         machine.0.is_accepting()
     }
 
-    fn on_event(&self, event: ClientEvent<ReplyTo>) {
+    fn on_event(&self, (at, event): (Instant, ClientEvent<ReplyTo>)) {
         match event {
+            ClientEvent::Reply { token: ReplyTo::Dubbo(token), status, serialization, body } => {
+                token.answer(&DubboAnswer { at, status, serialization, body: &body }, || {
+                    self.refusal(status, serialization, &body)
+                });
+            }
             ClientEvent::Reply { token, status, serialization, body } => {
                 token.complete(self.outcome(status, serialization, body));
             }
@@ -129,15 +153,7 @@ pub async fn call<A: Arguments>(
     request: &Request<'_, A>,
     serialization: Serialization,
 ) -> Outcome {
-    let mut now = request.now;
-    let conn = match upstream.conn() {
-        Ok(conn) => conn,
-        Err(_) => {
-            let conn = upstream.connected(request.deadline).await?;
-            now = Instant::now();
-            conn
-        }
-    };
+    let (conn, now) = upstream.conn_soon(request.deadline, request.now).await?;
     let template = request.route.template(serialization)?;
     let (task, outcome) = oneshot::channel();
     let id = upstream.peer().scratch.with(|args| {
@@ -147,6 +163,34 @@ pub async fn call<A: Arguments>(
             .map_err(|(_, error)| refused(&error).at(upstream.address()))
     })?;
     // A caller that goes away frees its place in the table of pending calls.
+    wait(outcome, || drop(conn.with(|machine| machine.0.cancel(id)))).await
+}
+
+/// Passes a whole request on and waits for its outcome.
+pub async fn pass_on(upstream: &Upstream<DubboPeer>, whole: &Whole<'_>, now: Instant) -> Outcome {
+    let Whole { serialization, body, one_way, deadline, .. } = *whole;
+    pass_on_body(upstream, (serialization, body), one_way, (now, deadline)).await
+}
+
+/// The same for a body that is for no route, between now and its deadline.
+pub async fn pass_on_body(
+    upstream: &Upstream<DubboPeer>,
+    (serialization, body): (Serialization, &[u8]),
+    one_way: bool,
+    (now, deadline): (Instant, Instant),
+) -> Outcome {
+    let (conn, now) = upstream.conn_soon(deadline, now).await?;
+    if one_way {
+        let sent = conn.with(|machine| machine.0.send_body_one_way(now, serialization, body));
+        sent.map_err(|error| refused(&error).at(upstream.address()))?;
+        let endpoint = Rc::clone(upstream.address());
+        let (body, is_json_text) = (bytes::Bytes::new(), false);
+        return Ok(Reply { serialization, body, endpoint, is_json_text });
+    }
+    let (task, outcome) = oneshot::channel();
+    let to = ReplyTo::Task(task);
+    let sent = conn.with(|machine| machine.0.send_body(now, serialization, body, deadline, to));
+    let id = sent.map_err(|(_, error)| refused(&error).at(upstream.address()))?;
     wait(outcome, || drop(conn.with(|machine| machine.0.cancel(id)))).await
 }
 

@@ -137,6 +137,21 @@ impl<P: Peer> Upstream<P> {
         }
     }
 
+    /// The connection, at once if it takes calls `now`, and the time at which it was had.
+    ///
+    /// # Errors
+    /// As [`Upstream::connected`].
+    pub async fn conn_soon(
+        &self,
+        deadline: Instant,
+        now: Instant,
+    ) -> Result<(Conn<P::Machine>, Instant), CallError> {
+        match self.conn() {
+            Ok(conn) => Ok((conn, now)),
+            Err(_) => Ok((self.connected(deadline).await?, Instant::now())),
+        }
+    }
+
     /// Waits until [`Upstream::standing`] may have changed.
     pub async fn changed(&self) {
         self.0.changed.notified().await;

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use dubbo_proto::{Serialization, Status as DubboStatus};
 use link::Conn;
-use link_proto::{Connection, Event, RequestOut, RouteId, SendError, Status};
+use link_proto::{CallId, Connection, Event, RequestOut, RouteId, SendError, Status};
 use tokio::sync::{Notify, oneshot};
 use tracing::{debug, info};
 
-use super::{Arguments, Peer, Request, Setup, Upstream};
+use super::{Arguments, Peer, Request, Setup, Upstream, Whole};
 use crate::call::{Outcome, Reply, ReplyTo, wait};
 use crate::error::{CallError, Code};
 use crate::route::Route;
@@ -62,6 +62,7 @@ impl LinkPeer {
         let config = link_proto::Config {
             name: agent_name.to_owned(),
             window: setup.max_in_flight,
+            max_message_len: u32::try_from(setup.max_reply_len).unwrap_or(u32::MAX),
             // Agents carry calls with one request and one reply, and say so.
             features: 0,
             ..link_proto::Config::default()
@@ -127,6 +128,37 @@ impl LinkPeer {
             .map_err(|error| refused(&error))?;
         *known = Some(LinkRoute { generation: route.generation, id, state: RouteState::Asked });
         Ok((id, RouteState::Asked))
+    }
+
+    /// Whether the peer has accepted a route; it is asked if it does not know it.
+    pub fn knows(&self, conn: &Conn<LinkClient>, route: &Route) -> bool {
+        matches!(self.route(conn, route), Ok((_, RouteState::Accepted(_))))
+    }
+
+    /// Sends a whole request over a route that the peer has accepted.
+    ///
+    /// # Errors
+    /// The token, and why it was not sent.
+    pub fn send_whole(
+        &self,
+        conn: &Conn<LinkClient>,
+        whole: &Whole<'_>,
+        now: Instant,
+        token: ReplyTo,
+    ) -> Result<CallId, (ReplyTo, CallError)> {
+        let route = match self.route(conn, whole.route) {
+            Ok((id, _)) => id,
+            Err(error) => return Err((token, error)),
+        };
+        let request = RequestOut {
+            deadline: Some(whole.deadline),
+            codec: whole.serialization.id(),
+            one_way: whole.one_way,
+            payload: whole.body.clone().into(),
+            ..RequestOut::new(route)
+        };
+        conn.with(|link| link.send_request(now, request, token))
+            .map_err(|(token, error)| (token, refused(&error).at(&self.address)))
     }
 
     /// Waits for the peer's word on a route: its number, and the serialization to use.
@@ -211,15 +243,7 @@ pub async fn call<A: Arguments>(
     upstream: &Upstream<LinkPeer>,
     request: &Request<'_, A>,
 ) -> Outcome {
-    let mut now = request.now;
-    let conn = match upstream.conn() {
-        Ok(conn) => conn,
-        Err(_) => {
-            let conn = upstream.connected(request.deadline).await?;
-            now = Instant::now();
-            conn
-        }
-    };
+    let (conn, mut now) = upstream.conn_soon(request.deadline, request.now).await?;
     let peer = upstream.peer();
     let (route, serialization) = match peer.route(&conn, request.route)? {
         (id, RouteState::Accepted(serialization)) => (id, serialization),
@@ -245,6 +269,36 @@ pub async fn call<A: Arguments>(
     })?;
     // A caller that goes away has the peer forget the call.
     wait(outcome, || drop(conn.with(|link| link.cancel(id)))).await
+}
+
+/// Passes a whole request on and waits for its outcome.
+pub async fn pass_on(upstream: &Upstream<LinkPeer>, whole: &Whole<'_>, now: Instant) -> Outcome {
+    let (conn, mut now) = upstream.conn_soon(whole.deadline, now).await?;
+    let peer = upstream.peer();
+    if !peer.knows(&conn, whole.route) {
+        let settled = peer.settled_route(&conn, whole.route, whole.deadline).await;
+        now = Instant::now();
+        settled.map_err(|error| not_taken_whole(error).at(&peer.address))?;
+    }
+    let (task, outcome) = oneshot::channel();
+    let sent = peer.send_whole(&conn, whole, now, ReplyTo::Task(task));
+    let id = sent.map_err(|(_, error)| error)?;
+    if whole.one_way {
+        let (body, endpoint) = (bytes::Bytes::new(), Rc::clone(&peer.address));
+        let serialization = whole.serialization;
+        return Ok(Reply { serialization, body, endpoint, is_json_text: false });
+    }
+    wait(outcome, || drop(conn.with(|link| link.cancel(id)))).await
+}
+
+/// An agent of a version that does not know whole requests finds fault with the route's method.
+fn not_taken_whole(error: CallError) -> CallError {
+    if error.code != Code::ProviderRejected {
+        return error;
+    }
+    let message = "the provider's agent is of a version that takes no whole Dubbo requests; it has \
+                   to be upgraded before Dubbo consumers can call through it";
+    CallError::new(Code::Refused, message)
 }
 
 fn refused(error: &SendError) -> CallError {

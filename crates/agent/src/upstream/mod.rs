@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use dubbo_proto::Serialization;
 use registry::Protocol;
 
@@ -19,6 +20,7 @@ use self::dubbo::DubboPeer;
 pub use self::lifecycle::{Peer, Standing, Upstream, address};
 use self::link::LinkPeer;
 use crate::call::Outcome;
+use crate::config::ClusterPolicy;
 use crate::error::CallError;
 use crate::route::Route;
 
@@ -88,6 +90,14 @@ impl AnyUpstream {
             Self::Dubbo(upstream) => dubbo::call(upstream, request, serialization).await,
         }
     }
+
+    /// Passes a whole request on. What comes back for a one-way call has no body.
+    pub async fn pass_on(&self, whole: &Whole<'_>, now: Instant) -> Outcome {
+        match self {
+            Self::Link(upstream) => link::pass_on(upstream, whole, now).await,
+            Self::Dubbo(upstream) => dubbo::pass_on(upstream, whole, now).await,
+        }
+    }
 }
 
 /// The upstreams of one worker, by address.
@@ -104,6 +114,34 @@ pub struct Setup {
     pub connect_timeout: Duration,
     /// Most calls in flight.
     pub max_in_flight: u32,
+    /// Longest body of a reply.
+    pub max_reply_len: usize,
+}
+
+impl Setup {
+    /// As a service's policy says.
+    pub fn new(policy: &ClusterPolicy) -> Self {
+        Self {
+            connect_timeout: policy.connect_timeout,
+            max_in_flight: policy.max_in_flight,
+            max_reply_len: policy.max_reply_len,
+        }
+    }
+}
+
+/// A call whose whole Dubbo request stands ready, as a consumer wrote it.
+#[derive(Clone, Copy)]
+pub struct Whole<'a> {
+    /// How links know the service.
+    pub route: &'a Route,
+    /// How the body is written.
+    pub serialization: Serialization,
+    /// The request's body.
+    pub body: &'a Bytes,
+    /// Whether nobody waits for a reply.
+    pub one_way: bool,
+    /// When the caller gives up.
+    pub deadline: Instant,
 }
 
 impl Pool {

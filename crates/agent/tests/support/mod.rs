@@ -8,6 +8,7 @@
     reason = "each test file uses its own part of this"
 )]
 
+pub mod dubbo;
 pub mod http_app;
 
 use std::io::{Read, Write};
@@ -43,6 +44,8 @@ pub enum Behaviour {
     Close,
     /// Its thread pool is always full.
     Busy,
+    /// It answers a megabyte, whatever the question.
+    Long,
 }
 
 /// A Dubbo provider on threads, for tests.
@@ -114,8 +117,11 @@ fn serve(mut stream: TcpStream, behaviour: Behaviour, n_requests: &AtomicUsize) 
             return;
         }
         while let Some(event) = machine.poll_event() {
-            let ServerEvent::Request { to, request, .. } = event else { continue };
+            let ServerEvent::Request { to, two_way, request } = event else { continue };
             n_requests.fetch_add(1, Ordering::SeqCst);
+            if !two_way {
+                continue;
+            }
             let now = Instant::now();
             match behaviour {
                 Behaviour::Good => {
@@ -129,6 +135,14 @@ fn serve(mut stream: TcpStream, behaviour: Behaviour, n_requests: &AtomicUsize) 
                 Behaviour::BrokenValue => {
                     // A string of 31 characters that has three.
                     machine.reply(now, to, ReplyKind::Value, b"\x1fabc", &[]).unwrap();
+                }
+                Behaviour::Long => {
+                    let mut value = Vec::new();
+                    hessian::write_string(&mut value, &"x".repeat(1 << 20));
+                    machine.reply(now, to, ReplyKind::Value, &value, &[]).unwrap();
+                    if stream.write_all(&machine.transmit().split()).is_err() {
+                        return;
+                    }
                 }
                 Behaviour::Close => return drop(stream.shutdown(Shutdown::Both)),
                 Behaviour::Busy => {
@@ -178,6 +192,17 @@ pub fn consumer(hub: &MemoryHub, extra: &str) -> Agent {
         "[admin]\nenabled = false\n[agent]\nworkers = 2\ndrain_ms = 5000\n\
          [[registry]]\nname = \"main\"\nkind = \"file\"\npath = \"x\"\n\
          [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\n{extra}\n"
+    );
+    start(&text, hub)
+}
+
+/// An agent that calls the services of `hub` for Dubbo consumers; `extra` goes into its `[[ingress]]`
+/// or behind it.
+pub fn dubbo_consumer(hub: &MemoryHub, extra: &str) -> Agent {
+    let text = format!(
+        "[admin]\nenabled = false\n[agent]\nworkers = 1\ndrain_ms = 5000\n\
+         [[registry]]\nname = \"main\"\nkind = \"file\"\npath = \"x\"\n\
+         [[ingress]]\nprotocol = \"dubbo\"\nlisten = \"127.0.0.1:0\"\n{extra}\n"
     );
     start(&text, hub)
 }

@@ -1,0 +1,187 @@
+//! The sections of listeners: for calls of local programs, for other agents, for Dubbo's consumers.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use dubbo_proto::ServiceKey;
+
+use super::check::{host_and_port, registry};
+use super::conflicts::{Ingress, Listen, Listener, Places};
+use super::defaults;
+use super::registries::RegistryDraft;
+use super::section::Section;
+use super::{
+    Advertise, DubboIngressConfig, DubboLimits, DubboListenerConfig, HttpIngressConfig,
+    LinkListenerConfig,
+};
+
+/// Stands in for an address that could not be read.
+const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+#[derive(Clone, Copy)]
+enum Protocol {
+    Http,
+    Dubbo,
+}
+
+/// Reads the `[[ingress]]` sections, by protocol.
+pub(super) fn ingresses(
+    sections: Vec<Section<'_>>,
+    registries: &[RegistryDraft],
+    places: &mut Places,
+) -> (Vec<HttpIngressConfig>, Vec<DubboIngressConfig>) {
+    let (mut http, mut dubbo) = (Vec::new(), Vec::new());
+    for mut section in sections {
+        section.required_text("protocol", "write protocol = \"http\" or \"dubbo\"");
+        let protocols = [("http", Protocol::Http), ("dubbo", Protocol::Dubbo)];
+        let protocol = section.choice("protocol", &protocols).unwrap_or(Protocol::Http);
+        let listen = listen(&mut section, places).unwrap_or(NO_ADDRESS);
+        let registry = registry(&mut section, registries);
+        places.ingresses.push(Ingress { registry });
+        let registry = registry.unwrap_or_default();
+        match protocol {
+            Protocol::Http => http.push(http_ingress(section, listen, registry)),
+            Protocol::Dubbo => dubbo.push(dubbo_ingress(section, listen, registry)),
+        }
+    }
+    (http, dubbo)
+}
+
+fn http_ingress(
+    mut section: Section<'_>,
+    listen: SocketAddr,
+    registry: usize,
+) -> HttpIngressConfig {
+    let ingress = HttpIngressConfig {
+        listen,
+        registry,
+        max_connections: section.number(
+            "max_connections",
+            1..=defaults::MAX_CONNECTIONS,
+            defaults::INGRESS_CONNECTIONS,
+        ),
+        max_body_len: section.number(
+            "max_body_bytes",
+            1..=defaults::MAX_BODY_LEN,
+            defaults::BODY_LEN,
+        ),
+        max_head_len: section.number(
+            "max_head_bytes",
+            defaults::MIN_HEAD_LEN..=defaults::MAX_HEAD_LEN,
+            defaults::HEAD_LEN,
+        ),
+        head_timeout: section.ms("head_timeout_ms", defaults::LONGEST, defaults::HEAD_TIMEOUT),
+        body_timeout: section.ms("body_timeout_ms", defaults::LONGEST, defaults::BODY_TIMEOUT),
+        idle_timeout: section.ms("idle_timeout_ms", defaults::LONGEST, defaults::IDLE_TIMEOUT),
+    };
+    section.finish();
+    ingress
+}
+
+fn dubbo_ingress(
+    mut section: Section<'_>,
+    listen: SocketAddr,
+    registry: usize,
+) -> DubboIngressConfig {
+    let default_service = section.text("default_service").and_then(|text| {
+        let service: Option<ServiceKey> = text.parse().ok();
+        if service.as_ref().is_none_or(|service| service.interface.contains('*')) {
+            let remedy = "write GROUP/INTERFACE:VERSION, such as \"com.acme.Orders\" or \
+                          \"blue/com.acme.Orders:2.0.0\"";
+            section.wrong("default_service", format!("\"{text}\" is not a service"), remedy);
+        }
+        service
+    });
+    let ingress =
+        DubboIngressConfig { listen, registry, default_service, limits: limits(&mut section) };
+    section.finish();
+    ingress
+}
+
+fn limits(section: &mut Section<'_>) -> DubboLimits {
+    DubboLimits {
+        max_connections: section.number(
+            "max_connections",
+            1..=defaults::MAX_CONNECTIONS,
+            defaults::INGRESS_CONNECTIONS,
+        ),
+        max_body_len: section.number(
+            "max_body_bytes",
+            1..=defaults::MAX_BODY_LEN,
+            defaults::BODY_LEN,
+        ),
+    }
+}
+
+/// Reads `[dubbo]`, where Dubbo's own consumers find what is exported.
+pub(super) fn dubbo_exports(
+    mut section: Section<'_>,
+    places: &mut Places,
+) -> Option<DubboListenerConfig> {
+    let (listen, advertise) = advertised_listener(&mut section, places);
+    let config = DubboListenerConfig { listen, advertise, limits: limits(&mut section) };
+    let is_present = section.is_present();
+    if is_present {
+        places.dubbo = Listener::At(section.head().clone());
+    }
+    section.finish();
+    is_present.then_some(config)
+}
+
+fn listen(section: &mut Section<'_>, places: &mut Places) -> Option<SocketAddr> {
+    let address = section.required_address("listen")?;
+    places.listens.push(Listen { address, place: section.place("listen"), is_default: false });
+    Some(address)
+}
+
+/// Reads `[link]`, where other agents find what is exported.
+pub(super) fn link(mut section: Section<'_>, places: &mut Places) -> Option<LinkListenerConfig> {
+    let (listen, advertise) = advertised_listener(&mut section, places);
+    let config = LinkListenerConfig {
+        listen,
+        advertise,
+        max_connections: section.number(
+            "max_connections",
+            1..=defaults::MAX_CONNECTIONS,
+            defaults::LINK_CONNECTIONS,
+        ),
+        window: section.number("window", 1..=defaults::MAX_LINK_WINDOW, defaults::LINK_WINDOW),
+    };
+    let is_present = section.is_present();
+    if is_present {
+        places.link = Listener::At(section.head().clone());
+    }
+    section.finish();
+    is_present.then_some(config)
+}
+
+/// The address to listen on, and the one that others are told.
+fn advertised_listener(section: &mut Section<'_>, places: &mut Places) -> (SocketAddr, Advertise) {
+    let listen = listen_if_present(section, places);
+    let advertise = section.text("advertise").and_then(|text| advertise(section, text));
+    if listen.is_some_and(|address| address.ip().is_unspecified()) && !section.has("advertise") {
+        let problem = "is missing, and nobody can connect to the address of all interfaces";
+        let remedy = "write the host that others reach, such as advertise = \"10.0.0.5\"";
+        section.wrong("advertise", problem, remedy);
+    }
+    let (host, port) = advertise.map_or((None, None), |(host, port)| (Some(host), port));
+    (listen.unwrap_or(NO_ADDRESS), Advertise { host, port })
+}
+
+fn listen_if_present(section: &mut Section<'_>, places: &mut Places) -> Option<SocketAddr> {
+    // Makes the key known, should the section be there without it.
+    if section.is_present() { listen(section, places) } else { None }
+}
+
+/// `HOST` or `HOST:PORT`, as others shall connect to it.
+fn advertise(section: &Section<'_>, text: &str) -> Option<(String, Option<u16>)> {
+    const REMEDY: &str = "write HOST or HOST:PORT such as \"10.0.0.5\" or \"10.0.0.5:30880\"";
+    let Some((host, port)) = host_and_port(text) else {
+        section.wrong("advertise", format!("\"{text}\" is not a host"), REMEDY);
+        return None;
+    };
+    if host.parse().is_ok_and(|ip: IpAddr| ip.is_unspecified()) {
+        let problem = format!("nobody can connect to {host}, the address of all interfaces");
+        section.wrong("advertise", problem, REMEDY);
+    }
+    Some((host, port))
+}

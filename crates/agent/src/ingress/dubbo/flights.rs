@@ -1,0 +1,144 @@
+//! The calls of one consumer's connection that are under way.
+//!
+//! Invariant: a place is taken from [`Flights::reserve`] until [`Flights::take`], so that whoever was
+//! given its number finds his own call there, or none.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use dubbo_proto::{ReplyTo, RequestId};
+use link::Conn;
+use link_proto::CallId;
+use tokio::task::AbortHandle;
+
+use crate::cluster::Attempt;
+use crate::error::CallError;
+use crate::metrics::CallStats;
+use crate::route::Route;
+use crate::upstream::dubbo::DubboClient;
+use crate::upstream::link::LinkClient;
+
+/// One call.
+pub(super) struct Flight {
+    /// Where its reply goes.
+    pub(super) to: ReplyTo,
+    /// When it came.
+    pub(super) started: Instant,
+    /// Who counts it.
+    pub(super) counted: Counted,
+    /// Where it is, to give it up there.
+    pub(super) sent: Sent,
+    /// What it takes to offer it again.
+    pub(super) again: Option<Box<Again>>,
+}
+
+/// Who counts a call besides its listener.
+pub(super) enum Counted {
+    /// The endpoint that it was sent to.
+    Attempt(Attempt),
+    /// The export that it is for.
+    Export(Arc<CallStats>),
+    /// A task of its own.
+    Elsewhere,
+}
+
+/// Where a call is.
+pub(super) enum Sent {
+    /// On a connection to a Dubbo provider.
+    Dubbo(Conn<DubboClient>, RequestId),
+    /// On a link.
+    Link(Conn<LinkClient>, CallId),
+    /// In a task.
+    Task(AbortHandle),
+    /// Just being handed over.
+    Nowhere,
+}
+
+/// A call that may be offered to another endpoint.
+pub(super) struct Again {
+    pub(super) route: Rc<Route>,
+    pub(super) body: Bytes,
+    pub(super) deadline: Instant,
+}
+
+impl Flight {
+    /// Gives the call up: nobody waits for its reply any more.
+    pub(super) fn cancel(self) {
+        match &self.sent {
+            Sent::Dubbo(conn, id) => drop(conn.with(|app| app.0.cancel(*id))),
+            Sent::Link(conn, id) => drop(conn.with(|link| link.cancel(*id))),
+            Sent::Task(task) => task.abort(),
+            Sent::Nowhere => {}
+        }
+    }
+}
+
+impl Counted {
+    /// The call has ended.
+    pub(super) fn finish(self, started: Instant, now: Instant, error: Option<&CallError>) {
+        match self {
+            Self::Attempt(attempt) => attempt.finish(now, error),
+            Self::Export(stats) => {
+                let latency = now.saturating_duration_since(started);
+                stats.finished(latency, error.map(|error| error.code as u8));
+            }
+            Self::Elsewhere => {}
+        }
+    }
+}
+
+/// Calls by number; numbers are used again, last in, first out.
+#[derive(Default)]
+pub(super) struct Flights {
+    places: Vec<Option<Flight>>,
+    free: Vec<u32>,
+}
+
+impl Flights {
+    /// A number for a call that is about to be sent.
+    #[inline]
+    pub(super) fn reserve(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
+        })
+    }
+
+    /// Keeps the call under the number that was reserved for it.
+    #[inline]
+    pub(super) fn put(&mut self, number: u32, flight: Flight) {
+        if let Some(place) = self.places.get_mut(number as usize) {
+            *place = Some(flight);
+        }
+    }
+
+    /// Notes where a call is, if it has not ended yet.
+    pub(super) fn moved(&mut self, number: u32, sent: Sent) {
+        if let Some(Some(flight)) = self.places.get_mut(number as usize) {
+            flight.sent = sent;
+        }
+    }
+
+    /// The call under that number, which is free from now on.
+    #[inline]
+    pub(super) fn take(&mut self, number: u32) -> Option<Flight> {
+        let flight = self.places.get_mut(number as usize)?.take()?;
+        self.free.push(number);
+        Some(flight)
+    }
+
+    /// Frees a number under which nothing was kept; one that was never reserved is none.
+    pub(super) fn release(&mut self, number: u32) {
+        if (number as usize) < self.places.len() {
+            self.free.push(number);
+        }
+    }
+
+    /// Takes all calls out; their numbers mean nothing any more.
+    pub(super) fn take_all(&mut self) -> Vec<Flight> {
+        self.free.clear();
+        std::mem::take(&mut self.places).into_iter().flatten().collect()
+    }
+}

@@ -1,0 +1,94 @@
+//! [`ServerConnection`] as the driver sees it.
+
+use std::time::Instant;
+
+use bytes::BytesMut;
+use dubbo_proto::{ProtoError, ReplyTo, ServerConfig, ServerConnection, ServerEvent, Status};
+use link::Machine;
+
+/// A consumer's connection.
+pub(super) struct DubboServer {
+    connection: ServerConnection,
+    read_at: Instant,
+    /// The consumer does not take what it asked for: nothing is worth waiting for.
+    is_broken: bool,
+}
+
+impl DubboServer {
+    pub(super) fn new(config: ServerConfig, now: Instant) -> Self {
+        let connection = ServerConnection::new(config, now);
+        Self { connection, read_at: now, is_broken: false }
+    }
+
+    /// Passes a provider's reply on.
+    #[inline]
+    pub(super) fn reply_body(&mut self, now: Instant, to: ReplyTo, status: Status, body: &[u8]) {
+        self.is_broken |= self.connection.reply_body(now, to, status, body).is_err();
+    }
+
+    /// Says why there is no reply of a provider.
+    pub(super) fn reply_error(&mut self, now: Instant, to: ReplyTo, status: Status, text: &str) {
+        self.is_broken |= self.connection.reply_error(now, to, status, text).is_err();
+    }
+
+    /// Asks the consumer to send nothing new.
+    pub(super) fn send_readonly(&mut self, now: Instant) {
+        self.connection.send_readonly(now);
+    }
+
+    /// Requests that wait for their reply.
+    pub(super) fn in_flight(&self) -> usize {
+        self.connection.in_flight()
+    }
+
+    /// When the last bytes came.
+    pub(super) fn read_at(&self) -> Instant {
+        self.read_at
+    }
+
+    /// Closes the connection when what waits is written.
+    pub(super) fn close(&mut self) {
+        self.connection.close();
+    }
+}
+
+impl Machine for DubboServer {
+    /// When it was read, and what it is.
+    type Event = (Instant, ServerEvent);
+    type Error = ProtoError;
+
+    fn handle_bytes(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), ProtoError> {
+        self.read_at = now;
+        self.connection.handle_bytes(now, input)
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.connection.handle_timeout(now);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.connection.poll_timeout()
+    }
+
+    fn poll_event(&mut self) -> Option<Self::Event> {
+        let event = self.connection.poll_event()?;
+        self.is_broken |= matches!(event, ServerEvent::Dead(_));
+        Some((self.read_at, event))
+    }
+
+    fn transmit(&mut self) -> &mut BytesMut {
+        self.connection.transmit()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.connection.is_finished()
+    }
+
+    fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    fn wants_input(&self) -> bool {
+        self.connection.wants_input()
+    }
+}

@@ -1,0 +1,335 @@
+//! How a consumer's requests are sent on: at once to an endpoint that is connected, or from a task
+//! that waits for one, or tries one after the other.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use dubbo_proto::Serialization;
+
+use super::flights::{Again, Counted, Flight, Sent};
+use super::services::{Export, Service};
+use super::session::{Asked, DubboSession, DubboToken};
+use crate::backend::{self, App, HttpApp};
+use crate::call::{Outcome, ReplyTo};
+use crate::cluster::{Attempt, Member};
+use crate::error::{CallError, Code};
+use crate::metrics::CallStats;
+use crate::route::Route;
+use crate::upstream::dubbo::{DubboPeer, refused};
+use crate::upstream::link::LinkPeer;
+use crate::upstream::{AnyUpstream, Standing, Upstream, Whole, dubbo};
+
+/// Bytes of requests of one connection that may wait for an endpoint, or be kept in case that one
+/// refuses: four of the longest, or tens of thousands of common ones.
+const MAX_KEPT_LEN: usize = 32 << 20;
+/// Requests of one connection that nobody waits for, and that wait for an endpoint.
+const MAX_WAITING_ONE_WAY: usize = 4096;
+/// A short body is copied rather than that it keeps the whole buffer alive that it was read into.
+const MAX_COPIED_LEN: usize = 16 << 10;
+/// Stands for the number of a call that is not answered.
+const NO_NUMBER: u32 = u32::MAX;
+
+impl DubboSession {
+    /// Sends a request to an endpoint that is connected, or has a task wait for one.
+    #[inline]
+    pub(super) fn send_to_route(
+        self: &Rc<Self>,
+        asked: Asked,
+        route: Rc<Route>,
+        timeout: Option<Duration>,
+    ) {
+        let deadline = asked.now + route.cluster.longest(timeout);
+        let Some(attempt) = route.cluster.begin(asked.now) else {
+            return self.wait(asked, Service::Route(route), deadline, Vec::new());
+        };
+        let number = self.reserve(&asked);
+        let sent = match attempt.upstream() {
+            AnyUpstream::Dubbo(upstream) => {
+                self.send_dubbo(upstream, &asked, deadline, number).map(Some)
+            }
+            AnyUpstream::Link(upstream) => {
+                self.send_link(upstream, &route, &asked, deadline, number)
+            }
+        };
+        match sent {
+            Ok(Some(_)) if number == NO_NUMBER => {
+                attempt.sent_one_way();
+                self.stats.finished(Duration::ZERO, None);
+            }
+            Ok(Some(sent)) => {
+                let again = self.keep(&route, &asked.body, deadline);
+                let counted = Counted::Attempt(attempt);
+                let flight = Flight { to: asked.to, started: asked.now, counted, sent, again };
+                self.flights.borrow_mut().put(number, flight);
+            }
+            Ok(None) => {
+                self.flights.borrow_mut().release(number);
+                self.wait(asked, Service::Route(route), deadline, Vec::new());
+            }
+            Err(error) => {
+                self.flights.borrow_mut().release(number);
+                self.not_sent(asked, route, attempt, deadline, &error);
+            }
+        }
+    }
+
+    /// Sends a request to the app behind an export.
+    #[inline]
+    pub(super) fn send_to_export(
+        self: &Rc<Self>,
+        asked: Asked,
+        export: Export,
+        timeout: Option<Duration>,
+    ) {
+        let Export { backend, max_timeout } = &export;
+        let deadline = asked.now + timeout.map_or(*max_timeout, |wanted| wanted.min(*max_timeout));
+        let app = match &backend.app {
+            App::Dubbo(app) => app,
+            App::Http(app) => return self.send_to_http_app(&asked, &backend.stats, app, deadline),
+        };
+        if app.upstream.standing() == Standing::Connecting {
+            return self.wait(asked, Service::Export(export), deadline, Vec::new());
+        }
+        let number = self.reserve(&asked);
+        match self.send_dubbo(&app.upstream, &asked, deadline, number) {
+            Ok(_) if number == NO_NUMBER => {
+                backend.stats.started();
+                backend.stats.finished(Duration::ZERO, None);
+                self.stats.finished(Duration::ZERO, None);
+            }
+            Ok(sent) => {
+                backend.stats.started();
+                let counted = Counted::Export(Arc::clone(&backend.stats));
+                let (to, started) = (asked.to, asked.now);
+                let flight = Flight { to, started, counted, sent, again: None };
+                self.flights.borrow_mut().put(number, flight);
+            }
+            Err(error) => {
+                self.flights.borrow_mut().release(number);
+                self.refuse(&asked, &error);
+            }
+        }
+    }
+
+    fn send_to_http_app(
+        self: &Rc<Self>,
+        asked: &Asked,
+        stats: &Arc<CallStats>,
+        app: &Rc<HttpApp>,
+        deadline: Instant,
+    ) {
+        stats.started();
+        let Asked { to, two_way, ref body, now } = *asked;
+        let number = self.reserve(asked);
+        if two_way {
+            let counted = Counted::Export(Arc::clone(stats));
+            let flight = Flight { to, started: now, counted, sent: Sent::Nowhere, again: None };
+            self.flights.borrow_mut().put(number, flight);
+        }
+        let (session, stats) = (Rc::clone(self), Arc::clone(stats));
+        let done = move |outcome: Outcome| {
+            if two_way {
+                return DubboToken { session, number }.complete(outcome);
+            }
+            let code = outcome.err().map(|error| error.code as u8);
+            stats.finished(now.elapsed(), code);
+            session.stats.finished(now.elapsed(), code);
+        };
+        let times = (now, deadline);
+        let task = backend::call_whole(app, to.serialization, body.clone(), times, done);
+        if let (true, Some(task)) = (two_way, task) {
+            self.flights.borrow_mut().moved(number, Sent::Task(task));
+        }
+    }
+
+    /// A number for the call, if it is to be answered.
+    #[inline]
+    fn reserve(&self, asked: &Asked) -> u32 {
+        if asked.two_way { self.flights.borrow_mut().reserve() } else { NO_NUMBER }
+    }
+
+    #[inline]
+    fn token(self: &Rc<Self>, number: u32) -> ReplyTo {
+        ReplyTo::Dubbo(DubboToken { session: Rc::clone(self), number })
+    }
+
+    #[inline]
+    fn send_dubbo(
+        self: &Rc<Self>,
+        upstream: &Upstream<DubboPeer>,
+        asked: &Asked,
+        deadline: Instant,
+        number: u32,
+    ) -> Result<Sent, CallError> {
+        let conn = upstream.conn()?;
+        let (now, serialization, body) = (asked.now, asked.to.serialization, &asked.body);
+        let sent = match number {
+            NO_NUMBER => conn.with(|app| app.0.send_body_one_way(now, serialization, body)),
+            _ => {
+                let token = self.token(number);
+                conn.with(|app| app.0.send_body(now, serialization, body, deadline, token))
+                    .map_err(|(_, error)| error)
+            }
+        };
+        match sent {
+            Ok(id) => Ok(Sent::Dubbo(conn, id)),
+            Err(error) => Err(refused(&error).at(upstream.address())),
+        }
+    }
+
+    /// Nothing is sent while the peer has not said whether it takes such calls.
+    fn send_link(
+        self: &Rc<Self>,
+        upstream: &Upstream<LinkPeer>,
+        route: &Route,
+        asked: &Asked,
+        deadline: Instant,
+        number: u32,
+    ) -> Result<Option<Sent>, CallError> {
+        let conn = upstream.conn()?;
+        if !upstream.peer().knows(&conn, route) {
+            return Ok(None);
+        }
+        let whole = Whole {
+            route,
+            serialization: asked.to.serialization,
+            body: &asked.body,
+            one_way: number == NO_NUMBER,
+            deadline,
+        };
+        match upstream.peer().send_whole(&conn, &whole, asked.now, self.token(number)) {
+            Ok(id) => Ok(Some(Sent::Link(conn, id))),
+            Err((_, error)) => Err(error),
+        }
+    }
+
+    /// What it takes to offer a call again, if there is anybody to offer it to.
+    #[inline]
+    fn keep(&self, route: &Rc<Route>, body: &Bytes, deadline: Instant) -> Option<Box<Again>> {
+        if !route.cluster.has_choice() || MAX_KEPT_LEN < self.kept_len.get() + body.len() {
+            return None;
+        }
+        self.kept_len.set(self.kept_len.get() + body.len());
+        Some(Box::new(Again { route: Rc::clone(route), body: compact(body), deadline }))
+    }
+
+    /// An endpoint did not take a request: nobody has begun it.
+    #[cold]
+    fn not_sent(
+        self: &Rc<Self>,
+        asked: Asked,
+        route: Rc<Route>,
+        attempt: Attempt,
+        deadline: Instant,
+        error: &CallError,
+    ) {
+        let tried = vec![attempt.member().clone()];
+        attempt.finish(asked.now, Some(error));
+        if error.may_be_offered_again() && route.cluster.has_left(asked.now, &tried) {
+            return self.wait(asked, Service::Route(route), deadline, tried);
+        }
+        self.refuse(&asked, error);
+    }
+
+    /// Has a task wait for an endpoint, other than those in `tried`.
+    #[cold]
+    pub(super) fn wait(
+        self: &Rc<Self>,
+        asked: Asked,
+        service: Service,
+        deadline: Instant,
+        tried: Vec<Member>,
+    ) {
+        let n_one_way = usize::from(!asked.two_way);
+        let is_full = MAX_KEPT_LEN < self.kept_len.get() + asked.body.len()
+            || MAX_WAITING_ONE_WAY < self.n_waiting_one_way.get() + n_one_way;
+        if is_full {
+            let message = "too many requests of this connection wait for an endpoint";
+            return self.refuse(&asked, &CallError::new(Code::Overloaded, message));
+        }
+        let Asked { to, two_way, body, now } = asked;
+        let (kept, number) = (Kept::new(self, body.len(), n_one_way), self.reserve_if(two_way));
+        let (session, body) = (Rc::clone(self), compact(&body));
+        let task = tokio::task::spawn_local(async move {
+            let times = (now, deadline);
+            let outcome = pass_on(&service, to.serialization, &body, !two_way, times, tried).await;
+            drop(kept);
+            if two_way {
+                DubboToken { session, number }.complete(outcome);
+            } else {
+                session.stats.finished(now.elapsed(), outcome.err().map(|error| error.code as u8));
+            }
+        });
+        if two_way {
+            let (counted, sent) = (Counted::Elsewhere, Sent::Task(task.abort_handle()));
+            let flight = Flight { to, started: now, counted, sent, again: None };
+            self.flights.borrow_mut().put(number, flight);
+        }
+    }
+
+    fn reserve_if(&self, two_way: bool) -> u32 {
+        if two_way { self.flights.borrow_mut().reserve() } else { NO_NUMBER }
+    }
+}
+
+/// Sends a request that came at the first of `times` as soon as there is an endpoint.
+async fn pass_on(
+    service: &Service,
+    serialization: Serialization,
+    body: &Bytes,
+    one_way: bool,
+    times: (Instant, Instant),
+    tried: Vec<Member>,
+) -> Outcome {
+    match service {
+        Service::Route(route) => {
+            let whole = Whole { route, serialization, body, one_way, deadline: times.1 };
+            let offer = route.cluster.offer(times, tried, async |attempt, now| {
+                attempt.upstream().pass_on(&whole, now).await
+            });
+            offer.await
+        }
+        Service::Export(Export { backend, .. }) => {
+            backend.stats.started();
+            let App::Dubbo(app) = &backend.app else {
+                debug_assert!(false, "an HTTP app is never waited for");
+                return Err(CallError::new(Code::Internal, "an HTTP app is never waited for"));
+            };
+            let call = (serialization, &body[..]);
+            let outcome = dubbo::pass_on_body(&app.upstream, call, one_way, times).await;
+            let code = outcome.as_ref().err().map(|error| error.code as u8);
+            backend.stats.finished(times.0.elapsed(), code);
+            outcome
+        }
+    }
+}
+
+/// The same bytes, without a large buffer behind a few of them.
+fn compact(body: &Bytes) -> Bytes {
+    if body.len() <= MAX_COPIED_LEN { Bytes::copy_from_slice(body) } else { body.clone() }
+}
+
+/// Counts what a waiting request takes, until it is dropped.
+struct Kept {
+    session: Rc<DubboSession>,
+    len: usize,
+    n_one_way: usize,
+}
+
+impl Kept {
+    fn new(session: &Rc<DubboSession>, len: usize, n_one_way: usize) -> Self {
+        session.kept_len.set(session.kept_len.get() + len);
+        session.n_waiting_one_way.set(session.n_waiting_one_way.get() + n_one_way);
+        Self { session: Rc::clone(session), len, n_one_way }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let session = &self.session;
+        session.kept_len.set(session.kept_len.get() - self.len);
+        session.n_waiting_one_way.set(session.n_waiting_one_way.get() - self.n_one_way);
+    }
+}

@@ -1,0 +1,164 @@
+//! From what a request says of its service to the ones who can answer it.
+//!
+//! A consumer has one connection for all services of an address, and mostly calls a few of them: those
+//! are remembered here and found by comparing texts.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use dubbo_proto::{BodyLimits, ProtoError, Routing, Serialization, ServiceKey};
+
+use super::{DubboListener, Offers};
+use crate::backend::Backend;
+use crate::error::{CallError, Code};
+use crate::route::{Parameters, Plan, Route, RouteName, WHOLE};
+use crate::worker::Worker;
+
+/// Services that a session remembers. More than one program uses at a time.
+const MAX_KNOWN: usize = 16;
+
+/// Who answers the calls of a service.
+#[derive(Clone)]
+pub(super) enum Service {
+    /// The endpoints of a cluster.
+    Route(Rc<Route>),
+    /// The app behind an export of ours.
+    Export(Export),
+}
+
+/// The app behind an export.
+#[derive(Clone)]
+pub(super) struct Export {
+    pub(super) backend: Rc<Backend>,
+    /// The longest deadline of its calls.
+    pub(super) max_timeout: Duration,
+}
+
+/// The services behind one listener, as one session has asked for them.
+pub(super) struct Services {
+    worker: Rc<Worker>,
+    listener: Arc<DubboListener>,
+    known: RefCell<Vec<Known>>,
+}
+
+struct Known {
+    interface: Box<str>,
+    version: Box<str>,
+    group: Box<str>,
+    service: Service,
+    /// Of the rules that `service` was found by.
+    epoch: u32,
+}
+
+impl Known {
+    #[inline]
+    fn is(&self, interface: &str, version: &str, group: &str) -> bool {
+        *self.interface == *interface && *self.version == *version && *self.group == *group
+    }
+
+    /// A cluster that was forgotten hears nothing of its registry any more.
+    #[inline]
+    fn is_current(&self, epoch: u32) -> bool {
+        match &self.service {
+            Service::Route(route) => !route.cluster.is_forgotten(),
+            Service::Export(_) => self.epoch == epoch,
+        }
+    }
+}
+
+impl Services {
+    pub(super) fn new(worker: Rc<Worker>, listener: Arc<DubboListener>) -> Self {
+        Self { worker, listener, known: RefCell::default() }
+    }
+
+    /// The service that a request is for, and how long its caller waits.
+    ///
+    /// # Errors
+    /// [`Code::BadRequest`] if that cannot be read, and whatever the look-up says.
+    #[inline]
+    pub(super) fn of_request(
+        &self,
+        serialization: Serialization,
+        body: &Bytes,
+    ) -> Result<(Service, Option<Duration>), CallError> {
+        match Routing::read(serialization, body, &BodyLimits::default()) {
+            Ok(routing) => Ok((self.find(&routing)?, routing.timeout)),
+            Err(error) => Ok((self.unreadable(&error)?, None)),
+        }
+    }
+
+    #[inline]
+    fn find(&self, routing: &Routing<'_>) -> Result<Service, CallError> {
+        let interface = match &self.listener.offers {
+            // Who exports a service goes by what its app goes by.
+            Offers::Exports => &routing.path,
+            Offers::Registry { .. } if routing.interface.is_empty() => &routing.path,
+            Offers::Registry { .. } => &routing.interface,
+        };
+        let (version, group) = (routing.version(), &*routing.group);
+        let mut known = self.known.borrow_mut();
+        let at = known.iter().position(|known| known.is(interface, version, group));
+        if let Some(at) = at {
+            if known[at].is_current(self.worker.rules_epoch()) {
+                // Found at once the next time.
+                known.swap(0, at);
+                return Ok(known[0].service.clone());
+            }
+            known.remove(at);
+        }
+        let key = ServiceKey::new(interface, version, group)
+            .map_err(|error| CallError::new(Code::BadRequest, error.to_string()))?;
+        let service = self.look_up(&key)?;
+        known.truncate(MAX_KNOWN - 1);
+        let [interface, version, group] = [interface, version, group].map(Box::from);
+        let epoch = self.worker.rules_epoch();
+        known.insert(0, Known { interface, version, group, service: service.clone(), epoch });
+        Ok(service)
+    }
+
+    #[cold]
+    fn look_up(&self, key: &ServiceKey) -> Result<Service, CallError> {
+        match &self.listener.offers {
+            Offers::Exports => match self.worker.backend(key) {
+                Some((backend, max_timeout)) => {
+                    Ok(Service::Export(Export { backend, max_timeout }))
+                }
+                None => Err(CallError::new(
+                    Code::ServiceNotFound,
+                    format!("Not found exported service: {key} is not among those of this agent"),
+                )),
+            },
+            Offers::Registry { registry, .. } => self.route(*registry, key).map(Service::Route),
+        }
+    }
+
+    fn route(&self, registry: usize, key: &ServiceKey) -> Result<Rc<Route>, CallError> {
+        let (routes, ServiceKey { interface, version, group }) = (&self.worker.routes, key);
+        let name =
+            RouteName { interface, version, group, method: WHOLE, types: None, generic: None };
+        if let Some(route) = routes.find(registry, &name, 0) {
+            return Ok(route);
+        }
+        let cluster = self.worker.cluster(registry, key.clone())?;
+        routes.insert(registry, &name, 0, cluster, Parameters::Unknown, Plan::default())
+    }
+
+    #[cold]
+    fn unreadable(&self, error: &ProtoError) -> Result<Service, CallError> {
+        if let Offers::Registry { registry, default_service: Some(key) } = &self.listener.offers {
+            return self.route(*registry, key).map(Service::Route);
+        }
+        let advice = match (error, &self.listener.offers) {
+            (ProtoError::UnsupportedSerialization { .. }, Offers::Registry { .. }) => {
+                ": for which service a request is cannot be seen; default_service of the listener \
+                 can name one"
+            }
+            _ => "",
+        };
+        let message = format!("Fail to decode request due to: {error}{advice}");
+        Err(CallError::new(Code::BadRequest, message))
+    }
+}

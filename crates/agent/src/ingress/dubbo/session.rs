@@ -1,0 +1,246 @@
+//! One consumer's connection: what comes in, how calls end, how it ends itself. How requests are sent
+//! on is in [`super::send`].
+//!
+//! Invariants:
+//! - Every two-way request is answered once, or given up where it is when the consumer goes away.
+//! - Nothing that the connection holds grows without bound: calls in flight are bounded by
+//!   [`ServerConfig`], what is kept of requests by the limits in [`super::send`].
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use dubbo_proto::{ReplyTo, Serialization, ServerConfig, ServerEvent, Status};
+use link::{Conn, drive};
+use tokio::net::TcpStream;
+use tracing::debug;
+
+use super::DubboListener;
+use super::flights::{Counted, Flight, Flights};
+use super::machine::DubboServer;
+use super::services::{Service, Services};
+use crate::call::{Outcome, Reply};
+use crate::error::{CallError, Code};
+use crate::metrics::CallStats;
+use crate::worker::Worker;
+
+/// A connection that was asked to send nothing new closes after so much silence: requests that had
+/// been on their way by then have come.
+const QUIET_BEFORE_CLOSE: Duration = Duration::from_millis(200);
+
+/// One consumer's connection.
+pub struct DubboSession {
+    conn: Conn<DubboServer>,
+    services: Services,
+    pub(super) stats: Arc<CallStats>,
+    pub(super) flights: RefCell<Flights>,
+    /// Bytes of requests that are kept.
+    pub(super) kept_len: Cell<usize>,
+    /// Requests that nobody waits for, and that wait for an endpoint.
+    pub(super) n_waiting_one_way: Cell<usize>,
+    is_draining: Cell<bool>,
+}
+
+/// A request that came.
+pub(super) struct Asked {
+    pub(super) to: ReplyTo,
+    pub(super) two_way: bool,
+    pub(super) body: Bytes,
+    pub(super) now: Instant,
+}
+
+impl DubboSession {
+    /// A connection that has just been accepted.
+    pub fn new(worker: &Rc<Worker>, listener: Arc<DubboListener>) -> Rc<Self> {
+        let config = ServerConfig {
+            max_body_len: listener.limits.max_body_len,
+            // What providers may answer is limited where it is read.
+            payload_limit: u32::MAX as usize,
+            pass_through: true,
+            ..ServerConfig::default()
+        };
+        Rc::new(Self {
+            conn: Conn::new(DubboServer::new(config, Instant::now())),
+            stats: Arc::clone(&listener.stats[worker.index]),
+            services: Services::new(Rc::clone(worker), listener),
+            flights: RefCell::default(),
+            kept_len: Cell::new(0),
+            n_waiting_one_way: Cell::new(0),
+            is_draining: Cell::new(false),
+        })
+    }
+
+    /// Serves the connection until it ends, and gives up then what is under way.
+    pub async fn serve(self: &Rc<Self>, stream: TcpStream) {
+        let ending = drive(stream, &self.conn, |event| self.on_event(event)).await;
+        debug!(%ending, "consumer's connection closed");
+        let flights = self.flights.borrow_mut().take_all();
+        for flight in flights {
+            self.stats.finished(flight.started.elapsed(), Some(Code::Cancelled as u8));
+            flight.cancel();
+        }
+    }
+
+    /// Asks the consumer to send nothing new, and closes when all is answered.
+    pub fn drain(&self) {
+        self.is_draining.set(true);
+        self.conn.with(|consumer| consumer.send_readonly(Instant::now()));
+    }
+
+    /// Closes a connection that drains and has nothing left to do.
+    pub fn check_time(&self, now: Instant) {
+        let is_done = self.is_draining.get()
+            && self.conn.look(|consumer| {
+                let silence = now.saturating_duration_since(consumer.read_at());
+                consumer.in_flight() == 0 && QUIET_BEFORE_CLOSE <= silence
+            });
+        if is_done {
+            self.conn.with(DubboServer::close);
+        }
+    }
+
+    fn on_event(self: &Rc<Self>, (now, event): (Instant, ServerEvent)) {
+        match event {
+            ServerEvent::Body { to, two_way, body } => {
+                self.request(Asked { to, two_way, body, now });
+            }
+            ServerEvent::Dead(reason) => debug!(?reason, "consumer is gone"),
+            ServerEvent::Request { .. } => debug_assert!(false, "bodies are passed on unread"),
+        }
+    }
+
+    #[inline]
+    fn request(self: &Rc<Self>, asked: Asked) {
+        self.stats.started();
+        match self.services.of_request(asked.to.serialization, &asked.body) {
+            Ok((Service::Route(route), timeout)) => self.send_to_route(asked, route, timeout),
+            Ok((Service::Export(export), timeout)) => self.send_to_export(asked, export, timeout),
+            Err(error) => self.refuse(&asked, &error),
+        }
+    }
+
+    /// Ends a call that went nowhere.
+    #[cold]
+    pub(super) fn refuse(&self, asked: &Asked, error: &CallError) {
+        self.stats.finished(asked.now.elapsed(), Some(error.code as u8));
+        if asked.two_way {
+            self.reply_error(asked.to, error);
+        }
+    }
+
+    #[cold]
+    fn reply_error(&self, to: ReplyTo, error: &CallError) {
+        debug!(%error, "call failed");
+        let (status, text) = error.for_dubbo();
+        self.conn.with(|consumer| consumer.reply_error(Instant::now(), to, status, &text));
+    }
+
+    /// Answers a call with a provider's body.
+    #[inline]
+    fn finish(&self, flight: Flight, answer: &DubboAnswer<'_>, error: Option<&CallError>) {
+        let Flight { to, started, counted, .. } = flight;
+        counted.finish(started, answer.at, error);
+        let latency = answer.at.saturating_duration_since(started);
+        self.stats.finished(latency, error.map(|error| error.code as u8));
+        // Whatever the provider has written says so in its header.
+        let to = ReplyTo { serialization: answer.serialization, ..to };
+        self.conn.with(|consumer| consumer.reply_body(answer.at, to, answer.status, answer.body));
+    }
+
+    /// A call has failed: another endpoint is asked if none has begun it, or its caller is told.
+    #[cold]
+    fn fail(
+        self: &Rc<Self>,
+        mut flight: Flight,
+        error: &CallError,
+        answer: Option<&DubboAnswer<'_>>,
+    ) {
+        let now = Instant::now();
+        if let (Some(again), Counted::Attempt(attempt)) = (flight.again.take(), &flight.counted)
+            && error.may_be_offered_again()
+        {
+            let tried = vec![attempt.member().clone()];
+            if again.route.cluster.has_left(now, &tried) {
+                flight.counted.finish(flight.started, now, Some(error));
+                let (to, body) = (flight.to, again.body);
+                let asked = Asked { to, two_way: true, body, now: flight.started };
+                return self.wait(asked, Service::Route(again.route), again.deadline, tried);
+            }
+        }
+        match answer {
+            Some(answer) => self.finish(flight, answer, Some(error)),
+            None => {
+                let Flight { to, started, counted, .. } = flight;
+                counted.finish(started, now, Some(error));
+                self.stats.finished(now - started, Some(error.code as u8));
+                self.reply_error(to, error);
+            }
+        }
+    }
+
+    /// The call under that number; `None` if the consumer has gone.
+    #[inline]
+    fn take(&self, number: u32) -> Option<Flight> {
+        let flight = self.flights.borrow_mut().take(number)?;
+        if let Some(again) = &flight.again {
+            self.kept_len.set(self.kept_len.get() - again.body.len());
+        }
+        Some(flight)
+    }
+}
+
+/// Who is to be told how a call ended that was sent for a consumer.
+pub struct DubboToken {
+    pub(super) session: Rc<DubboSession>,
+    pub(super) number: u32,
+}
+
+/// A reply as a Dubbo provider wrote it.
+pub struct DubboAnswer<'a> {
+    /// When it was read.
+    pub at: Instant,
+    /// How the call ended.
+    pub status: Status,
+    /// How `body` is written.
+    pub serialization: Serialization,
+    /// The whole body.
+    pub body: &'a [u8],
+}
+
+impl DubboToken {
+    /// Passes a provider's answer on as it is; `error` says what one means whose status is not OK.
+    #[inline]
+    pub fn answer(self, answer: &DubboAnswer<'_>, error: impl FnOnce() -> CallError) {
+        let Self { session, number } = self;
+        let Some(flight) = session.take(number) else { return };
+        match answer.status {
+            Status::Ok => session.finish(flight, answer, None),
+            _ => session.fail(flight, &error(), Some(answer)),
+        }
+    }
+
+    /// Hands over an outcome.
+    pub fn complete(self, outcome: Outcome) {
+        let Self { session, number } = self;
+        let Some(flight) = session.take(number) else { return };
+        match outcome {
+            Ok(Reply { serialization, body, .. }) => {
+                let (at, status) = (Instant::now(), Status::Ok);
+                session.finish(
+                    flight,
+                    &DubboAnswer { at, status, serialization, body: &body },
+                    None,
+                );
+            }
+            Err(error) => session.fail(flight, &error, None),
+        }
+    }
+}
+
+impl std::fmt::Debug for DubboToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DubboToken").field("number", &self.number).finish_non_exhaustive()
+    }
+}
