@@ -314,8 +314,8 @@ fn exports_and_the_link_belong_together() {
     assert_errors_behind_good(&format!("{export}{link}"), &[]);
     assert_errors_behind_good(
         export,
-        &["a.toml:7: link: an export needs the listener for other agents; add [link] with \
-           listen = \"IP:PORT\""],
+        &["a.toml:7: link: an export needs a listener; add [link] with listen = \"IP:PORT\" \
+           for other agents, or [dubbo] for Dubbo's own consumers"],
     );
     assert_errors_behind_good(
         link,
