@@ -1,8 +1,9 @@
 //! What has to hold for any bytes. The fuzz targets and the property tests call these; each
 //! panics where it does not hold, and returns whether the bytes were good.
 
-use crate::json::JsonReader;
-use crate::transcode::{JsonOptions, hessian_to_json, json_to_hessian};
+use crate::json::{self, JsonKind, JsonReader};
+use crate::transcode::scalar::digits_of;
+use crate::transcode::{JsonOptions, RefStyle, hessian_to_json, json_to_hessian};
 use crate::{Decoder, Encoder, JavaType, Limits};
 
 /// Reading and skipping a value agree on where it ends, and a value that was read is read again
@@ -37,6 +38,7 @@ pub fn to_json(bytes: &[u8]) -> bool {
         class_name: is_odd,
         floats: is_odd,
         big_numbers_as_text: is_odd,
+        refs: if bytes.len() % 3 == 0 { RefStyle::Path } else { RefStyle::Repeat },
         max_out_len: 1 << 20,
         ..JsonOptions::default()
     };
@@ -78,4 +80,84 @@ pub fn from_json(bytes: &[u8]) -> bool {
     assert_eq!(decoder.skip_value(), Ok(()), "not Hessian: {out:?}");
     assert!(decoder.is_at_end());
     true
+}
+
+/// A JSON value that becomes Hessian comes back as the same value, unless a member `class` says what
+/// it shall be in Java.
+pub fn round_trip(text: &[u8]) -> bool {
+    let mut out = Vec::new();
+    let mut reader = JsonReader::new(text, Limits::default());
+    let is_good = json_to_hessian(&mut reader, None, &mut Encoder::new(&mut out)).is_ok();
+    if !is_good || reader.finish().is_err() || memchr::memmem::find(text, b"class").is_some() {
+        return false;
+    }
+    // A big number is one level and a few items more in Hessian.
+    let limits = Limits { max_depth: 80, max_items: usize::MAX, ..Limits::default() };
+    let mut back = Vec::new();
+    let mut decoder = Decoder::new(&out, limits);
+    let result = hessian_to_json(&mut decoder, &mut back, &JsonOptions::default());
+    assert_eq!(result, Ok(()), "our own bytes are refused");
+    assert!(decoder.is_at_end());
+    let same = canonical(text) == canonical(&back);
+    assert!(same, "{} came back as {}", text.escape_ascii(), back.escape_ascii());
+    true
+}
+
+/// A JSON text in a form that is the same for equal values: no space, members by their names, numbers
+/// as digits and a power of ten. Nothing if it is no JSON.
+pub fn canonical(text: &[u8]) -> Option<Vec<u8>> {
+    let limits = Limits { max_items: usize::MAX, ..Limits::default() };
+    let mut reader = JsonReader::new(text, limits);
+    let mut out = Vec::new();
+    write_canonical(&mut reader, &mut out).ok()?;
+    reader.finish().ok()?;
+    Some(out)
+}
+
+fn write_canonical(reader: &mut JsonReader<'_>, out: &mut Vec<u8>) -> Result<(), json::JsonError> {
+    match reader.peek()? {
+        JsonKind::Null | JsonKind::Bool => out.extend_from_slice(reader.skip_value()?),
+        JsonKind::String => json::write_string(out, &reader.read_string()?),
+        JsonKind::Number => {
+            let text = reader.read_number()?;
+            match digits_of(text) {
+                Some((digits, _)) if digits.is_empty() => out.push(b'0'),
+                Some((digits, power)) => {
+                    out.extend_from_slice(if text.starts_with('-') { b"-0." } else { b"0." });
+                    out.extend_from_slice(&digits);
+                    out.push(b'e');
+                    json::write_i64(out, power);
+                }
+                None => out.extend_from_slice(text.as_bytes()),
+            }
+        }
+        JsonKind::Array => {
+            let mut array = reader.begin_array()?;
+            out.push(b'[');
+            while reader.next_element(&mut array)? {
+                write_canonical(reader, out)?;
+                out.push(b',');
+            }
+            out.push(b']');
+        }
+        JsonKind::Object => {
+            let mut members = Vec::new();
+            let mut object = reader.begin_object()?;
+            while let Some(key) = reader.next_key(&mut object)? {
+                let mut value = Vec::new();
+                write_canonical(reader, &mut value)?;
+                members.push((key.into_owned(), value));
+            }
+            members.sort_by(|(a, _), (b, _)| a.cmp(b));
+            out.push(b'{');
+            for (key, value) in members {
+                json::write_string(out, &key);
+                out.push(b':');
+                out.extend_from_slice(&value);
+                out.push(b',');
+            }
+            out.push(b'}');
+        }
+    }
+    Ok(())
 }

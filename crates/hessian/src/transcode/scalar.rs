@@ -77,7 +77,7 @@ pub fn is_exact(text: &str, value: f64) -> bool {
 
 /// The digits of a number without zeros at either end, and the power of ten of the first one.
 /// Nothing for exponents that nobody means.
-fn digits_of(text: &str) -> Option<(Vec<u8>, i64)> {
+pub(crate) fn digits_of(text: &str) -> Option<(Vec<u8>, i64)> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
         None => (text, 0),
