@@ -38,7 +38,7 @@ pub fn to_json(bytes: &[u8]) -> bool {
         class_name: is_odd,
         floats: is_odd,
         big_numbers_as_text: is_odd,
-        refs: if bytes.len() % 3 == 0 { RefStyle::Path } else { RefStyle::Repeat },
+        refs: if bytes.len().is_multiple_of(3) { RefStyle::Path } else { RefStyle::Repeat },
         max_out_len: 1 << 20,
         ..JsonOptions::default()
     };

@@ -71,6 +71,14 @@ public interface TypesService {
 
     List<Person> people(List<Person> value);
 
+    Map<Integer, Person> numbered(Map<Integer, Person> value);
+
+    List<Date> dates(List<Date> value);
+
+    List<BigDecimal> decimals(List<BigDecimal> value);
+
+    List<LocalDateTime> dateTimes(List<LocalDateTime> value);
+
     /** Returns a list that holds the same person twice: the second is a back reference. */
     List<Person> twins(Person value);
 

@@ -199,6 +199,26 @@ final class TypesServiceImpl implements TypesService {
     }
 
     @Override
+    public Map<Integer, Person> numbered(Map<Integer, Person> value) {
+        return value;
+    }
+
+    @Override
+    public List<Date> dates(List<Date> value) {
+        return value;
+    }
+
+    @Override
+    public List<BigDecimal> decimals(List<BigDecimal> value) {
+        return value;
+    }
+
+    @Override
+    public List<LocalDateTime> dateTimes(List<LocalDateTime> value) {
+        return value;
+    }
+
+    @Override
     public List<Person> twins(Person value) {
         return new ArrayList<>(Arrays.asList(value, value));
     }
