@@ -15,6 +15,8 @@ mod load;
 mod machine;
 mod measure;
 mod plan;
+mod raw_dubbo;
+mod raw_peer;
 mod raw_transfer;
 mod report;
 mod scenario;
@@ -47,6 +49,8 @@ fn run(args: &[&str]) -> Result<(), BenchError> {
         return bare_epoll::run();
     }
     match args {
+        ["raw-dubbo-provide"] => return raw_dubbo::provide(),
+        ["raw-dubbo-load", address, shape @ ..] => return raw_dubbo::load(address, shape),
         ["raw-transfer-serve", path] => return raw_transfer::serve(path),
         ["raw-transfer-fetch", address, output, shape @ ..] => {
             return raw_transfer::fetch(address, output, shape);

@@ -6,11 +6,11 @@
 //! number, 8 bytes, and the line; one of length 0 is the end. A caller asks again when its line has come.
 
 use std::fs::OpenOptions;
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
@@ -18,9 +18,8 @@ use serde_json::json;
 use transfer::{Reader, Source, Step};
 
 use crate::error::BenchError;
+use crate::raw_peer::{EVENTS_PER_TURN, Peer, wait};
 
-const EVENTS_PER_TURN: usize = 64;
-const READ_LEN: usize = 256 * 1024;
 const HEAD_LEN: usize = 16;
 /// Lines that may be kept until those before them have come; more than callers, a power of two.
 const WINDOW: usize = 1 << 16;
@@ -60,18 +59,6 @@ pub(crate) fn serve(path: &str) -> Result<(), BenchError> {
             lines.next = 0;
         }
     }
-}
-
-/// Waits until a peer is ready, unless one is already.
-fn wait(poll: &mut Poll, events: &mut Events, peers: &mut [Peer]) -> io::Result<()> {
-    let is_busy = peers.iter().any(|peer| peer.is_ready);
-    poll.poll(events, is_busy.then_some(Duration::ZERO))?;
-    for event in &*events {
-        if let Some(peer) = peers.get_mut(event.token().0) {
-            peer.is_ready = true;
-        }
-    }
-    Ok(())
 }
 
 /// What the server hands out.
@@ -210,60 +197,5 @@ impl Output {
         self.write()?;
         self.file.set_len(self.offset)?;
         Ok(self.oldest)
-    }
-}
-
-/// One connection of either side.
-struct Peer {
-    stream: TcpStream,
-    input: Vec<u8>,
-    len: usize,
-    out: Vec<u8>,
-    /// There may be more to read.
-    is_ready: bool,
-    /// There is nothing more to come.
-    is_over: bool,
-}
-
-impl Peer {
-    fn new(mut stream: TcpStream, poll: &Poll, number: usize) -> io::Result<Self> {
-        stream.set_nodelay(true)?;
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        poll.registry().register(&mut stream, Token(number), interest)?;
-        let (input, out) = (vec![0; READ_LEN], Vec::new());
-        Ok(Self { stream, input, len: 0, out, is_ready: true, is_over: false })
-    }
-
-    /// Reads once, so that no connection gets ahead of the others, has it handled, and writes.
-    fn turn(
-        &mut self,
-        mut handle: impl FnMut(&[u8], &mut Vec<u8>) -> io::Result<usize>,
-    ) -> io::Result<()> {
-        match self.stream.read(&mut self.input[self.len..]) {
-            Ok(0) => (self.is_ready, self.is_over) = (false, true),
-            Ok(len) => {
-                self.len += len;
-                let done = handle(&self.input[..self.len], &mut self.out)?;
-                self.input.copy_within(done..self.len, 0);
-                self.len -= done;
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_ready = false,
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-                (self.is_ready, self.is_over) = (false, true);
-            }
-            Err(error) => return Err(error),
-        }
-        self.flush()
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        while !self.out.is_empty() && !self.is_over {
-            match self.stream.write(&self.out) {
-                Ok(len) => drop(self.out.drain(..len)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
     }
 }
