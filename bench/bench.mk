@@ -3,7 +3,7 @@
 
 BENCH = cargo run --release --quiet --package bench --
 
-.PHONY: bench bench-quick bench-contest bench-saturation bench-footprint bench-rpc bench-transfer
+.PHONY: bench bench-quick bench-contest bench-saturation bench-footprint bench-hop bench-rpc bench-transfer
 
 bench: ## All benchmarks, with their results in bench/results (about an hour)
 	$(BENCH) all
@@ -19,6 +19,9 @@ bench-saturation: ## The same without the 50 ms, against a server that only answ
 
 bench-footprint: ## Memory of an agent, and how soon it is ready
 	$(BENCH) footprint
+
+bench-hop: ## One agent between Dubbo consumers and a provider, beside the same without it
+	$(BENCH) hop
 
 bench-rpc: ## The RPC library beside bare sockets, tonic, tarpc and volo, each side on a core of its own
 	$(BENCH) rpc --pinned

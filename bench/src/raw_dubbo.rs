@@ -52,10 +52,7 @@ pub(crate) fn provide() -> Result<(), BenchError> {
 }
 
 /// Hands over each whole frame; returns how many bytes they were.
-fn frames(
-    input: &[u8],
-    mut handle: impl FnMut(&[u8]) -> io::Result<()>,
-) -> io::Result<usize> {
+fn frames(input: &[u8], mut handle: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<usize> {
     let mut rest = input;
     while let Some(head) = rest.first_chunk::<HEADER_LEN>() {
         let body_len = u32::from_be_bytes([head[12], head[13], head[14], head[15]]) as usize;
@@ -97,7 +94,9 @@ fn answer(request: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
 fn text_len(bytes: &[u8]) -> io::Result<usize> {
     match bytes {
         [len @ 0..=31, ..] => Ok(1 + usize::from(*len)),
-        [high @ 0x30..=0x33, low, ..] => Ok(2 + (usize::from(high - 0x30) << 8 | usize::from(*low))),
+        [high @ 0x30..=0x33, low, ..] => {
+            Ok(2 + (usize::from(high - 0x30) << 8 | usize::from(*low)))
+        }
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }
@@ -105,7 +104,10 @@ fn text_len(bytes: &[u8]) -> io::Result<usize> {
 fn put_text(out: &mut Vec<u8>, text: &str) {
     match u8::try_from(text.len()) {
         Ok(len @ 0..=31) => out.push(len),
-        _ => out.extend_from_slice(&[0x30 + (text.len() >> 8) as u8, (text.len() & 0xff) as u8]),
+        _ => {
+            let len = 0x3000 + u16::try_from(text.len()).unwrap_or(0);
+            out.extend_from_slice(&len.to_be_bytes());
+        }
     }
     out.extend_from_slice(text.as_bytes());
 }
@@ -230,8 +232,8 @@ impl Tally {
 
     fn json(&self) -> serde_json::Value {
         let seconds = self.since.map_or(f64::NAN, |since| since.elapsed().as_secs_f64());
-        let at = |share: f64| {
-            let mut left = (self.n_measured as f64 * share) as u64;
+        let at = |per_mille: u64| {
+            let mut left = self.n_measured * per_mille / 1000;
             let is_it = |n: &u32| {
                 let is_here = left <= u64::from(*n);
                 left = left.saturating_sub(u64::from(*n));
@@ -243,10 +245,11 @@ impl Tally {
             "calls": self.n_all,
             "seconds": seconds,
             "calls_per_s": self.n_measured as f64 / seconds,
-            "p50_ms": at(0.5),
-            "p99_ms": at(0.99),
-            "p999_ms": at(0.999),
+            "p50_ms": at(500),
+            "p99_ms": at(990),
+            "p999_ms": at(999),
             "errors": self.n_errors,
+            "cpu_s": crate::usage::cpu(std::process::id()).as_secs_f64(),
         })
     }
 }

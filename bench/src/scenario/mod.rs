@@ -2,6 +2,7 @@
 
 mod contest;
 mod footprint;
+mod hop;
 mod rpc;
 mod saturation;
 mod transfer;
@@ -13,10 +14,11 @@ use crate::plan::Plan;
 type Scenario = fn(&Plan) -> Result<(), BenchError>;
 
 /// Every scenario.
-pub(crate) const ALL: [(&str, Scenario); 5] = [
+pub(crate) const ALL: [(&str, Scenario); 6] = [
     ("contest", contest::run),
     ("saturation", saturation::run),
     ("footprint", footprint::run),
+    ("hop", hop::run),
     ("rpc", rpc::run),
     ("transfer", transfer::run),
 ];

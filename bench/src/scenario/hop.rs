@@ -1,0 +1,287 @@
+//! One agent between Dubbo consumers and a Dubbo provider, beside the same without it.
+//!
+//! Consumer and provider are Java's, or programs on bare sockets that are so fast that the agent is what is
+//! measured. All loads are closed loops. Direct and through the agent alternate within a round, and what the agent adds is
+//! the difference of the two of the same round.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use interop_harness::Child;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::error::BenchError;
+use crate::estate::Agent;
+use crate::machine;
+use crate::measure::median;
+use crate::plan::Plan;
+use crate::raw_dubbo;
+use crate::report::QUIET;
+use crate::target::Target;
+use crate::usage;
+
+const NAME: &str = "hop";
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// Beyond the measured time: connecting, warming up, and the end.
+const LOAD_GRACE: Duration = Duration::from_secs(60);
+const AGENT: &str = "dubmesh";
+
+/// How much is in flight, and on how many connections.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Shape {
+    connections: u64,
+    in_flight: u64,
+}
+
+const SHAPES: [Shape; 3] = [
+    Shape { connections: 1, in_flight: 1 },
+    Shape { connections: 4, in_flight: 64 },
+    Shape { connections: 4, in_flight: 512 },
+];
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Case {
+    shape: Shape,
+    has_agent: bool,
+}
+
+/// What one load showed.
+struct Outcome {
+    calls_per_s: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    p999_ms: f64,
+    errors: u64,
+    agent_cpu_us: f64,
+    agent_rss_mb: f64,
+    foreign_cores: f64,
+}
+
+struct Row {
+    case: Case,
+    rounds: Vec<Outcome>,
+}
+
+/// What is running.
+struct Estate {
+    provider: Child,
+    direct: SocketAddr,
+    agent: Agent,
+    _folder: TempDir,
+}
+
+pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
+    let estate = Estate::start(plan)?;
+    let mut rows: Vec<Row> = SHAPES
+        .into_iter()
+        .flat_map(|shape| [false, true].map(|has_agent| Case { shape, has_agent }))
+        .map(|case| Row { case, rounds: Vec::new() })
+        .collect();
+    for n_round in 1..=plan.n_rounds {
+        for row in &mut rows {
+            let outcome = estate.load(plan, row.case)?;
+            eprintln!(
+                "{NAME} {n_round}/{}: {}: {:.0}/s, p50 {:.3} ms, {} errors",
+                plan.n_rounds,
+                row.case.name(),
+                outcome.calls_per_s,
+                outcome.p50_ms,
+                outcome.errors
+            );
+            row.rounds.push(outcome);
+        }
+    }
+    report(plan, &rows)
+}
+
+impl Estate {
+    fn start(plan: &Plan) -> Result<Self, BenchError> {
+        let this = std::env::current_exe().map_err(BenchError::io("the path of this program"))?;
+        let mut command = Command::new(this);
+        command.arg("raw-dubbo-provide");
+        let mut provider = Child::spawn("the raw provider", &command)?;
+        let line = provider.wait_for_line("READY ", START_TIMEOUT)?;
+        let direct = line.trim_start_matches("READY ").trim().parse();
+        let direct = direct.map_err(|_| BenchError::NoResult { output: line })?;
+        let folder =
+            TempDir::with_prefix("bench-").map_err(BenchError::io("a temporary folder"))?;
+        let services = folder.path().join("services.toml");
+        let interface = raw_dubbo::INTERFACE;
+        let list = format!(
+            "[[service]]\ninterface = \"{interface}\"\nendpoints = [\"dubbo://{direct}\"]\n"
+        );
+        fs::write(&services, list).map_err(BenchError::file(&services))?;
+        let agent = Agent::start(plan, AGENT, |ports| {
+            let (services, port) = (services.display(), ports.listen);
+            format!(
+                "[[registry]]\nkind = \"file\"\npath = \"{services}\"\n\
+                 [[ingress]]\nprotocol = \"dubbo\"\nlisten = \"127.0.0.1:{port}\"\n"
+            )
+        })?;
+        Ok(Self { provider, direct, agent, _folder: folder })
+    }
+
+    fn load(&self, plan: &Plan, case: Case) -> Result<Outcome, BenchError> {
+        let address = if case.has_agent { self.agent.ingress } else { self.direct };
+        let Shape { connections, in_flight } = case.shape;
+        let this = std::env::current_exe().map_err(BenchError::io("the path of this program"))?;
+        let mut command = Command::new(this);
+        command.args(["raw-dubbo-load", &address.to_string()]);
+        let [warm_up, measured] =
+            [plan.warm_up(false), plan.seconds].map(|time| time.as_millis().to_string());
+        command.args([connections.to_string(), in_flight.to_string(), warm_up, measured]);
+        let pids = [self.agent.child.pid(), self.provider.pid()];
+        let cpu = || pids.map(|pid| usage::cpu(pid).as_secs_f64());
+        let (before, machine, start) = (cpu(), usage::machine_cpu().0, Instant::now());
+        let mut load = Child::spawn("the raw consumer", &command)?;
+        let printed = load.finish(plan.warm_up(false) + plan.seconds + LOAD_GRACE)?;
+        let (after, machine, elapsed) =
+            (cpu(), usage::machine_cpu().0 - machine, start.elapsed().as_secs_f64());
+        let result: Value = serde_json::from_str(printed.trim())
+            .map_err(|_| BenchError::NoResult { output: printed.clone() })?;
+        let figure = |name: &str| result[name].as_f64().unwrap_or(f64::NAN);
+        let raw = plan.results.join(format!("raw/{NAME}-{}.json", case.file_name()));
+        fs::write(&raw, &printed).map_err(BenchError::file(&raw))?;
+        let used = [after[0] - before[0], after[1] - before[1]];
+        let own = figure("cpu_s");
+        Ok(Outcome {
+            calls_per_s: figure("calls_per_s"),
+            p50_ms: figure("p50_ms"),
+            p99_ms: figure("p99_ms"),
+            p999_ms: figure("p999_ms"),
+            errors: result["errors"].as_u64().unwrap_or(u64::MAX),
+            agent_cpu_us: if case.has_agent { used[0] * 1e6 / figure("calls") } else { 0.0 },
+            agent_rss_mb: usage::peak_rss_mb(self.agent.child.pid()),
+            foreign_cores: ((machine.as_secs_f64() - used[0] - used[1] - own) / elapsed).max(0.0),
+        })
+    }
+}
+
+impl Case {
+    fn program(self) -> &'static str {
+        if self.has_agent { "dubmesh" } else { "direct" }
+    }
+
+    fn name(self) -> String {
+        let Shape { connections, in_flight } = self.shape;
+        format!("{}, {in_flight} in flight, {connections} connections", self.program())
+    }
+
+    fn file_name(self) -> String {
+        let Shape { connections, in_flight } = self.shape;
+        format!("{}-{in_flight}-{connections}", self.program())
+    }
+}
+
+impl Row {
+    fn median(&self, figure: impl Fn(&Outcome) -> f64) -> f64 {
+        median(self.rounds.iter().map(figure).collect())
+    }
+}
+
+/// What the agent adds to a latency, in microseconds: the median over the rounds of what it added in each.
+fn added_us(direct: &Row, agent: &Row, latency: impl Fn(&Outcome) -> f64) -> f64 {
+    let rounds = direct.rounds.iter().zip(&agent.rounds);
+    median(rounds.map(|(direct, agent)| (latency(agent) - latency(direct)) * 1e3).collect())
+}
+
+fn goals(direct: &Row, agent: &Row) -> Vec<Target> {
+    let rate = agent.median(|round| round.calls_per_s);
+    let cpu = agent.median(|round| round.agent_cpu_us);
+    let memory = Target::at_most("memory", agent.median(|round| round.agent_rss_mb), 20.0, " MB");
+    match agent.case.shape.in_flight {
+        1 => vec![
+            Target::at_most(
+                "added p50",
+                added_us(direct, agent, |round| round.p50_ms),
+                30.0,
+                " us",
+            ),
+            Target::at_most(
+                "added p99",
+                added_us(direct, agent, |round| round.p99_ms),
+                60.0,
+                " us",
+            ),
+        ],
+        64 => vec![Target::at_least("64 in flight", rate, 500_000.0, "/s")],
+        _ => vec![
+            Target::at_least("512 in flight", rate, 1_000_000.0, "/s"),
+            Target::at_most("CPU of the agent, 512 in flight", cpu, 1.0, " us"),
+            memory,
+        ],
+    }
+}
+
+fn report(plan: &Plan, rows: &[Row]) -> Result<(), BenchError> {
+    println!("\n{NAME}: hessian2 echo of 60 bytes, {} rounds, medians, closed loop", plan.n_rounds);
+    println!(
+        "{:<44} {:>10} {:>9} {:>9} {:>9} {:>7} {:>14} {:>7}",
+        "program", "calls/s", "p50 ms", "p99 ms", "p999 ms", "errors", "agent CPU us", "MB"
+    );
+    let (mut values, mut targets) = (Vec::new(), Vec::new());
+    for pair in rows.chunks(2) {
+        let [direct, agent] = pair else { continue };
+        for row in pair {
+            println!(
+                "{:<44} {:>10.0} {:>9.3} {:>9.3} {:>9.3} {:>7} {:>14.2} {:>7.1}",
+                row.case.name(),
+                row.median(|round| round.calls_per_s),
+                row.median(|round| round.p50_ms),
+                row.median(|round| round.p99_ms),
+                row.median(|round| round.p999_ms),
+                row.rounds.iter().map(|round| round.errors).sum::<u64>(),
+                row.median(|round| round.agent_cpu_us),
+                row.median(|round| round.agent_rss_mb),
+            );
+            let goals = if row.case.has_agent { goals(direct, agent) } else { Vec::new() };
+            values.push(to_json(plan, row, &goals));
+            targets.extend(goals);
+        }
+    }
+    println!();
+    for target in &targets {
+        println!("dubmesh: {}", target.line());
+    }
+    let noise = rows.iter().map(|row| row.median(|round| round.foreign_cores)).fold(0.0, f64::max);
+    if QUIET < noise {
+        println!(
+            "\nNOT QUIET: other programs kept up to {noise:.2} cores busy. Do not quote this."
+        );
+    }
+    let path = plan.results.join(format!("{NAME}.json"));
+    fs::write(&path, format!("{:#}\n", Value::from(values))).map_err(BenchError::file(&path))?;
+    println!("\nwritten: {}", path.display());
+    Ok(())
+}
+
+fn to_json(plan: &Plan, row: &Row, targets: &[Target]) -> Value {
+    let mut value = json!({
+        "scenario": NAME,
+        "program": row.case.program(),
+        "connections": row.case.shape.connections,
+        "callers": row.case.shape.in_flight,
+        "codec": "hessian2",
+        "loop": "closed",
+        "seconds": plan.seconds.as_secs_f64(),
+        "calls_per_s": row.median(|round| round.calls_per_s),
+        "p50_ms": row.median(|round| round.p50_ms),
+        "p99_ms": row.median(|round| round.p99_ms),
+        "p999_ms": row.median(|round| round.p999_ms),
+        "errors": row.rounds.iter().map(|round| round.errors).sum::<u64>(),
+        "cpu_us_per_call": { "agent": row.median(|round| round.agent_cpu_us) },
+        "rss_mb": { "agent": row.median(|round| round.agent_rss_mb) },
+        "foreign_cores": row.median(|round| round.foreign_cores),
+        "is_quick": plan.is_quick,
+        "targets": targets.iter().map(Target::json).collect::<Vec<_>>(),
+        "rounds": row.rounds.iter().map(|round| round.calls_per_s).collect::<Vec<_>>(),
+    });
+    if let (Value::Object(fields), Value::Object(origin)) = (&mut value, machine::origin()) {
+        fields.extend(origin);
+    }
+    value
+}
