@@ -132,15 +132,39 @@ fn untyped(
         candidates.extend(overloads.iter().filter_map(|overload| packed(overload, n_args)));
     }
     match <[Candidate; 1]>::try_from(candidates) {
-        Ok([Candidate { types, n_packed }]) => {
-            let plan = Plan { schema, n_packed, is_guess: true, ..Plan::default() };
-            Ok((Parameters::Given(types), plan))
-        }
+        Ok([candidate]) => Ok(resolved(&candidate, schema)),
         Err(candidates) if candidates.is_empty() => {
             let origin = schema.as_ref().map_or(String::new(), |schema| schema.origin.to_string());
             Err(wrong_number(method, n_args, &overloads, &origin))
         }
         Err(overloads) => Ok((Parameters::Unknown, Plan { schema, overloads, ..Plan::default() })),
+    }
+}
+
+/// How a method is called that was found by a definition. Objects of a class whose fields nobody knows
+/// are for the provider to make: text for a date or an enum would not become one otherwise.
+fn resolved(method: &Candidate, schema: Option<Arc<Definition>>) -> (Parameters, Plan) {
+    let (types, n_packed) = (method.types.clone(), method.n_packed);
+    let is_known = |class: &str| {
+        let service = schema.as_ref().map(|schema| &schema.service);
+        service.is_some_and(|service| service.classes.contains_key(class))
+    };
+    if types.iter().all(|ty| are_known(ty, &is_known)) {
+        let plan = Plan { schema, n_packed, is_guess: true, ..Plan::default() };
+        return (Parameters::Given(types), plan);
+    }
+    (Parameters::Named(types), Plan { n_packed, ..Plan::generic(Generic::Map) })
+}
+
+/// Whether all classes in a type are known.
+fn are_known(ty: &JavaType, is_known: &impl Fn(&str) -> bool) -> bool {
+    match ty {
+        JavaType::Array(element) => are_known(element, is_known),
+        JavaType::Class(class) => {
+            (class.builtin().is_some() || is_known(class.name()))
+                && class.args().iter().all(|arg| are_known(arg, is_known))
+        }
+        _ => true,
     }
 }
 
@@ -206,13 +230,7 @@ pub fn choose(
     if let Some(known) = worker.routes.find(registry, &name, n_args) {
         return Ok(known);
     }
-    let plan = Plan {
-        schema: route.plan.schema.clone(),
-        n_packed: chosen.n_packed,
-        is_guess: true,
-        ..Plan::default()
-    };
-    let parameters = Parameters::Given(chosen.types.clone());
+    let (parameters, plan) = resolved(chosen, route.plan.schema.clone());
     worker.routes.insert(registry, &name, n_args, Rc::clone(&route.cluster), parameters, plan)
 }
 

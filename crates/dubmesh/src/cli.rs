@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::bench::BenchArgs;
 use crate::call::{self, CallArgs};
 use crate::demo::{self, DemoArgs};
+use crate::describe::{self, DescribeArgs};
 use crate::provider::{self, ProviderArgs};
 use crate::transfer::{self, TransferArgs};
 
@@ -49,6 +50,8 @@ Examples:
   dubmesh run --config agent.toml      run the agent that the file describes
   dubmesh call com.acme.Orders find 42 --url dubbo://127.0.0.1:20880
                                        call a service
+  dubmesh describe com.acme.Orders --registry etcd://127.0.0.1:2379
+                                       tell what it looks like, and where it is
   dubmesh provider                     run a small Dubbo provider to try things out
   dubmesh bench rpc                    measure how many calls go through one connection
   dubmesh transfer serve lines.txt     offer the lines of a file, one request a line";
@@ -77,6 +80,9 @@ pub(crate) enum Command {
     /// Call a Dubbo service, and print the result as JSON
     #[command(after_help = call::HELP)]
     Call(Box<CallArgs>),
+    /// Tell which methods a Dubbo service has, with their types, and who offers it
+    #[command(after_help = describe::HELP)]
+    Describe(Box<DescribeArgs>),
     /// Run a small Dubbo provider, to try things out and to measure
     #[command(after_help = provider::HELP)]
     Provider(Box<ProviderArgs>),

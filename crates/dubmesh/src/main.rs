@@ -8,7 +8,9 @@ mod call;
 mod check;
 mod cli;
 mod demo;
+mod describe;
 mod logging;
+mod place;
 mod provider;
 mod registry_url;
 mod run;
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Run(file) => run::run(&file.config),
         Command::Check(file) => check::check(&file.config),
         Command::Call(args) => call::call(&args),
+        Command::Describe(args) => describe::describe(&args),
         Command::Demo(args) => demo::demo(&args),
         Command::Provider(args) => provider::provider(&args),
         Command::Transfer(args) => transfer::transfer(&args),

@@ -171,6 +171,8 @@ impl Drop for Feed {
 #[derive(Debug, Default)]
 pub(crate) struct Definitions {
     pub(crate) sources: DefinitionSources,
+    /// Of every service, without looking.
+    fixed: Option<Lookup>,
     feeds: Mutex<HashMap<ServiceKey, Weak<Feed>>>,
     total_len: Arc<AtomicUsize>,
 }
@@ -180,13 +182,23 @@ impl Definitions {
         Self { sources, ..Self::default() }
     }
 
+    /// Nobody looks: this is known already.
+    pub(crate) fn fixed(lookup: Lookup) -> Self {
+        Self { fixed: Some(lookup), ..Self::default() }
+    }
+
     pub(crate) fn watch(&self, registry: &Registry, service: &ServiceKey) -> DefinitionWatch {
         let mut feeds = self.feeds.lock().unwrap_or_else(PoisonError::into_inner);
         let known = feeds.get(service).and_then(Weak::upgrade);
         let feed = known.unwrap_or_else(|| {
             feeds.retain(|_, feed| 0 < feed.strong_count());
-            let (sender, lookups) = watch::channel(Lookup::Pending);
+            let (sender, lookups) = watch::channel(self.fixed.clone().unwrap_or_default());
             let suspected = Arc::new(Notify::new());
+            if self.fixed.is_some() {
+                let keep_open = async move { sender.closed().await };
+                let task = registry.runtime().spawn(keep_open).abort_handle();
+                return Arc::new(Feed { lookups, suspected, task });
+            }
             let seeker = Seeker {
                 registry: registry.clone(),
                 subscription: registry.subscribe(service),

@@ -10,7 +10,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
 use crate::config::RegistryConfig;
-use crate::definitions::{Away, DefinitionSources, DefinitionWatch, Definitions, Document};
+use crate::definitions::{Away, DefinitionSources, DefinitionWatch, Definitions, Document, Lookup};
 use crate::endpoint::{EndpointKey, Freshness, Registration, Snapshot};
 use crate::error::RegistryError;
 use crate::etcd::EtcdRegistry;
@@ -114,6 +114,18 @@ impl Registry {
         config: RegistryConfig,
         sources: DefinitionSources,
     ) -> Result<Self, RegistryError> {
+        Self::open_all(config, Definitions::new(sources))
+    }
+
+    /// The same for one service whose definition has been looked for already.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_defined(config: RegistryConfig, lookup: Lookup) -> Result<Self, RegistryError> {
+        Self::open_all(config, Definitions::fixed(lookup))
+    }
+
+    fn open_all(config: RegistryConfig, definitions: Definitions) -> Result<Self, RegistryError> {
         let runtime = Handle::try_current().map_err(|_| RegistryError::NoRuntime)?;
         let (backend, status) = match config {
             RegistryConfig::Memory(hub) => {
@@ -132,7 +144,6 @@ impl Registry {
             }
         };
         let (feeds, activity) = (Mutex::default(), Arc::default());
-        let definitions = Definitions::new(sources);
         let shared = Shared { backend, runtime, status, feeds, activity, definitions };
         Ok(Self { shared: Arc::new(shared) })
     }

@@ -1,41 +1,53 @@
 //! `dubmesh call`: one call of a Dubbo service from the shell, by the same path as an agent's.
+//!
+//! `tap` keeps the bytes that go through and `dump` shows them, `layout` is JSON for people, and `outcome` says how
+//! a failed call ends.
 
+mod dump;
 mod layout;
+mod outcome;
+mod tap;
 
 use std::io::{self, IsTerminal, Read, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use agent::args::{ArgumentList, parse_types};
 use agent::client::Client;
 use agent::config::ClusterPolicy;
 use agent::error::{CallError, Code};
 use agent::invoke::Invocation;
-use agent::route::RouteName;
+use agent::route::{Generic, RouteName};
 use clap::Args;
-use dubbo_proto::{DEFAULT_PAYLOAD_LIMIT, DubboUrl, Serialization, ServiceKey};
-use registry::{Endpoint, MemoryHub, Protocol, Registered, Registration, Registry, RegistryConfig};
+use dubbo_proto::{DEFAULT_PAYLOAD_LIMIT, Serialization, ServiceKey};
+use registry::{Freshness, MemoryHub, Registered, Registration, Registry, RegistryConfig};
 
+use self::outcome::{exit_of, remedy};
+use self::tap::Tap;
 use crate::Exit;
+use crate::place::{Place, PlaceArgs, VariantArgs};
 use crate::provider::serialization;
-use crate::registry_url::RegistryUrl;
 
-/// Where a provider listens unless its URL says otherwise.
-const DUBBO_PORT: u16 = 20880;
 /// A connection that takes longer will not come.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The longest `--timeout-ms`.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+/// How long the registry and the definition are waited for before bytes can be shown.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = r#"Arguments:
   One JSON array holds all arguments of the method; one bare value that is no array is the only
-  argument. A method with one list as its parameter takes [[...]]. Without --types the provider
-  finds the method by its name, in a generic call; methods of the same name need --types.
+  argument. A method with one list as its parameter takes [[...]]. Without --types they come from
+  the service's definition, if there is one (see dubmesh describe); else the provider finds the
+  method by its name, in a generic call. Methods of the same name may need --types.
 
 Examples:
   dubmesh call com.acme.Orders find '[42]' --url dubbo://127.0.0.1:20880
   dubmesh call com.acme.Orders find 42 --types long --registry etcd://127.0.0.1:2379
   dubmesh call com.acme.Orders add - --registry file:services.toml < order.json
+  dubmesh call com.acme.Orders add '{"id":1}' --generic gson --url dubbo://127.0.0.1:20880
+  dubmesh call com.acme.Orders find 42 --group blue --version 2.0.0 --attachment tenant=7 \
+      --registry etcd://127.0.0.1:2379 --verbose
   dubmesh call com.alibaba.dubbo.performance.demo.provider.IHelloService hash '"hello"' \
       --types Ljava/lang/String; --url dubbo://127.0.0.1:20880 --serialization fastjson
 
@@ -58,15 +70,14 @@ pub(crate) struct CallArgs {
     arguments: Option<String>,
     #[command(flatten)]
     place: PlaceArgs,
-    /// The service's version
-    #[arg(long = "version", value_name = "VERSION")]
-    service_version: Option<String>,
-    /// The service's group
-    #[arg(long, value_name = "GROUP")]
-    group: Option<String>,
+    #[command(flatten)]
+    variant: VariantArgs,
     /// The parameter types: Java names between commas, or JVM descriptors
     #[arg(long, value_name = "TYPES")]
     types: Option<String>,
+    /// Make a generic call: true (objects are maps) or gson (objects are JSON texts; Dubbo 3)
+    #[arg(long, value_name = "MODE", value_parser = generic)]
+    generic: Option<Generic>,
     /// How long to wait for the answer; the service's own timeout, or 1000, unless given
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     timeout_ms: Option<u64>,
@@ -79,18 +90,16 @@ pub(crate) struct CallArgs {
     /// Print the value on one line, as it came, also on a terminal
     #[arg(long)]
     raw: bool,
+    /// Tell on standard error how the call went, with every frame in both directions
+    #[arg(long, short)]
+    verbose: bool,
+    /// Tell on standard error how long the call took
+    #[arg(long)]
+    timing: bool,
 }
 
-/// Where the service is; one of both.
-#[derive(Args, Debug)]
-#[group(required = true, multiple = false)]
-struct PlaceArgs {
-    /// One endpoint: dubbo://HOST:PORT of a provider, or link://HOST:PORT of an agent
-    #[arg(long, value_name = "URL", value_parser = endpoint_url)]
-    url: Option<DubboUrl>,
-    /// Where to look the endpoints up: etcd://HOST:PORT[?layout=contest], or file:PATH
-    #[arg(long, value_name = "URL")]
-    registry: Option<RegistryUrl>,
+fn generic(text: &str) -> Result<Generic, String> {
+    Generic::from_name(text).ok_or_else(|| "write true or gson".to_owned())
 }
 
 fn attachment(text: &str) -> Result<(String, String), String> {
@@ -98,19 +107,6 @@ fn attachment(text: &str) -> Result<(String, String), String> {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("write NAME=VALUE".to_owned()),
     }
-}
-
-fn endpoint_url(text: &str) -> Result<DubboUrl, String> {
-    const FORMS: &str = "write dubbo://HOST:PORT or link://HOST:PORT";
-    let mut url: DubboUrl = text.parse().map_err(|error| format!("{error}; {FORMS}"))?;
-    let protocol = Protocol::from_scheme(&url.protocol);
-    if protocol == Some(Protocol::Dubbo) && url.port == 0 {
-        url.port = DUBBO_PORT;
-    }
-    if protocol.is_none() || url.host.is_empty() || url.port == 0 {
-        return Err(FORMS.to_owned());
-    }
-    Ok(url)
 }
 
 /// Why no value came.
@@ -147,7 +143,8 @@ pub(crate) fn call(args: &CallArgs) -> Exit {
 fn print(args: &CallArgs, json: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout();
     if !args.raw && stdout.is_terminal() {
-        stdout.write_all(&layout::pretty(json))?;
+        let has_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        stdout.write_all(&layout::pretty(json, has_colour))?;
     } else {
         stdout.write_all(json)?;
     }
@@ -194,6 +191,20 @@ fn body(args: &CallArgs) -> Result<Vec<u8>, Failure> {
 }
 
 async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, Failure> {
+    let wrong = |error: &dyn std::fmt::Display| Failure::Usage(error.to_string());
+    let started = Instant::now();
+    let service =
+        args.place.service(&args.interface, &args.variant).map_err(|error| wrong(&error))?;
+    let place = args
+        .place
+        .open(&service, &args.variant, args.serialization)
+        .map_err(|error| wrong(&error))?;
+    let status = place.registry.status();
+    let tapped = match args.verbose {
+        true => Some(Tapped::start(&place, &service, started).await?),
+        false => None,
+    };
+    let registry = tapped.as_ref().map_or(&place.registry, |tapped| &tapped.registry);
     let timeout = args.timeout_ms.map(Duration::from_millis);
     let policy = ClusterPolicy {
         max_timeout: MAX_TIMEOUT,
@@ -201,10 +212,7 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, F
         serialization: args.serialization.unwrap_or(Serialization::Hessian2),
         ..ClusterPolicy::default()
     };
-    let service = service(args)?;
-    let (registry, name, _registered) = open(args, &service)?;
-    let status = registry.status();
-    let client = Client::new("dubmesh-call", &name, registry, policy);
+    let client = Client::new("dubmesh-call", &place.name, registry.clone(), policy);
     let invocation = Invocation {
         name: RouteName {
             interface: &service.interface,
@@ -212,112 +220,99 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, F
             group: &service.group,
             method: &args.method,
             types: args.types.as_deref(),
-            generic: None,
+            generic: args.generic,
         },
         args: list,
         timeout,
         attachments: args.attachment.iter().map(|(name, value)| (&**name, &**value)).collect(),
     };
-    client.call(&invocation).await.map_err(|error| {
+    let began = Instant::now();
+    let result = client.call(&invocation).await;
+    let took = began.elapsed();
+    if let Some(tapped) = &tapped {
+        eprint!("{}", tapped.show());
+    }
+    if args.timing || args.verbose {
+        let (took, before) = (ms(took), ms(began - started));
+        eprintln!("the call took {took} ms, with connecting; {before} ms before it");
+    }
+    result.map_err(|error| {
+        let error = match &tapped {
+            Some(tapped) => tapped.with_real_addresses(error),
+            None => error,
+        };
         let is_away = error.code == Code::RegistryUnavailable;
         let reason = is_away.then(|| status.borrow().last_error.clone()).flatten();
         Failure::Call(error, reason)
     })
 }
 
-/// What is called. A whole URL, as it stands in a registry, tells version and group, too.
-fn service(args: &CallArgs) -> Result<ServiceKey, Failure> {
-    let in_url = |name| args.place.url.as_ref().and_then(|url| url.params.get(name));
-    let version = args.service_version.as_ref().or_else(|| in_url("version"));
-    let group = args.group.as_ref().or_else(|| in_url("group"));
-    let or_none = |text: Option<&String>| text.map_or("", String::as_str).to_owned();
-    ServiceKey::new(&args.interface, &or_none(version), &or_none(group))
-        .map_err(|error| Failure::Usage(error.to_string()))
+fn ms(duration: Duration) -> String {
+    format!("{:.1}", duration.as_secs_f64() * 1000.0)
 }
 
-/// The registry to ask, and its name. A single endpoint is the one entry of a registry of its own,
-/// which the registration keeps there.
-fn open(
-    args: &CallArgs,
-    service: &ServiceKey,
-) -> Result<(Registry, String, Option<Registered>), Failure> {
-    let wrong = |error: registry::RegistryError| Failure::Usage(error.to_string());
-    if let Some(url) = &args.place.registry {
-        let registry = Registry::open(url.config.clone()).map_err(wrong)?;
-        return Ok((registry, url.text.clone(), None));
-    }
-    let Some(url) = &args.place.url else {
-        return Err(Failure::Usage("give --url or --registry".to_owned()));
-    };
-    let registry = Registry::open(RegistryConfig::Memory(MemoryHub::new())).map_err(wrong)?;
-    let protocol = Protocol::from_scheme(&url.protocol).unwrap_or(Protocol::Dubbo);
-    let mut endpoint = Endpoint::new(protocol, &url.host, url.port);
-    let told = || url.params.get("serialization").and_then(|name| Serialization::from_name(name));
-    endpoint.serializations = args.serialization.or_else(told).into_iter().collect();
-    let registration =
-        Registration { service: service.clone(), endpoint, methods: Vec::new(), app_address: None };
-    let registered = registry.register(&registration).map_err(wrong)?;
-    Ok((registry, url.to_string(), Some(registered)))
+/// A copy of the registry in which relays stand for the endpoints.
+struct Tapped {
+    registry: Registry,
+    /// What there is to tell before the frames.
+    head: String,
+    taps: Vec<Tap>,
+    _registered: Vec<Registered>,
 }
 
-/// How a failed call ends the process.
-fn exit_of(code: Code) -> Exit {
-    match code {
-        Code::BadRequest
-        | Code::NoRoute
-        | Code::MethodNotAllowed
-        | Code::UnsupportedMediaType
-        | Code::RequestTimeout
-        | Code::BodyTooLarge
-        | Code::BadArguments
-        | Code::AmbiguousMethod => Exit::Usage,
-        Code::ServiceNotFound
-        | Code::MethodNotFound
-        | Code::Draining
-        | Code::Overloaded
-        | Code::RegistryUnavailable
-        | Code::NoEndpoint
-        | Code::Unreachable
-        | Code::Refused
-        | Code::ThreadPoolExhausted => Exit::Refused,
-        Code::Timeout => Exit::Timeout,
-        Code::ConnectionBroken
-        | Code::BadReply
-        | Code::ReplyTooLarge
-        | Code::ProviderRejected
-        | Code::ProviderError
-        | Code::Exception
-        | Code::Cancelled
-        | Code::Internal => Exit::Failure,
-    }
-}
-
-/// What the user can do about a failed call.
-fn remedy(code: Code) -> &'static str {
-    match code {
-        Code::BadRequest
-        | Code::NoRoute
-        | Code::MethodNotAllowed
-        | Code::UnsupportedMediaType
-        | Code::RequestTimeout => "see dubmesh call --help",
-        Code::BodyTooLarge => "send less, or raise the provider's payload limit",
-        Code::BadArguments => "check the JSON against the method's parameters, or give --types",
-        Code::AmbiguousMethod => "give --types",
-        Code::ServiceNotFound => "check the interface, --version and --group",
-        Code::MethodNotFound => "check the interface, the method and --types",
-        Code::Draining | Code::Refused => "it is leaving; try another endpoint",
-        Code::Overloaded | Code::ThreadPoolExhausted => "try again when it is less busy",
-        Code::RegistryUnavailable => "check --registry, and that it is there",
-        Code::NoEndpoint | Code::Unreachable => {
-            "check that it runs there, and speaks that protocol"
+impl Tapped {
+    async fn start(place: &Place, service: &ServiceKey, started: Instant) -> Result<Self, Failure> {
+        let local =
+            |error: &dyn std::fmt::Display| Failure::Local(format!("cannot relay: {error}"));
+        let subscription = place.registry.subscribe(service);
+        let mut snapshots = subscription.snapshots();
+        let known = snapshots.wait_for(|snapshot| snapshot.status != Freshness::Pending);
+        let snapshot = match tokio::time::timeout(LOOKUP_TIMEOUT, known).await {
+            Ok(Ok(snapshot)) => snapshot.clone(),
+            _ => subscription.current(),
+        };
+        let mut watch = place.registry.definition(service);
+        let lookup =
+            tokio::time::timeout(LOOKUP_TIMEOUT, watch.settled()).await.unwrap_or_default();
+        let mut head = format!("service {service} of {}\n", place.name);
+        head += &match lookup.found() {
+            Some(found) => format!("definition: {}\n", found.origin),
+            None => "definition: none\n".to_owned(),
+        };
+        let hub = RegistryConfig::Memory(MemoryHub::new());
+        let registry = Registry::open_defined(hub, lookup).map_err(|error| local(&error))?;
+        let (mut taps, mut registered) = (Vec::new(), Vec::new());
+        for endpoint in snapshot.endpoints.iter() {
+            let tap = Tap::start(endpoint.address(), endpoint.protocol, started);
+            let tap = tap.await.map_err(|error| local(&error))?;
+            head += &format!("endpoint: {}\n", endpoint.key());
+            let mut endpoint = endpoint.clone();
+            if let Some(tap) = tap {
+                (endpoint.host, endpoint.port) = ("127.0.0.1".into(), tap.port);
+                taps.push(tap);
+            }
+            let service = service.clone();
+            let registration =
+                Registration { service, endpoint, methods: Vec::new(), app_address: None };
+            registered.push(registry.register(&registration).map_err(|error| local(&error))?);
         }
-        Code::ConnectionBroken => "it may have been carried out; look at the provider's log",
-        Code::BadReply => "try the other --serialization",
-        Code::ReplyTooLarge => "ask for less at a time",
-        Code::Timeout => "it may still be carried out; give it more by --timeout-ms",
-        Code::ProviderRejected => "check the arguments and --types",
-        Code::ProviderError | Code::Exception => "look at the provider's log",
-        Code::Cancelled | Code::Internal => "please report this",
+        Ok(Self { registry, head, taps, _registered: registered })
+    }
+
+    fn show(&self) -> String {
+        let frames: String = self.taps.iter().map(dump::show).collect();
+        format!("{}{frames}", self.head)
+    }
+
+    fn with_real_addresses(&self, mut error: CallError) -> CallError {
+        for tap in &self.taps {
+            let relay = format!("127.0.0.1:{}", tap.port);
+            error.message = error.message.replace(&relay, &tap.address).into();
+            if error.endpoint.as_deref() == Some(&relay) {
+                error.endpoint = Some(tap.address.as_str().into());
+            }
+        }
+        error
     }
 }
 
@@ -326,28 +321,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_name_one_endpoint() {
-        let url = endpoint_url("dubbo://10.0.0.1").unwrap();
-        assert_eq!((url.host.as_str(), url.port), ("10.0.0.1", DUBBO_PORT));
-        assert_eq!(endpoint_url("link://[::1]:30000").unwrap().port, 30000);
-        for wrong in ["http://h:1", "link://h", "dubbo://", "h:1", "dubbo://:1"] {
-            assert!(endpoint_url(wrong).unwrap_err().contains("dubbo://HOST:PORT"), "{wrong}");
-        }
+    fn attachments_are_pairs() {
         assert_eq!(attachment("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
         assert!(attachment("=b").is_err() && attachment("a").is_err());
-    }
-
-    /// What may safely be tried elsewhere is a refusal, and nothing that may have begun is one.
-    #[test]
-    fn refusals_are_what_nobody_has_begun() {
-        use agent::error::{Fault, Retry};
-        for code in Code::ALL {
-            let row = code.row();
-            let begun = matches!(row.retry, Retry::IfIdempotent);
-            assert!(!(begun && exit_of(code) == Exit::Refused), "{code:?}");
-            if row.fault == Fault::Upstream && row.retry == Retry::Safe {
-                assert_eq!(exit_of(code), Exit::Refused, "{code:?}");
-            }
-        }
+        assert_eq!(generic("gson"), Ok(Generic::Gson));
+        assert!(generic("bean").is_err());
     }
 }

@@ -1,0 +1,85 @@
+//! How a failed call ends: its exit status, and what the user can do.
+
+use agent::error::Code;
+
+use crate::Exit;
+
+/// How a failed call ends the process.
+pub(super) fn exit_of(code: Code) -> Exit {
+    match code {
+        Code::BadRequest
+        | Code::NoRoute
+        | Code::MethodNotAllowed
+        | Code::UnsupportedMediaType
+        | Code::RequestTimeout
+        | Code::BodyTooLarge
+        | Code::BadArguments
+        | Code::AmbiguousMethod => Exit::Usage,
+        Code::ServiceNotFound
+        | Code::MethodNotFound
+        | Code::Draining
+        | Code::Overloaded
+        | Code::RegistryUnavailable
+        | Code::NoEndpoint
+        | Code::Unreachable
+        | Code::Refused
+        | Code::ThreadPoolExhausted => Exit::Refused,
+        Code::Timeout => Exit::Timeout,
+        Code::ConnectionBroken
+        | Code::BadReply
+        | Code::ReplyTooLarge
+        | Code::ProviderRejected
+        | Code::ProviderError
+        | Code::Exception
+        | Code::Cancelled
+        | Code::Internal => Exit::Failure,
+    }
+}
+
+/// What the user can do about a failed call.
+pub(super) fn remedy(code: Code) -> &'static str {
+    match code {
+        Code::BadRequest
+        | Code::NoRoute
+        | Code::MethodNotAllowed
+        | Code::UnsupportedMediaType
+        | Code::RequestTimeout => "see dubmesh call --help",
+        Code::BodyTooLarge => "send less, or raise the provider's payload limit",
+        Code::BadArguments => "check the JSON against the method's parameters, or give --types",
+        Code::AmbiguousMethod => "give --types",
+        Code::ServiceNotFound => "check the interface, --version and --group",
+        Code::MethodNotFound => "check the interface, the method and --types",
+        Code::Draining | Code::Refused => "it is leaving; try another endpoint",
+        Code::Overloaded | Code::ThreadPoolExhausted => "try again when it is less busy",
+        Code::RegistryUnavailable => "check --registry, and that it is there",
+        Code::NoEndpoint | Code::Unreachable => {
+            "check that it runs there, and speaks that protocol"
+        }
+        Code::ConnectionBroken => "it may have been carried out; look at the provider's log",
+        Code::BadReply => "try the other --serialization",
+        Code::ReplyTooLarge => "ask for less at a time",
+        Code::Timeout => "it may still be carried out; give it more by --timeout-ms",
+        Code::ProviderRejected => "check the arguments and --types",
+        Code::ProviderError | Code::Exception => "look at the provider's log",
+        Code::Cancelled | Code::Internal => "please report this",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What may safely be tried elsewhere is a refusal, and nothing that may have begun is one.
+    #[test]
+    fn refusals_are_what_nobody_has_begun() {
+        use agent::error::{Fault, Retry};
+        for code in Code::ALL {
+            let row = code.row();
+            let begun = matches!(row.retry, Retry::IfIdempotent);
+            assert!(!(begun && exit_of(code) == Exit::Refused), "{code:?}");
+            if row.fault == Fault::Upstream && row.retry == Retry::Safe {
+                assert_eq!(exit_of(code), Exit::Refused, "{code:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! A relay between a call and its endpoint that keeps what goes through, so that it can be shown. The
+//! call itself goes by the same path as without.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use registry::Protocol;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+use super::CONNECT_TIMEOUT;
+
+/// The most that is kept of each direction.
+const MAX_KEPT_LEN: usize = 16 << 20;
+
+/// A relay to one endpoint.
+pub(super) struct Tap {
+    /// Where the relay listens.
+    pub(super) port: u16,
+    /// The endpoint, `host:port`.
+    pub(super) address: String,
+    /// What is spoken there.
+    pub(super) protocol: Protocol,
+    kept: Rc<RefCell<Vec<Piece>>>,
+}
+
+/// Bytes that came in one piece.
+#[derive(Clone, Debug)]
+pub(super) struct Piece {
+    /// From us to the endpoint, or back.
+    pub(super) is_ours: bool,
+    /// Since the start.
+    pub(super) at: Duration,
+    /// The bytes.
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Tap {
+    /// Starts a relay; `started` is when the command was. `None` if the endpoint cannot be reached: the call
+    /// itself shall find out, and say so as always.
+    pub(super) async fn start(
+        address: String,
+        protocol: Protocol,
+        started: Instant,
+    ) -> io::Result<Option<Self>> {
+        let connected = timeout(CONNECT_TIMEOUT, TcpStream::connect(&address)).await;
+        let Ok(Ok(first)) = connected else { return Ok(None) };
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let port = listener.local_addr()?.port();
+        let kept = Rc::new(RefCell::new(Vec::new()));
+        let (to, keep) = (address.clone(), Rc::clone(&kept));
+        tokio::task::spawn_local(async move {
+            let mut first = Some(first);
+            while let Ok((near, _)) = listener.accept().await {
+                let far = match first.take() {
+                    Some(first) => Ok(first),
+                    None => TcpStream::connect(&to).await,
+                };
+                // Who cannot be reached any more refuses the relay's caller, too.
+                let Ok(far) = far else { return };
+                relay(near, far, started, &keep);
+            }
+        });
+        Ok(Some(Self { port, address, protocol, kept }))
+    }
+
+    /// What has gone through, in order.
+    pub(super) fn pieces(&self) -> Vec<Piece> {
+        self.kept.borrow().clone()
+    }
+}
+
+fn relay(near: TcpStream, far: TcpStream, started: Instant, kept: &Rc<RefCell<Vec<Piece>>>) {
+    let (near_in, near_out) = near.into_split();
+    let (far_in, far_out) = far.into_split();
+    tokio::task::spawn_local(pass(near_in, far_out, true, started, Rc::clone(kept)));
+    tokio::task::spawn_local(pass(far_in, near_out, false, started, Rc::clone(kept)));
+}
+
+async fn pass(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    is_ours: bool,
+    started: Instant,
+    kept: Rc<RefCell<Vec<Piece>>>,
+) {
+    let mut buffer = vec![0; 64 << 10];
+    let mut n_kept = 0;
+    while let Ok(len @ 1..) = from.read(&mut buffer).await {
+        let Some(bytes) = buffer.get(..len) else { return };
+        if n_kept < MAX_KEPT_LEN {
+            n_kept += len;
+            let piece = Piece { is_ours, at: started.elapsed(), bytes: bytes.to_vec() };
+            kept.borrow_mut().push(piece);
+        }
+        if to.write_all(bytes).await.is_err() {
+            return;
+        }
+    }
+    // What has ended on one side ends on the other.
+    let _ = to.shutdown().await;
+}

@@ -1,0 +1,288 @@
+//! `dubmesh describe`: what a service looks like, who says so, and who offers it.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use clap::Args;
+use dubbo_proto::definition::{ClassDefinition, MethodDefinition};
+use registry::{Endpoint, Freshness, Lookup, Snapshot};
+use serde_json::{Value, json};
+
+use crate::Exit;
+use crate::place::{PlaceArgs, VariantArgs};
+
+/// How long the registry and the definition are waited for.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What stands below the options in `--help`.
+pub(crate) const HELP: &str = "\
+Where methods and types come from:
+  the definition of the service: a file in --definitions, Dubbo's metadata report in etcd, or the
+  provider's own list (telnet ls -l on the Dubbo port of 2.6 and 2.7); without one, the names of the
+  methods are those that the providers have registered. docs/calling.md tells more.
+
+Examples:
+  dubmesh describe com.acme.Orders --registry etcd://127.0.0.1:2379
+  dubmesh describe com.acme.Orders --version '*' --group '*' --registry etcd://127.0.0.1:2379 --json
+  dubmesh describe com.acme.Orders --url dubbo://127.0.0.1:20880
+  dubmesh describe com.acme.Orders --registry file:services.toml --definitions definitions/
+
+Exit status:
+  0  something is known of the service
+  1  the registry could not be asked
+  2  the arguments are wrong
+  3  nobody offers the service, and nothing is known of it";
+
+/// The arguments of `dubmesh describe`.
+#[derive(Args, Debug)]
+pub(crate) struct DescribeArgs {
+    /// The Java interface
+    interface: String,
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    variant: VariantArgs,
+    /// Print JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found out.
+struct Description {
+    service: String,
+    lookup: Lookup,
+    snapshot: Snapshot,
+    /// Why the registry has not answered, if it has not.
+    trouble: Option<String>,
+}
+
+/// Prints what is known of a service.
+pub(crate) fn describe(args: &DescribeArgs) -> Exit {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let found = match runtime {
+        Ok(runtime) => runtime.block_on(look(args)),
+        Err(error) => {
+            eprintln!("dubmesh describe: cannot start an event loop: {error}");
+            return Exit::Failure;
+        }
+    };
+    let description = match found {
+        Ok(description) => description,
+        Err(message) => {
+            eprintln!("dubmesh describe: {message}");
+            return Exit::Usage;
+        }
+    };
+    let is_known =
+        description.lookup.found().is_some() || !description.snapshot.endpoints.is_empty();
+    match (&description.trouble, is_known) {
+        (Some(trouble), false) => {
+            eprintln!("dubmesh describe: {trouble}; check --registry, and that it is there");
+            return Exit::Failure;
+        }
+        (None, false) => {
+            eprintln!(
+                "dubmesh describe: nobody offers {}; check the interface, --version and --group \
+                 ('*' takes any)",
+                description.service
+            );
+            return Exit::Refused;
+        }
+        (_, true) => {}
+    }
+    let text = match args.json {
+        true => format!("{:#}\n", description.json()),
+        false => description.text(),
+    };
+    match std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes()) {
+        Ok(()) => Exit::Ok,
+        Err(error) => {
+            eprintln!("dubmesh describe: cannot write to standard output: {error}");
+            Exit::Failure
+        }
+    }
+}
+
+async fn look(args: &DescribeArgs) -> Result<Description, String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let service =
+        args.place.service(&args.interface, &args.variant).map_err(|error| text(&error))?;
+    let place = args.place.open(&service, &args.variant, None).map_err(|error| text(&error))?;
+    let status = place.registry.status();
+    let subscription = place.registry.subscribe(&service);
+    let mut snapshots = subscription.snapshots();
+    let settled = snapshots.wait_for(|snapshot| snapshot.status != Freshness::Pending);
+    let trouble = match tokio::time::timeout(LOOKUP_TIMEOUT, settled).await {
+        Ok(Ok(_)) => None,
+        _ => {
+            let said = status.borrow().last_error.clone();
+            Some(said.unwrap_or_else(|| format!("{} does not answer", place.name)))
+        }
+    };
+    let mut watch = place.registry.definition(&service);
+    let lookup = tokio::time::timeout(LOOKUP_TIMEOUT, watch.settled()).await.unwrap_or_default();
+    let snapshot = subscription.current();
+    Ok(Description { service: service.to_string(), lookup, snapshot, trouble })
+}
+
+impl Description {
+    /// The names that providers have registered.
+    fn registered_methods(&self) -> BTreeSet<&str> {
+        let lists = self.snapshot.endpoints.iter().filter_map(|it| it.params.get("methods"));
+        lists.flat_map(|list| list.split(',')).filter(|name| !name.is_empty()).collect()
+    }
+
+    fn methods(&self) -> Vec<&MethodDefinition> {
+        let found = self.lookup.found().into_iter();
+        let mut methods: Vec<_> = found.flat_map(|found| &found.service.methods).collect();
+        methods.sort_by_key(|method| method.to_string());
+        methods
+    }
+
+    fn text(&self) -> String {
+        let mut out = format!("service {}\n", self.service);
+        let methods = self.methods();
+        match self.lookup.found() {
+            Some(found) => {
+                let _ = writeln!(out, "\nmethods (by {})", found.origin);
+                for method in &methods {
+                    let result = method.result.as_ref().map_or("?".to_owned(), ToString::to_string);
+                    let _ = writeln!(out, "  {result} {method}");
+                }
+                let beans = found.service.classes.iter().filter(|(name, _)| is_of_estate(name));
+                for (index, (name, class)) in beans.enumerate() {
+                    out.push_str(if index == 0 { "\nclasses\n" } else { "" });
+                    class_text(&mut out, name, class);
+                }
+            }
+            None => {
+                out.push_str("\nmethods (as registered; nothing tells their types)\n");
+                for name in self.registered_methods() {
+                    let _ = writeln!(out, "  {name}");
+                }
+            }
+        }
+        let only_registered: Vec<&str> = self
+            .registered_methods()
+            .into_iter()
+            .filter(|name| {
+                !methods.is_empty() && methods.iter().all(|method| &*method.name != *name)
+            })
+            .collect();
+        if !only_registered.is_empty() {
+            let list = only_registered.join(", ");
+            let _ = writeln!(out, "\nregistered, but not in the definition: {list}");
+        }
+        out.push_str("\nendpoints\n");
+        for endpoint in self.snapshot.endpoints.iter() {
+            let _ = writeln!(out, "  {}  {}", endpoint.key(), endpoint_text(endpoint));
+        }
+        if self.snapshot.endpoints.is_empty() {
+            out.push_str("  none\n");
+        }
+        out
+    }
+
+    fn json(&self) -> Value {
+        let methods: Vec<Value> = self
+            .methods()
+            .iter()
+            .map(|method| {
+                json!({
+                    "name": &*method.name,
+                    "parameterTypes": method.parameters.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                    "returnType": method.result.as_ref().map(ToString::to_string),
+                })
+            })
+            .collect();
+        let found = self.lookup.found();
+        let classes: serde_json::Map<String, Value> = found
+            .into_iter()
+            .flat_map(|found| &found.service.classes)
+            .filter(|(name, _)| is_of_estate(name))
+            .map(|(name, class)| (name.to_string(), class_json(class)))
+            .collect();
+        json!({
+            "service": self.service,
+            "definition": found.map(|found| found.origin.to_string()),
+            "methods": methods,
+            "classes": classes,
+            "registeredMethods": self.registered_methods(),
+            "endpoints": self.snapshot.endpoints.iter().map(endpoint_json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// The fields of the JDK's classes are nobody's business.
+fn is_of_estate(class: &str) -> bool {
+    !class.starts_with("java.") && !class.starts_with("javax.")
+}
+
+fn class_text(out: &mut String, name: &str, class: &ClassDefinition) {
+    match class {
+        ClassDefinition::Enum(values) => {
+            let _ = writeln!(out, "  enum {name} {{ {} }}", values.join(", "));
+        }
+        ClassDefinition::Bean(fields) => {
+            let _ = writeln!(out, "  {name}");
+            for (field, ty) in fields {
+                let _ = writeln!(out, "    {ty} {field}");
+            }
+        }
+    }
+}
+
+fn class_json(class: &ClassDefinition) -> Value {
+    match class {
+        ClassDefinition::Enum(values) => {
+            json!({ "values": values.iter().map(|value| &**value).collect::<Vec<&str>>() })
+        }
+        ClassDefinition::Bean(fields) => {
+            let fields: serde_json::Map<String, Value> = fields
+                .iter()
+                .map(|(field, ty)| (field.to_string(), Value::String(ty.to_string())))
+                .collect();
+            json!({ "fields": fields })
+        }
+    }
+}
+
+fn serializations(endpoint: &Endpoint) -> Vec<&'static str> {
+    endpoint.serializations.iter().map(|known| known.name()).collect()
+}
+
+fn param<'a>(endpoint: &'a Endpoint, name: &str) -> Option<&'a str> {
+    endpoint.params.get(name).map(String::as_str).filter(|value| !value.is_empty())
+}
+
+fn endpoint_text(endpoint: &Endpoint) -> String {
+    let mut parts = Vec::new();
+    for name in ["release", "version", "group", "application"] {
+        if let Some(value) = param(endpoint, name) {
+            parts.push(format!("{name} {value}"));
+        }
+    }
+    let serializations = serializations(endpoint).join(",");
+    if !serializations.is_empty() {
+        parts.push(format!("serialization {serializations}"));
+    }
+    parts.push(format!("weight {}", endpoint.weight));
+    if let Some(timeout) = endpoint.timeout {
+        parts.push(format!("timeout {} ms", timeout.as_millis()));
+    }
+    parts.join(", ")
+}
+
+fn endpoint_json(endpoint: &Endpoint) -> Value {
+    json!({
+        "url": endpoint.key().to_string(),
+        "release": param(endpoint, "release"),
+        "version": param(endpoint, "version"),
+        "group": param(endpoint, "group"),
+        "application": param(endpoint, "application"),
+        "serializations": serializations(endpoint),
+        "weight": endpoint.weight,
+        "timeoutMs": endpoint.timeout.and_then(|timeout| u64::try_from(timeout.as_millis()).ok()),
+    })
+}

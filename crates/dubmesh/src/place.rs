@@ -1,0 +1,135 @@
+//! Where a service is, as arguments of commands that deal with one service.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use dubbo_proto::{DubboUrl, Serialization, ServiceKey};
+use registry::{
+    DefinitionSources, Endpoint, MemoryHub, Protocol, Registered, Registration, Registry,
+    RegistryConfig, RegistryError,
+};
+
+use crate::registry_url::RegistryUrl;
+
+/// Where a provider listens unless its URL says otherwise.
+const DUBBO_PORT: u16 = 20880;
+
+/// Where the service is; one of both.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+pub(crate) struct PlaceArgs {
+    /// One endpoint: dubbo://HOST:PORT of a provider, or link://HOST:PORT of an agent
+    #[arg(long, value_name = "URL", value_parser = endpoint_url)]
+    url: Option<DubboUrl>,
+    /// Where to look the endpoints up: etcd://HOST:PORT[?layout=contest], or file:PATH
+    #[arg(long, value_name = "URL")]
+    registry: Option<RegistryUrl>,
+}
+
+/// Which of the services there, and where its definition is.
+#[derive(Args, Debug)]
+pub(crate) struct VariantArgs {
+    /// The service's version
+    #[arg(long = "version", value_name = "VERSION")]
+    service_version: Option<String>,
+    /// The service's group
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
+    /// A folder with definitions of services, INTERFACE.json
+    #[arg(long, value_name = "FOLDER")]
+    definitions: Option<PathBuf>,
+    /// The first part of the keys of Dubbo's metadata report in etcd; dubbo unless given
+    #[arg(long, value_name = "NAME")]
+    metadata_root: Option<String>,
+}
+
+/// A registry that is open.
+pub(crate) struct Place {
+    pub(crate) registry: Registry,
+    /// How the user called it.
+    pub(crate) name: String,
+    /// Keeps a single endpoint registered.
+    _registered: Option<Registered>,
+}
+
+fn endpoint_url(text: &str) -> Result<DubboUrl, String> {
+    const FORMS: &str = "write dubbo://HOST:PORT or link://HOST:PORT";
+    let mut url: DubboUrl = text.parse().map_err(|error| format!("{error}; {FORMS}"))?;
+    let protocol = Protocol::from_scheme(&url.protocol);
+    if protocol == Some(Protocol::Dubbo) && url.port == 0 {
+        url.port = DUBBO_PORT;
+    }
+    if protocol.is_none() || url.host.is_empty() || url.port == 0 {
+        return Err(FORMS.to_owned());
+    }
+    Ok(url)
+}
+
+impl PlaceArgs {
+    /// What is meant. A whole URL, as it stands in a registry, tells version and group, too.
+    pub(crate) fn service(
+        &self,
+        interface: &str,
+        variant: &VariantArgs,
+    ) -> Result<ServiceKey, dubbo_proto::ProtoError> {
+        let in_url = |name| self.url.as_ref().and_then(|url| url.params.get(name));
+        let version = variant.service_version.as_ref().or_else(|| in_url("version"));
+        let group = variant.group.as_ref().or_else(|| in_url("group"));
+        let or_none = |text: Option<&String>| text.map_or("", String::as_str).to_owned();
+        ServiceKey::new(interface, &or_none(version), &or_none(group))
+    }
+
+    /// Opens the registry. A single endpoint is the one entry of a registry of its own.
+    pub(crate) fn open(
+        &self,
+        service: &ServiceKey,
+        variant: &VariantArgs,
+        serialization: Option<Serialization>,
+    ) -> Result<Place, RegistryError> {
+        let mut sources = DefinitionSources {
+            folder: variant.definitions.clone(),
+            ..DefinitionSources::default()
+        };
+        if let Some(root) = &variant.metadata_root {
+            sources.report_root.clone_from(root);
+        }
+        let Some(url) = &self.url else {
+            let (config, name) = match &self.registry {
+                Some(url) => (url.config.clone(), url.text.clone()),
+                None => (RegistryConfig::Memory(MemoryHub::new()), String::new()),
+            };
+            let registry = Registry::open_with(config, sources)?;
+            return Ok(Place { registry, name, _registered: None });
+        };
+        let hub = RegistryConfig::Memory(MemoryHub::new());
+        let registry = Registry::open_with(hub, sources)?;
+        let protocol = Protocol::from_scheme(&url.protocol).unwrap_or(Protocol::Dubbo);
+        let mut endpoint = Endpoint::new(protocol, &url.host, url.port);
+        let told =
+            || url.params.get("serialization").and_then(|name| Serialization::from_name(name));
+        endpoint.serializations = serialization.or_else(told).into_iter().collect();
+        let registration = Registration {
+            service: service.clone(),
+            endpoint,
+            methods: Vec::new(),
+            app_address: None,
+        };
+        let registered = registry.register(&registration)?;
+        Ok(Place { registry, name: url.to_string(), _registered: Some(registered) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_name_one_endpoint() {
+        let url = endpoint_url("dubbo://10.0.0.1").unwrap();
+        assert_eq!((url.host.as_str(), url.port), ("10.0.0.1", DUBBO_PORT));
+        assert_eq!(endpoint_url("link://[::1]:30000").unwrap().port, 30000);
+        for wrong in ["http://h:1", "link://h", "dubbo://", "h:1", "dubbo://:1"] {
+            assert!(endpoint_url(wrong).unwrap_err().contains("dubbo://HOST:PORT"), "{wrong}");
+        }
+    }
+}
