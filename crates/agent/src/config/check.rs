@@ -151,7 +151,7 @@ fn export(
     places: &mut Places,
 ) -> ExportConfig {
     let service = service(&mut section);
-    let app = app(&mut section);
+    let app = app(&mut section, service.as_ref());
     let registry = registry(&mut section, registries);
     let qualifier = ["group", "version"].into_iter().find(|key| section.has(key));
     places.exports.push(Export {
@@ -198,7 +198,7 @@ fn service(section: &mut Section<'_>) -> Option<ServiceKey> {
 }
 
 /// The app of an export, and all keys that depend on what it speaks.
-fn app(section: &mut Section<'_>) -> AppConfig {
+fn app(section: &mut Section<'_>, service: Option<&ServiceKey>) -> AppConfig {
     let text = section.required_text("app", APP_REMEDY);
     let (scheme, rest) = text.and_then(|text| text.split_once("://")).unwrap_or_default();
     let place = host_and_port(rest.trim_end_matches('/'));
@@ -211,7 +211,8 @@ fn app(section: &mut Section<'_>) -> AppConfig {
     let (host, port) = place.unwrap_or_default();
     if scheme == "http" {
         section.refuse(&["serialization"], "an app that speaks HTTP gets JSON");
-        return AppConfig::Http(Arc::new(http_app(section, host, port)));
+        let interface = service.map_or("", |service| &service.interface);
+        return AppConfig::Http(Arc::new(http_app(section, interface, (host, port))));
     }
     section.refuse(&HTTP_APP_KEYS, "only for app = \"http://...\"");
     AppConfig::Dubbo {

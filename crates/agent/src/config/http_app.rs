@@ -74,15 +74,25 @@ const ERROR_REMEDY: &str = "write \"null\", the class of an exception such as \
                             \"com.acme.NotFoundException\", or one of busy, timeout, bad-request, \
                             failed";
 
-/// Reads the keys of an export whose app is at `host:port`.
-pub(super) fn http_app(section: &mut Section<'_>, host: String, port: u16) -> HttpAppConfig {
-    let headers = headers(section);
-    let errors = errors(section);
+/// What the methods of an export have in common.
+struct Common<'a> {
+    interface: &'a str,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    errors: StatusTable,
+}
+
+/// Reads the keys of an export of `interface` whose app is at `host:port`.
+pub(super) fn http_app(
+    section: &mut Section<'_>,
+    interface: &str,
+    (host, port): (String, u16),
+) -> HttpAppConfig {
+    let common = Common { interface, headers: headers(section), errors: errors(section) };
     let classes = classes(section);
     let mut methods = Methods::default();
     let sections = section.tables_as("method", "export.method");
     for section in sections {
-        if let Some(method) = method(section, &headers, &errors, &methods) {
+        if let Some(method) = method(section, &common, &methods) {
             methods.add(method);
         }
     }
@@ -103,8 +113,8 @@ pub(super) fn http_app(section: &mut Section<'_>, host: String, port: u16) -> Ht
         ),
         health: health(section),
         methods,
-        headers,
-        errors,
+        headers: common.headers,
+        errors: common.errors,
         classes,
         json: json(section),
     }
@@ -227,12 +237,7 @@ struct Target<'d> {
     path: Option<&'d str>,
 }
 
-fn method(
-    mut section: Section<'_>,
-    headers: &[(HeaderName, HeaderValue)],
-    errors: &StatusTable,
-    known: &Methods,
-) -> Option<Method> {
+fn method(mut section: Section<'_>, common: &Common<'_>, known: &Methods) -> Option<Method> {
     const NAME_REMEDY: &str = "write the method's name in Java";
     let name = section.required_text("name", NAME_REMEDY);
     if let Some(name) = name.filter(|name| validate_method(name).is_err()) {
@@ -250,7 +255,7 @@ fn method(
     let target = target(&mut section);
     let path = path(&section, &target, &names, types.as_ref().map(Vec::len));
     let mut own_headers = self::headers(&mut section);
-    own_headers.splice(0..0, headers.iter().cloned());
+    own_headers.splice(0..0, common.headers.iter().cloned());
     let mut descriptor = types.as_ref().map(|_| String::new());
     if let (Some(types), Some(text)) = (&types, &mut descriptor) {
         types.iter().for_each(|ty| ty.write_descriptor(text));
@@ -263,10 +268,11 @@ fn method(
         returns,
         body: body(&mut section, &target.http),
         http: target.http,
-        path: path.unwrap_or_else(|| Template::fixed("/")),
+        path: path
+            .unwrap_or_else(|| Template::of_method(common.interface, name.unwrap_or_default())),
         timeout: section.optional_ms("timeout_ms", defaults::LONGEST),
         headers: own_headers,
-        errors: self::errors(&mut section).or(errors),
+        errors: self::errors(&mut section).or(&common.errors),
     };
     check_arguments(&section, &method);
     if known.has(&method) {
@@ -305,8 +311,7 @@ fn target<'d>(section: &mut Section<'d>) -> Target<'d> {
         ("PATCH", http::Method::PATCH),
         ("DELETE", http::Method::DELETE),
     ];
-    let remedy = "write a path such as \"/users/{id}\", or \"GET /users/{id}\"";
-    let text = section.required_text("path", remedy);
+    let text = section.text("path");
     let (verb, path) = match text.and_then(|text| text.split_once(' ')) {
         Some((verb, path)) => (Some(verb), Some(path.trim_start())),
         None => (None, text),

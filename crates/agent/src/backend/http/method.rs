@@ -241,7 +241,7 @@ mod tests {
             names: Vec::new(),
             returns: None,
             http: http::Method::POST,
-            path: Template::fixed("/"),
+            path: Template::of_method("a.B", name),
             body: BodyShape::Array,
             timeout: None,
             headers: Vec::new(),

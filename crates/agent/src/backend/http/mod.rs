@@ -235,7 +235,7 @@ impl HttpApp {
                 names: Vec::new(),
                 returns: None,
                 http: http::Method::POST,
-                path: Template::fixed(&format!("/{interface}/{name}")),
+                path: Template::of_method(interface, name),
                 body: BodyShape::Array,
                 timeout: None,
                 headers: self.config.headers.clone(),

@@ -93,8 +93,13 @@ pub enum RenderError {
 }
 
 impl Template {
-    /// The path and nothing else.
-    pub fn fixed(path: &str) -> Self {
+    /// `/{interface}/{method}`, as calls of methods without a path of their own have it.
+    pub fn of_method(interface: &str, method: &str) -> Self {
+        let mut path = String::with_capacity(interface.len() + method.len() + 2);
+        for part in [interface, method] {
+            path.push('/');
+            encode(part, &mut path);
+        }
         Self { path: vec![Part::Literal(path.into())], query: Vec::new() }
     }
 

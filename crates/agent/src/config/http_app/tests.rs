@@ -52,6 +52,14 @@ fn methods_inherit_from_their_export() {
 }
 
 #[test]
+fn a_method_without_a_path_is_where_every_method_is() {
+    let app = app("[[export.method]]\nname = '$a'\ntypes = []\n");
+    use crate::backend::http::method::Found;
+    let Found::One(method) = app.methods.find("$a", None) else { panic!("no method") };
+    assert_eq!(method.path.render(|_| None).as_deref(), Ok("/a.B/%24a"));
+}
+
+#[test]
 fn mistakes_are_named_with_their_line() {
     for (lines, expected) in [
         ("serialization = 'hessian2'", "a.toml:8: export.serialization: does not belong here"),
@@ -68,7 +76,6 @@ fn mistakes_are_named_with_their_line() {
             "[[export.class]]\nname = 'a.C'\nfields = { x = 'List<' }",
             "a.toml:10: export.class.fields.x: \"List<\" is not a type",
         ),
-        ("[[export.method]]\nname = 'm'", "a.toml:8: export.method.path: is missing"),
         ("[[export.method]]\npath = '/'", "a.toml:8: export.method.name: is missing"),
         (
             "[[export.method]]\nname = 'm'\npath = 'HEAD /'",
