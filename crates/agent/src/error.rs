@@ -398,6 +398,9 @@ impl CallError {
             DubboStatus::ServerThreadpoolExhausted => {
                 format!("Server side thread pool is exhausted, detail msg: {self}")
             }
+            DubboStatus::ServiceNotFound => {
+                format!("Not found exported service, detail msg: {self}")
+            }
             _ => self.to_string(),
         };
         (row.dubbo_status, text.into())

@@ -128,7 +128,7 @@ impl Services {
                 }
                 None => Err(CallError::new(
                     Code::ServiceNotFound,
-                    format!("Not found exported service: {key} is not among those of this agent"),
+                    format!("{key} is not among the services of this agent"),
                 )),
             },
             Offers::Registry { registry, .. } => self.route(*registry, key).map(Service::Route),
