@@ -199,8 +199,8 @@ impl<'a> Decoder<'a> {
             // Every unit takes a byte at least.
             None => Err(HessianError::Truncated { offset: self.pos, needed: n_units - rest.len() }),
             Some(_) => {
-                let n_bytes =
-                    utf16::prefix_len(rest, n_units).ok_or_else(|| cut_error(rest, self.pos))?;
+                let n_bytes = utf16::prefix_len(rest, n_units)
+                    .ok_or_else(|| cut_error(rest, self.pos, start))?;
                 self.take(n_bytes).map(|bytes| (bytes, false))
             }
         }
@@ -216,11 +216,11 @@ impl<'a> Decoder<'a> {
 }
 
 #[cold]
-fn cut_error(rest: &[u8], offset: usize) -> HessianError {
+fn cut_error(rest: &[u8], offset: usize, start: usize) -> HessianError {
     // A last character that is cut off, or fewer characters than announced: more bytes are due.
     // Anything else is text that cannot be UTF-8.
     match std::str::from_utf8(rest) {
-        Err(error) if error.error_len().is_some() => HessianError::Utf8 { offset },
+        Err(error) if error.error_len().is_some() => HessianError::Utf8 { offset: start },
         _ => HessianError::Truncated { offset: offset + rest.len(), needed: 1 },
     }
 }

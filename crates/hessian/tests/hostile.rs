@@ -1,0 +1,306 @@
+//! Bytes and texts that mean harm: each is refused by an error that names rule and place, and none takes
+//! more memory than the limits allow.
+#![expect(unsafe_code, reason = "an allocator that counts, for the tests of memory")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use hessian::json::JsonReader;
+use hessian::transcode::{
+    InputOptions, JsonOptions, RefStyle, TranscodeError, hessian_to_json, json_to_hessian_by,
+};
+use hessian::{Decoder, Encoder, JavaType, Limits, write_int, write_string};
+
+/// Counts what each thread holds, and the most that it ever held.
+struct Counting;
+
+thread_local! {
+    static HELD: Cell<isize> = const { Cell::new(0) };
+    static PEAK: Cell<isize> = const { Cell::new(0) };
+}
+
+fn count(len: isize) {
+    let held = HELD.get() + len;
+    HELD.set(held);
+    PEAK.set(PEAK.get().max(held));
+}
+
+// SAFETY: every call is handed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size().cast_signed());
+        // SAFETY: as above.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-layout.size().cast_signed());
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // While it grows both are there.
+        count(new_size.cast_signed());
+        count(-layout.size().cast_signed());
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, new_size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The most that `run` held at a time, in bytes, beyond what there was before.
+fn peak<T>(run: impl FnOnce() -> T) -> (T, usize) {
+    let before = HELD.get();
+    PEAK.set(before);
+    let value = run();
+    (value, usize::try_from(PEAK.get() - before).unwrap_or_default())
+}
+
+fn to_json(bytes: &[u8], opts: &JsonOptions) -> Result<usize, TranscodeError> {
+    let mut out = Vec::new();
+    hessian_to_json(&mut Decoder::new(bytes, Limits::default()), &mut out, opts)?;
+    Ok(out.len())
+}
+
+fn from_json(text: &[u8], ty: Option<&JavaType>, refs: bool) -> Result<usize, TranscodeError> {
+    let mut out = Vec::new();
+    let mut reader = JsonReader::new(text, Limits::default());
+    let input = InputOptions { refs, ..InputOptions::default() };
+    json_to_hessian_by(&mut reader, ty, &mut Encoder::new(&mut out), &input)?;
+    reader.finish()?;
+    Ok(out.len())
+}
+
+/// Every way of reading refuses the bytes; the error has this offset and these words. A few bytes never
+/// make more than a few KiB.
+#[track_caller]
+fn refused(what: &str, bytes: &[u8], offset: usize, rule: &str) {
+    let (error, n_bytes) = peak(|| to_json(bytes, &JsonOptions::default()).unwrap_err());
+    let text = error.to_string();
+    assert!(error.offset() == offset && text.contains(rule), "{what}: {text} ({})", error.offset());
+    assert!(text.contains(&offset.to_string()), "{what}: {text}");
+    assert!(n_bytes < 4096 + 8 * bytes.len(), "{what}: {n_bytes} bytes");
+    let (result, n_bytes) = peak(|| Decoder::new(bytes, Limits::default()).read_value().is_err());
+    assert!(result && n_bytes < 65_536 + 64 * bytes.len(), "{what}: {n_bytes} bytes");
+}
+
+#[test]
+fn lengths_that_are_lies() {
+    let huge = |head: &[u8]| [head, b"I\x7f\xff\xff\xff"].concat();
+    refused("a list", &huge(b"\x58"), 1, "longer than the bytes that follow");
+    refused("a typed list", &huge(b"V\x04[int"), 6, "longer than the bytes that follow");
+    refused("a negative list", b"\x58I\xff\xff\xff\xff", 1, "negative");
+    refused("fields", &huge(b"C\x01a"), 3, "longer than the bytes that follow");
+    refused("negative fields", b"C\x01aI\x80\0\0\0", 3, "negative");
+    refused("text", b"S\xff\xffabc", 3, "65532 more bytes");
+    refused("binary", b"B\xff\xffabc", 3, "65532 more bytes");
+    refused("chunks without an end", &b"R\0\x01a".repeat(1000), 4000, "1 more bytes");
+    let too_long = b"R\xff\xff".iter().copied().chain(std::iter::repeat_n(b'a', 0xffff));
+    let too_long: Vec<u8> = too_long.collect::<Vec<_>>().repeat(129);
+    refused("9 MiB of text", &too_long, 0, "limit of 8388608");
+}
+
+#[test]
+fn numbers_that_lead_nowhere() {
+    refused("class", b"\x60", 0, "class definition 0");
+    refused("class", b"C\x01a\x90Oa", 5, "an int");
+    refused("class", b"C\x01a\x90O\x91", 4, "class definition 1");
+    refused("class", b"OI\xff\xff\xff\xff", 0, "class definition -1");
+    refused("type", b"V\x91\x90", 1, "type number 1");
+    refused("type", b"M\x8fZ", 1, "type number -1");
+    refused("reference", b"\x51\x90", 0, "reference 0");
+    refused("reference", b"\x79\x51\x91", 1, "reference 1");
+    refused("reference", b"\x79\x51I\x80\0\0\0", 1, "reference -2147483648");
+}
+
+#[test]
+fn tags_that_mean_nothing_there() {
+    refused("no value", b"G", 0, "begin of a value");
+    refused("an end", b"Z", 0, "begin of a value");
+    refused("a type that is a list", b"M\x78Z", 1, "an int");
+    refused("a field's name that is null", b"C\x01a\x91N", 4, "a string");
+    refused("a chunk that goes on as binary", b"R\0\x01aB\0\x01a", 4, "a string");
+    refused("a definition without an object", b"C\x01a\x90", 4, "1 more bytes");
+    refused("half a map", b"H\x01aZ", 3, "begin of a value");
+}
+
+#[test]
+fn text_that_is_none() {
+    refused("a stray byte", b"\x01\xff", 0, "UTF-8");
+    refused("an overlong form", b"\x01\xc0\x80", 0, "UTF-8");
+    refused("beyond Unicode", b"\x02\xf5\x80\x80\x80", 0, "UTF-8");
+    refused("inside a list", b"\x7a\x90\x02a\xff", 2, "UTF-8");
+    refused("as a class", b"C\x01\xff\x90\x60", 1, "UTF-8");
+    // Half a pair is Java's own way to write half a pair.
+    assert_eq!(to_json(b"\x01\xed\xa0\x80", &JsonOptions::default()), Ok("\"\u{fffd}\"".len()));
+}
+
+#[test]
+fn depth_ends_at_the_limit() {
+    refused("lists", &b"\x79".repeat(100_000), 64, "deeper than 64");
+    refused("maps", &b"H\x90".repeat(100_000), 128, "deeper than 64");
+    let objects: Vec<u8> = [b"C\x01a\x91\x01b".to_vec(), b"\x60".repeat(100_000)].concat();
+    refused("objects", &objects, 70, "deeper than 64");
+    refused("map keys", &b"H".repeat(100_000), 64, "deeper than 64");
+    let open = "[".repeat(100_000);
+    let error = from_json(open.as_bytes(), None, false).unwrap_err();
+    assert_eq!((error.offset(), error.to_string().contains("64 levels")), (64, true), "{error}");
+}
+
+/// What one byte of a message may cost, at most: a class definition's field, an element of a tree.
+const PER_ITEM: usize = 64;
+
+#[test]
+fn memory_stays_within_the_limits() {
+    // Smaller ones than the default, for the sake of time.
+    const LEN: usize = 1 << 20;
+    let limits = Limits { max_items: LEN / 8, max_len: LEN, ..Limits::default() };
+    let max = PER_ITEM * limits.max_items + 2 * limits.max_len;
+    let filled = |head: &[u8], fill: u8| {
+        let mut out = head.to_vec();
+        write_int(&mut out, 1_000_000);
+        out.resize(LEN, fill);
+        out
+    };
+    let types = (0..100_000).fold(b"\x57".to_vec(), |mut out, n: u32| {
+        out.push(b'\x70');
+        write_string(&mut out, &n.to_string());
+        out
+    });
+    for (what, bytes) in [
+        ("fields", filled(b"C\x01a", 0)),
+        ("definitions", b"C\0\x90".repeat(LEN / 3)),
+        ("nulls", filled(b"\x58", b'N')),
+        ("lists", filled(b"\x58", b'\x78')),
+        ("types", types),
+    ] {
+        let json = |out: &mut Vec<u8>| {
+            let mut decoder = Decoder::new(&bytes, limits);
+            hessian_to_json(&mut decoder, out, &JsonOptions::default()).is_err()
+        };
+        let (is_refused, n_bytes) = peak(|| json(&mut Vec::new()));
+        assert!(is_refused && n_bytes < max, "{what} to JSON: {n_bytes}");
+        let (result, n_bytes) = peak(|| Decoder::new(&bytes, limits).skip_value());
+        assert!(result.is_err() && n_bytes < max, "{what} skipped: {n_bytes}");
+        let (_, n_bytes) = peak(|| Decoder::new(&bytes, limits).read_value().is_err());
+        // A tree is for tests and tools, and has larger elements.
+        assert!(n_bytes < 4 * max, "{what} as a tree: {n_bytes}");
+    }
+}
+
+#[test]
+fn references_that_repeat_without_end_are_cut() {
+    // Each list holds the one before twice: 2^60 elements in 300 bytes.
+    let mut laughs = vec![0x57];
+    laughs.extend(b"\x57\x90Z");
+    for n in 1..60 {
+        laughs.push(0x57);
+        for _ in 0..2 {
+            laughs.push(0x51);
+            write_int(&mut laughs, n);
+        }
+        laughs.push(b'Z');
+    }
+    laughs.push(b'Z');
+    let opts = JsonOptions { max_out_len: 1 << 20, ..JsonOptions::default() };
+    let (error, n_bytes) = peak(|| to_json(&laughs, &opts).unwrap_err());
+    let rule = error.to_string();
+    assert!(rule.contains("1048576") || rule.contains("deeper"), "{rule}");
+    assert!(n_bytes < 4 << 20, "{n_bytes}");
+    let paths = JsonOptions { refs: RefStyle::Path, ..opts };
+    let (len, n_bytes) = peak(|| to_json(&laughs, &paths));
+    assert!(len.is_ok_and(|len| len < 10_000) && n_bytes < 65_536, "{n_bytes}");
+}
+
+#[test]
+fn long_paths_of_references_are_cut() {
+    // A reference of three bytes to what stands under a name of 60,000.
+    let mut bytes = b"\x57H".to_vec();
+    write_string(&mut bytes, &"x".repeat(60_000));
+    bytes.extend(b"\x78Z");
+    bytes.extend(b"\x51\x92".repeat(10_000));
+    bytes.push(b'Z');
+    let opts = JsonOptions { refs: RefStyle::Path, max_out_len: 1 << 20, ..JsonOptions::default() };
+    let (error, n_bytes) = peak(|| to_json(&bytes, &opts).unwrap_err());
+    assert!(matches!(error, TranscodeError::OutputLen { .. }), "{error}");
+    assert!(n_bytes < 4 << 20, "{n_bytes}");
+}
+
+#[test]
+fn json_that_is_none_names_its_place() {
+    for (text, offset, rule) in [
+        (&b"\"\\ud800\""[..], 1, "surrogate"),
+        (b"[\"a\\udc00\"]", 3, "surrogate"),
+        (b"\"\\ud800\\ud800\"", 1, "surrogate"),
+        (b"\"\xff\"", 1, "UTF-8"),
+        (b"\"\xed\xa0\x80\"", 1, "UTF-8"),
+        (b"{\"\xff\":1}", 2, "UTF-8"),
+        (b"\"\x01\"", 1, "control"),
+        (b"[1,2", 4, "end"),
+        (b"{\"a\" 1}", 5, "colon"),
+        (b"01", 0, "number"),
+        (b"[NaN]", 1, "value"),
+    ] {
+        let error = from_json(text, None, false).unwrap_err();
+        let message = error.to_string();
+        let what = text.escape_ascii();
+        assert!(error.offset() == offset, "{what}: {message} ({})", error.offset());
+        assert!(
+            message.contains(rule) && message.contains(&offset.to_string()),
+            "{what}: {message}"
+        );
+    }
+    let long = [&b"\""[..], &b"x".repeat((8 << 20) + 1), b"\""].concat();
+    let (error, n_bytes) = peak(|| from_json(&long, None, false).unwrap_err());
+    assert!(error.to_string().contains("8388608") && n_bytes < 4096, "{error}: {n_bytes}");
+}
+
+#[test]
+fn json_takes_memory_by_its_length() {
+    let many = |item: &str| format!("[{}1]", format!("{item},").repeat(100_000));
+    for (what, text, ty) in [
+        ("numbers", many("1"), None),
+        ("objects", many("{}"), Some("java.util.List<a.B>")),
+        ("big numbers", many("1e-400"), None),
+        ("members", format!("{{{}\"z\":1}}", "\"\":1,".repeat(100_000)), Some("a.B")),
+        ("paths", format!("[[],{{\"$ref\":\"${}\"}}]", "[0]".repeat(100_000)), None),
+        ("nested", format!("{}{}", "[{\"a\":".repeat(31), "}]".repeat(31)), Some("a.B[]")),
+    ] {
+        let ty = ty.map(|ty| JavaType::parse(ty).unwrap());
+        let (result, n_bytes) = peak(|| from_json(text.as_bytes(), ty.as_ref(), true));
+        let max = 32 * text.len() + PER_ITEM * 100_000;
+        assert!(n_bytes < max, "{what}: {n_bytes} bytes for {} ({result:?})", text.len());
+    }
+}
+
+#[test]
+fn descriptors_that_are_none_name_their_place() {
+    for (text, offset) in [
+        ("Ljava/lang/String", 17),
+        ("IX", 1),
+        ("[", 1),
+        ("L;", 1),
+        ("Ljava lang;", 5),
+        ("I;", 1),
+        ("Lé;V!", 5),
+    ] {
+        let error = JavaType::parse_descriptors(text).unwrap_err().to_string();
+        assert!(error.contains(&format!("byte {offset}")), "{text}: {error}");
+    }
+    for text in ["java.util.List<", "java.util.List<int", "a<b>>", "a[", "a b", "", "a..", "<"] {
+        assert!(JavaType::parse(text).is_err(), "{text}");
+    }
+    for deep in ["[".repeat(100_000), "a<".repeat(100_000), "a".to_owned() + &"[]".repeat(100_000)]
+    {
+        let (result, n_bytes) = peak(|| JavaType::parse(&deep));
+        let message = result.unwrap_err().to_string();
+        assert!(message.contains("32 levels") || message.contains("ends"), "{message}");
+        assert!(n_bytes < 8192, "{n_bytes}");
+    }
+    let many = "I".repeat(1_000_000);
+    let (result, n_bytes) = peak(|| JavaType::parse_descriptors(&many));
+    assert!(result.is_err() && n_bytes < 65_536, "{n_bytes}");
+}
