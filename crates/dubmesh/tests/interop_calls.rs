@@ -77,11 +77,11 @@ impl Peer<'_> {
     /// Calls a method with types that the provider does not know it with.
     fn is_missing(&mut self, method: &str, types: &str, body: &str) {
         match self.version {
-            DubboVersion::V2_7 => {
+            DubboVersion::V2_6 | DubboVersion::V2_7 => {
                 self.fails((method, Some(types), body), (404, "method_not_found"), &[method]);
             }
             // Dubbo 3 takes no notice of why it cannot read a request.
-            DubboVersion::V3_3 => {
+            DubboVersion::V3_2 | DubboVersion::V3_3 => {
                 let parts = [method, "no such service, method"];
                 self.fails((method, Some(types), body), (400, "provider_rejected"), &parts);
             }

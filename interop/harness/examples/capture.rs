@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p interop-harness --example capture -- crates/dubbo-proto/vectors` starts a
 //! provider and a consumer for each version and serialization, relays their connection, and writes
-//! `{java27|java33}_{serialization}_{call}_{request|response}.bin` and the events. The relay cuts
+//! `{java26|java27|java32|java33}_{serialization}_{call}_{request|response}.bin` and the events. The relay cuts
 //! the bytes into frames by the length in their headers and changes nothing.
 
 use std::collections::HashMap;
@@ -25,9 +25,13 @@ const FLAG_EVENT: u8 = 0x20;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Dubbo version, the file names' prefix, and serialization of each recording.
-const RECORDINGS: [(DubboVersion, &str, &str); 4] = [
+const RECORDINGS: [(DubboVersion, &str, &str); 8] = [
+    (DubboVersion::V2_6, "java26", "hessian2"),
+    (DubboVersion::V2_6, "java26", "fastjson"),
     (DubboVersion::V2_7, "java27", "hessian2"),
     (DubboVersion::V2_7, "java27", "fastjson"),
+    (DubboVersion::V3_2, "java32", "hessian2"),
+    (DubboVersion::V3_2, "java32", "fastjson2"),
     (DubboVersion::V3_3, "java33", "hessian2"),
     (DubboVersion::V3_3, "java33", "fastjson"),
 ];
@@ -53,6 +57,7 @@ fn record_calls(version: DubboVersion, serialization: &str) -> Result<Recording,
         version,
         &ConsumerOptions {
             serialization: serialization.to_owned(),
+            calls: vec!["recordable".to_owned()],
             heartbeat: Duration::from_secs(1),
             linger: TIMEOUT,
             ..ConsumerOptions::new(&relay.url())

@@ -19,8 +19,8 @@ use rustix::process::{
 
 use crate::error::HarnessError;
 
-/// Lines of output kept per child; enough for a Java stack trace with its causes.
-const MAX_LINES: usize = 300;
+/// Lines of output kept per child; enough for some Java stack traces with their causes.
+const MAX_LINES: usize = 1000;
 /// Bytes kept of one line.
 const MAX_LINE_LEN: usize = 4096;
 /// Lines of output that go into an error.
@@ -248,7 +248,7 @@ impl Child {
         self.output.last_lines(TAIL_LINES, |_| true)
     }
 
-    /// The last 300 lines less those that the child wrote to standard error.
+    /// The last 1000 lines less those that the child wrote to standard error.
     #[must_use]
     pub fn stdout(&self) -> String {
         self.output.last_lines(MAX_LINES, |line| line.is_stdout)

@@ -45,6 +45,14 @@ pub enum HarnessError {
         /// The last lines that the child wrote.
         tail: String,
     },
+    /// Calls of a consumer did not return what they should.
+    #[error("{name} got wrong results:\n{calls}")]
+    WrongCalls {
+        /// Which consumer.
+        name: String,
+        /// A line for each call.
+        calls: String,
+    },
     /// A command that should succeed did not.
     #[error("`{command}` failed ({status}):\n{output}")]
     Command {

@@ -1,7 +1,7 @@
 //! Real peers for tests and benchmarks: Java Dubbo providers and etcd, as child processes.
 //!
 //! - [`Etcd`] is a real etcd in a temporary folder, which can be killed and started again.
-//! - [`JavaProvider`] is a real Dubbo provider, 2.7 or 3.3, built from interop/ when need be;
+//! - [`JavaProvider`] is a real Dubbo provider, 2.6 to 3.3, built from interop/ when need be;
 //!   [`JavaConsumer`] is the other side.
 //! - [`HttpApp`] is an app without Java, in Node or Python: the same services as plain JSON.
 //! - [`Child`] is what all are are made of: a process group that dies with its owner, even when the
@@ -23,5 +23,7 @@ pub use child::Child;
 pub use error::HarnessError;
 pub use etcd::{Etcd, EtcdOptions, EtcdTls};
 pub use http_app::HttpApp;
-pub use java::{ConsumerOptions, DubboVersion, JavaConsumer, JavaProvider, ProviderOptions};
+pub use java::{
+    ConsumerOptions, DubboVersion, JavaConsumer, JavaProvider, LoadOptions, ProviderOptions,
+};
 pub use net::{free_port, wait_until};

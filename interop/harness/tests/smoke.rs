@@ -1,11 +1,13 @@
-//! The real peers together: both Dubbo versions register in etcd, answer, and leave.
+//! The real peers together: providers register in etcd, answer, and leave; consumers of each version
+//! of Dubbo understand providers of the others.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
 use interop_harness::{
-    ConsumerOptions, DubboVersion, Etcd, JavaConsumer, JavaProvider, ProviderOptions, wait_until,
+    ConsumerOptions, DubboVersion, Etcd, JavaConsumer, JavaProvider, LoadOptions, ProviderOptions,
+    wait_until,
 };
 
 const HELLO: &str = "/dubbo/com.alibaba.dubbo.performance.demo.provider.IHelloService/providers/";
@@ -80,29 +82,98 @@ fn a_serialization_that_a_version_lacks_is_refused() {
 }
 
 #[test]
-fn dubbo_2_7_calls_itself_by_hessian2() {
-    calls_itself(DubboVersion::V2_7, "hessian2");
+fn dubbo_2_6_has_no_registry_in_etcd() {
+    let registry = Some("etcd://127.0.0.1:1".to_owned());
+    let options = ProviderOptions { registry, ..ProviderOptions::default() };
+    let error = JavaProvider::start(DubboVersion::V2_6, options).unwrap_err().to_string();
+    assert!(error.contains("Dubbo 2.6 has no registry"), "{error}");
 }
 
+/// Consumer, provider and serialization of pairs in which each version and serialization is on
+/// either side; with `INTEROP_FULL` all pairs.
 #[test]
-fn dubbo_2_7_calls_itself_by_fastjson() {
-    calls_itself(DubboVersion::V2_7, "fastjson");
+fn consumers_understand_providers() {
+    use DubboVersion::{V2_6, V2_7, V3_2, V3_3};
+    if std::env::var_os("INTEROP_FULL").is_none() {
+        let pairs = [
+            (V2_6, V3_3, "hessian2"),
+            (V2_7, V2_6, "fastjson"),
+            (V3_2, V2_7, "hessian2"),
+            (V3_3, V3_2, "fastjson2"),
+        ];
+        std::thread::scope(|scope| {
+            for (consumer, provider, serialization) in pairs {
+                scope.spawn(move || understands(consumer, provider, serialization));
+            }
+        });
+        return;
+    }
+    for provider in DubboVersion::ALL {
+        for consumer in DubboVersion::ALL {
+            for serialization in provider.serializations() {
+                if consumer.shares(provider, serialization) {
+                    understands(consumer, provider, serialization);
+                }
+            }
+        }
+    }
 }
 
-#[test]
-fn dubbo_3_3_calls_itself_by_hessian2() {
-    calls_itself(DubboVersion::V3_3, "hessian2");
-}
-
-fn calls_itself(version: DubboVersion, serialization: &str) {
-    let serialization = serialization.to_owned();
+/// Makes all the calls that are right between the two.
+fn understands(consumer: DubboVersion, provider: DubboVersion, serialization: &str) {
+    let provider = start(provider, serialization, None);
     let options =
-        ProviderOptions { serialization: serialization.clone(), ..ProviderOptions::default() };
-    let provider = JavaProvider::start(version, options).unwrap();
-    let options = ConsumerOptions { serialization, ..ConsumerOptions::new(&provider.url()) };
-    let consumer = JavaConsumer::start(version, &options).unwrap();
-    let stdout = consumer.finish(Duration::from_secs(60)).unwrap();
+        ConsumerOptions::between(consumer, provider.version(), serialization, &provider.url());
+    let calls = JavaConsumer::start(consumer, &options).unwrap();
+    let stdout = calls.finish(Duration::from_secs(90)).unwrap_or_else(|error| {
+        let versions = (consumer, provider.version());
+        panic!("{versions:?} by {serialization}: {error}\n{}", provider.tail())
+    });
     assert!(stdout.contains("hash = 99162322\n"), "{stdout}");
+}
+
+#[test]
+fn a_consumer_finds_its_provider_in_the_registry() {
+    let etcd = Etcd::start().unwrap();
+    let registry = format!("etcd://{}", etcd.addr());
+    let provider = start(DubboVersion::V3_2, "hessian2", Some(&registry));
+    let calls = ["hash", "person", "variant_blue", "missing_group", "one_way", "one_way_arrived"];
+    // A provider of 3.2 registers, and consumers of other versions find it.
+    for version in [DubboVersion::V2_7, DubboVersion::V3_3] {
+        let options = ConsumerOptions {
+            calls: calls.map(str::to_owned).to_vec(),
+            ..ConsumerOptions::new(&registry)
+        };
+        let consumer = JavaConsumer::start(version, &options).unwrap();
+        let stdout = consumer
+            .finish(Duration::from_secs(60))
+            .unwrap_or_else(|error| panic!("{version:?}: {error}\n{}", provider.tail()));
+        assert!(stdout.contains("variant_blue = blue/2.0.0\n"), "{stdout}");
+    }
+}
+
+#[test]
+fn consumers_make_load() {
+    for version in [DubboVersion::V2_6, DubboVersion::V3_3] {
+        let provider = start(version, "hessian2", None);
+        let load =
+            LoadOptions { in_flight: 8, warm_up: Duration::ZERO, time: Duration::from_secs(1) };
+        let options = ConsumerOptions { connections: 2, ..ConsumerOptions::new(&provider.url()) };
+        let consumer = JavaConsumer::start_load(version, &options, &load).unwrap();
+        let report = consumer.report(Duration::from_secs(60)).unwrap();
+        assert!(report.contains("\"errors\":0,"), "{report}");
+        assert!(!report.contains("\"calls\":0,"), "{report}");
+    }
+}
+
+fn start(version: DubboVersion, serialization: &str, registry: Option<&str>) -> JavaProvider {
+    let options = ProviderOptions {
+        serialization: serialization.to_owned(),
+        registry: registry.map(str::to_owned),
+        hash_sleep: Duration::ZERO,
+        ..ProviderOptions::default()
+    };
+    JavaProvider::start(version, options).unwrap()
 }
 
 fn heartbeat(stream: &mut TcpStream) -> std::io::Result<[u8; 17]> {

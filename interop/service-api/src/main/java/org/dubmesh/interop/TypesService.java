@@ -2,11 +2,21 @@ package org.dubmesh.interop;
 
 import java.math.BigDecimal;
 import java.math.BigInteger;
+import java.sql.Timestamp;
+import java.time.Duration;
+import java.time.Instant;
+import java.time.LocalDate;
 import java.time.LocalDateTime;
+import java.time.LocalTime;
+import java.time.OffsetDateTime;
+import java.time.ZonedDateTime;
 import java.util.Date;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
 
 /**
  * One method for each kind of value that can travel. Most of them return what they were given, so
@@ -47,7 +57,28 @@ public interface TypesService {
 
     LocalDateTime dateTime(LocalDateTime value);
 
+    LocalDate localDate(LocalDate value);
+
+    LocalTime localTime(LocalTime value);
+
+    Instant instant(Instant value);
+
+    Duration duration(Duration value);
+
+    OffsetDateTime offsetDateTime(OffsetDateTime value);
+
+    ZonedDateTime zonedDateTime(ZonedDateTime value);
+
+    Timestamp timestamp(Timestamp value);
+
+    UUID uuid(UUID value);
+
+    Locale locale(Locale value);
+
     Color color(Color value);
+
+    /** An enum whose constants have bodies. */
+    Level level(Level value);
 
     byte[] bytes(byte[] value);
 
@@ -55,7 +86,22 @@ public interface TypesService {
 
     long[] int64s(long[] value);
 
+    short[] int16s(short[] value);
+
+    float[] float32s(float[] value);
+
+    double[] float64s(double[] value);
+
+    boolean[] bools(boolean[] value);
+
+    char[] chars(char[] value);
+
+    int[][] grid(int[][] value);
+
     String[] textArray(String[] value);
+
+    /** Returns the parts with the separator between them. */
+    String join(String separator, String... parts);
 
     List<String> texts(List<String> value);
 
@@ -63,11 +109,19 @@ public interface TypesService {
 
     Map<String, Integer> counts(Map<String, Integer> value);
 
+    /** Keys that are not strings. */
+    Map<Integer, String> names(Map<Integer, String> value);
+
+    Map<Color, BigDecimal> prices(Map<Color, BigDecimal> value);
+
     Map<String, Object> anyMap(Map<String, Object> value);
 
     Object any(Object value);
 
     Person person(Person value);
+
+    /** What is given may be an object of a subclass, and comes back as one. */
+    Address address(Address value);
 
     List<Person> people(List<Person> value);
 
@@ -111,8 +165,20 @@ public interface TypesService {
     /** Always throws an {@link IllegalStateException}. */
     String failUnchecked(String message);
 
+    /** Always throws an unchecked exception of the services' own, with a cause. */
+    String failOutOfStock(String message);
+
     /** Sleeps and returns {@code millis}. */
     long sleep(long millis);
+
+    /** Answers after a while, without a thread that waits. Dubbo 2.6 does not know such methods. */
+    CompletableFuture<String> later(String value);
+
+    /** Counts the calls with this key, for callers who get no reply. */
+    void note(String key);
+
+    /** How often {@link #note} was called with this key. */
+    int noted(String key);
 
     /** Returns {@code len} characters of ASCII text. */
     String textOfLen(int len);
@@ -123,6 +189,15 @@ public interface TypesService {
     /** Answers with an attachment of this name and value, and returns the value. */
     String replyWithAttachment(String name, String value);
 
-    /** The only method without arguments: which of the published variants this is. */
+    /** Returns null, with an attachment. */
+    String nullWithAttachment(String name, String value);
+
+    /** Returns the attachment that the request carried, which need not be a string since 2.7. */
+    Object attachment(String name);
+
+    /** Answers with an attachment that is no string, and returns it. Not with 2.6. */
+    Object replyWithObjectAttachment(String name, Object value);
+
+    /** Which of the published variants this is. */
     String variant();
 }

@@ -1,17 +1,19 @@
 package org.dubmesh.interop.peer;
 
 import com.alibaba.dubbo.performance.demo.provider.IHelloService;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
-import org.apache.dubbo.config.ApplicationConfig;
 import org.apache.dubbo.config.ConsumerConfig;
 import org.apache.dubbo.config.ReferenceConfig;
 import org.apache.dubbo.config.RegistryConfig;
-import org.apache.dubbo.config.bootstrap.DubboBootstrap;
+import org.apache.dubbo.rpc.RpcException;
+import org.apache.dubbo.rpc.service.EchoService;
 import org.apache.dubbo.rpc.service.GenericService;
 import org.dubmesh.interop.MissingService;
 import org.dubmesh.interop.TypesService;
+import org.dubmesh.interop.UserService;
 
 /**
  * Makes the calls of {@link Calls} one after the other, on one connection, and checks each result.
@@ -20,43 +22,81 @@ import org.dubmesh.interop.TypesService;
  * ...} for each other one, and at the end {@code DONE}.
  */
 final class Consumer {
-    private final String url;
-    private final int heartbeatMs;
+    private static final String APPLICATION = "interop-consumer";
+    /** How long a provider may take to show up in the registry. */
+    private static final int PATIENCE_MS = 20_000;
+    /** The timeout of a call that is to run into it. */
+    private static final int IMPATIENT_MS = 300;
 
-    private Consumer(String url, int heartbeatMs) {
-        this.url = url;
-        this.heartbeatMs = heartbeatMs;
+    private final Options options;
+    private final RegistryConfig registry;
+    private final String serialization;
+
+    private Consumer(Options options) {
+        this.options = options;
+        registry = Dialect.registry(options.textOrNull("--consume-registry"), options.number("--session-ms"));
+        serialization = Provider.serialization(options);
     }
 
     /** Returns the number of calls that failed. */
     static int run(Options options) throws Exception {
-        String serialization = Provider.serialization(options);
-        String url = options.text("--consume") + "?serialization=" + serialization
-                + "&prefer.serialization=" + serialization;
-        DubboBootstrap.getInstance()
-                .application(new ApplicationConfig("interop-consumer"))
-                .registry(new RegistryConfig(RegistryConfig.NO_AVAILABLE));
-        Consumer consumer = new Consumer(url, options.number("--heartbeat-ms"));
-        Calls.Services services = new Calls.Services();
-        services.hello = consumer.reference(IHelloService.class, null, null);
-        services.types = consumer.reference(TypesService.class, null, null);
-        services.variant = consumer.reference(TypesService.class, Provider.GROUP, Provider.VERSION);
-        services.missingGroup = consumer.reference(TypesService.class, "green", null);
-        services.missing = consumer.reference(MissingService.class, null, null);
-        services.map = consumer.generic("true");
-        services.gson = consumer.generic("gson");
-        Calls calls = new Calls(services, serialization.equals("fastjson"));
-        int nFailed = makeCalls(calls, options.text("--calls"));
+        Consumer consumer = new Consumer(options);
+        Dialect.beginConsumer(APPLICATION, consumer.registry);
+        TypesService types = consumer.reference(TypesService.class, null, null);
+        if (options.isSet("--load")) {
+            consumer.awaitProvider(types);
+            System.out.println(new Load(types, options).run());
+            return 0;
+        }
+        Calls.Services services = consumer.services(types);
+        for (Object service : List.of(services.types, services.hello, services.users, services.variant)) {
+            consumer.awaitProvider(service);
+        }
+        Calls calls = new Calls(services);
+        int nFailed = makeCalls(calls, options);
         System.out.println("DONE");
         System.out.flush();
         TypesServiceImpl.pause(options.number("--linger-ms"));
         return nFailed;
     }
 
-    private static int makeCalls(Calls calls, String names) {
-        List<String> wanted = names.equals("all") ? calls.names() : Arrays.asList(names.split(","));
+    private Calls.Services services(TypesService types) {
+        Calls.Services services = new Calls.Services();
+        services.types = types;
+        services.hello = reference(IHelloService.class, null, null);
+        services.users = reference(UserService.class, null, null);
+        services.variant = reference(TypesService.class, Provider.GROUP, Provider.VERSION);
+        services.missingGroup = reference(TypesService.class, "green", null);
+        services.missing = reference(MissingService.class, null, null);
+        services.impatient = reference(TypesService.class, null, null, IMPATIENT_MS);
+        services.map = generic("true");
+        services.gson = Dialect.HAS_GSON ? generic("gson") : null;
+        services.bean = generic("bean");
+        return services;
+    }
+
+    /** Waits until the registry knows of a provider. Without one there is nothing to wait for. */
+    private void awaitProvider(Object service) {
+        if (!options.isSet("--consume-registry")) {
+            return;
+        }
+        long deadline = System.nanoTime() + PATIENCE_MS * 1_000_000L;
+        while (true) {
+            try {
+                ((EchoService) service).$echo("ready?");
+                return;
+            } catch (RpcException e) {
+                if (System.nanoTime() > deadline) {
+                    throw e;
+                }
+                TypesServiceImpl.pause(20);
+            }
+        }
+    }
+
+    private static int makeCalls(Calls calls, Options options) {
         int nFailed = 0;
-        for (String name : wanted) {
+        for (String name : wanted(calls, options)) {
             Calls.Call call = calls.get(name);
             Object result;
             try {
@@ -74,28 +114,50 @@ final class Consumer {
         return nFailed;
     }
 
+    private static List<String> wanted(Calls calls, Options options) {
+        String names = options.text("--calls");
+        List<String> wanted = new ArrayList<>(
+                switch (names) {
+                    case "all" -> calls.names();
+                    case "recordable" -> calls.recordableNames();
+                    default -> Arrays.asList(names.split(","));
+                });
+        wanted.removeAll(Arrays.asList(options.text("--except").split(",")));
+        return wanted;
+    }
+
     private <T> T reference(Class<T> type, String group, String version) {
+        return reference(type, group, version, options.number("--timeout-ms"));
+    }
+
+    private <T> T reference(Class<T> type, String group, String version, int timeoutMs) {
         ReferenceConfig<T> reference = new ReferenceConfig<>();
         reference.setInterface(type);
         reference.setGroup(group);
         reference.setVersion(version);
-        return configured(reference, type.getName());
+        return configured(reference, type.getName(), timeoutMs);
     }
 
     private GenericService generic(String kind) {
         ReferenceConfig<GenericService> reference = new ReferenceConfig<>();
         reference.setInterface(TypesService.class.getName());
         reference.setGeneric(kind);
-        return configured(reference, TypesService.class.getName());
+        return configured(reference, TypesService.class.getName(), options.number("--timeout-ms"));
     }
 
-    private <T> T configured(ReferenceConfig<T> reference, String service) {
-        // Dubbo 3 looks for the path of a direct URL only here.
-        int query = url.indexOf('?');
-        reference.setUrl(url.substring(0, query) + "/" + service + url.substring(query) + "&heartbeat=" + heartbeatMs);
+    private <T> T configured(ReferenceConfig<T> reference, String service, int timeoutMs) {
+        if (options.isSet("--consume")) {
+            // Dubbo 3 looks for the path of a direct URL only here.
+            reference.setUrl(options.text("--consume") + "/" + service + "?serialization=" + serialization
+                    + "&prefer.serialization=" + serialization + "&heartbeat=" + options.number("--heartbeat-ms"));
+        }
+        Dialect.prepare(reference, APPLICATION, registry);
         reference.setCheck(false);
         reference.setRetries(0);
-        reference.setTimeout(5_000);
+        reference.setTimeout(timeoutMs);
+        if (options.number("--connections") > 0) {
+            reference.setConnections(options.number("--connections"));
+        }
         reference.setConsumer(new ConsumerConfig());
         return Objects.requireNonNull(reference.get());
     }

@@ -7,7 +7,8 @@ import org.apache.dubbo.common.utils.NetUtils;
 import sun.misc.Signal;
 
 /**
- * A Dubbo provider, or with {@code --consume} a consumer that calls every method once.
+ * A Dubbo provider; with {@code --consume} or {@code --consume-registry} a consumer that calls every
+ * method once, or with {@code --load} one method all the time.
  *
  * <p>A provider prints one line {@code READY dubbo://127.0.0.1:PORT} once it serves and is
  * registered. It ends when it gets SIGTERM and when its standard input closes, so that no test
@@ -34,8 +35,16 @@ public final class Main {
                     "--heartbeat-ms", "60000",
                     "--weight", "100",
                     "--consume", "none",
+                    "--consume-registry", "none",
                     "--calls", "all",
-                    "--linger-ms", "0");
+                    "--except", "none",
+                    "--timeout-ms", "15000",
+                    "--linger-ms", "0",
+                    "--load", "false",
+                    "--in-flight", "64",
+                    "--connections", "0",
+                    "--warm-up-seconds", "5",
+                    "--seconds", "20");
         } catch (IllegalArgumentException e) {
             System.err.println(e.getMessage());
             System.exit(2);
@@ -44,9 +53,10 @@ public final class Main {
         configure();
         stayOnLoopback();
         try {
-            if (options.isSet("--consume")) {
+            if (options.isSet("--consume") || options.isSet("--consume-registry")) {
                 int nFailed = Consumer.run(options);
-                System.exit(nFailed == 0 ? 0 : 1);
+                // Nobody waits for a consumer: a graceful end would take seconds.
+                Runtime.getRuntime().halt(nFailed == 0 ? 0 : 1);
             }
             Provider.start(options);
         } catch (Throwable e) {

@@ -4,14 +4,12 @@ import com.alibaba.dubbo.performance.demo.provider.IHelloService;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
-import java.util.HashMap;
-import java.util.Map;
-import org.apache.dubbo.config.ApplicationConfig;
+import java.util.List;
 import org.apache.dubbo.config.ProtocolConfig;
 import org.apache.dubbo.config.RegistryConfig;
 import org.apache.dubbo.config.ServiceConfig;
-import org.apache.dubbo.config.bootstrap.DubboBootstrap;
 import org.dubmesh.interop.TypesService;
+import org.dubmesh.interop.UserService;
 
 /** Publishes the services on one port of the loopback interface. */
 final class Provider {
@@ -31,37 +29,20 @@ final class Provider {
             protocol.setTelnet(options.text("--telnet"));
         }
 
-        DubboBootstrap bootstrap = DubboBootstrap.getInstance()
-                .application(new ApplicationConfig(options.text("--application")))
-                .registry(registry(options))
-                .protocol(protocol)
-                .service(service(IHelloService.class, new HelloService(options.number("--sleep-ms")), options))
-                .service(service(TypesService.class, new TypesServiceImpl("plain"), options));
         ServiceConfig<TypesService> variant =
                 service(TypesService.class, new TypesServiceImpl(GROUP + "/" + VERSION), options);
         variant.setGroup(GROUP);
         variant.setVersion(VERSION);
-        Metadata.report(bootstrap, options);
-        Metadata.write(options);
-        bootstrap.service(variant).start();
+        List<ServiceConfig<?>> services = List.of(
+                service(IHelloService.class, new HelloService(options.number("--sleep-ms")), options),
+                service(TypesService.class, new TypesServiceImpl("plain"), options),
+                service(UserService.class, new UserServiceImpl(), options),
+                variant);
+        RegistryConfig registry = Dialect.registry(options.textOrNull("--registry"), options.number("--session-ms"));
+        Dialect.publish(options, registry, protocol, services);
 
         System.out.println("READY dubbo://127.0.0.1:" + port);
         System.out.flush();
-    }
-
-    static RegistryConfig registry(Options options) {
-        if (!options.isSet("--registry")) {
-            return new RegistryConfig(RegistryConfig.NO_AVAILABLE);
-        }
-        RegistryConfig registry = new RegistryConfig(options.text("--registry").replaceFirst("^etcd:", "etcd3:"));
-        registry.setUseAsConfigCenter(false);
-        registry.setUseAsMetadataCenter(false);
-        registry.setTimeout(10_000);
-        registry.setSession(options.number("--session-ms"));
-        Map<String, String> parameters = new HashMap<>();
-        parameters.put("register-mode", "interface");
-        registry.setParameters(parameters);
-        return registry;
     }
 
     /** The wanted serialization, if this Dubbo has it. */

@@ -2,26 +2,41 @@ package org.dubmesh.interop.peer;
 
 import java.math.BigDecimal;
 import java.math.BigInteger;
+import java.sql.Timestamp;
+import java.time.Duration;
+import java.time.Instant;
+import java.time.LocalDate;
 import java.time.LocalDateTime;
+import java.time.LocalTime;
+import java.time.OffsetDateTime;
+import java.time.ZonedDateTime;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.Date;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
 import org.apache.dubbo.rpc.RpcContext;
 import org.dubmesh.interop.Address;
 import org.dubmesh.interop.BusinessException;
 import org.dubmesh.interop.Color;
+import org.dubmesh.interop.Level;
+import org.dubmesh.interop.OutOfStockException;
 import org.dubmesh.interop.Person;
 import org.dubmesh.interop.TypesService;
 
 /** Returns what it is given, except where the interface says otherwise. */
 final class TypesServiceImpl implements TypesService {
     private final String variant;
+    private final Map<String, Integer> notes = new ConcurrentHashMap<>();
 
     TypesServiceImpl(String variant) {
         this.variant = variant;
@@ -139,7 +154,57 @@ final class TypesServiceImpl implements TypesService {
     }
 
     @Override
+    public LocalDate localDate(LocalDate value) {
+        return value;
+    }
+
+    @Override
+    public LocalTime localTime(LocalTime value) {
+        return value;
+    }
+
+    @Override
+    public Instant instant(Instant value) {
+        return value;
+    }
+
+    @Override
+    public Duration duration(Duration value) {
+        return value;
+    }
+
+    @Override
+    public OffsetDateTime offsetDateTime(OffsetDateTime value) {
+        return value;
+    }
+
+    @Override
+    public ZonedDateTime zonedDateTime(ZonedDateTime value) {
+        return value;
+    }
+
+    @Override
+    public Timestamp timestamp(Timestamp value) {
+        return value;
+    }
+
+    @Override
+    public UUID uuid(UUID value) {
+        return value;
+    }
+
+    @Override
+    public Locale locale(Locale value) {
+        return value;
+    }
+
+    @Override
     public Color color(Color value) {
+        return value;
+    }
+
+    @Override
+    public Level level(Level value) {
         return value;
     }
 
@@ -159,8 +224,43 @@ final class TypesServiceImpl implements TypesService {
     }
 
     @Override
+    public short[] int16s(short[] value) {
+        return value;
+    }
+
+    @Override
+    public float[] float32s(float[] value) {
+        return value;
+    }
+
+    @Override
+    public double[] float64s(double[] value) {
+        return value;
+    }
+
+    @Override
+    public boolean[] bools(boolean[] value) {
+        return value;
+    }
+
+    @Override
+    public char[] chars(char[] value) {
+        return value;
+    }
+
+    @Override
+    public int[][] grid(int[][] value) {
+        return value;
+    }
+
+    @Override
     public String[] textArray(String[] value) {
         return value;
+    }
+
+    @Override
+    public String join(String separator, String... parts) {
+        return String.join(separator, parts);
     }
 
     @Override
@@ -179,6 +279,16 @@ final class TypesServiceImpl implements TypesService {
     }
 
     @Override
+    public Map<Integer, String> names(Map<Integer, String> value) {
+        return value;
+    }
+
+    @Override
+    public Map<Color, BigDecimal> prices(Map<Color, BigDecimal> value) {
+        return value;
+    }
+
+    @Override
     public Map<String, Object> anyMap(Map<String, Object> value) {
         return value;
     }
@@ -190,6 +300,11 @@ final class TypesServiceImpl implements TypesService {
 
     @Override
     public Person person(Person value) {
+        return value;
+    }
+
+    @Override
+    public Address address(Address value) {
         return value;
     }
 
@@ -287,9 +402,31 @@ final class TypesServiceImpl implements TypesService {
     }
 
     @Override
+    public String failOutOfStock(String message) {
+        Address warehouse = new Address("Dock 7", "Hamburg", 20457);
+        throw new OutOfStockException(message, warehouse, new IllegalArgumentException("the cause"));
+    }
+
+    @Override
     public long sleep(long millis) {
         pause(millis);
         return millis;
+    }
+
+    @Override
+    public CompletableFuture<String> later(String value) {
+        return CompletableFuture.supplyAsync(
+                () -> value, CompletableFuture.delayedExecutor(20, TimeUnit.MILLISECONDS));
+    }
+
+    @Override
+    public void note(String key) {
+        notes.merge(key, 1, Integer::sum);
+    }
+
+    @Override
+    public int noted(String key) {
+        return notes.getOrDefault(key, 0);
     }
 
     @Override
@@ -311,6 +448,23 @@ final class TypesServiceImpl implements TypesService {
     @Override
     public String replyWithAttachment(String name, String value) {
         RpcContext.getServerContext().setAttachment(name, value);
+        return value;
+    }
+
+    @Override
+    public String nullWithAttachment(String name, String value) {
+        RpcContext.getServerContext().setAttachment(name, value);
+        return null;
+    }
+
+    @Override
+    public Object attachment(String name) {
+        return Dialect.attachment(name);
+    }
+
+    @Override
+    public Object replyWithObjectAttachment(String name, Object value) {
+        Dialect.setReplyAttachment(name, value);
         return value;
     }
 
