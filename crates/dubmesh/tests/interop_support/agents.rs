@@ -83,7 +83,7 @@ impl Offer<'_> {
     }
 }
 
-fn common(name: &str, etcd: &Etcd, layout: Layout) -> String {
+pub fn common(name: &str, etcd: &Etcd, layout: Layout) -> String {
     let (url, layout) = (etcd.client_url(), layout.name());
     format!(
         "[agent]\nname = \"{name}\"\nworkers = 2\ndrain_ms = 20000\n[log]\nformat = \"json\"\n\

@@ -12,7 +12,7 @@ mod agents;
 mod http;
 mod load;
 
-pub use agents::{Agent, Consumer, Layout, Offer};
+pub use agents::{Agent, Consumer, Layout, Offer, common};
 pub use http::{Answer, Http, encoded, post};
 pub use load::{Load, Summary};
 

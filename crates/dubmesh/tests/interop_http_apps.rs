@@ -1,0 +1,124 @@
+//! Apps in Node and Python under Java interfaces: called by real Dubbo consumers, and by HTTP over
+//! a link, with interop/apps/exports.toml as the configuration.
+
+mod interop_support;
+
+use std::path::Path;
+
+use interop_harness::{ConsumerOptions, DubboVersion, Etcd, HttpApp, JavaConsumer, free_port};
+use interop_support::{Agent, Consumer, Layout, PATIENCE, TYPES, common, post, wait_until};
+
+const USERS: &str = "org.dubmesh.interop.UserService";
+
+/// The calls of the Java consumers that the apps know: one for each kind of value, overloads,
+/// exceptions, attachments, groups, and generic calls.
+const CALLS: &str = "hash,text,text_empty,text_null,text_unicode,text_70000,bytes,bytes_5000,char16,\
+    bool,int8,int16,int32,int32_min,int64,int64_small,float32,float64,float64_whole,boxed_bool,\
+    boxed_int,boxed_int_null,boxed_long,boxed_double,decimal,big_integer,add,int32s,int64s,text_array,\
+    texts,texts_empty,text_set,counts_tree,counts,date,date_time,color,person,person_sparse,people,\
+    twins,make_person,echo_text,echo_int,echo_long,echo_double,echo_texts,echo_two,nothing,null_text,\
+    fail,fail_unchecked,attachments,reply_attachment,variant,variant_blue,generic_text,\
+    generic_person,generic_gson_person,missing_method";
+
+/// An agent that offers `app` to Dubbo's consumers at this port, and to other agents.
+fn exporting(etcd: &Etcd, app: &HttpApp, dubbo_port: u16) -> Agent {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop/apps/exports.toml");
+    let exports = std::fs::read_to_string(path).unwrap();
+    let exports = exports.replace("http://127.0.0.1:8080", &app.url());
+    let link_port = free_port();
+    let common = common("provider", etcd, Layout::Dubbo);
+    Agent::start(
+        "provider",
+        &format!(
+            "{common}[link]\nlisten = \"127.0.0.1:{link_port}\"\n\
+             [dubbo]\nlisten = \"127.0.0.1:{dubbo_port}\"\n{exports}"
+        ),
+    )
+}
+
+fn called_by_java(app: &HttpApp) {
+    let etcd = Etcd::start().unwrap();
+    let port = free_port();
+    let agent = exporting(&etcd, app, port);
+    for (version, serialization) in [
+        (DubboVersion::V2_7, "hessian2"),
+        (DubboVersion::V3_3, "hessian2"),
+        (DubboVersion::V2_7, "fastjson"),
+    ] {
+        let mut options = ConsumerOptions::new(&format!("dubbo://127.0.0.1:{port}"));
+        options.serialization = serialization.to_owned();
+        options.calls = CALLS.split(',').map(str::to_owned).collect();
+        if serialization == "fastjson" {
+            // Dubbo's own fastjson reads no exceptions, whoever writes them.
+            options.calls.retain(|call| !call.starts_with("fail"));
+        }
+        let consumer = JavaConsumer::start(version, &options).unwrap();
+        let printed = consumer.finish(PATIENCE).unwrap_or_else(|error| {
+            panic!("{version:?} {serialization}: {error}\n{}", agent.tail())
+        });
+        let n_right = printed.lines().filter(|line| line.contains(" = ")).count();
+        assert_eq!(n_right, options.calls.len(), "{printed}");
+    }
+}
+
+#[test]
+fn java_calls_node() {
+    called_by_java(&HttpApp::node().unwrap());
+}
+
+#[test]
+fn java_calls_python() {
+    called_by_java(&HttpApp::python().unwrap());
+}
+
+/// An app's own paths, as a caller by HTTP sees them through two agents.
+#[test]
+fn http_calls_node_over_a_link() {
+    let etcd = Etcd::start().unwrap();
+    let mut app = HttpApp::node().unwrap();
+    let _exporting = exporting(&etcd, &app, free_port());
+    let consumer = Consumer { etcd: &etcd, layout: Layout::Dubbo, extra: "" }.start();
+    let call = |method: &str, types: &str, body: &str| {
+        let types = format!("x-dubbo-parameter-types: {types}");
+        post(consumer.http(), &format!("/{USERS}/{method}"), &[&types], body)
+    };
+    wait_until("the first answer", || call("find", "long", "[1]").status == 200);
+    let person = "org.dubmesh.interop.Person";
+    for (method, types, body, expected) in [
+        ("find", "long", "[1]", r#"{"name":"Ann","age":20,"id":1}"#),
+        ("find", "long", "[999]", "null"),
+        ("list", "java.lang.String,int", r#"["B",5]"#, r#"[{"name":"Ben","age":20,"id":2}]"#),
+        ("list", "java.lang.String,int", "[null,1]", r#"[{"name":"Ann","age":20,"id":1}]"#),
+        ("save", person, r#"[{"name":"Dan","age":4}]"#, r#"{"name":"Dan","age":4,"id":4}"#),
+        (
+            "replace",
+            &format!("long,{person}"),
+            r#"[4,{"name":"Dana"  ,"age":5}]"#,
+            r#"{"name":"Dana","age":5,"id":4}"#,
+        ),
+        ("remove", "long", "[4]", "true"),
+        ("remove", "long", "[4]", "false"),
+        ("status", "int", "[200]", r#""status 200""#),
+    ] {
+        let answer = call(method, types, body);
+        assert_eq!((answer.status, &*answer.body), (200, expected), "{method} {body}");
+    }
+    for (method, types, body, status, code, said) in [
+        ("save", person, "[{}]", 500, "exception", "BusinessException: a user needs a name"),
+        ("status", "int", "[503]", 500, "exception", "java.lang.RuntimeException: status 503"),
+        ("find", "int", "[1]", 404, "method_not_found", "find(long)"),
+        ("find", "long", "[\"x\"]", 400, "bad_arguments", ""),
+    ] {
+        let answer = call(method, types, body);
+        assert_eq!((answer.status, &*answer.code()), (status, code), "{answer:?}");
+        assert!(answer.member("message").contains(said), "{answer:?}");
+    }
+    let trace = ["x-dubbo-parameter-types: ", "x-dubbo-attachment-colour: red"];
+    let answer = post(consumer.http(), &format!("/{TYPES}/attachments"), &trace, "[]");
+    assert_eq!(answer.body, r#"{"colour":"red"}"#);
+
+    app.kill9();
+    wait_until("the withdrawal", || call("find", "long", "[1]").code() == "no_endpoint");
+    app.restart().unwrap();
+    wait_until("the app's return", || call("find", "long", "[1]").status == 200);
+}
