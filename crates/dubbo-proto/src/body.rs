@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use hessian::{Decoder, Kind};
 
-use crate::{ProtoError, json};
+use crate::ProtoError;
+use crate::json::Framing;
 
 /// Bounds on what one body may ask of us. The body's own length is bounded by its connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -100,15 +101,16 @@ fn read_if_string(decoder: &mut Decoder<'_>) -> Result<Option<Text>, hessian::He
     Ok(Some(Text::ending_at(decoder.position(), text)))
 }
 
-/// The attachments of a fastjson body, which stand in the text at `offset`.
-pub(crate) fn read_json_attachments(
+/// The attachments of a fastjson or fastjson2 body, which stand in the text at `offset`.
+pub(crate) fn read_text_attachments(
+    framing: Framing,
     line: Option<(usize, &[u8])>,
     max: usize,
 ) -> Result<Vec<(Text, Text)>, ProtoError> {
     let Some((offset, line)) = line.filter(|(_, line)| !line.is_empty()) else {
         return Ok(Vec::new());
     };
-    let Some(members) = json::read_map(line) else {
+    let Some(members) = framing.read_map(line) else {
         return Err(ProtoError::Json { field: "attachments", offset, rule: "an object or null" });
     };
     let count = members.len();

@@ -32,7 +32,7 @@ pub fn reframe(
     let mut is_first = true;
     while let Some((_, text)) = texts.next(FIELD)? {
         match to {
-            Framing::Sized => to.write(out, |out| out.extend_from_slice(text)),
+            Framing::Sized | Framing::Jsonb => to.write(out, |out| out.extend_from_slice(text)),
             Framing::Lines => {
                 if !is_first {
                     out.push(b'\n');
@@ -47,7 +47,8 @@ pub fn reframe(
 
 fn framing(serialization: Serialization) -> Result<Framing, ProtoError> {
     let id = serialization.id();
-    Framing::of(serialization).ok_or(ProtoError::UnsupportedSerialization { id })
+    let framing = Framing::of(serialization).filter(|&framing| framing != Framing::Jsonb);
+    framing.ok_or(ProtoError::UnsupportedSerialization { id })
 }
 
 /// Appends one text of fastjson's dialect as JSON.

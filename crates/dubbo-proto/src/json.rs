@@ -1,7 +1,8 @@
-//! The two framings of serialization 6: one JSON text a line (Dubbo 2.6 and 2.7), or each text
-//! behind its length in four bytes (the extension for Dubbo 3).
+//! Bodies that are a row of texts: the two framings of serialization 6, one JSON text a line (Dubbo 2.6
+//! and 2.7) or each text behind its length in four bytes (the extension for Dubbo 3); and serialization
+//! 23, JSONB behind such lengths.
 //! Source: `FastJsonObjectOutput` and `FastJsonObjectInput` of apache/dubbo 2.7, and of
-//! apache/dubbo-spi-extensions since 3.2.
+//! apache/dubbo-spi-extensions since 3.2; `FastJson2ObjectOutput` and `FastJson2ObjectInput`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -27,24 +28,30 @@ pub(crate) fn write_entry(out: &mut Vec<u8>, is_first: bool, name: &str, value: 
     write_string(out, value);
 }
 
-/// How the JSON texts of a body are told apart.
+/// How the texts of a body are told apart, and what they are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Framing {
-    /// A line break ends each of them.
+    /// JSON; a line break ends each text.
     Lines,
-    /// Its length in four bytes stands before each of them.
+    /// JSON; its length in four bytes stands before each text.
     Sized,
+    /// JSONB; its length in four bytes stands before each value.
+    Jsonb,
 }
 
 /// The length before a text.
 pub(crate) const SIZE_LEN: usize = 4;
 
+const JSONB_OBJECT: u8 = 0xa6;
+const JSONB_OBJECT_END: u8 = 0xa5;
+
 impl Framing {
-    /// The framing of a serialization that is JSON.
+    /// The framing of a serialization that is a row of texts.
     pub(crate) const fn of(serialization: Serialization) -> Option<Self> {
         match serialization {
             Serialization::Fastjson => Some(Self::Lines),
             Serialization::FastjsonSized => Some(Self::Sized),
+            Serialization::Fastjson2 => Some(Self::Jsonb),
             _ => None,
         }
     }
@@ -55,6 +62,74 @@ impl Framing {
         match self {
             Self::Lines => b"{",
             Self::Sized => b"{\"@type\":\"java.util.HashMap\"",
+            Self::Jsonb => &[JSONB_OBJECT],
+        }
+    }
+
+    /// What ends a map of attachments, and its text.
+    pub(crate) const fn close_map(self) -> &'static [u8] {
+        match self {
+            Self::Lines => b"}\n",
+            Self::Sized => b"}",
+            Self::Jsonb => &[JSONB_OBJECT_END],
+        }
+    }
+
+    /// Whether the length of each text stands before it.
+    pub(crate) const fn is_sized(self) -> bool {
+        !matches!(self, Self::Lines)
+    }
+
+    /// Whether a map that was opened has a member already, so that another needs a comma.
+    pub(crate) const fn is_opened_with_member(self) -> bool {
+        matches!(self, Self::Sized)
+    }
+
+    /// Appends a string, without what frames it.
+    pub(crate) fn write_string(self, out: &mut Vec<u8>, value: &str) {
+        match self {
+            Self::Lines | Self::Sized => write_string(out, value),
+            Self::Jsonb => jsonb::Encoder::new(out).string(value),
+        }
+    }
+
+    /// Appends one entry of a map.
+    pub(crate) fn write_entry(self, out: &mut Vec<u8>, is_first: bool, name: &str, value: &str) {
+        match self {
+            Self::Lines | Self::Sized => write_entry(out, is_first, name, value),
+            Self::Jsonb => {
+                let mut encoder = jsonb::Encoder::new(out);
+                encoder.string(name);
+                encoder.string(value);
+            }
+        }
+    }
+
+    /// A text that is a string or null, which counts as empty; and, if it is borrowed, how many
+    /// bytes stand behind it in the text.
+    pub(crate) fn read_string(self, text: &[u8]) -> Option<(Cow<'_, str>, usize)> {
+        match self {
+            Self::Lines | Self::Sized => read_string(text).map(|text| (text, 1)),
+            Self::Jsonb => {
+                let mut decoder = jsonb::Decoder::new(text, hessian::Limits::default());
+                let value = decoder.read_opt_text().ok().filter(|_| decoder.is_at_end())?;
+                Some((value.map_or(Cow::Borrowed(""), jsonb::Text::to_str), 0))
+            }
+        }
+    }
+
+    /// A text that is an object or null. Only the members that are strings are kept.
+    pub(crate) fn read_map(self, text: &[u8]) -> Option<Vec<(String, String)>> {
+        match self {
+            Self::Lines | Self::Sized => read_map(text),
+            Self::Jsonb => {
+                let mut members = Vec::new();
+                let mut decoder = jsonb::Decoder::new(text, hessian::Limits::default());
+                let read = decoder.read_text_map(|name, value| {
+                    members.push((name.to_str().into_owned(), value.to_str().into_owned()));
+                });
+                read.ok().map(|()| members)
+            }
         }
     }
 
@@ -66,7 +141,7 @@ impl Framing {
                 write(out);
                 out.push(b'\n');
             }
-            Self::Sized => {
+            Self::Sized | Self::Jsonb => {
                 out.extend_from_slice(&[0; SIZE_LEN]);
                 write(out);
                 let size = size(out.len() - start - SIZE_LEN);
@@ -79,13 +154,16 @@ impl Framing {
 
     /// Appends a map of attachments.
     pub(crate) fn write_map(self, out: &mut Vec<u8>, entries: &[(&str, &str)]) {
+        let start = out.len();
         self.write(out, |out| {
             out.extend_from_slice(self.open_map());
             for (at, (name, value)) in entries.iter().enumerate() {
-                write_entry(out, at == 0 && self == Self::Lines, name, value);
+                self.write_entry(out, at == 0 && !self.is_opened_with_member(), name, value);
             }
-            out.push(b'}');
+            // The line break of lines comes with the framing.
+            out.extend_from_slice(self.close_map().strip_suffix(b"\n").unwrap_or(self.close_map()));
         });
+        debug_assert!(out.get(start..).is_some_and(|map| map.ends_with(self.close_map())));
     }
 
     /// Whether `texts` are `n` texts of this framing, as arguments stand in a request: the last
@@ -100,7 +178,7 @@ impl Framing {
             Self::Lines => {
                 memchr_iter(b'\n', texts).count() + 1 == n && memchr(b'\r', texts).is_none()
             }
-            Self::Sized => {
+            Self::Sized | Self::Jsonb => {
                 let mut texts = Texts::new(self, texts, 0);
                 let mut next = || matches!(texts.next("text"), Ok(Some((_, [_, ..]))));
                 (0..n).all(|_| next()) && texts.is_at_end()
@@ -112,7 +190,7 @@ impl Framing {
     pub(crate) fn holds_one(self, text: &[u8]) -> bool {
         match self {
             Self::Lines => self.holds(text, 1),
-            Self::Sized => !text.is_empty(),
+            Self::Sized | Self::Jsonb => !text.is_empty(),
         }
     }
 }

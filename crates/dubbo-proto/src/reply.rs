@@ -11,15 +11,17 @@ use std::ops::Range;
 use bytes::BytesMut;
 use hessian::Decoder;
 
-use crate::body::{BodyLimits, read_attachments, read_json_attachments};
+use crate::body::{BodyLimits, read_attachments, read_text_attachments};
 use crate::frame::{HEADER_LEN, Header};
 use crate::json::{self, Framing, SIZE_LEN, Texts};
 use crate::{ProtoError, Serialization, Status};
 
 /// The longest error text that is written. A stack trace of ordinary depth fits.
 const MAX_ERROR_TEXT_LEN: usize = 16 << 10;
-/// The longest that stands before a value: a type of two letters behind its length, and a length.
+/// The longest that stands before a value: a type of two bytes behind its length, and a length.
 const MAX_FRONT_LEN: usize = SIZE_LEN + 2 + SIZE_LEN;
+/// Before a Java byte in JSONB.
+const JSONB_BYTE: u8 = 0xbd;
 
 /// What a method's result is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -96,7 +98,7 @@ pub fn error_text(serialization: Serialization, body: &[u8]) -> Cow<'_, str> {
     let serialization = serialization.of_body(body);
     let text = match Framing::of(serialization) {
         Some(framing) => match Texts::new(framing, body, 0).next("error text") {
-            Ok(Some((_, text))) => json::read_string(text),
+            Ok(Some((_, text))) => framing.read_string(text).map(|(text, _)| text),
             Ok(None) => Some(Cow::Borrowed("")),
             Err(_) => None,
         },
@@ -126,7 +128,7 @@ impl<'a> Outcome<'a> {
     fn decode(serialization: Serialization, body: &'a [u8]) -> Result<Self, ProtoError> {
         let serialization = serialization.of_body(body);
         let (number, mut value_start) = match Framing::of(serialization) {
-            Some(framing) => json_number(framing, body)?,
+            Some(framing) => number(framing, body)?,
             None if serialization == Serialization::Hessian2 => {
                 let mut decoder = Decoder::new(body, BodyLimits::default().hessian);
                 let wrap = |source| ProtoError::Hessian { field: "reply type", source };
@@ -138,9 +140,10 @@ impl<'a> Outcome<'a> {
             return Err(ProtoError::BadReplyType { found: number });
         };
         let mut value_end = (kind == ReplyKind::Null).then_some(value_start);
-        if serialization == Serialization::FastjsonSized && kind != ReplyKind::Null {
+        let sized = Framing::of(serialization).filter(|framing| framing.is_sized());
+        if let Some(framing) = sized.filter(|_| kind != ReplyKind::Null) {
             // The length before the value is no part of it.
-            let range = json_value(Framing::Sized, body, value_start)?;
+            let range = json_value(framing, body, value_start)?;
             (value_start, value_end) = (range.start, Some(range.end));
         }
         let value_end = Cell::new(value_end);
@@ -210,13 +213,13 @@ impl<'a> Outcome<'a> {
         }
         let (texts, base) = if let Some(framing) = Framing::of(self.serialization) {
             // What was sized has its value's end since it was decoded.
-            let known_end = self.value_end.get().filter(|_| framing == Framing::Sized);
+            let known_end = self.value_end.get().filter(|_| framing.is_sized());
             let mut texts = Texts::new(framing, self.body, known_end.unwrap_or(self.value_start));
             if self.kind != ReplyKind::Null && known_end.is_none() {
                 texts.next("value")?;
             }
             let attachments = texts.next("attachments")?;
-            (read_json_attachments(attachments, limits.max_attachments)?, self.body)
+            (read_text_attachments(framing, attachments, limits.max_attachments)?, self.body)
         } else {
             // Classes that the value defined may be used behind it, so the way leads through it.
             let base = self.value_and_rest();
@@ -237,13 +240,18 @@ impl<'a> Outcome<'a> {
     }
 }
 
-/// The number in front of a JSON reply's value, and where the next text begins. Written with its
-/// class, as the extension for Dubbo 3 does, the number has a letter behind it: `4B`, a byte.
-fn json_number(framing: Framing, body: &[u8]) -> Result<(i64, usize), ProtoError> {
+/// The number in front of a reply's value, and where the next text begins. Written with its class,
+/// as the extension for Dubbo 3 does, the number has a letter behind it: `4B`, a byte.
+fn number(framing: Framing, body: &[u8]) -> Result<(i64, usize), ProtoError> {
     let mut texts = Texts::new(framing, body, 0);
     let text = texts.next("reply type")?.map_or(&b""[..], |(_, text)| text);
-    let digits = text.strip_suffix(b"B").unwrap_or(text);
-    match std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()) {
+    let number = if framing == Framing::Jsonb {
+        jsonb::Decoder::new(text, hessian::Limits::default()).read_whole().ok()
+    } else {
+        let digits = text.strip_suffix(b"B").unwrap_or(text);
+        std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok())
+    };
+    match number {
         Some(number) => Ok((number, texts.position())),
         None => Err(ProtoError::Json { field: "reply type", offset: 0, rule: "a number" }),
     }
@@ -295,14 +303,14 @@ pub fn encode_reply(
                 let rule = "one JSON text in one line";
                 return Err(ProtoError::Json { field: "value", offset: 0, rule });
             }
-            if kind != ReplyKind::Null && framing == Framing::Lines {
+            if kind != ReplyKind::Null && !framing.is_sized() {
                 tail.push(b'\n');
             }
             if !attachments.is_empty() {
                 framing.write_map(&mut tail, attachments);
             }
             let has_value = kind != ReplyKind::Null;
-            json_front(framing, number, has_value.then_some(value.len()), &mut front)
+            text_front(framing, number, has_value.then_some(value.len()), &mut front)
         }
         None if to.serialization == Serialization::Hessian2 => {
             if !attachments.is_empty() {
@@ -332,8 +340,8 @@ pub fn encode_reply(
     Ok(())
 }
 
-/// Writes what stands before the value of a JSON reply, and returns how long it is.
-fn json_front(
+/// Writes what stands before the value of a reply of texts, and returns how long it is.
+fn text_front(
     framing: Framing,
     number: u8,
     value_len: Option<usize>,
@@ -345,8 +353,10 @@ fn json_front(
             front[..2].copy_from_slice(&[digit, b'\n']);
             2
         }
-        (Framing::Sized, value_len) => {
-            front[..6].copy_from_slice(&[0, 0, 0, 2, digit, b'B']);
+        (framing, value_len) => {
+            let typed =
+                if framing == Framing::Jsonb { [JSONB_BYTE, number] } else { [digit, b'B'] };
+            front[..6].copy_from_slice(&[0, 0, 0, 2, typed[0], typed[1]]);
             let Some(len) = value_len else { return 6 };
             front[6..].copy_from_slice(&json::size(len));
             MAX_FRONT_LEN
@@ -363,7 +373,7 @@ pub fn encode_error(to: ReplyTo, status: Status, text: &str, out: &mut BytesMut)
     let text = text.get(..end).unwrap_or_default();
     let mut body = Vec::with_capacity(text.len() + 8);
     let serialization = if let Some(framing) = Framing::of(to.serialization) {
-        framing.write(&mut body, |body| json::write_string(body, text));
+        framing.write(&mut body, |body| framing.write_string(body, text));
         to.serialization
     } else {
         hessian::write_string(&mut body, text);

@@ -7,8 +7,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use hessian::Decoder;
 
-use crate::body::{BodyLimits, Text, read_attachments, read_field, read_json_attachments};
-use crate::json::{self, Framing, Texts};
+use crate::body::{BodyLimits, Text, read_attachments, read_field, read_text_attachments};
+use crate::json::{Framing, Texts};
 use crate::service::{MAX_INTERFACE_LEN, MAX_METHOD_LEN, MAX_QUALIFIER_LEN};
 use crate::{ProtoError, Serialization, ServiceKey, descriptor};
 
@@ -52,7 +52,7 @@ impl Request {
     ) -> Result<Self, ProtoError> {
         let serialization = serialization.of_body(&body);
         match Framing::of(serialization) {
-            Some(framing) => Self::decode_json(serialization, framing, body, limits),
+            Some(framing) => Self::decode_texts(serialization, framing, body, limits),
             None if serialization == Serialization::Hessian2 => Self::decode_hessian(body, limits),
             None => Err(ProtoError::UnsupportedSerialization { id: serialization.id() }),
         }
@@ -79,7 +79,7 @@ impl Request {
         Ok(Self { serialization, body, fields, args, n_args, attachments })
     }
 
-    fn decode_json(
+    fn decode_texts(
         serialization: Serialization,
         framing: Framing,
         body: Bytes,
@@ -90,13 +90,12 @@ impl Request {
         let mut n_args = 0;
         for (field, rule) in fields.iter_mut().zip(FIELDS) {
             let (offset, line) = texts.next(rule.0)?.unwrap_or((body.len(), b""));
-            let Some(text) = json::read_string(line) else {
+            let Some((text, n_after)) = framing.read_string(line) else {
                 let (field, rule) = (rule.0, "a string or null");
                 return Err(ProtoError::Json { field, offset, rule });
             };
             n_args = check_field(&text, rule)?;
-            // Without the quote that ends it.
-            *field = Text::ending_at((offset + line.len()).saturating_sub(1), text);
+            *field = Text::ending_at((offset + line.len()).saturating_sub(n_after), text);
         }
         let mut args = texts.position()..texts.position();
         for _ in 0..n_args {
@@ -107,7 +106,7 @@ impl Request {
             args.end = offset + text.len();
         }
         let attachments = texts.next("attachments")?;
-        let attachments = read_json_attachments(attachments, limits.max_attachments)?;
+        let attachments = read_text_attachments(framing, attachments, limits.max_attachments)?;
         Ok(Self { serialization, body, fields, args, n_args, attachments })
     }
 
@@ -154,7 +153,7 @@ impl Request {
     }
 
     /// The arguments as they came: hessian2 values one after another, JSON texts joined by line
-    /// breaks, or JSON texts each behind its length.
+    /// breaks, or JSON texts or JSONB values each behind its length.
     #[must_use]
     pub fn args(&self) -> &[u8] {
         self.body.get(self.args.clone()).unwrap_or_default()

@@ -14,7 +14,7 @@ pub enum Serialization {
     /// Each JSON text behind its length, id 6 as well (the extension for Dubbo 3). A header cannot
     /// tell it from [`Serialization::Fastjson`], a body can: [`Serialization::of_body`].
     FastjsonSized,
-    /// JSONB behind a length, id 23. Passed on, not read or written by this crate.
+    /// JSONB, each value behind its length, id 23. What Dubbo 3 offers beside hessian2.
     Fastjson2,
     /// Any other id: passed on, not read or written by this crate.
     Other(u8),
@@ -106,7 +106,7 @@ impl Serialization {
     /// Whether this crate reads and writes bodies of this serialization.
     #[must_use]
     pub const fn is_supported(self) -> bool {
-        matches!(self, Self::Hessian2 | Self::Fastjson | Self::FastjsonSized)
+        !matches!(self, Self::Other(_))
     }
 
     /// The body of a heartbeat: the serialization's null. `None` for those we cannot write.

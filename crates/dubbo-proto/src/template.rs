@@ -65,17 +65,18 @@ impl RequestTemplate {
         let (mut front, mut back) = (Vec::new(), Vec::new());
         let version = if head.version.is_empty() { NO_VERSION } else { head.version };
         let fields = [PROTOCOL_VERSION, head.path, version, head.method, head.descriptor];
-        let back_open_len = match Framing::of(serialization) {
+        let framing = Framing::of(serialization);
+        let back_open_len = match framing {
             Some(framing) => {
                 for field in fields {
-                    framing.write(&mut front, |front| json::write_string(front, field));
+                    framing.write(&mut front, |front| framing.write_string(front, field));
                 }
                 // This line break ends the last argument.
                 if framing == Framing::Lines && n_params != 0 {
                     back.push(b'\n');
                 }
                 framing.write_map(&mut back, attachments);
-                back.len() - if framing == Framing::Lines { b"}\n".len() } else { b"}".len() }
+                back.len() - framing.close_map().len()
             }
             None if serialization == Serialization::Hessian2 => {
                 for field in fields {
@@ -98,7 +99,7 @@ impl RequestTemplate {
             front: front.into(),
             back: back.into(),
             back_open_len,
-            has_attachments: serialization == Serialization::FastjsonSized
+            has_attachments: framing.is_some_and(Framing::is_opened_with_member)
                 || !attachments.is_empty(),
             n_params,
             payload_limit: DEFAULT_PAYLOAD_LIMIT,
@@ -128,7 +129,7 @@ impl RequestTemplate {
     ///
     /// `args` are the values one after another in hessian2 (references and class definitions
     /// counted from the first of them), JSON texts joined by line breaks in fastjson, and JSON
-    /// texts each behind its length in its other framing. An attachment in `extra` takes the place
+    /// texts each behind its length in its other framing, as JSONB values are in fastjson2. An attachment in `extra` takes the place
     /// of a constant one of the same name.
     ///
     /// # Errors
@@ -166,7 +167,7 @@ impl RequestTemplate {
             out.extend_from_slice(&self.back);
         } else {
             let (mut open, end) = self.back.split_at(self.back_open_len);
-            if self.serialization == Serialization::FastjsonSized {
+            if Framing::of(self.serialization).is_some_and(Framing::is_sized) {
                 // The map got longer than the template says.
                 out.extend_from_slice(&json::size(self.back.len() - SIZE_LEN + extra.len()));
                 open = open.get(SIZE_LEN..).unwrap_or_default();
@@ -188,7 +189,7 @@ impl RequestTemplate {
         }
         let rule = match self.serialization {
             Serialization::Fastjson => "one JSON text a line, as many as the method has parameters",
-            _ => "JSON texts behind their lengths, as many as the method has parameters",
+            _ => "values behind their lengths, as many as the method has parameters",
         };
         Err(ProtoError::Json { field: "arguments", offset: 0, rule })
     }
@@ -196,11 +197,14 @@ impl RequestTemplate {
     fn encode_extra(&self, extra: &[(&str, &str)]) -> Vec<u8> {
         let mut out = Vec::new();
         for (at, (name, value)) in extra.iter().enumerate() {
-            if self.serialization == Serialization::Hessian2 {
-                hessian::write_string(&mut out, name);
-                hessian::write_string(&mut out, value);
-            } else {
-                json::write_entry(&mut out, at == 0 && !self.has_attachments, name, value);
+            match Framing::of(self.serialization) {
+                None => {
+                    hessian::write_string(&mut out, name);
+                    hessian::write_string(&mut out, value);
+                }
+                Some(framing) => {
+                    framing.write_entry(&mut out, at == 0 && !self.has_attachments, name, value);
+                }
             }
         }
         out

@@ -13,8 +13,13 @@ use dubbo_proto::{
 };
 
 const MAX_BODY_LEN: usize = 8 << 20;
-const RECORDINGS: [&str; 4] =
-    ["java27_hessian2", "java27_fastjson", "java33_hessian2", "java33_fastjson"];
+const RECORDINGS: [&str; 5] = [
+    "java27_hessian2",
+    "java27_fastjson",
+    "java33_hessian2",
+    "java33_fastjson",
+    "java33_fastjson2",
+];
 
 #[expect(clippy::disallowed_methods, reason = "an Instant cannot be made in any other way")]
 fn start() -> Instant {
@@ -184,7 +189,8 @@ fn the_two_framings_of_fastjson_are_told_apart() {
     let (lines, sized) = (Serialization::Fastjson, Serialization::FastjsonSized);
     for (recording, framing) in [("java27_fastjson", lines), ("java33_fastjson", sized)] {
         let requests = names("_request");
-        let requests: Vec<_> = requests.iter().filter(|name| name.starts_with(recording)).collect();
+        let requests: Vec<_> =
+            requests.iter().filter(|name| name.starts_with(&format!("{recording}_"))).collect();
         assert!(requests.len() > 50);
         for name in requests {
             assert_eq!(frame_of(name).header.serialization, lines, "{name}: both have one id");
@@ -231,7 +237,7 @@ fn the_dialect_of_fastjson_is_translated() {
     assert_eq!(person["address"]["city"], "Springfield");
     assert_eq!(person["@type"], serde_json::Value::Null);
     // Every result, too.
-    for name in names("_response").iter().filter(|name| name.starts_with("java33_fastjson")) {
+    for name in names("_response").iter().filter(|name| name.starts_with("java33_fastjson_")) {
         reply_of(name, |reply| {
             let Reply::Done(outcome) = reply else { return };
             let mut json = Vec::new();
@@ -301,4 +307,41 @@ fn a_recording_in_one_piece_is_cut_into_its_frames() {
         }
         assert_eq!((n_frames, input.len()), (names.len(), 0));
     }
+}
+
+#[test]
+fn values_of_fastjson2_become_json() {
+    let to_json = |value: &[u8]| -> serde_json::Value {
+        let (mut json, opts) = (Vec::new(), hessian::transcode::JsonOptions::default());
+        let mut decoder = jsonb::Decoder::new(value, hessian::Limits::default());
+        jsonb::jsonb_to_json(&mut decoder, &mut json, &opts).unwrap();
+        assert!(decoder.is_at_end());
+        serde_json::from_slice(&json).unwrap()
+    };
+    for name in names("_response").iter().filter(|name| name.starts_with("java33_fastjson2_")) {
+        reply_of(name, |reply| {
+            let Reply::Done(outcome) = reply else { return };
+            if outcome.kind() != ReplyKind::Null {
+                to_json(outcome.value(&BodyLimits::default()).unwrap());
+            }
+        });
+    }
+    for (name, expected) in [
+        ("text_unicode", serde_json::json!("grüß 你好 😀 \0\t\"\\")),
+        ("int8", serde_json::json!(-8)),
+        ("date", serde_json::json!("2020-09-13T12:26:40.123Z")),
+        ("bytes", serde_json::json!("AAH/fw==")),
+        ("color", serde_json::json!("BLUE")),
+    ] {
+        outcome_of(&format!("java33_fastjson2_{name}_response"), |outcome| {
+            let value = outcome.value(&BodyLimits::default()).unwrap();
+            assert_eq!(to_json(value), expected, "{name}");
+        });
+    }
+    outcome_of("java33_fastjson2_fail_response", |outcome| {
+        let exception = to_json(outcome.value(&BodyLimits::default()).unwrap());
+        assert_eq!(exception["class"], "org.dubmesh.interop.BusinessException");
+        assert_eq!(exception["code"], 42);
+        assert_eq!(exception["message"], "no luck");
+    });
 }

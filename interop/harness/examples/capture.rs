@@ -1,6 +1,6 @@
 //! Records what Java peers say to each other, one file per Dubbo frame.
 //!
-//! `cargo run -p interop-harness --example capture -- crates/dubbo-proto/vectors` starts a
+//! `cargo run -p interop-harness --example capture -- crates/dubbo-proto/vectors [PREFIX]` starts a
 //! provider and a consumer for each version and serialization, relays their connection, and writes
 //! `{java26|java27|java32|java33}_{serialization}_{call}_{request|response}.bin` and the events. The relay cuts
 //! the bytes into frames by the length in their headers and changes nothing.
@@ -25,7 +25,7 @@ const FLAG_EVENT: u8 = 0x20;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Dubbo version, the file names' prefix, and serialization of each recording.
-const RECORDINGS: [(DubboVersion, &str, &str); 8] = [
+const RECORDINGS: [(DubboVersion, &str, &str); 9] = [
     (DubboVersion::V2_6, "java26", "hessian2"),
     (DubboVersion::V2_6, "java26", "fastjson"),
     (DubboVersion::V2_7, "java27", "hessian2"),
@@ -34,13 +34,18 @@ const RECORDINGS: [(DubboVersion, &str, &str); 8] = [
     (DubboVersion::V3_2, "java32", "fastjson2"),
     (DubboVersion::V3_3, "java33", "hessian2"),
     (DubboVersion::V3_3, "java33", "fastjson"),
+    (DubboVersion::V3_3, "java33", "fastjson2"),
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let dir = std::env::args().nth(1).ok_or("usage: capture FOLDER")?;
+    let dir = std::env::args().nth(1).ok_or("usage: capture FOLDER [PREFIX]")?;
     let dir = PathBuf::from(dir);
     std::fs::create_dir_all(&dir)?;
+    let only = std::env::args().nth(2);
     for (version, prefix, serialization) in RECORDINGS {
+        if only.as_ref().is_some_and(|only| *only != format!("{prefix}_{serialization}")) {
+            continue;
+        }
         let prefix = format!("{prefix}_{serialization}");
         let n_calls = write_frames(&record_calls(version, serialization)?, &dir, &prefix)?;
         let n_refusals = write_frames(&record_exhaustion(version, serialization)?, &dir, &prefix)?;

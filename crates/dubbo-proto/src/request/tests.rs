@@ -155,8 +155,10 @@ fn broken_requests_are_named() {
     assert_eq!(error(&version[..10]), format!("dubbo version at byte 0 {rule}"));
     let bomb = [&version[..], b"\xff\xff\xff\xff"].concat();
     assert_eq!(error(&bomb), format!("path at byte 11 {rule}"));
-    let error = decode(Serialization::Fastjson2, b"").unwrap_err();
-    assert_eq!(error, ProtoError::UnsupportedSerialization { id: 23 });
+    let error = decode(Serialization::Other(8), b"").unwrap_err();
+    assert_eq!(error, ProtoError::UnsupportedSerialization { id: 8 });
+    let error = decode(Serialization::Fastjson2, b"\0\0\0\x01\x07").unwrap_err().to_string();
+    assert_eq!(error, "dubbo version at byte 4 is broken: a string or null");
     let error = decode(Serialization::Hessian2, b"\x052.0.2\x03a.B").unwrap_err();
     assert!(error.to_string().starts_with("version is broken:"), "{error}");
 }
@@ -169,6 +171,7 @@ fn numbers_of_attachments_are_bounded() {
         (Serialization::Hessian2, hessian_args()),
         (Serialization::Fastjson, b"1\n2\n3".to_vec()),
         (Serialization::FastjsonSized, sized(&["1", "2", "3"])),
+        (Serialization::Fastjson2, sized(&["\x01", "\x02", "\x03"])),
     ] {
         let template = RequestTemplate::new(serialization, &HEAD, &many).unwrap();
         let error = decode(serialization, &encode(&template, &args, &[])).unwrap_err();
@@ -183,7 +186,7 @@ fn templates_refuse_what_a_provider_could_not_read() {
     assert!(new(hessian, RequestHead { path: "", ..HEAD }).is_err());
     assert!(new(hessian, RequestHead { method: "a b", ..HEAD }).is_err());
     assert!(new(hessian, RequestHead { descriptor: "int", ..HEAD }).is_err());
-    assert!(new(Serialization::Fastjson2, HEAD).is_err());
+    assert!(new(Serialization::Other(8), HEAD).is_err());
 
     let template = RequestTemplate::new(Serialization::Fastjson, &HEAD, &[]).unwrap();
     let mut out = BytesMut::new();
