@@ -6,6 +6,7 @@ use dubbo_proto::{Serialization, ServiceDefinition, fastjson};
 use hessian::json::{self, JsonReader};
 use hessian::transcode::{InputOptions, Schema, json_to_hessian, json_to_hessian_by};
 use hessian::{Encoder, JavaType, Limits};
+use jsonb::json_to_jsonb_with;
 use percent_encoding::percent_decode_str;
 
 use crate::error::{CallError, Code};
@@ -239,9 +240,77 @@ impl<'a> ArgumentList<'a> {
                 fastjson::reframe(&lines, Serialization::Fastjson, serialization, out)
                     .map_err(|error| CallError::new(Code::BadArguments, error.to_string()))
             }
-            other => Err(crate::route::unsupported(other)),
+            Serialization::Fastjson2 => self.encode_fastjson2(target, out),
+            other @ Serialization::Other(_) => Err(crate::route::unsupported(other)),
         }
     }
+
+    /// Each argument behind its length.
+    fn encode_fastjson2(&self, target: Target<'_>, out: &mut Vec<u8>) -> Result<(), CallError> {
+        if matches!(self, Self::JsonWithRefs(_)) {
+            let message = "arguments with references cannot be sent to a provider of fastjson2";
+            return Err(CallError::new(Code::BadArguments, message));
+        }
+        if !target.parameters.is_generic() {
+            for index in 0..self.len() {
+                let ty = target.parameters.at(index);
+                sized(out, |out| {
+                    self.write_jsonb(index, ty, target, &mut jsonb::Encoder::new(out))
+                })?;
+            }
+            return Ok(());
+        }
+        sized(out, |out| Ok(jsonb::Encoder::new(out).string(target.method)))?;
+        sized(out, |out| {
+            let mut encoder = jsonb::Encoder::new(out);
+            match target.parameters {
+                Parameters::Named(types) => {
+                    encoder.array_begin(types.len());
+                    types.iter().for_each(|ty| encoder.string(&ty.java_name()));
+                }
+                _ => encoder.null(),
+            }
+            Ok(())
+        })?;
+        sized(out, |out| {
+            let mut encoder = jsonb::Encoder::new(out);
+            encoder.array_begin(self.len());
+            (0..self.len())
+                .try_for_each(|index| self.write_jsonb(index, None, target, &mut encoder))
+        })
+    }
+
+    fn write_jsonb(
+        &self,
+        index: usize,
+        ty: Option<&JavaType>,
+        target: Target<'_>,
+        encoder: &mut jsonb::Encoder<'_>,
+    ) -> Result<(), CallError> {
+        if let Some(text) = self.plain_text_at(index, ty) {
+            encoder.string(text);
+            return Ok(());
+        }
+        let text = self.json_at(index, ty);
+        let mut reader = JsonReader::new(&text, Limits::default());
+        json_to_jsonb_with(&mut reader, ty, encoder, target.schema())
+            .map_err(|error| bad_argument(index, ty, &error.to_string()))
+    }
+}
+
+/// Appends what `write` writes, behind its length in four bytes.
+fn sized(
+    out: &mut Vec<u8>,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), CallError>,
+) -> Result<(), CallError> {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    write(out)?;
+    let len = u32::try_from(out.len() - start - 4).unwrap_or(u32::MAX);
+    if let Some(place) = out.get_mut(start..start + 4) {
+        place.copy_from_slice(&len.to_be_bytes());
+    }
+    Ok(())
 }
 
 impl Arguments for ArgumentList<'_> {

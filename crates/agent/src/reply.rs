@@ -6,6 +6,7 @@ use dubbo_proto::{BodyLimits, Reply as DubboReply, ReplyKind, Serialization, Sta
 use hessian::json::JsonReader;
 use hessian::transcode::{JsonOptions, hessian_to_json};
 use hessian::{Decoder, Limits};
+use jsonb::jsonb_to_json;
 
 use crate::call::Reply;
 use crate::error::{CallError, Code};
@@ -53,6 +54,16 @@ pub fn json_of_with(reply: &Reply, options: &JsonOptions) -> Result<Vec<u8>, Cal
             let text = reader.skip_value().map_err(|error| broken(&error))?;
             reader.finish().map_err(|error| broken(&error))?;
             json.extend_from_slice(text);
+        }
+        (ReplyKind::Value | ReplyKind::Exception, Serialization::Fastjson2) => {
+            let value = outcome.value(&BodyLimits::default()).map_err(|error| broken(&error))?;
+            let mut decoder = jsonb::Decoder::new(value, Limits::default());
+            let is_exception = outcome.kind() == ReplyKind::Exception;
+            let plain = JsonOptions { class_name: true, ..JsonOptions::default() };
+            let options = if is_exception { &plain } else { options };
+            jsonb_to_json(&mut decoder, &mut json, options)
+                .and_then(|()| decoder.finish())
+                .map_err(|error| broken(&error))?;
         }
         (ReplyKind::Value | ReplyKind::Exception, _) => {
             let mut decoder = Decoder::new(outcome.value_and_rest(), Limits::default());

@@ -127,7 +127,7 @@ pub struct Route {
     pub plan: Plan,
     /// How links are told of it.
     pub def: RouteDef,
-    templates: [OnceCell<RequestTemplate>; 3],
+    templates: [OnceCell<RequestTemplate>; 4],
     used: Cell<bool>,
 }
 
@@ -170,7 +170,8 @@ impl Route {
             Serialization::Hessian2 => &self.templates[0],
             Serialization::Fastjson => &self.templates[1],
             Serialization::FastjsonSized => &self.templates[2],
-            other => return Err(unsupported(other)),
+            Serialization::Fastjson2 => &self.templates[3],
+            other @ Serialization::Other(_) => return Err(unsupported(other)),
         };
         if let Some(template) = place.get() {
             return Ok(template);
@@ -234,7 +235,9 @@ pub fn unsupported(serialization: Serialization) -> CallError {
     let name = serialization.name();
     CallError::new(
         Code::NoEndpoint,
-        format!("the provider wants serialization {name}; hessian2 and fastjson are supported"),
+        format!(
+            "the provider wants serialization {name}; hessian2, fastjson and fastjson2 are supported"
+        ),
     )
 }
 

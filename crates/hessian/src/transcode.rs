@@ -28,6 +28,8 @@ mod to_hessian;
 mod to_json;
 
 pub use error::TranscodeError;
+#[doc(hidden)]
+pub use options::Style;
 pub use options::{
     DateStyle, EnumStyle, FieldChoice, FieldRule, JsonOptions, OptionsError, RefStyle,
 };

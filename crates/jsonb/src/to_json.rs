@@ -12,8 +12,8 @@ mod typed;
 
 use hessian::JavaType;
 use hessian::json;
-use hessian::transcode::JsonOptions;
 use hessian::transcode::builtin::Builtin;
+use hessian::transcode::{JsonOptions, Style};
 use memchr::memmem;
 
 use crate::Decoder;
@@ -53,8 +53,16 @@ pub fn jsonb_to_json_as(
     let out_start = out.len();
     // Looking for it once spares looking through every object.
     let has_throwables = memmem::find(dec.rest(), SUPPRESSED.as_bytes()).is_some();
-    let mut writer =
-        Writer { dec, out, opts, out_start, open: Vec::new(), references: None, has_throwables };
+    let mut writer = Writer {
+        dec,
+        out,
+        opts,
+        out_start,
+        open: Vec::new(),
+        references: None,
+        has_throwables,
+        style: opts.style(),
+    };
     writer.value(Hint::of(ty))
 }
 
@@ -91,6 +99,8 @@ struct Writer<'d, 'a, 'o> {
     references: Option<References>,
     /// Whether the message may hold exceptions.
     has_throwables: bool,
+    /// How values are written just now: the options, and what fields around say.
+    style: Style,
 }
 
 impl Writer<'_, '_, '_> {
@@ -162,11 +172,24 @@ impl Writer<'_, '_, '_> {
             if !std::mem::replace(&mut is_first, false) {
                 self.out.push(b',');
             }
-            self.key()?;
-            self.out.push(b':');
-            self.value(Hint::Nothing)?;
+            self.member(class)?;
         }
         self.out.push(b'}');
+        Ok(())
+    }
+
+    /// An entry of a map, or a field of an object of this class.
+    fn member(&mut self, class: Option<&str>) -> Result<(), JsonbError> {
+        let outer = self.style;
+        let start = self.out.len() + 1;
+        self.key()?;
+        if !self.opts.fields.is_empty() {
+            let name = self.out.get(start..self.out.len() - 1).unwrap_or_default();
+            self.style = outer.inside(&self.opts.fields, class, name);
+        }
+        self.out.push(b':');
+        self.value(Hint::Nothing)?;
+        self.style = outer;
         Ok(())
     }
 

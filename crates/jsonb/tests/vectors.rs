@@ -142,6 +142,20 @@ fn options_decide() {
 }
 
 #[test]
+fn options_hold_for_fields_and_references() {
+    let json =
+        |name, options| try_json(&load(name), &JsonOptions::parse(options).unwrap()).unwrap();
+    let pojo = json("pojo", "dates=millis@at; longs=text@com.acme.Order.total; longs=text@a.B.id");
+    assert!(pojo.contains("\"at\":1700000000123,"), "{pojo}");
+    assert!(pojo.contains("\"total\":\"9007199254740993\""), "{pojo}");
+    assert!(pojo.contains("\"id\":7,"), "{pojo}");
+    assert!(json("longs", "longs=text").starts_with(r#"["0","-8","15""#));
+    assert_eq!(json("shared", "refs=path"), r#"[{"k":"v"},{"$ref":"$[0]"}]"#);
+    assert_eq!(json("cycle", "refs=path"), r#"{"label":"self","next":{"$ref":"$"}}"#);
+    assert_eq!(json("cycle-list", "refs=path"), r#"[1,{"$ref":"$"}]"#);
+}
+
+#[test]
 fn a_declared_type_tells_what_the_bytes_do_not() {
     let json = |bytes: &[u8], ty: &str| {
         let mut out = Vec::new();

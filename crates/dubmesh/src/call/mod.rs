@@ -84,7 +84,7 @@ pub(crate) struct CallArgs {
     /// An attachment of the call; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = attachment)]
     attachment: Vec<(String, String)>,
-    /// hessian2 or fastjson, for a provider whose registration does not tell; hessian2 unless given
+    /// hessian2, fastjson or fastjson2, for a provider whose registration does not tell; hessian2 unless given
     #[arg(long, value_name = "NAME", value_parser = serialization)]
     serialization: Option<Serialization>,
     /// Print the value on one line, as it came, also on a terminal

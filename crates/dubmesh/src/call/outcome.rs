@@ -56,7 +56,7 @@ pub(super) fn remedy(code: Code) -> &'static str {
             "check that it runs there, and speaks that protocol"
         }
         Code::ConnectionBroken => "it may have been carried out; look at the provider's log",
-        Code::BadReply => "try the other --serialization",
+        Code::BadReply => "try another --serialization",
         Code::ReplyTooLarge => "ask for less at a time",
         Code::Timeout => "it may still be carried out; give it more by --timeout-ms",
         Code::ProviderRejected => "check the arguments and --types",

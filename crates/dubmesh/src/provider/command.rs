@@ -61,7 +61,7 @@ pub(crate) struct ProviderArgs {
     #[arg(long, value_name = "URL")]
     registry: Option<RegistryUrl>,
     /// The serialization that the registration prefers; both are understood in any case
-    #[arg(long, value_name = "NAME", requires = "registry", value_parser = serialization)]
+    #[arg(long, value_name = "NAME", requires = "registry", value_parser = spoken)]
     serialization: Option<Serialization>,
 }
 
@@ -69,7 +69,15 @@ pub(crate) struct ProviderArgs {
 pub(crate) fn serialization(name: &str) -> Result<Serialization, String> {
     Serialization::from_name(name)
         .filter(|serialization| serialization.is_supported())
-        .ok_or_else(|| "write hessian2 or fastjson".to_owned())
+        .ok_or_else(|| "write hessian2, fastjson or fastjson2".to_owned())
+}
+
+/// Reads the name of a serialization that this provider answers in.
+fn spoken(name: &str) -> Result<Serialization, String> {
+    match serialization(name) {
+        Ok(spoken @ (Serialization::Hessian2 | Serialization::Fastjson)) => Ok(spoken),
+        _ => Err("write hessian2 or fastjson".to_owned()),
+    }
 }
 
 /// Runs a provider until a signal ends it.

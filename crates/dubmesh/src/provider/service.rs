@@ -113,7 +113,16 @@ impl HelloService {
                     .map_err(|error| bad_argument(&error))?;
                 (Serialization::Fastjson, &lines[..])
             }
-            other => (other, request.args()),
+            other @ (Serialization::Hessian2 | Serialization::Fastjson) => (other, request.args()),
+            // In the words of a Java provider that does not permit it.
+            other => {
+                let text = format!(
+                    "Unexpected serialization id:{} received from network, please check if the peer \
+                     send the right id.",
+                    other.id()
+                );
+                return Err(Refusal { status: Status::BadRequest, text });
+            }
         };
         let argument = Argument { serialization, raw };
         match Method::named(method) {

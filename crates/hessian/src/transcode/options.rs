@@ -97,17 +97,19 @@ pub enum FieldChoice {
 }
 
 /// The choices that can change from field to field.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Style {
-    pub(super) dates: DateStyle,
-    pub(super) enums: EnumStyle,
-    pub(super) big_numbers_as_text: bool,
-    pub(super) longs_as_text: bool,
-    pub(super) floats: bool,
+pub struct Style {
+    pub dates: DateStyle,
+    pub enums: EnumStyle,
+    pub big_numbers_as_text: bool,
+    pub longs_as_text: bool,
+    pub floats: bool,
 }
 
 impl Style {
-    pub(super) fn with(mut self, choice: FieldChoice) -> Self {
+    #[must_use]
+    pub fn with(mut self, choice: FieldChoice) -> Self {
         match choice {
             FieldChoice::Dates(style) => self.dates = style,
             FieldChoice::Enums(style) => self.enums = style,
@@ -116,6 +118,16 @@ impl Style {
             FieldChoice::Floats(yes) => self.floats = yes,
         }
         self
+    }
+
+    /// The style inside a field or entry of this name.
+    #[must_use]
+    pub fn inside(self, rules: &[FieldRule], class: Option<&str>, name: &[u8]) -> Self {
+        let fits = |rule: &&FieldRule| {
+            rule.field.as_bytes() == name
+                && rule.class.as_deref().is_none_or(|wanted| class == Some(wanted))
+        };
+        rules.iter().filter(fits).fold(self, |style, rule| style.with(rule.choice))
     }
 }
 
@@ -283,7 +295,9 @@ impl JsonOptions {
     }
 
     /// What holds outside of all fields with rules of their own.
-    pub(super) fn style(&self) -> Style {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn style(&self) -> Style {
         Style {
             dates: self.dates,
             enums: self.enums,

@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use self::paths::Paths;
 use super::builtin::Builtin;
-use super::options::{EnumStyle, FieldRule, JsonOptions, RefStyle, Style};
+use super::options::{EnumStyle, JsonOptions, RefStyle, Style};
 use super::{DateStyle, TranscodeError, time};
 use crate::json;
 use crate::{ClassDef, Decoder, JavaType, Kind, ObjectCursor};
@@ -267,7 +267,7 @@ impl Writer<'_, '_, '_> {
             let outer = self.style;
             if !self.opts.fields.is_empty() {
                 let key = self.out.get(key_at + 1..self.out.len() - 1).unwrap_or_default();
-                self.style = styled(outer, &self.opts.fields, None, key);
+                self.style = outer.inside(&self.opts.fields, None, key);
             }
             self.out.push(b':');
             self.value()?;
@@ -364,7 +364,7 @@ impl Writer<'_, '_, '_> {
         if let Some(def) = self.dec.class(class)
             && let Some(name) = def.fields.get(index)
         {
-            self.style = styled(outer, &self.opts.fields, Some(&def.name), name.as_bytes());
+            self.style = outer.inside(&self.opts.fields, Some(&def.name), name.as_bytes());
         }
         self.value()?;
         self.style = outer;
@@ -458,13 +458,4 @@ impl Writer<'_, '_, '_> {
     fn is_open(&self, index: usize) -> bool {
         self.dec.ref_start(index).is_some_and(|start| self.open.contains(&start))
     }
-}
-
-/// The style inside a field or entry of this name.
-fn styled(outer: Style, rules: &[FieldRule], class: Option<&str>, name: &[u8]) -> Style {
-    let fits = |rule: &&FieldRule| {
-        rule.field.as_bytes() == name
-            && rule.class.as_deref().is_none_or(|wanted| class == Some(wanted))
-    };
-    rules.iter().filter(fits).fold(outer, |style, rule| style.with(rule.choice))
 }

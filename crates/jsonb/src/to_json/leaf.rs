@@ -34,8 +34,10 @@ impl Writer<'_, '_, '_> {
             | tag::ZONED_DATE_TIME
             | tag::INSTANT => self.temporal(found, hint)?,
             _ => {
+                let is_long = (tag::LONG_64..=tag::LONG_NUM_LAST).contains(&found);
                 let value = self.dec.long()?;
-                let is_text = self.opts.big_numbers_as_text && EXACT < value.unsigned_abs();
+                let is_text = is_long && self.style.longs_as_text
+                    || self.style.big_numbers_as_text && EXACT < value.unsigned_abs();
                 self.quoted_if(is_text, |out| json::write_i64(out, value));
             }
         }
@@ -82,7 +84,7 @@ impl Writer<'_, '_, '_> {
         let float = value as f32;
         #[expect(clippy::float_cmp, reason = "a float is right only if it is exactly the value")]
         let is_float = f64::from(float) == value;
-        if self.opts.floats && is_float {
+        if self.style.floats && is_float {
             json::write_f32(self.out, float);
         } else {
             json::write_f64(self.out, value);
@@ -101,7 +103,7 @@ impl Writer<'_, '_, '_> {
                 (self.dec.int()?, self.dec.unscaled()?)
             }
         };
-        let is_text = self.opts.big_numbers_as_text;
+        let is_text = self.style.big_numbers_as_text;
         self.quoted_if(is_text, |out| write_decimal(out, &whole, scale));
         Ok(())
     }
@@ -123,7 +125,7 @@ impl Writer<'_, '_, '_> {
             tag::SECONDS => i64::from(i32::from_be_bytes(self.dec.array_of()?)) * 1000,
             _ => i64::from(i32::from_be_bytes(self.dec.array_of()?)) * 60_000,
         };
-        let style = self.opts.dates;
+        let style = self.style.dates;
         self.quoted_if(style == DateStyle::Iso, |out| match style {
             DateStyle::Iso => time::write_ms(out, ms),
             DateStyle::Millis => json::write_i64(out, ms),

@@ -6,6 +6,9 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use hessian::json;
+use hessian::transcode::RefStyle;
+
 use super::{Hint, Writer};
 use crate::Decoder;
 use crate::error::{JsonbError, Rule};
@@ -21,11 +24,11 @@ type Node = usize;
 
 /// Where references lead.
 pub(super) struct References {
-    /// Where each list, map and object begins.
-    starts: Vec<usize>,
+    /// Where each list, map and object begins, and what step leads there from which other.
+    starts: Vec<(usize, Option<(Node, Step)>)>,
     children: HashMap<(Node, Step), Node>,
     /// Where each reference stands, in order, and its path.
-    paths: Vec<(usize, Box<str>)>,
+    paths: Vec<(usize, Box<str>, Option<Node>)>,
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -42,15 +45,19 @@ impl Writer<'_, '_, '_> {
         if self.references.is_none() {
             self.references = Some(References::of(self.dec)?);
         }
-        let target = self.references.as_ref().and_then(|references| references.target(offset));
+        let references = self.references.as_ref();
+        let target = references.and_then(|references| references.target(offset));
         self.dec.skip_value()?;
         match target {
             None => Err(broken),
-            Some(Target::Parent) => Err(JsonbError::Cycle { offset }),
-            Some(Target::Start(start)) if self.open.contains(&start) => {
-                Err(JsonbError::Cycle { offset })
+            Some((_, path)) if self.opts.refs == RefStyle::Path => {
+                self.out.extend_from_slice(b"{\"$ref\":");
+                json::write_string(self.out, &path);
+                self.out.push(b'}');
+                Ok(())
             }
-            Some(Target::Start(start)) => {
+            Some((start, _)) if self.open.contains(&start) => Err(JsonbError::Cycle { offset }),
+            Some((start, _)) => {
                 let back = self.dec.jump(start);
                 self.dec.enter()?;
                 self.value(Hint::Nothing)?;
@@ -60,11 +67,6 @@ impl Writer<'_, '_, '_> {
             }
         }
     }
-}
-
-enum Target {
-    Parent,
-    Start(usize),
 }
 
 impl References {
@@ -91,10 +93,10 @@ impl References {
                 decoder.take()?;
                 let path = decoder.read_text()?.to_str();
                 let path = match (&*path, self.paths.last()) {
-                    (AGAIN, Some((_, last))) => last.clone(),
+                    (AGAIN, Some((_, last, _))) => last.clone(),
                     _ => path.into(),
                 };
-                self.paths.push((start, path));
+                self.paths.push((start, path, place.map(|(parent, _)| parent)));
             }
             tag::OBJECT => {
                 let node = self.add(start, place);
@@ -121,28 +123,56 @@ impl References {
 
     fn add(&mut self, start: usize, place: Option<(Node, Step)>) -> Node {
         let node = self.starts.len();
-        self.starts.push(start);
+        self.starts.push((start, place.clone()));
         if let Some(place) = place {
             self.children.insert(place, node);
         }
         node
     }
 
-    /// Where the reference at `offset` leads.
-    fn target(&self, offset: usize) -> Option<Target> {
-        let index = self.paths.binary_search_by_key(&offset, |(at, _)| *at).ok()?;
-        let (_, path) = self.paths.get(index)?;
-        if &**path == PARENT {
-            return Some(Target::Parent);
-        }
-        let mut rest = path.strip_prefix('$')?;
+    /// Where the value begins that the reference at `offset` names, and its path.
+    fn target(&self, offset: usize) -> Option<(usize, String)> {
+        let index = self.paths.binary_search_by_key(&offset, |(at, ..)| *at).ok()?;
+        let (_, path, parent) = self.paths.get(index)?;
         let mut node = 0;
-        while !rest.is_empty() {
-            let (step, after) = step(rest)?;
-            node = *self.children.get(&(node, step))?;
-            rest = after;
+        if &**path == PARENT {
+            node = (*parent)?;
+        } else {
+            let mut rest = path.strip_prefix('$')?;
+            while !rest.is_empty() {
+                let (step, after) = step(rest)?;
+                node = *self.children.get(&(node, step))?;
+                rest = after;
+            }
         }
-        self.starts.get(node).copied().map(Target::Start)
+        let (start, _) = self.starts.get(node)?;
+        Some((*start, self.path(node)))
+    }
+
+    /// The path of a value as JSON callers write it: `$.a[0]["odd name"]`.
+    fn path(&self, mut node: Node) -> String {
+        let mut steps = Vec::new();
+        while let Some((_, Some((parent, step)))) = self.starts.get(node) {
+            steps.push(step);
+            node = *parent;
+        }
+        let mut path = "$".to_owned();
+        for step in steps.into_iter().rev() {
+            let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$');
+            match step {
+                Step::Index(index) => path.push_str(&format!("[{index}]")),
+                Step::Name(name) if !name.is_empty() && name.chars().all(is_word) => {
+                    path.push('.');
+                    path.push_str(name);
+                }
+                Step::Name(name) => {
+                    let mut quoted = Vec::new();
+                    json::write_string(&mut quoted, name);
+                    path.push_str(&format!("[{}]", String::from_utf8_lossy(&quoted)));
+                }
+            }
+        }
+        path
     }
 }
 

@@ -31,7 +31,7 @@ impl Writer<'_, '_, '_> {
                 self.leaf(found, Hint::OffsetTime)?;
             }
             _ if tag::is_text(found)
-                && self.opts.enums == EnumStyle::Object
+                && self.style.enums == EnumStyle::Object
                 && Builtin::of_declared(&class).is_none()
                 && !class.starts_with('[') =>
             {
