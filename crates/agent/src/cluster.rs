@@ -13,10 +13,12 @@ use balance::{Balancer, EndpointSpec, Slot, Ticket};
 use dubbo_proto::{Serialization, ServiceKey};
 use registry::{Endpoint, Freshness, Snapshot};
 use tokio::sync::Notify;
+use tracing::info;
 
 use crate::call::Outcome;
 use crate::config::ClusterPolicy;
 use crate::error::{CallError, Code};
+use crate::learnt::Learnt;
 use crate::metrics::{CallStats, Hub};
 use crate::upstream::{AnyUpstream, Arguments, Pool, Request, Setup, Standing};
 
@@ -48,6 +50,8 @@ struct MemberState {
     endpoint: Endpoint,
     upstream: AnyUpstream,
     stats: Arc<CallStats>,
+    /// Forgotten with the member, when the endpoint registers others.
+    learnt: Learnt,
 }
 
 impl PartialEq for Member {
@@ -67,9 +71,7 @@ impl MemberState {
 
     /// The first serialization that the endpoint prefers and we write.
     fn serialization(&self, otherwise: Serialization) -> Serialization {
-        let preferred = &self.endpoint.serializations;
-        let written = preferred.iter().find(|serialization| serialization.is_supported());
-        written.or(preferred.first()).copied().unwrap_or(otherwise)
+        self.learnt.choose(&self.endpoint.serializations, otherwise)
     }
 }
 
@@ -122,7 +124,8 @@ impl Cluster {
         let setup = Setup::new(policy);
         let upstream = self.pool.upstream(endpoint.protocol, &endpoint.host, endpoint.port, setup);
         let stats = self.hub.upstream(&self.service.to_string(), upstream.address());
-        Member(Rc::new(MemberState { endpoint: endpoint.clone(), upstream, stats }))
+        let (endpoint, learnt) = (endpoint.clone(), Learnt::default());
+        Member(Rc::new(MemberState { endpoint, upstream, stats, learnt }))
     }
 
     /// Calls are made by `policy` from now on.
@@ -176,8 +179,18 @@ impl Cluster {
     pub async fn call<A: Arguments>(self: &Rc<Self>, request: Request<'_, A>) -> Outcome {
         let otherwise = self.policy.borrow().serialization;
         self.offer((request.now, request.deadline), Vec::new(), async |attempt, now| {
-            let serialization = attempt.member.0.serialization(otherwise);
-            attempt.upstream().call(&Request { now, ..request }, serialization).await
+            let member = &attempt.member.0;
+            let used = member.serialization(otherwise);
+            let outcome = attempt.upstream().call(&Request { now, ..request }, used).await;
+            let Some(other) = member.learnt.take_in(used, &outcome) else {
+                return outcome;
+            };
+            let request = Request { now: Instant::now(), ..request };
+            let outcome = attempt.upstream().call(&request, other).await;
+            if member.learnt.take_in_again(used, other, &outcome) {
+                info!(endpoint = member.address(), %used, instead = %other, "serialization refused");
+            }
+            outcome
         })
         .await
     }

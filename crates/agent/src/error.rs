@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use dubbo_proto::Status as DubboStatus;
+use dubbo_proto::{Serialization, Status as DubboStatus};
 use link_proto::Status as LinkStatus;
 
 /// Why a call failed, for machines. The name of each is part of our interface.
@@ -343,12 +343,20 @@ pub struct CallError {
     pub endpoint: Option<Box<str>>,
     /// The status with which a Dubbo provider refused, for callers that speak Dubbo themselves.
     pub provider_status: Option<DubboStatus>,
+    /// The serialization in which a Dubbo provider, called straight, said so.
+    pub provider_serialization: Option<Serialization>,
 }
 
 impl CallError {
     /// A failure that no endpoint had part in.
     pub fn new(code: Code, message: impl Into<Box<str>>) -> Self {
-        Self { code, message: message.into(), endpoint: None, provider_status: None }
+        Self {
+            code,
+            message: message.into(),
+            endpoint: None,
+            provider_status: None,
+            provider_serialization: None,
+        }
     }
 
     /// What a Dubbo provider answered instead of a result.

@@ -24,6 +24,7 @@ pub mod error;
 pub mod export;
 pub mod ingress;
 pub mod invoke;
+mod learnt;
 pub mod metrics;
 pub mod reply;
 pub mod resolve;

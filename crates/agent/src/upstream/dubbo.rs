@@ -88,7 +88,9 @@ impl DubboPeer {
 
     /// What a reply says whose status is not OK.
     fn refusal(&self, status: Status, serialization: Serialization, body: &[u8]) -> CallError {
-        CallError::from_provider(status, &error_text(serialization, body)).at(&self.address)
+        let mut error = CallError::from_provider(status, &error_text(serialization, body));
+        error.provider_serialization = Some(serialization.of_body(body));
+        error.at(&self.address)
     }
 }
 

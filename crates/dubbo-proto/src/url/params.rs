@@ -118,15 +118,20 @@ impl DubboUrl {
         self.number("payload").filter(|len| *len > 0).unwrap_or(crate::DEFAULT_PAYLOAD_LIMIT)
     }
 
-    /// The provider's serializations, the one it likes best in front: the preferred ones, then the
-    /// configured one, then hessian2, which every provider reads. Unknown names are left out.
+    /// The provider's serializations, the one to use in front: those that it prefers, then the
+    /// configured one, then hessian2, which every provider reads unless it was told otherwise. Unknown
+    /// names are left out.
+    ///
+    /// If it names hessian2 among those that it prefers, fastjson2 comes behind it, although Dubbo 3.2
+    /// puts it in front: fastjson2 leaves out fields that are 0 or false, and tells enums in fields by
+    /// their numbers, so that replies in hessian2 say more to readers without the classes.
     ///
     /// The name `fastjson` does not tell its framing, but since Dubbo 3.2 only the extension with
     /// sized texts has it.
     #[must_use]
     pub fn serializations(&self) -> Vec<Serialization> {
-        let preferred = split_list(self.param("prefer.serialization").unwrap_or(""));
-        let names = preferred.chain(self.param("serialization")).chain(["hessian2"]);
+        let preferred_list = self.param("prefer.serialization").unwrap_or("");
+        let names = split_list(preferred_list).chain(self.param("serialization")).chain(["hessian2"]);
         let framed = match self.is_release_from(3, 2) {
             true => Serialization::FastjsonSized,
             false => Serialization::Fastjson,
@@ -138,6 +143,16 @@ impl DubboUrl {
             if !found.contains(&serialization) {
                 found.push(serialization);
             }
+        }
+        let is_preferred = |name| split_list(preferred_list).any(|preferred| preferred == name);
+        let place = |wanted| found.iter().position(|known| *known == wanted);
+        if is_preferred("hessian2")
+            && let Some(hessian2) = place(Serialization::Hessian2)
+            && let Some(fastjson2) = place(Serialization::Fastjson2)
+            && fastjson2 < hessian2
+            && let Some(front) = found.get_mut(fastjson2..=hessian2)
+        {
+            front.rotate_left(1);
         }
         found
     }

@@ -23,7 +23,7 @@ fn reads_a_providers_url() {
     assert_eq!((url.protocol.as_str(), url.host.as_str(), url.port), ("dubbo", "192.0.2.7", 20880));
     assert_eq!(url.service_key().unwrap().to_string(), "eu/com.acme.Orders:1.0.0");
     assert_eq!(url.methods().collect::<Vec<_>>(), ["find", "place"]);
-    let expected = [Serialization::Fastjson2, Serialization::Hessian2];
+    let expected = [Serialization::Hessian2, Serialization::Fastjson2];
     assert_eq!(url.serializations(), expected);
     assert_eq!(url.timeout("find"), Duration::from_millis(500));
     assert_eq!(url.timeout("place"), Duration::from_millis(3000));
@@ -42,6 +42,25 @@ fn defaults_are_dubbos() {
     assert_eq!(url.payload(), 8 << 20);
     assert_eq!(url.serializations(), [Serialization::Hessian2]);
     assert_eq!((url.interface(), url.version(), url.group()), ("a.B", "", ""));
+}
+
+#[test]
+fn hessian2_comes_before_fastjson2_where_it_is_preferred_too() {
+    let (hessian2, fastjson2) = (Serialization::Hessian2, Serialization::Fastjson2);
+    let (sized, kryo) = (Serialization::FastjsonSized, Serialization::Other(8));
+    for (params, expected) in [
+        // What Dubbo 3.2 and 3.3 register by themselves.
+        ("prefer.serialization=fastjson2,hessian2", &[hessian2, fastjson2][..]),
+        ("prefer.serialization=hessian2,fastjson2", &[hessian2, fastjson2]),
+        ("prefer.serialization=fastjson2", &[fastjson2, hessian2]),
+        ("serialization=fastjson2", &[fastjson2, hessian2]),
+        ("prefer.serialization=fastjson2,hessian2&serialization=fastjson2", &[hessian2, fastjson2]),
+        ("prefer.serialization=fastjson2,kryo,hessian2", &[kryo, hessian2, fastjson2]),
+        ("prefer.serialization=fastjson,hessian2,fastjson2", &[sized, hessian2, fastjson2]),
+    ] {
+        let url = url(&format!("dubbo://h:1/a.B?release=3.3.6&{params}"));
+        assert_eq!(url.serializations(), expected, "{params}");
+    }
 }
 
 #[test]
