@@ -48,7 +48,7 @@ pub use error::{FrameError, ProtoError};
 pub use pending::RequestId;
 pub use reply::{Outcome, Reply, ReplyKind, ReplyTo, encode_error, encode_reply, error_text};
 pub use request::Request;
-pub use routing::Routing;
+pub use routing::{Likeness, Routing};
 pub use serialization::Serialization;
 pub use server::{ServerConfig, ServerConnection, ServerEvent, ServerStats};
 pub use service::{ServiceKey, validate_interface, validate_method};

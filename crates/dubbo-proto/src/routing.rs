@@ -4,6 +4,7 @@
 //! Source: apache/dubbo, `DubboProtocol.getInvoker` and `ContextFilter`.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -29,6 +30,36 @@ pub struct Routing<'a> {
     pub timeout: Option<Duration>,
 }
 
+/// What makes requests look alike: all that is not an argument is the same, to the byte. A consumer that calls
+/// one method again and again sends such requests, and comparing bytes is much cheaper than reading them.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Likeness {
+    /// Everything before the arguments.
+    head: Box<[u8]>,
+    n_args: usize,
+    /// Everything after them.
+    tail: Box<[u8]>,
+}
+
+/// Longest head or tail that is worth comparing.
+const MAX_LIKENESS_LEN: usize = 2048;
+
+impl Likeness {
+    /// Whether a request in hessian2 looks like this: then it wants to go to the same place, too.
+    #[inline]
+    #[must_use]
+    pub fn is_of(&self, body: &[u8], limits: &BodyLimits) -> bool {
+        let Some(rest) = body.strip_prefix(&*self.head) else { return false };
+        // The arguments tell where the tail begins; that it is there at all is seen more cheaply.
+        if !rest.ends_with(&self.tail) {
+            return false;
+        }
+        let mut decoder = Decoder::new(rest, limits.hessian);
+        (0..self.n_args).all(|_| decoder.skip_value().is_ok())
+            && decoder.position() + self.tail.len() == rest.len()
+    }
+}
+
 impl<'a> Routing<'a> {
     /// Reads a request's body as far as needed.
     ///
@@ -47,6 +78,27 @@ impl<'a> Routing<'a> {
         Ok(Routing::of_request(&request).into_owned())
     }
 
+    /// The same of a request in hessian2, and what others look like that want to go to the same place. There is
+    /// nothing to compare if attachments hold objects, whose bytes mean something by the arguments before them.
+    ///
+    /// # Errors
+    /// As [`Routing::read`].
+    pub fn read_likeness(
+        body: &'a [u8],
+        limits: &BodyLimits,
+    ) -> Result<(Self, Option<Likeness>), ProtoError> {
+        let (routing, args, n_args, is_plain) = Self::read_parts(body, limits)?;
+        let (head, tail) = (body.get(..args.start), body.get(args.end..));
+        let short = |bytes: &&[u8]| bytes.len() <= MAX_LIKENESS_LEN;
+        let likeness = match (head.filter(short), tail.filter(short)) {
+            (Some(head), Some(tail)) if is_plain => {
+                Some(Likeness { head: head.into(), n_args, tail: tail.into() })
+            }
+            _ => None,
+        };
+        Ok((routing, likeness))
+    }
+
     /// The same from a request that has been read.
     #[must_use]
     pub fn of_request(request: &Request) -> Routing<'_> {
@@ -62,6 +114,14 @@ impl<'a> Routing<'a> {
     }
 
     fn read_hessian(body: &'a [u8], limits: &BodyLimits) -> Result<Self, ProtoError> {
+        Self::read_parts(body, limits).map(|(routing, ..)| routing)
+    }
+
+    /// Also where the arguments are, how many there are, and whether attachments hold nothing but plain values.
+    fn read_parts(
+        body: &'a [u8],
+        limits: &BodyLimits,
+    ) -> Result<(Self, Range<usize>, usize, bool), ProtoError> {
         let wrap = |field| move |source| ProtoError::Hessian { field, source };
         let mut decoder = Decoder::new(body, limits.hessian);
         decoder.skip_value().map_err(wrap("dubbo version"))?;
@@ -70,11 +130,14 @@ impl<'a> Routing<'a> {
         let mut routing = Self::default();
         decoder.skip_value().map_err(wrap("method"))?;
         let n_args = descriptor::count(&read_field(&mut decoder, "descriptor")?)?;
+        let start = decoder.position();
         for _ in 0..n_args {
             decoder.skip_value().map_err(wrap("argument"))?;
         }
+        let args = start..decoder.position();
+        let mut is_plain = true;
         if !decoder.is_at_end() && !decoder.read_null().map_err(wrap("attachments"))? {
-            routing.read_attachments(&mut decoder, limits.max_attachments)?;
+            is_plain = routing.read_attachments(&mut decoder, limits.max_attachments)?;
         }
         if routing.path.is_empty() {
             routing.path = path;
@@ -82,17 +145,19 @@ impl<'a> Routing<'a> {
         if routing.version.is_empty() {
             routing.version = version;
         }
-        Ok(routing)
+        Ok((routing, args, n_args, is_plain))
     }
 
+    /// Says whether all names are texts, and all values plain.
     fn read_attachments(
         &mut self,
         decoder: &mut Decoder<'a>,
         max: usize,
-    ) -> Result<(), ProtoError> {
+    ) -> Result<bool, ProtoError> {
         let wrap = |source| ProtoError::Hessian { field: "attachments", source };
         let mut left = None;
         let mut count = 0;
+        let mut is_plain = true;
         let mut map = decoder.read_map_begin().map_err(wrap)?;
         while map.next(decoder).map_err(wrap)? {
             count += 1;
@@ -100,11 +165,16 @@ impl<'a> Routing<'a> {
                 return Err(ProtoError::TooMany { what: "attachments", count, max });
             }
             if decoder.peek().map_err(wrap)? != Kind::String {
+                is_plain = false;
                 decoder.skip_value().map_err(wrap)?;
                 decoder.skip_value().map_err(wrap)?;
                 continue;
             }
             let name = decoder.read_string().map_err(wrap)?;
+            is_plain &= matches!(
+                decoder.peek().map_err(wrap)?,
+                Kind::String | Kind::Int | Kind::Long | Kind::Bool | Kind::Null
+            );
             let text = match &*name {
                 "path" => &mut self.path,
                 "interface" => &mut self.interface,
@@ -130,7 +200,7 @@ impl<'a> Routing<'a> {
             *text = decoder.read_string().map_err(wrap)?;
         }
         self.timeout = left.or(self.timeout);
-        Ok(())
+        Ok(is_plain)
     }
 
     /// The name under which the service is looked for. The attachment `interface` comes first,
@@ -262,6 +332,56 @@ mod tests {
             let cut = bytes.slice(..len);
             let _ = Routing::read(Serialization::Hessian2, &cut, &BodyLimits::default());
         }
+    }
+
+    #[test]
+    fn requests_that_differ_in_arguments_alone_look_alike() {
+        let limits = BodyLimits::default();
+        let head = RequestHead { descriptor: "Ljava/lang/Object;I", ..HEAD };
+        let attachments = [("group", "g"), ("timeout", "50")];
+        let with = |head, args: &[u8], attachments: &[(&str, &str)]| {
+            body(Serialization::Hessian2, head, args, attachments)
+        };
+        let first = with(head, b"\x03abc\x91", &attachments);
+        let (routing, likeness) = Routing::read_likeness(&first, &limits).unwrap();
+        assert_eq!(routing, Routing::read(Serialization::Hessian2, &first, &limits).unwrap());
+        let likeness = likeness.unwrap();
+        assert!(likeness.is_of(&first, &limits));
+        // An argument that ends as a request does.
+        let tail = [&b"\x57"[..], &likeness.tail, b"Z\x91"].concat();
+        for args in [&b"N\x90"[..], b"\x57\x91\x92Z\x93", &tail] {
+            assert!(likeness.is_of(&with(head, args, &attachments), &limits), "{args:x?}");
+        }
+        let others = [
+            with(RequestHead { method: "n", ..head }, b"N\x90", &attachments),
+            with(RequestHead { descriptor: "II", ..head }, b"\x91\x90", &attachments),
+            with(head, b"N\x90", &[("group", "h"), ("timeout", "50")]),
+            with(head, b"N\x90", &[("group", "g"), ("timeout", "51")]),
+            with(head, b"N\x90", &[("a", "b"), ("group", "g"), ("timeout", "50")]),
+            with(head, b"N", &attachments),
+            with(head, b"N\x90\x91", &attachments),
+            with(head, b"\x57\x91", &attachments),
+        ];
+        for (at, other) in others.iter().enumerate() {
+            assert!(!likeness.is_of(other, &limits), "{at}");
+        }
+        for len in 0..first.len() {
+            assert!(!likeness.is_of(&first[..len], &limits));
+        }
+    }
+
+    #[test]
+    fn attachments_with_objects_look_like_nothing() {
+        let whole = body(Serialization::Hessian2, HEAD, b"\x91", &[]);
+        let mut bytes = whole[..whole.len() - 2].to_vec();
+        let mut encoder = hessian::Encoder::new(&mut bytes);
+        encoder.map_begin(None);
+        encoder.string("x");
+        encoder.object_begin("com.acme.Unknown", &["a"]);
+        encoder.int(1);
+        encoder.map_end();
+        let (_, likeness) = Routing::read_likeness(&bytes, &BodyLimits::default()).unwrap();
+        assert_eq!(likeness, None);
     }
 
     #[test]

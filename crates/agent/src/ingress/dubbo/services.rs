@@ -1,15 +1,16 @@
 //! From what a request says of its service to the ones who can answer it.
 //!
 //! A consumer has one connection for all services of an address, and mostly calls a few of them: those
-//! are remembered here and found by comparing texts.
+//! are remembered here and found by comparing texts; or, when all but the arguments of a request is what it was in one before,
+//! by comparing bytes, which costs a tenth.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dubbo_proto::{BodyLimits, ProtoError, Routing, Serialization, ServiceKey};
+use dubbo_proto::{BodyLimits, Likeness, ProtoError, Routing, Serialization, ServiceKey};
 
 use super::{DubboListener, Offers};
 use crate::backend::Backend;
@@ -19,6 +20,12 @@ use crate::worker::Worker;
 
 /// Services that a session remembers. More than one program uses at a time.
 const MAX_KNOWN: usize = 16;
+
+/// Likenesses that a session remembers. Each is compared with every request until one fits.
+const MAX_SEEN: usize = 8;
+/// After so many requests in a row that looked like none before, only every so manieth is remembered: such
+/// requests bring attachments of their own, and remembering costs more than reading.
+const MANY_MISSES: u32 = 64;
 
 /// Who answers the calls of a service.
 #[derive(Clone)]
@@ -42,6 +49,18 @@ pub(super) struct Services {
     worker: Rc<Worker>,
     listener: Arc<DubboListener>,
     known: RefCell<Vec<Known>>,
+    seen: RefCell<Vec<Seen>>,
+    /// Requests since one looked like one before.
+    n_misses: Cell<u32>,
+}
+
+/// What a request looked like, and what it said.
+struct Seen {
+    likeness: Likeness,
+    service: Service,
+    timeout: Option<Duration>,
+    /// As in [`Known`].
+    epoch: u32,
 }
 
 struct Known {
@@ -58,20 +77,24 @@ impl Known {
     fn is(&self, interface: &str, version: &str, group: &str) -> bool {
         *self.interface == *interface && *self.version == *version && *self.group == *group
     }
+}
 
-    /// A cluster that was forgotten hears nothing of its registry any more.
+impl Service {
+    /// Whether what was found at `found`, by the rules of then, still holds. A cluster that was forgotten hears
+    /// nothing of its registry any more.
     #[inline]
-    fn is_current(&self, epoch: u32) -> bool {
-        match &self.service {
-            Service::Route(route) => !route.cluster.is_forgotten(),
-            Service::Export(_) => self.epoch == epoch,
+    fn is_current(&self, found: u32, epoch: u32) -> bool {
+        match self {
+            Self::Route(route) => !route.cluster.is_forgotten(),
+            Self::Export(_) => found == epoch,
         }
     }
 }
 
 impl Services {
     pub(super) fn new(worker: Rc<Worker>, listener: Arc<DubboListener>) -> Self {
-        Self { worker, listener, known: RefCell::default() }
+        let (known, seen, n_misses) = Default::default();
+        Self { worker, listener, known, seen, n_misses }
     }
 
     /// The service that a request is for, and how long its caller waits.
@@ -84,10 +107,51 @@ impl Services {
         serialization: Serialization,
         body: &Bytes,
     ) -> Result<(Service, Option<Duration>), CallError> {
-        match Routing::read(serialization, body, &BodyLimits::default()) {
+        let limits = BodyLimits::default();
+        if serialization == Serialization::Hessian2 {
+            if let Some(found) = self.find_like(body, &limits) {
+                return Ok(found);
+            }
+            return match Routing::read_likeness(body, &limits) {
+                Ok((routing, likeness)) => {
+                    let (service, timeout) = (self.find(&routing)?, routing.timeout);
+                    self.remember(likeness, &service, timeout);
+                    Ok((service, timeout))
+                }
+                Err(error) => Ok((self.unreadable(&error)?, None)),
+            };
+        }
+        match Routing::read(serialization, body, &limits) {
             Ok(routing) => Ok((self.find(&routing)?, routing.timeout)),
             Err(error) => Ok((self.unreadable(&error)?, None)),
         }
+    }
+
+    #[inline]
+    fn find_like(&self, body: &Bytes, limits: &BodyLimits) -> Option<(Service, Option<Duration>)> {
+        let mut seen = self.seen.borrow_mut();
+        let at = seen.iter().position(|seen| seen.likeness.is_of(body, limits))?;
+        let Seen { service, timeout, epoch, .. } = &seen[at];
+        if !service.is_current(*epoch, self.worker.rules_epoch()) {
+            seen.remove(at);
+            return None;
+        }
+        let found = (service.clone(), *timeout);
+        self.n_misses.set(0);
+        // Found at once the next time.
+        seen.swap(0, at);
+        Some(found)
+    }
+
+    fn remember(&self, likeness: Option<Likeness>, service: &Service, timeout: Option<Duration>) {
+        let n_misses = self.n_misses.get() + 1;
+        self.n_misses.set(if n_misses < 2 * MANY_MISSES { n_misses } else { MANY_MISSES });
+        let is_rare = MANY_MISSES < n_misses && n_misses != 2 * MANY_MISSES;
+        let (Some(likeness), false) = (likeness, is_rare) else { return };
+        let mut seen = self.seen.borrow_mut();
+        seen.truncate(MAX_SEEN - 1);
+        let (service, epoch) = (service.clone(), self.worker.rules_epoch());
+        seen.insert(0, Seen { likeness, service, timeout, epoch });
     }
 
     #[inline]
@@ -102,7 +166,7 @@ impl Services {
         let mut known = self.known.borrow_mut();
         let at = known.iter().position(|known| known.is(interface, version, group));
         if let Some(at) = at {
-            if known[at].is_current(self.worker.rules_epoch()) {
+            if known[at].service.is_current(known[at].epoch, self.worker.rules_epoch()) {
                 // Found at once the next time.
                 known.swap(0, at);
                 return Ok(known[0].service.clone());
