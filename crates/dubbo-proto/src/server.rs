@@ -59,7 +59,6 @@ impl Default for ServerConfig {
 
 /// What happened on a connection from a consumer.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "all but one event of a connection are requests")]
 pub enum ServerEvent {
     /// The consumer asks for something.
     Request {
