@@ -4,8 +4,11 @@
 mod interop_support;
 
 use std::path::Path;
+use std::process::Command;
 
-use interop_harness::{ConsumerOptions, DubboVersion, Etcd, HttpApp, JavaConsumer, free_port};
+use interop_harness::{
+    Child, ConsumerOptions, DubboVersion, Etcd, HttpApp, JavaConsumer, free_port,
+};
 use interop_support::{Agent, Consumer, Layout, PATIENCE, TYPES, common, post, wait_until};
 
 const USERS: &str = "org.dubmesh.interop.UserService";
@@ -121,4 +124,52 @@ fn http_calls_node_over_a_link() {
     wait_until("the withdrawal", || call("find", "long", "[1]").code() == "no_endpoint");
     app.restart().unwrap();
     wait_until("the app's return", || call("find", "long", "[1]").status == 200);
+}
+
+/// What docs/http-apps.md shows works as it stands, but for its ports.
+#[test]
+fn the_examples_of_the_guide() {
+    let etcd = Etcd::start().unwrap();
+    let consumer = Consumer { etcd: &etcd, layout: Layout::Dubbo, extra: "" }.start();
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples");
+    let read = |file: &str| std::fs::read_to_string(docs.join(file)).unwrap();
+    for (file, program) in [("users.js", "node"), ("users.py", "python3"), ("users.go", "go")] {
+        let (app_port, port) = (free_port().to_string(), free_port().to_string());
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join(file);
+        let text = read(&format!("http-apps/{file}"));
+        std::fs::write(&source, text.replace("8080", &app_port)).unwrap();
+        let mut command = Command::new(program);
+        command.arg(&source);
+        if program == "go" {
+            let binary = folder.path().join("users");
+            let build = Command::new("go").args(["build", "-o"]).args([&binary, &source]).status();
+            assert!(build.unwrap().success());
+            command = Command::new(binary);
+        }
+        let _app = Child::spawn(file, &command).unwrap();
+        let config = read("http-app.toml")
+            .replace("8080", &app_port)
+            .replace("20880", &port)
+            .replace("30880", &free_port().to_string())
+            .replace("http://127.0.0.1:2379", &etcd.client_url())
+            + "[admin]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n";
+        let mut agent = Agent::start("users", &config);
+        let call = |method: &str, types: &str, body: &str| {
+            let types = format!("x-dubbo-parameter-types: {types}");
+            post(consumer.http(), &format!("/com.acme.Users/{method}"), &[&types], body)
+        };
+        wait_until("the first answer", || call("find", "long", "[1]").status == 200);
+        let answer = call("find", "long", "[1]");
+        let born = "1990-05-01T00:00:00.000Z";
+        assert_eq!(answer.body, format!(r#"{{"id":1,"name":"Ann","born":"{born}"}}"#), "{file}");
+        assert_eq!(call("find", "long", "[7]").body, "null", "{file}");
+        let saved = call("save", "com.acme.User", r#"[{"name":"Zoe"}]"#);
+        assert!(saved.status == 200 && saved.body.contains(r#""id":2"#), "{file}: {saved:?}");
+        let refused = call("save", "com.acme.User", r#"[{"born":0}]"#);
+        let said = "com.acme.InvalidException: a user needs a name";
+        assert_eq!(refused.member("message"), said, "{file}: {refused:?}");
+        agent.terminate();
+        agent.wait();
+    }
 }

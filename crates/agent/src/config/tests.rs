@@ -45,12 +45,27 @@ fn the_examples_are_good() {
     let mut n_read = 0;
     for file in fs::read_dir(folder).unwrap() {
         let path = file.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
         if let Err(errors) = load(&path) {
             panic!("{errors}");
         }
         n_read += 1;
     }
-    assert_eq!(n_read, 3);
+    assert_eq!(n_read, 4);
+}
+
+/// What a reader of the guide copies is what the tests run.
+#[test]
+fn the_guide_to_http_apps_shows_its_examples() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let guide = fs::read_to_string(docs.join("http-apps.md")).unwrap();
+    let files = ["http-app.toml", "http-apps/users.js", "http-apps/users.py", "http-apps/users.go"];
+    for file in files {
+        let example = fs::read_to_string(docs.join("examples").join(file)).unwrap();
+        assert!(guide.contains(&example), "docs/http-apps.md shows another {file}");
+    }
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub struct Health {
     soon: Notify,
 }
 
+/// An app that is away is asked at least as often: a start should not have to wait for the next turn.
+const AWAY_INTERVAL: Duration = Duration::from_millis(250);
 /// Longest body of a health check's answer that is read; it says nothing to us.
 const MAX_ANSWER_LEN: usize = 64 * 1024;
 
@@ -115,8 +117,12 @@ impl Checks {
                     }
                 }
             }
+            let interval = match health.standing() {
+                Standing::Ready => self.config.interval,
+                Standing::Connecting | Standing::Down => self.config.interval.min(AWAY_INTERVAL),
+            };
             tokio::select! {
-                () = tokio::time::sleep(self.config.interval) => {}
+                () = tokio::time::sleep(interval) => {}
                 () = health.soon.notified() => {}
             }
         }
