@@ -36,7 +36,7 @@ pub use options::{
 pub use to_hessian::{
     InputOptions, Schema, json_to_hessian, json_to_hessian_by, json_to_hessian_with,
 };
-pub use to_json::{hessian_to_json, hessian_to_json_as};
+pub use to_json::{hessian_to_json, hessian_to_json_as, hessian_to_json_with};
 
 pub(crate) use builtin::Builtin;
 

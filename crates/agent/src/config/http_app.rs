@@ -218,6 +218,7 @@ fn classes(section: &mut Section<'_>) -> Classes {
             let remedy = "write fields = { born = \"java.util.Date\" }";
             section.wrong("fields", "is missing", remedy);
         }
+        classes.add_class(name);
         for (place, field, value) in section.pairs("fields") {
             match JavaType::parse(value) {
                 Ok(JavaType::Void) | Err(_) => {

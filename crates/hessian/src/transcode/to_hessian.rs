@@ -33,6 +33,11 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 pub trait Schema {
     /// The type of a field, where it is known.
     fn field_type(&self, class: &str, field: &str) -> Option<&JavaType>;
+
+    /// Whether a class is known to be no enum, although its objects look like one.
+    fn is_bean(&self, _class: &str) -> bool {
+        false
+    }
 }
 
 /// Nothing is known.

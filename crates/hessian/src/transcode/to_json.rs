@@ -13,9 +13,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use self::paths::Paths;
+
 use super::builtin::Builtin;
 use super::options::{EnumStyle, JsonOptions, RefStyle, Style};
-use super::{DateStyle, TranscodeError, time};
+use super::{DateStyle, Schema, TranscodeError, time};
 use crate::json;
 use crate::{ClassDef, Decoder, JavaType, Kind, ObjectCursor};
 
@@ -42,8 +43,23 @@ pub fn hessian_to_json_as(
     out: &mut Vec<u8>,
     opts: &JsonOptions,
 ) -> Result<(), TranscodeError> {
+    hessian_to_json_with(dec, ty, out, opts, &())
+}
+
+/// Like [`hessian_to_json_as`], where more is known of some classes.
+///
+/// # Errors
+/// [`TranscodeError`] if the message is broken, or has no form in JSON.
+pub fn hessian_to_json_with(
+    dec: &mut Decoder<'_>,
+    ty: Option<&JavaType>,
+    out: &mut Vec<u8>,
+    opts: &JsonOptions,
+    schema: &dyn Schema,
+) -> Result<(), TranscodeError> {
     let out_start = out.len();
     let mut writer = Writer {
+        schema,
         dec,
         out,
         opts,
@@ -98,6 +114,7 @@ impl Shape {
 }
 
 struct Writer<'r, 'a, 'o> {
+    schema: &'r dyn Schema,
     dec: &'r mut Decoder<'a>,
     out: &'o mut Vec<u8>,
     opts: &'r JsonOptions,
@@ -390,7 +407,13 @@ impl Writer<'_, '_, '_> {
         if let Some(Some(shape)) = self.shapes.get(class) {
             return *shape;
         }
-        let shape = self.dec.class(class).map_or(Shape::Bean, Shape::of);
+        let shape = match self.dec.class(class) {
+            Some(def) => match Shape::of(def) {
+                Shape::Enum if self.schema.is_bean(&def.name) => Shape::Bean,
+                shape => shape,
+            },
+            None => Shape::Bean,
+        };
         if self.shapes.len() <= class {
             self.shapes.resize(class + 1, None);
         }

@@ -9,7 +9,8 @@ use std::ops::Range;
 use dubbo_proto::{Serialization, fastjson};
 use hessian::json::{JsonKind, JsonReader};
 use hessian::transcode::{
-    JsonOptions, Schema, TranscodeError, hessian_to_json, hessian_to_json_as, json_to_hessian_with,
+    JsonOptions, Schema, TranscodeError, hessian_to_json, hessian_to_json_with,
+    json_to_hessian_with,
 };
 use hessian::{Decoder, Encoder, JavaType, Limits};
 
@@ -69,7 +70,7 @@ impl Arguments {
             let mut decoder = Decoder::new(args, Limits::default());
             for (index, ty) in types.iter().enumerate() {
                 arguments.push(|out| {
-                    hessian_to_json_as(&mut decoder, Some(ty), out, style.json)
+                    hessian_to_json_with(&mut decoder, Some(ty), out, style.json, style.classes)
                         .map_err(|error| bad_argument(index, &error))
                 })?;
             }
@@ -244,7 +245,7 @@ fn rewrite(
             let mut value = Vec::new();
             json_to_hessian_with(reader, ty, &mut Encoder::new(&mut value), style.classes)?;
             let mut decoder = Decoder::new(&value, Limits::default());
-            hessian_to_json_as(&mut decoder, ty, out, style.json)
+            hessian_to_json_with(&mut decoder, ty, out, style.json, style.classes)
         }
     }
 }

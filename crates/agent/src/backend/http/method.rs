@@ -146,6 +146,11 @@ impl StatusTable {
 pub struct Classes(HashMap<Box<str>, HashMap<Box<str>, JavaType>>);
 
 impl Classes {
+    /// Adds a class that is no enum.
+    pub fn add_class(&mut self, class: &str) {
+        self.0.entry(class.into()).or_default();
+    }
+
     /// Adds the type of a field.
     pub fn add(&mut self, class: &str, field: &str, ty: JavaType) {
         self.0.entry(class.into()).or_default().insert(field.into(), ty);
@@ -160,6 +165,10 @@ impl Classes {
 impl Schema for Classes {
     fn field_type(&self, class: &str, field: &str) -> Option<&JavaType> {
         self.0.get(class)?.get(field)
+    }
+
+    fn is_bean(&self, class: &str) -> bool {
+        self.knows(class)
     }
 }
 
