@@ -6,13 +6,14 @@ FUZZ_SECONDS ?= 60
 # How `make demo` runs; empty for as long as you like, until Ctrl-C.
 DEMO_ARGS ?= --for 60s
 
-.PHONY: help setup demo build test lint doc fuzz-quick
+.PHONY: help setup demo build test interop-full lint doc fuzz-quick
 
 help:
 	@echo "make setup        install what building, testing and measuring need"
 	@echo "make demo         run registry, providers, agents and load on this machine, a minute, live"
 	@echo "make build        the release binary, target/release/dubmesh"
 	@echo "make test         format, lints, docs, all tests, with real Java Dubbo and etcd"
+	@echo "make interop-full every version of Dubbo with every other one, through one agent and two; half an hour"
 	@echo "make lint         format and lints alone; also licences and advisories if cargo-deny is there"
 	@echo "make doc          the documentation of the code, target/doc/dubmesh/index.html"
 	@echo "make fuzz-quick   every fuzz target for $(FUZZ_SECONDS) s"
@@ -34,6 +35,10 @@ test:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 	$(CARGO) test --workspace --locked
+
+interop-full:
+	@scripts/setup.sh build test
+	INTEROP_FULL=1 $(CARGO) test --locked -p interop-harness --test smoke -p dubmesh --test interop_matrix -- --nocapture
 
 lint:
 	@scripts/setup.sh build

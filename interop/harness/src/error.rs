@@ -46,11 +46,13 @@ pub enum HarnessError {
         tail: String,
     },
     /// Calls of a consumer did not return what they should.
-    #[error("{name} got wrong results:\n{calls}")]
+    #[error("{name} got {n_calls} wrong results:\n{calls}")]
     WrongCalls {
         /// Which consumer.
         name: String,
-        /// A line for each call.
+        /// How many calls.
+        n_calls: usize,
+        /// A line for each of the first ones.
         calls: String,
     },
     /// A command that should succeed did not.

@@ -218,7 +218,10 @@ impl Drop for Agent {
         // Who reads a failed test wants to know what the agent had to say.
         if std::thread::panicking() {
             println!("the {}'s agent at the end:\n{}", self.name, self.tail());
-            if let Some((_, metrics)) = get(self.admin(), "/metrics") {
+            // One that never started has no address.
+            let metrics =
+                (!self.started.is_null()).then(|| get(self.admin(), "/metrics")).flatten();
+            if let Some((_, metrics)) = metrics {
                 metrics
                     .lines()
                     .filter(|line| line.starts_with("dubmesh_upstream_calls"))

@@ -7,6 +7,9 @@ use super::{DubboVersion, build, java};
 use crate::child::Child;
 use crate::error::HarnessError;
 
+/// How many wrong calls an error shows.
+const MAX_SHOWN: usize = 12;
+
 /// How a [`JavaConsumer`] is started.
 #[derive(Clone, Debug)]
 pub struct ConsumerOptions {
@@ -163,7 +166,10 @@ impl JavaConsumer {
         if wrong.is_empty() {
             return ended;
         }
-        Err(HarnessError::WrongCalls { name: self.name.clone(), calls: wrong.join("\n") })
+        // What goes wrong everywhere goes wrong for one reason; Dubbo's texts name it last.
+        let shown = wrong.iter().take(MAX_SHOWN).map(|line| shortened(line));
+        let calls = shown.collect::<Vec<_>>().join("\n");
+        Err(HarnessError::WrongCalls { name: self.name.clone(), n_calls: wrong.len(), calls })
     }
 
     /// Waits for the end of its load, and returns what it saw: one line of JSON with
@@ -176,4 +182,11 @@ impl JavaConsumer {
         self.child.finish(timeout)?;
         Ok(line)
     }
+}
+
+/// The beginning and the end of a long line.
+fn shortened(line: &str) -> String {
+    let (head, tail) =
+        (line.floor_char_boundary(150), line.ceil_char_boundary(line.len().saturating_sub(400)));
+    if tail <= head { line.to_owned() } else { format!("{} ... {}", &line[..head], &line[tail..]) }
 }
