@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use dubbo_proto::{Serialization, ServiceDefinition, fastjson};
-use hessian::json::{self, JsonReader};
+use hessian::json::{self, JsonKind, JsonReader};
 use hessian::transcode::{InputOptions, Schema, json_to_hessian, json_to_hessian_by};
 use hessian::{Encoder, JavaType, Limits};
 use jsonb::json_to_jsonb_with;
@@ -93,6 +93,21 @@ impl<'a> ArgumentList<'a> {
         texts
     }
 
+    /// Whether the last argument is an element of the array that its parameter wants.
+    pub fn ends_in_element(&self, types: &[JavaType]) -> bool {
+        let Some((JavaType::Array(element), front)) = types.split_last() else { return false };
+        if self.len() != types.len() {
+            return false;
+        }
+        let text = self.json_at(front.len(), None);
+        match JsonReader::new(&text, Limits::default()).peek() {
+            Ok(JsonKind::Array | JsonKind::Null) | Err(_) => false,
+            // Text stands for an array of these.
+            Ok(JsonKind::String) => !matches!(**element, JavaType::Byte | JavaType::Char),
+            Ok(_) => true,
+        }
+    }
+
     /// How well the argument at `index` fits a type.
     pub(crate) fn fits(
         &self,
@@ -154,7 +169,7 @@ impl<'a> ArgumentList<'a> {
             // Dubbo's generic call: the method's name, its types if they are known, all arguments in one array.
             encoder.string(target.method);
             match target.parameters {
-                Parameters::Named(types) => {
+                Parameters::Named(types, _) => {
                     encoder.list_begin(Some("[string"), types.len());
                     types.iter().for_each(|ty| encoder.string(&ty.java_name()));
                 }
@@ -182,7 +197,7 @@ impl<'a> ArgumentList<'a> {
         if is_generic {
             json::write_string(out, target.method);
             match target.parameters {
-                Parameters::Named(types) => {
+                Parameters::Named(types, _) => {
                     out.push(b'\n');
                     write_names(out, types);
                     out.extend_from_slice(b"\n[");
@@ -223,7 +238,7 @@ impl<'a> ArgumentList<'a> {
         serialization: Serialization,
         out: &mut Vec<u8>,
     ) -> Result<(), CallError> {
-        if let Parameters::Given(types) | Parameters::Named(types) = target.parameters
+        if let Parameters::Given(types) | Parameters::Named(types, _) = target.parameters
             && types.len() != self.len()
         {
             let (wants, has, method) = (types.len(), self.len(), target.method);

@@ -285,10 +285,10 @@ impl Cluster {
     fn no_endpoint(&self) -> CallError {
         let (service, registry) = (&self.service, &self.registry_name);
         let balancer = self.balancer.borrow();
-        let down: Vec<&str> = balancer
+        let down: Vec<String> = balancer
             .stats()
             .filter(|stats| !stats.leaving)
-            .map(|stats| stats.key.0.address())
+            .map(|stats| stats.key.0.trouble())
             .collect();
         if !down.is_empty() {
             let list = down.join(", ");
@@ -318,8 +318,13 @@ fn warm_up(known: registry::WarmUp) -> Option<balance::WarmUp> {
 }
 
 impl MemberState {
-    fn address(&self) -> &str {
-        self.upstream.address()
+    /// The address, and what is wrong with it.
+    fn trouble(&self) -> String {
+        let address = self.upstream.address();
+        match self.upstream.trouble() {
+            Some(error) => format!("{address} ({})", error.message),
+            None => address.to_string(),
+        }
     }
 }
 

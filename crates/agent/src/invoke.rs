@@ -9,7 +9,7 @@ use crate::args::ArgumentList;
 use crate::call::{Outcome, Reply};
 use crate::error::{CallError, Code};
 use crate::resolve;
-use crate::route::{Generic, Route, RouteName};
+use crate::route::{Generic, Parameters, Route, RouteName};
 use crate::upstream;
 use crate::worker::Worker;
 
@@ -52,13 +52,15 @@ pub async fn invoke(
     if !route.plan.is_refused.get() {
         let outcome = send(&route, invocation, started).await;
         let Err(error) = outcome else { return outcome };
-        // The provider has begun nothing, for it knows no such method, or not with these types.
-        if !matches!(error.code, Code::MethodNotFound | Code::ProviderRejected) {
+        // Nothing was begun: the provider knows no such method, or not with these types, or the arguments
+        // do not fit the types, which the provider may take a wider view of.
+        let is_refused = matches!(error.code, Code::MethodNotFound | Code::ProviderRejected);
+        if !is_refused && error.code != Code::BadArguments {
             return Err(error);
         }
         let generic = resolve::generic_instead(worker, registry, invocation, &route)?;
         let second = send(&generic, invocation, started).await;
-        if second.is_ok() {
+        if second.is_ok() && is_refused {
             debug!(service = %route.cluster.service, method = &*route.method, %error,
                 "the provider refuses the types of its definition; generic calls from now on");
             route.plan.is_refused.set(true);
@@ -78,7 +80,14 @@ async fn send(route: &Rc<Route>, invocation: &Invocation<'_>, started: Instant) 
         let outcome = send_args(route, &args, invocation, started).await;
         return outcome.map(|reply| Reply { is_json_text, ..reply });
     }
-    if let Some(n_packed) = route.plan.n_packed {
+    let is_element = || match &route.parameters {
+        Parameters::Given(types) | Parameters::Named(types, _) => {
+            invocation.args.ends_in_element(types)
+        }
+        Parameters::Unknown => false,
+    };
+    let may_pack = || (route.plan.may_pack && is_element()).then_some(1);
+    if let Some(n_packed) = route.plan.n_packed.or_else(may_pack) {
         let texts = invocation.args.packed(n_packed);
         return send_args(route, &ArgumentList::of_texts(&texts), invocation, started).await;
     }
@@ -100,6 +109,14 @@ async fn send_args(
 /// The failure of a call that was tried by its definition, and then as a generic call.
 fn both(route: &Route, first: &CallError, second: CallError) -> CallError {
     let origin = route.plan.schema.as_ref().map_or(String::new(), |it| it.origin.to_string());
+    if first.code == Code::BadArguments {
+        let message = format!(
+            "{}, by {origin}; a generic call fails, too: {}",
+            first.summary(),
+            second.summary()
+        );
+        return CallError { message: message.into(), endpoint: second.endpoint, ..first.clone() };
+    }
     let message = format!(
         "{}; before, with the types that {origin} tells: {}",
         second.summary(),

@@ -36,7 +36,7 @@ use crate::worker::Worker;
 /// How long the first call of a service waits for its definition, unless it has less time itself.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How many methods or signatures a message lists.
-const MAX_LISTED: usize = 40;
+const MAX_LISTED: usize = 100;
 /// What to send for the types to be known.
 pub(crate) const TELL_TYPES: &str = "tell which one by its parameter types (header \
                                      x-dubbo-parameter-types, such as java.lang.String,int)";
@@ -61,7 +61,7 @@ pub async fn prepare(
     let cluster = worker.cluster(registry, service)?;
     let deadline = started + cluster.timeout(invocation.timeout);
     let (parameters, plan) = match (types, name.generic) {
-        (Some(types), Some(generic)) => (Parameters::Named(types), Plan::generic(generic)),
+        (Some(types), Some(generic)) => (Parameters::Named(types, generic), Plan::generic(generic)),
         (None, Some(generic)) => (Parameters::Unknown, Plan::generic(generic)),
         (Some(types), None) => {
             let schema = match types.iter().any(has_fields) {
@@ -126,9 +126,8 @@ fn untyped(
         .filter(|overload| overload.parameters.len() == n_args)
         .map(|overload| Candidate { types: overload.parameters.clone(), n_packed: None })
         .collect();
-    if candidates.is_empty()
-        || !candidates.iter().any(|candidate| is_possible(candidate, invocation))
-    {
+    // Of a single method the last argument alone tells whether it is packed: see `may_pack`.
+    if candidates.is_empty() || 1 < overloads.len() {
         candidates.extend(overloads.iter().filter_map(|overload| packed(overload, n_args)));
     }
     match <[Candidate; 1]>::try_from(candidates) {
@@ -149,11 +148,13 @@ fn resolved(method: &Candidate, schema: Option<Arc<Definition>>) -> (Parameters,
         let service = schema.as_ref().map(|schema| &schema.service);
         service.is_some_and(|service| service.classes.contains_key(class))
     };
+    let may_pack = n_packed.is_none() && matches!(types.last(), Some(JavaType::Array(_)));
     if types.iter().all(|ty| are_known(ty, &is_known)) {
-        let plan = Plan { schema, n_packed, is_guess: true, ..Plan::default() };
+        let plan = Plan { schema, n_packed, may_pack, is_guess: true, ..Plan::default() };
         return (Parameters::Given(types), plan);
     }
-    (Parameters::Named(types), Plan { n_packed, ..Plan::generic(Generic::Map) })
+    let plan = Plan { n_packed, may_pack, ..Plan::generic(Generic::Map) };
+    (Parameters::Named(types, Generic::Map), plan)
 }
 
 /// Whether all classes in a type are known.
@@ -179,11 +180,8 @@ fn packed(overload: &MethodDefinition, n_args: usize) -> Option<Candidate> {
     })
 }
 
-/// Whether the arguments can be meant for a candidate, as far as that can be seen without its classes.
-fn is_possible(candidate: &Candidate, invocation: &Invocation<'_>) -> bool {
-    let schema = None;
-    fit(candidate, &invocation.args, schema) != Fit::None
-}
+/// What is written as the method has it comes before what has to be packed, as in Java.
+type Grade = (bool, Fit);
 
 /// The route of a call to an overloaded method: the one of the candidate that its arguments fit.
 ///
@@ -196,15 +194,20 @@ pub fn choose(
     route: &Route,
 ) -> Result<Rc<Route>, CallError> {
     let schema = route.plan.schema.as_deref();
-    let fits = |wanted| -> Vec<&Candidate> {
-        let candidates = route.plan.overloads.iter();
-        candidates.filter(|one| fit(one, &invocation.args, schema) == wanted).collect()
-    };
-    let method = invocation.name.method;
-    let mut best = fits(Fit::Natural);
-    if best.is_empty() {
-        best = fits(Fit::Possible);
+    let mut best: (Grade, Vec<&Candidate>) = (Grade::default(), Vec::new());
+    for candidate in &route.plan.overloads {
+        let fit = fit(candidate, &invocation.args, schema);
+        let grade = (candidate.n_packed.is_none(), fit);
+        if fit == Fit::None || grade < best.0 {
+            continue;
+        }
+        if best.0 < grade {
+            best = (grade, Vec::new());
+        }
+        best.1.push(candidate);
     }
+    let method = invocation.name.method;
+    let best = best.1;
     let chosen = match best.as_slice() {
         [chosen] => chosen,
         [] => {
@@ -245,9 +248,7 @@ fn fit(candidate: &Candidate, args: &ArgumentList<'_>, schema: Option<&Definitio
         (_, Some(ty)) => args.fits(index, ty, service),
         (_, None) => Fit::None,
     };
-    let worst = (0..args.len()).map(of).min().unwrap_or(Fit::Natural);
-    // What is written as the method has it comes before what has to be packed.
-    if candidate.n_packed.is_some() { worst.min(Fit::Possible) } else { worst }
+    (0..args.len()).map(of).min().unwrap_or(Fit::Natural)
 }
 
 /// The generic call instead of the one that a definition told of, for a provider that refused that.
@@ -260,13 +261,27 @@ pub fn generic_instead(
     if let Some(known) = worker.registry(registry) {
         worker.definitions.suspect(known, &route.cluster);
     }
-    let name = RouteName { types: None, generic: Some(Generic::Map), ..invocation.name };
+    // Of several methods the provider would not know which, but of one it knows the types best.
+    let service = route.plan.schema.as_ref().map(|schema| &schema.service);
+    let n_overloads =
+        service.map_or(0, |service| service.overloads(invocation.name.method).count());
+    let generic = Generic::Map;
+    let (parameters, types) = match &route.parameters {
+        Parameters::Given(types) if 1 < n_overloads => {
+            let descriptor: String = types.iter().map(JavaType::to_descriptor).collect();
+            (Parameters::Named(types.clone(), generic), Some(descriptor))
+        }
+        _ => (Parameters::Unknown, None),
+    };
+    let types = types.as_deref();
+    let name = RouteName { types, generic: Some(generic), ..invocation.name };
     let n_args = invocation.args.len();
     if let Some(known) = worker.routes.find(registry, &name, n_args) {
         return Ok(known);
     }
-    let (cluster, plan) = (Rc::clone(&route.cluster), Plan::generic(Generic::Map));
-    worker.routes.insert(registry, &name, n_args, cluster, Parameters::Unknown, plan)
+    let n_packed = route.plan.n_packed.filter(|_| types.is_some());
+    let plan = Plan { n_packed, may_pack: route.plan.may_pack, ..Plan::generic(generic) };
+    worker.routes.insert(registry, &name, n_args, Rc::clone(&route.cluster), parameters, plan)
 }
 
 /// Refuses a method that no provider lists, if all of them list their methods.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use dubbo_proto::{RequestHead, RequestTemplate, Serialization, ServiceKey};
 use hessian::JavaType;
+use hessian::transcode::builtin::Builtin;
 use link_proto::RouteDef;
 use registry::Definition;
 
@@ -33,9 +34,35 @@ pub enum Parameters {
     /// The caller has told their types.
     Given(Vec<JavaType>),
     /// A generic call that tells their types.
-    Named(Vec<JavaType>),
+    Named(Vec<JavaType>, Generic),
     /// The caller has not told; the provider finds the method by its name, in a generic call.
     Unknown,
+}
+
+/// Whether a generic call takes values of the type as they are.
+fn is_scalar(ty: &JavaType) -> bool {
+    use Builtin as B;
+    match ty {
+        JavaType::Class(class) => matches!(
+            class.builtin(),
+            Some(
+                B::String
+                    | B::Boolean
+                    | B::Byte
+                    | B::Short
+                    | B::Char
+                    | B::Int
+                    | B::Long
+                    | B::Float
+                    | B::Double
+                    | B::BigDecimal
+                    | B::BigInteger
+                    | B::Date
+            )
+        ),
+        JavaType::Array(element) => **element == JavaType::Byte,
+        _ => true,
+    }
 }
 
 /// How arguments and result of a generic call are written.
@@ -70,6 +97,8 @@ pub struct Plan {
     pub schema: Option<Arc<Definition>>,
     /// How many of the last arguments go into one array, where a method takes any number.
     pub n_packed: Option<usize>,
+    /// Whether the last argument goes into an array if it is none.
+    pub may_pack: bool,
     /// If there are any, the route is of a name that several methods have, and itself not called.
     pub overloads: Vec<Candidate>,
     /// Whether the types are from the definition alone, so that the provider may know better.
@@ -101,7 +130,9 @@ impl Parameters {
     pub fn at(&self, index: usize) -> Option<&JavaType> {
         match self {
             Self::Given(types) => types.get(index),
-            Self::Named(_) | Self::Unknown => None,
+            // What is no object of the estate is the same in a generic call as in any other.
+            Self::Named(types, Generic::Map) => types.get(index).filter(|ty| is_scalar(ty)),
+            Self::Named(_, Generic::Gson) | Self::Unknown => None,
         }
     }
 

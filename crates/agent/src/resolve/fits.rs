@@ -9,9 +9,10 @@ use hessian::transcode::builtin::Builtin;
 use hessian::{JavaType, Limits};
 
 /// How well a value fits a type.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Fit {
     /// It cannot be written as the type.
+    #[default]
     None,
     /// It can be.
     Possible,

@@ -78,8 +78,8 @@ fn arguments_fit_as_the_worst_of_them_does() {
     assert_eq!(fit("int,java.lang.String", None, "[\"a\",2]"), Fit::None);
     assert_eq!(fit("", None, "[]"), Fit::Natural);
     // A variable number of arguments.
-    assert_eq!(fit("int,java.lang.String[]", Some(2), "[1,\"a\",\"b\"]"), Fit::Possible);
-    assert_eq!(fit("int,java.lang.String[]", Some(0), "[1]"), Fit::Possible);
+    assert_eq!(fit("int,java.lang.String[]", Some(2), "[1,\"a\",\"b\"]"), Fit::Natural);
+    assert_eq!(fit("int,java.lang.String[]", Some(0), "[1]"), Fit::Natural);
     assert_eq!(fit("int,int[]", Some(2), "[1,2,\"b\"]"), Fit::None);
 }
 
@@ -98,11 +98,19 @@ fn the_last_arguments_go_into_an_array() {
     let args = ArgumentList::json(b"[1,\"a\", \"b\"]").unwrap();
     assert_eq!(args.packed(2), [b"1".to_vec(), b"[\"a\",\"b\"]".to_vec()]);
     assert_eq!(args.packed(0).last().unwrap(), b"[]");
+    let ends_in_element = |types, body: &str| {
+        let types = parse_types(types).unwrap();
+        ArgumentList::json(body.as_bytes()).unwrap().ends_in_element(&types)
+    };
+    assert!(ends_in_element("int,java.lang.String[]", "[1,\"a\"]"));
+    assert!(!ends_in_element("int,java.lang.String[]", "[1,[\"a\"]]"));
+    assert!(!ends_in_element("int[]", "[null]"));
+    assert!(!ends_in_element("byte[]", "[\"AAE=\"]"));
     assert_eq!(args.quoted()[1], b"\"\\\"a\\\"\"");
 }
 
 #[test]
 fn long_lists_are_cut() {
     let names = (0..MAX_LISTED + 2).map(|n| n.to_string());
-    assert!(list(names).ends_with("39 and 2 more"));
+    assert!(list(names).ends_with("99 and 2 more"));
 }

@@ -79,6 +79,14 @@ impl AnyUpstream {
         }
     }
 
+    /// Why it takes no calls, if it does not.
+    pub fn trouble(&self) -> Option<CallError> {
+        match self {
+            Self::Link(upstream) => upstream.conn().err(),
+            Self::Dubbo(upstream) => upstream.conn().err(),
+        }
+    }
+
     /// Makes a call; `serialization` is for an endpoint that cannot tell its own.
     pub async fn call<A: Arguments>(
         &self,

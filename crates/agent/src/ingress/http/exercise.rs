@@ -8,7 +8,7 @@ use hessian::{Decoder, JavaType, Limits};
 use super::form::Form;
 use super::json::Target as Path;
 use crate::args::{ArgumentList, Target, parse_types};
-use crate::route::Parameters;
+use crate::route::{Generic, Parameters};
 
 /// Reads `data` in every way in which a caller can write a call: up to the first zero byte parameter
 /// types, up to the second a path, and then a body.
@@ -30,7 +30,9 @@ pub fn mapping(data: &[u8]) {
         encode(&invocation.args, &parameters);
         encode(&invocation.args, &Parameters::Unknown);
         if let Parameters::Given(types) = &parameters {
-            encode(&invocation.args, &Parameters::Named(types.clone()));
+            for mode in [Generic::Map, Generic::Gson] {
+                encode(&invocation.args, &Parameters::Named(types.clone(), mode));
+            }
             rewrite(&invocation.args, types);
         }
     }
@@ -49,7 +51,7 @@ fn encode(args: &ArgumentList<'_>, parameters: &Parameters) {
     if args.encode_for(target, Serialization::Fastjson, &mut lines).is_ok() {
         let n_lines = match parameters {
             Parameters::Given(_) => args.len().max(1),
-            Parameters::Named(_) | Parameters::Unknown => 3,
+            Parameters::Named(..) | Parameters::Unknown => 3,
         };
         assert_eq!(lines.split(|byte| *byte == b'\n').count(), n_lines, "one line an argument");
     }

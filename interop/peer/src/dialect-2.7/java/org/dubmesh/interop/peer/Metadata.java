@@ -10,6 +10,7 @@ import org.apache.dubbo.config.MetadataReportConfig;
 import org.apache.dubbo.config.bootstrap.DubboBootstrap;
 import org.apache.dubbo.metadata.definition.ServiceDefinitionBuilder;
 import org.apache.dubbo.metadata.definition.model.FullServiceDefinition;
+import org.dubmesh.interop.PeopleService;
 import org.dubmesh.interop.TypesService;
 
 /** Tells the world what the services look like. */
@@ -29,17 +30,18 @@ final class Metadata {
         bootstrap.metadataReport(metadata);
     }
 
-    /** Writes the document that Dubbo's own builder makes of the service, as a file. */
+    /** Writes the documents that Dubbo's own builder makes of the services, as files. */
     static void write(Options options) throws IOException {
         if (!options.isSet("--definitions")) {
             return;
         }
-        Map<String, String> parameters = new HashMap<>();
-        parameters.put("interface", TypesService.class.getName());
-        parameters.put("side", "provider");
-        FullServiceDefinition definition =
-                ServiceDefinitionBuilder.buildFullDefinition(TypesService.class, parameters);
-        Path path = Path.of(options.text("--definitions"), TypesService.class.getName() + ".json");
-        Files.writeString(path, new Gson().toJson(definition));
+        for (Class<?> type : new Class<?>[] {TypesService.class, PeopleService.class}) {
+            Map<String, String> parameters = new HashMap<>();
+            parameters.put("interface", type.getName());
+            parameters.put("side", "provider");
+            FullServiceDefinition definition = ServiceDefinitionBuilder.buildFullDefinition(type, parameters);
+            Path path = Path.of(options.text("--definitions"), type.getName() + ".json");
+            Files.writeString(path, new Gson().toJson(definition));
+        }
     }
 }

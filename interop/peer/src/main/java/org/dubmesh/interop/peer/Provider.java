@@ -8,6 +8,7 @@ import java.util.List;
 import org.apache.dubbo.config.ProtocolConfig;
 import org.apache.dubbo.config.RegistryConfig;
 import org.apache.dubbo.config.ServiceConfig;
+import org.dubmesh.interop.PeopleService;
 import org.dubmesh.interop.TypesService;
 import org.dubmesh.interop.UserService;
 
@@ -36,6 +37,7 @@ final class Provider {
         List<ServiceConfig<?>> services = List.of(
                 service(IHelloService.class, new HelloService(options.number("--sleep-ms")), options),
                 service(TypesService.class, new TypesServiceImpl("plain"), options),
+                service(PeopleService.class, new PeopleServiceImpl(), options),
                 service(UserService.class, new UserServiceImpl(), options),
                 variant);
         RegistryConfig registry = Dialect.registry(options.textOrNull("--registry"), options.number("--session-ms"));
