@@ -279,7 +279,7 @@ impl<'a> ArgumentList<'a> {
         sized(out, |out| {
             let mut encoder = jsonb::Encoder::new(out);
             match target.parameters {
-                Parameters::Named(types) => {
+                Parameters::Named(types, _) => {
                     encoder.array_begin(types.len());
                     types.iter().for_each(|ty| encoder.string(&ty.java_name()));
                 }

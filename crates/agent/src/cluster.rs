@@ -188,7 +188,7 @@ impl Cluster {
             let request = Request { now: Instant::now(), ..request };
             let outcome = attempt.upstream().call(&request, other).await;
             if member.learnt.take_in_again(used, other, &outcome) {
-                info!(endpoint = member.address(), %used, instead = %other, "serialization refused");
+                info!(endpoint = %member.upstream.address(), %used, instead = %other, "serialization refused");
             }
             outcome
         })
