@@ -10,6 +10,7 @@ use link::Conn;
 use link_proto::{CallId, Status};
 use tokio::sync::oneshot;
 
+use crate::codec;
 use crate::error::{CallError, Code};
 use crate::ingress::dubbo::DubboToken;
 use crate::metrics::CallStats;
@@ -78,7 +79,7 @@ impl LinkCaller {
         self.finish(outcome.as_ref().err());
         let reply = match outcome {
             Ok(reply) => link_proto::Reply {
-                codec: reply.serialization.id(),
+                codec: codec::of(reply.serialization),
                 payload: reply.body.into(),
                 ..link_proto::Reply::new(Status::OK)
             },

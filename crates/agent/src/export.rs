@@ -20,6 +20,7 @@ use tracing::{debug, info};
 
 use crate::backend::{self, App, AppCall, Backend, Backends, DubboApp, HttpApp};
 use crate::call::{LinkCaller, LinkServer, Outcome, ReplyTo};
+use crate::codec;
 use crate::config::HTTP_APP_SERIALIZATIONS;
 use crate::route::{WHOLE, template};
 use crate::upstream::Standing;
@@ -69,16 +70,16 @@ impl Target {
         match &self.way {
             // A whole request is in the serialization that its consumer has chosen.
             Way::Dubbo(_, None) | Way::Http(_, None) => true,
-            Way::Dubbo(app, _) => codec == app.serialization.id(),
-            Way::Http(..) => HTTP_APP_SERIALIZATIONS.iter().any(|known| codec == known.id()),
+            Way::Dubbo(app, _) => codec == codec::of(app.serialization),
+            Way::Http(..) => HTTP_APP_SERIALIZATIONS.contains(&codec::serialization(codec)),
         }
     }
 
     /// What the peer is told to write.
     fn codec(&self) -> u8 {
         match &self.way {
-            Way::Dubbo(_, None) | Way::Http(_, None) => 0,
-            _ => self.preferred().id(),
+            Way::Dubbo(_, None) | Way::Http(_, None) => codec::UNSET,
+            _ => codec::of(self.preferred()),
         }
     }
 
@@ -175,7 +176,7 @@ impl LinkSession {
         let Some(target) = target else {
             return self.refuse(&call, Status::NOT_FOUND_SERVICE, "the route was refused");
         };
-        if call.codec != 0 && !target.takes(call.codec) {
+        if call.codec != codec::UNSET && !target.takes(call.codec) {
             let spoken = target.preferred().name();
             let text = format!("the app speaks {spoken}, as the route's answer said");
             return self.refuse(&call, Status::UNSUPPORTED_CODEC, &text);
@@ -220,8 +221,11 @@ impl LinkSession {
         target: &Target,
         call: &Call,
     ) {
-        let codec = if call.codec == 0 { target.preferred().id() } else { call.codec };
-        let serialization = Serialization::from_id(codec).of_body(&call.payload);
+        let serialization = match call.codec {
+            codec::UNSET => target.preferred(),
+            codec => codec::serialization(codec),
+        };
+        let serialization = serialization.of_body(&call.payload);
         let (id, one_way, caller) = (call.id, call.one_way, self.caller(target, call));
         let running = Rc::clone(&self.running);
         let done = move |outcome: Outcome| {
@@ -271,7 +275,7 @@ impl LinkSession {
                     let meta: Vec<_> = call.meta.iter().collect();
                     app.0.send_one_way(*now, template, payload, &meta)
                 }
-                None => app.0.send_body_one_way(*now, Serialization::from_id(*codec), payload),
+                None => app.0.send_body_one_way(*now, codec::serialization(*codec), payload),
             });
             return caller.finish(sent.err().map(|error| refused(&error)).as_ref());
         }
@@ -282,7 +286,7 @@ impl LinkSession {
                 app.0.send(*now, template, payload, &meta, *deadline, token)
             }
             None => {
-                let serialization = Serialization::from_id(*codec);
+                let serialization = codec::serialization(*codec);
                 app.0.send_body(*now, serialization, payload, *deadline, token)
             }
         });

@@ -5,6 +5,7 @@
 
 mod interop_support;
 
+use std::ffi::OsString;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,15 @@ const TYPE_HEADER: &str = "x-dubbo-parameter-types: ";
 impl Peer<'_> {
     fn is_fastjson(&self) -> bool {
         self.serialization == "fastjson"
+    }
+
+    /// An enum in a field has its number there, and objects say nothing of what is 0 or false.
+    fn is_fastjson2(&self) -> bool {
+        self.serialization == "fastjson2"
+    }
+
+    fn green(&self) -> Value {
+        if self.is_fastjson2() { 1.into() } else { "GREEN".into() }
     }
 
     /// Calls a method of the `TypesService`; without types it is Dubbo's generic call.
@@ -210,9 +220,11 @@ fn containers_and_objects(peer: &mut Peer<'_>) {
 
 /// The person that `makePerson` makes, as an argument: inside of an object Java takes no text for
 /// dates, enums and decimals by hessian2, so that they have to say what they are.
-fn alice(is_fastjson: bool) -> String {
-    let (born, color, balance) = if is_fastjson {
+fn alice(peer: &Peer<'_>) -> String {
+    let (born, color, balance) = if peer.is_fastjson() {
         ("946684799123", "\"GREEN\"", "12345678901234567890.99")
+    } else if peer.is_fastjson2() {
+        ("\"1999-12-31T23:59:59.123Z\"", "\"GREEN\"", "12345678901234567890.99")
     } else {
         (
             r#"{"class":"java.util.Date","value":"1999-12-31T23:59:59.123Z"}"#,
@@ -238,11 +250,11 @@ fn persons(peer: &mut Peer<'_>, born: &str) {
         && json["address"]["zip"] == 12345
         && json["friends"][0]["name"] == "Bob"
         && json["counts"]["many"] == 1_000_000
-        && json["color"] == "GREEN"
+        && json["color"] == peer.green()
         && Some(&json["born"]) == serde_json::from_str(born).ok().as_ref()
         && made.body.contains("12345678901234567890.99");
     peer.check("makePerson", &made, is_right);
-    let alice = alice(peer.is_fastjson());
+    let alice = alice(peer);
     let same = peer.call("person", Some(PERSON), &[], &format!("[{alice}]"));
     peer.check("a full person", &same, (same.status, &same.body) == (200, &made.body));
 
@@ -260,7 +272,7 @@ fn persons(peer: &mut Peer<'_>, born: &str) {
     let json: Value = serde_json::from_str(&people.body).unwrap_or_default();
     let is_right = people.status == 200
         && json[0]["friends"][0]["age"] == 42
-        && json[0]["color"] == "GREEN"
+        && json[0]["color"] == peer.green()
         && json[1].is_null();
     peer.check("people", &people, is_right);
     let twins = peer.call("twins", Some(PERSON), &[], "[{\"name\":\"Zoe\",\"age\":1}]");
@@ -371,6 +383,7 @@ fn check_provider(version: DubboVersion, serialization: &str) {
                 registry: Some(format!("etcd://{}", etcd.addr())),
                 registry_session: SESSION,
                 hash_sleep: Duration::ZERO,
+                jvm_args: if serialization == "fastjson2" { only_fastjson2() } else { Vec::new() },
                 ..ProviderOptions::default()
             };
             JavaProvider::start(version, options).unwrap()
@@ -392,14 +405,15 @@ fn check_provider(version: DubboVersion, serialization: &str) {
         wrong.extend(peer.wrong.into_iter().map(|text| format!("{way}: {text}")));
     };
     check("straight", straight, Layout::Dubbo, java.addr().to_string());
-    // An agent of a provider does not write the framing of this fastjson.
-    let is_sized = (version, serialization) == (DubboVersion::V3_3, "fastjson");
-    let n_agents = if is_sized { 0 } else { 2 };
+    let serialization = match (version, serialization) {
+        (DubboVersion::V3_3, "fastjson") => "fastjson-sized",
+        _ => serialization,
+    };
     let ways = [
         ("by an agent in the contest's layout", contest, Layout::Contest),
         ("by an agent beside the provider's own entry", straight, Layout::Dubbo),
     ];
-    for (way, consumer, layout) in ways.into_iter().take(n_agents) {
+    for (way, consumer, layout) in ways {
         let agent = Offer { etcd: &etcd, layout, app: java.url(), serialization }.start();
         check(way, consumer, layout, agent.link().to_string());
     }
@@ -439,4 +453,83 @@ fn dubbo_3_3_by_hessian2() {
 #[test]
 fn dubbo_3_3_by_fastjson() {
     check_provider(DubboVersion::V3_3, "fastjson");
+}
+
+/// This provider permits nothing else.
+#[test]
+fn dubbo_3_3_by_fastjson2() {
+    check_provider(DubboVersion::V3_3, "fastjson2");
+}
+
+/// A provider of 3.3 whose registration prefers hessian2 and fastjson2, as Dubbo does by itself, and
+/// whose own serialization is fastjson2: it is called by hessian2.
+#[test]
+fn dubbo_3_3_as_it_registers_by_itself() {
+    let etcd = Etcd::start().unwrap();
+    let options = ProviderOptions {
+        serialization: "fastjson2".to_owned(),
+        registry: Some(format!("etcd://{}", etcd.addr())),
+        registry_session: SESSION,
+        ..ProviderOptions::default()
+    };
+    let java = JavaProvider::start(DubboVersion::V3_3, options).unwrap();
+    let consumer = Consumer { etcd: &etcd, layout: Layout::Dubbo, extra: "" }.start();
+    let endpoint = java.addr().to_string();
+    wait_until_calls_go_to(&consumer, &endpoint);
+    let (version, serialization) = (DubboVersion::V3_3, "hessian2");
+    let (consumer, has_variants, wrong) = (&consumer, true, Vec::new());
+    let mut peer = Peer { consumer, version, serialization, has_variants, endpoint, wrong };
+    containers_and_objects(&mut peer);
+    context(&mut peer);
+    assert!(peer.wrong.is_empty(), "{}", peer.wrong.join("\n"));
+    assert!(!consumer.tail().contains("serialization refused"));
+}
+
+/// Endpoints that tell nothing, or a lie: the provider permits fastjson2 alone.
+#[test]
+fn serializations_that_a_provider_refuses_are_not_used_again() {
+    let options = ProviderOptions {
+        serialization: "fastjson2".to_owned(),
+        jvm_args: only_fastjson2(),
+        ..ProviderOptions::default()
+    };
+    let java = JavaProvider::start(DubboVersion::V3_3, options).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for (name, params) in [("silent", ""), ("lying", "?serialization=hessian2")] {
+        let file = folder.path().join(name);
+        let service = format!(
+            "[[service]]\ninterface = \"{TYPES}\"\nendpoints = [\"dubbo://{}{params}\"]\n",
+            java.addr()
+        );
+        std::fs::write(&file, service).unwrap();
+        let config = format!(
+            "[agent]\nname = \"{name}\"\nworkers = 1\n[log]\nformat = \"json\"\n\
+             [admin]\nlisten = \"127.0.0.1:0\"\n[[registry]]\nkind = \"file\"\npath = {file:?}\n\
+             [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\n\
+             [defaults]\ntimeout_ms = 20000\n"
+        );
+        let agent = Agent::start(name, &config);
+        let call = |method: &str, types: &str, body: &str| {
+            let types = format!("{TYPE_HEADER}{types}");
+            post(agent.http(), &format!("/{TYPES}/{method}"), &[&types], body)
+        };
+        for number in 0..5 {
+            let answer = call("int32", "int", &format!("[{number}]"));
+            assert_eq!((answer.status, answer.body), (200, number.to_string()), "{name}");
+        }
+        // What it cannot read for another reason is told, and changes nothing.
+        for _ in 0..2 {
+            let missing = call("missing", "int", "[1]");
+            assert_eq!((missing.status, &*missing.code()), (400, "provider_rejected"), "{name}");
+        }
+        assert_eq!(call("int32", "int", "[7]").body, "7");
+        assert_eq!(agent.tail().matches("serialization refused").count(), 1, "{}", agent.tail());
+    }
+}
+
+/// Neither Dubbo's own preference nor its default, hessian2, is left.
+fn only_fastjson2() -> Vec<OsString> {
+    ["-Ddubbo.protocol.prefer-serialization=fastjson2", "-DDUBBO_DEFAULT_SERIALIZATION=fastjson2"]
+        .map(OsString::from)
+        .into()
 }

@@ -8,8 +8,12 @@ use super::section::Section;
 use super::{ClusterPolicy, ClusterRule, ClusterRules};
 
 /// The serializations that an agent writes by itself.
-pub(super) const SERIALIZATIONS: [(&str, Serialization); 2] =
-    [("hessian2", Serialization::Hessian2), ("fastjson", Serialization::Fastjson)];
+pub(super) const SERIALIZATIONS: [(&str, Serialization); 4] = [
+    ("hessian2", Serialization::Hessian2),
+    ("fastjson", Serialization::Fastjson),
+    ("fastjson-sized", Serialization::FastjsonSized),
+    ("fastjson2", Serialization::Fastjson2),
+];
 
 /// Reads `[defaults]` and the `[[cluster]]` sections, which start from the defaults.
 pub(super) fn clusters(

@@ -12,6 +12,7 @@ use tracing::{debug, info};
 
 use super::{Arguments, Peer, Request, Setup, Upstream, Whole};
 use crate::call::{Outcome, Reply, ReplyTo, wait};
+use crate::codec;
 use crate::error::{CallError, Code};
 use crate::route::Route;
 use crate::scratch::Scratch;
@@ -87,7 +88,7 @@ impl LinkPeer {
     fn outcome(&self, status: Status, codec: u8, payload: bytes::Bytes) -> Outcome {
         let error = match status {
             Status::OK => {
-                let serialization = Serialization::from_id(codec);
+                let serialization = codec::serialization(codec);
                 let endpoint = Rc::clone(&self.address);
                 return Ok(Reply { serialization, body: payload, endpoint, is_json_text: false });
             }
@@ -152,7 +153,7 @@ impl LinkPeer {
         };
         let request = RequestOut {
             deadline: Some(whole.deadline),
-            codec: whole.serialization.id(),
+            codec: codec::of(whole.serialization),
             one_way: whole.one_way,
             payload: whole.body.clone().into(),
             ..RequestOut::new(route)
@@ -208,8 +209,8 @@ impl Peer for LinkPeer {
             }
             Event::RouteAccepted { route, codec } => {
                 let serialization = match codec {
-                    0 => Serialization::Hessian2,
-                    codec => Serialization::from_id(codec),
+                    codec::UNSET => Serialization::Hessian2,
+                    codec => codec::serialization(codec),
                 };
                 self.settle(route, RouteState::Accepted(serialization));
             }
@@ -260,7 +261,7 @@ pub async fn call<A: Arguments>(
             route,
             deadline: Some(request.deadline),
             meta: request.attachments,
-            codec: serialization.id(),
+            codec: codec::of(serialization),
             payload: args.as_slice().into(),
             ..RequestOut::new(route)
         };
