@@ -131,7 +131,8 @@ impl DubboUrl {
     #[must_use]
     pub fn serializations(&self) -> Vec<Serialization> {
         let preferred_list = self.param("prefer.serialization").unwrap_or("");
-        let names = split_list(preferred_list).chain(self.param("serialization")).chain(["hessian2"]);
+        let names =
+            split_list(preferred_list).chain(self.param("serialization")).chain(["hessian2"]);
         let framed = match self.is_release_from(3, 2) {
             true => Serialization::FastjsonSized,
             false => Serialization::Fastjson,
