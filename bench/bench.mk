@@ -3,7 +3,7 @@
 
 BENCH = cargo run --release --quiet --package bench --
 
-.PHONY: bench bench-quick bench-contest bench-saturation bench-footprint bench-hop bench-rpc bench-transfer
+.PHONY: bench bench-quick bench-contest bench-saturation bench-footprint bench-hop bench-rpc bench-transfer bench-codec
 
 bench: ## All benchmarks, with their results in bench/results (about an hour)
 	$(BENCH) all
@@ -28,3 +28,6 @@ bench-rpc: ## The RPC library beside bare sockets, tonic, tarpc and volo, each s
 
 bench-transfer: ## A file's lines, one request a line, beside bare sockets and no network at all
 	$(BENCH) transfer
+
+bench-codec: ## The Hessian codec beside hessian-lite and dubbo-go-hessian2, on the same bytes
+	$(BENCH) codec

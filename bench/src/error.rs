@@ -9,7 +9,7 @@ use interop_harness::HarnessError;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BenchError {
     #[error(
-        "usage: bench contest|saturation|footprint|hop|rpc|transfer|all [--quick] [--without-link] [--pinned]\n\
+        "usage: bench contest|saturation|footprint|hop|rpc|transfer|codec|all [--quick] [--without-link] [--pinned]\n\
          \x20      bench bare-epoll\n\
          \x20      bench raw-transfer-serve FILE\n\
          \x20      bench raw-transfer-fetch HOST:PORT OUTPUT CONNECTIONS CALLERS"

@@ -73,7 +73,7 @@ fn run(args: &[&str]) -> Result<(), BenchError> {
     if scenarios.is_empty() {
         return Err(BenchError::Usage);
     }
-    let needs_dubmesh = name != "rpc" || !switches.is_without_link;
+    let needs_dubmesh = name != "codec" && (name != "rpc" || !switches.is_without_link);
     let plan = Plan::new(switches, needs_dubmesh)?;
     for (_, scenario) in scenarios {
         scenario(&plan)?;

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::error::BenchError;
+use crate::scenario::codec::Programs;
 
 /// Shorter measurements are not to be quoted.
 const SECONDS: u64 = 20;
@@ -98,6 +99,26 @@ pub(crate) fn build_rpc_peers() -> Result<PathBuf, BenchError> {
     let args = ["--locked", "--manifest-path", &manifest, "--target-dir", &target];
     cargo_build("bench/rpc-peers", &args)?;
     Ok(folder.join("target/release/rpc-peers"))
+}
+
+/// Builds the codec's program and what it is measured against.
+pub(crate) fn build_codec_programs() -> Result<Programs, BenchError> {
+    let args = ["--package", "hessian", "--features", "serde", "--example", "codec_bench"];
+    cargo_build("the example codec_bench", &args)?;
+    let bench = env::current_exe().map_err(BenchError::io("the path of this program"))?;
+    let ours = bench.with_file_name("examples").join("codec_bench");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("codec-peers");
+    let (java, go) = (folder.join("java"), folder.join("go"));
+    run_in(&java, "mvn", &["-q", "-B", "compile"])?;
+    let program = go.join("target/codec");
+    run_in(&go, "go", &["build", "-o", &program.to_string_lossy(), "."])?;
+    Ok(Programs { ours, go: program, java })
+}
+
+fn run_in(folder: &Path, program: &'static str, args: &[&str]) -> Result<(), BenchError> {
+    let status = Command::new(program).args(args).current_dir(folder).status();
+    let status = status.map_err(BenchError::io(program))?;
+    if status.success() { Ok(()) } else { Err(BenchError::Build { package: "bench/codec-peers" }) }
 }
 
 fn cargo_build(package: &'static str, args: &[&str]) -> Result<(), BenchError> {

@@ -1,5 +1,6 @@
 //! The scenarios, by name.
 
+pub(crate) mod codec;
 mod contest;
 mod footprint;
 mod hop;
@@ -14,7 +15,8 @@ use crate::plan::Plan;
 type Scenario = fn(&Plan) -> Result<(), BenchError>;
 
 /// Every scenario.
-pub(crate) const ALL: [(&str, Scenario); 6] = [
+pub(crate) const ALL: [(&str, Scenario); 7] = [
+    ("codec", codec::run),
     ("contest", contest::run),
     ("saturation", saturation::run),
     ("footprint", footprint::run),

@@ -1,128 +1,233 @@
 //! What the codec costs: nanoseconds per value, single-threaded, for the shapes that matter.
 //!
-//! `cargo run --release -p hessian --example codec_bench [NAME] [SECONDS]`: only the rows whose name
-//! begins with NAME; with SECONDS 0 each runs 1000 times and is not timed, for callgrind.
+//! `cargo run --release -p hessian --features serde --example codec_bench -- COMMAND`, where COMMAND is
+//! - `write DIR`: each shape as `DIR/SHAPE.hessian` and `DIR/SHAPE.json`, for other programs;
+//! - `time SECONDS [NAME]`: one line of JSON for each shape and step, or for those whose name begins so;
+//! - `count NAME N`: one step N times and nothing else, for callgrind;
+//! - `compare DIR`: whether what others wrote as `DIR/SHAPE.hessian` and `DIR/SHAPE.json` is the same.
+//!
+//! bench/src/scenario/codec.rs runs it beside hessian-lite and dubbo-go-hessian2.
 
+use std::collections::HashMap;
 use std::error::Error;
+use std::fs;
 use std::hint::black_box;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
+use hessian::check::canonical;
 use hessian::json::JsonReader;
+use hessian::serde::{from_slice, to_writer};
 use hessian::transcode::{JsonOptions, hessian_to_json, json_to_hessian};
-use hessian::{Decoder, Encoder, JavaType, Limits, Value};
+use hessian::{Decoder, Encoder, JavaType, Limits};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
-/// A shape: its name, its value, and the type that its JSON is read as.
+/// One batch is at least this long.
+const BATCH: Duration = Duration::from_millis(20);
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename = "org.dubmesh.bench.Order")]
+struct Order {
+    id: i64,
+    customer: String,
+    street: String,
+    city: String,
+    country: String,
+    quantity: i32,
+    price: f64,
+    paid: bool,
+    created: i64,
+    comment: String,
+    status: String,
+    weight: f64,
+}
+
+fn order(index: i32) -> Order {
+    Order {
+        id: 1_000_000 + i64::from(index),
+        customer: format!("customer {index}"),
+        street: format!("some street with a long name {index}"),
+        city: format!("city {index}"),
+        country: "CN".into(),
+        quantity: index,
+        price: 19.99,
+        paid: true,
+        created: 1_700_000_000_123,
+        comment: "leave it at the door".into(),
+        status: "SHIPPED".into(),
+        weight: 1.234_567,
+    }
+}
+
+/// One thing to do with a value; what it makes goes into the buffer, if it makes bytes.
+type Step = Box<dyn FnMut(&mut Vec<u8>)>;
+
+/// A shape's steps by their names, and its bytes in both formats.
 struct Shape {
     name: &'static str,
-    value: Value,
-    ty: Option<JavaType>,
+    hessian: Vec<u8>,
+    json: Vec<u8>,
+    steps: Vec<(&'static str, Step)>,
 }
 
-fn pojo(index: i32) -> Value {
-    let text = |what: &str| Value::String(format!("{what} {index}"));
-    Value::object(
-        "com.acme.Order",
-        vec![
-            ("id", Value::Long(1_000_000 + i64::from(index))),
-            ("customer", text("customer")),
-            ("street", text("some street with a long name")),
-            ("city", text("city")),
-            ("country", Value::string("CN")),
-            ("quantity", Value::Int(index)),
-            ("price", Value::Double(19.99)),
-            ("paid", Value::Bool(true)),
-            ("created", Value::Long(1_700_000_000_123)),
-            ("comment", Value::Null),
-            ("status", Value::string("SHIPPED")),
-            ("weight", Value::Double(1.234_567)),
-        ],
-    )
+fn shape<T>(name: &'static str, ty: &str, value: T) -> Result<Shape, Box<dyn Error>>
+where
+    T: Serialize + DeserializeOwned + PartialEq + 'static,
+{
+    let (mut hessian, mut json) = (Vec::new(), Vec::new());
+    to_writer(&value, &mut hessian)?;
+    let opts = JsonOptions::default();
+    hessian_to_json(&mut Decoder::new(&hessian, Limits::default()), &mut json, &opts)?;
+    assert!(from_slice::<T>(&hessian)? == value, "{name} is read as it was written");
+    let ty = JavaType::parse(ty)?;
+    let (bytes, text) = (hessian.clone(), json.clone());
+    let (in_decode, in_skip, in_json) = (hessian.clone(), hessian.clone(), hessian.clone());
+    let steps: Vec<(&'static str, Step)> = vec![
+        ("encode", Box::new(move |out| drop(to_writer(black_box(&value), out)))),
+        (
+            "decode",
+            Box::new(move |_| {
+                black_box(from_slice::<T>(black_box(&in_decode)).is_ok());
+            }),
+        ),
+        (
+            "to-json",
+            Box::new(move |out| {
+                let mut decoder = Decoder::new(black_box(&in_json), Limits::default());
+                black_box(hessian_to_json(&mut decoder, out, &opts).is_ok());
+            }),
+        ),
+        (
+            "from-json",
+            Box::new(move |out| {
+                let mut reader = JsonReader::new(black_box(&text), Limits::default());
+                let result = json_to_hessian(&mut reader, Some(&ty), &mut Encoder::new(out));
+                black_box(result.is_ok());
+            }),
+        ),
+        (
+            "skip",
+            Box::new(move |_| {
+                let mut decoder = Decoder::new(black_box(&in_skip), Limits::default());
+                black_box(decoder.skip_value().is_ok());
+            }),
+        ),
+    ];
+    Ok(Shape { name, hessian: bytes, json, steps })
 }
 
-fn shapes() -> Vec<Shape> {
-    let order = || Some(JavaType::class("com.acme.Order"));
-    let map = (0..50).map(|n| (Value::String(format!("key{n}")), Value::Int(n * 1000))).collect();
-    vec![
-        Shape { name: "string-100", value: Value::String("x".repeat(100)), ty: None },
-        Shape { name: "pojo-12", value: pojo(7), ty: order() },
-        Shape {
-            name: "pojos-100",
-            value: Value::list((0..100).map(pojo).collect()),
-            ty: JavaType::parse("java.util.List<com.acme.Order>").ok(),
-        },
-        Shape { name: "map-50", value: Value::map(map), ty: None },
-        Shape {
-            name: "text-1m",
-            value: Value::String("0123456789abcdef".repeat(65_536)),
-            ty: None,
-        },
-        Shape { name: "chinese-1m", value: Value::String("中文".repeat(174_762)), ty: None },
-    ]
+fn shapes() -> Result<Vec<Shape>, Box<dyn Error>> {
+    let class = "org.dubmesh.bench.Order";
+    let map: HashMap<String, i32> = (0..50).map(|n| (format!("key{n}"), n * 1000)).collect();
+    Ok(vec![
+        shape("string-100", "java.lang.String", "x".repeat(100))?,
+        shape("pojo-12", class, order(7))?,
+        shape(
+            "pojos-100",
+            &format!("java.util.List<{class}>"),
+            (0..100).map(order).collect::<Vec<_>>(),
+        )?,
+        shape("map-50", "java.util.Map<java.lang.String,java.lang.Integer>", map)?,
+        shape("text-1m", "java.lang.String", "0123456789abcdef".repeat(65_536))?,
+        shape("chinese-1m", "java.lang.String", "中文".repeat(174_762))?,
+    ])
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut args = std::env::args().skip(1);
-    let only = args.next().unwrap_or_default();
-    let seconds: f64 = args.next().map_or(Ok(0.3), |text| text.parse())?;
-    println!("{:<28} {:>10} {:>12} {:>9}", "", "bytes", "ns/op", "GB/s");
-    for shape in shapes() {
-        let mut hessian = Vec::new();
-        Encoder::new(&mut hessian).value(&shape.value);
-        let mut json = Vec::new();
-        let opts = JsonOptions::default();
-        hessian_to_json(&mut Decoder::new(&hessian, Limits::default()), &mut json, &opts)?;
-        let mut out = Vec::with_capacity(2 * json.len());
-        let ty = shape.ty.as_ref();
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match *args.as_slice() {
+        ["write", dir] => write(Path::new(dir)),
+        ["time", seconds] => time(seconds.parse()?, ""),
+        ["time", seconds, name] => time(seconds.parse()?, name),
+        ["count", name, n] => count(name, n.parse()?),
+        ["compare", dir] => compare(Path::new(dir)),
+        _ => Err("usage: codec_bench write DIR | time SECONDS [NAME] | count NAME N | compare DIR"
+            .into()),
+    }
+}
 
-        let mut row = |what: &str, len: usize, run: &mut dyn FnMut(&mut Vec<u8>)| {
-            let name = format!("{} {what}", shape.name);
-            if name.starts_with(&only) {
-                measure(&name, len, seconds, || {
-                    out.clear();
-                    run(&mut out);
-                    black_box(out.last());
-                });
-            }
-        };
-        row("skip", hessian.len(), &mut |_| {
-            let mut decoder = Decoder::new(black_box(&hessian), Limits::default());
-            black_box(decoder.skip_value().is_ok());
-        });
-        row("encode tree", hessian.len(), &mut |out| Encoder::new(out).value(&shape.value));
-        row("decode tree", hessian.len(), &mut |_| {
-            let mut decoder = Decoder::new(black_box(&hessian), Limits::default());
-            black_box(decoder.read_value().is_ok());
-        });
-        row("hessian to json", hessian.len(), &mut |out| {
-            let mut decoder = Decoder::new(black_box(&hessian), Limits::default());
-            black_box(hessian_to_json(&mut decoder, out, &opts).is_ok());
-        });
-        row("json to hessian", json.len(), &mut |out| {
-            let mut reader = JsonReader::new(black_box(&json), Limits::default());
-            black_box(json_to_hessian(&mut reader, ty, &mut Encoder::new(out)).is_ok());
-        });
+fn write(dir: &Path) -> Result<(), Box<dyn Error>> {
+    fs::create_dir_all(dir)?;
+    for shape in shapes()? {
+        fs::write(dir.join(format!("{}.hessian", shape.name)), &shape.hessian)?;
+        fs::write(dir.join(format!("{}.json", shape.name)), &shape.json)?;
     }
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
-#[expect(clippy::cast_precision_loss, reason = "for people to read")]
-fn measure(name: &str, len: usize, seconds: f64, mut run: impl FnMut()) {
-    if seconds == 0.0 {
-        (0..1000).for_each(|_| run());
-        return;
-    }
-    // The best of several rounds: what else runs on the machine only ever adds.
-    let (mut best, mut n_runs) = (f64::MAX, 1u64);
-    let end = std::time::Instant::now() + std::time::Duration::from_secs_f64(seconds);
-    while std::time::Instant::now() < end {
-        let start = std::time::Instant::now();
-        (0..n_runs).for_each(|_| run());
-        let elapsed = start.elapsed().as_nanos() as f64;
-        if elapsed < 2e6 {
-            n_runs *= 2;
-        } else {
-            best = best.min(elapsed / n_runs as f64);
+fn compare(dir: &Path) -> Result<(), Box<dyn Error>> {
+    for shape in shapes()? {
+        let name = shape.name;
+        let json = fs::read(dir.join(format!("{name}.json")))?;
+        if canonical(&json) != canonical(&shape.json) {
+            return Err(format!("{name}.json is another value").into());
+        }
+        let hessian = fs::read(dir.join(format!("{name}.hessian")))?;
+        let mut json = Vec::new();
+        let mut decoder = Decoder::new(&hessian, Limits::default());
+        hessian_to_json(&mut decoder, &mut json, &JsonOptions::default())?;
+        if canonical(&json) != canonical(&shape.json) || !decoder.is_at_end() {
+            return Err(format!("{name}.hessian is another value").into());
         }
     }
-    println!("{name:<28} {len:>10} {best:>12.1} {:>9.2}", len as f64 / best);
+    Ok(())
+}
+
+fn count(name: &str, n: u64) -> Result<(), Box<dyn Error>> {
+    let mut out = Vec::new();
+    for shape in shapes()? {
+        for (step, mut run) in shape.steps {
+            if name == format!("{}/{step}", shape.name) {
+                // Once before: whoever counts takes the difference of two runs.
+                for _ in 0..=n {
+                    out.clear();
+                    run(&mut out);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn time(seconds: f64, only: &str) -> Result<(), Box<dyn Error>> {
+    let mut out = Vec::new();
+    for shape in shapes()? {
+        for (step, mut run) in shape.steps {
+            let name = format!("{}/{step}", shape.name);
+            if name.starts_with(only) {
+                let (median, best) = measure(seconds, || {
+                    out.clear();
+                    run(&mut out);
+                    black_box(out.last());
+                });
+                let len = if step == "from-json" { shape.json.len() } else { shape.hessian.len() };
+                println!(
+                    "{{\"name\":\"{name}\",\"bytes\":{len},\"ns\":{median:.1},\"best_ns\":{best:.1}}}"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The median and the best of batches, in nanoseconds a run.
+#[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
+#[expect(clippy::cast_precision_loss, reason = "for people to read")]
+fn measure(seconds: f64, mut run: impl FnMut()) -> (f64, f64) {
+    let (mut batches, mut n_runs) = (Vec::new(), 1u64);
+    let end = Instant::now() + Duration::from_secs_f64(seconds);
+    while batches.is_empty() || Instant::now() < end {
+        let start = Instant::now();
+        (0..n_runs).for_each(|_| run());
+        let elapsed = start.elapsed();
+        if elapsed < BATCH {
+            n_runs *= 2;
+        } else {
+            batches.push(elapsed.as_nanos() as f64 / n_runs as f64);
+        }
+    }
+    batches.sort_by(f64::total_cmp);
+    (batches[batches.len() / 2], batches[0])
 }

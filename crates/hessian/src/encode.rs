@@ -57,6 +57,15 @@ impl Names {
     }
 }
 
+/// A place to go back to, when what was written after it turns out to be wrong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    len: usize,
+    n_refs: u32,
+    classes: (usize, u32),
+    types: (usize, u32),
+}
+
 /// A list that waits for its length.
 #[derive(Debug)]
 pub struct OpenList {
@@ -114,6 +123,12 @@ impl<'a> Encoder<'a> {
     /// A string.
     pub fn string(&mut self, value: &str) {
         write_string(self.out, value);
+    }
+
+    /// A string of which is known that all its bytes are ASCII.
+    pub(crate) fn ascii(&mut self, value: &[u8]) {
+        debug_assert!(value.is_ascii());
+        write_ascii(self.out, value);
     }
 
     /// A `byte[]`.
@@ -215,16 +230,43 @@ impl<'a> Encoder<'a> {
     /// definition is written before it unless the same one (name and fields) was written already.
     /// Returns the object's reference number.
     pub fn object_begin<S: AsRef<str>>(&mut self, class: &str, fields: &[S]) -> u32 {
+        let index = self.class_number(class, fields);
+        self.object_head(index)
+    }
+
+    /// The number of a class definition, which is written if it was not before.
+    pub(crate) fn class_number<S: AsRef<str>>(&mut self, class: &str, fields: &[S]) -> u32 {
         let start = self.out.len();
         self.class_def(class, fields);
-        let index = match self.classes.find(self.out, start) {
+        match self.classes.find(self.out, start) {
             Some(index) => {
                 self.out.truncate(start);
                 index
             }
             None => self.classes.push(start, self.out.len()),
-        };
-        self.object_head(index)
+        }
+    }
+
+    /// This place.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark {
+            len: self.out.len(),
+            n_refs: self.n_refs,
+            classes: (self.classes.ranges.len(), self.classes.count),
+            types: (self.types.ranges.len(), self.types.count),
+        }
+    }
+
+    /// Takes back what was written after `mark`.
+    pub(crate) fn go_back(&mut self, mark: Mark) {
+        self.out.truncate(mark.len);
+        self.n_refs = mark.n_refs;
+        for (names, (n_ranges, count)) in
+            [(&mut self.classes, mark.classes), (&mut self.types, mark.types)]
+        {
+            names.ranges.truncate(n_ranges);
+            names.count = count;
+        }
     }
 
     fn class_def<S: AsRef<str>>(&mut self, name: &str, fields: &[S]) {
@@ -374,20 +416,10 @@ pub fn write_string(out: &mut Vec<u8>, value: &str) {
 }
 
 fn write_long_string(out: &mut Vec<u8>, value: &str) {
-    out.reserve(value.len() + 8);
     if value.is_ascii() {
-        let mut rest = value.as_bytes();
-        while let Some((chunk, after)) = rest.split_at_checked(tag::CHUNK_LEN) {
-            if after.is_empty() {
-                break;
-            }
-            string_head(out, chunk.len(), false);
-            out.extend_from_slice(chunk);
-            rest = after;
-        }
-        string_head(out, rest.len(), true);
-        return out.extend_from_slice(rest);
+        return write_ascii(out, value.as_bytes());
     }
+    out.reserve(value.len() + 8);
     let (mut rest, mut n_left) = (value, utf16::count(value.as_bytes()));
     loop {
         let (n_units, n_bytes) =
@@ -395,7 +427,7 @@ fn write_long_string(out: &mut Vec<u8>, value: &str) {
         let (chunk, after) = rest.split_at(n_bytes);
         string_head(out, n_units, after.is_empty());
         // Only characters beyond the BMP have first bytes from 0xf0 on, and two units.
-        if chunk.bytes().any(|b| 0xf0 <= b) {
+        if 0xf0 <= chunk.bytes().fold(0, u8::max) {
             write_surrogates(out, chunk);
         } else {
             out.extend_from_slice(chunk.as_bytes());
@@ -405,6 +437,22 @@ fn write_long_string(out: &mut Vec<u8>, value: &str) {
         }
         (rest, n_left) = (after, n_left - n_units);
     }
+}
+
+#[inline]
+fn write_ascii(out: &mut Vec<u8>, value: &[u8]) {
+    out.reserve(value.len() + 8);
+    let mut rest = value;
+    while let Some((chunk, after)) = rest.split_at_checked(tag::CHUNK_LEN) {
+        if after.is_empty() {
+            break;
+        }
+        string_head(out, chunk.len(), false);
+        out.extend_from_slice(chunk);
+        rest = after;
+    }
+    string_head(out, rest.len(), true);
+    out.extend_from_slice(rest);
 }
 
 /// The units and bytes of a full chunk at the front of a longer text. It does not end between the

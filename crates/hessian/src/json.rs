@@ -131,6 +131,57 @@ impl<'a> JsonReader<'a> {
         Ok(if has_escapes { Cow::Owned(text::unescape(raw)) } else { Cow::Borrowed(raw) })
     }
 
+    /// A string that is ASCII without escapes. Nothing for any other, and the reader stays.
+    #[inline]
+    pub(crate) fn read_plain_ascii(&mut self) -> Result<Option<&'a [u8]>, JsonError> {
+        self.skip_space();
+        if self.byte() != Some(b'"') {
+            return Err(self.broken(JsonRule::String));
+        }
+        let start = self.pos + 1;
+        let rest = self.buf.get(start..).unwrap_or_default();
+        let (plain, after) = rest.split_at(text::plain_len(rest));
+        if after.first() != Some(&b'"') || !plain.is_ascii() {
+            return Ok(None);
+        }
+        self.check_len(plain.len())?;
+        self.pos = start + plain.len() + 1;
+        Ok(Some(plain))
+    }
+
+    /// Whether the object has one more member, whose name comes next.
+    pub(crate) fn next_member(&mut self, object: &mut Sequence) -> Result<bool, JsonError> {
+        self.next(object, b'}')
+    }
+
+    /// Takes the object's next member if it has this name, plainly written. The reader stays if not.
+    #[inline]
+    pub(crate) fn next_key_is(
+        &mut self,
+        object: &mut Sequence,
+        name: &str,
+    ) -> Result<bool, JsonError> {
+        if !self.next(object, b'}')? {
+            return Ok(false);
+        }
+        self.skip_space();
+        let rest = self.rest();
+        let after = rest
+            .strip_prefix(b"\"")
+            .and_then(|rest| rest.strip_prefix(name.as_bytes()))
+            .and_then(|rest| rest.strip_prefix(b"\""));
+        let Some(after) = after else {
+            return Ok(false);
+        };
+        self.pos += rest.len() - after.len();
+        self.skip_space();
+        if self.byte() != Some(b':') {
+            return Err(self.broken(JsonRule::Colon));
+        }
+        self.pos += 1;
+        Ok(true)
+    }
+
     /// Begins an array; [`JsonReader::next_element`] then tells of each element.
     pub fn begin_array(&mut self) -> Result<Sequence, JsonError> {
         self.begin(b'[', JsonRule::Array)
@@ -249,6 +300,7 @@ impl<'a> JsonReader<'a> {
         Ok(Sequence { is_first: true })
     }
 
+    #[inline]
     fn next(&mut self, sequence: &mut Sequence, close: u8) -> Result<bool, JsonError> {
         self.skip_space();
         let is_first = std::mem::replace(&mut sequence.is_first, false);

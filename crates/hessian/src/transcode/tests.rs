@@ -140,6 +140,44 @@ fn objects_inside_objects_are_found_again() {
     assert_eq!(text(json, "java.lang.Object"), json);
 }
 
+/// Objects of one class with other members, in another order, with fewer, more, `class` among them.
+#[test]
+fn objects_of_one_class_may_differ() {
+    let objects = [
+        r#"{"a":1,"b":{"c":[1]}}"#,
+        r#"{"a":2,"b":null}"#,
+        r#"{"b":3,"a":[{"x":1}]}"#,
+        r#"{"a":4}"#,
+        r#"{"a":5,"b":1,"c":2}"#,
+        r#"{"a":6,"b":{"class":"t.U","z":0}}"#,
+        r#"{"a":7,"class":"t.V","b":1}"#,
+        r#"{"\u0061":8,"b":1}"#,
+        "{}",
+        r#"{ "a" : 9 , "b" : "é" }"#,
+    ];
+    let ty = JavaType::parse("java.util.List<t.T>").unwrap();
+    // More of them than may be written in vain.
+    for n in [1, 2, 10] {
+        let text = format!("[{}]", vec![objects.join(","); n].join(","));
+        let Ok(Value::List { items, .. }) = transcode(&ty.to_string(), &text) else {
+            panic!("no list");
+        };
+        assert_eq!(items.len(), n * objects.len());
+        for (item, text) in items.iter().zip(objects.iter().cycle()) {
+            assert_eq!(Some(item), transcode("t.T", text).ok().as_ref(), "{text}");
+        }
+    }
+    for (text, offset) in [
+        (r#"[{"a":1},{"a":x}]"#, 14),
+        (r#"[{"a":1},{"a" 1}]"#, 14),
+        (r#"[{"a":1},{"a":1"#, 15),
+        (r#"[{"a":1},{"a":1,}]"#, 16),
+        (r#"[{"a":1},{"#, 10),
+    ] {
+        assert_eq!(transcode("t.T[]", text).unwrap_err().offset(), offset, "{text}");
+    }
+}
+
 #[test]
 fn fields_take_the_types_of_a_schema() {
     struct Orders(JavaType);

@@ -4,6 +4,8 @@
 //! - One pass over the text, but for objects that become Hessian objects: their names have to be
 //!   written before their values, so that they are looked through once before. The ends of the
 //!   objects inside are remembered then, so that nothing is looked through at every level again.
+//!   An object of a class that was met before is taken to have the same names; only if it has others
+//!   is it looked through. That happens a bounded number of times.
 //! - What is written when an error comes stays in the buffer; the caller drops it.
 
 mod leaf;
@@ -114,6 +116,8 @@ pub fn json_to_hessian_by(
         ends: Vec::new(),
         scanned: 0,
         has_class: None,
+        known: Vec::new(),
+        n_misses: 0,
         places: opts.refs.then(Places::default),
     };
     writer.value(ty)
@@ -132,6 +136,13 @@ impl AsRef<str> for Member<'_> {
     }
 }
 
+/// The members that objects of a class have, and the number of the class definition that says so.
+struct Known<'a> {
+    class: Box<str>,
+    names: Vec<Cow<'a, str>>,
+    number: u32,
+}
+
 struct Writer<'r, 'a, 'e, 'o, 's> {
     json: &'r mut JsonReader<'a>,
     enc: &'e mut Encoder<'o>,
@@ -144,6 +155,10 @@ struct Writer<'r, 'a, 'e, 'o, 's> {
     scanned: usize,
     /// Whether the rest of the text has a member named `class` at all, once somebody asked.
     has_class: Option<bool>,
+    /// What objects of declared classes had for members.
+    known: Vec<Known<'a>>,
+    /// How often an object had others.
+    n_misses: u32,
     /// Where everything stands, if references may name it.
     places: Option<Places<'a>>,
 }
@@ -346,6 +361,8 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                     ends: Vec::new(),
                     scanned: 0,
                     has_class: None,
+                    known: Vec::new(),
+                    n_misses: 0,
                     places: None,
                 };
                 writer.scalar(builtin, name).map_err(|error| match error {

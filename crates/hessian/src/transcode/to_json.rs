@@ -9,6 +9,8 @@
 mod known;
 mod paths;
 
+use std::ops::Range;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -65,6 +67,8 @@ pub fn hessian_to_json_with(
         opts,
         out_start,
         shapes: Vec::new(),
+        keys: Vec::new(),
+        is_in_key: false,
         open: Vec::new(),
         style: opts.style(),
         paths: (opts.refs == RefStyle::Path).then(Paths::default),
@@ -121,6 +125,11 @@ struct Writer<'r, 'a, 'o> {
     out_start: usize,
     /// By the number of the class definition.
     shapes: Vec<Option<Shape>>,
+    /// By the number of the class definition: where the names of its fields stand in the output, with
+    /// quotes and colon, for the next object to copy them.
+    keys: Vec<Vec<Range<usize>>>,
+    /// Whether a map's key is being written, which may be taken back.
+    is_in_key: bool,
     /// Where the lists, maps and objects begin that are being written.
     open: Vec<usize>,
     /// How values are written just now: the options, and what fields and types around say.
@@ -300,8 +309,9 @@ impl Writer<'_, '_, '_> {
     fn key(&mut self) -> Result<(), TranscodeError> {
         let start = self.out.len();
         let paths = self.paths.take();
+        let is_in_key = std::mem::replace(&mut self.is_in_key, true);
         self.value()?;
-        self.paths = paths;
+        (self.paths, self.is_in_key) = (paths, is_in_key);
         let written = self.out.get(start..).unwrap_or_default();
         if written.first() == Some(&b'"') {
             return Ok(());
@@ -355,24 +365,51 @@ impl Writer<'_, '_, '_> {
             self.class_member(object.class());
             is_first = false;
         }
+        let class = object.class();
+        // Taken out, so that an object inside of the first one does not add to the same list.
+        let mut keys = self.keys.get_mut(class).map(std::mem::take).unwrap_or_default();
+        let n_known = keys.len();
+        if n_known == 0 {
+            keys.reserve_exact(object.n_fields());
+        }
         while let Some(index) = object.next(self.dec) {
             if !std::mem::replace(&mut is_first, false) {
                 self.out.push(b',');
             }
             let key_at = self.out.len();
-            self.field_name(object.class(), index);
-            if let Some(paths) = &mut self.paths {
-                paths.at_key(key_at..self.out.len());
+            match keys.get(index) {
+                Some(range) if index < n_known => self.out.extend_from_within(range.clone()),
+                _ => {
+                    self.field_name(class, index);
+                    keys.push(key_at..self.out.len());
+                }
             }
-            self.out.push(b':');
+            if let Some(paths) = &mut self.paths {
+                paths.at_key(key_at..self.out.len() - 1);
+            }
             if self.opts.fields.is_empty() {
                 self.value()?;
             } else {
-                self.styled_field(object.class(), index)?;
+                self.styled_field(class, index)?;
             }
         }
         self.out.push(b'}');
+        if n_known != 0 || !self.is_in_key {
+            if self.keys.len() <= class {
+                self.keys.resize(class + 1, Vec::new());
+            }
+            if let Some(slot) = self.keys.get_mut(class) {
+                *slot = keys;
+            }
+        }
         Ok(())
+    }
+
+    fn field_name(&mut self, class: usize, index: usize) {
+        if let Some(name) = self.dec.class(class).and_then(|def| def.fields.get(index)) {
+            json::write_string(self.out, name);
+        }
+        self.out.push(b':');
     }
 
     /// A field where options of single fields were given.
@@ -427,12 +464,6 @@ impl Writer<'_, '_, '_> {
         self.out.extend_from_slice(b"\"class\":");
         if let Some(def) = self.dec.class(class) {
             json::write_string(self.out, &def.name);
-        }
-    }
-
-    fn field_name(&mut self, class: usize, index: usize) {
-        if let Some(name) = self.dec.class(class).and_then(|def| def.fields.get(index)) {
-            json::write_string(self.out, name);
         }
     }
 

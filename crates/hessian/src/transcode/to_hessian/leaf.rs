@@ -102,7 +102,10 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
     }
 
     pub(super) fn text(&mut self) -> Result<(), TranscodeError> {
-        self.enc.string(&self.json.read_string()?);
+        match self.json.read_plain_ascii()? {
+            Some(ascii) => self.enc.ascii(ascii),
+            None => self.enc.string(&self.json.read_string()?),
+        }
         Ok(())
     }
 

@@ -2,13 +2,25 @@
 
 use std::borrow::Cow;
 
-use super::{Builtin, JsonKind, JsonReader, Member, TranscodeError, Writer};
+use super::{Builtin, JsonKind, JsonReader, Known, Member, TranscodeError, Writer};
 use crate::JavaType;
+use crate::encode::Mark;
+
+/// So many classes are remembered in one value; there are seldom more.
+const MAX_KNOWN: usize = 8;
+/// After so many objects that were not like the one before every object is looked through: each may
+/// have been written in vain, with all that is inside it.
+const MAX_MISSES: u32 = 16;
 
 impl<'a> Writer<'_, 'a, '_, '_, '_> {
     /// A JSON object as an object of `declared` or of the class that its member `class` names, or
     /// as a map if there is neither.
     pub(super) fn object(&mut self, declared: Option<&str>) -> Result<(), TranscodeError> {
+        if let Some(class) = declared
+            && self.object_as_before(class)?
+        {
+            return Ok(());
+        }
         let base = self.members.len();
         let offset = self.json.position();
         let (named, end) = self.scan_object()?;
@@ -46,7 +58,12 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 self.member(base, Some(&ty))?;
             }
             (Some(class), _) => {
-                self.enc.object_begin(class, self.members.get(base..).unwrap_or_default());
+                let members = self.members.get(base..).unwrap_or_default();
+                let number = self.enc.class_number(class, members);
+                self.enc.object_head(number);
+                if named.is_none() {
+                    self.remember(class, base, number);
+                }
                 let schema = self.schema;
                 for index in base..self.members.len() {
                     let member = self.members.get(index);
@@ -61,6 +78,54 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         self.members.truncate(base);
         self.json.jump_out(end);
         Ok(())
+    }
+
+    /// An object of a class that was met before, if it has the same members in the same order. If it
+    /// has not, all is as it was.
+    fn object_as_before(&mut self, class: &str) -> Result<bool, TranscodeError> {
+        let known = self.known.iter().position(|known| &*known.class == class);
+        let Some(index) = known.filter(|_| self.n_misses < MAX_MISSES) else {
+            return Ok(false);
+        };
+        let before = (self.json.clone(), self.enc.mark(), self.known.len());
+        let (number, n_names) =
+            self.known.get(index).map_or((0, 0), |known| (known.number, known.names.len()));
+        let mut object = self.json.begin_object()?;
+        self.enc.object_head(number);
+        for at in 0..n_names {
+            // Few steps, and the list may have grown meanwhile.
+            let name = self.known.get(index).and_then(|known| known.names.get(at)).cloned();
+            let name = name.unwrap_or_default();
+            if !self.json.next_key_is(&mut object, &name)? {
+                return Ok(self.look_again(before));
+            }
+            self.value(self.schema.field_type(class, &name))?;
+        }
+        if self.json.next_member(&mut object)? {
+            return Ok(self.look_again(before));
+        }
+        Ok(true)
+    }
+
+    /// Takes back an object that has other members than the one before.
+    fn look_again(&mut self, (json, mark, n_known): (JsonReader<'a>, Mark, usize)) -> bool {
+        *self.json = json;
+        self.enc.go_back(mark);
+        // Class definitions that came since are gone.
+        self.known.truncate(n_known);
+        self.n_misses += 1;
+        false
+    }
+
+    /// Remembers an object's members. One that is called `class` might be a class the next time.
+    fn remember(&mut self, class: &str, base: usize, number: u32) {
+        let members = self.members.get(base..).unwrap_or_default();
+        let is_new = self.known.iter().all(|known| &*known.class != class);
+        let is_fit = self.places.is_none() && members.iter().all(|member| member.name != "class");
+        if is_new && is_fit && self.known.len() < MAX_KNOWN {
+            let names = members.iter().map(|member| member.name.clone()).collect();
+            self.known.push(Known { class: class.into(), names, number });
+        }
     }
 
     /// The members that were looked through, as a map.
