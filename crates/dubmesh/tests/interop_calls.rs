@@ -6,10 +6,11 @@
 mod interop_support;
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use interop_harness::{DubboVersion, Etcd, JavaProvider, ProviderOptions};
+use interop_harness::{DubboVersion, Etcd, JavaProvider, ProviderOptions, free_port};
 use interop_support::{
     Agent, Answer, Consumer, HELLO, Layout, Offer, PATIENCE, SESSION, TYPES, encoded, java_hash,
     post, wait_until,
@@ -380,7 +381,7 @@ fn check_provider(version: DubboVersion, serialization: &str) {
         let java = scope.spawn(|| {
             let options = ProviderOptions {
                 serialization: serialization.to_owned(),
-                registry: Some(format!("etcd://{}", etcd.addr())),
+                registry: version.has_etcd().then(|| format!("etcd://{}", etcd.addr())),
                 registry_session: SESSION,
                 hash_sleep: Duration::ZERO,
                 jvm_args: if serialization == "fastjson2" { only_fastjson2() } else { Vec::new() },
@@ -404,9 +405,15 @@ fn check_provider(version: DubboVersion, serialization: &str) {
         all_calls(&mut peer);
         wrong.extend(peer.wrong.into_iter().map(|text| format!("{way}: {text}")));
     };
-    check("straight", straight, Layout::Dubbo, java.addr().to_string());
+    if version.has_etcd() {
+        check("straight", straight, Layout::Dubbo, java.addr().to_string());
+    } else {
+        let folder = tempfile::tempdir().unwrap();
+        let straight = listing(&java, folder.path());
+        check("straight, from a file", &straight, Layout::Dubbo, java.addr().to_string());
+    }
     let serialization = match (version, serialization) {
-        (DubboVersion::V3_3, "fastjson") => "fastjson-sized",
+        (DubboVersion::V3_2 | DubboVersion::V3_3, "fastjson") => "fastjson-sized",
         _ => serialization,
     };
     let ways = [
@@ -418,6 +425,28 @@ fn check_provider(version: DubboVersion, serialization: &str) {
         check(way, consumer, layout, agent.link().to_string());
     }
     assert!(wrong.is_empty(), "{} calls went wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// An agent that knows a provider from a file.
+fn listing(java: &JavaProvider, folder: &Path) -> Agent {
+    let file = folder.join("services.toml");
+    let variant = "group = \"blue\"\nversion = \"2.0.0\"\n";
+    let mut services = String::new();
+    for (interface, more) in [(HELLO, ""), (TYPES, ""), (TYPES, variant)] {
+        let endpoint = java.url();
+        services += &format!(
+            "[[service]]\ninterface = \"{interface}\"\n{more}endpoints = [\"{endpoint}\"]\n"
+        );
+    }
+    std::fs::write(&file, services).unwrap();
+    let config = format!(
+        "[agent]\nname = \"listing\"\nworkers = 2\n[log]\nformat = \"json\"\n\
+         [admin]\nlisten = \"127.0.0.1:0\"\n[[registry]]\nkind = \"file\"\npath = {file:?}\n\
+         [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:{}\"\n\
+         [defaults]\ntimeout_ms = 20000\n",
+        free_port()
+    );
+    Agent::start("listing", &config)
 }
 
 /// An error tells where it happened: the consumer's agent may still know another way.
@@ -433,6 +462,16 @@ fn wait_until_calls_go_to(consumer: &Agent, endpoint: &str) {
     wait_until("a first answer", || {
         post(http, &format!("/{TYPES}/variant"), &[], "[]").status == 200
     });
+}
+
+#[test]
+fn dubbo_2_6_by_hessian2() {
+    check_provider(DubboVersion::V2_6, "hessian2");
+}
+
+#[test]
+fn dubbo_3_2_by_hessian2() {
+    check_provider(DubboVersion::V3_2, "hessian2");
 }
 
 #[test]
