@@ -291,8 +291,8 @@ impl AppConfig {
 }
 
 /// What is translated for an app that speaks HTTP, the preferred one first.
-pub const HTTP_APP_SERIALIZATIONS: [Serialization; 2] =
-    [Serialization::Hessian2, Serialization::Fastjson];
+pub const HTTP_APP_SERIALIZATIONS: [Serialization; 3] =
+    [Serialization::Hessian2, Serialization::Fastjson2, Serialization::Fastjson];
 
 /// How calls to a service are made.
 #[derive(Clone, Debug, Eq, PartialEq)]

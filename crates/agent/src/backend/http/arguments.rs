@@ -13,6 +13,7 @@ use hessian::transcode::{
     json_to_hessian_with,
 };
 use hessian::{Decoder, Encoder, JavaType, Limits};
+use jsonb::jsonb_to_json_as;
 
 use super::method::Classes;
 use crate::error::{CallError, Code};
@@ -76,6 +77,10 @@ impl Arguments {
             }
             return Ok(arguments);
         }
+        if serialization == Serialization::Fastjson2 {
+            arguments.push_jsonb(args, types.len(), |index| types.get(index), style.json)?;
+            return Ok(arguments);
+        }
         let texts = Self::raw(serialization, args, types.len())?;
         for (index, ty) in types.iter().enumerate() {
             let text = texts.at(index).unwrap_or_default();
@@ -114,7 +119,11 @@ impl Arguments {
                     })?;
                 }
             }
-            other => return Err(crate::route::unsupported(other)),
+            Serialization::Fastjson2 => {
+                let options = JsonOptions { class_name: true, ..JsonOptions::default() };
+                arguments.push_jsonb(args, n, |_| None, &options)?;
+            }
+            other @ Serialization::Other(_) => return Err(crate::route::unsupported(other)),
         }
         if arguments.len() != n {
             let (has, message) = (arguments.len(), "arguments by its types");
@@ -122,6 +131,32 @@ impl Arguments {
             return Err(CallError::new(Code::BadArguments, message));
         }
         Ok(arguments)
+    }
+
+    /// Reads `n` arguments, each JSONB behind its length.
+    fn push_jsonb<'t>(
+        &mut self,
+        args: &[u8],
+        n: usize,
+        ty: impl Fn(usize) -> Option<&'t JavaType>,
+        options: &JsonOptions,
+    ) -> Result<(), CallError> {
+        let mut rest = args;
+        for index in 0..n {
+            let (size, after) = rest.split_first_chunk().unwrap_or((&[0; 4], &[]));
+            let len = usize::try_from(u32::from_be_bytes(*size)).unwrap_or(usize::MAX);
+            let Some((text, after)) = after.split_at_checked(len) else {
+                return Err(bad_argument(index, &"it is shorter than it says"));
+            };
+            rest = after;
+            let mut decoder = jsonb::Decoder::new(text, Limits::default());
+            self.push(|out| {
+                jsonb_to_json_as(&mut decoder, ty(index), out, options)
+                    .and_then(|()| decoder.finish())
+                    .map_err(|error| bad_argument(index, &error))
+            })?;
+        }
+        Ok(())
     }
 
     /// Reads a JSON array of arguments, each of which `inner` turns into JSON text first.

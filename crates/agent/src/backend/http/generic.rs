@@ -126,6 +126,48 @@ pub fn generalize(value: &[u8], classes: &Classes) -> Result<Vec<u8>, HessianErr
     Ok(out)
 }
 
+/// Like [`generalize`], of a value in Hessian, but as JSONB.
+///
+/// # Errors
+/// What is wrong with the value.
+pub fn generalize_jsonb(value: &[u8], classes: &Classes) -> Result<Vec<u8>, HessianError> {
+    let value = Decoder::new(value, Limits::default()).read_value()?;
+    let mut out = Vec::new();
+    write_jsonb(&without_classes(value, classes), &mut jsonb::Encoder::new(&mut out));
+    Ok(out)
+}
+
+fn write_jsonb(value: &Value, encoder: &mut jsonb::Encoder<'_>) {
+    match value {
+        Value::Bool(value) => encoder.bool(*value),
+        Value::Int(value) => encoder.int(*value),
+        Value::Long(value) => encoder.long(*value),
+        Value::Double(value) => encoder.double(*value),
+        Value::Date(ms) => encoder.date_ms(*ms),
+        Value::String(text) => encoder.string(text),
+        Value::Binary(bytes) => encoder.binary(bytes),
+        Value::List { items, .. } => {
+            encoder.array_begin(items.len());
+            items.iter().for_each(|item| write_jsonb(item, encoder));
+        }
+        Value::Map { entries, .. } => {
+            encoder.object_begin();
+            for (key, value) in entries {
+                write_jsonb(key, encoder);
+                write_jsonb(value, encoder);
+            }
+            encoder.object_end();
+        }
+        // Decimals and the like: their text.
+        Value::Object { .. } => match as_text(value) {
+            Value::String(text) => encoder.string(&text),
+            _ => encoder.null(),
+        },
+        // What was made of JSON has no references.
+        Value::Null | Value::Ref(_) => encoder.null(),
+    }
+}
+
 /// The depth is bounded by what the decoder let through.
 fn without_classes(value: Value, classes: &Classes) -> Value {
     let inner = |value| without_classes(value, classes);
@@ -167,10 +209,14 @@ fn as_text(value: &Value) -> Value {
     Encoder::new(&mut bytes).value(value);
     let mut decoder = Decoder::new(&bytes, Limits::default());
     let written = hessian_to_json(&mut decoder, &mut json, &JsonOptions::default());
-    let text = written.ok().and_then(|()| {
-        JsonReader::new(&json, Limits::default()).read_string().ok().map(Cow::into_owned)
-    });
-    text.map_or_else(|| value.clone(), Value::String)
+    if written.is_err() {
+        return Value::Null;
+    }
+    match JsonReader::new(&json, Limits::default()).read_string() {
+        Ok(text) => Value::string(&text),
+        // Of a number, its digits.
+        Err(_) => Value::String(String::from_utf8_lossy(&json).into_owned()),
+    }
 }
 
 #[cfg(test)]

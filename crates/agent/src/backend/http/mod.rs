@@ -150,7 +150,9 @@ impl HttpApp {
         };
         let value = match call.serialization {
             // Without the length before it.
-            Serialization::FastjsonSized => call.args.get(4..).unwrap_or_default(),
+            Serialization::FastjsonSized | Serialization::Fastjson2 => {
+                call.args.get(4..).unwrap_or_default()
+            }
             _ => &call.args,
         };
         form.of_value(value.to_vec())

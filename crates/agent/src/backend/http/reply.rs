@@ -9,10 +9,11 @@ use dubbo_proto::{
     encode_reply,
 };
 use hessian::json::{self, JsonKind, JsonReader};
-use hessian::transcode::{Schema, json_to_hessian_with};
+use hessian::transcode::{Schema, TranscodeError, json_to_hessian_with};
 use hessian::{Encoder, JavaType, Limits};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, StatusCode};
+use jsonb::{JsonbError, json_to_jsonb_with};
 
 use super::generic::{self, Mode};
 use super::method::{Classes, DEFAULT_EXCEPTION, ErrorRule, StatusTable};
@@ -135,9 +136,7 @@ impl Form<'_> {
         if is_text && wants_text {
             let text = std::str::from_utf8(&answer.body)
                 .map_err(|error| bad_reply(format!("the app's answer is no UTF-8: {error}")))?;
-            let mut quoted = Vec::with_capacity(text.len() + 2);
-            json::write_string(&mut quoted, text);
-            return Ok(quoted.into());
+            return Ok(quoted(text));
         }
         Ok(Cow::Borrowed(&answer.body))
     }
@@ -159,7 +158,19 @@ impl Form<'_> {
                 .map_err(|error| bad_reply(format!("the app's answer: {error}"))),
             (Serialization::Hessian2, _) => Ok(value),
             (Serialization::Fastjson | Serialization::FastjsonSized, _) => Ok(on_one_line(text)),
-            (other, _) => Err(crate::route::unsupported(other)),
+            (Serialization::Fastjson2, Mode::Map) => {
+                generic::generalize_jsonb(&value, self.classes)
+                    .map_err(|error| bad_reply(format!("the app's answer: {error}")))
+            }
+            (Serialization::Fastjson2, _) => {
+                value.clear();
+                let mut reader = JsonReader::new(text, Limits::default());
+                let mut encoder = jsonb::Encoder::new(&mut value);
+                json_to_jsonb_with(&mut reader, self.returns, &mut encoder, self.classes)
+                    .map_err(|error| self.misfit(text, &error))?;
+                Ok(value)
+            }
+            (other @ Serialization::Other(_), _) => Err(crate::route::unsupported(other)),
         }
     }
 
@@ -172,6 +183,7 @@ impl Form<'_> {
         let mut value = Vec::with_capacity(text.len() + 8);
         match self.serialization {
             Serialization::Hessian2 => hessian::write_string(&mut value, text),
+            Serialization::Fastjson2 => jsonb::Encoder::new(&mut value).string(text),
             _ => json::write_string(&mut value, text),
         }
         Ok(value)
@@ -200,56 +212,103 @@ impl Form<'_> {
             (None, None) => DEFAULT_EXCEPTION,
         };
         let message = message(answer);
-        if self.serialization != Serialization::Hessian2 {
-            // A consumer's fastjson makes no exception of JSON, and would fail for that instead.
-            let text = format!("{class}: {message}");
-            return Err(CallError::from_provider(DubboStatus::ServiceError, &text));
-        }
-        let mut value = Vec::with_capacity(message.len() + 64);
-        let mut encoder = Encoder::new(&mut value);
-        match self.mode {
+        let is_generic = matches!(self.mode, Mode::Map | Mode::Gson);
+        let object = match is_generic {
             // The caller of a generic call has no class but this one.
-            Mode::Map | Mode::Gson => {
-                encoder.object_begin(
-                    "org.apache.dubbo.rpc.service.GenericException",
-                    &["exceptionClass", "exceptionMessage", "detailMessage"],
-                );
-                encoder.string(class);
-                encoder.string(&message);
-                encoder.string(&message);
+            true => Thrown {
+                class: "org.apache.dubbo.rpc.service.GenericException",
+                message: &message,
+                fields: vec![
+                    ("exceptionClass".into(), quoted(class)),
+                    ("exceptionMessage".into(), quoted(&message)),
+                ],
+            },
+            false => Thrown { class, message: &message, fields: self.fields(class, answer) },
+        };
+        let broken = |error: &dyn std::fmt::Display| bad_reply(format!("the app's error: {error}"));
+        let value = match self.serialization {
+            Serialization::Hessian2 => {
+                object.hessian(self.classes).map_err(|error| broken(&error))?
             }
-            Mode::Plain | Mode::Raw => self.exception(class, &message, answer, &mut encoder),
-        }
+            Serialization::Fastjson2 => {
+                object.jsonb(self.classes).map_err(|error| broken(&error))?
+            }
+            // A consumer's fastjson makes no exception of JSON, and would fail for that instead.
+            _ => {
+                let text = format!("{class}: {message}");
+                return Err(CallError::from_provider(DubboStatus::ServiceError, &text));
+            }
+        };
         Ok(Done { kind: ReplyKind::Exception, value })
     }
 
-    /// An exception, with those members of the answer that may be fields of its class.
-    fn exception(&self, class: &str, message: &str, answer: &Answer, encoder: &mut Encoder<'_>) {
-        let mut fields = match class.starts_with("java.") {
-            true => Vec::new(),
-            false => members(&answer.body),
-        };
-        fields.retain(|(name, _)| !NO_FIELDS.contains(&&**name));
-        // Written once before, since an exception's fields cannot be taken back.
-        fields.retain(|(name, text)| {
+    /// Those members of an error's JSON that may be fields of its class.
+    fn fields<'b>(&self, class: &str, answer: &'b Answer) -> Vec<(Cow<'b, str>, Cow<'b, [u8]>)> {
+        if class.starts_with("java.") {
+            return Vec::new();
+        }
+        let fits = |name: &str, text: &[u8]| {
             let ty = self.classes.field_type(class, name);
             let mut reader = JsonReader::new(text, Limits::default());
             let mut unused = Vec::new();
             let mut encoder = Encoder::new(&mut unused);
             json_to_hessian_with(&mut reader, ty, &mut encoder, self.classes).is_ok()
-        });
-        let names: Vec<&str> = std::iter::once("detailMessage")
-            .chain(fields.iter().map(|(name, _)| &**name))
-            .collect();
-        encoder.object_begin(class, &names);
-        encoder.string(message);
-        for (name, text) in &fields {
-            let ty = self.classes.field_type(class, name);
-            let mut reader = JsonReader::new(text, Limits::default());
-            let written = json_to_hessian_with(&mut reader, ty, encoder, self.classes);
-            debug_assert!(written.is_ok(), "it was written once before");
-        }
+        };
+        members(&answer.body)
+            .into_iter()
+            .filter(|(name, text)| !NO_FIELDS.contains(&&**name) && fits(name, text))
+            .map(|(name, text)| (name, Cow::Borrowed(text)))
+            .collect()
     }
+}
+
+/// An exception.
+struct Thrown<'a> {
+    class: &'a str,
+    message: &'a str,
+    /// JSON texts that were found to fit.
+    fields: Vec<(Cow<'a, str>, Cow<'a, [u8]>)>,
+}
+
+impl Thrown<'_> {
+    fn hessian(&self, classes: &Classes) -> Result<Vec<u8>, TranscodeError> {
+        let mut value = Vec::with_capacity(self.message.len() + 64);
+        let mut encoder = Encoder::new(&mut value);
+        let names: Vec<&str> = std::iter::once("detailMessage")
+            .chain(self.fields.iter().map(|(name, _)| &**name))
+            .collect();
+        encoder.object_begin(self.class, &names);
+        encoder.string(self.message);
+        for (name, text) in &self.fields {
+            let ty = classes.field_type(self.class, name);
+            let mut reader = JsonReader::new(text, Limits::default());
+            json_to_hessian_with(&mut reader, ty, &mut encoder, classes)?;
+        }
+        Ok(value)
+    }
+
+    fn jsonb(&self, classes: &Classes) -> Result<Vec<u8>, JsonbError> {
+        let mut value = Vec::with_capacity(self.message.len() + 64);
+        let mut encoder = jsonb::Encoder::new(&mut value);
+        encoder.class(self.class);
+        encoder.object_begin();
+        encoder.string("detailMessage");
+        encoder.string(self.message);
+        for (name, text) in &self.fields {
+            encoder.string(name);
+            let ty = classes.field_type(self.class, name);
+            let mut reader = JsonReader::new(text, Limits::default());
+            json_to_jsonb_with(&mut reader, ty, &mut encoder, classes)?;
+        }
+        encoder.object_end();
+        Ok(value)
+    }
+}
+
+fn quoted(text: &str) -> Cow<'static, [u8]> {
+    let mut quoted = Vec::with_capacity(text.len() + 2);
+    json::write_string(&mut quoted, text);
+    Cow::Owned(quoted)
 }
 
 /// What an error says: a member of its JSON, its text, or the status in words.
