@@ -31,11 +31,13 @@ pub struct Config {
     pub ping_timeout: Duration,
     /// How long the peer's HELLO may take.
     pub handshake_timeout: Duration,
-    /// Features of this side, told to the peer: bits of [`features`].
+    /// Features of this side, told to the peer: bits of [`features`]. Not [`features::LZ4`] by default.
     pub features: u64,
     /// Bytes of items, with 16 for each frame, that the peer may send on one stream before this
     /// side's app has taken some. 16 KiB to 16 MiB.
     pub stream_window: u32,
+    /// Tells what compression costs, such as the thread's CPU time; `None`: nobody wants to know.
+    pub cpu_clock: Option<fn() -> Duration>,
 }
 
 impl Default for Config {
@@ -52,6 +54,7 @@ impl Default for Config {
             handshake_timeout: Duration::from_secs(10),
             features: features::STREAMS,
             stream_window: 256 << 10,
+            cpu_clock: None,
         }
     }
 }

@@ -23,10 +23,10 @@ use self::in_place::Nobody;
 use self::server::ServerSide;
 use self::streams::Fill;
 use crate::{
-    CallId, Config, Event, GoAwayReason, LinkError, PeerHello, Reply, RequestOut, RouteDef,
-    RouteId, SendError, Status,
+    CallId, CompressionTotals, Config, Event, GoAwayReason, LinkError, PeerHello, Reply,
+    RequestOut, RouteDef, RouteId, SendError, Status,
 };
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
 use std::time::Instant;
 
 /// One side of a link. `T` is what a client wants back with each call's outcome; a server never
@@ -59,7 +59,8 @@ impl<T> Connection<T> {
     }
 
     /// Takes all whole frames off the front of `input`. What is left is the beginning of a frame,
-    /// at most 128 KiB and 16 bytes long when whole. Once the link is finished, bytes are dropped.
+    /// at most 128 KiB and 16 bytes long when whole; or more, if [`has_backlog`](Self::has_backlog) says so. Once the
+    /// link is finished, bytes are dropped.
     ///
     /// # Errors
     /// The peer broke the protocol, or ended the link with a fatal GOAWAY. The link is over and
@@ -80,6 +81,7 @@ impl<T> Connection<T> {
         input: &mut BytesMut,
         in_place: &mut impl InPlace<T>,
     ) -> Result<(), LinkError> {
+        self.core.has_backlog = false;
         if let Some(error) = self.core.failed {
             input.clear();
             return Err(error);
@@ -91,20 +93,10 @@ impl<T> Connection<T> {
         if !input.is_empty() {
             self.core.heard(now);
         }
-        loop {
-            let handled_len = self.handle_in_place(input, in_place);
-            if handled_len != 0 {
-                input.advance(handled_len);
-            }
-            match self.handle_frame(now, input) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => {
-                    input.clear();
-                    self.fail(error);
-                    return Err(error);
-                }
-            }
+        if let Err(error) = self.handle_frames(now, input, in_place) {
+            input.clear();
+            self.fail(error);
+            return Err(error);
         }
         self.settle();
         self.check_invariants();
@@ -152,14 +144,26 @@ impl<T> Connection<T> {
         !self.core.events.is_empty()
     }
 
+    /// Whether whole frames were left in the input, since those before them unpacked to a lot. The driver takes the
+    /// events, and then calls [`handle_bytes`](Self::handle_bytes) again, with or without more input.
+    #[inline]
+    pub fn has_backlog(&self) -> bool {
+        self.core.has_backlog
+    }
+
+    /// What compression has done; `None` if it is not in use.
+    pub fn compression(&self) -> Option<CompressionTotals> {
+        self.core.has_lz4.then_some(self.core.meter.done)
+    }
+
     /// The bytes to be written. The driver removes from the front what it wrote, and appends
     /// nothing. Long messages and items are moved in part by part whenever this is called, which
     /// may cause an [`Event::Writable`]: a driver of streams looks for events after this, too.
     #[inline]
     pub fn transmit(&mut self) -> &mut BytesMut {
         self.settle();
-        let Core { outbox, streams, events, .. } = &mut self.core;
-        outbox.fill(&mut Fill { side: &mut self.side, streams, events })
+        let Core { outbox, streams, events, meter, .. } = &mut self.core;
+        outbox.fill(&mut Fill { side: &mut self.side, streams, events }, meter)
     }
 
     /// Whether the link is over for good and nothing is left to be written: close the socket.

@@ -161,6 +161,14 @@ pub enum LinkError {
         /// Which rule.
         rule: &'static str,
     },
+    /// A COMPRESSED frame breaks a rule.
+    #[error("bad COMPRESSED of {raw_len} bytes: {rule}")]
+    BadCompressed {
+        /// Length of what is in it, as it says.
+        raw_len: usize,
+        /// Which rule.
+        rule: &'static str,
+    },
     /// More was given back on a stream than was used.
     #[error("ITEM_CREDIT makes a credit of {credit}, beyond the window of {window}")]
     CreditBeyondWindow {

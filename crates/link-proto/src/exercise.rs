@@ -1,8 +1,8 @@
 //! Drives one side with any bytes, for fuzzing and for the tests of hostile input.
 
 use crate::{
-    Config, Connection, Event, Payload, PeerHello, Reply, RequestOut, RouteDef, Status, header,
-    hello,
+    Config, Connection, Event, Payload, PeerHello, Reply, RequestOut, RouteDef, Status, features,
+    header, hello,
 };
 use bytes::{Buf, BytesMut};
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ fn config() -> Config {
         max_routes: 8,
         window: 8,
         stream_window: header::MIN_STREAM_WINDOW,
+        features: features::STREAMS | features::LZ4,
         ..Config::default()
     }
 }
@@ -127,12 +128,15 @@ fn feed<T>(
         }
         side.check_invariants();
         assert!(side.in_flight() <= 8 && side.reassembly_bytes() <= 600_000);
-        let Some(piece) = pieces.next() else {
-            break;
-        };
         if result.is_err() || side.is_congested() {
             break;
         }
+        if side.has_backlog() {
+            continue;
+        }
+        let Some(piece) = pieces.next() else {
+            break;
+        };
         input.extend_from_slice(piece);
     }
     side.handle_timeout(now + Duration::from_secs(5));

@@ -24,6 +24,8 @@ pub const MAX_META_ENTRIES: usize = 128;
 /// Longest body of any frame. The largest legal REQUEST fits with room to spare, and a receive
 /// buffer of this size and a header always holds one whole frame.
 pub const MAX_BODY_LEN: usize = 128 * 1024;
+/// Most bytes of whole frames in one COMPRESSED: the longest frame.
+pub const MAX_RAW_LEN: usize = HEADER_LEN + MAX_BODY_LEN;
 /// Longest body of a HELLO.
 pub const MAX_HELLO_LEN: usize = 4096;
 /// Longest text in a GOAWAY or in the answer to a DEFINE.
@@ -73,6 +75,8 @@ pub enum Kind {
     Item = 11,
     /// So many more bytes of items may be sent.
     ItemCredit = 12,
+    /// Whole frames, in one LZ4 block.
+    Compressed = 13,
 }
 
 /// Flag bits of the frames. The same bit may mean different things in different kinds.
@@ -111,6 +115,7 @@ impl Kind {
             10 => Self::GoAway,
             11 => Self::Item,
             12 => Self::ItemCredit,
+            13 => Self::Compressed,
             _ => return None,
         })
     }
@@ -133,7 +138,7 @@ impl Kind {
     fn max_body_len(self) -> usize {
         match self {
             Self::Hello => MAX_HELLO_LEN,
-            Self::Define | Self::Request | Self::Response => MAX_BODY_LEN,
+            Self::Define | Self::Request | Self::Response | Self::Compressed => MAX_BODY_LEN,
             Self::Chunk | Self::Item => MAX_PART_LEN,
             Self::Cancel => 0,
             Self::ItemCredit => 4,

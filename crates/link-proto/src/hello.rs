@@ -26,6 +26,8 @@ const DEFAULT_STREAM_WINDOW: u32 = 64 * 1024;
 pub mod features {
     /// Streams of items beside a call.
     pub const STREAMS: u64 = 0x01;
+    /// Both sides compress what they send, where that is worth it.
+    pub const LZ4: u64 = 0x02;
 }
 
 /// What the peer said in its HELLO, and the version that both sides now use.

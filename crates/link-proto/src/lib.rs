@@ -50,10 +50,11 @@
 //!
 //! Files: [`header`] the 16 bytes before every frame and the limits; `hello`, `route`, `meta`,
 //! `message` the bodies; `outbox` what waits to be written; `assembly` long messages on their way
-//! in; `stream` items and their flow control; `connection` the state machine, with what only a
+//! in; `compress` what makes bytes fewer; `stream` items and their flow control; `connection` the state machine, with what only a
 //! client or only a server does in files of their own.
 
 mod assembly;
+mod compress;
 mod config;
 mod connection;
 mod error;
@@ -70,6 +71,7 @@ mod route;
 mod status;
 mod stream;
 
+pub use compress::CompressionTotals;
 pub use config::Config;
 pub use connection::{Connection, InPlace};
 pub use error::{LinkError, SendError};

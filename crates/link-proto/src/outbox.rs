@@ -2,12 +2,14 @@
 //! chunk by chunk, in turn, so that short messages overtake them. Streams take turns with them.
 //!
 //! Invariants:
-//! - The buffer always ends at a frame's end.
+//! - The buffer always ends at a frame's end. If frames are to be compressed, the driver empties another one, and
+//!   this one begins at a frame's begin, too.
 //! - A long message is in the queue until its last chunk is in the buffer, and leaves it once.
 //! - A stream is in the queue at most once. Its items are not kept here: they may have to wait for
 //!   credit, and must not keep a server from reading meanwhile.
 
 use crate::Status;
+use crate::compress::{Meter, Packer};
 use crate::header::{HEADER_LEN, Header, Kind, MAX_PART_LEN, flags};
 use crate::message::Payload;
 use crate::meta;
@@ -41,6 +43,11 @@ pub(crate) struct Outbox {
     progressed: bool,
     /// `out` held more than `KEEP_LEN` since it was made.
     is_large: bool,
+    /// With `packer`: what `out` held, as the driver takes it.
+    packed: BytesMut,
+    /// What `packed` held when the driver was given it last.
+    packed_len: usize,
+    packer: Option<Box<Packer>>,
 }
 
 /// Who takes turns.
@@ -90,17 +97,20 @@ impl Outbox {
             expected_len: 0,
             progressed: false,
             is_large: false,
+            packed: BytesMut::new(),
+            packed_len: 0,
+            packer: None,
         }
     }
 
     /// All bytes that wait.
     #[inline]
     pub(crate) fn buffered_bytes(&self) -> usize {
-        self.out.len() + self.queued_bytes
+        self.out.len() + self.packed.len() + self.queued_bytes
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.out.is_empty() && self.queue.is_empty()
+        self.out.is_empty() && self.packed.is_empty() && self.queue.is_empty()
     }
 
     pub(crate) fn has_long(&self) -> bool {
@@ -229,9 +239,39 @@ impl Outbox {
         self.queue.retain(|turn| !matches!(turn, Turn::Stream(stream) if *stream == id));
     }
 
-    /// Moves chunks and items into the buffer while it has room.
+    /// From now on frames are compressed. What waits leaves as it is: the driver may have written a part of it.
+    pub(crate) fn start_packing(&mut self) {
+        self.note_progress();
+        self.packed = std::mem::take(&mut self.out);
+        (self.expected_len, self.packed_len) = (0, self.packed.len());
+        self.packer = Some(Box::new(Packer::new()));
+    }
+
+    /// What the driver is to write: chunks and items are moved into the buffer while it has room.
     #[inline]
-    pub(crate) fn fill(&mut self, turns: &mut impl Turns) -> &mut BytesMut {
+    pub(crate) fn fill(&mut self, turns: &mut impl Turns, meter: &mut Meter) -> &mut BytesMut {
+        self.fill_out(turns);
+        match self.packer {
+            None => &mut self.out,
+            Some(_) => self.fill_packed(meter),
+        }
+    }
+
+    /// Compresses what waits, once all is written that was compressed before: the more there is, the better.
+    fn fill_packed(&mut self, meter: &mut Meter) -> &mut BytesMut {
+        self.note_packed_progress();
+        if let (Some(packer), true) = (&mut self.packer, self.packed.is_empty()) {
+            if self.packed.capacity() > KEEP_LEN {
+                self.packed = BytesMut::new();
+            }
+            packer.pack(&mut self.out, &mut self.packed, meter);
+            (self.expected_len, self.packed_len) = (0, self.packed.len());
+        }
+        &mut self.packed
+    }
+
+    #[inline]
+    fn fill_out(&mut self, turns: &mut impl Turns) {
         self.note_progress();
         self.is_large |= self.out.len() > KEEP_LEN;
         if self.is_large && self.out.is_empty() {
@@ -242,7 +282,6 @@ impl Outbox {
             self.fill_chunks(turns);
         }
         self.expected_len = self.out.len();
-        &mut self.out
     }
 
     /// Moves all that is left of long messages into the buffer; `sent` is as in [`Turns`].
@@ -317,13 +356,20 @@ impl Outbox {
     pub(crate) fn clear(&mut self) {
         self.clear_long();
         self.out.clear();
-        self.expected_len = 0;
+        self.packed.clear();
+        (self.expected_len, self.packed_len) = (0, 0);
     }
 
     /// Whether the driver wrote something since this was last asked.
     pub(crate) fn take_progress(&mut self) -> bool {
         self.note_progress();
+        self.note_packed_progress();
         std::mem::take(&mut self.progressed)
+    }
+
+    fn note_packed_progress(&mut self) {
+        self.progressed |= self.packed.len() < self.packed_len;
+        self.packed_len = self.packed.len();
     }
 
     #[inline]
@@ -349,6 +395,7 @@ impl Outbox {
         };
         debug_assert_eq!(messages().sum::<usize>(), self.queued_bytes);
         debug_assert!(messages().all(|len| len != 0));
+        debug_assert!(self.packer.is_some() || self.packed.is_empty());
     }
 }
 

@@ -52,6 +52,11 @@ impl<'a> Reader<'a> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
+    /// All bytes that are left.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.body.get(self.at..).unwrap_or_default()
+    }
+
     /// The rest of the body as text.
     pub(crate) fn rest_text(&mut self) -> Result<&'a str, LinkError> {
         self.text(self.body.len() - self.at)

@@ -6,14 +6,17 @@
 use bytes::{Bytes, BytesMut};
 use link_proto::{
     CallId, Config, Connection, Event, Reply, RequestOut, RouteDef, RouteId, Status, exercise,
+    features,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
-fn ready_pair(now: Instant) -> (Connection<usize>, Connection<()>, RouteId) {
-    let config = Config { max_buffered_bytes: 64 << 20, ..Config::default() };
+/// Both sides compress if `lz4` says so.
+fn ready_pair(now: Instant, lz4: bool) -> (Connection<usize>, Connection<()>, RouteId) {
+    let features = features::STREAMS | if lz4 { features::LZ4 } else { 0 };
+    let config = Config { max_buffered_bytes: 64 << 20, features, ..Config::default() };
     ready_with(config.clone(), config, now)
 }
 
@@ -48,7 +51,7 @@ fn feed<T>(side: &mut Connection<T>, now: Instant, bytes: &[u8], cuts: &[usize])
         side.handle_bytes(now, &mut input).unwrap();
         events.extend(std::iter::from_fn(|| side.poll_event()));
         rest = after;
-        if rest.is_empty() {
+        if rest.is_empty() && !side.has_backlog() {
             break;
         }
     }
@@ -139,9 +142,10 @@ proptest! {
     fn messages_arrive_whole_through_any_cuts(
         lens in vec((any_len(), any_len(), any_meta(), any::<bool>()), 1..12),
         cuts in vec(prop_oneof![1..40_usize, 1000..100_000_usize], 1..9),
+        lz4 in any::<bool>(),
     ) {
         let now = Instant::now();
-        let (mut client, mut server, route) = ready_pair(now);
+        let (mut client, mut server, route) = ready_pair(now, lz4);
         for (token, (len, _, meta, one_way)) in lens.iter().enumerate() {
             let meta: Vec<_> = meta.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
             let payload = message(token, *len).into();
@@ -181,11 +185,13 @@ proptest! {
     fn items_arrive_in_order_through_any_cuts(
         lens in vec((vec(any_len(), 0..8), vec(any_len(), 0..8)), 1..4),
         windows in (16_384..100_000_u32, 16_384..100_000_u32),
+        lz4 in any::<bool>(),
         cuts in vec(prop_oneof![1..40_usize, 1000..100_000_usize], 1..9),
         paces in vec(0..4_usize, 1..9),
     ) {
         let now = Instant::now();
-        let side = |stream_window| Config { stream_window, ..Config::default() };
+        let features = features::STREAMS | if lz4 { features::LZ4 } else { 0 };
+        let side = |stream_window| Config { stream_window, features, ..Config::default() };
         let (mut client, mut server, route) = ready_with(side(windows.0), side(windows.1), now);
         let (mut above, mut below) = (Vec::new(), Vec::new());
         for (token, (up, down)) in lens.iter().enumerate() {
@@ -227,7 +233,7 @@ proptest! {
     #[test]
     fn metadata_round_trips(meta in any_meta()) {
         let now = Instant::now();
-        let (mut client, mut server, route) = ready_pair(now);
+        let (mut client, mut server, route) = ready_pair(now, true);
         let entries: Vec<_> = meta.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         let request = RequestOut { meta: &entries, ..RequestOut::new(route) };
         client.send_request(now, request, 0).unwrap();
@@ -255,6 +261,7 @@ proptest! {
         frames in vec((hostile_header(), vec(prop_oneof![3 => 0..4_u8, 1 => any::<u8>()], 0..40)), 1..20),
         piece_len in any::<u8>(),
         writes in any::<bool>(),
+        packs in any::<bool>(),
     ) {
         let now = Instant::now();
         let mut data = vec![if writes { 1 } else { 3 }, piece_len];
@@ -273,6 +280,10 @@ proptest! {
                 data.extend([*kind, *flags, 0, *status, 0, 0, 0, 0, 0, 0, 0, *slot]);
                 data.extend(body);
             }
+            if packs {
+                let frames = data.split_off(2);
+                data.extend(compressed(&frames));
+            }
             exercise::server_bytes(&data, now);
             exercise::client_bytes(&data, now);
         }
@@ -289,9 +300,10 @@ proptest! {
         flips in vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         near_front in any::<bool>(),
         piece_len in any::<u8>(),
+        lz4 in any::<bool>(),
     ) {
         let now = Instant::now();
-        let (mut client, mut server, route) = ready_pair(now);
+        let (mut client, mut server, route) = ready_pair(now, lz4);
         for (token, len) in lens.iter().enumerate() {
             let payload = message(token, *len).into();
             let request = RequestOut { meta: &[("k", "v")], payload, ..RequestOut::new(route) };
@@ -316,10 +328,17 @@ proptest! {
     }
 }
 
+/// A COMPRESSED frame with these bytes in it.
+fn compressed(raw: &[u8]) -> Vec<u8> {
+    let number = |len: usize| u32::try_from(len).unwrap().to_be_bytes();
+    let block = lz4_flex::block::compress(raw);
+    [&number(4 + block.len())[..], &[13], &[0; 11], &number(raw.len()), &block].concat()
+}
+
 fn hostile_header() -> impl Strategy<Value = (u8, u8, u8, u8, i32)> {
     let skew = prop_oneof![30 => Just(0), 1 => -3..3_i32];
     (
-        prop_oneof![30 => 3..7_u8, 20 => 11..13_u8, 5 => 1..13_u8, 1 => any::<u8>()],
+        prop_oneof![30 => 3..7_u8, 20 => 11..13_u8, 5 => 1..14_u8, 1 => any::<u8>()],
         prop_oneof![20 => 0..8_u8, 8 => (1..4_u8).prop_map(|n| n << 3), 1 => any::<u8>()],
         prop_oneof![5 => Just(0), 1 => any::<u8>()],
         0..10_u8,

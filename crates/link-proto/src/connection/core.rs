@@ -4,10 +4,11 @@
 
 use super::streams::Streams;
 use crate::assembly::Budget;
+use crate::compress::Meter;
 use crate::header::{Header, Kind, MAX_TEXT_LEN};
 use crate::outbox::Outbox;
 use crate::reader::Reader;
-use crate::{Config, Event, GoAwayReason, LinkError, PeerHello, hello};
+use crate::{Config, Event, GoAwayReason, LinkError, PeerHello, features, hello};
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -21,6 +22,11 @@ pub(super) struct Core<T> {
     pub(super) streams: Streams,
     /// Both sides stated the feature.
     pub(super) has_streams: bool,
+    /// Both sides stated that feature, too.
+    pub(super) has_lz4: bool,
+    pub(super) meter: Meter,
+    /// Compressed frames were left in the input: their turn has not come.
+    pub(super) has_backlog: bool,
     /// Set by the peer's HELLO.
     pub(super) peer: Option<PeerHello>,
     pub(super) failed: Option<LinkError>,
@@ -43,6 +49,9 @@ impl<T> Core<T> {
             budget: Budget::new(config.max_reassembly_bytes),
             streams: Streams::new(),
             has_streams: false,
+            has_lz4: false,
+            meter: Meter { clock: config.cpu_clock, ..Meter::default() },
+            has_backlog: false,
             peer: None,
             failed: None,
             last_heard: now,
@@ -80,9 +89,19 @@ impl<T> Core<T> {
         let peer = hello::decode(body)?;
         self.events.push_back(Event::Ready(peer.clone()));
         self.peer = Some(peer);
-        self.has_streams = self.negotiate_streams();
+        self.has_streams = self.negotiate(features::STREAMS);
+        self.has_lz4 = self.negotiate(features::LZ4);
+        if self.has_lz4 {
+            self.outbox.start_packing();
+        }
         self.alarm = now + self.config.keepalive;
         Ok(())
+    }
+
+    /// Whether both sides stated the feature.
+    fn negotiate(&self, feature: u64) -> bool {
+        let peer = self.peer.as_ref().map_or(0, |peer| peer.features);
+        self.config.features & peer & feature != 0
     }
 
     pub(super) fn ping(&mut self) {

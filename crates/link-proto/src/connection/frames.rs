@@ -1,7 +1,10 @@
 //! Takes frames off the front of the input and hands each to what it is about.
 //!
-//! Invariant: a frame leaves the input whole or not at all.
+//! Invariants:
+//! - A frame leaves the input whole or not at all.
+//! - What compressed frames unpack to counts as input: one call handles a bounded amount of it, and the rest waits.
 
+use super::InPlace;
 use super::core::check_opaque;
 use super::streams::COPIED_LEN;
 use super::{Connection, Side};
@@ -11,16 +14,99 @@ use crate::{CallId, Event, GoAwayReason, LinkError, Payload};
 use bytes::{Buf, BytesMut};
 use std::time::Instant;
 
+/// Compressed frames are left for the next call once what those before them held is this long: about as much as a
+/// driver reads at a time, since a peer can say in 500 bytes what unpacks to 128 KiB.
+const MAX_UNPACKED_LEN: usize = 1024 * 1024;
+
+/// What was at the front of the input.
+enum Handled {
+    /// A frame, which was handled.
+    Frame,
+    /// No whole frame.
+    Nothing,
+    /// A compressed one, which is still there.
+    Compressed,
+}
+
+/// What compressed frames held in one call.
+struct Unpacked {
+    /// What is left of the last one.
+    raw: BytesMut,
+    len: usize,
+}
+
 impl<T> Connection<T> {
-    /// Handles the first frame of `input`; `false` if it is not whole.
-    #[inline]
-    pub(super) fn handle_frame(
+    /// Handles all whole frames at the front of `input`.
+    pub(super) fn handle_frames(
         &mut self,
         now: Instant,
         input: &mut BytesMut,
-    ) -> Result<bool, LinkError> {
+        in_place: &mut impl InPlace<T>,
+    ) -> Result<(), LinkError> {
+        let mut unpacked = Unpacked { raw: BytesMut::new(), len: 0 };
+        loop {
+            match self.handle_some(now, input, in_place)? {
+                Handled::Frame => {}
+                Handled::Nothing => return Ok(()),
+                Handled::Compressed if MAX_UNPACKED_LEN <= unpacked.len => {
+                    self.core.has_backlog = true;
+                    return Ok(());
+                }
+                Handled::Compressed => {
+                    self.handle_compressed(now, input, &mut unpacked, in_place)?;
+                }
+            }
+        }
+    }
+
+    /// Handles what can be handled in place, and then one frame.
+    #[inline]
+    fn handle_some(
+        &mut self,
+        now: Instant,
+        input: &mut BytesMut,
+        in_place: &mut impl InPlace<T>,
+    ) -> Result<Handled, LinkError> {
+        let handled_len = self.handle_in_place(input, in_place);
+        if handled_len != 0 {
+            input.advance(handled_len);
+        }
+        self.handle_frame(now, input)
+    }
+
+    /// Handles the frames inside of the COMPRESSED that is whole at the front of `input`.
+    #[inline(never)]
+    fn handle_compressed(
+        &mut self,
+        now: Instant,
+        input: &mut BytesMut,
+        unpacked: &mut Unpacked,
+        in_place: &mut impl InPlace<T>,
+    ) -> Result<(), LinkError> {
+        let body_len = input.first_chunk().map_or(0, |head| Header::parse(head).body_len as usize);
+        let body = input.get(HEADER_LEN..HEADER_LEN + body_len).unwrap_or_default();
+        let raw = &mut unpacked.raw;
+        self.core.meter.unpack(body, raw)?;
+        input.advance(HEADER_LEN + body_len);
+        let raw_len = raw.len();
+        unpacked.len += raw_len;
+        while !raw.is_empty() {
+            let rule = match self.handle_some(now, raw, in_place)? {
+                Handled::Frame => continue,
+                Handled::Nothing if raw.is_empty() => break,
+                Handled::Nothing => "it must hold whole frames",
+                Handled::Compressed => "it must not hold another one",
+            };
+            return Err(LinkError::BadCompressed { raw_len, rule });
+        }
+        Ok(())
+    }
+
+    /// Handles the first frame of `input`, but for a compressed one.
+    #[inline]
+    fn handle_frame(&mut self, now: Instant, input: &mut BytesMut) -> Result<Handled, LinkError> {
         let Some(head) = input.first_chunk::<HEADER_LEN>() else {
-            return Ok(false);
+            return Ok(Handled::Nothing);
         };
         let header = Header::parse(head);
         if self.core.peer.is_none() && header.kind != Kind::Hello as u8 {
@@ -29,11 +115,11 @@ impl<T> Connection<T> {
         let kind = header.check()?;
         let body_len = header.body_len as usize;
         if input.len() < HEADER_LEN + body_len {
-            return Ok(false);
+            return Ok(Handled::Nothing);
         }
         let Some(kind) = kind else {
             input.advance(HEADER_LEN + body_len);
-            return Ok(true);
+            return Ok(Handled::Frame);
         };
         match kind {
             Kind::Request | Kind::Response | Kind::Define => {
@@ -41,6 +127,10 @@ impl<T> Connection<T> {
                 body.advance(HEADER_LEN);
                 self.handle_body(&header, kind, body)?;
             }
+            Kind::Compressed if !self.core.has_lz4 => {
+                return Err(LinkError::UnknownKind { kind: header.kind });
+            }
+            Kind::Compressed => return Ok(Handled::Compressed),
             Kind::Item if body_len > COPIED_LEN => {
                 let mut body = input.split_to(HEADER_LEN + body_len);
                 body.advance(HEADER_LEN);
@@ -52,7 +142,7 @@ impl<T> Connection<T> {
                 input.advance(HEADER_LEN + body_len);
             }
         }
-        Ok(true)
+        Ok(Handled::Frame)
     }
 
     /// Frames whose bodies are kept.

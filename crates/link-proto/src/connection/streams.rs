@@ -13,7 +13,7 @@ use crate::header::{HEADER_LEN, Header, Kind, flags};
 use crate::outbox::Turns;
 use crate::reader::Reader;
 use crate::stream::{Frame, Part, Received, Receiving, Sending};
-use crate::{CallId, Event, LinkError, Payload, SendError, features};
+use crate::{CallId, Event, LinkError, Payload, SendError};
 use bytes::{BufMut, BytesMut};
 use std::collections::VecDeque;
 
@@ -140,12 +140,6 @@ impl<T> Core<T> {
         }
         let may = self.has_streams && header.flags & flags::ONE_WAY == 0;
         if may { Ok(()) } else { Err(LinkError::UnknownFlags { kind, flags: streams }) }
-    }
-
-    /// Whether both sides stated the feature.
-    pub(super) fn negotiate_streams(&self) -> bool {
-        let peer = self.peer.as_ref().map_or(0, |peer| peer.features);
-        self.config.features & peer & features::STREAMS != 0
     }
 
     /// Gives a call the streams that the flags of its REQUEST say. `held`: the request is still

@@ -8,6 +8,7 @@ use crate::{Event, Meta, Payload};
 use bytes::{Buf, BufMut, Bytes};
 use std::time::Duration;
 
+mod compressed;
 mod in_place;
 mod streams;
 

@@ -77,10 +77,12 @@ struct Tally {
     /// A sender of items had to wait, and was told when it could go on.
     waits: u64,
     early_answers: u64,
+    /// Bytes that were saved by compression.
+    saved: u64,
 }
 
 impl Tally {
-    fn fields(&mut self) -> [&mut u64; 19] {
+    fn fields(&mut self) -> [&mut u64; 20] {
         [
             &mut self.answered,
             &mut self.long,
@@ -101,6 +103,7 @@ impl Tally {
             &mut self.no_streams,
             &mut self.waits,
             &mut self.early_answers,
+            &mut self.saved,
         ]
     }
 
@@ -219,6 +222,7 @@ impl Sim {
     }
 
     fn connect(&mut self) {
+        self.count_compression();
         self.tally.links += 1;
         let configs = [config(&mut self.rng), config(&mut self.rng)];
         self.windows = [configs[0].stream_window, configs[1].stream_window];
@@ -279,7 +283,15 @@ impl Sim {
         ] {
             assert_eq!(n, 0, "{what} left behind");
         }
+        self.count_compression();
         self.tally
+    }
+
+    /// What a link compressed, when it is over.
+    fn count_compression(&mut self) {
+        for done in [self.client.compression(), self.server.compression()].into_iter().flatten() {
+            self.tally.saved += done.raw_out_bytes - done.packed_out_bytes;
+        }
     }
 
     fn step(&mut self) {
@@ -647,12 +659,17 @@ fn config(rng: &mut StdRng) -> Config {
         max_reassembly_bytes: 600_000,
         max_buffered_bytes: 150_000,
         window: rng.random_range(1..=MAX_WINDOW),
-        features: if rng.random_bool(0.05) { 0 } else { features::STREAMS },
+        features: any_features(rng),
         stream_window: rng.random_range(16 << 10..100 << 10),
         keepalive: Duration::from_millis(20),
         ping_timeout: Duration::from_secs(60),
         ..Config::default()
     }
+}
+
+fn any_features(rng: &mut StdRng) -> u64 {
+    let streams = if rng.random_bool(0.05) { 0 } else { features::STREAMS };
+    streams | if rng.random_bool(0.6) { features::LZ4 } else { 0 }
 }
 
 fn any_len(rng: &mut StdRng) -> usize {

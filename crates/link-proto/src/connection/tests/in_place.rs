@@ -236,3 +236,23 @@ proptest! {
         prop_assert_eq!(pair.server.in_flight(), 0);
     }
 }
+
+/// Frames inside of a compressed one are handled as any others.
+#[test]
+fn calls_in_a_compressed_frame_are_handled_in_place() {
+    let features = crate::features::LZ4;
+    let config = || Config { features, ..Config::default() };
+    let (mut pair, route) = Pair::with_route(config(), config());
+    for token in 0..60 {
+        pair.send(route, vec![2, 7, 7, 7], token);
+    }
+    let mut repeat = Repeat::default();
+    assert!(pair.answer(&mut repeat).is_empty());
+    assert_eq!((repeat.n_answered, pair.server.in_flight()), (60, 0));
+    let (taken, events) = pair.take();
+    assert!(events.is_empty());
+    assert_eq!(taken.len(), 60);
+    assert!(taken.iter().all(|answer| answer.3 == [2, 7, 7, 7, 2, 7, 7, 7]));
+    let [up, down] = [pair.client.compression(), pair.server.compression()].map(Option::unwrap);
+    assert!(0 < up.raw_out_bytes && 0 < down.raw_out_bytes);
+}
