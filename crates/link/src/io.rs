@@ -32,6 +32,11 @@ pub trait Machine {
     /// # Errors
     /// The peer broke the protocol; the connection is of no more use.
     fn handle_bytes(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), Self::Error>;
+    /// Whether [`Machine::handle_bytes`] left whole frames in its input, and is to be called again when the events were
+    /// handled, with no more input than that.
+    fn has_backlog(&self) -> bool {
+        false
+    }
     /// Does what was due at [`Machine::poll_timeout`].
     fn handle_timeout(&mut self, now: Instant);
     /// When [`Machine::handle_timeout`] wants to be called next.

@@ -51,7 +51,7 @@ pub use method::{Method, StreamMethod};
 pub use server::{Context, Listening, Peer, Server, ServerConfig, Service};
 pub use stream::Address;
 pub use streaming::{NoItems, Receiver, Sender};
-pub use traffic::{Traffic, TrafficTotals};
+pub use traffic::{Compression, Traffic, TrafficTotals};
 
 /// The guide's examples, as tests.
 #[cfg(all(doctest, feature = "json", feature = "macros", feature = "postcard", feature = "tls"))]

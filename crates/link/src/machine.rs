@@ -15,6 +15,10 @@ impl<T> Machine for Connection<T> {
         self.handle_bytes(now, input)
     }
 
+    fn has_backlog(&self) -> bool {
+        self.has_backlog()
+    }
+
     fn handle_timeout(&mut self, now: Instant) {
         self.handle_timeout(now);
     }

@@ -1,9 +1,31 @@
-//! How full a connection's packets are: what is written and read at a time, and in how many segments
-//! the kernel sends it.
+//! How full a connection's packets are: what is written and read at a time, in how many segments
+//! the kernel sends it, and what compression saves.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use link_proto::{Connection, features};
+use std::time::Duration;
 use tokio::net::TcpStream;
+
+/// How what a connection carries is compressed. A client asks for it, and a server allows it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Compression {
+    /// Not at all.
+    #[default]
+    None,
+    /// By LZ4: fast, and good for text that repeats itself. Data that does not get smaller is left alone.
+    Lz4,
+}
+
+impl Compression {
+    /// What is told to the peer.
+    pub(crate) fn features(self) -> u64 {
+        match self {
+            Self::None => features::STREAMS,
+            Self::Lz4 => features::STREAMS | features::LZ4,
+        }
+    }
+}
 
 /// Adds up what goes through all connections that it is given to, by [`ClientConfig::traffic`] or
 /// [`ServerConfig::traffic`]. Connections with TLS are not counted.
@@ -18,6 +40,12 @@ pub struct Traffic {
     read_bytes: AtomicU64,
     n_segments_out: AtomicU64,
     n_segments_in: AtomicU64,
+    n_compressing: AtomicU64,
+    raw_out_bytes: AtomicU64,
+    packed_out_bytes: AtomicU64,
+    raw_in_bytes: AtomicU64,
+    packed_in_bytes: AtomicU64,
+    compression_ns: AtomicU64,
 }
 
 /// What a [`Traffic`] has added up.
@@ -36,6 +64,18 @@ pub struct TrafficTotals {
     pub n_segments_out: u64,
     /// Segments with data that have come, as the kernel's offloading merged them.
     pub n_segments_in: u64,
+    /// Connections that have ended and on which both sides compressed; also those with TLS, as in what follows.
+    pub n_compressing: u64,
+    /// Bytes that were compressed before they were sent.
+    pub raw_out_bytes: u64,
+    /// What was sent for them.
+    pub packed_out_bytes: u64,
+    /// Bytes that came compressed, and what they were when unpacked.
+    pub packed_in_bytes: u64,
+    /// See `packed_in_bytes`.
+    pub raw_in_bytes: u64,
+    /// CPU time for compressing and unpacking. 0 where the operating system does not tell.
+    pub compression_cpu: Duration,
 }
 
 impl Traffic {
@@ -49,6 +89,12 @@ impl Traffic {
             read_bytes: value(&self.read_bytes),
             n_segments_out: value(&self.n_segments_out),
             n_segments_in: value(&self.n_segments_in),
+            n_compressing: value(&self.n_compressing),
+            raw_out_bytes: value(&self.raw_out_bytes),
+            packed_out_bytes: value(&self.packed_out_bytes),
+            packed_in_bytes: value(&self.packed_in_bytes),
+            raw_in_bytes: value(&self.raw_in_bytes),
+            compression_cpu: Duration::from_nanos(value(&self.compression_ns)),
         }
     }
 
@@ -60,6 +106,25 @@ impl Traffic {
     pub(crate) fn count_read(&self, len: usize) {
         self.n_reads.fetch_add(1, Ordering::Relaxed);
         self.read_bytes.fetch_add(len as u64, Ordering::Relaxed);
+    }
+
+    /// The CPU time of the thread that asks.
+    pub(crate) const CPU_CLOCK: Option<fn() -> Duration> = kernel::CPU_CLOCK;
+
+    /// Adds what compression did on a link that is over. For programs that [`drive`](crate::drive) a connection
+    /// themselves.
+    pub fn count_link<T>(&self, link: &Connection<T>) {
+        let Some(done) = link.compression() else { return };
+        for (sum, n) in [
+            (&self.n_compressing, 1),
+            (&self.raw_out_bytes, done.raw_out_bytes),
+            (&self.packed_out_bytes, done.packed_out_bytes),
+            (&self.packed_in_bytes, done.packed_in_bytes),
+            (&self.raw_in_bytes, done.raw_in_bytes),
+            (&self.compression_ns, u64::try_from(done.cpu.as_nanos()).unwrap_or(u64::MAX)),
+        ] {
+            sum.fetch_add(n, Ordering::Relaxed);
+        }
     }
 
     /// Adds what the kernel says of a connection that is about to be closed.
@@ -75,7 +140,9 @@ impl Traffic {
 mod kernel {
     use nix::sys::socket::GetSockOpt as _;
     // The macro's own macros and names have to be in scope.
+    use nix::time::ClockId;
     use nix::{getsockopt_impl, libc, sockopt_impl};
+    use std::time::Duration;
     use tokio::net::TcpStream;
 
     /// The part of `struct tcp_info` of `linux/tcp.h` that kernels have had since 4.10.
@@ -93,6 +160,9 @@ mod kernel {
         Info
     );
 
+    pub(super) const CPU_CLOCK: Option<fn() -> Duration> =
+        Some(|| ClockId::CLOCK_THREAD_CPUTIME_ID.now().map_or(Duration::ZERO, Duration::from));
+
     /// Segments with data that came in and went out.
     pub(super) fn segments(stream: &TcpStream) -> Option<(u32, u32)> {
         let info = TcpInfo.get(stream).ok()?;
@@ -104,6 +174,8 @@ mod kernel {
 #[cfg(not(target_os = "linux"))]
 mod kernel {
     use tokio::net::TcpStream;
+
+    pub(super) const CPU_CLOCK: Option<fn() -> std::time::Duration> = None;
 
     /// Nothing tells.
     pub(super) fn segments(_: &TcpStream) -> Option<(u32, u32)> {

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use link::{Client, ClientConfig, Connections, Traffic, TrafficTotals};
+use link::{Client, ClientConfig, Compression, Connections, Traffic, TrafficTotals};
 use tokio::runtime::{Builder, LocalOptions};
 
 use crate::TransferError;
@@ -59,6 +59,8 @@ pub struct FetchOptions {
     pub step: Step,
     /// By whom.
     pub side: Side,
+    /// Whether lines, and what is asked, are compressed on their way, if the server allows it.
+    pub compression: Compression,
     /// How long a server that does not answer is waited for.
     pub patience: Duration,
     /// How much is kept in memory.
@@ -76,6 +78,7 @@ impl FetchOptions {
             callers: 1000,
             step: Step::Unchanged,
             side: Side::Server,
+            compression: Compression::None,
             patience: Duration::from_secs(60),
             writer: WriterOptions::default(),
         }
@@ -167,6 +170,7 @@ pub fn fetch(
             connections: Connections::Fixed(1),
             timeout: None,
             traffic: Some(Arc::clone(&traffic)),
+            compression: options.compression,
             max_backoff: MAX_BACKOFF,
             ..ClientConfig::default()
         };

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use link::{Listening, Server, ServerConfig, Service};
+use link::{Compression, Listening, Server, ServerConfig, Service};
 use tokio::task::JoinHandle;
 
 use crate::TransferError;
@@ -79,6 +79,7 @@ impl Serving {
             max_connections: MAX_CONNECTIONS,
             max_buffered_bytes: MAX_BUFFERED_BYTES,
             blocking_threads: BLOCKING_THREADS,
+            compression: Compression::Lz4,
             ..ServerConfig::default()
         };
         let server = Server::with_config(config).offer(service(&sessions));

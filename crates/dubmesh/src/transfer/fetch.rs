@@ -1,5 +1,6 @@
 //! `dubmesh transfer fetch`: the client.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +8,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
-use transfer::{FetchOptions, Fetched, OutputOptions, Progress, Step, TransferError};
+use transfer::{
+    Compression, FetchOptions, Fetched, OutputOptions, Progress, Step, TrafficTotals, TransferError,
+};
 
 use super::failed;
 use super::meter::{Line, bytes, usage};
@@ -54,6 +57,9 @@ pub(super) struct FetchArgs {
     /// Who does it
     #[arg(long, value_enum, default_value = "server")]
     process_at: Side,
+    /// What compresses lines on their way: helps where the network is slow and the lines repeat themselves
+    #[arg(long, value_enum, value_name = "HOW", default_value = "none")]
+    compress: Compress,
     /// Go on from a partial output, if there is one
     #[arg(long, conflicts_with = "force")]
     resume: bool,
@@ -78,6 +84,13 @@ enum Side {
     Client,
 }
 
+/// The ways to compress.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Compress {
+    None,
+    Lz4,
+}
+
 impl FetchArgs {
     fn options(&self) -> FetchOptions {
         let mut output = OutputOptions::new(self.output.clone());
@@ -92,6 +105,10 @@ impl FetchArgs {
             side: match self.process_at {
                 Side::Server => transfer::Side::Server,
                 Side::Client => transfer::Side::Client,
+            },
+            compression: match self.compress {
+                Compress::None => Compression::None,
+                Compress::Lz4 => Compression::Lz4,
             },
             patience: self.patience,
             ..FetchOptions::new(&self.address, output)
@@ -118,7 +135,7 @@ pub(super) fn fetch(args: &FetchArgs) -> Exit {
         Ok(fetched) => {
             match args.json {
                 true => println!("{}", to_json(args, &fetched)),
-                false => print(&fetched),
+                false => print(args, &fetched),
             }
             Exit::Ok
         }
@@ -162,7 +179,7 @@ async fn stopped() {
     }
 }
 
-fn print(fetched: &Fetched) {
+fn print(args: &FetchArgs, fetched: &Fetched) {
     let Fetched { written, resumed, restarts, took, traffic } = fetched;
     let seconds = took.as_secs_f64();
     let rows = written.totals.lines;
@@ -191,8 +208,53 @@ fn print(fetched: &Fetched) {
         each(traffic.written_bytes, traffic.n_writes),
         each(traffic.written_bytes, traffic.n_segments_out),
     );
+    if args.compress == Compress::Lz4 {
+        println!("  compressed {}", Gain::of(traffic));
+    }
     let (cpu, memory) = usage();
     println!("  used       {cpu:.2} s of CPU time, {memory:.0} MB of memory");
+}
+
+/// What compression was good for.
+struct Gain {
+    n_compressing: u64,
+    /// What would have gone through the connections without it, in both directions, and what did.
+    raw: u64,
+    sent: u64,
+    cpu: Duration,
+}
+
+impl Gain {
+    fn of(traffic: &TrafficTotals) -> Self {
+        let sent = traffic.read_bytes + traffic.written_bytes;
+        let raw = traffic.raw_in_bytes + traffic.raw_out_bytes;
+        let packed = traffic.packed_in_bytes + traffic.packed_out_bytes;
+        let (n_compressing, cpu) = (traffic.n_compressing, traffic.compression_cpu);
+        Self { n_compressing, raw: sent.saturating_sub(packed) + raw, sent, cpu }
+    }
+
+    fn ratio(&self) -> f64 {
+        self.raw as f64 / self.sent.max(1) as f64
+    }
+
+    fn saved(&self) -> u64 {
+        self.raw.saturating_sub(self.sent)
+    }
+}
+
+impl fmt::Display for Gain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (saved, cpu) = (bytes(self.saved() as f64), self.cpu.as_secs_f64());
+        if self.n_compressing == 0 {
+            return write!(f, "no: the server does not compress");
+        }
+        // Questions alone are a hundredth of nothing.
+        if self.ratio() < 1.005 {
+            return write!(f, "by nothing: these lines do not get smaller ({saved} saved)");
+        }
+        let (raw, ratio) = (bytes(self.raw as f64), self.ratio());
+        write!(f, "{ratio:.2} : 1, {saved} of {raw} saved; {cpu:.2} s of CPU time here for that")
+    }
 }
 
 fn each(bytes: u64, n: u64) -> f64 {
@@ -203,6 +265,7 @@ fn to_json(args: &FetchArgs, fetched: &Fetched) -> serde_json::Value {
     let Fetched { written, resumed, restarts, took, traffic } = fetched;
     let (seconds, rows) = (took.as_secs_f64(), written.totals.lines);
     let (cpu_s, peak_rss_mb) = usage();
+    let gain = Gain::of(traffic);
     json!({
         "connections": args.connections,
         "callers": u32::from(args.connections) * args.callers,
@@ -225,6 +288,17 @@ fn to_json(args: &FetchArgs, fetched: &Fetched) -> serde_json::Value {
             "read_bytes": traffic.read_bytes,
             "bytes_per_read": each(traffic.read_bytes, traffic.n_reads),
             "bytes_per_segment_in": each(traffic.read_bytes, traffic.n_segments_in),
+        },
+        "compression": {
+            "asked": args.compress == Compress::Lz4,
+            "used": gain.n_compressing != 0,
+            "ratio": gain.ratio(),
+            "saved_bytes": gain.saved(),
+            "raw_in_bytes": traffic.raw_in_bytes,
+            "packed_in_bytes": traffic.packed_in_bytes,
+            "raw_out_bytes": traffic.raw_out_bytes,
+            "packed_out_bytes": traffic.packed_out_bytes,
+            "cpu_s": gain.cpu.as_secs_f64(),
         },
         "cpu_s": cpu_s,
         "peak_rss_mb": peak_rss_mb,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::observe::Observer;
-use crate::traffic::Traffic;
+use crate::traffic::{Compression, Traffic};
 
 /// How a client connects, and what it allows itself. Limits are per connection.
 #[derive(Clone, Debug)]
@@ -34,6 +34,8 @@ pub struct ClientConfig {
     pub max_waiting_bytes: usize,
     /// Longest reply that is taken, in bytes; at most 1 GiB.
     pub max_message_len: u32,
+    /// Whether to compress what is sent and have the server do the same, where it allows that and where it is worth it.
+    pub compression: Compression,
     /// How long connecting may take, name resolution and handshakes included.
     pub connect_timeout: Duration,
     /// Pause before the second attempt to connect; each further one doubles it, up to the next.
@@ -96,6 +98,7 @@ impl Default for ClientConfig {
             max_waiting_calls: 65_536,
             max_waiting_bytes: 64 << 20,
             max_message_len: 8 << 20,
+            compression: Compression::None,
             connect_timeout: Duration::from_secs(5),
             min_backoff: Duration::from_millis(50),
             max_backoff: Duration::from_secs(5),
@@ -120,6 +123,8 @@ impl ClientConfig {
             keepalive: self.keepalive,
             ping_timeout: self.ping_timeout,
             handshake_timeout: self.connect_timeout,
+            features: self.compression.features(),
+            cpu_clock: self.traffic.as_ref().and(Traffic::CPU_CLOCK),
             ..link_proto::Config::default()
         }
     }

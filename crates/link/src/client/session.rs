@@ -189,7 +189,9 @@ impl SessionMachine {
         for key in pending {
             self.finish(key, Outcome::Broken(Arc::clone(reason)));
         }
-        self.link = None;
+        if let (Some(link), Some(traffic)) = (self.link.take(), &self.config.traffic) {
+            traffic.count_link(&link);
+        }
     }
 
     /// Why the link failed, if it did.
@@ -429,6 +431,10 @@ impl Machine for SessionMachine {
         self.drain_link();
         self.settle();
         result
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.link.as_ref().is_some_and(Connection::has_backlog)
     }
 
     fn handle_timeout(&mut self, now: Instant) {

@@ -173,24 +173,31 @@ impl<E> Turn<E> {
         M: Machine<Event = E>,
         S: AsyncRead + Unpin,
     {
-        for _ in 0..MAX_READS_PER_TURN {
-            if !conn.lock(|machine| machine.wants_input()) {
+        for n_reads in 0..MAX_READS_PER_TURN {
+            let (wants_input, has_backlog) =
+                conn.lock(|machine| (machine.wants_input(), machine.has_backlog()));
+            if !wants_input {
                 return Ok(Reading::HeldBack);
             }
-            self.input.reserve(self.read_len);
-            let room_len = self.input.capacity() - self.input.len();
-            let Poll::Ready(read_len) = pin!(stream.read_buf(&mut self.input)).poll(cx)? else {
-                return Ok(Reading::Registered);
-            };
-            if read_len == 0 {
-                return Err(Ending::PeerClosed);
+            if !has_backlog {
+                self.input.reserve(self.read_len);
+                let room_len = self.input.capacity() - self.input.len();
+                let Poll::Ready(read_len) = pin!(stream.read_buf(&mut self.input)).poll(cx)? else {
+                    return Ok(Reading::Registered);
+                };
+                if read_len == 0 {
+                    return Err(Ending::PeerClosed);
+                }
+                if read_len == room_len {
+                    self.read_len = (self.read_len * 2).min(MAX_READ_LEN);
+                }
+            } else if n_reads != 0 {
+                // What was read led to events enough.
+                break;
             }
             let now = Instant::now();
             conn.lock(|machine| machine.handle_bytes(now, &mut self.input))
                 .map_err(Ending::Protocol)?;
-            if read_len == room_len {
-                self.read_len = (self.read_len * 2).min(MAX_READ_LEN);
-            }
         }
         cx.waker().wake_by_ref();
         Ok(Reading::Registered)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::observe::Observer;
-use crate::traffic::Traffic;
+use crate::traffic::{Compression, Traffic};
 
 /// What a server allows its callers.
 #[derive(Clone, Debug)]
@@ -24,6 +24,9 @@ pub struct ServerConfig {
     pub max_message_len: u32,
     /// Bytes of unfinished long requests that one connection may hold.
     pub max_reassembly_bytes: usize,
+    /// Whether clients may have compressed what they send and are sent. It costs the server CPU time, and memory: up to a
+    /// MiB for each connection while requests are read.
+    pub compression: Compression,
     /// No more requests are read from a connection while so many bytes wait to be written to it.
     pub max_buffered_bytes: usize,
     /// Threads for blocking handlers; they are started when they are needed.
@@ -53,6 +56,7 @@ impl Default for ServerConfig {
             max_connections: 10_000,
             max_message_len: 8 << 20,
             max_reassembly_bytes: 64 << 20,
+            compression: Compression::None,
             max_buffered_bytes: 4 << 20,
             blocking_threads: 64,
             max_waiting_blocking: 1024,
@@ -77,6 +81,8 @@ impl ServerConfig {
             keepalive: self.keepalive,
             ping_timeout: self.ping_timeout,
             handshake_timeout: self.handshake_timeout,
+            features: self.compression.features(),
+            cpu_clock: self.traffic.as_ref().and(Traffic::CPU_CLOCK),
             ..link_proto::Config::default()
         }
     }

@@ -16,6 +16,7 @@ use super::service::{Answer, Entry, Handler, Once, Refusal, Running};
 use super::slice::panicked;
 use crate::codec::{Codec, Raw};
 use crate::io::Machine;
+use crate::traffic::Traffic;
 
 /// The only serialization of such methods.
 const CODEC: u8 = <Raw as Codec<Bytes>>::NUMBER;
@@ -59,6 +60,15 @@ impl<F: Answerer + 'static> Handler for Method<F> {
 pub(crate) struct ServerLink {
     pub link: Connection<()>,
     routes: Routes,
+    traffic: Option<Arc<Traffic>>,
+}
+
+impl Drop for ServerLink {
+    fn drop(&mut self) {
+        if let Some(traffic) = &self.traffic {
+            traffic.count_link(&self.link);
+        }
+    }
 }
 
 /// By the route's number.
@@ -66,8 +76,8 @@ pub(crate) struct ServerLink {
 struct Routes(Vec<Option<Arc<Entry>>>);
 
 impl ServerLink {
-    pub(crate) fn new(link: Connection<()>) -> Self {
-        Self { link, routes: Routes::default() }
+    pub(crate) fn new(link: Connection<()>, traffic: Option<Arc<Traffic>>) -> Self {
+        Self { link, routes: Routes::default(), traffic }
     }
 
     /// Calls of this route are answered in place from now on, if `method` is such a one.
@@ -117,6 +127,10 @@ impl Machine for ServerLink {
 
     fn handle_bytes(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), LinkError> {
         self.link.handle_bytes_with(now, input, &mut self.routes)
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.link.has_backlog()
     }
 
     fn handle_timeout(&mut self, now: Instant) {

@@ -40,9 +40,10 @@ pub(crate) type Routes = Vec<Result<Arc<Entry>, Arc<Refusal>>>;
 impl Session {
     pub(crate) fn new(server: Arc<Shared>) -> Arc<Self> {
         let machine = Connection::server(server.config.link(), Instant::now());
+        let traffic = server.config.traffic.clone();
         Arc::new(Self {
             server,
-            conn: SyncConn::new(ServerLink::new(machine)),
+            conn: SyncConn::new(ServerLink::new(machine, traffic)),
             running: Mutex::default(),
             streams: Streams::default(),
         })

@@ -230,6 +230,14 @@ impl<F: Future<Output = Result<(), TransferError>>> InPlace<u32> for Callers<'_,
     }
 }
 
+impl<F> Drop for Caller<'_, F> {
+    fn drop(&mut self) {
+        if let Some(traffic) = &self.callers.connection.config.traffic {
+            traffic.count_link(&self.link);
+        }
+    }
+}
+
 impl<'a, F: Future<Output = Result<(), TransferError>>> Caller<'a, F> {
     fn new(connection: &'a Connection, crew: &'a Crew<F>) -> Self {
         let start = Instant::now();
@@ -281,6 +289,10 @@ impl<F: Future<Output = Result<(), TransferError>>> Machine for Caller<'_, F> {
 
     fn handle_bytes(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), LinkError> {
         self.link.handle_bytes_with(now, input, &mut self.callers)
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.link.has_backlog()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
