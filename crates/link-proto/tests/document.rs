@@ -63,6 +63,7 @@ fn tables_name_the_numbers_in_use() {
         ("routes", header::MAX_ROUTES as usize),
         ("message limit", header::MAX_MESSAGE_LEN as usize),
         ("stream window", header::MAX_STREAM_WINDOW as usize),
+        ("frames in a COMPRESSED", header::MAX_RAW_LEN),
     ] {
         let row = format!("| {what} | {limit} |");
         assert!(DOCUMENT.contains(&row), "no row {row}");
@@ -71,8 +72,10 @@ fn tables_name_the_numbers_in_use() {
 
 #[test]
 fn tables_name_the_kinds_and_flags_in_use() {
-    let row = format!("| `{:#04x}` | STREAMS |", features::STREAMS);
-    assert!(DOCUMENT.contains(&row), "no row {row}");
+    for (feature, name) in [(features::STREAMS, "STREAMS"), (features::LZ4, "LZ4")] {
+        let row = format!("| `{feature:#04x}` | {name} |");
+        assert!(DOCUMENT.contains(&row), "no row {row}");
+    }
     for (kind, name, known_flags) in [
         (Kind::Hello, "HELLO", 0),
         (Kind::Define, "DEFINE", flags::ACK),
@@ -86,6 +89,7 @@ fn tables_name_the_kinds_and_flags_in_use() {
         (Kind::GoAway, "GOAWAY", 0),
         (Kind::Item, "ITEM", flags::MORE | flags::END),
         (Kind::ItemCredit, "ITEM_CREDIT", 0),
+        (Kind::Compressed, "COMPRESSED", 0),
     ] {
         let kind = kind as u8;
         let row = format!("| {kind} | {name} ");
@@ -213,7 +217,25 @@ fn examples() -> Vec<(&'static str, BytesMut)> {
     client.handle_bytes(now, server.transmit()).unwrap();
     server.go_away(GoAwayReason::SHUTDOWN);
     say("go away", server.transmit());
+    examples.push(("compressed", compressed(now)));
     examples
+}
+
+/// Requests that leave compressed.
+fn compressed(now: Instant) -> BytesMut {
+    let config = || Config { features: features::LZ4, ..Config::default() };
+    let mut client: Connection<()> = Connection::client(config(), now);
+    let mut server: Connection<()> = Connection::server(config(), now);
+    server.handle_bytes(now, client.transmit()).unwrap();
+    client.handle_bytes(now, server.transmit()).unwrap();
+    let route = client.define(&RouteDef::default()).unwrap();
+    server.handle_bytes(now, client.transmit()).unwrap();
+    for _ in 0..2 {
+        let payload = b"brick ".repeat(20);
+        let request = RequestOut { codec: 2, payload: (&payload[..]).into(), ..RequestOut::new(route) };
+        client.send_request(now, request, ()).unwrap();
+    }
+    std::mem::take(client.transmit())
 }
 
 /// Sixteen bytes a line: offset, hexadecimal, text.

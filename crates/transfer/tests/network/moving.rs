@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use crate::support::{Folder, Proxy, fetch, fetch_until};
-use transfer::{FetchOptions, OutputOptions, Side, Step, TransferError, WriterOptions};
+use transfer::{
+    Compression, FetchOptions, OutputOptions, Side, Step, TransferError, WriterOptions,
+};
 
 const BOTH: [Side; 2] = [Side::Server, Side::Client];
 const STEPS: [Step; 2] = [Step::Contest, Step::Unchanged];
@@ -21,6 +23,36 @@ fn either_side_processes() {
             assert_eq!(fetched.written.duplicates, 0);
             folder.check(step);
             std::fs::remove_file(folder.path("output")).unwrap();
+        }
+    }
+}
+
+/// Lines that repeat themselves get smaller on their way, and random ones are left alone; connections break meanwhile.
+#[test]
+fn compressed_lines() {
+    let log: String = (0..60_000)
+        .map(|n| format!("2026-11-21 10:00:{:02} INFO request {n} took {} ms\r\n", n % 60, n % 7))
+        .collect();
+    for (folder, gains) in
+        [(Folder::with_source(log.as_bytes()), true), (Folder::with_lines(3_000_000), false)]
+    {
+        let server = folder.serve();
+        let proxy = Proxy::start(server.address);
+        for side in BOTH {
+            proxy.cut_connections(3);
+            let options = folder.options(proxy.address, Step::Contest, side);
+            let compression = Compression::Lz4;
+            let fetched = fetch(&FetchOptions { compression, callers: 200, ..options }).unwrap();
+            folder.check(Step::Contest);
+            std::fs::remove_file(folder.path("output")).unwrap();
+            let traffic = fetched.traffic;
+            assert!(3 < traffic.n_compressing, "{traffic:?}");
+            let saved = traffic.raw_in_bytes - traffic.packed_in_bytes;
+            assert_eq!(traffic.read_bytes < saved, gains, "{traffic:?}");
+            // The answers "end of file", alike for all callers, get smaller in any case.
+            assert_eq!(saved < traffic.read_bytes / 20, !gains, "{traffic:?}");
+            // Questions repeat themselves in any case.
+            assert!(2 * traffic.packed_out_bytes < traffic.raw_out_bytes, "{traffic:?}");
         }
     }
 }
