@@ -248,3 +248,6 @@ async fn blocking<T: Send + 'static>(
     let ran = tokio::task::spawn_blocking(work).await;
     ran.unwrap_or_else(|panic| Err(TransferError::runtime(std::io::Error::other(panic))))
 }
+
+#[cfg(test)]
+mod tests;

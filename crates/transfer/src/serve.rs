@@ -66,6 +66,16 @@ impl Serving {
         address: &str,
         options: ServeOptions,
     ) -> Result<Self, TransferError> {
+        Self::start_with(path, address, options, |_| {}).await
+    }
+
+    /// As [`Serving::start`], with a changed configuration of the link.
+    pub(crate) async fn start_with(
+        path: &Path,
+        address: &str,
+        options: ServeOptions,
+        change: impl FnOnce(&mut ServerConfig),
+    ) -> Result<Self, TransferError> {
         let limits = Limits {
             transfers: options.max_transfers,
             callers: options.max_callers,
@@ -74,7 +84,7 @@ impl Serving {
         let source = Source::open(path)?;
         source.read_ahead()?;
         let sessions = Sessions::new(source, limits);
-        let config = ServerConfig {
+        let mut config = ServerConfig {
             name: "dubmesh-transfer".to_owned(),
             max_connections: MAX_CONNECTIONS,
             max_buffered_bytes: MAX_BUFFERED_BYTES,
@@ -82,6 +92,7 @@ impl Serving {
             compression: Compression::Lz4,
             ..ServerConfig::default()
         };
+        change(&mut config);
         let server = Server::with_config(config).offer(service(&sessions));
         let listening = server.listen(address).await?;
         let ticking = tokio::spawn({

@@ -18,7 +18,9 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use link::{Address, ClientConfig, Conn, Failure, Machine, Status, drive, socket};
-use link_proto::{Event, InPlace, LinkError, RequestOut, RouteDef, RouteId};
+use link_proto::{
+    Event, GoAwayReason, InPlace, LinkError, RequestOut, RouteDef, RouteId, SendError,
+};
 
 use super::crew::Crew;
 use crate::TransferError;
@@ -146,9 +148,18 @@ impl Connection {
                 Ok(stream) => {
                     let conn = Conn::new(Caller::new(self, crew));
                     let ending = drive(stream, &conn, |event| conn.with(|link| link.handle(event)));
-                    let reason = ending.await.to_string();
-                    if conn.look(|link| link.route.is_some()) {
+                    let ending = ending.await.to_string();
+                    let reason = conn
+                        .look(|link| link.trouble)
+                        .map_or(ending, |trouble| trouble.to_string());
+                    // One that was closed before it brought a line is none, whatever the server greeted with.
+                    if conn.look(|link| link.callers.is_useful) {
                         (lost, pause) = (Instant::now(), self.config.min_backoff);
+                    } else if conn.look(|link| link.link.in_flight()) == 0
+                        && self.questions.borrow().is_empty()
+                    {
+                        // Nobody missed it: all callers wait for room.
+                        lost = Instant::now();
                     }
                     self.fail(&conn, &reason, crew);
                     reason
@@ -204,6 +215,8 @@ struct Caller<'a, F> {
     link: link_proto::Connection<u32>,
     /// Once the server has greeted.
     route: Option<RouteId>,
+    /// Why there is no route.
+    trouble: Option<SendError>,
     /// For calls without a deadline, to which it does not matter how late it is.
     start: Instant,
     callers: Callers<'a, F>,
@@ -212,6 +225,8 @@ struct Caller<'a, F> {
 struct Callers<'a, F> {
     connection: &'a Connection,
     crew: &'a Crew<F>,
+    /// An answer has come.
+    is_useful: bool,
 }
 
 impl<F: Future<Output = Result<(), TransferError>>> InPlace<u32> for Callers<'_, F> {
@@ -222,9 +237,12 @@ impl<F: Future<Output = Result<(), TransferError>>> InPlace<u32> for Callers<'_,
 
     #[inline]
     fn response(&mut self, caller: u32, status: Status, _: u8, payload: &[u8]) {
-        let Self { connection, crew } = self;
+        let Self { connection, crew, is_useful } = self;
         match status {
-            Status::OK => connection.give(caller, Ok(payload), crew),
+            Status::OK => {
+                *is_useful = true;
+                connection.give(caller, Ok(payload), crew);
+            }
             status => connection.give(caller, Err(&refused(status, payload)), crew),
         }
     }
@@ -242,7 +260,8 @@ impl<'a, F: Future<Output = Result<(), TransferError>>> Caller<'a, F> {
     fn new(connection: &'a Connection, crew: &'a Crew<F>) -> Self {
         let start = Instant::now();
         let link = link_proto::Connection::client(connection.config.link(), start);
-        Self { link, route: None, start, callers: Callers { connection, crew } }
+        let callers = Callers { connection, crew, is_useful: false };
+        Self { link, route: None, trouble: None, start, callers }
     }
 
     fn handle(&mut self, event: Event<u32>) {
@@ -254,8 +273,13 @@ impl<'a, F: Future<Output = Result<(), TransferError>>> Caller<'a, F> {
                     descriptor: String::new(),
                     attachments: Vec::new(),
                 };
-                // A server that takes no route at all ends the connection.
-                self.route = self.link.define(&def).ok();
+                match self.link.define(&def) {
+                    Ok(route) => self.route = Some(route),
+                    Err(error) => {
+                        self.trouble = Some(error);
+                        self.link.go_away(GoAwayReason::SHUTDOWN);
+                    }
+                }
             }
             // An answer of more than one frame.
             Event::Response { token, status, payload, codec, .. } => {
