@@ -275,7 +275,10 @@ impl<'a> ArgumentList<'a> {
             }
             return Ok(());
         }
-        sized(out, |out| Ok(jsonb::Encoder::new(out).string(target.method)))?;
+        sized(out, |out| {
+            jsonb::Encoder::new(out).string(target.method);
+            Ok(())
+        })?;
         sized(out, |out| {
             let mut encoder = jsonb::Encoder::new(out);
             match target.parameters {
