@@ -85,9 +85,23 @@ impl Peer<'_> {
         self.check(&what, &answer, is_right);
     }
 
+    /// Calls without types and expects an error about the arguments. A provider of 2.6 does not say that
+    /// they are to blame, and over its telnet an agent may know better itself.
+    fn refuses(&mut self, method: &str, body: &str, parts: &[&str]) {
+        if self.version != DubboVersion::V2_6 {
+            return self.fails((method, None, body), (400, "bad_arguments"), parts);
+        }
+        let answer = self.call(method, None, &[], body);
+        let codes = ["bad_arguments", "ambiguous_method", "provider_error"];
+        let is_right = codes.contains(&&*answer.code());
+        self.check(&format!("{method} {body} is refused"), &answer, is_right);
+    }
+
     /// Calls a method with types that the provider does not know it with.
     fn is_missing(&mut self, method: &str, types: &str, body: &str) {
         match self.version {
+            // 2.6 takes the only method of a name, whatever the types.
+            DubboVersion::V2_6 if method != "missing" => {}
             DubboVersion::V2_6 | DubboVersion::V2_7 => {
                 self.fails((method, Some(types), body), (404, "method_not_found"), &[method]);
             }
@@ -208,7 +222,9 @@ fn containers_and_objects(peer: &mut Peer<'_>) {
     peer.returns("textSet", "java.util.Set", "[[\"one\"]]", "[\"one\"]", true);
     peer.returns("counts", "java.util.Map", "[{\"k\":1,\"l\":-2}]", "{\"k\":1,\"l\":-2}", true);
     let nested = "[{\"a\":[1,null,true,{\"b\":\"c\"}],\"d\":0.5}]";
-    peer.returns("anyMap", "java.util.Map", nested, &nested[1..nested.len() - 1], true);
+    // 2.6 itself fails at a null inside of a map in a generic call.
+    let takes_nulls = peer.version != DubboVersion::V2_6;
+    peer.returns("anyMap", "java.util.Map", nested, &nested[1..nested.len() - 1], takes_nulls);
     let (instant, millis) = ("\"2020-09-13T12:26:40.123Z\"", "1600000000123");
     let shown = if fastjson { millis } else { instant };
     for date in [instant, millis] {
@@ -295,7 +311,7 @@ fn overloads(peer: &mut Peer<'_>) {
         "\"x and y\"",
         false,
     );
-    peer.fails(("echo", None, "[4]"), (400, "bad_arguments"), &["echo", "x-dubbo-parameter-types"]);
+    peer.refuses("echo", "[4]", &["echo", "x-dubbo-parameter-types"]);
 }
 
 fn failures(peer: &mut Peer<'_>) {
@@ -313,8 +329,8 @@ fn failures(peer: &mut Peer<'_>) {
     peer.is_missing("text", "int", "[1]");
     peer.fails(("add", Some("int,int"), "[1]"), (400, "bad_arguments"), &["2", "1"]);
     peer.fails(("add", Some("int,int"), "[1,\"x\"]"), (400, "bad_arguments"), &["argument 1"]);
-    peer.fails(("add", None, "[1,2,3]"), (400, "bad_arguments"), &["args.length"]);
-    peer.fails(("int32", None, "[\"x\"]"), (400, "bad_arguments"), &["NumberFormat"]);
+    peer.refuses("add", "[1,2,3]", &["args.length"]);
+    peer.refuses("int32", "[\"x\"]", &["NumberFormat"]);
     peer.fails(("text", Some(STRING), "[\"x\""), (400, "bad_request"), &["JSON"]);
     let unknown = post(peer.consumer.http(), "/com.acme.Nobody/text", &[], "[]");
     let is_right = (unknown.status, &*unknown.code()) == (404, "service_not_found");
