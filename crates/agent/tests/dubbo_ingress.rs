@@ -250,3 +250,62 @@ fn other_protocols_and_slow_readers_are_cut_off() {
     // Nobody else notices.
     assert_eq!(Consumer::to(&agent).call("echo", "x", &[]).status, Status::Ok);
 }
+
+#[test]
+fn what_is_exported_is_there_for_dubbo_consumers() {
+    let hub = MemoryHub::new();
+    let provider = FakeProvider::start(Behaviour::Good);
+    let app = provider.addr;
+    let agent =
+        dubbo_exporting(&hub, &format!("interface = \"{SERVICE}\"\napp = \"dubbo://{app}\"\n"));
+    let addr = agent.addresses().dubbo_exports.unwrap();
+    let mut consumer = Consumer::connect(addr);
+    ready(&mut consumer);
+    assert_eq!(consumer.call("attachment", "", &[("colour", "red")]).value(), string("red"));
+    let answer = consumer.call("echo", "x", &[("path", "com.acme.Secret")]);
+    assert_eq!(answer.status, Status::ServiceNotFound, "{}", answer.text());
+    consumer.send_one_way(HESSIAN2, &body(SERVICE, "echo", "gone", &[]));
+    let n_requests = provider.n_requests();
+    wait_until("the one-way call", || (n_requests <= provider.n_requests()).then_some(()));
+
+    // As consumers see it in the registry; other agents see its link alone.
+    let registered = hub.urls();
+    let url = registered.iter().find(|url| url.starts_with("dubbo://")).unwrap();
+    for part in ["application=shop", "side=provider", "interface=com.acme.Hello", "dubbo=2.0.2"] {
+        assert!(url.contains(part), "{part} is not in {url}");
+    }
+    let (caller, mut n_calls) = (dubbo_consumer(&hub, ""), provider.n_requests());
+    let mut consumer = Consumer::to(&caller);
+    ready(&mut consumer);
+    n_calls = provider.n_requests() - n_calls;
+    assert!(0 < n_calls);
+
+    provider.kill();
+    let mut consumer = Consumer::connect(addr);
+    let answer = wait_until("the app's absence", || {
+        let answer = consumer.call("echo", "x", &[]);
+        (answer.status == Status::ServerError).then_some(answer)
+    });
+    assert!(answer.text().contains("unreachable"), "{}", answer.text());
+}
+
+#[test]
+fn an_http_app_is_a_dubbo_provider() {
+    let hub = MemoryHub::new();
+    let app = TestApp::start(|request| match &*request.path {
+        "/com.acme.Hello/echo" => Does::json(request.body.trim_matches(['[', ']'])),
+        _ => Does::status(404, "{}"),
+    });
+    let export = format!("interface = \"{SERVICE}\"\napp = \"http://{}\"\n", app.addr);
+    let agent = dubbo_exporting(&hub, &export);
+    let mut consumer = Consumer::connect(agent.addresses().dubbo_exports.unwrap());
+    ready(&mut consumer);
+    assert_eq!(consumer.call("echo", "snö", &[]).value(), string("snö"));
+    assert_eq!(consumer.call("$echo", "ping", &[]).value(), string("ping"));
+    assert_ne!(consumer.call("other", "x", &[]).body[0], 0x91);
+    // By another agent, over its link.
+    let caller = dubbo_consumer(&hub, "");
+    let mut consumer = Consumer::to(&caller);
+    ready(&mut consumer);
+    assert_eq!(consumer.call("echo", "far", &[]).value(), string("far"));
+}

@@ -44,7 +44,7 @@ pub(crate) fn endpoint(
 pub(crate) fn listing(url: DubboUrl) -> Option<Listing> {
     let protocol = Protocol::from_scheme(&url.protocol)?;
     let (version, group) = (url.version().to_owned(), url.group().to_owned());
-    let stands_for = url.params.get(FOR).filter(|_| protocol == Protocol::Link).cloned();
+    let stands_for = url.params.get(FOR).cloned();
     let endpoint = endpoint(protocol, &url.host, url.port, url.params);
     Some(Listing { version, group, endpoint, stands_for })
 }

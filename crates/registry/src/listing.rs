@@ -9,9 +9,10 @@
 //!   `for` which `host:port` it passes calls to. Where a plain `dubbo://` endpoint with exactly
 //!   that address is listed for the same service, the agent's endpoint replaces it, and takes over
 //!   what the app said about itself (weight, serializations, timeout, warm-up) unless the agent
-//!   says otherwise. When the agent goes, the plain endpoint shows again by itself.
+//!   says otherwise. When the agent goes, the plain endpoint shows again by itself. An agent that
+//!   also listens for Dubbo's own consumers is listed twice for the same app; then its link counts.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use dubbo_proto::ServiceKey;
@@ -59,6 +60,12 @@ pub(crate) fn resolve<'a>(
         .filter(|endpoint| endpoint.protocol == Protocol::Dubbo)
         .map(|endpoint| (endpoint.address(), *endpoint))
         .collect();
+    let linked: HashSet<&str> = agents
+        .iter()
+        .filter(|(_, agent)| agent.protocol == Protocol::Link)
+        .map(|(app, _)| *app)
+        .collect();
+    agents.retain(|(app, agent)| agent.protocol == Protocol::Link || !linked.contains(app));
     let mut endpoints = BTreeMap::new();
     for (app, agent) in &agents {
         let merged = apps.get(*app).map_or_else(|| (*agent).clone(), |app| stand_in(agent, app));
@@ -143,6 +150,18 @@ mod tests {
         // Without the agent, the app shows again.
         let shown = addresses(&key("", ""), &listings[..2]);
         assert_eq!(shown, ["dubbo://10.0.0.1:20880", "dubbo://10.0.0.2:20880"]);
+    }
+
+    #[test]
+    fn an_agent_that_is_listed_twice_is_called_once() {
+        let mut listings = vec![
+            listing("dubbo://h:1/a.B"),
+            listing("dubbo://h:5/a.B?for=h:1&serialization=fastjson"),
+            listing("link://h:3/a.B?for=h:1"),
+        ];
+        assert_eq!(addresses(&key("", ""), &listings), ["link://h:3"]);
+        listings.pop();
+        assert_eq!(addresses(&key("", ""), &listings), ["dubbo://h:5"]);
     }
 
     #[test]

@@ -31,6 +31,12 @@ impl MemoryHub {
         Self::default()
     }
 
+    /// The URLs of all that is registered now.
+    #[must_use]
+    pub fn urls(&self) -> Vec<String> {
+        self.table.borrow().rows.iter().map(|row| row.url.clone()).collect()
+    }
+
     pub(crate) fn table(&self) -> watch::Receiver<Table> {
         self.table.subscribe()
     }
@@ -40,8 +46,11 @@ impl MemoryHub {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let interface = registration.service.interface.clone();
         // Through the form of a URL, so that what is said and what is not is the same everywhere.
-        if let Some(listing) = address::listing(address::url(registration)) {
-            self.table.send_modify(|table| table.rows.push(Row { id, interface, listing }));
+        let url = address::url(registration);
+        let text = url.to_string();
+        if let Some(listing) = address::listing(url) {
+            let row = Row { id, interface, listing, url: text };
+            self.table.send_modify(|table| table.rows.push(row));
         }
         id
     }
@@ -63,6 +72,8 @@ pub(crate) struct Row {
     pub(crate) id: u64,
     pub(crate) interface: String,
     pub(crate) listing: Listing,
+    /// As it was written.
+    pub(crate) url: String,
 }
 
 impl Table {

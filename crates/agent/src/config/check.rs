@@ -43,7 +43,7 @@ pub(super) fn check<'d>(
     let registries = registries(file.tables("registry"), folder, problems);
     let (http, dubbo) = ingresses(file.tables("ingress"), &registries, &mut places);
     let link = link(file.table("link"), &mut places);
-    let dubbo_exports = dubbo_exports(file.table("dubbo"), &mut places);
+    let dubbo_exports = dubbo_exports(file.table("dubbo"), &process.name, &mut places);
     let exports = file.tables("export");
     let exports = exports.into_iter().map(|it| export(it, &registries, &mut places)).collect();
     let clusters = clusters(file.table("defaults"), file.tables("cluster"), problems);

@@ -57,6 +57,7 @@ pub(super) fn check(places: &Places, registries: &[RegistryDraft], problems: &Pr
     for export in &places.exports {
         export_and_registry(export, registries, problems);
     }
+    dubbo_and_contest(places, registries, problems);
     memory_registries(places, registries, problems);
 }
 
@@ -145,6 +146,20 @@ fn export_and_registry(export: &Export, registries: &[RegistryDraft], problems: 
             problems.add(place, problem, "remove it, or use layout = \"dubbo\"");
         }
         _ => {}
+    }
+}
+
+/// The contest's layout lists agents only, and Dubbo's consumers do not read it.
+fn dubbo_and_contest(places: &Places, registries: &[RegistryDraft], problems: &Problems<'_>) {
+    let Listener::At(place) = &places.dubbo else {
+        return;
+    };
+    let registry_of = |export: &Export| export.registry.and_then(|index| registries.get(index));
+    let contest = places.exports.iter().filter_map(registry_of);
+    if let Some(draft) = contest.into_iter().find(|draft| draft.kind == Some(Kind::EtcdContest)) {
+        let problem =
+            format!("layout \"contest\" of registry \"{}\" has no place for it", draft.name);
+        problems.add(place, problem, "remove [dubbo], or use layout = \"dubbo\"");
     }
 }
 

@@ -115,10 +115,18 @@ fn limits(section: &mut Section<'_>) -> DubboLimits {
 /// Reads `[dubbo]`, where Dubbo's own consumers find what is exported.
 pub(super) fn dubbo_exports(
     mut section: Section<'_>,
+    agent_name: &str,
     places: &mut Places,
 ) -> Option<DubboListenerConfig> {
     let (listen, advertise) = advertised_listener(&mut section, places);
-    let config = DubboListenerConfig { listen, advertise, limits: limits(&mut section) };
+    let application = section.text("application").unwrap_or(agent_name).to_owned();
+    // In a registered URL a parameter ends at these.
+    if application.contains(|c: char| c.is_control() || c.is_whitespace() || "&=?#%".contains(c)) {
+        let remedy = "write a plain name such as \"orders\"";
+        section.wrong("application", format!("\"{application}\" is not a name"), remedy);
+    }
+    let limits = limits(&mut section);
+    let config = DubboListenerConfig { listen, advertise, application, limits };
     let is_present = section.is_present();
     if is_present {
         places.dubbo = Listener::At(section.head().clone());

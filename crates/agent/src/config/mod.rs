@@ -207,6 +207,8 @@ pub struct DubboListenerConfig {
     pub listen: SocketAddr,
     /// What is registered for others to connect to.
     pub advertise: Advertise,
+    /// The application that is registered as the provider.
+    pub application: String,
     /// What a consumer may ask of us.
     pub limits: DubboLimits,
 }

@@ -5,19 +5,19 @@
 //!   of them.
 //! - It is withdrawn when no worker has reached the app for a while, and first thing in a drain.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use dubbo_proto::ServiceKey;
+use dubbo_proto::{PROTOCOL_VERSION, ServiceKey};
 use registry::{Endpoint, Protocol, Registered, Registration, Registry};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
 use crate::admin::Readiness;
-use crate::config::{Config, ExportConfig, LinkListenerConfig};
+use crate::config::{AppConfig, Config, DubboListenerConfig, ExportConfig, LinkListenerConfig};
 use crate::metrics::{Hub, RegistryStats};
 use crate::worker::AppHealth;
 
@@ -25,10 +25,16 @@ use crate::worker::AppHealth;
 /// reason, a restart of the app is.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// The version of Dubbo that consumers are told: of those whose formats are all read here, the last
+/// one that has the name `fastjson` stand for one text a line.
+const RELEASE: &str = "2.7.23";
+
 /// The exported services of this agent.
 #[derive(Default)]
 pub(super) struct Exports {
-    advertised: Option<(String, u16)>,
+    /// Where other agents, and where Dubbo's own consumers are to connect to.
+    link: Option<(String, u16)>,
+    dubbo: Option<(String, u16)>,
     weights: HashMap<ServiceKey, watch::Sender<u32>>,
     leave: watch::Sender<bool>,
     tasks: JoinSet<()>,
@@ -36,8 +42,13 @@ pub(super) struct Exports {
 
 impl Exports {
     /// Other agents are to connect to this listener.
-    pub(super) fn advertise(&mut self, config: &LinkListenerConfig, bound: SocketAddr) {
-        self.advertised = Some(config.advertise.address(bound));
+    pub(super) fn advertise_link(&mut self, config: &LinkListenerConfig, bound: SocketAddr) {
+        self.link = Some(config.advertise.address(bound));
+    }
+
+    /// Dubbo's own consumers are to connect to this listener.
+    pub(super) fn advertise_dubbo(&mut self, config: &DubboListenerConfig, bound: SocketAddr) {
+        self.dubbo = Some(config.advertise.address(bound));
     }
 
     /// Begins to watch the apps. Listeners must be open already.
@@ -49,25 +60,31 @@ impl Exports {
         readiness: &Readiness,
         hub: &Hub,
     ) {
-        let Some((host, port)) = self.advertised.clone() else { return };
+        let application = config.dubbo_exports.as_ref().map_or("", |dubbo| &dubbo.application);
+        let offers = [(Protocol::Link, self.link.clone()), (Protocol::Dubbo, self.dubbo.clone())];
         for (export, health) in config.exports.iter().zip(health) {
             let Some((name, registry)) = registries.get(export.registry) else { continue };
             let weight = watch::Sender::new(export.weight);
-            let keeper = Keeper {
-                registry: registry.clone(),
-                stats: hub.registry(name),
-                export: export.clone(),
-                host: host.clone(),
-                port,
-                health: health.subscribe(),
-                n_workers: config.process.workers.get(),
-                weight: weight.subscribe(),
-                leave: self.leave.subscribe(),
-                readiness: readiness.clone(),
-            };
-            readiness.block(&keeper.part(), "is not registered yet");
+            for (protocol, address) in &offers {
+                let Some((host, port)) = address.clone() else { continue };
+                let keeper = Keeper {
+                    registry: registry.clone(),
+                    stats: hub.registry(name),
+                    export: export.clone(),
+                    protocol: *protocol,
+                    application: application.to_owned(),
+                    host,
+                    port,
+                    health: health.subscribe(),
+                    n_workers: config.process.workers.get(),
+                    weight: weight.subscribe(),
+                    leave: self.leave.subscribe(),
+                    readiness: readiness.clone(),
+                };
+                readiness.block(&keeper.part(), "is not registered yet");
+                self.tasks.spawn(keeper.run());
+            }
             self.weights.insert(export.service.clone(), weight);
-            self.tasks.spawn(keeper.run());
         }
     }
 
@@ -99,11 +116,13 @@ enum End {
     AppAway,
 }
 
-/// Keeps one service registered.
+/// Keeps one service registered, for those who speak one protocol.
 struct Keeper {
     registry: Registry,
     stats: Arc<RegistryStats>,
     export: ExportConfig,
+    protocol: Protocol,
+    application: String,
     host: String,
     port: u16,
     health: watch::Receiver<usize>,
@@ -159,17 +178,25 @@ impl Keeper {
     }
 
     fn part(&self) -> String {
-        format!("export {}", self.export.service)
+        format!("export {} by {}", self.export.service, self.protocol)
     }
 
     fn register(&mut self) -> Option<Registered> {
-        let mut endpoint = Endpoint::new(Protocol::Link, &self.host, self.port);
+        let mut endpoint = Endpoint::new(self.protocol, &self.host, self.port);
         endpoint.weight = *self.weight.borrow_and_update();
         endpoint.serializations = self.export.app.serializations();
+        let mut methods = Vec::new();
+        if self.protocol == Protocol::Dubbo {
+            endpoint.params = Arc::new(self.dubbo_params());
+            if let AppConfig::Http(app) = &self.export.app {
+                methods = app.methods.names();
+                endpoint.timeout = app.timeout;
+            }
+        }
         let registration = Registration {
             service: self.export.service.clone(),
             endpoint,
-            methods: Vec::new(),
+            methods,
             app_address: Some(self.export.app.address()),
         };
         match self.registry.register(&registration) {
@@ -182,6 +209,25 @@ impl Keeper {
                 None
             }
         }
+    }
+
+    /// What Dubbo's consumers look for in a provider's URL besides the service.
+    fn dubbo_params(&self) -> BTreeMap<String, String> {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let preferred = self.export.app.serializations().first().map_or("hessian2", |it| it.name());
+        [
+            ("application", self.application.as_str()),
+            ("category", "providers"),
+            ("dubbo", PROTOCOL_VERSION),
+            ("release", RELEASE),
+            ("dynamic", "true"),
+            ("generic", "false"),
+            ("serialization", preferred),
+            ("timestamp", &since.as_millis().to_string()),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
     }
 
     /// Waits until the registration is to end.

@@ -155,12 +155,13 @@ impl Control {
         if let (Some(listener), Some(config)) =
             (listeners.dubbo_exports, self.config.dubbo_exports.clone())
         {
+            self.exports.advertise_dubbo(&config, listener.local_addr()?);
             self.open_dubbo(listener, Offers::Exports, config.limits, hub)?;
         }
         if let (Some(listener), Some(config)) = (listeners.link, self.config.link.clone()) {
             let addr = listener.local_addr()?;
             let name = addr.to_string();
-            self.exports.advertise(&config, addr);
+            self.exports.advertise_link(&config, addr);
             let protocol = Arc::new(link_proto::Config {
                 name: self.config.process.name.clone(),
                 window: config.window,

@@ -212,6 +212,17 @@ pub fn provider_agent(hub: &MemoryHub, app: SocketAddr) -> Agent {
     exporting(hub, &format!("interface = \"{SERVICE}\"\napp = \"dubbo://{app}\"\n"))
 }
 
+/// An agent with one `[[export]]` of these lines, for Dubbo's own consumers and for other agents.
+pub fn dubbo_exporting(hub: &MemoryHub, export: &str) -> Agent {
+    let text = format!(
+        "[admin]\nenabled = false\n[agent]\nworkers = 1\ndrain_ms = 5000\n\
+         [[registry]]\nname = \"main\"\nkind = \"etcd\"\nendpoints = [\"http://127.0.0.1:1\"]\n\
+         [link]\nlisten = \"127.0.0.1:0\"\n[dubbo]\nlisten = \"127.0.0.1:0\"\napplication = \"shop\"\n\
+         [[export]]\n{export}"
+    );
+    start(&text, hub)
+}
+
 /// An agent with one `[[export]]` of these lines.
 pub fn exporting(hub: &MemoryHub, export: &str) -> Agent {
     let text = format!(

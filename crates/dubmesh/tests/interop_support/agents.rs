@@ -149,6 +149,10 @@ impl Agent {
         self.address("http")
     }
 
+    pub fn dubbo(&self) -> SocketAddr {
+        self.address("dubbo")
+    }
+
     pub fn link(&self) -> SocketAddr {
         self.address("link")
     }
@@ -172,6 +176,15 @@ impl Agent {
             .filter(|line| line.contains(&endpoint) && line.contains(&code))
             .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
             .sum()
+    }
+
+    /// How many calls of others to `service` went well.
+    pub fn n_exported(&self, service: &str) -> u64 {
+        let start =
+            format!("dubmesh_export_calls_total{{service=\"{service}\",code=\"ok\"}} ");
+        let metrics = self.metrics();
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&start));
+        line.map_or(0, |count| count.parse().unwrap())
     }
 
     pub fn tail(&self) -> String {

@@ -81,7 +81,8 @@ fn row(service: &ServiceKey, endpoint: &Spanned<String>) -> Result<Option<Row>, 
     };
     listing.version.clone_from(&service.version);
     listing.group.clone_from(&service.group);
-    Ok(enabled.then(|| Row { id: 0, interface: service.interface.clone(), listing }))
+    let (interface, url) = (service.interface.clone(), text.clone());
+    Ok(enabled.then(|| Row { id: 0, interface, listing, url }))
 }
 
 #[cfg(test)]

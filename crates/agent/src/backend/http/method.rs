@@ -199,6 +199,13 @@ impl Methods {
         overloads.iter().any(|known| known.descriptor == method.descriptor)
     }
 
+    /// Their names, in the order of the alphabet.
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.0.keys().map(|name| name.to_string()).collect();
+        names.sort();
+        names
+    }
+
     /// How many there are, overloads among them.
     pub fn len(&self) -> usize {
         self.0.values().map(Vec::len).sum()
