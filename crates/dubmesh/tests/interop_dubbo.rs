@@ -70,8 +70,8 @@ fn providers_agent(app: SocketAddr, etcd: &Etcd, listeners: &str) -> Agent {
 fn check(consumer: DubboVersion, provider: DubboVersion, serialization: &str, url: &str) {
     let options = ConsumerOptions::between(consumer, provider, serialization, url);
     let printed = JavaConsumer::start(consumer, &options).unwrap().finish(PATIENCE);
-    let printed =
-        printed.unwrap_or_else(|error| panic!("{consumer:?} {provider:?} {serialization}: {error}"));
+    let printed = printed
+        .unwrap_or_else(|error| panic!("{consumer:?} {provider:?} {serialization}: {error}"));
     let n_calls = printed.lines().filter(|line| line.contains(" = ")).count();
     assert!(50 < n_calls, "{consumer:?} {provider:?} {serialization}: {printed}");
 }

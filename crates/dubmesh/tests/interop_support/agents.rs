@@ -180,8 +180,7 @@ impl Agent {
 
     /// How many calls of others to `service` went well.
     pub fn n_exported(&self, service: &str) -> u64 {
-        let start =
-            format!("dubmesh_export_calls_total{{service=\"{service}\",code=\"ok\"}} ");
+        let start = format!("dubmesh_export_calls_total{{service=\"{service}\",code=\"ok\"}} ");
         let metrics = self.metrics();
         let line = metrics.lines().find_map(|line| line.strip_prefix(&start));
         line.map_or(0, |count| count.parse().unwrap())
