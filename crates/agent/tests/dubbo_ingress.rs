@@ -39,7 +39,7 @@ fn works_as_if_alone(agent: &agent::Agent, provider: &FakeProvider) {
         let body = body(SERVICE, "echo", &token.to_string(), &[]);
         consumer.send(HESSIAN2, &body, token);
     }
-    for _ in 0..200 {
+    for _ in 0..1000 {
         let (token, answer) = consumer.answer();
         assert_eq!(answer.value(), string(&token.to_string()));
     }
