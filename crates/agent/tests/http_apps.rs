@@ -82,9 +82,15 @@ fn a_table_says_what_methods_become() {
     let answer = mesh.call("find", "int", "[7]");
     assert_eq!((answer.status, &*answer.code()), (404, "method_not_found"), "{answer:?}");
     assert!(answer.body.contains("the app has find(long)"), "{answer:?}");
-    let headers = ["x-dubbo-parameter-types: long", "x-dubbo-attachment-user: ann"];
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let headers = [
+        "x-dubbo-parameter-types: long",
+        "x-dubbo-attachment-user: ann",
+        &format!("traceparent: {trace}"),
+    ];
     call(&mesh.consumer, "find", &headers, "[7]");
     assert_eq!(app.last().header("x-dubbo-attachment-user"), Some("ann"));
+    assert_eq!(app.last().header("traceparent"), Some(trace));
 }
 
 #[test]

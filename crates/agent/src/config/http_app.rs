@@ -369,10 +369,8 @@ fn check_arguments(section: &Section<'_>, method: &Method) {
         let remedy = "add params = [\"...\"], or use body = \"array\"";
         section.wrong("body", "an object needs the names of the parameters", remedy);
     }
-    let Some(n_params) = method.types.as_ref().map(Vec::len).or_else(|| match method.names.len() {
-        0 => None,
-        n => Some(n),
-    }) else {
+    let n_names = Some(method.names.len()).filter(|n| *n != 0);
+    let Some(n_params) = method.types.as_ref().map(Vec::len).or(n_names) else {
         return;
     };
     let left: Vec<usize> = (0..n_params).filter(|index| !method.path.uses(*index)).collect();

@@ -40,6 +40,11 @@ impl Arguments {
         self.places.len()
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
     /// One of them.
     pub fn at(&self, index: usize) -> Option<&[u8]> {
         self.text.get(self.places.get(index)?.clone())

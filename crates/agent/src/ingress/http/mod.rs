@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use hessian::transcode::{JsonOptions, RefStyle};
 use http::header::CONTENT_ENCODING;
-use http::{Method, Request, Response};
+use http::{HeaderName, Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 
@@ -204,6 +204,12 @@ const ATTACHMENT: &str = "x-dubbo-attachment-";
 /// What every name above begins with: a request without such a header is read at once.
 const PREFIX: &str = "x-dubbo-";
 
+/// Whether a header is the trace context or baggage of the caller, which goes on as the attachment
+/// of that name, by which Java programs and HTTP apps find it.
+fn is_trace(name: &str) -> bool {
+    matches!(name, "traceparent" | "tracestate" | "baggage")
+}
+
 impl<'a> CallHeaders<'a> {
     fn read(head: &'a http::request::Parts) -> Result<Self, CallError> {
         let mut headers = Self {
@@ -214,7 +220,9 @@ impl<'a> CallHeaders<'a> {
             timeout: None,
             attachments: Vec::new(),
         };
-        if !head.headers.keys().any(|name| name.as_str().starts_with(PREFIX)) {
+        let is_known =
+            |name: &HeaderName| name.as_str().starts_with(PREFIX) || is_trace(name.as_str());
+        if !head.headers.keys().any(is_known) {
             return Ok(headers);
         }
         headers.version = header(head, VERSION)?.unwrap_or("");
@@ -223,7 +231,8 @@ impl<'a> CallHeaders<'a> {
         headers.generic = header(head, GENERIC)?.map(parse_generic).transpose()?;
         headers.timeout = header(head, TIMEOUT)?.map(parse_timeout).transpose()?;
         for name in head.headers.keys() {
-            if let Some(key) = name.as_str().strip_prefix(ATTACHMENT)
+            let trace = Some(name.as_str()).filter(|name| is_trace(name));
+            if let Some(key) = name.as_str().strip_prefix(ATTACHMENT).or(trace)
                 && let Some(value) = header(head, name.as_str())?
             {
                 headers.attachments.push((key, value));
