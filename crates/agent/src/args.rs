@@ -164,7 +164,7 @@ impl<'a> ArgumentList<'a> {
     fn encode_hessian(&self, target: Target<'_>, out: &mut Vec<u8>) -> Result<(), CallError> {
         let mut encoder = Encoder::new(out);
         let refs = matches!(self, Self::JsonWithRefs(_));
-        let options = InputOptions { schema: target.schema(), refs, ..InputOptions::default() };
+        let options = InputOptions { schema: target.schema(), refs };
         if target.parameters.is_generic() {
             // Dubbo's generic call: the method's name, its types if they are known, all arguments in one array.
             encoder.string(target.method);

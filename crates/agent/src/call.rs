@@ -14,6 +14,7 @@ use crate::codec;
 use crate::error::{CallError, Code};
 use crate::ingress::dubbo::DubboToken;
 use crate::metrics::CallStats;
+use crate::route::Route;
 
 /// How a call ended.
 pub type Outcome = Result<Reply, CallError>;
@@ -27,8 +28,8 @@ pub struct Reply {
     pub body: Bytes,
     /// Where it came from.
     pub endpoint: Rc<str>,
-    /// Whether the value is JSON text inside of a string, as of `generic=gson`.
-    pub is_json_text: bool,
+    /// Which method has answered, if more is known of its result than the reply tells.
+    pub route: Option<Rc<Route>>,
 }
 
 /// A connection from another agent's side: it has no calls of its own.

@@ -9,7 +9,7 @@ use crate::args::ArgumentList;
 use crate::call::{Outcome, Reply};
 use crate::error::{CallError, Code};
 use crate::resolve;
-use crate::route::{Generic, Parameters, Route, RouteName};
+use crate::route::{Parameters, Route, RouteName};
 use crate::upstream;
 use crate::worker::Worker;
 
@@ -73,13 +73,21 @@ pub async fn invoke(
 
 /// Makes the call of a route, its arguments written as the route wants them.
 async fn send(route: &Rc<Route>, invocation: &Invocation<'_>, started: Instant) -> Outcome {
-    let is_json_text = route.parameters.is_generic() && route.plan.generic == Generic::Gson;
-    if is_json_text {
-        let texts = invocation.args.quoted();
-        let args = ArgumentList::of_texts(&texts);
-        let outcome = send_args(route, &args, invocation, started).await;
-        return outcome.map(|reply| Reply { is_json_text, ..reply });
+    let is_json_text = route.answers_json_text();
+    if !is_json_text && route.plan.result.is_none() {
+        return send_written(route, invocation, started).await;
     }
+    let outcome = if is_json_text {
+        let texts = invocation.args.quoted();
+        send_args(route, &ArgumentList::of_texts(&texts), invocation, started).await
+    } else {
+        send_written(route, invocation, started).await
+    };
+    outcome.map(|reply| Reply { route: Some(Rc::clone(route)), ..reply })
+}
+
+/// Makes the call of a route, with the last arguments in an array if the method wants them so.
+async fn send_written(route: &Rc<Route>, invocation: &Invocation<'_>, started: Instant) -> Outcome {
     let is_element = || match &route.parameters {
         Parameters::Given(types) | Parameters::Named(types, _) => {
             invocation.args.ends_in_element(types)

@@ -4,12 +4,13 @@ use std::borrow::Cow;
 
 use dubbo_proto::{BodyLimits, Reply as DubboReply, ReplyKind, Serialization, Status, fastjson};
 use hessian::json::JsonReader;
-use hessian::transcode::{JsonOptions, hessian_to_json};
+use hessian::transcode::{JsonOptions, hessian_to_json, hessian_to_json_with};
 use hessian::{Decoder, Limits};
 use jsonb::jsonb_to_json;
 
 use crate::call::Reply;
 use crate::error::{CallError, Code};
+use crate::route::Plan;
 
 /// The value of a reply as JSON text.
 ///
@@ -70,10 +71,17 @@ pub fn json_of_with(reply: &Reply, options: &JsonOptions) -> Result<Vec<u8>, Cal
             let is_exception = outcome.kind() == ReplyKind::Exception;
             let plain = JsonOptions { class_name: true, ..JsonOptions::default() };
             let options = if is_exception { &plain } else { options };
-            hessian_to_json(&mut decoder, &mut json, options).map_err(|error| broken(&error))?;
+            match reply.route.as_ref().filter(|_| !is_exception).map(|route| &route.plan) {
+                Some(Plan { result: Some(ty), schema: Some(schema), .. }) => {
+                    let schema = &schema.service;
+                    hessian_to_json_with(&mut decoder, Some(ty), &mut json, options, schema)
+                }
+                _ => hessian_to_json(&mut decoder, &mut json, options),
+            }
+            .map_err(|error| broken(&error))?;
         }
     }
-    if reply.is_json_text {
+    if reply.route.as_ref().is_some_and(|route| route.answers_json_text()) {
         json = unwrapped(json);
     }
     match outcome.kind() {

@@ -10,7 +10,7 @@
 //! was begun, and the call is made once more as a generic one, for which only the provider's own
 //! classes count.
 //!
-//! [`fits`] tells which parameters a JSON value can be meant for; [`definitions`] holds what a worker
+//! `fits` tells which parameters a JSON value can be meant for; [`definitions`] holds what a worker
 //! knows of its services.
 
 pub mod definitions;
@@ -68,7 +68,8 @@ pub async fn prepare(
                 true => definition(worker, registry, &cluster, deadline).await?,
                 false => None,
             };
-            (Parameters::Given(types), Plan { schema, ..Plan::default() })
+            let result = schema.as_ref().and_then(|schema| result_of(schema, name.method, &types));
+            (Parameters::Given(types), Plan { schema, result, ..Plan::default() })
         }
         (None, None) => {
             let schema = definition(worker, registry, &cluster, deadline).await?;
@@ -76,6 +77,15 @@ pub async fn prepare(
         }
     };
     worker.routes.insert(registry, name, invocation.args.len(), cluster, parameters, plan)
+}
+
+/// The type of a method's result, as its definition tells.
+fn result_of(schema: &Definition, method: &str, types: &[JavaType]) -> Option<JavaType> {
+    let descriptor =
+        |types: &[JavaType]| types.iter().map(JavaType::to_descriptor).collect::<String>();
+    let wanted = descriptor(types);
+    let is_same = |overload: &&MethodDefinition| descriptor(&overload.parameters) == wanted;
+    schema.service.overloads(method).find(is_same)?.result.clone()
 }
 
 /// The service's definition, if it has one. A service that nobody offers is not waited for.
@@ -124,7 +134,7 @@ fn untyped(
     let mut candidates: Vec<Candidate> = overloads
         .iter()
         .filter(|overload| overload.parameters.len() == n_args)
-        .map(|overload| Candidate { types: overload.parameters.clone(), n_packed: None })
+        .map(|overload| Candidate::new(overload, None))
         .collect();
     // Of a single method the last argument alone tells whether it is packed: see `may_pack`.
     if candidates.is_empty() || 1 < overloads.len() {
@@ -150,7 +160,8 @@ fn resolved(method: &Candidate, schema: Option<Arc<Definition>>) -> (Parameters,
     };
     let may_pack = n_packed.is_none() && matches!(types.last(), Some(JavaType::Array(_)));
     if types.iter().all(|ty| are_known(ty, &is_known)) {
-        let plan = Plan { schema, n_packed, may_pack, is_guess: true, ..Plan::default() };
+        let result = method.result.clone();
+        let plan = Plan { schema, result, n_packed, may_pack, is_guess: true, ..Plan::default() };
         return (Parameters::Given(types), plan);
     }
     let plan = Plan { n_packed, may_pack, ..Plan::generic(Generic::Map) };
@@ -174,10 +185,7 @@ fn are_known(ty: &JavaType, is_known: &impl Fn(&str) -> bool) -> bool {
 fn packed(overload: &MethodDefinition, n_args: usize) -> Option<Candidate> {
     let (last, front) = overload.parameters.split_last()?;
     let is_variable = matches!(last, JavaType::Array(_)) && front.len() <= n_args;
-    is_variable.then(|| Candidate {
-        types: overload.parameters.clone(),
-        n_packed: Some(n_args - front.len()),
-    })
+    is_variable.then(|| Candidate::new(overload, Some(n_args - front.len())))
 }
 
 /// What is written as the method has it comes before what has to be packed, as in Java.

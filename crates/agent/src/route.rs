@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use dubbo_proto::definition::MethodDefinition;
 use dubbo_proto::{RequestHead, RequestTemplate, Serialization, ServiceKey};
 use hessian::JavaType;
 use hessian::transcode::builtin::Builtin;
@@ -95,6 +96,8 @@ impl Generic {
 pub struct Plan {
     /// Tells the types of the fields of its parameters' classes.
     pub schema: Option<Arc<Definition>>,
+    /// The type of its result, where a definition tells.
+    pub result: Option<JavaType>,
     /// How many of the last arguments go into one array, where a method takes any number.
     pub n_packed: Option<usize>,
     /// Whether the last argument goes into an array if it is none.
@@ -116,11 +119,20 @@ impl Plan {
     }
 }
 
+impl Candidate {
+    /// A method of a definition.
+    pub fn new(method: &MethodDefinition, n_packed: Option<usize>) -> Self {
+        Self { types: method.parameters.clone(), result: method.result.clone(), n_packed }
+    }
+}
+
 /// One of several methods of the same name.
 #[derive(Debug)]
 pub struct Candidate {
     /// Its parameters.
     pub types: Vec<JavaType>,
+    /// The type of its result, where it can be read.
+    pub result: Option<JavaType>,
     /// How many of the last arguments go into its last parameter, an array.
     pub n_packed: Option<usize>,
 }
@@ -162,7 +174,18 @@ pub struct Route {
     used: Cell<bool>,
 }
 
+impl std::fmt::Debug for Route {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Route").field("method", &self.method).finish_non_exhaustive()
+    }
+}
+
 impl Route {
+    /// Whether the value of a reply is JSON text inside of a string, as of `generic=gson`.
+    pub fn answers_json_text(&self) -> bool {
+        self.parameters.is_generic() && self.plan.generic == Generic::Gson
+    }
+
     fn new(
         place: (usize, u64),
         cluster: Rc<Cluster>,

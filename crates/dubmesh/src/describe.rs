@@ -136,7 +136,7 @@ impl Description {
     fn methods(&self) -> Vec<&MethodDefinition> {
         let found = self.lookup.found().into_iter();
         let mut methods: Vec<_> = found.flat_map(|found| &found.service.methods).collect();
-        methods.sort_by_key(|method| method.to_string());
+        methods.sort_by_key(ToString::to_string);
         methods
     }
 

@@ -122,6 +122,8 @@ fn argument_lists(peer: &mut Peer<'_>) {
         peer.returns((PEOPLE, "join"), "[\"a\",\"b\",\"c\"]", "\"a-b-c\"");
         peer.returns((PEOPLE, "join"), "[\"a\"]", "\"a\"");
         peer.returns((PEOPLE, "join"), "[]", "\"\"");
+        // A float travels as a double; its digits come right by the type of the result.
+        peer.returns((TYPES, "float32"), "[99.8]", "99.8");
         peer.fails((TYPES, "add"), "[1,2,3]", 400, &["bad_arguments", "add(int, int)"]);
     }
 }

@@ -2,9 +2,9 @@
 //! estate has it.
 //!
 //! The sources, in their order:
-//! 1. [`folder`]: a folder of documents, for registries that hold none and to set others right;
+//! 1. `folder`: a folder of documents, for registries that hold none and to set others right;
 //! 2. Dubbo's metadata report in etcd, `/{root}/metadata/{interface}/..`;
-//! 3. [`telnet`]: the provider itself, if it is of Dubbo 2.x and lists its methods by telnet.
+//! 3. `telnet`: the provider itself, if it is of Dubbo 2.x and lists its methods by telnet.
 //!
 //! A definition is looked for when somebody first asks for it, and again from time to time for as long
 //! as anybody wants it. While a source cannot be asked the last definition stays. What is broken, or of another

@@ -65,7 +65,7 @@ fn values_look_like_types() {
 }
 
 fn candidate(types: &str, n_packed: Option<usize>) -> Candidate {
-    Candidate { types: parse_types(types).unwrap(), n_packed }
+    Candidate { types: parse_types(types).unwrap(), result: None, n_packed }
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl DubboPeer {
     fn outcome(&self, status: Status, serialization: Serialization, body: bytes::Bytes) -> Outcome {
         if status == Status::Ok {
             let endpoint = Rc::clone(&self.address);
-            return Ok(Reply { serialization, body, endpoint, is_json_text: false });
+            return Ok(Reply { serialization, body, endpoint, route: None });
         }
         Err(self.refusal(status, serialization, &body))
     }
@@ -186,8 +186,8 @@ pub async fn pass_on_body(
         let sent = conn.with(|machine| machine.0.send_body_one_way(now, serialization, body));
         sent.map_err(|error| refused(&error).at(upstream.address()))?;
         let endpoint = Rc::clone(upstream.address());
-        let (body, is_json_text) = (bytes::Bytes::new(), false);
-        return Ok(Reply { serialization, body, endpoint, is_json_text });
+        let body = bytes::Bytes::new();
+        return Ok(Reply { serialization, body, endpoint, route: None });
     }
     let (task, outcome) = oneshot::channel();
     let to = ReplyTo::Task(task);

@@ -90,7 +90,7 @@ impl LinkPeer {
             Status::OK => {
                 let serialization = codec::serialization(codec);
                 let endpoint = Rc::clone(&self.address);
-                return Ok(Reply { serialization, body: payload, endpoint, is_json_text: false });
+                return Ok(Reply { serialization, body: payload, endpoint, route: None });
             }
             Status::DUBBO_STATUS => match payload.split_first() {
                 Some((&status, text)) => CallError::from_provider(
@@ -287,7 +287,7 @@ pub async fn pass_on(upstream: &Upstream<LinkPeer>, whole: &Whole<'_>, now: Inst
     if whole.one_way {
         let (body, endpoint) = (bytes::Bytes::new(), Rc::clone(&peer.address));
         let serialization = whole.serialization;
-        return Ok(Reply { serialization, body, endpoint, is_json_text: false });
+        return Ok(Reply { serialization, body, endpoint, route: None });
     }
     wait(outcome, || drop(conn.with(|link| link.cancel(id)))).await
 }

@@ -188,9 +188,14 @@ fn answer(request: &Request) -> (ReplyKind, Vec<u8>) {
 /// An agent that calls the services of `hub` for HTTP callers; `extra` goes into its `[[ingress]]`.
 /// The registry that the text names is replaced by the hub.
 pub fn consumer(hub: &MemoryHub, extra: &str) -> Agent {
+    consumer_with(hub, "", extra)
+}
+
+/// The same, with further keys of its `[[registry]]`.
+pub fn consumer_with(hub: &MemoryHub, keys: &str, extra: &str) -> Agent {
     let text = format!(
         "[admin]\nenabled = false\n[agent]\nworkers = 2\ndrain_ms = 5000\n\
-         [[registry]]\nname = \"main\"\nkind = \"file\"\npath = \"x\"\n\
+         [[registry]]\nname = \"main\"\nkind = \"file\"\npath = \"x\"\n{keys}\n\
          [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\n{extra}\n"
     );
     start(&text, hub)

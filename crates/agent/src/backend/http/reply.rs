@@ -98,7 +98,7 @@ impl Form<'_> {
             })?;
         out.advance(HEADER_LEN);
         let (serialization, body) = (self.serialization, out.freeze());
-        Ok(Reply { serialization, body, endpoint: "".into(), is_json_text: false })
+        Ok(Reply { serialization, body, endpoint: "".into(), route: None })
     }
 
     fn value(&self, answer: &Answer) -> Result<Done, CallError> {
