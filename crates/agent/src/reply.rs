@@ -6,7 +6,7 @@ use dubbo_proto::{BodyLimits, Reply as DubboReply, ReplyKind, Serialization, Sta
 use hessian::json::JsonReader;
 use hessian::transcode::{JsonOptions, hessian_to_json, hessian_to_json_with};
 use hessian::{Decoder, Limits};
-use jsonb::jsonb_to_json;
+use jsonb::jsonb_to_json_as;
 
 use crate::call::Reply;
 use crate::error::{CallError, Code};
@@ -62,7 +62,8 @@ pub fn json_of_with(reply: &Reply, options: &JsonOptions) -> Result<Vec<u8>, Cal
             let is_exception = outcome.kind() == ReplyKind::Exception;
             let plain = JsonOptions { class_name: true, ..JsonOptions::default() };
             let options = if is_exception { &plain } else { options };
-            jsonb_to_json(&mut decoder, &mut json, options)
+            let ty = reply.route.as_ref().and_then(|route| route.plan.result.as_ref());
+            jsonb_to_json_as(&mut decoder, ty.filter(|_| !is_exception), &mut json, options)
                 .and_then(|()| decoder.finish())
                 .map_err(|error| broken(&error))?;
         }

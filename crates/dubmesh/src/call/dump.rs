@@ -153,6 +153,10 @@ fn response(out: &mut String, serialization: Serialization, status: u8, body: &[
 
 /// The values of a body, each as JSON.
 fn values(serialization: Serialization, bytes: &[u8]) -> Vec<String> {
+    let options = JsonOptions { class_name: true, ..JsonOptions::default() };
+    if serialization == Serialization::Fastjson2 {
+        return sized(bytes).into_iter().map(|value| jsonb_text(value, &options)).collect();
+    }
     if serialization != Serialization::Hessian2 {
         return match serialization {
             Serialization::Fastjson => {
@@ -162,7 +166,6 @@ fn values(serialization: Serialization, bytes: &[u8]) -> Vec<String> {
             _ => vec![format!("{} bytes", bytes.len())],
         };
     }
-    let options = JsonOptions { class_name: true, ..JsonOptions::default() };
     let mut decoder = Decoder::new(bytes, Limits::default());
     let mut values = Vec::new();
     while !decoder.is_at_end() {
@@ -174,6 +177,27 @@ fn values(serialization: Serialization, bytes: &[u8]) -> Vec<String> {
         values.push(String::from_utf8_lossy(&json).into_owned());
     }
     values
+}
+
+/// Values that stand behind their lengths; a single one may come without.
+fn sized(bytes: &[u8]) -> Vec<&[u8]> {
+    let (mut values, mut rest) = (Vec::new(), bytes);
+    while let Some((len, behind)) = rest.split_first_chunk::<4>() {
+        let len = usize::try_from(u32::from_be_bytes(*len)).unwrap_or(usize::MAX);
+        let Some((value, behind)) = behind.split_at_checked(len) else { return vec![bytes] };
+        values.push(value);
+        rest = behind;
+    }
+    if rest.is_empty() { values } else { vec![bytes] }
+}
+
+fn jsonb_text(bytes: &[u8], options: &JsonOptions) -> String {
+    let mut decoder = jsonb::Decoder::new(bytes, Limits::default());
+    let mut json = Vec::new();
+    match jsonb::jsonb_to_json(&mut decoder, &mut json, options) {
+        Ok(()) => String::from_utf8_lossy(&json).into_owned(),
+        Err(error) => format!("not shown: {error}"),
+    }
 }
 
 /// Text on one line or several, cut where it becomes too long.
@@ -268,6 +292,16 @@ mod tests {
                 "request",
                 include_bytes!("../../../dubbo-proto/vectors/java27_fastjson_add_request.bin"),
                 &["serialization 6 (fastjson)", "argument 0    "],
+            ),
+            (
+                "request",
+                include_bytes!("../../../dubbo-proto/vectors/java32_fastjson2_add_request.bin"),
+                &["serialization 23 (fastjson2)", "argument 0    ", "argument 1    "],
+            ),
+            (
+                "response",
+                include_bytes!("../../../dubbo-proto/vectors/java32_fastjson2_add_response.bin"),
+                &["status 20 OK", "value         "],
             ),
         ] {
             let mut buffer = BytesMut::from(bytes);
