@@ -40,6 +40,16 @@ impl Program {
             Self::Go => "dubbo-go-hessian2 1.12.5",
         }
     }
+
+    /// Seconds before each step is measured. A virtual machine compiles its hot methods in this time; a
+    /// longer one does not make it faster.
+    fn warm_up(self, plan: &Plan) -> &'static str {
+        match (self, plan.is_quick) {
+            (Self::Java, false) => "2",
+            (Self::Java, true) => "0.3",
+            _ => "0.1",
+        }
+    }
 }
 
 /// The built programs, and the folder with the values' bytes.
@@ -75,21 +85,22 @@ pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
     let values = folder.path().join("values");
     run_ours(&programs, &["write", &values.to_string_lossy()])?;
     for program in [Program::Java, Program::Go] {
-        let seen = folder.path().join(program.name());
+        let seen = folder.path().join(format!("{program:?}"));
         run_peer(&programs, program, "check", &values, &[&seen.to_string_lossy()])?;
         run_ours(&programs, &["compare", &seen.to_string_lossy()])?;
     }
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     let mut order = Vec::new();
     let seconds = (plan.seconds.as_secs_f64() / PARTS).to_string();
-    // A virtual machine compiles its hot methods in this time; longer does not make it faster.
-    let warm_up = if plan.is_quick { "0.3" } else { "2" };
     for n_round in 1..=plan.n_rounds {
         for program in Program::ALL {
             eprintln!("codec {n_round}/{}: {}", plan.n_rounds, program.name());
             let text = match program {
                 Program::Ours => run_ours(&programs, &["time", &seconds])?,
-                _ => run_peer(&programs, program, "time", &values, &[&seconds, warm_up])?,
+                _ => {
+                    let warm_up = program.warm_up(plan);
+                    run_peer(&programs, program, "time", &values, &[&seconds, warm_up])?
+                }
             };
             for (name, bytes, ns) in lines(&text)? {
                 if !rows.contains_key(&name) {
@@ -141,7 +152,8 @@ fn output(command: &mut Command) -> Result<String, BenchError> {
 
 /// Name, bytes and nanoseconds of each line that is one.
 fn lines(text: &str) -> Result<Vec<(String, u64, f64)>, BenchError> {
-    let lines = text.lines().filter(|line| line.starts_with('{'));
+    // Maven may set a colour first.
+    let lines = text.lines().filter_map(|line| line.get(line.find('{')?..));
     let found: Vec<_> = lines
         .filter_map(|line| {
             let line: Value = serde_json::from_str(line).ok()?;
