@@ -167,9 +167,11 @@ impl<'a> Decoder<'a> {
     }
 
     /// What kind of value comes next. Class definitions before it are taken in.
+    #[inline]
     pub fn peek(&mut self) -> Result<Kind, HessianError> {
         let tag = self.head()?;
-        kind_of(tag).ok_or_else(|| self.wrong_tag(tag, "the begin of a value"))
+        let kind = KINDS.get(usize::from(tag)).copied().flatten();
+        kind.ok_or_else(|| self.wrong_tag(tag, "the begin of a value"))
     }
 
     /// Takes a `null` if that is what comes next.
@@ -444,8 +446,20 @@ fn hidden_field(class: &str) -> Option<Name<'static>> {
     }
 }
 
-#[inline]
-fn kind_of(tag: u8) -> Option<Kind> {
+/// By the first byte of a value: one look instead of a dozen comparisons.
+const KINDS: [Option<Kind>; 256] = {
+    let mut kinds = [None; 256];
+    let mut tag = 0u8;
+    loop {
+        kinds[tag as usize] = kind_of(tag);
+        if tag == u8::MAX {
+            break kinds;
+        }
+        tag += 1;
+    }
+};
+
+const fn kind_of(tag: u8) -> Option<Kind> {
     Some(match tag {
         tag::NULL => Kind::Null,
         tag::TRUE | tag::FALSE => Kind::Bool,

@@ -120,6 +120,31 @@ impl<'a> JsonReader<'a> {
         Ok(rest.get(..len).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default())
     }
 
+    /// A whole number of up to 18 digits; nothing for any other, and the reader stays.
+    #[inline]
+    pub(crate) fn read_short_int(&mut self) -> Option<i64> {
+        let rest = self.rest();
+        let (is_negative, digits) = match rest.strip_prefix(b"-") {
+            Some(digits) => (true, digits),
+            None => (false, rest),
+        };
+        let (mut value, mut n_digits) = (0i64, 0);
+        for digit in digits.iter().take(19).take_while(|byte| byte.is_ascii_digit()) {
+            value = value.wrapping_mul(10).wrapping_add(i64::from(digit - b'0'));
+            n_digits += 1;
+        }
+        let is_plain = match digits.first() {
+            // No leading zeros, and minus zero is a double.
+            Some(b'0') => n_digits == 1 && !is_negative,
+            _ => (1..=18).contains(&n_digits),
+        };
+        if !is_plain || matches!(digits.get(n_digits), Some(b'.' | b'e' | b'E')) {
+            return None;
+        }
+        self.pos += n_digits + usize::from(is_negative);
+        Some(if is_negative { -value } else { value })
+    }
+
     /// A string, borrowed unless it contains escapes.
     #[inline]
     pub fn read_string(&mut self) -> Result<Cow<'a, str>, JsonError> {

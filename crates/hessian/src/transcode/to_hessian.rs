@@ -201,7 +201,13 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 Ok(())
             }
             JsonKind::Number => {
-                scalar::write_untyped(self.enc, self.json.read_number()?);
+                match self.json.read_short_int() {
+                    Some(value) => match i32::try_from(value) {
+                        Ok(value) => self.enc.int(value),
+                        Err(_) => self.enc.long(value),
+                    },
+                    None => scalar::write_untyped(self.enc, self.json.read_number()?),
+                }
                 Ok(())
             }
             JsonKind::String => self.text(),

@@ -131,7 +131,12 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         if !matches!(kind, JsonKind::Number | JsonKind::String) {
             return Err(self.wrong_kind(kind, expected));
         }
-        scalar::integer(&self.number_text()?)
+        let short = if kind == JsonKind::Number { self.json.read_short_int() } else { None };
+        let value = match short {
+            Some(value) => Some(value),
+            None => scalar::integer(&self.number_text()?),
+        };
+        value
             .filter(|value| (min..=max).contains(value))
             .ok_or(TranscodeError::Range { offset, expected })
     }
