@@ -292,6 +292,11 @@ impl<'a> JsonReader<'a> {
         Self { is_scan: true, ..self.clone() }
     }
 
+    /// Whether there is an array or object around this place.
+    pub(crate) fn is_inside(&self) -> bool {
+        0 < self.depth
+    }
+
     /// Goes on at `pos`, where a value begins or ends that was passed before.
     pub(crate) fn jump(&mut self, pos: usize) {
         self.pos = pos;

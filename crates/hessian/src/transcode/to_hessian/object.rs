@@ -23,6 +23,8 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         }
         let base = self.members.len();
         let offset = self.json.position();
+        // Nothing comes after the outermost object that could be like it.
+        let may_repeat = self.json.is_inside();
         let (named, end) = self.scan_object()?;
         let no_class = TranscodeError::Text { offset, expected: "the name of a class" };
         let builtin = match named.as_deref() {
@@ -61,7 +63,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 let members = self.members.get(base..).unwrap_or_default();
                 let number = self.enc.class_number(class, members);
                 self.enc.object_head(number);
-                if named.is_none() {
+                if named.is_none() && may_repeat {
                     self.remember(class, base, number);
                 }
                 let schema = self.schema;
