@@ -1,5 +1,5 @@
-//! Apps in Node and Python under Java interfaces: called by real Dubbo consumers, and by HTTP over
-//! a link, with interop/apps/exports.toml as the configuration.
+//! Apps in Node and Python under Java interfaces: called by real Dubbo consumers that find them in
+//! their registry, and by HTTP over a link, with interop/apps/exports.toml as the configuration.
 
 mod interop_support;
 
@@ -49,7 +49,12 @@ fn called_by_java(app: &HttpApp) {
         (DubboVersion::V3_3, "fastjson2"),
         (DubboVersion::V2_7, "fastjson"),
     ] {
-        let mut options = ConsumerOptions::new(&format!("dubbo://127.0.0.1:{port}"));
+        // What is preferred is what consumers find in the registry; the rest they have to ask for.
+        let url = match serialization {
+            "hessian2" => format!("etcd://{}", etcd.addr()),
+            _ => format!("dubbo://127.0.0.1:{port}"),
+        };
+        let mut options = ConsumerOptions::new(&url);
         options.serialization = serialization.to_owned();
         options.calls = CALLS.split(',').map(str::to_owned).collect();
         // Dubbo's own fastjson reads no exceptions, whoever writes them, and fastjson2 no message of
