@@ -4,12 +4,16 @@
 //! measured. All loads are closed loops. Direct and through the agent alternate within a round, and what the agent adds is
 //! the difference of the two of the same round.
 
+use std::ffi::OsString;
 use std::fs;
 use std::net::SocketAddr;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use interop_harness::Child;
+use interop_harness::{
+    Child, ConsumerOptions, DubboVersion, JavaConsumer, JavaProvider, LoadOptions, ProviderOptions,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -36,15 +40,31 @@ struct Shape {
     in_flight: u64,
 }
 
-const SHAPES: [Shape; 3] = [
-    Shape { connections: 1, in_flight: 1 },
-    Shape { connections: 4, in_flight: 64 },
-    Shape { connections: 4, in_flight: 512 },
+/// Who calls whom.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Peers {
+    /// Programs on bare sockets.
+    Raw,
+    /// Java's consumer and provider, both of this version.
+    Java,
+}
+
+const JAVA: DubboVersion = DubboVersion::V3_3;
+const JAVA_INTERFACE: &str = "org.dubmesh.interop.TypesService";
+/// What is measured of Java is the middle of its load: it takes a moment to start, and to end.
+const JAVA_MARGIN: Duration = Duration::from_secs(3);
+
+const PAIRS: [(Peers, Shape); 4] = [
+    (Peers::Raw, Shape { connections: 1, in_flight: 1 }),
+    (Peers::Raw, Shape { connections: 4, in_flight: 64 }),
+    (Peers::Raw, Shape { connections: 4, in_flight: 512 }),
+    (Peers::Java, Shape { connections: 1, in_flight: 64 }),
 ];
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Case {
+    peers: Peers,
     shape: Shape,
     has_agent: bool,
 }
@@ -70,15 +90,18 @@ struct Row {
 struct Estate {
     provider: Child,
     direct: SocketAddr,
+    /// Not in a quick run.
+    java: Option<JavaProvider>,
     agent: Agent,
     _folder: TempDir,
 }
 
 pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
     let estate = Estate::start(plan)?;
-    let mut rows: Vec<Row> = SHAPES
+    let mut rows: Vec<Row> = PAIRS
         .into_iter()
-        .flat_map(|shape| [false, true].map(|has_agent| Case { shape, has_agent }))
+        .filter(|(peers, _)| *peers == Peers::Raw || estate.java.is_some())
+        .flat_map(|(peers, shape)| [false, true].map(|has_agent| Case { peers, shape, has_agent }))
         .map(|case| Row { case, rounds: Vec::new() })
         .collect();
     for n_round in 1..=plan.n_rounds {
@@ -110,10 +133,16 @@ impl Estate {
         let folder =
             TempDir::with_prefix("bench-").map_err(BenchError::io("a temporary folder"))?;
         let services = folder.path().join("services.toml");
-        let interface = raw_dubbo::INTERFACE;
-        let list = format!(
-            "[[service]]\ninterface = \"{interface}\"\nendpoints = [\"dubbo://{direct}\"]\n"
-        );
+        let java = if plan.is_quick { None } else { Some(start_java()?) };
+        let service = |interface: &str, address: SocketAddr| {
+            format!(
+                "[[service]]\ninterface = \"{interface}\"\nendpoints = [\"dubbo://{address}\"]\n"
+            )
+        };
+        let mut list = service(raw_dubbo::INTERFACE, direct);
+        if let Some(java) = &java {
+            list += &service(JAVA_INTERFACE, java.addr());
+        }
         fs::write(&services, list).map_err(BenchError::file(&services))?;
         let agent = Agent::start(plan, AGENT, |ports| {
             let (services, port) = (services.display(), ports.listen);
@@ -122,10 +151,61 @@ impl Estate {
                  [[ingress]]\nprotocol = \"dubbo\"\nlisten = \"127.0.0.1:{port}\"\n"
             )
         })?;
-        Ok(Self { provider, direct, agent, _folder: folder })
+        Ok(Self { provider, direct, java, agent, _folder: folder })
     }
 
     fn load(&self, plan: &Plan, case: Case) -> Result<Outcome, BenchError> {
+        match (case.peers, &self.java) {
+            (Peers::Java, Some(provider)) => self.load_java(plan, case, provider),
+            _ => self.load_raw(plan, case),
+        }
+    }
+
+    /// What the agent has used is measured while Java's load is at work and steady.
+    fn load_java(
+        &self,
+        plan: &Plan,
+        case: Case,
+        provider: &JavaProvider,
+    ) -> Result<Outcome, BenchError> {
+        let address = if case.has_agent { self.agent.ingress } else { provider.addr() };
+        let Shape { connections, in_flight } = case.shape;
+        let options = ConsumerOptions {
+            connections: u32::try_from(connections).unwrap_or(1),
+            jvm_args: jvm_args(),
+            ..ConsumerOptions::new(&format!("dubbo://{address}"))
+        };
+        let load = LoadOptions {
+            in_flight: u32::try_from(in_flight).unwrap_or(1),
+            warm_up: plan.warm_up(true),
+            time: plan.seconds + 2 * JAVA_MARGIN,
+        };
+        let consumer = JavaConsumer::start_load(JAVA, &options, &load)?;
+        thread::sleep(load.warm_up + JAVA_MARGIN);
+        let pid = self.agent.child.pid();
+        let cpu = || usage::cpu(pid).as_secs_f64();
+        let (before, start) = (cpu(), Instant::now());
+        thread::sleep(plan.seconds);
+        let (used, elapsed) = (cpu() - before, start.elapsed().as_secs_f64());
+        let printed = consumer.report(load.time + LOAD_GRACE)?;
+        let result = parse(&printed)?;
+        let raw = plan.results.join(format!("raw/{NAME}-{}.json", case.file_name()));
+        fs::write(&raw, &printed).map_err(BenchError::file(&raw))?;
+        let calls = figure(&result, "calls_per_s") * elapsed;
+        Ok(Outcome {
+            calls_per_s: figure(&result, "calls_per_s"),
+            p50_ms: figure(&result, "p50_ms"),
+            p99_ms: figure(&result, "p99_ms"),
+            p999_ms: figure(&result, "p999_ms"),
+            errors: result["errors"].as_u64().unwrap_or(u64::MAX),
+            agent_cpu_us: if case.has_agent { used * 1e6 / calls } else { 0.0 },
+            agent_rss_mb: usage::peak_rss_mb(pid),
+            // Java's own threads for compiling and collecting are not told apart from others.
+            foreign_cores: 0.0,
+        })
+    }
+
+    fn load_raw(&self, plan: &Plan, case: Case) -> Result<Outcome, BenchError> {
         let address = if case.has_agent { self.agent.ingress } else { self.direct };
         let Shape { connections, in_flight } = case.shape;
         let this = std::env::current_exe().map_err(BenchError::io("the path of this program"))?;
@@ -141,9 +221,8 @@ impl Estate {
         let printed = load.finish(plan.warm_up(false) + plan.seconds + LOAD_GRACE)?;
         let (after, machine, elapsed) =
             (cpu(), usage::machine_cpu().0 - machine, start.elapsed().as_secs_f64());
-        let result: Value = serde_json::from_str(printed.trim())
-            .map_err(|_| BenchError::NoResult { output: printed.clone() })?;
-        let figure = |name: &str| result[name].as_f64().unwrap_or(f64::NAN);
+        let result = parse(&printed)?;
+        let figure = |name: &str| figure(&result, name);
         let raw = plan.results.join(format!("raw/{NAME}-{}.json", case.file_name()));
         fs::write(&raw, &printed).map_err(BenchError::file(&raw))?;
         let used = [after[0] - before[0], after[1] - before[1]];
@@ -161,9 +240,35 @@ impl Estate {
     }
 }
 
+fn parse(printed: &str) -> Result<Value, BenchError> {
+    serde_json::from_str(printed.trim())
+        .map_err(|_| BenchError::NoResult { output: printed.to_owned() })
+}
+
+fn figure(result: &Value, name: &str) -> f64 {
+    result[name].as_f64().unwrap_or(f64::NAN)
+}
+
+/// As the other scenarios' providers: they are to run fast, not to start fast.
+fn jvm_args() -> Vec<OsString> {
+    ["-XX:TieredStopAtLevel=4", "-Xms512m", "-Xmx512m", "-Xmn256m", "-XX:+AlwaysPreTouch"]
+        .map(Into::into)
+        .to_vec()
+}
+
+fn start_java() -> Result<JavaProvider, BenchError> {
+    let options = ProviderOptions { jvm_args: jvm_args(), ..ProviderOptions::default() };
+    Ok(JavaProvider::start(JAVA, options)?)
+}
+
 impl Case {
     fn program(self) -> &'static str {
-        if self.has_agent { "dubmesh" } else { "direct" }
+        match (self.peers, self.has_agent) {
+            (Peers::Raw, false) => "direct",
+            (Peers::Raw, true) => "dubmesh",
+            (Peers::Java, false) => "java direct",
+            (Peers::Java, true) => "java, dubmesh",
+        }
     }
 
     fn name(self) -> String {
@@ -173,7 +278,8 @@ impl Case {
 
     fn file_name(self) -> String {
         let Shape { connections, in_flight } = self.shape;
-        format!("{}-{in_flight}-{connections}", self.program())
+        let program = self.program().replace(", ", "-").replace(' ', "-");
+        format!("{program}-{in_flight}-{connections}")
     }
 }
 
@@ -193,6 +299,13 @@ fn goals(direct: &Row, agent: &Row) -> Vec<Target> {
     let rate = agent.median(|round| round.calls_per_s);
     let cpu = agent.median(|round| round.agent_cpu_us);
     let memory = Target::at_most("memory", agent.median(|round| round.agent_rss_mb), 20.0, " MB");
+    let share = rate / direct.median(|round| round.calls_per_s);
+    if agent.case.peers == Peers::Java {
+        return vec![
+            Target::at_most("CPU of the agent, Java", cpu, 5.0, " us"),
+            Target::at_least("calls against direct, Java", share, 0.93, " x"),
+        ];
+    }
     match agent.case.shape.in_flight {
         1 => vec![
             Target::at_most(
@@ -218,7 +331,10 @@ fn goals(direct: &Row, agent: &Row) -> Vec<Target> {
 }
 
 fn report(plan: &Plan, rows: &[Row]) -> Result<(), BenchError> {
-    println!("\n{NAME}: hessian2 echo of 60 bytes, {} rounds, medians, closed loop", plan.n_rounds);
+    println!(
+        "\n{NAME}: hessian2 echo of a short text, {} rounds, medians, closed loop",
+        plan.n_rounds
+    );
     println!(
         "{:<44} {:>10} {:>9} {:>9} {:>9} {:>7} {:>14} {:>7}",
         "program", "calls/s", "p50 ms", "p99 ms", "p999 ms", "errors", "agent CPU us", "MB"
