@@ -21,7 +21,8 @@ const CALLS: &str = "hash,text,text_empty,text_null,text_unicode,text_70000,byte
     texts,texts_empty,text_set,counts_tree,counts,date,date_time,color,person,person_sparse,people,\
     twins,make_person,echo_text,echo_int,echo_long,echo_double,echo_texts,echo_two,nothing,null_text,\
     fail,fail_unchecked,attachments,reply_attachment,variant,variant_blue,generic_text,\
-    generic_person,generic_gson_person,missing_method";
+    generic_person,generic_gson_person,missing_method,\
+    user,user_list,user_none,user_life";
 
 /// An agent that offers `app` to Dubbo's consumers at this port, and to other agents.
 fn exporting(etcd: &Etcd, app: &HttpApp, dubbo_port: u16) -> Agent {
@@ -66,7 +67,7 @@ fn called_by_java(app: &HttpApp) {
         };
         options.calls.retain(|call| !without.contains(&&**call));
         let consumer = JavaConsumer::start(version, &options).unwrap();
-        let printed = consumer.finish(PATIENCE).unwrap_or_else(|error| {
+        let printed = consumer.finish(3 * PATIENCE).unwrap_or_else(|error| {
             panic!("{version:?} {serialization}: {error}\n{}", agent.tail())
         });
         let n_right = printed.lines().filter(|line| line.contains(" = ")).count();
