@@ -82,7 +82,7 @@ fn row(service: &ServiceKey, endpoint: &Spanned<String>) -> Result<Option<Row>, 
     listing.version.clone_from(&service.version);
     listing.group.clone_from(&service.group);
     let (interface, url) = (service.interface.clone(), text.clone());
-    Ok(enabled.then(|| Row { id: 0, interface, listing, url }))
+    Ok(enabled.then_some(Row { id: 0, interface, listing, url }))
 }
 
 #[cfg(test)]

@@ -201,7 +201,7 @@ impl Methods {
 
     /// Their names, in the order of the alphabet.
     pub fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.0.keys().map(|name| name.to_string()).collect();
+        let mut names: Vec<String> = self.0.keys().map(ToString::to_string).collect();
         names.sort();
         names
     }

@@ -1,9 +1,9 @@
 //! Calls of Dubbo's own consumers, passed on as they are: only the request's id is changed on the
 //! way, and nobody here reads arguments or results.
 //!
-//! A [`DubboSession`] is one consumer's connection, on [`machine`]. It finds out for which service
-//! a request is ([`services`]), hands the body to that service's endpoint in the same turn, and keeps
-//! in [`flights`] what the endpoint's answer needs to find its way back. No task and no copy
+//! A [`DubboSession`] is one consumer's connection, on `machine`. It finds out for which service
+//! a request is (`services`), hands the body to that service's endpoint in the same turn, and keeps
+//! in `flights` what the endpoint's answer needs to find its way back. No task and no copy
 //! stands in between, unless an endpoint has to be waited for or a call is offered to another one.
 //!
 //! Two listeners work so: `[[ingress]] protocol = "dubbo"`, for local programs that call services of
