@@ -540,6 +540,45 @@ fn what_goes_wrong_on_the_way_is_told() {
 }
 
 #[test]
+fn fastjson2_is_read_and_written_by_the_types() {
+    let app = TestApp::start(|request| match &*request.path {
+        "/fail" => Does::status(500, "oops"),
+        _ => Does::json(r#"{"born":7}"#),
+    });
+    let lines = format!(
+        "{USER}[[export.method]]\nname = 'save'\ntypes = ['java.lang.String', 'java.util.Date']\n\
+         path = '/save'\nreturns = 'com.acme.User'\n\
+         [[export.method]]\nname = 'fail'\npath = '/fail'\n"
+    );
+    with(&app, &lines, async |http| {
+        let call = |method: &'static str, descriptor: &'static str, args: Vec<u8>| {
+            let mut call = Call::new(method, descriptor, &[]);
+            (call.serialization, call.args) = (Serialization::Fastjson2, args);
+            call
+        };
+        let mut args = Vec::new();
+        let write: [fn(&mut jsonb::Encoder<'_>); 2] = [|it| it.string("A"), |it| it.date_ms(7)];
+        for write in write {
+            let mut text = Vec::new();
+            write(&mut jsonb::Encoder::new(&mut text));
+            args.extend_from_slice(&u32::try_from(text.len()).unwrap().to_be_bytes());
+            args.extend_from_slice(&text);
+        }
+        let descriptor = "Ljava/lang/String;Ljava/util/Date;";
+        let reply = call("save", descriptor, args.clone()).make(&http).await.unwrap();
+        assert_eq!(app.last().body, r#"["A","1970-01-01T00:00:00.007Z"]"#);
+        let json = agent::reply::json_of(&reply).unwrap();
+        assert_eq!(String::from_utf8(json).unwrap(), r#"{"born":"1970-01-01T00:00:00.007Z"}"#);
+        let thrown = call("fail", "", Vec::new()).make(&http).await.unwrap();
+        let thrown = agent::reply::json_of(&thrown).unwrap_err();
+        assert!(thrown.message.starts_with("java.lang.RuntimeException"), "{thrown}");
+        args.truncate(3);
+        let error = call("save", descriptor, args).make(&http).await.unwrap_err();
+        assert_eq!(name(&error), "bad_arguments");
+    });
+}
+
+#[test]
 fn text_is_a_string_where_one_is_returned() {
     let app = TestApp::start(|_| {
         Does::Answer(200, vec!["content-type: text/plain".into()], "say \"hi\"".into())
