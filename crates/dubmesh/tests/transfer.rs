@@ -163,6 +163,58 @@ fn processes_that_are_killed() {
     assert!(!PathBuf::from(partial).exists() && !PathBuf::from(journal).exists());
 }
 
+/// The output may not become longer than the process's limit: an error like that of a full disk, and what was written
+/// is there to go on from.
+#[test]
+fn an_output_over_the_limit_of_files_is_kept() {
+    let folder = Folder::with_lines("3MB");
+    let (_server, address) = Running::server(&folder.path("source"), "127.0.0.1:0");
+    let to = folder.path("output");
+    let fetch = ["fetch", &address, "--output", &to, "--process", "contest", "--resume"];
+    let limited = Command::new("sh")
+        .args([
+            "-c",
+            "ulimit -f 2000; exec \"$@\"",
+            "sh",
+            env!("CARGO_BIN_EXE_dubmesh"),
+            "transfer",
+        ])
+        .args(fetch)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&limited.stderr);
+    assert_eq!(limited.status.code(), Some(1), "{told}");
+    assert!(told.contains("File too large") && told.contains("--resume goes on"), "{told}");
+    let told = succeed(&fetch);
+    assert!(told.contains(" lines were there before"), "{told}");
+    folder.verify();
+}
+
+#[test]
+fn lines_are_compressed_where_they_repeat_themselves() {
+    let folder = Folder::with_lines("1MiB");
+    let log = folder.path("log");
+    fs::write(&log, "the same line again and again, and then again\r\n".repeat(30_000)).unwrap();
+    for (source, told_of_lines) in
+        [(log, " : 1, "), (folder.path("source"), "no lines: these do not get smaller; ")]
+    {
+        let (_server, address) = Running::server(&source, "127.0.0.1:0");
+        let to = folder.path("output");
+        let fetch = ["fetch", &address, "--output", &to, "--compress", "lz4", "--force"];
+        let told = succeed(&fetch);
+        let line = told.lines().find(|line| line.starts_with("  compressed ")).unwrap();
+        assert!(line.contains(told_of_lines) && line.contains("; requests "), "{line}");
+        assert!(line.contains(" s of CPU time here"), "{line}");
+        assert_eq!(fs::read(&to).unwrap(), fs::read(&source).unwrap());
+        let told = succeed(&[&fetch[..], &["--json"]].concat());
+        let row: serde_json::Value = serde_json::from_str(&told).unwrap();
+        assert_eq!(row["compression"]["used"], true);
+        assert!(1.0 < row["compression"]["ratio_out"].as_f64().unwrap(), "{row}");
+        let told = succeed(&["fetch", &address, "--output", &to, "--force"]);
+        assert!(!told.contains("compressed"), "{told}");
+    }
+}
+
 #[test]
 fn what_cannot_be_done_is_told() {
     let folder = Folder::with_lines("100kB");

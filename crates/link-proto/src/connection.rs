@@ -226,7 +226,8 @@ impl<T> Connection<T> {
     /// it takes answers. Never true on a client, since two sides that both stop would never go on.
     #[inline]
     pub fn is_congested(&self) -> bool {
-        matches!(self.side, Side::Server(_)) && self.core.is_over_buffered()
+        matches!(self.side, Side::Server(_))
+            && self.core.outbox.buffered_bytes() >= self.core.config.max_buffered_bytes
     }
 
     /// What the peer said in its HELLO, once it came.

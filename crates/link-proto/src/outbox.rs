@@ -106,7 +106,13 @@ impl Outbox {
     /// All bytes that wait.
     #[inline]
     pub(crate) fn buffered_bytes(&self) -> usize {
-        self.out.len() + self.packed.len() + self.queued_bytes
+        self.unpacked_bytes() + self.packed.len()
+    }
+
+    /// Bytes that wait, without those that were compressed: what a call has to know of it.
+    #[inline]
+    pub(crate) fn unpacked_bytes(&self) -> usize {
+        self.out.len() + self.queued_bytes
     }
 
     pub(crate) fn is_empty(&self) -> bool {

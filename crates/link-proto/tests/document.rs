@@ -232,7 +232,8 @@ fn compressed(now: Instant) -> BytesMut {
     server.handle_bytes(now, client.transmit()).unwrap();
     for _ in 0..2 {
         let payload = b"brick ".repeat(20);
-        let request = RequestOut { codec: 2, payload: (&payload[..]).into(), ..RequestOut::new(route) };
+        let request =
+            RequestOut { codec: 2, payload: (&payload[..]).into(), ..RequestOut::new(route) };
         client.send_request(now, request, ()).unwrap();
     }
     std::mem::take(client.transmit())

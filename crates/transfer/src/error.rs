@@ -21,7 +21,7 @@ pub enum TransferError {
         /// What the operating system said.
         source: Arc<io::Error>,
     },
-    /// The source is a directory, a pipe or a device: its length is not known ahead.
+    /// The source is a directory, a pipe or a device: its length is not known ahead. Or the output is a directory.
     #[error("{} is not a regular file", path.display())]
     NotAFile {
         /// What was named.

@@ -48,8 +48,12 @@ impl OutputOptions {
     /// is called in vain.
     ///
     /// # Errors
-    /// [`TransferError::OutputExists`], [`TransferError::PartialExists`], or that there is no such folder.
+    /// [`TransferError::NotAFile`], [`TransferError::OutputExists`], [`TransferError::PartialExists`], or that there is
+    /// no such folder.
     pub fn check(&self) -> Result<(), TransferError> {
+        if self.path.is_dir() {
+            return Err(TransferError::NotAFile { path: self.path.clone() });
+        }
         if !self.force && exists(&self.path)? {
             return Err(TransferError::OutputExists { path: self.path.clone() });
         }
@@ -220,6 +224,8 @@ impl Output {
             remove(&self.partial)?; // there is nothing to resume
             return remove(&self.journal);
         }
+        // The beginning of what could not be written is no use, and on a full disk the journal has its place.
+        self.file.set_len(self.len).map_err(TransferError::io("shorten", &self.partial))?;
         self.file.sync_data().map_err(TransferError::io("synchronize", &self.partial))?;
         self.state(totals).store(&self.journal)
     }

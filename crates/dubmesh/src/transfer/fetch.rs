@@ -77,6 +77,9 @@ pub(super) struct FetchArgs {
     json: bool,
 }
 
+/// A file has become longer than the process may make it (RLIMIT_FSIZE); this number on all systems.
+const SIGXFSZ: i32 = 25;
+
 /// The sides of a transfer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 enum Side {
@@ -162,10 +165,12 @@ fn explained(args: &FetchArgs, error: &TransferError) -> String {
 /// Ready when a signal asks the process to end.
 async fn stopped() {
     let watch = || -> io::Result<_> {
-        Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+        // Watched, it kills nobody, and a file over the limit is an error of the write.
+        let too_long = signal(SignalKind::from_raw(SIGXFSZ))?;
+        Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, too_long))
     };
     match watch() {
-        Ok((mut terminate, mut interrupt)) => {
+        Ok((mut terminate, mut interrupt, _too_long)) => {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
@@ -218,42 +223,57 @@ fn print(args: &FetchArgs, fetched: &Fetched) {
 /// What compression was good for.
 struct Gain {
     n_compressing: u64,
-    /// What would have gone through the connections without it, in both directions, and what did.
-    raw: u64,
-    sent: u64,
+    received: Direction,
+    sent: Direction,
     cpu: Duration,
+}
+
+/// What would have gone through the connections in one direction without compression, and what did.
+#[derive(Clone, Copy)]
+struct Direction {
+    raw: u64,
+    wire: u64,
+}
+
+impl Direction {
+    fn ratio(self) -> f64 {
+        self.raw as f64 / self.wire.max(1) as f64
+    }
+
+    fn saved(self) -> u64 {
+        self.raw.saturating_sub(self.wire)
+    }
 }
 
 impl Gain {
     fn of(traffic: &TrafficTotals) -> Self {
-        let sent = traffic.read_bytes + traffic.written_bytes;
-        let raw = traffic.raw_in_bytes + traffic.raw_out_bytes;
-        let packed = traffic.packed_in_bytes + traffic.packed_out_bytes;
-        let (n_compressing, cpu) = (traffic.n_compressing, traffic.compression_cpu);
-        Self { n_compressing, raw: sent.saturating_sub(packed) + raw, sent, cpu }
-    }
-
-    fn ratio(&self) -> f64 {
-        self.raw as f64 / self.sent.max(1) as f64
-    }
-
-    fn saved(&self) -> u64 {
-        self.raw.saturating_sub(self.sent)
+        let direction = |wire: u64, raw_bytes: u64, packed_bytes: u64| Direction {
+            raw: wire.saturating_sub(packed_bytes) + raw_bytes,
+            wire,
+        };
+        Self {
+            n_compressing: traffic.n_compressing,
+            received: direction(traffic.read_bytes, traffic.raw_in_bytes, traffic.packed_in_bytes),
+            sent: direction(traffic.written_bytes, traffic.raw_out_bytes, traffic.packed_out_bytes),
+            cpu: traffic.compression_cpu,
+        }
     }
 }
 
 impl fmt::Display for Gain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (saved, cpu) = (bytes(self.saved() as f64), self.cpu.as_secs_f64());
-        if self.n_compressing == 0 {
-            return write!(f, "no: the server does not compress");
+        let Self { n_compressing, received, sent, cpu } = self;
+        if *n_compressing == 0 {
+            return write!(f, "nothing: the server does not compress");
         }
-        // Questions alone are a hundredth of nothing.
-        if self.ratio() < 1.005 {
-            return write!(f, "by nothing: these lines do not get smaller ({saved} saved)");
+        let saved = |direction: &Direction| bytes(direction.saved() as f64);
+        // A hundredth: the answers that tell of the end are alike, whatever the lines.
+        match received.ratio() {
+            ratio if ratio < 1.01 => write!(f, "no lines: these do not get smaller")?,
+            ratio => write!(f, "lines {ratio:.2} : 1, {} saved", saved(received))?,
         }
-        let (raw, ratio) = (bytes(self.raw as f64), self.ratio());
-        write!(f, "{ratio:.2} : 1, {saved} of {raw} saved; {cpu:.2} s of CPU time here for that")
+        let (ratio, saved, cpu) = (sent.ratio(), saved(sent), cpu.as_secs_f64());
+        write!(f, "; requests {ratio:.2} : 1, {saved} saved; {cpu:.2} s of CPU time here for that")
     }
 }
 
@@ -292,8 +312,10 @@ fn to_json(args: &FetchArgs, fetched: &Fetched) -> serde_json::Value {
         "compression": {
             "asked": args.compress == Compress::Lz4,
             "used": gain.n_compressing != 0,
-            "ratio": gain.ratio(),
-            "saved_bytes": gain.saved(),
+            "ratio_in": gain.received.ratio(),
+            "saved_in_bytes": gain.received.saved(),
+            "ratio_out": gain.sent.ratio(),
+            "saved_out_bytes": gain.sent.saved(),
             "raw_in_bytes": traffic.raw_in_bytes,
             "packed_in_bytes": traffic.packed_in_bytes,
             "raw_out_bytes": traffic.raw_out_bytes,

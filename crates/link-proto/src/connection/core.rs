@@ -64,7 +64,7 @@ impl<T> Core<T> {
 
     #[inline]
     pub(super) fn is_over_buffered(&self) -> bool {
-        self.outbox.buffered_bytes() >= self.config.max_buffered_bytes
+        self.outbox.unpacked_bytes() >= self.config.max_buffered_bytes
     }
 
     /// The peer lives.

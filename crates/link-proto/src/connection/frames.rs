@@ -59,8 +59,9 @@ impl<T> Connection<T> {
         }
     }
 
-    /// Handles what can be handled in place, and then one frame.
-    #[inline]
+    /// Handles what can be handled in place, and then one frame. Always inlined: with its second caller, which is rare,
+    /// it would become a call in the hot loop of the first.
+    #[inline(always)]
     fn handle_some(
         &mut self,
         now: Instant,

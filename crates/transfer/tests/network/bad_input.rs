@@ -60,6 +60,12 @@ fn an_output_that_exists_is_kept() {
     let output = OutputOptions { force: true, ..options.output.clone() };
     fetch(&FetchOptions { output, ..options.clone() }).unwrap();
     folder.check(Step::Contest);
+    std::fs::create_dir(folder.path("folder")).unwrap();
+    for force in [false, true] {
+        let output = OutputOptions { path: folder.path("folder"), force, ..options.output.clone() };
+        let error = fetch(&FetchOptions { output, ..options.clone() }).unwrap_err().to_string();
+        assert!(error.ends_with("/folder is not a regular file"), "{error}");
+    }
     let output = OutputOptions { path: folder.path("no/folder"), ..options.output.clone() };
     let error = fetch(&FetchOptions { output, ..options }).unwrap_err().to_string();
     assert!(error.starts_with("cannot create ") && error.contains("No such file"), "{error}");
