@@ -41,7 +41,12 @@ impl Journal {
             file.sync_data()?;
             std::fs::rename(&new, path)
         };
-        write().map_err(TransferError::io("write", path))
+        let written = write();
+        if written.is_err() {
+            // What is there of it is no use, and the error that is told is the first.
+            let _ = std::fs::remove_file(&new);
+        }
+        written.map_err(TransferError::io("write", path))
     }
 
     /// The journal at `path`; `None` if there is none.
