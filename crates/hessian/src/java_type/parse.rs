@@ -38,6 +38,11 @@ pub(super) fn any(text: &str) -> Result<JavaType, TypeError> {
     }
 }
 
+/// Whether a class's name could be none: each part of it, package or class, has a name.
+fn has_empty_part(name: &str) -> bool {
+    name.split('.').any(str::is_empty)
+}
+
 impl Parser<'_> {
     /// `[[I`, `Ljava/lang/String;`, and with dots, as `Class.getName` gives it for arrays.
     fn descriptor(&mut self) -> Result<JavaType, TypeError> {
@@ -53,10 +58,11 @@ impl Parser<'_> {
             Some(b'L') => {
                 self.at += 1;
                 let name = self.word(|c| c.is_alphanumeric() || "/.$_-".contains(c));
-                if name.is_empty() || self.peek() != Some(b';') {
+                let name = name.replace('/', ".");
+                if has_empty_part(&name) || self.peek() != Some(b';') {
                     return Err(self.unexpected());
                 }
-                let ty = JavaType::class(&name.replace('/', "."));
+                let ty = JavaType::class(&name);
                 self.at += 1;
                 ty
             }
@@ -85,7 +91,7 @@ impl Parser<'_> {
             Some(name) => (name.to_owned(), 1),
             None => (name.to_owned(), 0),
         };
-        if name.is_empty() || name.starts_with('.') || name.ends_with('.') {
+        if has_empty_part(&name) {
             return Err(self.unexpected());
         }
         let mut args = Vec::new();
