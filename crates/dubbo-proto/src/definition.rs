@@ -134,5 +134,10 @@ impl Schema for ServiceDefinition {
     }
 }
 
+/// A type that a parameter may have: `void` is none, nor is an array of it.
+fn parameter(ty: JavaType) -> Option<JavaType> {
+    (crate::descriptor::count(&ty.to_descriptor()) == Ok(1)).then_some(ty)
+}
+
 #[cfg(test)]
 mod tests;

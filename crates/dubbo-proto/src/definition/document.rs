@@ -88,7 +88,9 @@ impl<'a> Document<'a> {
                 continue;
             }
             // Without one of its parameters nobody could call it.
-            let Some(parameters) = types.iter().map(|ty| self.java_type(ty)).collect() else {
+            let Some(parameters) =
+                types.iter().map(|ty| self.java_type(ty).and_then(super::parameter)).collect()
+            else {
                 continue;
             };
             let result = method.get("returnType").and_then(|ty| self.java_type(ty));

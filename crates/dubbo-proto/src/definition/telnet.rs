@@ -74,7 +74,7 @@ fn method(line: &str) -> Option<MethodDefinition> {
     let types = parameters.split(',').filter(|name| !name.is_empty());
     let parameters: Vec<JavaType> = types
         .take(MAX_PARAMETERS + 1)
-        .map(|name| JavaType::parse(name).ok())
+        .map(|name| JavaType::parse(name).ok().and_then(super::parameter))
         .collect::<Option<_>>()?;
     if MAX_PARAMETERS < parameters.len() {
         return None;

@@ -78,6 +78,16 @@ fn reads_what_telnet_lists() {
 }
 
 #[test]
+fn no_parameter_is_void() {
+    let answer = "a.B:\r\nvoid run()\r\nvoid go(void)\r\nvoid all(int, void[])\r\ndubbo>";
+    let definition = ServiceDefinition::from_telnet("a.B", answer);
+    let names = definition.map(|definition| {
+        definition.methods.into_iter().map(|method| method.name).collect::<Vec<_>>()
+    });
+    assert_eq!(names, Ok(vec!["run".into()]));
+}
+
+#[test]
 fn telnet_says_why_it_does_not_list() {
     let error = |answer| ServiceDefinition::from_telnet("a.B", answer).unwrap_err();
     let disabled = "Command: ls disabled for security reasons, please enable support by listing the \
