@@ -6,6 +6,9 @@
 //! - `count NAME N`: one step N times and nothing else, for callgrind;
 //! - `compare DIR`: whether what others wrote as `DIR/SHAPE.hessian` and `DIR/SHAPE.json` is the same.
 //!
+//! `decode` gives what a program keeps: `String`, a struct of them, a `Vec` of those, a
+//! `HashMap<String, i32>` with std's hasher. `decode-borrowed` gives the same with `&str` into the message.
+//!
 //! bench/src/scenario/codec.rs runs it beside hessian-lite and dubbo-go-hessian2.
 
 use std::collections::HashMap;
@@ -40,6 +43,26 @@ struct Order {
     created: i64,
     comment: String,
     status: String,
+    weight: f64,
+}
+
+/// The same where its texts are those of the message, as a program has it that is done with them
+/// before it drops the message.
+#[derive(Deserialize)]
+#[serde(rename = "org.dubmesh.bench.Order")]
+#[expect(dead_code, reason = "what is measured is how they come to be")]
+struct OrderRef<'a> {
+    id: i64,
+    customer: &'a str,
+    street: &'a str,
+    city: &'a str,
+    country: &'a str,
+    quantity: i32,
+    price: f64,
+    paid: bool,
+    created: i64,
+    comment: &'a str,
+    status: &'a str,
     weight: f64,
 }
 
@@ -117,18 +140,40 @@ where
     Ok(Shape { name, hessian: bytes, json, steps })
 }
 
+/// Adds the step of decoding into a type that borrows from the message.
+fn with_borrowed(mut shape: Shape, read: fn(&[u8]) -> bool) -> Shape {
+    let bytes = shape.hessian.clone();
+    assert!(read(&bytes), "{} can be borrowed", shape.name);
+    let step = move |_: &mut Vec<u8>| {
+        black_box(read(black_box(&bytes)));
+    };
+    shape.steps.push(("decode-borrowed", Box::new(step)));
+    shape
+}
+
+/// Reads a value, lets it be seen, and drops it.
+fn reads<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> bool {
+    black_box(from_slice::<T>(bytes)).is_ok()
+}
+
 fn shapes() -> Result<Vec<Shape>, Box<dyn Error>> {
     let class = "org.dubmesh.bench.Order";
     let map: HashMap<String, i32> = (0..50).map(|n| (format!("key{n}"), n * 1000)).collect();
     Ok(vec![
         shape("string-100", "java.lang.String", "x".repeat(100))?,
-        shape("pojo-12", class, order(7))?,
-        shape(
-            "pojos-100",
-            &format!("java.util.List<{class}>"),
-            (0..100).map(order).collect::<Vec<_>>(),
-        )?,
-        shape("map-50", "java.util.Map<java.lang.String,java.lang.Integer>", map)?,
+        with_borrowed(shape("pojo-12", class, order(7))?, |bytes| reads::<OrderRef<'_>>(bytes)),
+        with_borrowed(
+            shape(
+                "pojos-100",
+                &format!("java.util.List<{class}>"),
+                (0..100).map(order).collect::<Vec<_>>(),
+            )?,
+            |bytes| reads::<Vec<OrderRef<'_>>>(bytes),
+        ),
+        with_borrowed(
+            shape("map-50", "java.util.Map<java.lang.String,java.lang.Integer>", map)?,
+            |bytes| reads::<HashMap<&str, i32>>(bytes),
+        ),
         shape("text-1m", "java.lang.String", "0123456789abcdef".repeat(65_536))?,
         shape("chinese-1m", "java.lang.String", "中文".repeat(174_762))?,
     ])

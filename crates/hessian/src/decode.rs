@@ -132,6 +132,7 @@ impl<'a> Decoder<'a> {
 
     /// How many bytes have been read.
     #[must_use]
+    #[inline]
     pub fn position(&self) -> usize {
         self.pos
     }
@@ -162,6 +163,7 @@ impl<'a> Decoder<'a> {
 
     /// The class definition with this number, as in [`ObjectCursor::class`].
     #[must_use]
+    #[inline]
     pub fn class(&self, index: usize) -> Option<&ClassDef<'a>> {
         self.classes.get(index)
     }
@@ -175,6 +177,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Takes a `null` if that is what comes next.
+    #[inline]
     pub fn read_null(&mut self) -> Result<bool, HessianError> {
         let is_null = self.head()? == tag::NULL;
         self.pos += usize::from(is_null);
@@ -182,6 +185,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// A boolean.
+    #[inline]
     pub fn read_bool(&mut self) -> Result<bool, HessianError> {
         let tag = self.head()?;
         let value = match tag {
@@ -294,7 +298,7 @@ impl<'a> Decoder<'a> {
 
     /// The next value's tag, which is not taken. Class definitions before it are.
     #[inline]
-    fn head(&mut self) -> Result<u8, HessianError> {
+    pub(crate) fn head(&mut self) -> Result<u8, HessianError> {
         loop {
             match self.buf.get(self.pos) {
                 Some(&tag::CLASS_DEF) => self.class_def()?,
@@ -329,6 +333,9 @@ impl<'a> Decoder<'a> {
     }
 
     fn read_name(&mut self) -> Result<Name<'a>, HessianError> {
+        if let Some(text) = self.short_ascii() {
+            return Ok(Name::Borrowed(text));
+        }
         self.take_text().map(Name::from)
     }
 

@@ -7,14 +7,20 @@
 //! The reader allocates only for strings that contain escapes.
 
 mod error;
+mod number;
+mod path;
 mod text;
 mod write;
 
 pub use error::{JsonError, JsonRule};
+pub(crate) use number::Short;
+pub use path::path_at;
 pub(crate) use text::escape;
 pub use write::{write_f32, write_f64, write_i64, write_string};
 
 use std::borrow::Cow;
+
+use ascii::AsAsciiStr as _;
 
 use crate::Limits;
 
@@ -94,12 +100,14 @@ impl<'a> JsonReader<'a> {
     }
 
     /// `null`.
+    #[inline]
     pub fn read_null(&mut self) -> Result<(), JsonError> {
         self.skip_space();
         self.literal(b"null")
     }
 
     /// `true` or `false`.
+    #[inline]
     pub fn read_bool(&mut self) -> Result<bool, JsonError> {
         self.skip_space();
         if self.byte() == Some(b't') {
@@ -107,42 +115,6 @@ impl<'a> JsonReader<'a> {
         } else {
             self.literal(b"false").map(|()| false)
         }
-    }
-
-    /// A number, as it is written.
-    pub fn read_number(&mut self) -> Result<&'a str, JsonError> {
-        self.skip_space();
-        let rest = self.rest();
-        let len = number_len(rest).ok_or_else(|| self.broken(JsonRule::Number))?;
-        self.check_len(len)?;
-        self.pos += len;
-        // Only digits, signs, points and the letter e.
-        Ok(rest.get(..len).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default())
-    }
-
-    /// A whole number of up to 18 digits; nothing for any other, and the reader stays.
-    #[inline]
-    pub(crate) fn read_short_int(&mut self) -> Option<i64> {
-        let rest = self.rest();
-        let (is_negative, digits) = match rest.strip_prefix(b"-") {
-            Some(digits) => (true, digits),
-            None => (false, rest),
-        };
-        let (mut value, mut n_digits) = (0i64, 0);
-        for digit in digits.iter().take(19).take_while(|byte| byte.is_ascii_digit()) {
-            value = value.wrapping_mul(10).wrapping_add(i64::from(digit - b'0'));
-            n_digits += 1;
-        }
-        let is_plain = match digits.first() {
-            // No leading zeros, and minus zero is a double.
-            Some(b'0') => n_digits == 1 && !is_negative,
-            _ => (1..=18).contains(&n_digits),
-        };
-        if !is_plain || matches!(digits.get(n_digits), Some(b'.' | b'e' | b'E')) {
-            return None;
-        }
-        self.pos += n_digits + usize::from(is_negative);
-        Some(if is_negative { -value } else { value })
     }
 
     /// A string, borrowed unless it contains escapes.
@@ -165,8 +137,8 @@ impl<'a> JsonReader<'a> {
         }
         let start = self.pos + 1;
         let rest = self.buf.get(start..).unwrap_or_default();
-        let (plain, after) = rest.split_at(text::plain_len(rest));
-        if after.first() != Some(&b'"') || !plain.is_ascii() {
+        let (plain, after) = rest.split_at(text::plain_ascii_len(rest));
+        if after.first() != Some(&b'"') {
             return Ok(None);
         }
         self.check_len(plain.len())?;
@@ -174,31 +146,57 @@ impl<'a> JsonReader<'a> {
         Ok(Some(plain))
     }
 
+    /// A string that is ASCII without escapes, if one comes next with no white space before it.
+    #[inline]
+    pub(crate) fn take_plain_ascii(&mut self) -> Option<&'a [u8]> {
+        let inside = self.rest().strip_prefix(b"\"")?;
+        let (plain, after) = inside.split_at(text::plain_ascii_len(inside));
+        if after.first() != Some(&b'"') || self.limits.max_len < plain.len() {
+            return None;
+        }
+        self.pos += plain.len() + 2;
+        Some(plain)
+    }
+
     /// Whether the object has one more member, whose name comes next.
     pub(crate) fn next_member(&mut self, object: &mut Sequence) -> Result<bool, JsonError> {
         self.next(object, b'}')
     }
 
-    /// Takes the object's next member if it has this name, plainly written. The reader stays if not.
+    /// Takes the object's next member if it has the name that `lead` holds, as the writer of JSON
+    /// without white space has it: `,"name":`, or `"name":` for the first one. If there is white
+    /// space, it may be around these. The reader stays if the name is another.
     #[inline]
     pub(crate) fn next_key_is(
         &mut self,
         object: &mut Sequence,
-        name: &str,
+        lead: &[u8],
+    ) -> Result<bool, JsonError> {
+        if self.rest().starts_with(lead) {
+            object.is_first = false;
+            self.pos += lead.len();
+            self.count(1)?;
+            return Ok(true);
+        }
+        self.next_spaced_key_is(object, lead)
+    }
+
+    #[cold]
+    fn next_spaced_key_is(
+        &mut self,
+        object: &mut Sequence,
+        lead: &[u8],
     ) -> Result<bool, JsonError> {
         if !self.next(object, b'}')? {
             return Ok(false);
         }
         self.skip_space();
-        let rest = self.rest();
-        let after = rest
-            .strip_prefix(b"\"")
-            .and_then(|rest| rest.strip_prefix(name.as_bytes()))
-            .and_then(|rest| rest.strip_prefix(b"\""));
-        let Some(after) = after else {
+        let quoted = lead.strip_prefix(b",").unwrap_or(lead);
+        let quoted = quoted.strip_suffix(b":").unwrap_or(quoted);
+        if !self.rest().starts_with(quoted) {
             return Ok(false);
-        };
-        self.pos += rest.len() - after.len();
+        }
+        self.pos += quoted.len();
         self.skip_space();
         if self.byte() != Some(b':') {
             return Err(self.broken(JsonRule::Colon));
@@ -208,16 +206,19 @@ impl<'a> JsonReader<'a> {
     }
 
     /// Begins an array; [`JsonReader::next_element`] then tells of each element.
+    #[inline]
     pub fn begin_array(&mut self) -> Result<Sequence, JsonError> {
         self.begin(b'[', JsonRule::Array)
     }
 
     /// Whether the array has one more element, which the caller reads next.
+    #[inline]
     pub fn next_element(&mut self, array: &mut Sequence) -> Result<bool, JsonError> {
         self.next(array, b']')
     }
 
     /// Begins an object; [`JsonReader::next_key`] then tells of each member.
+    #[inline]
     pub fn begin_object(&mut self) -> Result<Sequence, JsonError> {
         self.begin(b'{', JsonRule::Object)
     }
@@ -309,6 +310,7 @@ impl<'a> JsonReader<'a> {
     }
 
     /// Counts members that are read by jumping to them.
+    #[inline]
     pub(crate) fn count(&mut self, n: usize) -> Result<(), JsonError> {
         self.n_items += n;
         if self.limits.max_items < self.n_items {
@@ -317,6 +319,7 @@ impl<'a> JsonReader<'a> {
         Ok(())
     }
 
+    #[inline]
     fn begin(&mut self, open: u8, rule: JsonRule) -> Result<Sequence, JsonError> {
         self.skip_space();
         if self.byte() != Some(open) {
@@ -362,10 +365,13 @@ impl<'a> JsonReader<'a> {
         let start = self.pos + 1;
         let (raw, has_escapes) = text::scan_string(self.buf, start)?;
         self.check_len(raw.len())?;
-        let text = std::str::from_utf8(raw).map_err(|error| JsonError {
-            offset: start + error.valid_up_to(),
-            rule: JsonRule::Utf8,
-        })?;
+        let text = match raw.as_ascii_str() {
+            Ok(text) => text.as_str(),
+            Err(_) => simdutf8::compat::from_utf8(raw).map_err(|error| JsonError {
+                offset: start + error.valid_up_to(),
+                rule: JsonRule::Utf8,
+            })?,
+        };
         self.pos = start + raw.len() + 1;
         Ok((text, has_escapes))
     }
@@ -381,6 +387,7 @@ impl<'a> JsonReader<'a> {
         Ok(())
     }
 
+    #[inline]
     fn literal(&mut self, word: &'static [u8]) -> Result<(), JsonError> {
         if !self.rest().starts_with(word) {
             return Err(self.broken(JsonRule::Value));
@@ -389,6 +396,7 @@ impl<'a> JsonReader<'a> {
         Ok(())
     }
 
+    #[inline]
     fn check_len(&self, len: usize) -> Result<(), JsonError> {
         if self.limits.max_len < len {
             return Err(self.broken(JsonRule::Len { max: self.limits.max_len }));
@@ -404,10 +412,11 @@ impl<'a> JsonReader<'a> {
     }
 
     #[inline]
-    fn byte(&self) -> Option<u8> {
+    pub(crate) fn byte(&self) -> Option<u8> {
         self.buf.get(self.pos).copied()
     }
 
+    #[inline]
     fn rest(&self) -> &'a [u8] {
         self.buf.get(self.pos..).unwrap_or_default()
     }
@@ -422,87 +431,6 @@ impl<'a> JsonReader<'a> {
 #[derive(Debug)]
 pub struct Sequence {
     is_first: bool,
-}
-
-/// The length of the number at the front of `bytes`.
-fn number_len(bytes: &[u8]) -> Option<usize> {
-    let digits = |from: usize| -> usize {
-        bytes.get(from..).unwrap_or_default().iter().take_while(|b| b.is_ascii_digit()).count()
-    };
-    let mut at = usize::from(bytes.first() == Some(&b'-'));
-    match digits(at) {
-        0 => return None,
-        // No leading zeros.
-        1 => at += 1,
-        _ if bytes.get(at) == Some(&b'0') => return None,
-        n => at += n,
-    }
-    if bytes.get(at) == Some(&b'.') {
-        let n = digits(at + 1);
-        if n == 0 {
-            return None;
-        }
-        at += 1 + n;
-    }
-    if let Some(b'e' | b'E') = bytes.get(at) {
-        at += 1;
-        at += usize::from(matches!(bytes.get(at), Some(b'+' | b'-')));
-        let n = digits(at);
-        if n == 0 {
-            return None;
-        }
-        at += n;
-    }
-    Some(at)
-}
-
-/// Where in the text `offset` lies, as `$.orders[2].id`; for messages, after an error.
-#[must_use]
-pub fn path_at(text: &[u8], offset: usize) -> String {
-    let mut path = String::from("$");
-    let mut reader = JsonReader::new(text, Limits::default());
-    // An error ends the walk: the path so far is the answer.
-    let _ = walk_to(&mut reader, offset, &mut path);
-    path
-}
-
-/// Extends `path` by the members that lead to `offset`. Whether the offset was in this value.
-fn walk_to(
-    reader: &mut JsonReader<'_>,
-    offset: usize,
-    path: &mut String,
-) -> Result<bool, JsonError> {
-    use std::fmt::Write as _;
-    let kind = reader.peek()?;
-    let len = path.len();
-    match kind {
-        JsonKind::Array => {
-            let mut array = reader.begin_array()?;
-            let mut index = 0usize;
-            while reader.next_element(&mut array)? {
-                let _ = write!(path, "[{index}]");
-                if walk_to(reader, offset, path)? || offset < reader.pos {
-                    return Ok(true);
-                }
-                path.truncate(len);
-                index += 1;
-            }
-        }
-        JsonKind::Object => {
-            let mut object = reader.begin_object()?;
-            while let Some(key) = reader.next_key(&mut object)? {
-                let _ = write!(path, ".{key}");
-                if walk_to(reader, offset, path)? || offset < reader.pos {
-                    return Ok(true);
-                }
-                path.truncate(len);
-            }
-        }
-        _ => {
-            reader.skip_value()?;
-        }
-    }
-    Ok(offset < reader.pos)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 //! Begin to read at `encode.rs` and `decode.rs`; docs/json-mapping.md and
 //! docs/serde-mapping.md have the tables of the mappings.
 
+mod ascii;
 #[doc(hidden)]
 pub mod check;
 mod decode;

@@ -150,6 +150,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Begins to read an object; class definitions before it are taken in.
+    #[inline]
     pub fn read_object_begin(&mut self) -> Result<ObjectCursor, HessianError> {
         let tag = self.head()?;
         let start = self.pos;

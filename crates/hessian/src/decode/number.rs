@@ -21,11 +21,17 @@ impl Decoder<'_> {
     pub fn read_long(&mut self) -> Result<i64, HessianError> {
         let tag = self.head()?;
         let start = self.pos;
-        if matches!(tag, 0x80..=0xd7 | tag::INT) {
-            return self.take_int().map(i64::from);
-        }
         self.pos += 1;
         match tag {
+            0x80..=0xbf => Ok(i64::from(tag) - i64::from(tag::INT_ZERO)),
+            0xc0..=0xcf => {
+                let [b0] = self.take_array()?;
+                Ok(((i64::from(tag) - i64::from(tag::INT_BYTE_ZERO)) << 8) + i64::from(b0))
+            }
+            0xd0..=0xd7 => {
+                let low = u16::from_be_bytes(self.take_array()?);
+                Ok(((i64::from(tag) - i64::from(tag::INT_SHORT_ZERO)) << 16) + i64::from(low))
+            }
             0xd8..=0xef => Ok(i64::from(tag) - i64::from(tag::LONG_ZERO)),
             0xf0..=0xff => {
                 let [b0] = self.take_array()?;
@@ -35,7 +41,7 @@ impl Decoder<'_> {
                 let low = u16::from_be_bytes(self.take_array()?);
                 Ok(((i64::from(tag) - i64::from(tag::LONG_SHORT_ZERO)) << 16) + i64::from(low))
             }
-            tag::LONG_INT => Ok(i32::from_be_bytes(self.take_array()?).into()),
+            tag::LONG_INT | tag::INT => Ok(i32::from_be_bytes(self.take_array()?).into()),
             tag::LONG => Ok(i64::from_be_bytes(self.take_array()?)),
             _ => {
                 self.pos = start;

@@ -6,15 +6,65 @@
 
 use std::borrow::Cow;
 
+use ascii::AsAsciiStr as _;
+use simdutf8::basic::from_utf8;
+
 use super::Decoder;
 use crate::{HessianError, tag, utf16};
+
+/// The bytes of some UTF-16 units.
+enum Units<'a> {
+    /// All of them ASCII.
+    Ascii(&'a str),
+    /// With others among them, not checked.
+    Other(&'a [u8]),
+}
+
+impl<'a> Units<'a> {
+    fn bytes(&self) -> &'a [u8] {
+        match self {
+            Self::Ascii(text) => text.as_bytes(),
+            Self::Other(bytes) => bytes,
+        }
+    }
+}
 
 impl<'a> Decoder<'a> {
     /// A string. It is borrowed if it came in one chunk and is UTF-8 as it stands.
     #[inline]
     pub fn read_string(&mut self) -> Result<Cow<'a, str>, HessianError> {
+        if let Some(text) = self.short_ascii() {
+            return Ok(Cow::Borrowed(text));
+        }
         self.head()?;
         self.take_text()
+    }
+
+    /// A string of at most 31 bytes that are ASCII, if that is what comes next.
+    #[inline]
+    pub(super) fn short_ascii(&mut self) -> Option<&'a str> {
+        let bytes = self.short_text()?;
+        let text = bytes.as_ascii_str().ok()?;
+        self.pass_short_text(bytes);
+        Some(text.as_str())
+    }
+
+    /// The bytes of a string of at most 31 units, if that is what comes next and if each unit is
+    /// one byte, which the caller has to see. They are not taken: [`Decoder::pass_short_text`] does.
+    #[inline]
+    pub(crate) fn short_text(&self) -> Option<&'a [u8]> {
+        let (&len, rest) = self.rest().split_first()?;
+        let len = usize::from(len);
+        if tag::STRING_DIRECT_MAX < len || self.limits.max_len < len {
+            return None;
+        }
+        rest.get(..len)
+    }
+
+    /// Goes on after a text that [`Decoder::short_text`] gave.
+    #[inline]
+    pub(crate) fn pass_short_text(&mut self, text: &[u8]) {
+        self.pos += 1 + text.len();
     }
 
     /// A string or `null`.
@@ -34,12 +84,17 @@ impl<'a> Decoder<'a> {
         let mut n_seen = 0;
         loop {
             let (n_units, is_last) = self.text_head()?;
-            let (bytes, is_ascii) = self.take_units(start, n_seen, n_units)?;
+            let bytes = match self.take_units(start, n_seen, n_units)? {
+                Units::Ascii(text) => text.as_bytes(),
+                Units::Other(bytes) => match from_utf8(bytes) {
+                    Ok(text) => text.as_bytes(),
+                    Err(_) => {
+                        self.pos = start;
+                        return Ok(false);
+                    }
+                },
+            };
             n_seen += n_units;
-            if !is_ascii && std::str::from_utf8(bytes).is_err() {
-                self.pos = start;
-                return Ok(false);
-            }
             take(bytes);
             if is_last {
                 return Ok(true);
@@ -75,29 +130,58 @@ impl<'a> Decoder<'a> {
         if !is_last {
             return self.chunked_text(start, n_units);
         }
-        let (bytes, _) = self.take_units(start, 0, n_units)?;
-        match std::str::from_utf8(bytes) {
-            Ok(text) => Ok(Cow::Borrowed(text)),
-            Err(_) => join_surrogates(bytes, start).map(Cow::Owned),
+        match self.take_units(start, 0, n_units)? {
+            Units::Ascii(text) => Ok(Cow::Borrowed(text)),
+            Units::Other(bytes) => match from_utf8(bytes) {
+                Ok(text) => Ok(Cow::Borrowed(text)),
+                Err(_) => join_surrogates(bytes, start).map(Cow::Owned),
+            },
         }
     }
 
+    /// A string whose first chunk is known to have `n_units`, and not to be the last.
     fn chunked_text(&mut self, start: usize, n_units: usize) -> Result<Cow<'a, str>, HessianError> {
-        let mut whole = self.take_units(start, 0, n_units)?.0.to_vec();
-        let mut n_seen = n_units;
+        let mut whole = String::new();
+        let (mut n_units, mut n_seen, mut is_last) = (n_units, 0, false);
         loop {
-            let (n_units, is_last) = self.text_head()?;
-            let (chunk, _) = self.take_units(start, n_seen, n_units)?;
+            let text = match self.take_units(start, n_seen, n_units)? {
+                Units::Ascii(text) => Ok(text),
+                Units::Other(bytes) => from_utf8(bytes).map_err(|_| bytes),
+            };
             n_seen += n_units;
-            whole.extend_from_slice(chunk);
-            if is_last {
-                break;
+            match text {
+                Ok(text) => whole.push_str(text),
+                Err(bytes) => {
+                    let mut whole = whole.into_bytes();
+                    whole.extend_from_slice(bytes);
+                    return self.chunked_surrogates(start, whole, n_seen, is_last);
+                }
             }
+            if is_last {
+                return Ok(Cow::Owned(whole));
+            }
+            (n_units, is_last) = self.text_head()?;
         }
-        match String::from_utf8(whole) {
-            Ok(text) => Ok(Cow::Owned(text)),
-            Err(error) => join_surrogates(error.as_bytes(), start).map(Cow::Owned),
+    }
+
+    /// The rest of a string in chunks, in which surrogates have to be joined, perhaps over the end
+    /// of a chunk.
+    #[cold]
+    fn chunked_surrogates(
+        &mut self,
+        start: usize,
+        mut whole: Vec<u8>,
+        mut n_seen: usize,
+        mut is_last: bool,
+    ) -> Result<Cow<'a, str>, HessianError> {
+        while !is_last {
+            let n_units;
+            (n_units, is_last) = self.text_head()?;
+            let chunk = self.take_units(start, n_seen, n_units)?;
+            n_seen += n_units;
+            whole.extend_from_slice(chunk.bytes());
         }
+        join_surrogates(&whole, start).map(Cow::Owned)
     }
 
     /// Reads past a string. That it is UTF-8 is not checked, only how far it goes.
@@ -181,29 +265,28 @@ impl<'a> Decoder<'a> {
     }
 
     /// The bytes of the next `n_units` UTF-16 units, of a string that began at `start` and of
-    /// which `n_seen` units were read before, and whether they are known to be ASCII.
+    /// which `n_seen` units were read before.
     #[inline]
     fn take_units(
         &mut self,
         start: usize,
         n_seen: usize,
         n_units: usize,
-    ) -> Result<(&'a [u8], bool), HessianError> {
+    ) -> Result<Units<'a>, HessianError> {
         self.check_len(start, n_seen, n_units)?;
         let rest = self.rest();
-        match rest.get(..n_units) {
-            Some(bytes) if bytes.is_ascii() => {
-                self.pos += n_units;
-                Ok((bytes, true))
-            }
-            // Every unit takes a byte at least.
-            None => Err(HessianError::Truncated { offset: self.pos, needed: n_units - rest.len() }),
-            Some(_) => {
-                let n_bytes = utf16::prefix_len(rest, n_units)
-                    .ok_or_else(|| cut_error(rest, self.pos, start))?;
-                self.take(n_bytes).map(|bytes| (bytes, false))
-            }
+        // Every unit takes a byte at least.
+        let Some(bytes) = rest.get(..n_units) else {
+            let needed = n_units - rest.len();
+            return Err(HessianError::Truncated { offset: self.pos, needed });
+        };
+        if let Ok(text) = bytes.as_ascii_str() {
+            self.pos += n_units;
+            return Ok(Units::Ascii(text.as_str()));
         }
+        let n_bytes =
+            utf16::prefix_len(rest, n_units).ok_or_else(|| cut_error(rest, self.pos, start))?;
+        self.take(n_bytes).map(Units::Other)
     }
 
     #[inline]

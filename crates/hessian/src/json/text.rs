@@ -1,37 +1,47 @@
 //! The insides of JSON strings: fast scanning, escapes.
 
 use super::{JsonError, JsonRule};
-
-/// Whether a byte has to be looked at: a quote, a backslash, a control character.
-#[inline]
-fn is_special(byte: u8) -> bool {
-    byte == b'"' || byte == b'\\' || byte < 0x20
-}
-
-const ONES: u64 = 0x0101_0101_0101_0101;
-const HIGHS: u64 = 0x8080_8080_8080_8080;
+use crate::ascii;
 
 /// How many bytes at the front of `bytes` mean just themselves, in a JSON string.
-///
-/// Most strings end within 16 bytes: those go by words of 8. Long ones go by 32 bytes, in a form
-/// that the compiler turns into wide instructions.
 #[inline]
 pub(super) fn plain_len(bytes: &[u8]) -> usize {
+    scan::<false>(bytes)
+}
+
+/// How many bytes at the front of `bytes` mean just themselves, in a JSON string, and are ASCII.
+#[inline]
+pub(super) fn plain_ascii_len(bytes: &[u8]) -> usize {
+    scan::<true>(bytes)
+}
+
+/// Most strings end within 32 bytes: those go by words of 8. Long ones go by 32 bytes, in a form
+/// that the compiler turns into wide instructions.
+#[inline]
+fn scan<const ONLY_ASCII: bool>(bytes: &[u8]) -> usize {
     let mut at = 0;
     let mut rest = bytes;
-    for _ in 0..2 {
+    for _ in 0..4 {
         let Some((chunk, after)) = rest.split_first_chunk::<8>() else {
             break;
         };
-        if let Some(index) = special_in(*chunk) {
+        if let Some(index) = ascii::special_in::<ONLY_ASCII>(*chunk) {
             return at + index;
         }
         at += 8;
         rest = after;
     }
+    at + scan_long::<ONLY_ASCII>(rest)
+}
+
+fn scan_long<const ONLY_ASCII: bool>(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    let mut rest = bytes;
     while let Some((chunk, after)) = rest.split_first_chunk::<32>() {
         let found = chunk.iter().fold(0, |found, &byte| {
-            found | u8::from(byte < 0x20) | u8::from(byte == b'"') | u8::from(byte == b'\\')
+            let is_high = ONLY_ASCII && 0x80 <= byte;
+            let is_quote = byte == b'"' || byte == b'\\';
+            found | u8::from(byte < 0x20) | u8::from(is_quote) | u8::from(is_high)
         });
         if found != 0 {
             break;
@@ -40,27 +50,14 @@ pub(super) fn plain_len(bytes: &[u8]) -> usize {
         rest = after;
     }
     while let Some((chunk, after)) = rest.split_first_chunk::<8>() {
-        if let Some(index) = special_in(*chunk) {
+        if let Some(index) = ascii::special_in::<ONLY_ASCII>(*chunk) {
             return at + index;
         }
         at += 8;
         rest = after;
     }
-    at + rest.iter().take_while(|&&byte| !is_special(byte)).count()
-}
-
-/// The first byte of the eight that has to be looked at.
-#[inline]
-fn special_in(chunk: [u8; 8]) -> Option<usize> {
-    let word = u64::from_le_bytes(chunk);
-    let equals = |byte: u8| {
-        let diff = word ^ (ONES * u64::from(byte));
-        diff.wrapping_sub(ONES) & !diff
-    };
-    let below_space = word.wrapping_sub(ONES * 0x20) & !word;
-    let found = (equals(b'"') | equals(b'\\') | below_space) & HIGHS;
-    // A borrow can mark bytes wrongly only above the first that is marked rightly.
-    (found != 0).then(|| (found.trailing_zeros() / 8) as usize)
+    let is_plain = |byte: u8| !ascii::is_special(byte) && (!ONLY_ASCII || byte < 0x80);
+    at + rest.iter().take_while(|&&byte| is_plain(byte)).count()
 }
 
 /// The bytes from `start` to the closing quote, all escapes checked, and whether there are any.

@@ -22,7 +22,7 @@ use self::refs::Places;
 use super::builtin::Builtin;
 use super::{TranscodeError, scalar};
 use crate::java_type::ClassType;
-use crate::json::{JsonKind, JsonReader};
+use crate::json::{JsonKind, JsonReader, Short};
 use crate::{Encoder, JavaType};
 
 /// With or without padding, for both are met.
@@ -140,6 +140,8 @@ impl AsRef<str> for Member<'_> {
 struct Known<'a> {
     class: Box<str>,
     names: Vec<Cow<'a, str>>,
+    /// How each name stands in JSON without white space: `,"name":`, but the first has no comma.
+    leads: Vec<Box<[u8]>>,
     number: u32,
 }
 
@@ -164,7 +166,42 @@ struct Writer<'r, 'a, 'e, 'o, 's> {
 }
 
 impl<'a> Writer<'_, 'a, '_, '_, '_> {
+    #[inline]
     fn value(&mut self, ty: Option<&JavaType>) -> Result<(), TranscodeError> {
+        // Most values are texts and numbers, most of them simple, and of unknown type.
+        if ty.is_none() && self.simple() { Ok(()) } else { self.any_value(ty) }
+    }
+
+    /// A simple text or number of unknown type, with no white space before it. Nothing is read of
+    /// any other value.
+    #[inline]
+    fn simple(&mut self) -> bool {
+        match self.json.byte() {
+            Some(b'"') => match self.json.take_plain_ascii() {
+                Some(text) => self.enc.ascii(text),
+                None => return false,
+            },
+            Some(b'-' | b'0'..=b'9') => match self.json.read_short_number() {
+                Some(number) => self.number(number),
+                None => return false,
+            },
+            _ => return false,
+        }
+        true
+    }
+
+    #[inline]
+    fn number(&mut self, number: Short) {
+        match number {
+            Short::Int(value) => match i32::try_from(value) {
+                Ok(value) => self.enc.int(value),
+                Err(_) => self.enc.long(value),
+            },
+            Short::Double(value) => self.enc.double(value),
+        }
+    }
+
+    fn any_value(&mut self, ty: Option<&JavaType>) -> Result<(), TranscodeError> {
         if self.places.is_some() && self.is_ref()? {
             return self.reference();
         }
@@ -201,11 +238,8 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 Ok(())
             }
             JsonKind::Number => {
-                match self.json.read_short_int() {
-                    Some(value) => match i32::try_from(value) {
-                        Ok(value) => self.enc.int(value),
-                        Err(_) => self.enc.long(value),
-                    },
+                match self.json.read_short_number() {
+                    Some(number) => self.number(number),
                     None => scalar::write_untyped(self.enc, self.json.read_number()?),
                 }
                 Ok(())

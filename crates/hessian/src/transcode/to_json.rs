@@ -7,6 +7,7 @@
 //!   [`JsonOptions::max_out_len`].
 
 mod known;
+mod object;
 mod paths;
 
 use std::ops::Range;
@@ -19,8 +20,8 @@ use self::paths::Paths;
 use super::builtin::Builtin;
 use super::options::{EnumStyle, JsonOptions, RefStyle, Style};
 use super::{DateStyle, Schema, TranscodeError, time};
-use crate::json;
-use crate::{ClassDef, Decoder, JavaType, Kind, ObjectCursor};
+use crate::{ClassDef, Decoder, JavaType, Kind};
+use crate::{ascii, json};
 
 /// Appends the next value of `dec` to `out` as JSON. The table is in docs/json-mapping.md.
 ///
@@ -126,7 +127,7 @@ struct Writer<'r, 'a, 'o> {
     /// By the number of the class definition.
     shapes: Vec<Option<Shape>>,
     /// By the number of the class definition: where the names of its fields stand in the output, with
-    /// quotes and colon, for the next object to copy them.
+    /// quotes, colon and the comma before, for the next object to copy them.
     keys: Vec<Vec<Range<usize>>>,
     /// Whether a map's key is being written, which may be taken back.
     is_in_key: bool,
@@ -141,7 +142,34 @@ struct Writer<'r, 'a, 'o> {
 impl Writer<'_, '_, '_> {
     /// The next value. Class definitions before it are taken in first, so that the decoder's place
     /// is where the value itself begins.
+    #[inline]
     fn value(&mut self) -> Result<(), TranscodeError> {
+        // Most values are texts, and most of those short.
+        if !self.short_text() {
+            self.any_value()?;
+        }
+        if self.opts.max_out_len < self.out.len() - self.out_start {
+            let (offset, max) = (self.dec.position(), self.opts.max_out_len);
+            return Err(TranscodeError::OutputLen { offset, max });
+        }
+        Ok(())
+    }
+
+    /// A text that is short, ASCII, and needs no escapes. Nothing is read of any other value.
+    #[inline]
+    fn short_text(&mut self) -> bool {
+        let Some(text) = self.dec.short_text().filter(|text| ascii::is_plain(text)) else {
+            return false;
+        };
+        self.dec.pass_short_text(text);
+        self.out.reserve(text.len() + 2);
+        self.out.push(b'"');
+        self.out.extend_from_slice(text);
+        self.out.push(b'"');
+        true
+    }
+
+    fn any_value(&mut self) -> Result<(), TranscodeError> {
         match self.dec.peek()? {
             Kind::Null => {
                 self.dec.read_null()?;
@@ -173,10 +201,6 @@ impl Writer<'_, '_, '_> {
             Kind::Map => self.map()?,
             Kind::Object => self.object()?,
             Kind::Ref => self.reference()?,
-        }
-        if self.opts.max_out_len < self.out.len() - self.out_start {
-            let (offset, max) = (self.dec.position(), self.opts.max_out_len);
-            return Err(TranscodeError::OutputLen { offset, max });
         }
         Ok(())
     }
@@ -322,109 +346,6 @@ impl Writer<'_, '_, '_> {
         Ok(())
     }
 
-    fn object(&mut self) -> Result<(), TranscodeError> {
-        let start = self.dec.position();
-        let mut object = self.dec.read_object_begin()?;
-        let shape = match self.shape(object.class()) {
-            Shape::Enum if self.style.enums == EnumStyle::Object => Shape::Bean,
-            shape => shape,
-        };
-        match shape {
-            Shape::Bean => {
-                self.enter(start);
-                self.bean(object)?;
-                self.leave();
-                return Ok(());
-            }
-            Shape::Throwable => {
-                self.enter(start);
-                self.throwable(object)?;
-                self.leave();
-                return Ok(());
-            }
-            Shape::Enum | Shape::Known(_) => {}
-        }
-        // These are no objects in JSON: a reference repeats them.
-        self.open.push(start);
-        match shape {
-            Shape::Known(builtin) => self.known(builtin, object)?,
-            _ => {
-                while object.next(self.dec).is_some() {
-                    self.value()?;
-                }
-            }
-        }
-        self.open.pop();
-        Ok(())
-    }
-
-    fn bean(&mut self, mut object: ObjectCursor) -> Result<(), TranscodeError> {
-        self.out.push(b'{');
-        let mut is_first = true;
-        if self.opts.class_name {
-            self.class_member(object.class());
-            is_first = false;
-        }
-        let class = object.class();
-        // Taken out, so that an object inside of the first one does not add to the same list.
-        let mut keys = self.keys.get_mut(class).map(std::mem::take).unwrap_or_default();
-        let n_known = keys.len();
-        if n_known == 0 {
-            keys.reserve_exact(object.n_fields());
-        }
-        while let Some(index) = object.next(self.dec) {
-            if !std::mem::replace(&mut is_first, false) {
-                self.out.push(b',');
-            }
-            let key_at = self.out.len();
-            match keys.get(index) {
-                Some(range) if index < n_known => self.out.extend_from_within(range.clone()),
-                _ => {
-                    self.field_name(class, index);
-                    keys.push(key_at..self.out.len());
-                }
-            }
-            if let Some(paths) = &mut self.paths {
-                paths.at_key(key_at..self.out.len() - 1);
-            }
-            if self.opts.fields.is_empty() {
-                self.value()?;
-            } else {
-                self.styled_field(class, index)?;
-            }
-        }
-        self.out.push(b'}');
-        if n_known != 0 || !self.is_in_key {
-            if self.keys.len() <= class {
-                self.keys.resize(class + 1, Vec::new());
-            }
-            if let Some(slot) = self.keys.get_mut(class) {
-                *slot = keys;
-            }
-        }
-        Ok(())
-    }
-
-    fn field_name(&mut self, class: usize, index: usize) {
-        if let Some(name) = self.dec.class(class).and_then(|def| def.fields.get(index)) {
-            json::write_string(self.out, name);
-        }
-        self.out.push(b':');
-    }
-
-    /// A field where options of single fields were given.
-    fn styled_field(&mut self, class: usize, index: usize) -> Result<(), TranscodeError> {
-        let outer = self.style;
-        if let Some(def) = self.dec.class(class)
-            && let Some(name) = def.fields.get(index)
-        {
-            self.style = outer.inside(&self.opts.fields, Some(&def.name), name.as_bytes());
-        }
-        self.value()?;
-        self.style = outer;
-        Ok(())
-    }
-
     /// Begins a list, map or object that is one in JSON, too.
     fn enter(&mut self, start: usize) {
         self.open.push(start);
@@ -437,33 +358,6 @@ impl Writer<'_, '_, '_> {
         self.open.pop();
         if let Some(paths) = &mut self.paths {
             paths.leave();
-        }
-    }
-
-    fn shape(&mut self, class: usize) -> Shape {
-        if let Some(Some(shape)) = self.shapes.get(class) {
-            return *shape;
-        }
-        let shape = match self.dec.class(class) {
-            Some(def) => match Shape::of(def) {
-                Shape::Enum if self.schema.is_bean(&def.name) => Shape::Bean,
-                shape => shape,
-            },
-            None => Shape::Bean,
-        };
-        if self.shapes.len() <= class {
-            self.shapes.resize(class + 1, None);
-        }
-        if let Some(slot) = self.shapes.get_mut(class) {
-            *slot = Some(shape);
-        }
-        shape
-    }
-
-    fn class_member(&mut self, class: usize) {
-        self.out.extend_from_slice(b"\"class\":");
-        if let Some(def) = self.dec.class(class) {
-            json::write_string(self.out, &def.name);
         }
     }
 

@@ -2,17 +2,17 @@
 
 use super::Reader;
 use crate::serde::Error;
-use crate::{HessianError, Kind};
+use crate::{HessianError, Kind, tag};
 
 impl Reader<'_, '_> {
     /// An integer that is in the range of the type; `expected` names it. A date is one, too.
     #[inline]
     pub(super) fn integer<N: TryFrom<i64>>(&mut self, expected: &'static str) -> Result<N, Error> {
         // This is also where class definitions are taken in, so that the place is right.
-        let kind = self.kind()?;
+        let tag = self.dec.head()?;
         let offset = self.dec.position();
-        let value = match kind {
-            Kind::Date => self.dec.read_date_ms()?,
+        let value = match tag {
+            tag::DATE | tag::DATE_MINUTE => self.dec.read_date_ms()?,
             _ => self.dec.read_long()?,
         };
         N::try_from(value).map_err(|_| HessianError::Range { offset, expected }.into())

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::{Builtin, JsonKind, JsonReader, TranscodeError, Writer};
+use crate::json::Short;
 use crate::transcode::{scalar, temporal, time};
 
 impl<'a> Writer<'_, 'a, '_, '_, '_> {
@@ -158,7 +159,12 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             self.enc.double(value);
             return Ok(());
         }
-        let value = self.json.read_number()?.parse::<f64>().unwrap_or(f64::INFINITY);
+        let value = match self.json.read_short_number() {
+            #[expect(clippy::cast_precision_loss, reason = "rounded, as the library does")]
+            Some(Short::Int(value)) => value as f64,
+            Some(Short::Double(value)) => value,
+            None => self.json.read_number()?.parse::<f64>().unwrap_or(f64::INFINITY),
+        };
         // Java makes the float of the double that it reads, by the same rounding.
         #[expect(clippy::cast_possible_truncation, reason = "only to see whether it is too large")]
         let is_too_large = value.is_infinite() || is_float && (value as f32).is_infinite();

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use super::{Builtin, JsonKind, JsonReader, Known, Member, TranscodeError, Writer};
 use crate::JavaType;
 use crate::encode::Mark;
+use crate::json;
 
 /// So many classes are remembered in one value; there are seldom more.
 const MAX_KNOWN: usize = 8;
@@ -96,12 +97,17 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         self.enc.object_head(number);
         for at in 0..n_names {
             // Few steps, and the list may have grown meanwhile.
-            let name = self.known.get(index).and_then(|known| known.names.get(at)).cloned();
-            let name = name.unwrap_or_default();
-            if !self.json.next_key_is(&mut object, &name)? {
+            let known = self.known.get(index);
+            let Some((name, lead)) =
+                known.and_then(|known| Some((known.names.get(at)?, known.leads.get(at)?)))
+            else {
+                return Ok(self.look_again(before));
+            };
+            if !self.json.next_key_is(&mut object, lead)? {
                 return Ok(self.look_again(before));
             }
-            self.value(self.schema.field_type(class, &name))?;
+            let ty = self.schema.field_type(class, name);
+            self.value(ty)?;
         }
         if self.json.next_member(&mut object)? {
             return Ok(self.look_again(before));
@@ -125,8 +131,15 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         let is_new = self.known.iter().all(|known| &*known.class != class);
         let is_fit = self.places.is_none() && members.iter().all(|member| member.name != "class");
         if is_new && is_fit && self.known.len() < MAX_KNOWN {
-            let names = members.iter().map(|member| member.name.clone()).collect();
-            self.known.push(Known { class: class.into(), names, number });
+            let names: Vec<_> = members.iter().map(|member| member.name.clone()).collect();
+            let lead = |(index, name): (usize, &Cow<'_, str>)| {
+                let mut lead = Vec::from(if index == 0 { &b""[..] } else { &b","[..] });
+                json::write_string(&mut lead, name);
+                lead.push(b':');
+                lead.into()
+            };
+            let leads = names.iter().enumerate().map(lead).collect();
+            self.known.push(Known { class: class.into(), names, leads, number });
         }
     }
 

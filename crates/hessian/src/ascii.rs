@@ -1,0 +1,84 @@
+//! Text that is ASCII, or mostly: looked at by words, with no branch for each byte.
+//!
+//! Most texts are short. The last word of one overlaps the one before, so that no bytes are left over.
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x8080_8080_8080_8080;
+/// Longer text is left to the standard library, which has wide instructions.
+const SHORT: usize = 32;
+
+/// Whether all bytes are ASCII.
+#[inline]
+pub(crate) fn is_ascii(bytes: &[u8]) -> bool {
+    if SHORT < bytes.len() {
+        return bytes.is_ascii();
+    }
+    let Some(last) = bytes.last_chunk::<8>() else {
+        return bytes.iter().fold(0, |all, byte| all | byte) < 0x80;
+    };
+    let (words, _) = bytes.as_chunks::<8>();
+    let all =
+        words.iter().fold(u64::from_le_bytes(*last), |all, &word| all | u64::from_le_bytes(word));
+    all & HIGHS == 0
+}
+
+/// Whether all bytes are ASCII and mean just themselves in a JSON string.
+#[inline]
+pub(crate) fn is_plain(bytes: &[u8]) -> bool {
+    let Some(last) = bytes.last_chunk::<8>() else {
+        return bytes.iter().all(|&byte| !is_special(byte) && byte < 0x80);
+    };
+    let (words, _) = bytes.as_chunks::<8>();
+    let found = |word: [u8; 8]| {
+        let word = u64::from_le_bytes(word);
+        special_bits(word) | word & HIGHS
+    };
+    words.iter().fold(found(*last), |all, &word| all | found(word)) == 0
+}
+
+/// Whether a byte has to be looked at in a JSON string: a quote, a backslash, a control character.
+#[inline]
+pub(crate) fn is_special(byte: u8) -> bool {
+    byte == b'"' || byte == b'\\' || byte < 0x20
+}
+
+/// The highest bit of the first byte of the word that [`is_special`], and perhaps of some above it.
+#[inline]
+fn special_bits(word: u64) -> u64 {
+    let equals = |byte: u8| {
+        let diff = word ^ (ONES * u64::from(byte));
+        diff.wrapping_sub(ONES) & !diff
+    };
+    let below_space = word.wrapping_sub(ONES * 0x20) & !word;
+    // A borrow can mark bytes wrongly only above the first that is marked rightly.
+    (equals(b'"') | equals(b'\\') | below_space) & HIGHS
+}
+
+/// The first byte of the eight that [`is_special`]; with `OR_HIGH`, or is not ASCII.
+#[inline]
+pub(crate) fn special_in<const OR_HIGH: bool>(chunk: [u8; 8]) -> Option<usize> {
+    let word = u64::from_le_bytes(chunk);
+    let found = special_bits(word) | if OR_HIGH { word & HIGHS } else { 0 };
+    (found != 0).then(|| (found.trailing_zeros() / 8) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_say_what_bytes_say() {
+        for len in 0..70 {
+            for at in 0..len {
+                for byte in [0, 0x1f, 0x20, b'"', b'!', b'#', b'\\', b'[', 0x7f, 0x80, 0xff] {
+                    let mut bytes = vec![b'a'; len];
+                    bytes[at] = byte;
+                    assert_eq!(is_ascii(&bytes), byte < 0x80, "{byte} at {at} of {len}");
+                    let is_wanted = !is_special(byte) && byte < 0x80;
+                    assert_eq!(is_plain(&bytes), is_wanted, "{byte} at {at} of {len}");
+                }
+            }
+        }
+        assert!(is_ascii(b"") && is_plain(b""));
+    }
+}
