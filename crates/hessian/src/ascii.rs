@@ -1,39 +1,48 @@
 //! Text that is ASCII, or mostly: looked at by words, with no branch for each byte.
 //!
-//! Most texts are short. The last word of one overlaps the one before, so that no bytes are left over.
+//! Most texts are short. The words of one overlap, so that no bytes are left over. Longer texts are
+//! left to the standard library, which has wide instructions.
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
-/// Longer text is left to the standard library, which has wide instructions.
-const SHORT: usize = 32;
 
 /// Whether all bytes are ASCII.
 #[inline]
 pub(crate) fn is_ascii(bytes: &[u8]) -> bool {
-    if SHORT < bytes.len() {
-        return bytes.is_ascii();
+    match fold_short(bytes, |word| word) {
+        Some(all) => all & HIGHS == 0,
+        None => bytes.is_ascii(),
     }
-    let Some(last) = bytes.last_chunk::<8>() else {
-        return bytes.iter().fold(0, |all, byte| all | byte) < 0x80;
-    };
-    let (words, _) = bytes.as_chunks::<8>();
-    let all =
-        words.iter().fold(u64::from_le_bytes(*last), |all, &word| all | u64::from_le_bytes(word));
-    all & HIGHS == 0
 }
 
 /// Whether all bytes are ASCII and mean just themselves in a JSON string.
 #[inline]
 pub(crate) fn is_plain(bytes: &[u8]) -> bool {
-    let Some(last) = bytes.last_chunk::<8>() else {
-        return bytes.iter().all(|&byte| !is_special(byte) && byte < 0x80);
+    match fold_short(bytes, |word| special_bits(word) | word & HIGHS) {
+        Some(found) => found == 0,
+        None => bytes.iter().all(|&byte| !is_special(byte) && byte < 0x80),
+    }
+}
+
+/// What `look` gives for the words of a text of 4 to 32 bytes, put together. A loop would be
+/// made for longer texts than these by the compiler.
+#[inline]
+fn fold_short(bytes: &[u8], look: impl Fn(u64) -> u64) -> Option<u64> {
+    let word = |at: usize| {
+        let chunk = bytes.get(at..)?.first_chunk::<8>()?;
+        Some(look(u64::from_le_bytes(*chunk)))
     };
-    let (words, _) = bytes.as_chunks::<8>();
-    let found = |word: [u8; 8]| {
-        let word = u64::from_le_bytes(word);
-        special_bits(word) | word & HIGHS
-    };
-    words.iter().fold(found(*last), |all, &word| all | found(word)) == 0
+    let len = bytes.len();
+    match len {
+        4..8 => {
+            let (first, last) = (bytes.first_chunk::<4>()?, bytes.last_chunk::<4>()?);
+            let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+            Some(look(u64::from(first) | u64::from(last) << 32))
+        }
+        8..=16 => Some(word(0)? | word(len - 8)?),
+        17..=32 => Some(word(0)? | word(8)? | word(len - 16)? | word(len - 8)?),
+        _ => None,
+    }
 }
 
 /// Whether a byte has to be looked at in a JSON string: a quote, a backslash, a control character.

@@ -158,7 +158,22 @@ impl<'a> JsonReader<'a> {
         Some(plain)
     }
 
+    /// A member's name that is ASCII without escapes, and its colon, if both come next with no white
+    /// space around.
+    #[inline]
+    pub(crate) fn take_plain_key(&mut self) -> Option<&'a [u8]> {
+        let start = self.pos;
+        let key = self.take_plain_ascii()?;
+        if self.byte() != Some(b':') {
+            self.pos = start;
+            return None;
+        }
+        self.pos += 1;
+        Some(key)
+    }
+
     /// Whether the object has one more member, whose name comes next.
+    #[inline]
     pub(crate) fn next_member(&mut self, object: &mut Sequence) -> Result<bool, JsonError> {
         self.next(object, b'}')
     }
@@ -228,6 +243,11 @@ impl<'a> JsonReader<'a> {
         if !self.next(object, b'}')? {
             return Ok(None);
         }
+        self.read_key().map(Some)
+    }
+
+    /// The name of a member that [`JsonReader::next_member`] told of.
+    pub(crate) fn read_key(&mut self) -> Result<Cow<'a, str>, JsonError> {
         self.skip_space();
         if self.byte() != Some(b'"') {
             return Err(self.broken(JsonRule::Key));
@@ -238,7 +258,7 @@ impl<'a> JsonReader<'a> {
             return Err(self.broken(JsonRule::Colon));
         }
         self.pos += 1;
-        Ok(Some(key))
+        Ok(key)
     }
 
     /// Reads past one value, checking it, and returns its text.
@@ -248,7 +268,7 @@ impl<'a> JsonReader<'a> {
         match kind {
             JsonKind::Null => self.read_null()?,
             JsonKind::Bool => self.read_bool().map(|_| ())?,
-            JsonKind::Number => self.read_number().map(|_| ())?,
+            JsonKind::Number => self.take_number().map(|_| ())?,
             JsonKind::String => self.skip_string()?,
             JsonKind::Array => {
                 let mut array = self.begin_array()?;

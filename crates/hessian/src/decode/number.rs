@@ -7,10 +7,8 @@ impl Decoder<'_> {
     /// An integer that fits 32 bits, from any form of int or long.
     #[inline]
     pub fn read_int(&mut self) -> Result<i32, HessianError> {
-        let tag = self.head()?;
-        if matches!(tag, 0x80..=0xd7 | tag::INT) {
-            return self.take_int();
-        }
+        // Class definitions first, so that the place is right.
+        self.head()?;
         let offset = self.pos;
         let value = self.read_long()?;
         i32::try_from(value).map_err(|_| HessianError::Range { offset, expected: "an int" })

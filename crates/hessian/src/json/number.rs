@@ -1,5 +1,7 @@
 //! Numbers of JSON: their text, and the values of those that fit simple types.
 
+use ascii::{AsAsciiStr as _, AsciiStr};
+
 use super::{JsonError, JsonReader, JsonRule};
 
 /// Ten to the powers that a double holds exactly, as far as they are needed here.
@@ -21,13 +23,19 @@ pub(crate) enum Short {
 impl<'a> JsonReader<'a> {
     /// A number, as it is written.
     pub fn read_number(&mut self) -> Result<&'a str, JsonError> {
+        // Only digits, signs, points and the letter e.
+        let text = self.take_number()?.as_ascii_str();
+        Ok(text.map(AsciiStr::as_str).unwrap_or_default())
+    }
+
+    /// The bytes of a number.
+    pub(super) fn take_number(&mut self) -> Result<&'a [u8], JsonError> {
         self.skip_space();
         let rest = self.rest();
         let len = number_len(rest).ok_or_else(|| self.broken(JsonRule::Number))?;
         self.check_len(len)?;
         self.pos += len;
-        // Only digits, signs, points and the letter e.
-        Ok(rest.get(..len).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default())
+        Ok(rest.get(..len).unwrap_or_default())
     }
 
     /// A whole number of up to 18 digits; nothing for any other, and the reader stays.
@@ -90,9 +98,8 @@ fn eight_digits(word: u64) -> u32 {
     let pairs = word.wrapping_mul(10).wrapping_add(word >> 8);
     let low = (pairs & 0x0000_00ff_0000_00ff).wrapping_mul(100 + (1_000_000 << 32));
     let high = ((pairs >> 16) & 0x0000_00ff_0000_00ff).wrapping_mul(1 + (10_000 << 32));
-    #[expect(clippy::cast_possible_truncation, reason = "the upper half")]
-    let number = (low.wrapping_add(high) >> 32) as u32;
-    number
+    // The upper half.
+    (low.wrapping_add(high) >> 32) as u32
 }
 
 /// The number at the front of `bytes`, and its length.

@@ -1,13 +1,21 @@
 //! Pieces of JSON text, appended to a buffer of the caller.
 
 use super::text;
+use crate::ascii;
+
+/// Most names are no longer; it is worth a look whether they can be copied as they are.
+const SHORT: usize = 32;
 
 /// A string in quotes.
 #[inline]
 pub fn write_string(out: &mut Vec<u8>, value: &str) {
     out.reserve(value.len() + 2);
     out.push(b'"');
-    text::escape(out, value.as_bytes());
+    if value.len() <= SHORT && ascii::is_plain(value.as_bytes()) {
+        out.extend_from_slice(value.as_bytes());
+    } else {
+        text::escape(out, value.as_bytes());
+    }
     out.push(b'"');
 }
 

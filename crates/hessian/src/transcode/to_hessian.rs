@@ -172,6 +172,41 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         if ty.is_none() && self.simple() { Ok(()) } else { self.any_value(ty) }
     }
 
+    /// A simple text or number of a type that it fits. Nothing is read of any other value.
+    fn simple_of(&mut self, ty: &JavaType) -> bool {
+        let builtin = match ty {
+            JavaType::Class(class) => class.builtin(),
+            JavaType::Int => Some(Builtin::Int),
+            JavaType::Long => Some(Builtin::Long),
+            JavaType::Double => Some(Builtin::Double),
+            _ => None,
+        };
+        match (builtin, self.json.byte()) {
+            (Some(Builtin::Any), _) | (Some(Builtin::String), Some(b'"')) => self.simple(),
+            (
+                Some(builtin @ (Builtin::Int | Builtin::Long | Builtin::Double)),
+                Some(b'-' | b'0'..=b'9'),
+            ) => self.simple_number(builtin),
+            _ => false,
+        }
+    }
+
+    fn simple_number(&mut self, builtin: Builtin) -> bool {
+        let start = self.json.position();
+        match (builtin, self.json.read_short_number()) {
+            (Builtin::Int, Some(Short::Int(value))) if i32::try_from(value).is_ok() => {
+                self.enc.int(i32::try_from(value).unwrap_or_default());
+            }
+            (Builtin::Long, Some(Short::Int(value))) => self.enc.long(value),
+            (Builtin::Double, Some(Short::Double(value))) => self.enc.double(value),
+            _ => {
+                self.json.jump(start);
+                return false;
+            }
+        }
+        true
+    }
+
     /// A simple text or number of unknown type, with no white space before it. Nothing is read of
     /// any other value.
     #[inline]
@@ -207,6 +242,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         }
         match ty {
             None => self.untyped(),
+            Some(ty) if self.simple_of(ty) => Ok(()),
             Some(JavaType::Class(class)) => self.class_value(class),
             Some(JavaType::Array(element)) => self.array(element),
             Some(primitive) => {
@@ -367,7 +403,19 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         self.enter();
         self.enc.map_begin(tag);
         let mut object = self.json.begin_object()?;
-        while let Some(key) = self.json.next_key(&mut object)? {
+        let is_text = self.places.is_none()
+            && match key_ty {
+                None => true,
+                Some(JavaType::Class(class)) => class.builtin() == Some(Builtin::String),
+                Some(_) => false,
+            };
+        while self.json.next_member(&mut object)? {
+            if is_text && let Some(key) = self.json.take_plain_key() {
+                self.enc.ascii(key);
+                self.value(ty)?;
+                continue;
+            }
+            let key = self.json.read_key()?;
             self.key(&key, key_ty)?;
             if let Some(places) = &mut self.places {
                 places.at_key(key);

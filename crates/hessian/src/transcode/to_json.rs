@@ -156,7 +156,6 @@ impl Writer<'_, '_, '_> {
     }
 
     /// A text that is short, ASCII, and needs no escapes. Nothing is read of any other value.
-    #[inline]
     fn short_text(&mut self) -> bool {
         let Some(text) = self.dec.short_text().filter(|text| ascii::is_plain(text)) else {
             return false;
@@ -180,8 +179,8 @@ impl Writer<'_, '_, '_> {
                 self.out.extend_from_slice(if value { b"true" } else { b"false" });
             }
             Kind::Int => {
-                let value = self.dec.read_int()?;
-                json::write_i64(self.out, value.into());
+                let value = self.dec.read_long()?;
+                json::write_i64(self.out, value);
             }
             Kind::Long => {
                 let value = self.dec.read_long()?;
@@ -310,7 +309,9 @@ impl Writer<'_, '_, '_> {
                 self.out.push(b',');
             }
             let key_at = self.out.len();
-            self.key()?;
+            if !self.short_text() {
+                self.key()?;
+            }
             if let Some(paths) = &mut self.paths {
                 paths.at_key(key_at..self.out.len());
             }
