@@ -40,8 +40,22 @@ fn reads_lists_of_descriptors() {
 fn refuses_what_is_no_type() {
     let deep = "[".repeat(1000) + "I";
     let generics = "a<".repeat(1000);
-    for text in ["", "[", "Ljava/lang/String", "int[", "a<", "a<b", "a b", "a..", "a..b", ".a", "La//b;", "La/;", &deep, &generics]
-    {
+    for text in [
+        "",
+        "[",
+        "Ljava/lang/String",
+        "int[",
+        "a<",
+        "a<b",
+        "a b",
+        "a..",
+        "a..b",
+        ".a",
+        "La//b;",
+        "La/;",
+        &deep,
+        &generics,
+    ] {
         assert!(JavaType::parse(text).is_err(), "{text}");
     }
     assert!(JavaType::parse_descriptors("Q").is_err());
