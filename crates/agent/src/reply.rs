@@ -91,6 +91,25 @@ pub fn json_of_with(reply: &Reply, options: &JsonOptions) -> Result<Vec<u8>, Cal
     }
 }
 
+/// What every provider attaches to every reply: its version of Dubbo's protocol. Replies that end so have no
+/// attachments of their own, and this is how nearly all end.
+const PLAIN_TAIL: &[u8] = b"H\x05dubbo\x052.0.2Z";
+/// That attachment.
+const PROTOCOL_VERSION: &str = "dubbo";
+
+/// The attachments of a reply that are texts, but for those that Dubbo itself adds. None if they cannot be read:
+/// the value counts.
+pub fn attachments_of(reply: &Reply) -> Vec<(String, String)> {
+    if reply.body.ends_with(PLAIN_TAIL) {
+        return Vec::new();
+    }
+    let decoded = DubboReply::decode(reply.serialization, Status::Ok, &reply.body);
+    let Ok(DubboReply::Done(outcome)) = decoded else { return Vec::new() };
+    let mut attachments = outcome.attachments(&BodyLimits::default()).unwrap_or_default();
+    attachments.retain(|(name, _)| name != PROTOCOL_VERSION);
+    attachments
+}
+
 /// The JSON text that stands inside of a JSON string. A provider that does not know `generic=gson` sends the
 /// value itself, which stays as it is.
 fn unwrapped(json: Vec<u8>) -> Vec<u8> {

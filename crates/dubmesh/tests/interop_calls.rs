@@ -353,6 +353,12 @@ fn context(peer: &mut Peer<'_>) {
         let json: Value = serde_json::from_str(&answer.body).unwrap_or_default();
         peer.check("an attachment", &answer, answer.status == 200 && json["colour"] == "red");
     }
+    for method in ["replyWithAttachment", "nullWithAttachment"] {
+        let types = Some("java.lang.String,java.lang.String");
+        let answer = peer.call(method, types, &[], r#"["shade","dark red"]"#);
+        let shade = answer.header("x-dubbo-attachment-shade");
+        peer.check(method, &answer, answer.status == 200 && shade == Some("dark red"));
+    }
     let blue = ["x-dubbo-service-group: blue", "x-dubbo-service-version: 2.0.0"];
     let variant = peer.call("variant", None, &blue, "[]");
     let is_right = match peer.has_variants {

@@ -9,6 +9,8 @@ use super::PATIENCE;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Answer {
     pub status: u16,
+    /// The head's lines in small letters.
+    pub head: String,
     pub body: String,
 }
 
@@ -17,6 +19,12 @@ impl Answer {
     pub fn member(&self, name: &str) -> String {
         let json: serde_json::Value = serde_json::from_str(&self.body).unwrap_or_default();
         json[name].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// A header's value in small letters; `name` is to be in small letters, too.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let fields = self.head.lines().filter_map(|line| line.split_once(": "));
+        fields.filter(|(field, _)| *field == name).map(|(_, value)| value).next()
     }
 
     /// The code of a JSON error.
@@ -113,7 +121,8 @@ fn read(stream: &mut TcpStream) -> io::Result<(Answer, bool)> {
         read_more(&mut bytes)?;
     }
     let body = String::from_utf8_lossy(&bytes[head_len..]).into_owned();
-    Ok((Answer { status, body }, head.contains("connection: close")))
+    let closes = head.contains("connection: close");
+    Ok((Answer { status, head, body }, closes))
 }
 
 /// Percent-encodes every byte: the most that a form may hold.

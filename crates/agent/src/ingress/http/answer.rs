@@ -4,11 +4,11 @@ use bytes::Bytes;
 use hessian::Limits;
 use hessian::json::JsonReader;
 use hessian::transcode::JsonOptions;
-use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use http_body_util::Full;
 
-use super::Style;
+use super::{ATTACHMENT, Style};
 use crate::call::Reply;
 use crate::error::CallError;
 
@@ -33,6 +33,13 @@ pub(super) fn value(
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));
     response.headers_mut().insert(CONTENT_TYPE, content_type);
+    for (name, value) in crate::reply::attachments_of(reply) {
+        // Names and values that no header can have are left out.
+        let name = HeaderName::from_bytes(format!("{ATTACHMENT}{name}").as_bytes());
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value.as_bytes())) {
+            response.headers_mut().append(name, value);
+        }
+    }
     Ok(response)
 }
 
