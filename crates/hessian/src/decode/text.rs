@@ -49,6 +49,12 @@ impl<'a> Decoder<'a> {
         Some(text.as_str())
     }
 
+    /// Whether a string of at most 31 units comes next.
+    #[inline]
+    pub(crate) fn may_be_short_text(&self) -> bool {
+        self.buf.get(self.pos).is_some_and(|&tag| usize::from(tag) <= tag::STRING_DIRECT_MAX)
+    }
+
     /// The bytes of a string of at most 31 units, if that is what comes next and if each unit is
     /// one byte, which the caller has to see. They are not taken: [`Decoder::pass_short_text`] does.
     #[inline]

@@ -145,7 +145,7 @@ impl Writer<'_, '_, '_> {
     #[inline]
     fn value(&mut self) -> Result<(), TranscodeError> {
         // Most values are texts, and most of those short.
-        if !self.short_text() {
+        if !(self.dec.may_be_short_text() && self.short_text()) {
             self.any_value()?;
         }
         if self.opts.max_out_len < self.out.len() - self.out_start {
