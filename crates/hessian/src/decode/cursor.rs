@@ -149,6 +149,23 @@ impl<'a> Decoder<'a> {
         Ok(MapCursor { ty })
     }
 
+    /// About how many entries the map has whose entries come next, so that memory is kept for them at
+    /// once. It is a guess: it ends at the first list, map, object or long text, and takes every
+    /// text for ASCII. Not more than [`MAX_GUESS`], and never more than bytes follow.
+    #[cfg(feature = "serde")]
+    pub(crate) fn guess_entries(&self) -> usize {
+        let (mut rest, mut n_values) = (self.rest(), 0);
+        while let Some(&tag) = rest.first()
+            && let Some(&len @ 1..) = SHORT_LENS.get(usize::from(tag))
+            && let Some(after) = rest.get(usize::from(len)..)
+            && n_values < 2 * MAX_GUESS
+        {
+            n_values += 1;
+            rest = after;
+        }
+        n_values / 2
+    }
+
     /// Begins to read an object; class definitions before it are taken in.
     #[inline]
     pub fn read_object_begin(&mut self) -> Result<ObjectCursor, HessianError> {
@@ -193,3 +210,30 @@ impl<'a> Decoder<'a> {
         }
     }
 }
+
+/// A map that has more entries has to grow.
+#[cfg(feature = "serde")]
+const MAX_GUESS: usize = 1024;
+
+/// By its tag, how many bytes a value takes that is no container, if it is short; 0 for the others.
+#[cfg(feature = "serde")]
+const SHORT_LENS: [u8; 256] = {
+    let mut lens = [0; 256];
+    let mut tag = 0u8;
+    loop {
+        lens[tag as usize] = match tag {
+            0x00..=0x1f => 1 + tag,
+            tag::NULL | tag::TRUE | tag::FALSE | 0x80..=0xbf | 0xd8..=0xef => 1,
+            tag::DOUBLE_ZERO | tag::DOUBLE_ONE => 1,
+            0xc0..=0xcf | 0xf0..=0xff | tag::DOUBLE_BYTE => 2,
+            0xd0..=0xd7 | 0x38..=0x3f | tag::DOUBLE_SHORT => 3,
+            tag::INT | tag::LONG_INT | tag::DOUBLE_MILL | tag::DATE_MINUTE => 5,
+            tag::LONG | tag::DOUBLE | tag::DATE => 9,
+            _ => 0,
+        };
+        if tag == u8::MAX {
+            break lens;
+        }
+        tag += 1;
+    }
+};

@@ -142,3 +142,17 @@ fn tags_that_mean_nothing_are_errors() {
         assert!(Decoder::new(&[tag], Limits::default()).skip_value().is_err());
     }
 }
+
+#[test]
+fn the_number_of_a_maps_entries_is_guessed() {
+    let guess = |bytes: &[u8]| {
+        let mut decoder = Decoder::new(bytes, Limits::default());
+        decoder.read_map_begin().unwrap();
+        decoder.guess_entries()
+    };
+    assert_eq!(guess(b"HZ"), 0);
+    assert_eq!(guess(b"H\x01a\x91\x02bc\xc8\0Z\x01d\x91"), 2);
+    assert_eq!(guess(b"H\x01a\x91\x01b\x78\x01c\x91Z"), 1, "up to the list");
+    assert_eq!(guess(b"H\x01a\x91\x1fb"), 1, "what is cut off counts for nothing");
+    assert_eq!(guess(&[&b"H"[..], &[0x90; 10_000]].concat()), 1024);
+}

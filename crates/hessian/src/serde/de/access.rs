@@ -93,6 +93,10 @@ impl<'de> MapAccess<'de> for MapEntries<'_, '_, 'de> {
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
         self.reader.next_value(seed)
     }
+
+    fn size_hint(&self) -> Option<usize> {
+        (!self.is_done).then(|| self.reader.dec.guess_entries())
+    }
 }
 
 /// An object, as a map from the names of its fields.
