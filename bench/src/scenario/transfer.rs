@@ -35,7 +35,7 @@ const PROGRAMS: [Program; 5] = [
     Program::Raw,
     Program::Dubmesh { process_at: "server", callers: None },
     Program::Dubmesh { process_at: "client", callers: None },
-    Program::Dubmesh { process_at: "server", callers: Some(500) },
+    Program::Dubmesh { process_at: "server", callers: Some(1000) },
 ];
 
 /// All rounds of one program.

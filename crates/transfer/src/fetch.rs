@@ -68,14 +68,14 @@ pub struct FetchOptions {
 }
 
 impl FetchOptions {
-    /// The defaults: 12 connections with 1,000 callers each, lines as they are, a minute of patience.
+    /// The defaults: 12 connections with 500 callers each, lines as they are, a minute of patience.
     #[must_use]
     pub fn new(address: impl Into<String>, output: OutputOptions) -> Self {
         Self {
             address: address.into(),
             output,
             connections: 12,
-            callers: 1000,
+            callers: 500,
             step: Step::Unchanged,
             side: Side::Server,
             compression: Compression::None,

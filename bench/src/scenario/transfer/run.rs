@@ -19,7 +19,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// The shape of the raw program, and of a transfer unless it says otherwise.
 const CONNECTIONS: u64 = 12;
 const RAW_CALLERS: u64 = 1000;
-const DEFAULT_CALLERS: u64 = 1000;
+const DEFAULT_CALLERS: u64 = 500;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -49,7 +49,7 @@ pub(super) struct FetchArgs {
     #[arg(long, value_name = "N", default_value = "12", value_parser = clap::value_parser!(u16).range(1..=64))]
     connections: u16,
     /// Callers on each connection, each with one request at a time
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", default_value = "500", value_parser = clap::value_parser!(u32).range(1..=4096))]
     callers: u32,
     /// What is done to each line: contest or none
     #[arg(long, value_name = "STEP", default_value = "none")]
