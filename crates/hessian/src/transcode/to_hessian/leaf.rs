@@ -16,26 +16,8 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 Err(self.wrong_kind(kind, of(builtin, name)))
             }
             (Builtin::String, _) => self.as_text(kind),
-            (Builtin::Boolean, JsonKind::Bool) => {
-                self.enc.bool(self.json.read_bool()?);
-                Ok(())
-            }
-            (Builtin::Boolean, JsonKind::String) => {
-                match &*self.json.read_string()? {
-                    "true" => self.enc.bool(true),
-                    "false" => self.enc.bool(false),
-                    _ => return Err(TranscodeError::Text { offset, expected: "true or false" }),
-                }
-                Ok(())
-            }
-            (Builtin::AtomicBoolean, JsonKind::Bool) => {
-                self.enc.object_begin(name, &["value"]);
-                self.enc.int(self.json.read_bool()?.into());
-                Ok(())
-            }
-            (_, JsonKind::Bool) | (Builtin::Boolean | Builtin::AtomicBoolean, _) => {
-                Err(self.wrong_kind(kind, of(builtin, name)))
-            }
+            (Builtin::Boolean | Builtin::AtomicBoolean, _) => self.boolean(builtin, name, kind),
+            (_, JsonKind::Bool) => Err(self.wrong_kind(kind, of(builtin, name))),
             (Builtin::Byte, _) => self.int(i8::MIN.into(), i8::MAX.into(), "byte"),
             (Builtin::Short, _) => self.int(i16::MIN.into(), i16::MAX.into(), "short"),
             (Builtin::Int, _) => self.int(i32::MIN, i32::MAX, "int"),
@@ -82,6 +64,29 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 })
             }
         }
+    }
+
+    fn boolean(
+        &mut self,
+        builtin: Builtin,
+        name: &str,
+        kind: JsonKind,
+    ) -> Result<(), TranscodeError> {
+        let offset = self.json.position();
+        match (builtin, kind) {
+            (Builtin::Boolean, JsonKind::Bool) => self.enc.bool(self.json.read_bool()?),
+            (Builtin::Boolean, JsonKind::String) => match &*self.json.read_string()? {
+                "true" => self.enc.bool(true),
+                "false" => self.enc.bool(false),
+                _ => return Err(TranscodeError::Text { offset, expected: "true or false" }),
+            },
+            (Builtin::AtomicBoolean, JsonKind::Bool) => {
+                self.enc.object_begin(name, &["value"]);
+                self.enc.int(self.json.read_bool()?.into());
+            }
+            _ => return Err(self.wrong_kind(kind, of(builtin, name))),
+        }
+        Ok(())
     }
 
     /// Text, or what a number or boolean looks like as text.
