@@ -158,9 +158,14 @@ fn a_machine_that_holds_its_peer_back_reads_on_later() {
         });
         let (mut reader, mut writer) = near.into_split();
         const LEN: usize = 8 << 20;
-        tokio::task::spawn_local(async move { writer.write_all(&vec![7; LEN]).await.unwrap() });
+        // The writer comes back and stays open: with its end the driver would give up what it still has to write.
+        let writing = tokio::task::spawn_local(async move {
+            writer.write_all(&vec![7; LEN]).await.unwrap();
+            writer
+        });
         let mut echo = vec![0; LEN];
         reader.read_exact(&mut echo).await.unwrap();
+        let _writer = writing.await.unwrap();
         assert!(echo.iter().all(|byte| *byte == 7));
     });
 }
