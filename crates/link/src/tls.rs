@@ -55,7 +55,7 @@ use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 
 pub use client::{ClientTls, ClientTlsConfig};
-pub use error::TlsError;
+pub use error::{TlsError, words};
 pub use identity::Identity;
 pub use pem::{Certificate, Pem};
 pub use server::{Clients, ServerTls, ServerTlsConfig};

@@ -12,6 +12,9 @@ use crate::listing::Listing;
 /// The parameter in which an agent names the app that it stands in for.
 const FOR: &str = "for";
 
+/// The parameter that holds the path of a provider's URL: its interface, or what it has put in its place.
+const PATH: &str = "path";
+
 /// An endpoint with all that `params` say about it; what they leave out has Dubbo's default.
 pub(crate) fn endpoint(
     protocol: Protocol,
@@ -45,7 +48,12 @@ pub(crate) fn listing(url: DubboUrl) -> Option<Listing> {
     let protocol = Protocol::from_scheme(&url.protocol)?;
     let (version, group) = (url.version().to_owned(), url.group().to_owned());
     let stands_for = url.params.get(FOR).cloned();
-    let endpoint = endpoint(protocol, &url.host, url.port, url.params);
+    let mut params = url.params;
+    // An agent has no path of its own: that of the app shows through.
+    if protocol == Protocol::Dubbo && stands_for.is_none() && !url.path.is_empty() {
+        params.insert(PATH.to_owned(), url.path);
+    }
+    let endpoint = endpoint(protocol, &url.host, url.port, params);
     Some(Listing { version, group, endpoint, stands_for })
 }
 
@@ -53,6 +61,7 @@ pub(crate) fn listing(url: DubboUrl) -> Option<Listing> {
 pub(crate) fn url(registration: &Registration) -> DubboUrl {
     let Registration { service, endpoint, methods, app_address } = registration;
     let mut params = (*endpoint.params).clone();
+    let path = params.remove(PATH).unwrap_or_else(|| service.interface.clone());
     let mut set = |name: &str, value: String| {
         if !value.is_empty() {
             params.insert(name.to_owned(), value);
@@ -80,7 +89,7 @@ pub(crate) fn url(registration: &Registration) -> DubboUrl {
         protocol: endpoint.protocol.scheme().to_owned(),
         host: endpoint.host.to_string(),
         port: endpoint.port,
-        path: service.interface.clone(),
+        path,
         params,
         ..DubboUrl::default()
     }
@@ -119,6 +128,17 @@ mod tests {
         let later = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_030);
         assert_eq!(warm_up.uptime(later), Duration::from_secs(30));
         assert_eq!(endpoint.params.get("methods").map(String::as_str), Some("a,b"));
+        assert_eq!(endpoint.params.get("path").map(String::as_str), Some("a.B"));
+    }
+
+    #[test]
+    fn the_path_is_the_apps_and_not_its_agents() {
+        let path = |url| parse_listing(url).unwrap().endpoint.params.get("path").cloned();
+        let dubbo = "dubbo://10.0.0.1:20880/ctx/a.B?interface=a.B";
+        assert_eq!(path(dubbo).as_deref(), Some("ctx/a.B"));
+        assert_eq!(path("dubbo://10.0.0.1:20880?interface=a.B"), None);
+        assert_eq!(path("link://10.0.0.1:30880/a.B?for=10.0.0.1:20880"), None);
+        assert_eq!(path("dubbo://10.0.0.1:20990/a.B?for=10.0.0.1:20880"), None);
     }
 
     #[test]

@@ -42,8 +42,8 @@ pub struct ClientTls(Arc<ArcSwap<Loaded>>);
 struct Loaded {
     rustls: Arc<rustls::ClientConfig>,
     server_name: Option<ServerName<'static>>,
-    /// Where it was loaded from.
-    config: Option<ClientTlsConfig>,
+    /// Where it was loaded from, and what is spoken over it.
+    source: Option<(ClientTlsConfig, &'static [u8])>,
 }
 
 impl ClientTls {
@@ -52,13 +52,22 @@ impl ClientTls {
     /// # Errors
     /// What is wrong, and in which file.
     pub fn new(config: ClientTlsConfig) -> Result<Self, TlsError> {
-        Ok(Self(Arc::new(ArcSwap::from_pointee(load(config)?))))
+        Self::new_for(config, super::ALPN)
+    }
+
+    /// Like [`ClientTls::new`], for programs that speak another protocol over TLS, such as
+    /// `http/1.1`: its name goes out by ALPN. For [`connect_tls`](crate::socket::connect_tls).
+    ///
+    /// # Errors
+    /// As of [`ClientTls::new`].
+    pub fn new_for(config: ClientTlsConfig, protocol: &'static [u8]) -> Result<Self, TlsError> {
+        Ok(Self(Arc::new(ArcSwap::from_pointee(load(config, protocol)?))))
     }
 
     /// Takes a ready-made configuration as it is; it should offer [`ALPN`](super::ALPN), or nothing,
     /// by ALPN. The server's certificate must be for the host of the address.
     pub fn from_rustls(config: Arc<rustls::ClientConfig>) -> Self {
-        let loaded = Loaded { rustls: config, server_name: None, config: None };
+        let loaded = Loaded { rustls: config, server_name: None, source: None };
         Self(Arc::new(ArcSwap::from_pointee(loaded)))
     }
 
@@ -67,8 +76,9 @@ impl ClientTls {
     /// # Errors
     /// As of [`ClientTls::new`], or there are no files.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let config = self.0.load().config.clone().ok_or(TlsError::NotReloadable)?;
-        self.0.store(Arc::new(load(config)?));
+        let source = self.0.load().source.clone();
+        let (config, protocol) = source.ok_or(TlsError::NotReloadable)?;
+        self.0.store(Arc::new(load(config, protocol)?));
         Ok(())
     }
 
@@ -99,8 +109,8 @@ impl ClientTls {
 
 impl fmt::Debug for ClientTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0.load().config {
-            Some(config) => f.debug_tuple("ClientTls").field(config).finish(),
+        match &self.0.load().source {
+            Some((config, _)) => f.debug_tuple("ClientTls").field(config).finish(),
             None => f.write_str("ClientTls(ready-made)"),
         }
     }
@@ -110,7 +120,7 @@ fn parse_name(name: &str) -> Result<ServerName<'static>, TlsError> {
     ServerName::try_from(name.to_owned()).map_err(|_| TlsError::ServerName(name.to_owned()))
 }
 
-fn load(config: ClientTlsConfig) -> Result<Loaded, TlsError> {
+fn load(config: ClientTlsConfig, protocol: &'static [u8]) -> Result<Loaded, TlsError> {
     let server_name = config.server_name.as_deref().map(parse_name).transpose()?;
     let builder = rustls::ClientConfig::builder_with_provider(super::provider())
         .with_protocol_versions(super::VERSIONS)
@@ -122,7 +132,7 @@ fn load(config: ClientTlsConfig) -> Result<Loaded, TlsError> {
             certificate.load(|chain, key| builder.with_client_auth_cert(chain, key))?
         }
     };
-    rustls.alpn_protocols = vec![super::ALPN.to_vec()];
+    rustls.alpn_protocols = vec![protocol.to_vec()];
     rustls.resumption = Resumption::disabled();
-    Ok(Loaded { rustls: Arc::new(rustls), server_name, config: Some(config) })
+    Ok(Loaded { rustls: Arc::new(rustls), server_name, source: Some((config, protocol)) })
 }

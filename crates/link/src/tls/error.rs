@@ -35,6 +35,9 @@ pub enum TlsError {
         /// The file.
         place: String,
     },
+    /// The system keeps its authorities at none of the usual places.
+    #[error("no authorities that this system trusts were found; SSL_CERT_FILE can name their file")]
+    NoSystemAuthorities,
     /// A certificate cannot be understood.
     #[error("the certificate in {place} cannot be used: {source}")]
     BadCertificate {
@@ -93,13 +96,20 @@ pub(crate) fn explain(error: io::Error, peer: &'static str) -> io::Error {
         let text = format!("the {peer} closed the connection during the TLS handshake");
         return io::Error::new(kind, text);
     }
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
-        Some(tls) => io::Error::new(kind, in_words(tls, peer)),
+    match words(&error, peer) {
+        Some(text) => io::Error::new(kind, text),
         None => error,
     }
 }
 
-fn in_words(error: &Error, peer: &'static str) -> String {
+/// An error of TLS in words for those who have to mend it; nothing if it is none. `peer` is what the other side
+/// is to be called.
+pub fn words(error: &io::Error, peer: &str) -> Option<String> {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    tls.map(|tls| in_words(tls, peer))
+}
+
+fn in_words(error: &Error, peer: &str) -> String {
     use AlertDescription as Alert;
     use CertificateError as Bad;
 

@@ -19,7 +19,20 @@ pub struct Pem(Place);
 enum Place {
     File(PathBuf),
     Bytes(Arc<[u8]>),
+    System,
 }
+
+/// Names another file in the place of the system's, as OpenSSL has it.
+const SYSTEM_VARIABLE: &str = "SSL_CERT_FILE";
+/// Where systems keep the authorities that they trust: Debian, Alpine and Arch; Fedora and RHEL; old
+/// RHEL; openSUSE; macOS and the BSDs.
+const SYSTEM_FILES: [&str; 5] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
 
 /// A certificate and its private key.
 #[derive(Clone, Debug)]
@@ -41,14 +54,20 @@ impl Pem {
         Self(Place::Bytes(text.as_ref().into()))
     }
 
+    /// The authorities that this system trusts: the file that `SSL_CERT_FILE` names, or else the one
+    /// that the system's own programs use. Those among them that rustls cannot use are passed over.
+    pub fn system() -> Self {
+        Self(Place::System)
+    }
+
     fn read(&self) -> Result<Cow<'_, [u8]>, TlsError> {
-        match &self.0 {
-            Place::Bytes(text) => Ok(Cow::Borrowed(text)),
-            Place::File(path) => {
-                let fail = |source| TlsError::Read { place: self.to_string(), source };
-                std::fs::read(path).map(Cow::Owned).map_err(fail)
-            }
-        }
+        let path = match &self.0 {
+            Place::Bytes(text) => return Ok(Cow::Borrowed(text)),
+            Place::File(path) => path.clone(),
+            Place::System => system_file().ok_or(TlsError::NoSystemAuthorities)?,
+        };
+        let fail = |source| TlsError::Read { place: format!("'{}'", path.display()), source };
+        std::fs::read(&path).map(Cow::Owned).map_err(fail)
     }
 
     /// All certificates, in their order; at least one.
@@ -74,6 +93,10 @@ impl Pem {
     /// All certificates, as authorities to trust.
     pub(super) fn roots(&self) -> Result<Arc<RootCertStore>, TlsError> {
         let mut roots = RootCertStore::empty();
+        if matches!(self.0, Place::System) {
+            roots.add_parsable_certificates(self.certificates()?);
+            return Ok(Arc::new(roots));
+        }
         for certificate in self.certificates()? {
             let fail = |source| TlsError::BadAuthority { place: self.to_string(), source };
             roots.add(certificate).map_err(fail)?;
@@ -82,11 +105,18 @@ impl Pem {
     }
 }
 
+fn system_file() -> Option<PathBuf> {
+    let named = std::env::var_os(SYSTEM_VARIABLE).filter(|path| !path.is_empty());
+    let known = || SYSTEM_FILES.iter().map(PathBuf::from).find(|path| path.is_file());
+    named.map(PathBuf::from).or_else(known)
+}
+
 impl fmt::Display for Pem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Place::File(path) => write!(f, "'{}'", path.display()),
             Place::Bytes(_) => f.write_str("the PEM text in memory"),
+            Place::System => f.write_str("the system's authorities"),
         }
     }
 }
