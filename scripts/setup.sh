@@ -28,6 +28,13 @@ has_jdk() {
     [ "${version:-0}" -ge 17 ]
 }
 
+# Whether protoc finds the types that come with it: Debian packs them apart from it.
+has_protobuf_types() {
+    echo 'syntax = "proto3"; import "google/protobuf/struct.proto";' |
+        protoc --proto_path=/dev ${PROTOC_INCLUDE:+"--proto_path=$PROTOC_INCLUDE"} \
+            --descriptor_set_out=/dev/null /dev/stdin 2>/dev/null
+}
+
 in_apt() {
     apt-cache show "$1" >/dev/null 2>&1
 }
@@ -63,6 +70,7 @@ check_build() {
     }
     has cc || need "links Rust programs" gcc
     has protoc || need "builds the etcd client" protobuf-compiler
+    has_protobuf_types || need "builds the etcd client" libprotobuf-dev
 }
 
 check_test() {
@@ -73,6 +81,7 @@ check_test() {
     has mvn || need "builds the Java peers" maven
     has node || [ -n "${NODE_BIN:-}" ] || need "runs an HTTP app in tests" nodejs
     has python3 || [ -n "${PYTHON_BIN:-}" ] || need "runs an HTTP app in tests" python3
+    has go || [ -n "${GO_BIN:-}" ] || need "runs an HTTP app in tests" golang-go
 }
 
 check_bench() {
