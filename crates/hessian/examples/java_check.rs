@@ -164,6 +164,56 @@ const FROM_JSON: &[(&str, &str, &str)] = &[
     ("year-negative", "java.time.Year", "-44"),
     ("day-of-week", "java.time.DayOfWeek", "\"MONDAY\""),
     ("dates-far", "java.util.Date[]", r#"["0001-01-01","9999-12-31T23:59:59.999Z",-1]"#),
+    ("queue-linked-blocking", "java.util.concurrent.LinkedBlockingQueue", ABC),
+    ("queue-priority-blocking", "java.util.concurrent.PriorityBlockingQueue", ABC),
+    ("queue-concurrent", "java.util.concurrent.ConcurrentLinkedQueue", ABC),
+    ("deque-blocking", "java.util.concurrent.BlockingDeque", ABC),
+    ("deque-concurrent", "java.util.concurrent.ConcurrentLinkedDeque", ABC),
+    ("set-copy-on-write", "java.util.concurrent.CopyOnWriteArraySet", ABC),
+    ("set-skip-list", "java.util.concurrent.ConcurrentSkipListSet", ABC),
+    ("map-weak", "java.util.WeakHashMap", K1),
+    ("array-empty-ints", "int[]", "[]"),
+    ("array-empty-objects", "java.lang.Object[]", "[]"),
+    ("array-empty-pojos", "com.acme.Item[]", "[]"),
+    ("array-bytes", "java.lang.Byte[]", "[1,null,-1]"),
+    ("array-shorts", "java.lang.Short[]", "[1,null]"),
+    ("array-integers", "java.lang.Integer[]", "[1,null]"),
+    ("array-longs", "java.lang.Long[]", "[1,null,9007199254740993]"),
+    ("array-floats", "java.lang.Float[]", "[99.8,null]"),
+    ("array-doubles", "java.lang.Double[]", "[99.8,null]"),
+    ("array-booleans", "java.lang.Boolean[]", "[true,null]"),
+    ("array-characters", "java.lang.Character[]", "[\"a\",null]"),
+    ("array-uuids", "java.util.UUID[]", "[\"00000000-0000-0001-0000-000000000002\",null]"),
+    ("array-days", "java.time.LocalDate[]", "[\"2024-02-29\",null]"),
+    ("array-big-integers", "java.math.BigInteger[]", "[10,null]"),
+    ("array-sql-dates", "java.sql.Timestamp[]", "[1,null]"),
+    ("array-lists", "java.util.List[]", "[[1],null]"),
+    ("array-maps", "java.util.Map[]", "[{\"k\":1},null]"),
+    ("array-enum-body", "com.acme.Color[][]", "[[\"GREEN\"],[]]"),
+    ("array-texts-2d", "java.lang.String[][]", "[[\"a\"],null,[]]"),
+    ("array-bytes-2d", "byte[][]", "[\"AQI\",[]]"),
+    ("array-chars-2d", "char[][]", "[[\"a\",\"b\"],\"\"]"),
+    ("array-floats-2d", "float[][]", "[[99.8],[]]"),
+    ("array-objects-2d", "java.lang.Object[][]", "[[1,\"a\"],[null]]"),
+    ("array-pojos-2d", "com.acme.Item[][]", "[[{\"sku\":\"a\",\"count\":1}],[]]"),
+    ("array-longs-3d", "long[][][]", "[[[1099511627776],[]],[]]"),
+    ("month", "java.time.Month", "\"MAY\""),
+    ("zone-id-utc", "java.time.ZoneId", "\"UTC\""),
+    ("zone-id-offset", "java.time.ZoneId", "\"GMT+08:30\""),
+    ("offset-time-max", "java.time.OffsetTime", "\"23:59:59.999999999-18:00\""),
+    ("locale-empty", "java.util.Locale", "\"\""),
+    ("locale-script", "java.util.Locale", "\"zh_CN_#Hans\""),
+    ("big-decimal-zeros", "java.math.BigDecimal", "0.00"),
+    ("big-decimal-tiny", "java.math.BigDecimal", "1E-400"),
+    ("big-integer-long", "java.math.BigInteger", "-9223372036854775808"),
+    ("big-integer-2-64", "java.math.BigInteger", "18446744073709551616"),
+    (
+        "boxes",
+        "com.acme.OddVectors$Boxes",
+        r#"{"object":{"class":"[I","value":[9]},"state":{"class":"java.lang.Thread$State","name":"NEW"},"type":{"class":"java.lang.Class","value":"com.acme.Item"},"builder":null,"none":null,"texts":["a"],"number":{"class":"long","value":8},"aBoolean":true,"aChar":"7","aDouble":6.1,"aFloat":5.1,"aLong":{"class":"long","value":4},"anInt":3,"aShort":2,"aByte":1}"#,
+    ),
+    ("empty", "com.acme.OddVectors$Empty", "{}"),
+    ("record", "com.acme.OddVectors$Point", r#"{"x":1,"label":"a","more":[2]}"#),
     ("string-max-char", "java.lang.String", "\"\u{ffff}\u{fffe}\u{feff}\u{e000}\""),
 ];
 
@@ -256,7 +306,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let dir = Path::new(&dir);
     fs::create_dir_all(dir)?;
     let mut n_files = 0;
-    for version in ["lite3", "lite4"] {
+    for version in ["lite3.2.5", "lite3", "lite4"] {
         let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors").join(version);
         for entry in fs::read_dir(vectors)? {
             let path = entry?.path();

@@ -6,15 +6,6 @@
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// Whether all bytes are ASCII.
-#[inline]
-pub(crate) fn is_ascii(bytes: &[u8]) -> bool {
-    match fold_short(bytes, |word| word) {
-        Some(all) => all & HIGHS == 0,
-        None => bytes.is_ascii(),
-    }
-}
-
 /// Whether all bytes are ASCII and mean just themselves in a JSON string.
 #[inline]
 pub(crate) fn is_plain(bytes: &[u8]) -> bool {
@@ -22,6 +13,64 @@ pub(crate) fn is_plain(bytes: &[u8]) -> bool {
         Some(found) => found == 0,
         None => bytes.iter().all(|&byte| !is_special(byte) && byte < 0x80),
     }
+}
+
+/// Where a limit is for each byte of a chunk: a chunk of this that begins `n` bytes before its middle
+/// has `n` bytes that count, and then only such as do not.
+const COUNTS: [u8; 64] = {
+    let mut counts = [0; 64];
+    let mut at = 0;
+    while at < 32 {
+        counts[at] = 0xff;
+        at += 1;
+    }
+    counts
+};
+
+/// Whether the first `len` bytes are ASCII and mean just themselves in a JSON string. All bytes are
+/// looked at, whatever their number is, in a form that the compiler turns into wide instructions:
+/// a branch by the length costs more, for lengths vary from text to text.
+#[inline]
+pub(crate) fn is_plain_front(chunk: &[u8; 32], len: usize) -> bool {
+    let Some(counts) = COUNTS.get(32usize.wrapping_sub(len)..).and_then(<[u8]>::first_chunk) else {
+        return false;
+    };
+    let special = |byte: u8| {
+        // Less than a space as a signed number: control characters, and what is not ASCII.
+        byte.cast_signed() < 0x20 || byte == b'"' || byte == b'\\'
+    };
+    let counts: &[u8; 32] = counts;
+    let mut found = 0;
+    for (&byte, &count) in chunk.iter().zip(counts) {
+        found |= count & if special(byte) { 0xff } else { 0 };
+    }
+    found == 0
+}
+
+/// Whether the first `len` bytes are the same.
+#[inline]
+pub(crate) fn is_same_front(a: &[u8; 32], b: &[u8; 32], len: usize) -> bool {
+    let Some(counts) = COUNTS.get(32usize.wrapping_sub(len)..).and_then(<[u8]>::first_chunk) else {
+        return false;
+    };
+    let counts: &[u8; 32] = counts;
+    let mut found = 0;
+    for ((&a, &b), &count) in a.iter().zip(b).zip(counts) {
+        found |= count & (a ^ b);
+    }
+    found == 0
+}
+
+/// How many bytes at the front are ASCII and mean just themselves in a JSON string.
+#[inline]
+pub(crate) fn plain_len(chunk: &[u8; 32]) -> usize {
+    let (words, _) = chunk.as_chunks::<8>();
+    for (n, word) in words.iter().enumerate() {
+        if let Some(index) = special_in::<true>(*word) {
+            return 8 * n + index;
+        }
+    }
+    32
 }
 
 /// What `look` gives for the words of a text of 4 to 32 bytes, put together. A loop would be
@@ -82,12 +131,19 @@ mod tests {
                 for byte in [0, 0x1f, 0x20, b'"', b'!', b'#', b'\\', b'[', 0x7f, 0x80, 0xff] {
                     let mut bytes = vec![b'a'; len];
                     bytes[at] = byte;
-                    assert_eq!(is_ascii(&bytes), byte < 0x80, "{byte} at {at} of {len}");
                     let is_wanted = !is_special(byte) && byte < 0x80;
                     assert_eq!(is_plain(&bytes), is_wanted, "{byte} at {at} of {len}");
+                    bytes.resize(len.max(32), b'"');
+                    if let Some(chunk) = bytes.first_chunk().filter(|_| len <= 32) {
+                        assert_eq!(
+                            is_plain_front(chunk, len),
+                            is_wanted,
+                            "{byte} at {at} of {len}"
+                        );
+                    }
                 }
             }
         }
-        assert!(is_ascii(b"") && is_plain(b""));
+        assert!(is_plain(b""));
     }
 }

@@ -3,7 +3,10 @@
 
 use crate::json::{self, JsonKind, JsonReader};
 use crate::transcode::scalar::digits_of;
-use crate::transcode::{JsonOptions, RefStyle, hessian_to_json, json_to_hessian};
+use crate::transcode::{
+    JsonOptions, RefStyle, hessian_to_json, hessian_to_json_plainly, json_to_hessian,
+    json_to_hessian_plainly,
+};
 use crate::{Decoder, Encoder, JavaType, Limits};
 
 /// Reading and skipping a value agree on where it ends, and a value that was read is read again
@@ -44,9 +47,15 @@ pub fn to_json(bytes: &[u8]) -> bool {
     };
     let mut out = Vec::new();
     let mut decoder = Decoder::new(bytes, Limits::default());
-    if hessian_to_json(&mut decoder, &mut out, &opts).is_err() {
+    let result = hessian_to_json(&mut decoder, &mut out, &opts);
+    let (mut plain, mut plain_decoder) = (Vec::new(), Decoder::new(bytes, Limits::default()));
+    let plain_result = hessian_to_json_plainly(&mut plain_decoder, &mut plain, &opts);
+    assert_eq!(result, plain_result, "short cuts end at the same place");
+    if result.is_err() {
         return false;
     }
+    assert_eq!(out.escape_ascii().to_string(), plain.escape_ascii().to_string());
+    assert_eq!(decoder.position(), plain_decoder.position());
     assert!(out.len() <= opts.max_out_len);
     let limits = Limits { max_len: usize::MAX, max_items: usize::MAX, ..Limits::default() };
     let mut reader = JsonReader::new(&out, limits);
@@ -72,9 +81,16 @@ pub fn from_json(bytes: &[u8]) -> bool {
     }
     let mut out = Vec::new();
     let mut reader = JsonReader::new(json, Limits::default());
-    if json_to_hessian(&mut reader, ty.as_ref(), &mut Encoder::new(&mut out)).is_err() {
+    let result = json_to_hessian(&mut reader, ty.as_ref(), &mut Encoder::new(&mut out));
+    let (mut plain, mut plain_reader) = (Vec::new(), JsonReader::new(json, Limits::default()));
+    let encoder = &mut Encoder::new(&mut plain);
+    let plain_result = json_to_hessian_plainly(&mut plain_reader, ty.as_ref(), encoder);
+    assert_eq!(result, plain_result, "short cuts end at the same place");
+    if result.is_err() {
         return false;
     }
+    assert_eq!(out.escape_ascii().to_string(), plain.escape_ascii().to_string());
+    assert_eq!(reader.position(), plain_reader.position());
     let limits = Limits { max_depth: 80, max_items: usize::MAX, ..Limits::default() };
     let mut decoder = Decoder::new(&out, limits);
     assert_eq!(decoder.skip_value(), Ok(()), "not Hessian: {out:?}");

@@ -9,9 +9,13 @@
 //!   caller chose to look at.
 //! - After an error the place in the stream is lost, and the caller gives up the message.
 
+mod ahead;
 mod cursor;
 mod number;
+mod starts;
 mod text;
+
+pub(crate) use starts::Starts;
 
 pub use cursor::{ListCursor, MapCursor, ObjectCursor};
 
@@ -108,7 +112,7 @@ pub struct Decoder<'a> {
     classes: Vec<ClassDef<'a>>,
     types: Vec<Name<'a>>,
     /// Where each list, map and object begins, by its reference number.
-    refs: Vec<usize>,
+    refs: Starts,
     /// Over 0 while an earlier value is read once more: then nothing is recorded again.
     replays: u32,
 }
@@ -125,7 +129,7 @@ impl<'a> Decoder<'a> {
             n_items: 0,
             classes: Vec::new(),
             types: Vec::new(),
-            refs: Vec::new(),
+            refs: Starts::default(),
             replays: 0,
         }
     }
@@ -271,9 +275,13 @@ impl<'a> Decoder<'a> {
     /// Goes back to where the list, map or object with this number begins, to read it once more.
     /// The caller hands the result to [`Decoder::end_replay`] after it has read the value.
     pub(crate) fn begin_replay(&mut self, index: usize) -> Option<usize> {
-        let start = *self.refs.get(index)?;
+        self.refs.get(index).map(|start| self.begin_replay_at(start))
+    }
+
+    /// Like [`Decoder::begin_replay`], for a value that begins at `start`.
+    pub(crate) fn begin_replay_at(&mut self, start: usize) -> usize {
         self.replays += 1;
-        Some(std::mem::replace(&mut self.pos, start))
+        std::mem::replace(&mut self.pos, start)
     }
 
     pub(crate) fn end_replay(&mut self, pos: usize) {
@@ -284,21 +292,25 @@ impl<'a> Decoder<'a> {
 
     /// Where the list, map or object with this number begins.
     pub(crate) fn ref_start(&self, index: usize) -> Option<usize> {
-        self.refs.get(index).copied()
+        self.refs.get(index)
     }
 
     /// The number of the list, map or object that begins at `start`; the later it began, the faster.
     pub(crate) fn ref_index_at(&self, start: usize) -> Option<usize> {
-        match self.refs.last() {
-            Some(&last) if last == start => Some(self.refs.len() - 1),
-            // They begin one after the other.
-            _ => self.refs.binary_search(&start).ok(),
-        }
+        self.refs.index_of(start)
     }
 
     /// The next value's tag, which is not taken. Class definitions before it are.
     #[inline]
     pub(crate) fn head(&mut self) -> Result<u8, HessianError> {
+        match self.buf.get(self.pos) {
+            Some(&tag) if tag != tag::CLASS_DEF => Ok(tag),
+            _ => self.head_after_classes(),
+        }
+    }
+
+    #[cold]
+    fn head_after_classes(&mut self) -> Result<u8, HessianError> {
         loop {
             match self.buf.get(self.pos) {
                 Some(&tag::CLASS_DEF) => self.class_def()?,
@@ -308,7 +320,6 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    #[cold]
     fn class_def(&mut self) -> Result<(), HessianError> {
         self.pos += 1;
         let name = self.read_name()?;

@@ -12,8 +12,12 @@ use crate::tag;
 
 #[cfg(feature = "serde")]
 mod late;
+mod once;
+mod place;
 mod scalar;
+mod short;
 
+pub(crate) use self::place::{put_double, put_int, put_long};
 use self::scalar::write_ascii;
 pub use self::scalar::{
     write_binary, write_date_ms, write_double, write_int, write_long, write_string,

@@ -7,14 +7,18 @@
 //! The reader allocates only for strings that contain escapes.
 
 mod error;
+mod lead;
 mod number;
 mod path;
+mod place;
 mod text;
 mod write;
 
 pub use error::{JsonError, JsonRule};
-pub(crate) use number::Short;
+pub(crate) use lead::Lead;
+pub(crate) use number::{Short, short_number};
 pub use path::path_at;
+pub(crate) use place::{PLACE_LEN, Place, put_f64, put_i64, put_text, put_word};
 pub(crate) use text::escape;
 pub use write::{write_f32, write_f64, write_i64, write_string};
 
@@ -313,6 +317,24 @@ impl<'a> JsonReader<'a> {
         Self { is_scan: true, ..self.clone() }
     }
 
+    /// Goes on after `n` members or elements of `n_bytes`, no more than [`JsonReader::items_left`].
+    pub(crate) fn pass(&mut self, sequence: &mut Sequence, n_bytes: usize, n: usize) {
+        self.pos += n_bytes;
+        self.n_items += n;
+        sequence.is_first &= n == 0;
+    }
+
+    /// How many more elements and members there may be.
+    pub(crate) fn items_left(&self) -> usize {
+        self.limits.max_items.saturating_sub(self.n_items)
+    }
+
+    /// How long one text may be.
+    #[inline]
+    pub(crate) fn max_len(&self) -> usize {
+        self.limits.max_len
+    }
+
     /// Whether there is an array or object around this place.
     pub(crate) fn is_inside(&self) -> bool {
         0 < self.depth
@@ -437,7 +459,7 @@ impl<'a> JsonReader<'a> {
     }
 
     #[inline]
-    fn rest(&self) -> &'a [u8] {
+    pub(crate) fn rest(&self) -> &'a [u8] {
         self.buf.get(self.pos..).unwrap_or_default()
     }
 
@@ -451,6 +473,14 @@ impl<'a> JsonReader<'a> {
 #[derive(Debug)]
 pub struct Sequence {
     is_first: bool,
+}
+
+impl Sequence {
+    /// Whether nothing of it was read yet.
+    #[inline]
+    pub(crate) fn is_first(&self) -> bool {
+        self.is_first
+    }
 }
 
 #[cfg(test)]

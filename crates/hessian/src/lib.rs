@@ -16,6 +16,7 @@
 mod ascii;
 #[doc(hidden)]
 pub mod check;
+mod chunk;
 mod decode;
 mod encode;
 mod error;

@@ -17,28 +17,39 @@ pub mod bigint;
 #[doc(hidden)]
 pub mod builtin;
 mod error;
+mod generalized;
+#[doc(hidden)]
+pub mod named;
 mod options;
+mod parts;
+mod run;
 #[doc(hidden)]
 pub mod scalar;
 #[doc(hidden)]
 pub mod temporal;
+mod texts;
 #[doc(hidden)]
 pub mod time;
 mod to_hessian;
 mod to_json;
 
 pub use error::TranscodeError;
+pub use generalized::fold_generalized;
 #[doc(hidden)]
 pub use options::Style;
 pub use options::{
     DateStyle, EnumStyle, FieldChoice, FieldRule, JsonOptions, OptionsError, RefStyle,
 };
+#[doc(hidden)]
+pub use to_hessian::Places;
 pub use to_hessian::{
     InputOptions, Schema, json_to_hessian, json_to_hessian_by, json_to_hessian_with,
 };
 pub use to_json::{hessian_to_json, hessian_to_json_as, hessian_to_json_with};
 
 pub(crate) use builtin::Builtin;
+pub(crate) use to_hessian::json_to_hessian_plainly;
+pub(crate) use to_json::hessian_to_json_plainly;
 
 #[cfg(test)]
 mod tests;

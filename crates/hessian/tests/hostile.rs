@@ -2,62 +2,14 @@
 //! more memory than the limits allow.
 #![expect(unsafe_code, reason = "an allocator that counts, for the tests of memory")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod counting;
 
+use counting::peak;
 use hessian::json::JsonReader;
 use hessian::transcode::{
     InputOptions, JsonOptions, RefStyle, TranscodeError, hessian_to_json, json_to_hessian_by,
 };
 use hessian::{Decoder, Encoder, JavaType, Limits, write_int, write_string};
-
-/// Counts what each thread holds, and the most that it ever held.
-struct Counting;
-
-thread_local! {
-    static HELD: Cell<isize> = const { Cell::new(0) };
-    static PEAK: Cell<isize> = const { Cell::new(0) };
-}
-
-fn count(len: isize) {
-    let held = HELD.get() + len;
-    HELD.set(held);
-    PEAK.set(PEAK.get().max(held));
-}
-
-// SAFETY: every call is handed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size().cast_signed());
-        // SAFETY: as above.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-layout.size().cast_signed());
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // While it grows both are there.
-        count(new_size.cast_signed());
-        count(-layout.size().cast_signed());
-        // SAFETY: as above.
-        unsafe { System.realloc(pointer, layout, new_size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// The most that `run` held at a time, in bytes, beyond what there was before.
-fn peak<T>(run: impl FnOnce() -> T) -> (T, usize) {
-    let before = HELD.get();
-    PEAK.set(before);
-    let value = run();
-    (value, usize::try_from(PEAK.get() - before).unwrap_or_default())
-}
 
 fn to_json(bytes: &[u8], opts: &JsonOptions) -> Result<usize, TranscodeError> {
     let mut out = Vec::new();

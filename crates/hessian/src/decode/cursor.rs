@@ -28,6 +28,12 @@ impl<'a> ListCursor<'a> {
         self.left
     }
 
+    /// Goes on after `n` elements that were passed, no more than were left.
+    #[inline]
+    pub(crate) fn pass(&mut self, n: usize) {
+        self.left = self.left.map(|left| left.saturating_sub(n));
+    }
+
     /// Whether there is one more element, which the caller reads next.
     #[inline]
     pub fn next(&mut self, dec: &mut Decoder<'a>) -> Result<bool, HessianError> {
@@ -85,6 +91,18 @@ impl ObjectCursor {
     #[must_use]
     pub fn n_fields(&self) -> usize {
         self.n_fields
+    }
+
+    /// Goes on after `n` fields whose values were passed.
+    #[inline]
+    pub(crate) fn pass(&mut self, n: usize) {
+        self.next += n;
+    }
+
+    /// The index of the next field, where there is one.
+    #[inline]
+    pub(crate) fn index(&self) -> usize {
+        self.next
     }
 
     /// The index of the next field, whose value the caller reads next.
@@ -216,8 +234,7 @@ impl<'a> Decoder<'a> {
 const MAX_GUESS: usize = 1024;
 
 /// By its tag, how many bytes a value takes that is no container, if it is short; 0 for the others.
-#[cfg(feature = "serde")]
-const SHORT_LENS: [u8; 256] = {
+pub(super) const SHORT_LENS: [u8; 256] = {
     let mut lens = [0; 256];
     let mut tag = 0u8;
     loop {

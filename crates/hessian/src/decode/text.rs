@@ -33,32 +33,31 @@ impl<'a> Decoder<'a> {
     /// A string. It is borrowed if it came in one chunk and is UTF-8 as it stands.
     #[inline]
     pub fn read_string(&mut self) -> Result<Cow<'a, str>, HessianError> {
-        if let Some(text) = self.short_ascii() {
-            return Ok(Cow::Borrowed(text));
+        match self.short_ascii() {
+            Some(text) => Ok(Cow::Borrowed(text)),
+            None => self.other_string(),
         }
+    }
+
+    /// A string of which is known that [`Decoder::short_ascii`] does not give it.
+    pub(crate) fn other_string(&mut self) -> Result<Cow<'a, str>, HessianError> {
         self.head()?;
         self.take_text()
     }
 
     /// A string of at most 31 bytes that are ASCII, if that is what comes next.
-    #[inline]
-    pub(super) fn short_ascii(&mut self) -> Option<&'a str> {
+    #[inline(never)]
+    pub(crate) fn short_ascii(&mut self) -> Option<&'a str> {
         let bytes = self.short_text()?;
         let text = bytes.as_ascii_str().ok()?;
         self.pass_short_text(bytes);
         Some(text.as_str())
     }
 
-    /// Whether a string of at most 31 units comes next.
-    #[inline]
-    pub(crate) fn may_be_short_text(&self) -> bool {
-        self.buf.get(self.pos).is_some_and(|&tag| usize::from(tag) <= tag::STRING_DIRECT_MAX)
-    }
-
     /// The bytes of a string of at most 31 units, if that is what comes next and if each unit is
     /// one byte, which the caller has to see. They are not taken: [`Decoder::pass_short_text`] does.
     #[inline]
-    pub(crate) fn short_text(&self) -> Option<&'a [u8]> {
+    fn short_text(&self) -> Option<&'a [u8]> {
         let (&len, rest) = self.rest().split_first()?;
         let len = usize::from(len);
         if tag::STRING_DIRECT_MAX < len || self.limits.max_len < len {
@@ -69,7 +68,7 @@ impl<'a> Decoder<'a> {
 
     /// Goes on after a text that [`Decoder::short_text`] gave.
     #[inline]
-    pub(crate) fn pass_short_text(&mut self, text: &[u8]) {
+    fn pass_short_text(&mut self, text: &[u8]) {
         self.pos += 1 + text.len();
     }
 

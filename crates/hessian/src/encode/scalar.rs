@@ -1,6 +1,9 @@
 //! Numbers, text and binaries in their shortest forms.
 
-use crate::{ascii, tag, utf16};
+use super::place::{put_double, put_int, put_long};
+use super::short::{SHORT_TEXT_ROOM, write_short_text};
+use crate::chunk::push_front;
+use crate::{tag, utf16};
 
 /// A tag and four bytes, at once.
 #[inline]
@@ -14,62 +17,38 @@ fn tagged_long(out: &mut Vec<u8>, tag: u8, [b7, b6, b5, b4, b3, b2, b1, b0]: [u8
     out.extend_from_slice(&[tag, b7, b6, b5, b4, b3, b2, b1, b0]);
 }
 
+/// A tag with the bytes after it is no longer.
+const NUMBER_LEN: usize = 9;
+
+/// Whether `n_bytes` can be appended as the buffer is. Where that is asked first, and what there is to do
+/// otherwise is left to another function, no bytes are counted again for each of several forms.
+#[inline]
+fn has_room(out: &Vec<u8>, n_bytes: usize) -> bool {
+    n_bytes <= out.capacity() - out.len()
+}
+
 /// Appends a 32-bit integer.
 #[inline]
 pub fn write_int(out: &mut Vec<u8>, value: i32) {
-    let [_, b2, b1, b0] = value.to_be_bytes();
-    match value {
-        -0x10..=0x2f => out.push(tag::INT_ZERO.wrapping_add(b0)),
-        -0x800..=0x7ff => out.extend_from_slice(&[tag::INT_BYTE_ZERO.wrapping_add(b1), b0]),
-        -0x40000..=0x3ffff => {
-            out.extend_from_slice(&[tag::INT_SHORT_ZERO.wrapping_add(b2), b1, b0]);
-        }
-        _ => {
-            tagged(out, tag::INT, value.to_be_bytes());
-        }
-    }
+    let mut place = [0; NUMBER_LEN];
+    let len = put_int(&mut place, value);
+    push_front(out, &place, len);
 }
 
 /// Appends a 64-bit integer.
 #[inline]
 pub fn write_long(out: &mut Vec<u8>, value: i64) {
-    let [.., b2, b1, b0] = value.to_be_bytes();
-    match value {
-        -0x08..=0x0f => out.push(tag::LONG_ZERO.wrapping_add(b0)),
-        -0x800..=0x7ff => out.extend_from_slice(&[tag::LONG_BYTE_ZERO.wrapping_add(b1), b0]),
-        -0x40000..=0x3ffff => {
-            out.extend_from_slice(&[tag::LONG_SHORT_ZERO.wrapping_add(b2), b1, b0]);
-        }
-        _ => match i32::try_from(value) {
-            Ok(value) => tagged(out, tag::LONG_INT, value.to_be_bytes()),
-            Err(_) => tagged_long(out, tag::LONG, value.to_be_bytes()),
-        },
-    }
+    let mut place = [0; NUMBER_LEN];
+    let len = put_long(&mut place, value);
+    push_front(out, &place, len);
 }
 
 /// Appends a double.
 #[inline]
 pub fn write_double(out: &mut Vec<u8>, value: f64) {
-    #[expect(clippy::cast_possible_truncation, reason = "compared with the value afterwards")]
-    let (int, mills) = (value as i32, (value * 1000.0) as i32);
-    #[expect(clippy::float_cmp, reason = "a short form is right only if it is exactly the value")]
-    let (is_int, is_mills) = (f64::from(int) == value, 0.001 * f64::from(mills) == value);
-    let is_minus_zero = value == 0.0 && value.is_sign_negative();
-    if is_int && !is_minus_zero {
-        let [_, _, b1, b0] = int.to_be_bytes();
-        match int {
-            0 => return out.push(tag::DOUBLE_ZERO),
-            1 => return out.push(tag::DOUBLE_ONE),
-            -0x80..=0x7f => return out.extend_from_slice(&[tag::DOUBLE_BYTE, b0]),
-            -0x8000..=0x7fff => return out.extend_from_slice(&[tag::DOUBLE_SHORT, b1, b0]),
-            _ => {}
-        }
-    }
-    if is_mills && !is_minus_zero {
-        tagged(out, tag::DOUBLE_MILL, mills.to_be_bytes());
-    } else {
-        tagged_long(out, tag::DOUBLE, value.to_bits().to_be_bytes());
-    }
+    let mut place = [0; NUMBER_LEN];
+    let len = put_double(&mut place, value);
+    push_front(out, &place, len);
 }
 
 /// Appends a date, in milliseconds since 1970 UTC; whole minutes get the short form.
@@ -87,13 +66,22 @@ pub fn write_date_ms(out: &mut Vec<u8>, ms: i64) {
 
 /// Appends a string. Its length is in UTF-16 units, and a character beyond the BMP is
 /// written as Java does, as two surrogates of three bytes each.
-#[inline]
 pub fn write_string(out: &mut Vec<u8>, value: &str) {
-    if value.len() <= tag::STRING_DIRECT_MAX && ascii::is_ascii(value.as_bytes()) {
-        write_short_ascii(out, value.as_bytes());
-    } else {
-        write_long_string(out, value);
+    if value.len() <= tag::STRING_DIRECT_MAX {
+        if !has_room(out, SHORT_TEXT_ROOM) {
+            return write_string_with_room(out, value);
+        }
+        if write_short_text(out, value.as_bytes()) {
+            return;
+        }
     }
+    write_long_string(out, value);
+}
+
+#[cold]
+fn write_string_with_room(out: &mut Vec<u8>, value: &str) {
+    out.reserve(SHORT_TEXT_ROOM);
+    write_string(out, value);
 }
 
 /// ASCII of at most [`tag::STRING_DIRECT_MAX`] bytes.
@@ -105,6 +93,7 @@ fn write_short_ascii(out: &mut Vec<u8>, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
+#[inline(never)]
 fn write_long_string(out: &mut Vec<u8>, value: &str) {
     if value.is_ascii() {
         return write_long_ascii(out, value.as_bytes());

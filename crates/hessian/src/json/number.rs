@@ -104,7 +104,7 @@ fn eight_digits(word: u64) -> u32 {
 
 /// The number at the front of `bytes`, and its length.
 #[inline]
-fn short_number(bytes: &[u8]) -> Option<(Short, usize)> {
+pub(crate) fn short_number(bytes: &[u8]) -> Option<(Short, usize)> {
     let (is_negative, unsigned) = match bytes.split_first() {
         Some((b'-', unsigned)) => (true, unsigned),
         _ => (false, bytes),

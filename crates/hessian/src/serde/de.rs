@@ -19,13 +19,15 @@ use ::serde::forward_to_deserialize_any;
 
 use self::access::{ByteElements, ListElements, MapEntries, ObjectFields};
 use super::Error;
+use super::error::Failure;
+use crate::decode::Starts;
 use crate::{Decoder, HessianError, Kind};
 
 /// Reads one value.
 pub(super) fn read<'de, T: Deserialize<'de>>(dec: &mut Decoder<'de>) -> Result<T, Error> {
     let start = dec.position();
-    let mut reader = Reader { dec, open: Vec::new(), n_repeated: 0 };
-    T::deserialize(&mut reader).map_err(|error| error.at(start))
+    let mut reader = Reader { dec, open: Starts::default(), n_repeated: 0 };
+    T::deserialize(&mut reader).map_err(|failure| failure.at(start).into())
 }
 
 /// Where a value is read from.
@@ -33,7 +35,7 @@ pub(super) fn read<'de, T: Deserialize<'de>>(dec: &mut Decoder<'de>) -> Result<T
 pub(super) struct Reader<'d, 'de> {
     dec: &'d mut Decoder<'de>,
     /// Where the lists, maps and objects around the next value begin.
-    open: Vec<usize>,
+    open: Starts,
     /// How many bytes were read again for references.
     n_repeated: usize,
 }
@@ -41,13 +43,13 @@ pub(super) struct Reader<'d, 'de> {
 impl<'d, 'de> Reader<'d, 'de> {
     /// What kind of value comes next.
     #[inline]
-    fn kind(&mut self) -> Result<Kind, Error> {
+    fn kind(&mut self) -> Result<Kind, Failure> {
         Ok(self.dec.peek()?)
     }
 
     /// Why the next value cannot be read: it is not what is expected.
     #[cold]
-    fn mismatch(&mut self, expected: &'static str) -> Error {
+    fn mismatch(&mut self, expected: &'static str) -> Failure {
         let tag = self.dec.rest().first().copied().unwrap_or_default();
         HessianError::Tag { offset: self.dec.position(), tag, expected }.into()
     }
@@ -56,18 +58,18 @@ impl<'d, 'de> Reader<'d, 'de> {
     #[cold]
     fn repeat<T>(
         &mut self,
-        read: impl FnOnce(&mut Reader<'d, 'de>) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+        read: impl FnOnce(&mut Reader<'d, 'de>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let offset = self.dec.position();
         let index = self.dec.read_ref()?;
         let max = self.dec.limits().max_len;
         if max < self.n_repeated {
-            return Err(Error::Repeats { offset, max });
+            return Err(Error::Repeats { offset, max }.into());
         }
         let start = self.dec.ref_start(index);
-        let start = start.filter(|start| !self.open.contains(start));
+        let start = start.filter(|start| !self.open.contains(*start));
         let (Some(start), Some(after)) = (start, self.dec.begin_replay(index)) else {
-            return Err(Error::Cycle { offset, index });
+            return Err(Error::Cycle { offset, index }.into());
         };
         let value = read(self)?;
         self.n_repeated += self.dec.position().saturating_sub(start);
@@ -75,45 +77,58 @@ impl<'d, 'de> Reader<'d, 'de> {
         Ok(value)
     }
 
-    fn list<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
+    fn list<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Failure> {
         self.open.push(self.dec.position());
         let cursor = self.dec.read_list_begin()?;
         let mut list = ListElements { reader: self, cursor, is_done: false };
-        let value = visitor.visit_seq(&mut list)?;
-        list.finish()?;
-        self.open.pop();
-        Ok(value)
+        let result = visitor.visit_seq(&mut list);
+        if result.is_ok() {
+            list.finish()?;
+            self.open.pop();
+        }
+        // As it came: a value may be large.
+        result
     }
 
-    fn map<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
+    fn map<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Failure> {
         self.open.push(self.dec.position());
         let cursor = self.dec.read_map_begin()?;
         let mut map = MapEntries { reader: self, cursor, is_done: false };
-        let value = visitor.visit_map(&mut map)?;
-        map.finish()?;
-        self.open.pop();
-        Ok(value)
+        let result = visitor.visit_map(&mut map);
+        if result.is_ok() {
+            map.finish()?;
+            self.open.pop();
+        }
+        // As it came: a value may be large.
+        result
     }
 
-    fn object<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
+    fn object<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Failure> {
         self.open.push(self.dec.position());
         let cursor = self.dec.read_object_begin()?;
         let mut object = ObjectFields { reader: self, cursor, is_done: false };
-        let value = visitor.visit_map(&mut object)?;
-        object.finish()?;
-        self.open.pop();
-        Ok(value)
+        let result = visitor.visit_map(&mut object);
+        if result.is_ok() {
+            object.finish()?;
+            self.open.pop();
+        }
+        // As it came: a value may be large.
+        result
     }
 
     #[inline]
-    fn text<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
-        match self.dec.read_string()? {
-            Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
-            Cow::Owned(text) => visitor.visit_string(text),
-        }
+    fn text<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Failure> {
+        let text = match self.dec.short_ascii() {
+            Some(text) => text,
+            None => match self.dec.other_string()? {
+                Cow::Borrowed(text) => text,
+                Cow::Owned(text) => return visitor.visit_string(text),
+            },
+        };
+        visitor.visit_borrowed_str(text)
     }
 
-    fn binary<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
+    fn binary<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Failure> {
         match self.dec.read_binary()? {
             Cow::Borrowed(bytes) => visitor.visit_borrowed_bytes(bytes),
             Cow::Owned(bytes) => visitor.visit_byte_buf(bytes),
@@ -125,7 +140,7 @@ impl<'d, 'de> Reader<'d, 'de> {
 macro_rules! integers {
     ($($method:ident $visit:ident $ty:ty, $name:literal;)*) => {$(
         #[inline]
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
             let value: $ty = self.integer($name)?;
             visitor.$visit(value)
         }
@@ -133,9 +148,9 @@ macro_rules! integers {
 }
 
 impl<'de> de::Deserializer<'de> for &mut Reader<'_, 'de> {
-    type Error = Error;
+    type Error = Failure;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         match self.kind()? {
             Kind::Null => {
                 self.dec.read_null()?;
@@ -156,7 +171,7 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'_, 'de> {
     }
 
     #[inline]
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         visitor.visit_bool(self.dec.read_bool()?)
     }
 
@@ -173,30 +188,30 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'_, 'de> {
         deserialize_u128 visit_u128 u128, "a u128";
     }
 
-    fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         visitor.visit_f32(self.float()?)
     }
 
     #[inline]
-    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         visitor.visit_f64(self.double()?)
     }
 
-    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         self.text(visitor)
     }
 
     #[inline]
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         self.text(visitor)
     }
 
     #[inline]
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         self.text(visitor)
     }
 
-    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         match self.kind()? {
             Kind::List => self.list(visitor),
             Kind::Ref => self.repeat(|reader| de::Deserializer::deserialize_bytes(reader, visitor)),
@@ -204,16 +219,16 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'_, 'de> {
         }
     }
 
-    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         self.deserialize_bytes(visitor)
     }
 
     #[inline]
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         if self.dec.read_null()? { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
-    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         if self.dec.read_null()? { visitor.visit_unit() } else { Err(self.mismatch("null")) }
     }
 
@@ -221,7 +236,7 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'_, 'de> {
         self,
         _name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, Failure> {
         self.deserialize_unit(visitor)
     }
 
@@ -230,11 +245,11 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'_, 'de> {
         self,
         _name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, Failure> {
         visitor.visit_newtype_struct(self)
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         match self.kind()? {
             Kind::Binary => {
                 let bytes = self.dec.read_binary()?;
@@ -249,7 +264,7 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'_, 'de> {
         self,
         _len: usize,
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, Failure> {
         self.deserialize_seq(visitor)
     }
 
@@ -258,11 +273,11 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'_, 'de> {
         _name: &'static str,
         _len: usize,
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, Failure> {
         self.deserialize_seq(visitor)
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         match self.kind()? {
             Kind::Object => self.object(visitor),
             Kind::Map => self.map(visitor),
@@ -277,7 +292,7 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'_, 'de> {
         _name: &'static str,
         _fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, Failure> {
         self.deserialize_map(visitor)
     }
 
@@ -286,11 +301,11 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'_, 'de> {
         _name: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, Failure> {
         self.variant(variants, visitor)
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         self.dec.skip_value()?;
         visitor.visit_unit()
     }

@@ -92,14 +92,63 @@ impl Error {
             Self::Custom { .. } | Self::IntegerRange { .. } | Self::SequenceLen { .. } => None,
         }
     }
+}
 
+/// An [`Error`] on its way out: one pointer, so that results stay in registers where nothing fails.
+#[derive(Debug)]
+pub(super) struct Failure(Box<Error>);
+
+impl Failure {
     /// The same with a place, if it has none: that of the value that was being read.
     #[cold]
-    pub(super) fn at(self, offset: usize) -> Self {
-        match self {
-            Self::Custom { message } => Self::Refused { offset, message },
-            other => other,
+    pub(super) fn at(mut self, offset: usize) -> Self {
+        if let Error::Custom { message } = &mut *self.0 {
+            *self.0 = Error::Refused { offset, message: std::mem::take(message) };
         }
+        self
+    }
+}
+
+impl From<Error> for Failure {
+    #[cold]
+    fn from(error: Error) -> Self {
+        Self(Box::new(error))
+    }
+}
+
+impl From<HessianError> for Failure {
+    #[cold]
+    fn from(error: HessianError) -> Self {
+        Error::from(error).into()
+    }
+}
+
+impl From<Failure> for Error {
+    #[cold]
+    fn from(failure: Failure) -> Self {
+        *failure.0
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl ::serde::ser::Error for Failure {
+    #[cold]
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        <Error as ::serde::ser::Error>::custom(message).into()
+    }
+}
+
+impl ::serde::de::Error for Failure {
+    #[cold]
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        <Error as ::serde::de::Error>::custom(message).into()
     }
 }
 

@@ -15,6 +15,7 @@ use ::serde::ser::{self, Serialize};
 use self::classes::Classes;
 use self::compound::{Elements, Entries, Fields};
 use super::Error;
+use super::error::Failure;
 use super::helpers::DATE_NAME;
 use crate::Encoder;
 
@@ -29,7 +30,7 @@ pub(super) fn write<T: Serialize + ?Sized>(value: &T, enc: &mut Encoder<'_>) -> 
     } else {
         enc.insert_classes(start, classes.iter());
     }
-    result
+    Ok(result?)
 }
 
 /// Where a value is written to.
@@ -48,7 +49,7 @@ impl<'e, 'a> Writer<'e, 'a> {
         self.first_class.saturating_add(u32::try_from(class).unwrap_or(u32::MAX))
     }
 
-    fn integer<N: Copy + Display + TryInto<i64>>(&mut self, value: N) -> Result<(), Error> {
+    fn integer<N: Copy + Display + TryInto<i64>>(&mut self, value: N) -> Result<(), Failure> {
         let long = value.try_into();
         let long = long.map_err(|_| Error::IntegerRange { value: value.to_string().into() })?;
         ser::Serializer::serialize_i64(self, long)
@@ -74,16 +75,16 @@ impl<'e, 'a> Writer<'e, 'a> {
 
     /// An object, whose fields come next.
     fn object(&mut self, name: &'static str, len: usize) -> Fields<'_, 'e, 'a> {
-        let class = self.classes.begin(name, len);
+        let (class, start) = self.classes.begin(name, len);
         let at = self.enc.position();
         self.enc.object_head(self.class_number(class));
-        Fields { writer: self, at, class, n_written: 0 }
+        Fields { writer: self, at, class, start, n_written: 0 }
     }
 }
 
 impl<'w, 'e, 'a> ser::Serializer for &'w mut Writer<'e, 'a> {
     type Ok = ();
-    type Error = Error;
+    type Error = Failure;
     type SerializeSeq = Elements<'w, 'e, 'a>;
     type SerializeTuple = Elements<'w, 'e, 'a>;
     type SerializeTupleStruct = Elements<'w, 'e, 'a>;
@@ -93,29 +94,29 @@ impl<'w, 'e, 'a> ser::Serializer for &'w mut Writer<'e, 'a> {
     type SerializeStructVariant = Entries<'w, 'e, 'a>;
 
     #[inline]
-    fn serialize_bool(self, value: bool) -> Result<(), Error> {
+    fn serialize_bool(self, value: bool) -> Result<(), Failure> {
         self.enc.bool(value);
         Ok(())
     }
 
     #[inline]
-    fn serialize_i8(self, value: i8) -> Result<(), Error> {
+    fn serialize_i8(self, value: i8) -> Result<(), Failure> {
         self.serialize_i32(value.into())
     }
 
     #[inline]
-    fn serialize_i16(self, value: i16) -> Result<(), Error> {
+    fn serialize_i16(self, value: i16) -> Result<(), Failure> {
         self.serialize_i32(value.into())
     }
 
     #[inline]
-    fn serialize_i32(self, value: i32) -> Result<(), Error> {
+    fn serialize_i32(self, value: i32) -> Result<(), Failure> {
         self.enc.int(value);
         Ok(())
     }
 
     #[inline]
-    fn serialize_i64(self, value: i64) -> Result<(), Error> {
+    fn serialize_i64(self, value: i64) -> Result<(), Failure> {
         if self.as_date {
             self.enc.date_ms(value);
         } else {
@@ -124,77 +125,77 @@ impl<'w, 'e, 'a> ser::Serializer for &'w mut Writer<'e, 'a> {
         Ok(())
     }
 
-    fn serialize_i128(self, value: i128) -> Result<(), Error> {
+    fn serialize_i128(self, value: i128) -> Result<(), Failure> {
         self.integer(value)
     }
 
     #[inline]
-    fn serialize_u8(self, value: u8) -> Result<(), Error> {
+    fn serialize_u8(self, value: u8) -> Result<(), Failure> {
         self.serialize_i32(value.into())
     }
 
     #[inline]
-    fn serialize_u16(self, value: u16) -> Result<(), Error> {
+    fn serialize_u16(self, value: u16) -> Result<(), Failure> {
         self.serialize_i32(value.into())
     }
 
     #[inline]
-    fn serialize_u32(self, value: u32) -> Result<(), Error> {
+    fn serialize_u32(self, value: u32) -> Result<(), Failure> {
         self.serialize_i64(value.into())
     }
 
     #[inline]
-    fn serialize_u64(self, value: u64) -> Result<(), Error> {
+    fn serialize_u64(self, value: u64) -> Result<(), Failure> {
         self.integer(value)
     }
 
-    fn serialize_u128(self, value: u128) -> Result<(), Error> {
+    fn serialize_u128(self, value: u128) -> Result<(), Failure> {
         self.integer(value)
     }
 
     #[inline]
-    fn serialize_f32(self, value: f32) -> Result<(), Error> {
+    fn serialize_f32(self, value: f32) -> Result<(), Failure> {
         self.serialize_f64(value.into())
     }
 
     #[inline]
-    fn serialize_f64(self, value: f64) -> Result<(), Error> {
+    fn serialize_f64(self, value: f64) -> Result<(), Failure> {
         self.enc.double(value);
         Ok(())
     }
 
-    fn serialize_char(self, value: char) -> Result<(), Error> {
+    fn serialize_char(self, value: char) -> Result<(), Failure> {
         self.serialize_str(value.encode_utf8(&mut [0; 4]))
     }
 
     #[inline]
-    fn serialize_str(self, value: &str) -> Result<(), Error> {
+    fn serialize_str(self, value: &str) -> Result<(), Failure> {
         self.enc.string(value);
         Ok(())
     }
 
-    fn serialize_bytes(self, value: &[u8]) -> Result<(), Error> {
+    fn serialize_bytes(self, value: &[u8]) -> Result<(), Failure> {
         self.enc.binary(value);
         Ok(())
     }
 
     #[inline]
-    fn serialize_none(self) -> Result<(), Error> {
+    fn serialize_none(self) -> Result<(), Failure> {
         self.serialize_unit()
     }
 
     #[inline]
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), Error> {
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), Failure> {
         value.serialize(self)
     }
 
     #[inline]
-    fn serialize_unit(self) -> Result<(), Error> {
+    fn serialize_unit(self) -> Result<(), Failure> {
         self.enc.null();
         Ok(())
     }
 
-    fn serialize_unit_struct(self, _name: &'static str) -> Result<(), Error> {
+    fn serialize_unit_struct(self, _name: &'static str) -> Result<(), Failure> {
         self.serialize_unit()
     }
 
@@ -203,7 +204,7 @@ impl<'w, 'e, 'a> ser::Serializer for &'w mut Writer<'e, 'a> {
         name: &'static str,
         _index: u32,
         variant: &'static str,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Failure> {
         // Java reads an enum from nothing but this object. Only a name with a package is Java's.
         if name.contains('.') {
             let mut object = self.object(name, 1);
@@ -217,7 +218,7 @@ impl<'w, 'e, 'a> ser::Serializer for &'w mut Writer<'e, 'a> {
         self,
         name: &'static str,
         value: &T,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Failure> {
         if name != DATE_NAME {
             return value.serialize(self);
         }
@@ -233,18 +234,18 @@ impl<'w, 'e, 'a> ser::Serializer for &'w mut Writer<'e, 'a> {
         _index: u32,
         variant: &'static str,
         value: &T,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Failure> {
         self.variant(variant);
         value.serialize(&mut *self)?;
         self.enc.map_end();
         Ok(())
     }
 
-    fn serialize_seq(self, len: Option<usize>) -> Result<Elements<'w, 'e, 'a>, Error> {
+    fn serialize_seq(self, len: Option<usize>) -> Result<Elements<'w, 'e, 'a>, Failure> {
         Ok(self.list(len))
     }
 
-    fn serialize_tuple(self, len: usize) -> Result<Elements<'w, 'e, 'a>, Error> {
+    fn serialize_tuple(self, len: usize) -> Result<Elements<'w, 'e, 'a>, Failure> {
         Ok(self.list(Some(len)))
     }
 
@@ -252,7 +253,7 @@ impl<'w, 'e, 'a> ser::Serializer for &'w mut Writer<'e, 'a> {
         self,
         _name: &'static str,
         len: usize,
-    ) -> Result<Elements<'w, 'e, 'a>, Error> {
+    ) -> Result<Elements<'w, 'e, 'a>, Failure> {
         Ok(self.list(Some(len)))
     }
 
@@ -262,18 +263,22 @@ impl<'w, 'e, 'a> ser::Serializer for &'w mut Writer<'e, 'a> {
         _index: u32,
         variant: &'static str,
         len: usize,
-    ) -> Result<Elements<'w, 'e, 'a>, Error> {
+    ) -> Result<Elements<'w, 'e, 'a>, Failure> {
         self.variant(variant);
         Ok(Elements { in_variant: true, ..self.list(Some(len)) })
     }
 
-    fn serialize_map(self, _len: Option<usize>) -> Result<Entries<'w, 'e, 'a>, Error> {
+    fn serialize_map(self, _len: Option<usize>) -> Result<Entries<'w, 'e, 'a>, Failure> {
         self.enc.map_begin(None);
         Ok(Entries { writer: self, in_variant: false })
     }
 
     #[inline]
-    fn serialize_struct(self, name: &'static str, len: usize) -> Result<Fields<'w, 'e, 'a>, Error> {
+    fn serialize_struct(
+        self,
+        name: &'static str,
+        len: usize,
+    ) -> Result<Fields<'w, 'e, 'a>, Failure> {
         Ok(self.object(name, len))
     }
 
@@ -283,7 +288,7 @@ impl<'w, 'e, 'a> ser::Serializer for &'w mut Writer<'e, 'a> {
         _index: u32,
         variant: &'static str,
         _len: usize,
-    ) -> Result<Entries<'w, 'e, 'a>, Error> {
+    ) -> Result<Entries<'w, 'e, 'a>, Failure> {
         self.variant(variant);
         self.enc.map_begin(None);
         Ok(Entries { writer: self, in_variant: true })

@@ -98,6 +98,11 @@ impl Builtin {
         }
         let known = match name {
             "java.lang.StackTraceElement" => return Some(Self::StackTraceElement),
+            "javax.management.ObjectName" => return Some(Self::TextValue),
+            // A counter, as its writer stands in for it.
+            "java.util.concurrent.atomic.LongAdder$SerializationProxy" => {
+                return Some(Self::AtomicLong);
+            }
             _ if name.starts_with("java.") => Self::of_declared(name)?,
             _ => return None,
         };

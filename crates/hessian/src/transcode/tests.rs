@@ -178,6 +178,41 @@ fn objects_of_one_class_may_differ() {
     }
 }
 
+/// Objects that are written while they are read, and what has to be taken back: the same bytes, or the
+/// same error, as if each had been looked through first.
+#[test]
+fn short_cuts_change_nothing() {
+    let node = r#"{"class":"t.T","a":1,"b":null}"#;
+    for json in [
+        r#"{"a":1,"b":[{"c":1},{"c":2}],"d":{"e":{}}}"#.to_owned(),
+        // The class of the outer object inside of it, with its members and with others.
+        format!(r#"{{"a":{node},"b":[{node}]}}"#),
+        format!(r#"{{"b":{node},"a":{{"class":"t.T","a":1}}}}"#),
+        format!(r#"[{{"a":{node},"b":1}},{node}]"#),
+        r#"[{"a":1,"b":{"class":"java.util.TreeSet","value":[1]}},{"a":"x","b":2.5}]"#.to_owned(),
+        r#"{"a":{"class":"[I","value":[1,2]},"b":{"class":"[I","value":[3]}}"#.to_owned(),
+        r#"{"a":1,"class":"t.U","b":2}"#.to_owned(),
+        r#"{"a":1,"b":tru}"#.to_owned(),
+        r#"{"a":{"class":""},"b":x}"#.to_owned(),
+        r#"{"a":1,"a":2,"\u0062":3,"":true}"#.to_owned(),
+        r#"{"a":"1234567890123456789012345678901","b":"12345678901234567890123456789012"}"#.into(),
+        r#"[1,-1,2147483648,1.5,true,false,null,"x","é",[],{},1e5,0.10]"#.to_owned(),
+        r#"{"k":1,"l":"x","m":{"n":null},"o":[1,"a",[2]],"é":1,"p":-0,"q":9007199254740993}"#
+            .into(),
+    ] {
+        for cut in (0..=json.len()).filter(|&cut| json.is_char_boundary(cut)) {
+            for ty in [
+                "t.T",
+                "java.util.List<t.T>",
+                "java.util.Map<java.lang.String,long>",
+                "java.lang.Object",
+            ] {
+                crate::check::from_json(format!("{ty}\n{}", &json[..cut]).as_bytes());
+            }
+        }
+    }
+}
+
 #[test]
 fn fields_take_the_types_of_a_schema() {
     struct Orders(JavaType);
@@ -192,6 +227,28 @@ fn fields_take_the_types_of_a_schema() {
     json_to_hessian_with(&mut reader, Some(&ty), &mut Encoder::new(&mut out), &schema).unwrap();
     let expected = Value::object("a.Order", vec![("at", Value::Date(0)), ("id", Value::Int(0))]);
     assert_eq!(Decoder::new(&out, Limits::default()).read_value(), Ok(expected));
+}
+
+/// Also where a class is declared that is no object in JSON.
+#[test]
+fn an_object_that_names_a_class_is_of_that_class() {
+    for (ty, json) in [
+        ("java.util.Date", r#"{"class":"java.sql.Timestamp","value":1}"#),
+        ("java.util.Date", r#"{"value":1,"class":"a.Moment","more":{"class":"a.B"}}"#),
+        ("java.util.List<int>", r#"{"class":"java.util.LinkedList","value":[1]}"#),
+        ("java.util.UUID", r#"{"class":"java.util.UUID","mostSigBits":1,"leastSigBits":2}"#),
+        ("java.util.UUID[]", r#"[{"class":"java.util.UUID","mostSigBits":1,"leastSigBits":2}]"#),
+    ] {
+        let declared = transcode(ty, json).unwrap();
+        match (declared, transcode("java.lang.Object", json).unwrap()) {
+            (Value::List { items, ty: Some(_) }, Value::List { items: expected, ty: None }) => {
+                assert_eq!(items, expected, "{ty} {json}");
+            }
+            (declared, expected) => assert_eq!(declared, expected, "{ty} {json}"),
+        }
+    }
+    let error = transcode("java.util.Date", r#"{"value":{"class":"a.B"}}"#).unwrap_err();
+    assert_eq!(error.to_string(), "JSON at byte 0: an object cannot become java.util.Date");
 }
 
 #[test]

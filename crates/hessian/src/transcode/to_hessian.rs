@@ -10,19 +10,24 @@
 
 mod leaf;
 mod object;
+mod once;
 mod refs;
+mod run;
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-use self::refs::Places;
+#[doc(hidden)]
+pub use self::refs::Places;
+use self::run::Rule;
 use super::builtin::Builtin;
 use super::{TranscodeError, scalar};
 use crate::java_type::ClassType;
-use crate::json::{JsonKind, JsonReader, Short};
+use crate::json::{JsonKind, JsonReader, Lead};
 use crate::{Encoder, JavaType};
 
 /// With or without padding, for both are met.
@@ -39,6 +44,11 @@ pub trait Schema {
     /// Whether a class is known to be no enum, although its objects look like one.
     fn is_bean(&self, _class: &str) -> bool {
         false
+    }
+
+    /// Whether a class is an enum, where that is known.
+    fn is_enum(&self, class: &str) -> Option<bool> {
+        self.is_bean(class).then_some(false)
     }
 }
 
@@ -108,9 +118,29 @@ pub fn json_to_hessian_by(
     enc: &mut Encoder<'_>,
     opts: &InputOptions<'_>,
 ) -> Result<(), TranscodeError> {
+    write(json, ty, enc, opts, true)
+}
+
+/// The same by the general way alone, which the others have to agree with.
+pub(crate) fn json_to_hessian_plainly(
+    json: &mut JsonReader<'_>,
+    ty: Option<&JavaType>,
+    enc: &mut Encoder<'_>,
+) -> Result<(), TranscodeError> {
+    write(json, ty, enc, &InputOptions::default(), false)
+}
+
+fn write(
+    json: &mut JsonReader<'_>,
+    ty: Option<&JavaType>,
+    enc: &mut Encoder<'_>,
+    opts: &InputOptions<'_>,
+    has_runs: bool,
+) -> Result<(), TranscodeError> {
     let mut writer = Writer {
         json,
         enc,
+        has_runs,
         schema: opts.schema,
         members: Vec::new(),
         ends: Vec::new(),
@@ -137,11 +167,14 @@ impl AsRef<str> for Member<'_> {
 }
 
 /// The members that objects of a class have, and the number of the class definition that says so.
-struct Known<'a> {
+struct Known<'s> {
     class: Box<str>,
-    names: Vec<Cow<'a, str>>,
     /// How each name stands in JSON without white space: `,"name":`, but the first has no comma.
     leads: Vec<Box<[u8]>>,
+    /// The same for names that are short, and what simple values are.
+    simple: Rc<[(Lead, Rule)]>,
+    /// The type of each member, where it is known.
+    types: Vec<Option<&'s JavaType>>,
     number: u32,
 }
 
@@ -158,7 +191,9 @@ struct Writer<'r, 'a, 'e, 'o, 's> {
     /// Whether the rest of the text has a member named `class` at all, once somebody asked.
     has_class: Option<bool>,
     /// What objects of declared classes had for members.
-    known: Vec<Known<'a>>,
+    known: Vec<Known<'s>>,
+    /// Whether simple values may go by runs, and objects be written while they are read.
+    has_runs: bool,
     /// How often an object had others.
     n_misses: u32,
     /// Where everything stands, if references may name it.
@@ -169,71 +204,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
     #[inline]
     fn value(&mut self, ty: Option<&JavaType>) -> Result<(), TranscodeError> {
         // Most values are texts and numbers, most of them simple, and of unknown type.
-        if ty.is_none() && self.simple() { Ok(()) } else { self.any_value(ty) }
-    }
-
-    /// A simple text or number of a type that it fits. Nothing is read of any other value.
-    fn simple_of(&mut self, ty: &JavaType) -> bool {
-        let builtin = match ty {
-            JavaType::Class(class) => class.builtin(),
-            JavaType::Int => Some(Builtin::Int),
-            JavaType::Long => Some(Builtin::Long),
-            JavaType::Double => Some(Builtin::Double),
-            _ => None,
-        };
-        match (builtin, self.json.byte()) {
-            (Some(Builtin::Any), _) | (Some(Builtin::String), Some(b'"')) => self.simple(),
-            (
-                Some(builtin @ (Builtin::Int | Builtin::Long | Builtin::Double)),
-                Some(b'-' | b'0'..=b'9'),
-            ) => self.simple_number(builtin),
-            _ => false,
-        }
-    }
-
-    fn simple_number(&mut self, builtin: Builtin) -> bool {
-        let start = self.json.position();
-        match (builtin, self.json.read_short_number()) {
-            (Builtin::Int, Some(Short::Int(value))) if i32::try_from(value).is_ok() => {
-                self.enc.int(i32::try_from(value).unwrap_or_default());
-            }
-            (Builtin::Long, Some(Short::Int(value))) => self.enc.long(value),
-            (Builtin::Double, Some(Short::Double(value))) => self.enc.double(value),
-            _ => {
-                self.json.jump(start);
-                return false;
-            }
-        }
-        true
-    }
-
-    /// A simple text or number of unknown type, with no white space before it. Nothing is read of
-    /// any other value.
-    #[inline]
-    fn simple(&mut self) -> bool {
-        match self.json.byte() {
-            Some(b'"') => match self.json.take_plain_ascii() {
-                Some(text) => self.enc.ascii(text),
-                None => return false,
-            },
-            Some(b'-' | b'0'..=b'9') => match self.json.read_short_number() {
-                Some(number) => self.number(number),
-                None => return false,
-            },
-            _ => return false,
-        }
-        true
-    }
-
-    #[inline]
-    fn number(&mut self, number: Short) {
-        match number {
-            Short::Int(value) => match i32::try_from(value) {
-                Ok(value) => self.enc.int(value),
-                Err(_) => self.enc.long(value),
-            },
-            Short::Double(value) => self.enc.double(value),
-        }
+        if self.has_runs && ty.is_none() && self.simple() { Ok(()) } else { self.any_value(ty) }
     }
 
     fn any_value(&mut self, ty: Option<&JavaType>) -> Result<(), TranscodeError> {
@@ -309,6 +280,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 self.members(Builtin::map_type(class.name()), key, value)
             }
             (Builtin::EnumSet, JsonKind::Array) => self.enum_set(class),
+            (_, JsonKind::Object) => self.named_object(class.name()),
             (Builtin::List | Builtin::Map | Builtin::EnumSet, _) => {
                 Err(self.wrong_kind(kind, class.name()))
             }
@@ -378,12 +350,13 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         }
         let list = self.enc.list_open(tag);
         let mut len = 0;
+        let rule = Rule::of(ty);
         loop {
             if let Some(places) = &mut self.places {
                 places.at_index(len);
             }
             self.value(ty)?;
-            len += 1;
+            len += 1 + self.run_elements(&mut array, rule);
             if !self.json.next_element(&mut array)? {
                 break;
             }
@@ -409,7 +382,12 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 Some(JavaType::Class(class)) => class.builtin() == Some(Builtin::String),
                 Some(_) => false,
             };
-        while self.json.next_member(&mut object)? {
+        let rule = if is_text { Rule::of(ty) } else { Rule::Never };
+        loop {
+            self.run_entries(&mut object, rule);
+            if !self.json.next_member(&mut object)? {
+                break;
+            }
             if is_text && let Some(key) = self.json.take_plain_key() {
                 self.enc.ascii(key);
                 self.value(ty)?;
@@ -450,6 +428,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                     scanned: 0,
                     has_class: None,
                     known: Vec::new(),
+                    has_runs: false,
                     n_misses: 0,
                     places: None,
                 };

@@ -6,22 +6,24 @@
 //!   is an error. What repeated values can add up to is bounded by the limit of elements and by
 //!   [`JsonOptions::max_out_len`].
 
+mod hidden;
 mod known;
 mod object;
 mod paths;
-
-use std::ops::Range;
+mod run;
+mod throwable;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use self::object::Plan;
 use self::paths::Paths;
 
 use super::builtin::Builtin;
 use super::options::{EnumStyle, JsonOptions, RefStyle, Style};
 use super::{DateStyle, Schema, TranscodeError, time};
+use crate::json;
 use crate::{ClassDef, Decoder, JavaType, Kind};
-use crate::{ascii, json};
 
 /// Appends the next value of `dec` to `out` as JSON. The table is in docs/json-mapping.md.
 ///
@@ -60,16 +62,35 @@ pub fn hessian_to_json_with(
     opts: &JsonOptions,
     schema: &dyn Schema,
 ) -> Result<(), TranscodeError> {
-    let out_start = out.len();
+    write(dec, ty, out, opts, schema, true)
+}
+
+/// The same by the general way alone, which the others have to agree with.
+pub(crate) fn hessian_to_json_plainly(
+    dec: &mut Decoder<'_>,
+    out: &mut Vec<u8>,
+    opts: &JsonOptions,
+) -> Result<(), TranscodeError> {
+    write(dec, None, out, opts, &(), false)
+}
+
+fn write(
+    dec: &mut Decoder<'_>,
+    ty: Option<&JavaType>,
+    out: &mut Vec<u8>,
+    opts: &JsonOptions,
+    schema: &dyn Schema,
+    has_runs: bool,
+) -> Result<(), TranscodeError> {
     let mut writer = Writer {
         schema,
         dec,
+        max_end: out.len().saturating_add(opts.max_out_len),
         out,
         opts,
-        out_start,
-        shapes: Vec::new(),
-        keys: Vec::new(),
-        is_in_key: false,
+        plans: Vec::new(),
+        has_simple: has_runs,
+        is_plain: has_runs && opts.fields.is_empty() && opts.refs != RefStyle::Path,
         open: Vec::new(),
         style: opts.style(),
         paths: (opts.refs == RefStyle::Path).then(Paths::default),
@@ -94,11 +115,19 @@ fn holds_floats(ty: &JavaType) -> bool {
     }
 }
 
+/// Whether a list of this type is an array of floats, or of their boxes, of any dimension.
+fn is_float_array(ty: &str) -> bool {
+    ty.starts_with('[') && (ty.ends_with("[float") || ty.ends_with("[java.lang.Float"))
+}
+
 /// What objects of a class are in JSON.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Shape {
     /// Members by the names of the fields.
+    #[default]
     Bean,
+    /// The same, where several fields have one name.
+    HidingBean,
     Enum,
     Throwable,
     Known(Builtin),
@@ -123,14 +152,14 @@ struct Writer<'r, 'a, 'o> {
     dec: &'r mut Decoder<'a>,
     out: &'o mut Vec<u8>,
     opts: &'r JsonOptions,
-    out_start: usize,
+    /// How long the output may become.
+    max_end: usize,
     /// By the number of the class definition.
-    shapes: Vec<Option<Shape>>,
-    /// By the number of the class definition: where the names of its fields stand in the output, with
-    /// quotes, colon and the comma before, for the next object to copy them.
-    keys: Vec<Vec<Range<usize>>>,
-    /// Whether a map's key is being written, which may be taken back.
-    is_in_key: bool,
+    plans: Vec<Plan>,
+    /// Whether simple values are written by the few steps that they need.
+    has_simple: bool,
+    /// Whether they go by runs, for neither single fields have choices of their own, nor places have to be known.
+    is_plain: bool,
     /// Where the lists, maps and objects begin that are being written.
     open: Vec<usize>,
     /// How values are written just now: the options, and what fields and types around say.
@@ -144,28 +173,19 @@ impl Writer<'_, '_, '_> {
     /// is where the value itself begins.
     #[inline]
     fn value(&mut self) -> Result<(), TranscodeError> {
-        // Most values are texts, and most of those short.
-        if !(self.dec.may_be_short_text() && self.short_text()) {
+        if !(self.has_simple && self.simple()) {
             self.any_value()?;
         }
-        if self.opts.max_out_len < self.out.len() - self.out_start {
+        self.check_len()
+    }
+
+    #[inline]
+    fn check_len(&self) -> Result<(), TranscodeError> {
+        if self.max_end < self.out.len() {
             let (offset, max) = (self.dec.position(), self.opts.max_out_len);
             return Err(TranscodeError::OutputLen { offset, max });
         }
         Ok(())
-    }
-
-    /// A text that is short, ASCII, and needs no escapes. Nothing is read of any other value.
-    fn short_text(&mut self) -> bool {
-        let Some(text) = self.dec.short_text().filter(|text| ascii::is_plain(text)) else {
-            return false;
-        };
-        self.dec.pass_short_text(text);
-        self.out.reserve(text.len() + 2);
-        self.out.push(b'"');
-        self.out.extend_from_slice(text);
-        self.out.push(b'"');
-        true
     }
 
     fn any_value(&mut self) -> Result<(), TranscodeError> {
@@ -271,13 +291,24 @@ impl Writer<'_, '_, '_> {
     fn list(&mut self) -> Result<(), TranscodeError> {
         let start = self.dec.position();
         let mut list = self.dec.read_list_begin()?;
-        let are_floats = list.ty().is_some_and(|ty| ty.starts_with('[') && ty.ends_with("[float"));
+        let are_floats = list.ty().is_some_and(|ty| is_float_array(ty));
         let outer_floats = self.style.floats;
         self.style.floats |= are_floats;
         self.enter(start);
         self.out.push(b'[');
         let mut index = 0;
-        while list.next(self.dec)? {
+        loop {
+            if self.is_plain
+                && let Some(n_left @ 1..) = list.left()
+            {
+                let n = self.run_elements(n_left, index == 0);
+                list.pass(n);
+                index += n;
+                self.check_len()?;
+            }
+            if !list.next(self.dec)? {
+                break;
+            }
             if 0 < index {
                 self.out.push(b',');
             }
@@ -304,12 +335,20 @@ impl Writer<'_, '_, '_> {
             json::write_string(self.out, ty);
             is_first = false;
         }
-        while map.next(self.dec)? {
+        loop {
+            if self.is_plain {
+                let n = self.run_entries(is_first);
+                is_first &= n == 0;
+                self.check_len()?;
+            }
+            if !map.next(self.dec)? {
+                break;
+            }
             if !std::mem::replace(&mut is_first, false) {
                 self.out.push(b',');
             }
             let key_at = self.out.len();
-            if !self.short_text() {
+            if !(self.has_simple && self.simple_key()) {
                 self.key()?;
             }
             if let Some(paths) = &mut self.paths {
@@ -334,9 +373,8 @@ impl Writer<'_, '_, '_> {
     fn key(&mut self) -> Result<(), TranscodeError> {
         let start = self.out.len();
         let paths = self.paths.take();
-        let is_in_key = std::mem::replace(&mut self.is_in_key, true);
         self.value()?;
-        (self.paths, self.is_in_key) = (paths, is_in_key);
+        self.paths = paths;
         let written = self.out.get(start..).unwrap_or_default();
         if written.first() == Some(&b'"') {
             return Ok(());

@@ -7,18 +7,19 @@ use ::serde::de::{DeserializeSeed, IntoDeserializer, MapAccess, SeqAccess, Visit
 
 use super::Reader;
 use crate::serde::Error;
+use crate::serde::error::Failure;
 use crate::{ListCursor, MapCursor, Name, ObjectCursor};
 
 impl<'de> Reader<'_, 'de> {
     /// Reads one element, key or value. What the type has against it is told with its place.
     #[inline]
-    fn next_value<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
+    fn next_value<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Failure> {
         let start = self.dec.position();
-        seed.deserialize(self).map_err(|error| error.at(start))
+        seed.deserialize(self).map_err(|failure: Failure| failure.at(start))
     }
 
-    fn longer<T>(&self) -> Result<T, Error> {
-        Err(Error::Longer { offset: self.dec.position() })
+    fn longer<T>(&self) -> Result<T, Failure> {
+        Err(Error::Longer { offset: self.dec.position() }.into())
     }
 }
 
@@ -32,25 +33,25 @@ pub(super) struct ListElements<'r, 'd, 'de> {
 
 impl ListElements<'_, '_, '_> {
     #[inline]
-    fn advance(&mut self) -> Result<bool, Error> {
+    fn advance(&mut self) -> Result<bool, Failure> {
         self.is_done = self.is_done || !self.cursor.next(self.reader.dec)?;
         Ok(!self.is_done)
     }
 
     /// Leaves the list, which must be at its end.
-    pub(super) fn finish(mut self) -> Result<(), Error> {
+    pub(super) fn finish(mut self) -> Result<(), Failure> {
         if self.advance()? { self.reader.longer() } else { Ok(()) }
     }
 }
 
 impl<'de> SeqAccess<'de> for ListElements<'_, '_, 'de> {
-    type Error = Error;
+    type Error = Failure;
 
     #[inline]
     fn next_element_seed<S: DeserializeSeed<'de>>(
         &mut self,
         seed: S,
-    ) -> Result<Option<S::Value>, Error> {
+    ) -> Result<Option<S::Value>, Failure> {
         if self.advance()? { self.reader.next_value(seed).map(Some) } else { Ok(None) }
     }
 
@@ -69,28 +70,28 @@ pub(super) struct MapEntries<'r, 'd, 'de> {
 
 impl MapEntries<'_, '_, '_> {
     #[inline]
-    fn advance(&mut self) -> Result<bool, Error> {
+    fn advance(&mut self) -> Result<bool, Failure> {
         self.is_done = self.is_done || !self.cursor.next(self.reader.dec)?;
         Ok(!self.is_done)
     }
 
     /// Leaves the map, which must be at its end.
-    pub(super) fn finish(mut self) -> Result<(), Error> {
+    pub(super) fn finish(mut self) -> Result<(), Failure> {
         if self.advance()? { self.reader.longer() } else { Ok(()) }
     }
 }
 
 impl<'de> MapAccess<'de> for MapEntries<'_, '_, 'de> {
-    type Error = Error;
+    type Error = Failure;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(
         &mut self,
         seed: S,
-    ) -> Result<Option<S::Value>, Error> {
+    ) -> Result<Option<S::Value>, Failure> {
         if self.advance()? { self.reader.next_value(seed).map(Some) } else { Ok(None) }
     }
 
-    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Failure> {
         self.reader.next_value(seed)
     }
 
@@ -116,19 +117,19 @@ impl<'de> ObjectFields<'_, '_, 'de> {
     }
 
     /// Leaves the object, which must be at its end.
-    pub(super) fn finish(mut self) -> Result<(), Error> {
+    pub(super) fn finish(mut self) -> Result<(), Failure> {
         if self.advance().is_some() { self.reader.longer() } else { Ok(()) }
     }
 }
 
 impl<'de> MapAccess<'de> for ObjectFields<'_, '_, 'de> {
-    type Error = Error;
+    type Error = Failure;
 
     #[inline]
     fn next_key_seed<S: DeserializeSeed<'de>>(
         &mut self,
         seed: S,
-    ) -> Result<Option<S::Value>, Error> {
+    ) -> Result<Option<S::Value>, Failure> {
         let Some(index) = self.advance() else {
             return Ok(None);
         };
@@ -138,16 +139,15 @@ impl<'de> MapAccess<'de> for ObjectFields<'_, '_, 'de> {
             return self.reader.longer();
         };
         let start = self.reader.dec.position();
-        match field {
+        let key = match field {
             Name::Borrowed(text) => seed.deserialize(BorrowedStrDeserializer::new(text)),
             Name::Shared(text) => seed.deserialize(StrDeserializer::new(text)),
-        }
-        .map(Some)
-        .map_err(|error: Error| error.at(start))
+        };
+        key.map(Some).map_err(|failure: Failure| failure.at(start))
     }
 
     #[inline]
-    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Failure> {
         self.reader.next_value(seed)
     }
 
@@ -170,24 +170,24 @@ impl<'de> ByteElements<'de> {
         Self { bytes, next: 0, end }
     }
 
-    pub(super) fn visit<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Error> {
+    pub(super) fn visit<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Failure> {
         let value = visitor.visit_seq(&mut self)?;
         if self.next < self.bytes.len() {
             let n_left = self.bytes.len() - self.next;
-            return Err(Error::Longer { offset: self.end.saturating_sub(n_left) });
+            return Err(Error::Longer { offset: self.end.saturating_sub(n_left) }.into());
         }
         Ok(value)
     }
 }
 
 impl<'de> SeqAccess<'de> for ByteElements<'de> {
-    type Error = Error;
+    type Error = Failure;
 
     #[inline]
     fn next_element_seed<S: DeserializeSeed<'de>>(
         &mut self,
         seed: S,
-    ) -> Result<Option<S::Value>, Error> {
+    ) -> Result<Option<S::Value>, Failure> {
         let Some(&byte) = self.bytes.get(self.next) else {
             return Ok(None);
         };

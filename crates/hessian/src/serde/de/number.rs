@@ -1,13 +1,27 @@
 //! Numbers: widened and narrowed, but never changed.
 
 use super::Reader;
-use crate::serde::Error;
+use crate::serde::error::Failure;
 use crate::{HessianError, Kind, tag};
 
 impl Reader<'_, '_> {
     /// An integer that is in the range of the type; `expected` names it. A date is one, too.
     #[inline]
-    pub(super) fn integer<N: TryFrom<i64>>(&mut self, expected: &'static str) -> Result<N, Error> {
+    pub(super) fn integer<N: TryFrom<i64>>(
+        &mut self,
+        expected: &'static str,
+    ) -> Result<N, Failure> {
+        let start = self.dec.position();
+        let (offset, value) = match self.dec.plain_long() {
+            Some(value) => (start, value),
+            None => self.other_integer()?,
+        };
+        N::try_from(value).map_err(|_| HessianError::Range { offset, expected }.into())
+    }
+
+    /// Where it stands, and what it is.
+    #[cold]
+    fn other_integer(&mut self) -> Result<(usize, i64), Failure> {
         // This is also where class definitions are taken in, so that the place is right.
         let tag = self.dec.head()?;
         let offset = self.dec.position();
@@ -15,12 +29,20 @@ impl Reader<'_, '_> {
             tag::DATE | tag::DATE_MINUTE => self.dec.read_date_ms()?,
             _ => self.dec.read_long()?,
         };
-        N::try_from(value).map_err(|_| HessianError::Range { offset, expected }.into())
+        Ok((offset, value))
     }
 
     /// A double; an integer only if a double can hold it.
     #[inline]
-    pub(super) fn double(&mut self) -> Result<f64, Error> {
+    pub(super) fn double(&mut self) -> Result<f64, Failure> {
+        match self.dec.plain_double() {
+            Some(value) => Ok(value),
+            None => self.other_double(),
+        }
+    }
+
+    #[cold]
+    fn other_double(&mut self) -> Result<f64, Failure> {
         if self.kind()? != Kind::Long {
             return Ok(self.dec.read_double()?);
         }
@@ -39,7 +61,7 @@ impl Reader<'_, '_> {
 
     /// A float. Java writes one as the double of the same value, or (if it is boxed) as the double
     /// with the same shortest text; both are the float, and nothing else is.
-    pub(super) fn float(&mut self) -> Result<f32, Error> {
+    pub(super) fn float(&mut self) -> Result<f32, Failure> {
         self.kind()?;
         let offset = self.dec.position();
         let double = self.double()?;

@@ -9,6 +9,7 @@ use ::serde::de::{
 
 use super::Reader;
 use crate::serde::Error;
+use crate::serde::error::Failure;
 use crate::{Kind, Name};
 
 /// The one field of the object that Java writes an enum as.
@@ -19,7 +20,7 @@ impl<'de> Reader<'_, 'de> {
         &mut self,
         variants: &[&str],
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, Failure> {
         match self.kind()? {
             Kind::String => self.unit(visitor),
             Kind::Map => self.map_variant(variants, visitor),
@@ -30,27 +31,27 @@ impl<'de> Reader<'_, 'de> {
     }
 
     /// A name that is all of the variant.
-    fn unit<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
+    fn unit<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Failure> {
         let start = self.dec.position();
         let name = self.dec.read_string()?;
-        visitor.visit_enum(name.into_deserializer()).map_err(|error: Error| error.at(start))
+        visitor.visit_enum(name.into_deserializer()).map_err(|failure: Failure| failure.at(start))
     }
 
     fn map_variant<V: Visitor<'de>>(
         &mut self,
         variants: &[&str],
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, Failure> {
         let offset = self.dec.position();
         self.open.push(offset);
         let mut map = self.dec.read_map_begin()?;
         if !map.next(self.dec)? {
-            return Err(Error::Variant { offset });
+            return Err(Error::Variant { offset }.into());
         }
         let name = self.dec.read_string()?;
         let value = self.content(&name, variants, visitor)?;
         if map.next(self.dec)? {
-            return Err(Error::Variant { offset });
+            return Err(Error::Variant { offset }.into());
         }
         self.open.pop();
         Ok(value)
@@ -60,14 +61,14 @@ impl<'de> Reader<'_, 'de> {
         &mut self,
         variants: &[&str],
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, Failure> {
         let offset = self.dec.position();
         self.open.push(offset);
         let mut object = self.dec.read_object_begin()?;
         let name = match self.dec.class(object.class()).map(|class| class.fields.as_slice()) {
             Some([Name::Borrowed(name)]) => Cow::Borrowed(*name),
             Some([Name::Shared(name)]) => Cow::Owned(name.to_string()),
-            _ => return Err(Error::Variant { offset }),
+            _ => return Err(Error::Variant { offset }.into()),
         };
         object.next(self.dec);
         let value = self.content(&name, variants, visitor)?;
@@ -82,12 +83,12 @@ impl<'de> Reader<'_, 'de> {
         name: &str,
         variants: &[&str],
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, Failure> {
         if name == JAVA_ENUM_FIELD && !variants.contains(&name) {
             return self.unit(visitor);
         }
         let start = self.dec.position();
-        visitor.visit_enum(Named { name, reader: self }).map_err(|error| error.at(start))
+        visitor.visit_enum(Named { name, reader: self }).map_err(|failure| failure.at(start))
     }
 }
 
@@ -99,14 +100,14 @@ struct Named<'n, 'r, 'd, 'de> {
 }
 
 impl<'r, 'd, 'de> EnumAccess<'de> for Named<'_, 'r, 'd, 'de> {
-    type Error = Error;
+    type Error = Failure;
     type Variant = Content<'r, 'd, 'de>;
 
     fn variant_seed<S: DeserializeSeed<'de>>(
         self,
         seed: S,
-    ) -> Result<(S::Value, Content<'r, 'd, 'de>), Error> {
-        let name = seed.deserialize(StrDeserializer::<Error>::new(self.name))?;
+    ) -> Result<(S::Value, Content<'r, 'd, 'de>), Failure> {
+        let name = seed.deserialize(StrDeserializer::<Failure>::new(self.name))?;
         Ok((name, Content { reader: self.reader }))
     }
 }
@@ -118,17 +119,17 @@ struct Content<'r, 'd, 'de> {
 }
 
 impl<'de> VariantAccess<'de> for Content<'_, '_, 'de> {
-    type Error = Error;
+    type Error = Failure;
 
-    fn unit_variant(self) -> Result<(), Error> {
+    fn unit_variant(self) -> Result<(), Failure> {
         ::serde::Deserialize::deserialize(self.reader)
     }
 
-    fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, Error> {
+    fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, Failure> {
         seed.deserialize(self.reader)
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, _len: usize, visitor: V) -> Result<V::Value, Error> {
+    fn tuple_variant<V: Visitor<'de>>(self, _len: usize, visitor: V) -> Result<V::Value, Failure> {
         self.reader.deserialize_seq(visitor)
     }
 
@@ -136,7 +137,7 @@ impl<'de> VariantAccess<'de> for Content<'_, '_, 'de> {
         self,
         _fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, Failure> {
         self.reader.deserialize_map(visitor)
     }
 }

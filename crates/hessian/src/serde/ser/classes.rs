@@ -8,10 +8,16 @@
 /// Only this many classes are looked through for one that fits.
 const SEARCHED: usize = 256;
 
+/// Where a class begins in [`Classes::known`] that is not there: no sum with a number of fields is, either.
+const NOT_KNOWN: usize = usize::MAX / 2;
+
 /// Classes in the order of their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Classes {
     list: Vec<Class>,
+    /// The fields of complete classes of which there is more than one object, each with an end mark behind
+    /// its last: what objects are held against first, for it is one look.
+    known: Vec<Option<&'static str>>,
 }
 
 #[derive(Debug)]
@@ -22,6 +28,8 @@ struct Class {
     fields: Vec<&'static str>,
     /// Whether an object of it is complete, so that it has all of its fields.
     is_complete: bool,
+    /// Where its fields stand in [`Classes::known`].
+    start: usize,
 }
 
 impl Class {
@@ -44,18 +52,59 @@ fn same(a: &'static str, b: &'static str) -> bool {
 }
 
 impl Classes {
-    /// The likeliest class of an object that begins.
+    /// The likeliest class of an object that begins, and where its fields stand for [`Classes::has`].
     #[inline]
-    pub(super) fn begin(&mut self, name: &'static str, announced: usize) -> usize {
-        let fits = |class: &Class| class.announced == announced && same(class.name, name);
-        match self.list.iter().rev().take(SEARCHED).position(fits) {
-            Some(from_end) => self.list.len() - 1 - from_end,
-            None => self.add(name, announced, Vec::with_capacity(announced.min(SEARCHED)), false),
+    pub(super) fn begin(&mut self, name: &'static str, announced: usize) -> (usize, usize) {
+        match self.list.last() {
+            Some(last)
+                if last.announced == announced
+                    && last.start != NOT_KNOWN
+                    && std::ptr::eq(last.name, name) =>
+            {
+                (self.list.len() - 1, last.start)
+            }
+            _ => self.search(name, announced),
         }
     }
 
-    /// The class of an object of `class` so far, whose field `index` is `field`: mostly the same.
+    /// As above, if the last class is not the one, or not seen to be at once.
+    fn search(&mut self, name: &'static str, announced: usize) -> (usize, usize) {
+        let fits = |class: &Class| class.announced == announced && same(class.name, name);
+        let class = match self.list.iter().rev().take(SEARCHED).position(fits) {
+            Some(from_end) => self.list.len() - 1 - from_end,
+            None => self.add(name, announced, Vec::with_capacity(announced.min(SEARCHED)), false),
+        };
+        (class, self.start(class))
+    }
+
+    /// Where the fields of `class` stand for [`Classes::has`].
+    pub(super) fn start(&mut self, class: usize) -> usize {
+        let Some(class) = self.list.get_mut(class) else {
+            return NOT_KNOWN;
+        };
+        if class.start == NOT_KNOWN && class.is_complete {
+            class.start = self.known.len();
+            self.known.extend(class.fields.iter().copied().map(Some));
+            self.known.push(None);
+        }
+        class.start
+    }
+
+    /// Whether the `index`-th field of the class whose fields begin at `start` is this very text, as
+    /// it is in nearly every object but the first.
     #[inline]
+    pub(super) fn has(&self, start: usize, index: usize, field: &'static str) -> bool {
+        let known = self.known.get(start + index);
+        matches!(known, Some(Some(known)) if std::ptr::eq(*known, field))
+    }
+
+    /// Whether that class has so many fields and no more.
+    #[inline]
+    pub(super) fn ends(&self, start: usize, n_fields: usize) -> bool {
+        self.known.get(start + n_fields) == Some(&None)
+    }
+
+    /// The class of an object of `class` so far, whose field `index` is `field`: mostly the same.
     pub(super) fn field(&mut self, class: usize, index: usize, field: &'static str) -> usize {
         let Some(found) = self.list.get_mut(class) else {
             return class;
@@ -72,7 +121,6 @@ impl Classes {
     }
 
     /// The class of an object of `class` so far, which is complete with `n_fields`.
-    #[inline]
     pub(super) fn end(&mut self, class: usize, n_fields: usize) -> usize {
         match self.list.get_mut(class) {
             Some(found) if found.fields.len() == n_fields => {
@@ -114,7 +162,7 @@ impl Classes {
         fields: Vec<&'static str>,
         is_complete: bool,
     ) -> usize {
-        self.list.push(Class { name, announced, fields, is_complete });
+        self.list.push(Class { name, announced, fields, is_complete, start: NOT_KNOWN });
         self.list.len() - 1
     }
 

@@ -1,11 +1,13 @@
 //! JSON objects as objects of a Java class.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
-use super::{Builtin, JsonKind, JsonReader, Known, Member, TranscodeError, Writer};
+use super::{Builtin, JsonKind, JsonReader, Known, Lead, Member, Rule, TranscodeError, Writer};
 use crate::JavaType;
 use crate::encode::Mark;
 use crate::json;
+use crate::transcode::named::Named;
 
 /// So many classes are remembered in one value; there are seldom more.
 const MAX_KNOWN: usize = 8;
@@ -18,7 +20,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
     /// as a map if there is neither.
     pub(super) fn object(&mut self, declared: Option<&str>) -> Result<(), TranscodeError> {
         if let Some(class) = declared
-            && self.object_as_before(class)?
+            && (self.object_as_before(class)? || self.object_at_once(class))
         {
             return Ok(());
         }
@@ -28,19 +30,10 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         let may_repeat = self.json.is_inside();
         let (named, end) = self.scan_object()?;
         let no_class = TranscodeError::Text { offset, expected: "the name of a class" };
-        let builtin = match named.as_deref() {
-            Some("") => return Err(no_class),
-            // Generic arguments do not change what a class is.
-            Some(name) => Builtin::of_declared(name.split('<').next().unwrap_or(name)),
+        let of = match named.as_deref() {
+            Some(name) => Some(Named::of(name).ok_or_else(|| no_class.clone())?),
             None => None,
         };
-        // Arrays in both spellings, and primitive types.
-        let is_plain = named.as_deref().is_some_and(|name| {
-            name.starts_with('[') || name.ends_with("[]") || 1 < name.len() && !name.contains('.')
-        });
-        let plain = named.as_deref().filter(|_| is_plain).and_then(|name| {
-            JavaType::parse(name).ok().filter(|ty| !matches!(ty, JavaType::Class(_)))
-        });
         let members = self.members.get(base..).unwrap_or_default();
         let has_only_value = matches!(members, [member] if member.name == "value");
         let n_members = members.len();
@@ -48,13 +41,15 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         self.enter();
         self.json.begin_object()?;
         self.json.count(n_members)?;
-        match (named.as_deref().or(declared), builtin) {
+        match (named.as_deref().or(declared), of) {
             (None, _) => self.map(None, base)?,
-            (Some(class), Some(Builtin::Map)) => self.map(Builtin::map_type(class), base)?,
-            (Some(_), Some(Builtin::Any)) => self.map(None, base)?,
+            (Some(class), Some(Named { builtin: Some(Builtin::Map), .. })) => {
+                self.map(Builtin::map_type(class), base)?;
+            }
+            (Some(_), Some(Named { builtin: Some(Builtin::Any), .. })) => self.map(None, base)?,
             // `{"class": "java.util.Date", "value": 0}`: of a class that is no JSON object.
-            (Some(class), _) if has_only_value && (builtin.is_some() || plain.is_some()) => {
-                let ty = match plain {
+            (Some(class), Some(of)) if has_only_value && of.is_of_value() => {
+                let ty = match of.plain {
                     Some(ty) => ty,
                     None => JavaType::parse(class).map_err(|_| no_class)?,
                 };
@@ -83,31 +78,51 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         Ok(())
     }
 
+    /// A JSON object where a class is declared that is none in JSON: it has to say by its member `class`
+    /// what it is, which may be a subclass.
+    pub(super) fn named_object(&mut self, declared: &str) -> Result<(), TranscodeError> {
+        let base = self.members.len();
+        let is_named = self.may_have_class() && self.scan_object()?.0.is_some();
+        self.members.truncate(base);
+        if !is_named {
+            return Err(self.wrong_kind(JsonKind::Object, declared));
+        }
+        self.object(None)
+    }
+
     /// An object of a class that was met before, if it has the same members in the same order. If it
     /// has not, all is as it was.
     fn object_as_before(&mut self, class: &str) -> Result<bool, TranscodeError> {
         let known = self.known.iter().position(|known| &*known.class == class);
-        let Some(index) = known.filter(|_| self.n_misses < MAX_MISSES) else {
+        let Some(index) = known.filter(|_| self.may_guess()) else {
             return Ok(false);
         };
         let before = (self.json.clone(), self.enc.mark(), self.known.len());
-        let (number, n_names) =
-            self.known.get(index).map_or((0, 0), |known| (known.number, known.names.len()));
+        let Some((number, simple)) =
+            self.known.get(index).map(|known| (known.number, Rc::clone(&known.simple)))
+        else {
+            return Ok(false);
+        };
         let mut object = self.json.begin_object()?;
         self.enc.object_head(number);
-        for at in 0..n_names {
+        let mut at = 0;
+        loop {
+            at += self.run_members(&mut object, simple.get(at..).unwrap_or_default());
+            if at == simple.len() {
+                break;
+            }
             // Few steps, and the list may have grown meanwhile.
             let known = self.known.get(index);
-            let Some((name, lead)) =
-                known.and_then(|known| Some((known.names.get(at)?, known.leads.get(at)?)))
+            let Some((lead, ty)) =
+                known.and_then(|known| Some((known.leads.get(at)?, *known.types.get(at)?)))
             else {
                 return Ok(self.look_again(before));
             };
             if !self.json.next_key_is(&mut object, lead)? {
                 return Ok(self.look_again(before));
             }
-            let ty = self.schema.field_type(class, name);
             self.value(ty)?;
+            at += 1;
         }
         if self.json.next_member(&mut object)? {
             return Ok(self.look_again(before));
@@ -115,8 +130,16 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         Ok(true)
     }
 
+    /// Whether objects are still written before it is known whether they are as they are taken to be.
+    pub(super) fn may_guess(&self) -> bool {
+        self.has_runs && self.n_misses < MAX_MISSES
+    }
+
     /// Takes back an object that has other members than the one before.
-    fn look_again(&mut self, (json, mark, n_known): (JsonReader<'a>, Mark, usize)) -> bool {
+    pub(super) fn look_again(
+        &mut self,
+        (json, mark, n_known): (JsonReader<'a>, Mark, usize),
+    ) -> bool {
         *self.json = json;
         self.enc.go_back(mark);
         // Class definitions that came since are gone.
@@ -126,7 +149,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
     }
 
     /// Remembers an object's members. One that is called `class` might be a class the next time.
-    fn remember(&mut self, class: &str, base: usize, number: u32) {
+    pub(super) fn remember(&mut self, class: &str, base: usize, number: u32) {
         let members = self.members.get(base..).unwrap_or_default();
         let is_new = self.known.iter().all(|known| &*known.class != class);
         let is_fit = self.places.is_none() && members.iter().all(|member| member.name != "class");
@@ -139,7 +162,13 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 lead.into()
             };
             let leads = names.iter().enumerate().map(lead).collect();
-            self.known.push(Known { class: class.into(), names, leads, number });
+            let schema = self.schema;
+            let types: Vec<_> = names.iter().map(|name| schema.field_type(class, name)).collect();
+            let simple = |((index, name), ty): ((usize, &Cow<'_, str>), &Option<&JavaType>)| {
+                (Lead::new(name, index != 0), Rule::of(*ty))
+            };
+            let simple = names.iter().enumerate().zip(&types).map(simple).collect();
+            self.known.push(Known { class: class.into(), leads, simple, types, number });
         }
     }
 

@@ -16,7 +16,7 @@ enum Step<'a> {
 
 /// The arrays and objects that were begun so far, by their paths.
 #[derive(Debug)]
-pub(super) struct Places<'a> {
+pub struct Places<'a> {
     /// A place by its parent and the step from there.
     children: HashMap<(usize, Step<'a>), usize>,
     /// The number in the message, by place.
@@ -35,17 +35,17 @@ impl Default for Places<'_> {
 
 impl<'a> Places<'a> {
     /// The next value is the element with this index.
-    pub(super) fn at_index(&mut self, index: usize) {
+    pub fn at_index(&mut self, index: usize) {
         self.step = Step::Index(u32::try_from(index).unwrap_or(u32::MAX));
     }
 
     /// The next value is the member of this name.
-    pub(super) fn at_key(&mut self, key: Cow<'a, str>) {
+    pub fn at_key(&mut self, key: Cow<'a, str>) {
         self.step = Step::Key(key);
     }
 
     /// Begins the list, map or object with this number.
-    fn enter(&mut self, number: u32) {
+    pub fn enter(&mut self, number: u32) {
         let place = self.numbers.len();
         self.numbers.push(number);
         if let Some(&parent) = self.open.last() {
@@ -54,8 +54,13 @@ impl<'a> Places<'a> {
         self.open.push(place);
     }
 
+    /// Ends the one that was begun last.
+    pub fn leave(&mut self) {
+        self.open.pop();
+    }
+
     /// The number of what stands at the end of `path`.
-    fn find(&self, path: &str) -> Option<u32> {
+    pub fn find(&self, path: &str) -> Option<u32> {
         let mut place = 0;
         let mut rest = path.strip_prefix('$')?;
         while !rest.is_empty() {
@@ -95,7 +100,7 @@ impl Writer<'_, '_, '_, '_, '_> {
 
     pub(super) fn leave(&mut self) {
         if let Some(places) = &mut self.places {
-            places.open.pop();
+            places.leave();
         }
     }
 

@@ -1,8 +1,42 @@
 //! Objects of classes: members by the names of their fields, or what else a class is in JSON.
 
+use super::hidden::Hidden;
+use super::throwable::key_of;
 use super::{EnumStyle, Shape, TranscodeError, Writer};
-use crate::ObjectCursor;
-use crate::json;
+use crate::chunk::push_front;
+use crate::json::{self, Lead};
+use crate::transcode::Schema;
+use crate::{ClassDef, Name, ObjectCursor};
+
+/// Names are prepared for classes of up to so many fields.
+const MAX_LEADS: usize = 256;
+
+/// What objects of one class have in common.
+#[derive(Default)]
+pub(super) struct Plan {
+    shape: Shape,
+    /// Which fields others of the same name hide.
+    pub(super) hidden: Hidden,
+    /// What stands before the values of the fields, once an object was met.
+    pub(super) leads: Vec<Lead>,
+}
+
+impl Plan {
+    fn of(class: &ClassDef<'_>, schema: &dyn Schema) -> Self {
+        let shape = match Shape::of(class) {
+            Shape::Enum if schema.is_bean(&class.name) => Shape::Bean,
+            shape => shape,
+        };
+        let hidden = match shape {
+            Shape::Bean => Hidden::of(&class.fields, |field| field),
+            Shape::Throwable => Hidden::of(&class.fields, key_of),
+            _ => Hidden::default(),
+        };
+        let is_hiding = shape == Shape::Bean && !hidden.is_empty();
+        let shape = if is_hiding { Shape::HidingBean } else { shape };
+        Self { shape, hidden, leads: Vec::new() }
+    }
+}
 
 impl Writer<'_, '_, '_> {
     pub(super) fn object(&mut self) -> Result<(), TranscodeError> {
@@ -16,6 +50,12 @@ impl Writer<'_, '_, '_> {
             Shape::Bean => {
                 self.enter(start);
                 self.bean(object)?;
+                self.leave();
+                return Ok(());
+            }
+            Shape::HidingBean => {
+                self.enter(start);
+                self.hiding_bean(object)?;
                 self.leave();
                 return Ok(());
             }
@@ -42,33 +82,23 @@ impl Writer<'_, '_, '_> {
     }
 
     fn bean(&mut self, mut object: ObjectCursor) -> Result<(), TranscodeError> {
-        self.out.push(b'{');
-        let mut is_first = true;
-        if self.opts.class_name {
-            self.class_member(object.class());
-            is_first = false;
-        }
         let class = object.class();
-        // Taken out, so that an object inside of the first one does not add to the same list.
-        let mut keys = self.keys.get_mut(class).map(std::mem::take).unwrap_or_default();
-        let n_known = keys.len();
-        if n_known == 0 {
-            keys.reserve_exact(object.n_fields());
+        self.prepare_leads(class);
+        self.out.push(b'{');
+        if self.opts.class_name {
+            self.class_member(class);
         }
-        while let Some(index) = object.next(self.dec) {
-            let lead_at = self.out.len();
-            // Whether there is a comma is the same for all objects of the class.
-            let has_comma = !std::mem::replace(&mut is_first, false);
-            match keys.get(index) {
-                Some(range) if index < n_known => self.out.extend_from_within(range.clone()),
-                _ => {
-                    if has_comma {
-                        self.out.push(b',');
-                    }
-                    self.field_name(class, index);
-                    keys.push(lead_at..self.out.len());
-                }
+        loop {
+            if self.is_plain {
+                object.pass(self.run_fields(class, object.index()));
+                // The run ended with what is too long, if that is so.
+                self.check_len()?;
             }
+            let Some(index) = object.next(self.dec) else { break };
+            // There is a comma before all but the first, and before that one if there is a class.
+            let has_comma = index != 0 || self.opts.class_name;
+            let lead_at = self.out.len();
+            self.lead(class, index, has_comma);
             if let Some(paths) = &mut self.paths {
                 paths.at_key(lead_at + usize::from(has_comma)..self.out.len() - 1);
             }
@@ -79,15 +109,34 @@ impl Writer<'_, '_, '_> {
             }
         }
         self.out.push(b'}');
-        if n_known != 0 || !self.is_in_key {
-            if self.keys.len() <= class {
-                self.keys.resize(class + 1, Vec::new());
-            }
-            if let Some(slot) = self.keys.get_mut(class) {
-                *slot = keys;
-            }
-        }
         Ok(())
+    }
+
+    /// The name of a field in quotes, with its colon, and the comma before it.
+    fn lead(&mut self, class: usize, index: usize, has_comma: bool) {
+        let lead = self.plans.get(class).and_then(|plan| plan.leads.get(index));
+        if let Some((text, len)) = lead.and_then(Lead::text) {
+            push_front(self.out, text, len);
+            return;
+        }
+        if has_comma {
+            self.out.push(b',');
+        }
+        self.field_name(class, index);
+    }
+
+    #[inline]
+    fn prepare_leads(&mut self, class: usize) {
+        if let Some(plan) = self.plans.get_mut(class)
+            && plan.leads.is_empty()
+            && let Some(def) = self.dec.class(class)
+            && def.fields.len() <= MAX_LEADS
+        {
+            let is_after_class = self.opts.class_name;
+            let lead =
+                |(index, name): (usize, &Name<'_>)| Lead::new(name, index != 0 || is_after_class);
+            plan.leads.extend(def.fields.iter().enumerate().map(lead));
+        }
     }
 
     pub(super) fn field_name(&mut self, class: usize, index: usize) {
@@ -98,7 +147,11 @@ impl Writer<'_, '_, '_> {
     }
 
     /// A field where options of single fields were given.
-    fn styled_field(&mut self, class: usize, index: usize) -> Result<(), TranscodeError> {
+    pub(super) fn styled_field(
+        &mut self,
+        class: usize,
+        index: usize,
+    ) -> Result<(), TranscodeError> {
         let outer = self.style;
         if let Some(def) = self.dec.class(class)
             && let Some(name) = def.fields.get(index)
@@ -111,23 +164,16 @@ impl Writer<'_, '_, '_> {
     }
 
     pub(super) fn shape(&mut self, class: usize) -> Shape {
-        if let Some(Some(shape)) = self.shapes.get(class) {
-            return *shape;
+        if let Some(plan) = self.plans.get(class) {
+            return plan.shape;
         }
-        let shape = match self.dec.class(class) {
-            Some(def) => match Shape::of(def) {
-                Shape::Enum if self.schema.is_bean(&def.name) => Shape::Bean,
-                shape => shape,
-            },
-            None => Shape::Bean,
-        };
-        if self.shapes.len() <= class {
-            self.shapes.resize(class + 1, None);
+        // All up to this one; those between are of classes that are met later, or never.
+        for index in self.plans.len()..=class {
+            let plan =
+                self.dec.class(index).map_or_else(Plan::default, |def| Plan::of(def, self.schema));
+            self.plans.push(plan);
         }
-        if let Some(slot) = self.shapes.get_mut(class) {
-            *slot = Some(shape);
-        }
-        shape
+        self.plans.get(class).map_or(Shape::Bean, |plan| plan.shape)
     }
 
     pub(super) fn class_member(&mut self, class: usize) {
