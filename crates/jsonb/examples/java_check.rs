@@ -79,6 +79,16 @@ const TYPES: &[(&str, &str)] = &[
     ("offset-date-time", "java.time.OffsetDateTime"),
     ("zoned-date-time", "java.time.ZonedDateTime"),
     ("local-dates", "java.util.List<java.time.LocalDate>"),
+    ("atomic-integer", "java.util.concurrent.atomic.AtomicInteger"),
+    ("atomic-long", "java.util.concurrent.atomic.AtomicLong"),
+    ("atomic-boolean", "java.util.concurrent.atomic.AtomicBoolean"),
+    ("currency", "java.util.Currency"),
+    ("enum-set", "java.util.EnumSet<com.acme.Color>"),
+    ("deque", "java.util.ArrayDeque"),
+    ("queue-priority", "java.util.PriorityQueue"),
+    ("map-concurrent", "java.util.concurrent.ConcurrentHashMap"),
+    ("big-decimals", "java.math.BigDecimal[]"),
+    ("wide", "com.acme.Wide"),
 ];
 
 /// Vectors that Java reads where nothing is declared, because they say their classes themselves.

@@ -312,6 +312,12 @@ impl<'o> Encoder<'o> {
         }
     }
 
+    /// Another value of the message, by its path from the outermost one: `$.orders[2]`.
+    pub fn reference(&mut self, path: &str) {
+        self.out.push(tag::REFERENCE);
+        self.string(path);
+    }
+
     /// The beginning of a map or object: names and values come next, in turn.
     pub fn object_begin(&mut self) {
         self.out.push(tag::OBJECT);

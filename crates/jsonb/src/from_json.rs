@@ -19,8 +19,9 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use hessian::JavaType;
 use hessian::json::{JsonKind, JsonReader};
-use hessian::transcode::Schema;
 use hessian::transcode::builtin::Builtin;
+use hessian::transcode::named::Named;
+use hessian::transcode::{InputOptions, Places, Schema};
 use memchr::memmem;
 
 use crate::Encoder;
@@ -55,9 +56,29 @@ pub fn json_to_jsonb_with(
     enc: &mut Encoder<'_>,
     schema: &dyn Schema,
 ) -> Result<(), JsonbError> {
+    json_to_jsonb_by(json, ty, enc, &InputOptions { schema, refs: false }, ROOT)
+}
+
+/// The path of a message's outermost value.
+const ROOT: &str = "$";
+
+/// Like [`json_to_jsonb`], with choices. `root` is the path of this value in the message, `$` if it is the
+/// outermost one: references tell the whole path.
+///
+/// # Errors
+/// [`JsonbError`] if the text is no JSON, or a value does not fit its type.
+pub fn json_to_jsonb_by(
+    json: &mut JsonReader<'_>,
+    ty: Option<&JavaType>,
+    enc: &mut Encoder<'_>,
+    options: &InputOptions<'_>,
+    root: &str,
+) -> Result<(), JsonbError> {
     let rest = json.text().get(json.position()..).unwrap_or_default();
     let may_have_class = memmem::find(rest, b"\"class\"").is_some();
-    let mut writer = Writer { json, enc, schema, may_have_class };
+    let places = options.refs.then(Places::default);
+    let schema = options.schema;
+    let mut writer = Writer { json, enc, schema, may_have_class, places, root };
     let place = if ty.is_some() { Place::Declared } else { Place::Open };
     writer.value(ty, place)
 }
@@ -78,6 +99,9 @@ struct Writer<'r, 'a, 'e, 'o, 's> {
     /// Whether there is a member named `class` at all. (One that is written with escapes is taken
     /// for a class only if another is not.)
     may_have_class: bool,
+    /// What references may name, where they are read.
+    places: Option<Places<'a>>,
+    root: &'s str,
 }
 
 /// What an object says of itself.
@@ -85,10 +109,15 @@ struct Look<'a> {
     class: Option<Cow<'a, str>>,
     /// Whether its only other member is `value`.
     has_only_value: bool,
+    /// The string that is its only other member, which is called `name`.
+    only_name: Option<Cow<'a, str>>,
 }
 
 impl<'a> Writer<'_, 'a, '_, '_, '_> {
     fn value(&mut self, ty: Option<&JavaType>, place: Place) -> Result<(), JsonbError> {
+        if self.places.is_some() && self.reference()? {
+            return Ok(());
+        }
         match ty {
             None => self.untyped(None),
             Some(JavaType::Class(class)) => match class.builtin() {
@@ -150,9 +179,10 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 self.class_if_open(Builtin::map_type(name), place);
                 self.members(args.first(), args.get(1))
             }
-            (Builtin::List | Builtin::Map | Builtin::EnumSet, _) => Err(self.wrong_kind(name)),
             // It is read from the value inside.
             (Builtin::Optional, _) => self.value(args.first(), Place::Open),
+            (_, JsonKind::Object) => self.named_object(name),
+            (Builtin::List | Builtin::Map | Builtin::EnumSet, _) => Err(self.wrong_kind(name)),
             _ => self.scalar(builtin, name, place),
         }
     }
@@ -205,14 +235,19 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
 
     /// A JSON array. Its length is not known before its end.
     fn elements(&mut self, ty: Option<&JavaType>, place: Place) -> Result<(), JsonbError> {
+        self.enter();
         let mut array = self.json.begin_array()?;
         let open = self.enc.array_open();
         let mut len = 0;
         while self.json.next_element(&mut array)? {
+            if let Some(places) = &mut self.places {
+                places.at_index(len);
+            }
             self.value(ty, place)?;
             len += 1;
         }
         self.enc.array_close(open, len);
+        self.leave();
         Ok(())
     }
 
@@ -222,13 +257,16 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         key_ty: Option<&JavaType>,
         ty: Option<&JavaType>,
     ) -> Result<(), JsonbError> {
+        self.enter();
         self.enc.object_begin();
         let mut object = self.json.begin_object()?;
         while let Some(key) = self.json.next_key(&mut object)? {
             self.key(&key, key_ty)?;
+            self.at_key(key);
             self.value(ty, Place::Open)?;
         }
         self.enc.object_end();
+        self.leave();
         Ok(())
     }
 
@@ -251,6 +289,8 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                     enc: self.enc,
                     schema: self.schema,
                     may_have_class: false,
+                    places: None,
+                    root: self.root,
                 };
                 writer.scalar(builtin, name, Place::Open).map_err(|error| match error {
                     JsonbError::Range { expected, .. } => JsonbError::Range { offset, expected },
@@ -269,32 +309,37 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
     /// as a map if there is neither.
     fn object(&mut self, declared: Option<&str>, place: Place) -> Result<(), JsonbError> {
         let offset = self.json.position();
-        let look = if self.may_have_class { Some(self.look()?) } else { None };
+        let is_enum = declared.is_some_and(|class| self.schema.is_enum(class) == Some(true));
+        let look = if self.may_have_class || is_enum { Some(self.look()?) } else { None };
         let named = look.as_ref().and_then(|look| look.class.as_deref());
-        let builtin = match named {
-            Some("") => {
-                return Err(JsonbError::Text { offset, expected: "the name of a class" });
-            }
-            Some(name) => Builtin::of_declared(name),
+        if let Some(look) = &look
+            && let Some(name) = &look.only_name
+            && let Some(class) = named.or(declared).filter(|class| self.is_enum(class, name, named))
+        {
+            let is_told = place == Place::Declared && declared == Some(class);
+            self.class_if_open(Some(class), if is_told { place } else { Place::Open });
+            self.enc.string(name);
+            return self.json.skip_value().map(drop).map_err(Into::into);
+        }
+        let no_class = JsonbError::Text { offset, expected: "the name of a class" };
+        let of = match named {
+            Some(name) => Some(Named::of(name).ok_or_else(|| no_class.clone())?),
             None => None,
         };
-        let is_array = named.is_some_and(|name| name.starts_with('['));
         let has_only_value = look.as_ref().is_some_and(|look| look.has_only_value);
-        match (named, builtin) {
+        match (named, of) {
             // `{"class": "java.util.Date", "value": 0}`: of a class that is no JSON object.
-            (Some(class), _)
-                if has_only_value
-                    && (is_array
-                        || builtin.is_some_and(|b| !matches!(b, Builtin::Map | Builtin::Any))) =>
-            {
-                let ty = JavaType::parse(class)
-                    .map_err(|_| JsonbError::Text { offset, expected: "the name of a class" })?;
+            (Some(class), Some(of)) if has_only_value && of.is_of_value() => {
+                let ty = match of.plain {
+                    Some(ty) => ty,
+                    None => JavaType::parse(class).map_err(|_| no_class)?,
+                };
                 return self.only_value(&ty);
             }
-            (Some(class), Some(Builtin::Map)) => {
+            (Some(class), Some(Named { builtin: Some(Builtin::Map), .. })) => {
                 self.class_if_open(Builtin::map_type(class), Place::Open);
             }
-            (Some(_), Some(Builtin::Any)) => {}
+            (Some(_), Some(Named { builtin: Some(Builtin::Any), .. })) => {}
             (Some(class), _) => {
                 if place == Place::Open || declared != Some(class) {
                     self.enc.class(class);
@@ -302,28 +347,42 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             }
             (None, _) => self.class_if_open(declared, place),
         }
-        self.fields(named.or(declared), named.is_some())
+        self.fields(named, declared)
     }
 
-    /// The members of an object of this class; what says the class is left out.
-    fn fields(&mut self, class: Option<&str>, is_named: bool) -> Result<(), JsonbError> {
+    /// The members of an object of the class that it names, or that is declared; what names it is left out.
+    fn fields(&mut self, named: Option<&str>, declared: Option<&str>) -> Result<(), JsonbError> {
+        self.enter();
         self.enc.object_begin();
         let schema = self.schema;
         let mut object = self.json.begin_object()?;
         while let Some(key) = self.json.next_key(&mut object)? {
-            if is_named && key == "class" && self.json.peek()? == JsonKind::String {
+            if named.is_some() && key == "class" && self.json.peek()? == JsonKind::String {
                 self.json.skip_value()?;
                 continue;
             }
-            let ty = class.and_then(|class| schema.field_type(class, &key));
+            // Of a subclass that nobody knows, the fields of its superclass are known.
+            let field_type = |class| schema.field_type(class, &key);
+            let ty = named.and_then(field_type).or_else(|| field_type(declared?));
             self.enc.string(&key);
+            self.at_key(key);
             match ty {
                 Some(ty) => self.value(Some(ty), Place::Declared)?,
-                None => self.untyped(None)?,
+                None => self.value(None, Place::Open)?,
             }
         }
         self.enc.object_end();
+        self.leave();
         Ok(())
+    }
+
+    /// A JSON object where a class is declared that is none in JSON: it has to say by its member `class`
+    /// what it is, which may be a subclass.
+    fn named_object(&mut self, declared: &str) -> Result<(), JsonbError> {
+        if !self.may_have_class || self.look()?.class.is_none() {
+            return Err(self.wrong_kind(declared));
+        }
+        self.object(None, Place::Open)
     }
 
     /// The member `value` in place of its object.
@@ -341,7 +400,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
     /// Looks through the object that comes next. The reader stays.
     fn look(&self) -> Result<Look<'a>, JsonbError> {
         let mut scan = self.json.clone();
-        let (mut class, mut n_others, mut has_value) = (None, 0, false);
+        let (mut class, mut name, mut n_others, mut has_value) = (None, None, 0, false);
         let mut object = scan.begin_object()?;
         while let Some(key) = scan.next_key(&mut object)? {
             if key == "class" && scan.peek()? == JsonKind::String {
@@ -350,9 +409,70 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             }
             n_others += 1;
             has_value |= key == "value";
+            if key == "name" && scan.peek()? == JsonKind::String {
+                name = Some(scan.read_string()?);
+                continue;
+            }
             scan.skip_value()?;
         }
-        Ok(Look { class, has_only_value: has_value && n_others == 1 })
+        let only_name = name.filter(|_| n_others == 1);
+        Ok(Look { class, has_only_value: has_value && n_others == 1, only_name })
+    }
+
+    /// Whether an object of this class, with a `name` alone, is the long form of an enum. Where nobody knows, it is
+    /// one if it says its class and the name is written like a constant.
+    fn is_enum(&self, class: &str, name: &str, named: Option<&str>) -> bool {
+        let is_constant = || {
+            let fits =
+                |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+            name.starts_with(|first: char| first.is_ascii_uppercase()) && name.bytes().all(fits)
+        };
+        let known = self.schema.is_enum(class);
+        known.unwrap_or_else(|| named.is_some() && !class.starts_with("java.") && is_constant())
+    }
+
+    fn enter(&mut self) {
+        if let Some(places) = &mut self.places {
+            // Paths are all that counts here.
+            places.enter(0);
+        }
+    }
+
+    fn leave(&mut self) {
+        if let Some(places) = &mut self.places {
+            places.leave();
+        }
+    }
+
+    fn at_key(&mut self, key: Cow<'a, str>) {
+        if let Some(places) = &mut self.places {
+            places.at_key(key);
+        }
+    }
+
+    /// Writes what an object with the single member `$ref` names, if one comes next.
+    fn reference(&mut self) -> Result<bool, JsonbError> {
+        if self.json.peek()? != JsonKind::Object {
+            return Ok(false);
+        }
+        let offset = self.json.position();
+        let mut ahead = self.json.clone();
+        let mut object = ahead.begin_object()?;
+        if ahead.next_key(&mut object)?.is_none_or(|key| key != "$ref")
+            || ahead.peek()? != JsonKind::String
+        {
+            return Ok(false);
+        }
+        let path = ahead.read_string()?;
+        let is_alone = ahead.next_key(&mut object)?.is_none();
+        let is_known = self.places.as_ref().is_some_and(|places| places.find(&path).is_some());
+        let Some(steps) = path.strip_prefix(ROOT).filter(|_| is_alone && is_known) else {
+            let expected = "the path of an array or object that began before";
+            return Err(JsonbError::Text { offset, expected });
+        };
+        self.enc.reference(&format!("{}{steps}", self.root));
+        *self.json = ahead;
+        Ok(true)
     }
 
     #[cold]

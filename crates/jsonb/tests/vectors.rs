@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use hessian::transcode::{DateStyle, EnumStyle, JsonOptions, hessian_to_json};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hessian::transcode::{DateStyle, EnumStyle, JsonOptions, RefStyle, hessian_to_json};
 use hessian::{JavaType, Limits};
 use jsonb::{Decoder, JsonbError, check, jsonb_to_json, jsonb_to_json_as};
 
@@ -54,6 +56,43 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("string-builder", r#""text""#),
     ("bit-set", r#""BQ==""#),
     ("inet-address", r#""localhost""#),
+    ("array-sql-dates", r#"["1970-01-01T00:00:00.001",null]"#),
+    ("atomic-int-array", r#"[1,2]"#),
+    ("atomic-long-array", r#"[1,2]"#),
+    ("atomic-reference", r#""x""#),
+    (
+        "boxes",
+        r#"{"aBoolean":true,"aByte":1,"aChar":"7","aDouble":6.1,"aFloat":5.1,"aLong":4,"aShort":2,"anInt":3,"builder":null,"number":8,"object":[9],"state":0,"texts":["a"],"type":"com.acme.Item"}"#,
+    ),
+    ("chrono-date-time", r#"{}"#),
+    ("chrono-hijrah", r#"{}"#),
+    ("chrono-iso", r#"{}"#),
+    ("chrono-japanese", r#"{}"#),
+    ("chrono-japanese-era", r#"{}"#),
+    ("chrono-minguo", r#"{}"#),
+    ("chrono-period", r#"{"chrono":{},"days":3,"months":2,"years":1}"#),
+    ("chrono-thai", r#"{}"#),
+    ("chrono-zoned", r#"{}"#),
+    ("entry", r#"["k",1]"#),
+    ("entry-immutable", r#"["k",1]"#),
+    ("hiding", r#"{"name":"hiding","number":1}"#),
+    ("inet-address-6", r#""localhost""#),
+    ("long-adder", r#"{}"#),
+    ("object-name", r#"{}"#),
+    ("offset-time-max", r#""1970-01-01T23:59:59.999999999-18:00""#),
+    ("optional-int", r#"7"#),
+    ("pattern", r#""a+""#),
+    ("replaced", r#"{}"#),
+    (
+        "sql-exception",
+        r#"{"class":"java.sql.SQLException","SQLState":"42000","message":"reason","stackTrace":[],"suppressed":[],"vendorCode":7,"cause":null}"#,
+    ),
+    ("string-buffer", r#""text""#),
+    ("unix-socket-address", r#"{}"#),
+    ("url", r#""http://acme.com/a?b=c""#),
+    ("week-fields", r#"{"firstDayOfWeek":0,"minimalDays":4}"#),
+    // An enum with its class alone is told apart from an object with the field `name`.
+    ("named", r#"{"name":"RED"}"#),
     // The JVM shuffles these anew each time that it runs.
     ("set-of-3", r#"["c","b","a"]"#),
 ];
@@ -62,7 +101,7 @@ const DIFFERENT: &[(&str, &str)] = &[
 fn java_values_are_the_same_json_as_by_hessian() {
     let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
     let mut n_same = 0;
-    for (name, bytes) in all() {
+    for (name, bytes) in all().into_iter().filter(|(name, _)| name != "refs") {
         let opts = JsonOptions::default();
         let text = try_json(&bytes, &opts);
         if let Some((_, expected)) = DIFFERENT.iter().find(|(other, _)| *other == name) {
@@ -87,7 +126,7 @@ fn java_values_are_the_same_json_as_by_hessian() {
         }
         n_same += 1;
     }
-    assert!(155 < n_same, "{n_same}");
+    assert!(225 < n_same, "{n_same}");
 }
 
 #[test]
@@ -139,6 +178,33 @@ fn options_decide() {
     let small = JsonOptions { max_out_len: 10, ..JsonOptions::default() };
     let error = try_json(&load("pojo"), &small);
     assert!(matches!(error, Err(JsonbError::OutputLen { max: 10, .. })));
+}
+
+/// Each value stands twice in a list, and then a map twice. fastjson2 writes a reference for the second of
+/// some values that are texts or numbers in JSON, too, such as enums with bodies.
+#[test]
+fn references_lead_to_every_kind_of_value() {
+    let all: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(&json("refs")).unwrap();
+    assert!(230 < all.len());
+    let paths = JsonOptions { refs: RefStyle::Path, ..JsonOptions::default() };
+    for (name, message) in &all {
+        // The JVM shuffles two of these; the others contain themselves.
+        if ["map-of-2", "set-of-3"].contains(&&**name) || name.starts_with("cycle") {
+            continue;
+        }
+        let message = STANDARD.decode(message.as_str().unwrap()).unwrap();
+        let value = json(name);
+        let expected = format!("[{value},{value},{{\"shared\":1}},{{\"shared\":1}}]");
+        let text = try_json(&message, &JsonOptions::default());
+        assert_eq!(text.as_deref(), Ok(&*expected), "{name}");
+        // What is no array or object in JSON is repeated.
+        let is_leaf = !value.starts_with(['[', '{']);
+        if is_leaf {
+            let expected = format!("[{value},{value},{{\"shared\":1}},{{\"$ref\":\"$[2]\"}}]");
+            assert_eq!(try_json(&message, &paths).as_deref(), Ok(&*expected), "{name}");
+        }
+    }
 }
 
 #[test]
@@ -208,4 +274,43 @@ fn repeated_values_cannot_grow_without_bound() {
     }
     let error = try_json(&bytes, &JsonOptions::default()).unwrap_err();
     assert!(matches!(error, JsonbError::Broken { .. } | JsonbError::OutputLen { .. }), "{error}");
+}
+
+#[test]
+fn an_exceptions_own_message_takes_the_place_of_the_usual_one() {
+    for (name, message) in [
+        ("shadowed-exception", "own"),
+        ("shadowed-exception-null", "own"),
+        ("shadowed-exception-own-null", "super"),
+    ] {
+        let text = json(name);
+        assert_eq!(text.matches("\"message\":").count(), 1, "{text}");
+        assert!(text.contains(&format!("\"message\":\"{message}\"")), "{text}");
+    }
+}
+
+#[test]
+fn a_null_message_hides_none_in_either_order() {
+    for fields in [
+        [("message", None), ("detailMessage", Some("usual"))],
+        [("detailMessage", Some("usual")), ("message", None)],
+        [("detailMessage", None), ("message", Some("usual"))],
+    ] {
+        let mut bytes = Vec::new();
+        let mut encoder = jsonb::Encoder::new(&mut bytes);
+        encoder.class("com.acme.X");
+        encoder.object_begin();
+        for (name, text) in fields.into_iter().chain([("suppressedExceptions", None)]) {
+            encoder.string(name);
+            match text {
+                Some(text) => encoder.string(text),
+                None => encoder.null(),
+            }
+        }
+        encoder.object_end();
+        assert_eq!(
+            try_json(&bytes, &JsonOptions::default()).unwrap(),
+            r#"{"class":"com.acme.X","message":"usual","suppressed":null,"cause":null}"#
+        );
+    }
 }

@@ -36,7 +36,22 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 }
                 Ok(())
             }
-            (_, JsonKind::Bool) | (Builtin::Boolean, _) => Err(self.wrong_kind(name)),
+            (Builtin::AtomicBoolean, JsonKind::Bool) => {
+                self.class_if_open(Some(name), place);
+                self.enc.bool(self.json.read_bool()?);
+                Ok(())
+            }
+            (_, JsonKind::Bool) | (Builtin::Boolean | Builtin::AtomicBoolean, _) => {
+                Err(self.wrong_kind(name))
+            }
+            (Builtin::AtomicInteger, _) => {
+                self.class_if_open(Some(name), place);
+                self.whole(Builtin::Int)
+            }
+            (Builtin::AtomicLong, _) => {
+                self.class_if_open(Some(name), place);
+                self.whole(Builtin::Long)
+            }
             (Builtin::Byte | Builtin::Short | Builtin::Int | Builtin::Long, _) => {
                 self.whole(builtin)
             }
@@ -84,7 +99,8 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
     }
 
     /// A number whose Java type is not known: the smallest of int, long and double that holds it
-    /// exactly, and `BigDecimal` where none does.
+    /// exactly, and `BigDecimal` where none does. (fastjson2 2.0.56 makes a `BigDecimal` of a double by
+    /// dropping its fraction, and a double of a `BigDecimal` and of a text as well.)
     pub(super) fn untyped_number(&mut self) -> Result<(), JsonbError> {
         let offset = self.json.position();
         let text = self.json.read_number()?;

@@ -78,6 +78,33 @@ fn classes_are_named_where_nothing_is_declared() {
 }
 
 #[test]
+fn objects_that_name_a_class_are_of_it() {
+    let same = |ty: &str, json: &str, other_ty: &str, other: &str| {
+        assert_eq!(bytes(ty, json).unwrap(), bytes(other_ty, other).unwrap(), "{ty} {json}");
+    };
+    // Primitive types and both spellings of arrays, generic arguments, and where a class is declared that
+    // no object is.
+    same("", r#"{"class":"long","value":7}"#, "long", "7");
+    same("", r#"{"class":"byte[]","value":"AQ=="}"#, "", r#"{"class":"[B","value":"AQ=="}"#);
+    let dates = r#"{"class":"java.util.List<java.util.Date>","value":[0]}"#;
+    same("", dates, "java.util.List<java.util.Date>", "[0]");
+    let stamp = r#"{"class":"java.sql.Timestamp","value":0}"#;
+    same("java.util.Date", stamp, "", stamp);
+    same("java.util.List", dates, "java.util.List<java.util.Date>", "[0]");
+    let error = bytes("java.util.Date", r#"{"value":0}"#).unwrap_err();
+    assert_eq!(error.to_string(), "JSON at byte 0: an object cannot become java.util.Date");
+}
+
+#[test]
+fn atomic_numbers_are_what_they_hold() {
+    let of = |class: &str, json: &str| bytes(&format!("java.util.concurrent.atomic.{class}"), json);
+    assert_eq!(of("AtomicInteger", "7").unwrap(), b"\x07");
+    assert_eq!(of("AtomicLong", "7").unwrap(), bytes("long", "7").unwrap());
+    assert_eq!(of("AtomicBoolean", "true").unwrap(), b"\xb1");
+    assert!(of("AtomicBoolean", "1").is_err() && of("AtomicInteger", "2147483648").is_err());
+}
+
+#[test]
 fn keys_take_the_types_of_the_map() {
     let of = |ty: &str, json: &str| bytes(&format!("java.util.Map<{ty},a.B>"), json);
     assert_eq!(of("java.lang.Integer", r#"{"1":null}"#).unwrap(), b"\xa6\x01\xaf\xa5");
@@ -151,4 +178,88 @@ fn checks_hold_on_texts_with_types() {
     }
     assert!(check::from_json(b"java.time.Duration\n\"PT1H-2M3.5S\""));
     assert!(check::from_json(b"java.time.ZonedDateTime\n\"2024-02-29T13:05Z[UTC]\""));
+}
+
+fn by(json: &str, refs: bool, root: &str) -> Result<Vec<u8>, JsonbError> {
+    let mut out = Vec::new();
+    let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+    let options = InputOptions { refs, ..InputOptions::default() };
+    json_to_jsonb_by(&mut reader, None, &mut Encoder::new(&mut out), &options, root)?;
+    reader.finish()?;
+    Ok(out)
+}
+
+#[test]
+fn references_name_what_began_before() {
+    let path = |text: &str| {
+        let mut out = vec![0x93];
+        Encoder::new(&mut out).string(text);
+        out
+    };
+    let list = |root: &str, steps: &str| {
+        [&b"\x96\xa6\x4aa\x01\xa5"[..], &path(&format!("{root}{steps}"))].concat()
+    };
+    let json = r#"[{"a":1},{"$ref":"$[0]"}]"#;
+    assert_eq!(by(json, true, "$").unwrap()[1..], list("$", "[0]")[1..]);
+    assert!(by(json, true, "$[2]").unwrap().ends_with(&path("$[2][0]")));
+    // A cycle, a key that needs quotes, an object in a bean.
+    assert!(
+        by(r#"{"me":{"$ref":"$"}}"#, true, "$")
+            .unwrap()
+            .ends_with(&[&path("$")[..], b"\xa5"].concat())
+    );
+    let quoted = r#"{"a b":[[]],"x":{"$ref":"$[\"a b\"][0]"}}"#;
+    assert!(by(quoted, true, "$").is_ok());
+    for wrong in [
+        r#"[{"$ref":"$[0]"}]"#,
+        r#"[[],{"$ref":"$[2]"}]"#,
+        r#"[[],{"$ref":"$[0]","a":1}]"#,
+        r#"[[],{"$ref":"[0]"}]"#,
+        r#"["a",{"$ref":"$[0]"}]"#,
+    ] {
+        assert!(matches!(by(wrong, true, "$"), Err(JsonbError::Text { .. })), "{wrong}");
+    }
+    // Nobody has asked for them: an object like any other.
+    assert!(by(r#"[{"$ref":"$[7]"}]"#, false, "$").is_ok());
+}
+
+#[test]
+fn the_long_form_of_an_enum_is_one() {
+    struct Known;
+    impl Schema for Known {
+        fn field_type(&self, _: &str, _: &str) -> Option<&JavaType> {
+            None
+        }
+        fn is_enum(&self, class: &str) -> Option<bool> {
+            match class {
+                "a.Color" => Some(true),
+                "a.Pet" => Some(false),
+                _ => None,
+            }
+        }
+    }
+    let write = |ty: Option<&str>, json: &str| {
+        let ty = ty.map(|ty| JavaType::parse(ty).unwrap());
+        let mut out = Vec::new();
+        let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+        json_to_jsonb_with(&mut reader, ty.as_ref(), &mut Encoder::new(&mut out), &Known).unwrap();
+        let mut json = Vec::new();
+        let options = JsonOptions { class_name: true, ..JsonOptions::default() };
+        jsonb_to_json(&mut Decoder::new(&out, Limits::default()), &mut json, &options).unwrap();
+        (out, String::from_utf8(json).unwrap())
+    };
+    let red = "\"RED\"";
+    assert_eq!(write(Some("a.Color"), r#"{"name":"RED"}"#).0, b"\x4cRED");
+    assert_eq!(write(Some("a.Color"), r#"{"class":"a.Color","name":"RED"}"#).0, b"\x4cRED");
+    assert_eq!(write(None, r#"{"class":"a.Color","name":"red"}"#).1, red.to_lowercase());
+    // Of a class that nobody knows, what is written like a constant.
+    assert_eq!(write(None, r#"{"name":"RED","class":"a.Other"}"#).1, red);
+    for bean in [
+        r#"{"class":"a.Other","name":"Rex"}"#,
+        r#"{"class":"a.Pet","name":"REX"}"#,
+        r#"{"class":"a.Other","name":"REX","age":1}"#,
+    ] {
+        assert_eq!(write(None, bean).1, bean);
+    }
+    assert_eq!(write(Some("a.Other"), r#"{"name":"RED"}"#).1, r#"{"name":"RED"}"#);
 }

@@ -4,7 +4,7 @@
 //! walked through once, and the place of every list, map and object is noted under its path.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use hessian::json;
 use hessian::transcode::RefStyle;
@@ -12,7 +12,7 @@ use hessian::transcode::RefStyle;
 use super::{Hint, Writer};
 use crate::Decoder;
 use crate::error::{JsonbError, Rule};
-use crate::tag;
+use crate::{names, tag};
 
 /// The value that holds the reference.
 const PARENT: &str = "..";
@@ -23,12 +23,22 @@ const AGAIN: &str = "#-1";
 type Node = usize;
 
 /// Where references lead.
+#[derive(Default)]
 pub(super) struct References {
-    /// Where each list, map and object begins, and what step leads there from which other.
-    starts: Vec<(usize, Option<(Node, Step)>)>,
+    /// Each list, map and object, and the other values that references may name.
+    places: Vec<Place>,
     children: HashMap<(Node, Step), Node>,
     /// Where each reference stands, in order, and its path.
     paths: Vec<(usize, Box<str>, Option<Node>)>,
+    /// Steps to values that are no list, map or object, and have places all the same.
+    to_leaves: HashSet<Step>,
+}
+
+/// Where a value begins, and what step leads there from which other.
+struct Place {
+    start: usize,
+    from: Option<(Node, Step)>,
+    is_leaf: bool,
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -50,14 +60,17 @@ impl Writer<'_, '_, '_> {
         self.dec.skip_value()?;
         match target {
             None => Err(broken),
-            Some((_, path)) if self.opts.refs == RefStyle::Path => {
+            // What is no array or object in JSON is repeated.
+            Some((place, path)) if self.opts.refs == RefStyle::Path && !place.is_leaf => {
                 self.out.extend_from_slice(b"{\"$ref\":");
                 json::write_string(self.out, &path);
                 self.out.push(b'}');
                 Ok(())
             }
-            Some((start, _)) if self.open.contains(&start) => Err(JsonbError::Cycle { offset }),
-            Some((start, _)) => {
+            Some((Place { start, .. }, _)) if self.open.contains(start) => {
+                Err(JsonbError::Cycle { offset })
+            }
+            Some((&Place { start, .. }, _)) => {
                 let back = self.dec.jump(start);
                 self.dec.enter()?;
                 self.value(Hint::Nothing)?;
@@ -71,22 +84,46 @@ impl Writer<'_, '_, '_> {
 
 impl References {
     fn of(decoder: &Decoder<'_>) -> Result<Self, JsonbError> {
-        let mut references =
-            Self { starts: Vec::new(), children: HashMap::new(), paths: Vec::new() };
+        let mut references = Self::default();
+        references.walk(&mut decoder.restarted(), None)?;
+        // fastjson2 refers to enums with bodies and a few other classes that are texts or numbers in JSONB.
+        // There are so many of these that only those are noted which a reference may mean.
+        let to_leaves = references.steps_to_leaves();
+        if to_leaves.is_empty() {
+            return Ok(references);
+        }
+        let mut references = Self { to_leaves, ..Self::default() };
         references.walk(&mut decoder.restarted(), None)?;
         Ok(references)
+    }
+
+    /// The last steps of the references that lead to no list, map or object.
+    fn steps_to_leaves(&self) -> HashSet<Step> {
+        let mut steps = HashSet::new();
+        for (_, path, parent) in &self.paths {
+            if self.node(path, *parent).is_none() {
+                let mut rest = path.strip_prefix('$').unwrap_or_default();
+                let mut last = None;
+                while let Some((found, after)) = step(rest) {
+                    (last, rest) = (Some(found), after);
+                }
+                steps.extend(last);
+            }
+        }
+        steps
     }
 
     /// Notes what is in the next value, which is this step of that one.
     fn walk(
         &mut self,
         decoder: &mut Decoder<'_>,
-        place: Option<(Node, Step)>,
+        from: Option<(Node, Step)>,
     ) -> Result<(), JsonbError> {
         let start = decoder.position();
+        let mut is_leaf = false;
         while decoder.peek()? == tag::TYPED {
             decoder.take()?;
-            decoder.read_type()?;
+            is_leaf |= is_leaf_in_json(&names::full(&decoder.read_type()?.to_str()));
         }
         match decoder.peek()? {
             tag::REFERENCE => {
@@ -96,10 +133,10 @@ impl References {
                     (AGAIN, Some((_, last, _))) => last.clone(),
                     _ => path.into(),
                 };
-                self.paths.push((start, path, place.map(|(parent, _)| parent)));
+                self.paths.push((start, path, from.map(|(parent, _)| parent)));
             }
             tag::OBJECT => {
-                let node = self.add(start, place);
+                let node = self.add(start, from, is_leaf);
                 decoder.enter()?;
                 decoder.take()?;
                 while !decoder.object_ends()? {
@@ -109,50 +146,58 @@ impl References {
                 decoder.leave();
             }
             tag::ARRAY_0..=tag::ARRAY => {
-                let node = self.add(start, place);
+                let node = self.add(start, from, false);
                 decoder.enter()?;
                 for index in 0..decoder.array()? {
                     self.walk(decoder, Some((node, Step::Index(index))))?;
                 }
                 decoder.leave();
             }
-            _ => decoder.skip_value()?,
+            _ => {
+                decoder.skip_value()?;
+                if from.as_ref().is_some_and(|(_, step)| self.to_leaves.contains(step)) {
+                    self.add(start, from, true);
+                }
+            }
         }
         Ok(())
     }
 
-    fn add(&mut self, start: usize, place: Option<(Node, Step)>) -> Node {
-        let node = self.starts.len();
-        self.starts.push((start, place.clone()));
-        if let Some(place) = place {
-            self.children.insert(place, node);
+    fn add(&mut self, start: usize, from: Option<(Node, Step)>, is_leaf: bool) -> Node {
+        let node = self.places.len();
+        self.places.push(Place { start, from: from.clone(), is_leaf });
+        if let Some(from) = from {
+            self.children.insert(from, node);
         }
         node
     }
 
-    /// Where the value begins that the reference at `offset` names, and its path.
-    fn target(&self, offset: usize) -> Option<(usize, String)> {
+    /// The place of the value that the reference at `offset` names, and its path.
+    fn target(&self, offset: usize) -> Option<(&Place, String)> {
         let index = self.paths.binary_search_by_key(&offset, |(at, ..)| *at).ok()?;
         let (_, path, parent) = self.paths.get(index)?;
-        let mut node = 0;
-        if &**path == PARENT {
-            node = (*parent)?;
-        } else {
-            let mut rest = path.strip_prefix('$')?;
-            while !rest.is_empty() {
-                let (step, after) = step(rest)?;
-                node = *self.children.get(&(node, step))?;
-                rest = after;
-            }
+        let node = self.node(path, *parent)?;
+        Some((self.places.get(node)?, self.path(node)))
+    }
+
+    /// What a path names, for a reference in this parent.
+    fn node(&self, path: &str, parent: Option<Node>) -> Option<Node> {
+        if path == PARENT {
+            return parent;
         }
-        let (start, _) = self.starts.get(node)?;
-        Some((*start, self.path(node)))
+        let (mut node, mut rest) = (0, path.strip_prefix('$')?);
+        while !rest.is_empty() {
+            let (step, after) = step(rest)?;
+            node = *self.children.get(&(node, step))?;
+            rest = after;
+        }
+        Some(node)
     }
 
     /// The path of a value as JSON callers write it: `$.a[0]["odd name"]`.
     fn path(&self, mut node: Node) -> String {
         let mut steps = Vec::new();
-        while let Some((_, Some((parent, step)))) = self.starts.get(node) {
+        while let Some(Place { from: Some((parent, step)), .. }) = self.places.get(node) {
             steps.push(step);
             node = *parent;
         }
@@ -174,6 +219,17 @@ impl References {
         }
         path
     }
+}
+
+/// Whether objects of a class are texts or numbers in JSON.
+fn is_leaf_in_json(class: &str) -> bool {
+    matches!(
+        class,
+        "java.time.Year"
+            | "java.time.YearMonth"
+            | "java.time.MonthDay"
+            | "java.lang.StackTraceElement"
+    )
 }
 
 /// The name that a map's key has in paths.

@@ -12,6 +12,9 @@ use super::{Hint, SUPPRESSED, Writer};
 use crate::error::{JsonbError, Rule};
 use crate::{names, tag};
 
+/// Fields that all exceptions have, and what they are called in JSON.
+const USUAL: [(&str, &str); 2] = [("detailMessage", "message"), (SUPPRESSED, "suppressed")];
+
 impl Writer<'_, '_, '_> {
     /// The value behind the name of a class, both from `start`.
     pub(super) fn typed(&mut self, start: usize) -> Result<(), JsonbError> {
@@ -121,19 +124,21 @@ impl Writer<'_, '_, '_> {
     }
 
     /// A Java exception: its class, message and cause, its stack trace as Java prints it, and its
-    /// own fields.
+    /// own fields. One that is called `message` takes the place of the usual one, unless it is null.
     fn throwable(&mut self, class: &str) -> Result<(), JsonbError> {
+        let hidden = self.hidden_members()?;
         self.dec.take()?;
         self.out.extend_from_slice(b"{\"class\":");
         json::write_string(self.out, class);
         let (mut has_message, mut has_cause) = (false, false);
         while !self.dec.object_ends()? {
             let name = self.dec.read_text()?.to_str();
-            let key = match &*name {
-                "detailMessage" => "message",
-                SUPPRESSED => "suppressed",
-                other => other,
-            };
+            if hidden.contains(&Some(&*name)) {
+                self.dec.skip_value()?;
+                continue;
+            }
+            let usual = USUAL.iter().find(|(usual, _)| *usual == name);
+            let key = usual.map_or(&*name, |&(_, key)| key);
             has_message |= key == "message";
             has_cause |= key == "cause";
             self.out.push(b',');
@@ -159,6 +164,34 @@ impl Writer<'_, '_, '_> {
         }
         self.out.push(b'}');
         Ok(())
+    }
+
+    /// The fields of the exception that begins here that give way to others of the same name in JSON.
+    fn hidden_members(&mut self) -> Result<[Option<&'static str>; USUAL.len()], JsonbError> {
+        let mut scan = self.dec.clone();
+        scan.take()?;
+        // For each of them, whether it is there, and whether one that the class has declared has a value.
+        let mut found = [(false, None); USUAL.len()];
+        while !scan.object_ends()? {
+            let name = scan.read_text()?.to_str();
+            let has_value = scan.peek()? != tag::NULL;
+            for ((usual, key), (is_usual, own)) in USUAL.iter().zip(&mut found) {
+                *is_usual |= name == *usual;
+                if name == *key {
+                    *own = Some(has_value);
+                }
+            }
+            scan.skip_value()?;
+        }
+        let mut hidden = [None; USUAL.len()];
+        for (place, ((usual, key), found)) in hidden.iter_mut().zip(USUAL.into_iter().zip(found)) {
+            *place = match found {
+                (true, Some(true)) => Some(usual),
+                (true, Some(false)) => Some(key),
+                _ => None,
+            };
+        }
+        Ok(hidden)
     }
 
     fn is_reference_to_parent(&mut self) -> Result<bool, JsonbError> {
