@@ -132,6 +132,10 @@ impl Schema for ServiceDefinition {
     fn field_type(&self, class: &str, field: &str) -> Option<&JavaType> {
         self.fields(class)?.get(field)
     }
+
+    fn is_enum(&self, class: &str) -> Option<bool> {
+        self.classes.get(class).map(|class| matches!(class, ClassDefinition::Enum(_)))
+    }
 }
 
 /// A type that a parameter may have: `void` is none, nor is an array of it.

@@ -139,7 +139,7 @@ fn route(request: &Request) {
 fn reframe(request: &Request) {
     let from = request.serialization();
     let (lines, sized) = (Serialization::Fastjson, Serialization::FastjsonSized);
-    if from == Serialization::Hessian2 {
+    if ![lines, sized].contains(&from) {
         return;
     }
     let (mut there, mut back) = (Vec::new(), Vec::new());
@@ -259,6 +259,18 @@ mod tests {
             server_bytes(&data, start());
             url_text(&text);
             definition(&data);
+        }
+    }
+
+    #[test]
+    fn requests_of_every_serialization_are_taken() {
+        for frame in [
+            &include_bytes!("../vectors/java33_hessian2_variant_request.bin")[..],
+            include_bytes!("../vectors/java33_fastjson_variant_request.bin"),
+            include_bytes!("../vectors/java33_fastjson2_variant_request.bin"),
+            include_bytes!("../vectors/java27_fastjson_variant_request.bin"),
+        ] {
+            server_bytes(&[b"\0\xff", frame].concat(), start());
         }
     }
 

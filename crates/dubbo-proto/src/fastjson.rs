@@ -153,13 +153,14 @@ impl<'a> Dialect<'a> {
         Ok(())
     }
 
-    /// A number without the letter of its type; a key becomes a string.
+    /// A number without what tells its type: a letter, or the point behind a whole `BigDecimal`. A key becomes a string.
     fn number(&mut self, out: &mut Vec<u8>) {
         let is_part = |byte| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
         let number = self.take_while(is_part);
         if matches!(self.rest(), [b'B' | b'S' | b'L' | b'F' | b'D', ..]) {
             self.pos += 1;
         }
+        let number = number.strip_suffix(b".").unwrap_or(number);
         let is_key = self.rest().starts_with(b":");
         let quote: &[u8] = if is_key { b"\"" } else { b"" };
         out.extend_from_slice(quote);

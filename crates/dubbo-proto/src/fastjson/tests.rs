@@ -18,6 +18,8 @@ fn the_dialect_becomes_json() {
     for (text, expected) in [
         ("-8B", "-8"),
         ("[-1600S,-5L,1.5F,2.0E-3D,7]", "[-1600,-5,1.5,2.0E-3,7]"),
+        // A BigDecimal without fraction.
+        ("[0.,-12.,{\"k\":3.}]", "[0,-12,{\"k\":3}]"),
         ("x'0001FF7F'", "\"AAH/fw==\""),
         ("{\"a\":x''}", "{\"a\":\"\"}"),
         ("new Date(-16)", "-16"),
