@@ -6,7 +6,7 @@ use dubbo_proto::{Serialization, ServiceDefinition, fastjson};
 use hessian::json::{self, JsonKind, JsonReader};
 use hessian::transcode::{InputOptions, Schema, json_to_hessian, json_to_hessian_by};
 use hessian::{Encoder, JavaType, Limits};
-use jsonb::json_to_jsonb_with;
+use jsonb::json_to_jsonb_by;
 use percent_encoding::percent_decode_str;
 
 use crate::error::{CallError, Code};
@@ -169,7 +169,7 @@ impl<'a> ArgumentList<'a> {
             // Dubbo's generic call: the method's name, its types if they are known, all arguments in one array.
             encoder.string(target.method);
             match target.parameters {
-                Parameters::Named(types, _) => {
+                Parameters::Named(types, _) | Parameters::Asked(types) => {
                     encoder.list_begin(Some("[string"), types.len());
                     types.iter().for_each(|ty| encoder.string(&ty.java_name()));
                 }
@@ -197,7 +197,7 @@ impl<'a> ArgumentList<'a> {
         if is_generic {
             json::write_string(out, target.method);
             match target.parameters {
-                Parameters::Named(types, _) => {
+                Parameters::Named(types, _) | Parameters::Asked(types) => {
                     out.push(b'\n');
                     write_names(out, types);
                     out.extend_from_slice(b"\n[");
@@ -262,15 +262,11 @@ impl<'a> ArgumentList<'a> {
 
     /// Each argument behind its length.
     fn encode_fastjson2(&self, target: Target<'_>, out: &mut Vec<u8>) -> Result<(), CallError> {
-        if matches!(self, Self::JsonWithRefs(_)) {
-            let message = "arguments with references cannot be sent to a provider of fastjson2";
-            return Err(CallError::new(Code::BadArguments, message));
-        }
         if !target.parameters.is_generic() {
             for index in 0..self.len() {
                 let ty = target.parameters.at(index);
                 sized(out, |out| {
-                    self.write_jsonb(index, ty, target, &mut jsonb::Encoder::new(out))
+                    self.write_jsonb(index, ty, target, "$", &mut jsonb::Encoder::new(out))
                 })?;
             }
             return Ok(());
@@ -282,7 +278,7 @@ impl<'a> ArgumentList<'a> {
         sized(out, |out| {
             let mut encoder = jsonb::Encoder::new(out);
             match target.parameters {
-                Parameters::Named(types, _) => {
+                Parameters::Named(types, _) | Parameters::Asked(types) => {
                     encoder.array_begin(types.len());
                     types.iter().for_each(|ty| encoder.string(&ty.java_name()));
                 }
@@ -293,16 +289,20 @@ impl<'a> ArgumentList<'a> {
         sized(out, |out| {
             let mut encoder = jsonb::Encoder::new(out);
             encoder.array_begin(self.len());
-            (0..self.len())
-                .try_for_each(|index| self.write_jsonb(index, None, target, &mut encoder))
+            (0..self.len()).try_for_each(|index| {
+                let root = format!("$[{index}]");
+                self.write_jsonb(index, None, target, &root, &mut encoder)
+            })
         })
     }
 
+    /// `root` is where the argument stands in its message.
     fn write_jsonb(
         &self,
         index: usize,
         ty: Option<&JavaType>,
         target: Target<'_>,
+        root: &str,
         encoder: &mut jsonb::Encoder<'_>,
     ) -> Result<(), CallError> {
         if let Some(text) = self.plain_text_at(index, ty) {
@@ -311,7 +311,9 @@ impl<'a> ArgumentList<'a> {
         }
         let text = self.json_at(index, ty);
         let mut reader = JsonReader::new(&text, Limits::default());
-        json_to_jsonb_with(&mut reader, ty, encoder, target.schema())
+        let refs = matches!(self, Self::JsonWithRefs(_));
+        let options = InputOptions { schema: target.schema(), refs };
+        json_to_jsonb_by(&mut reader, ty, encoder, &options, root)
             .map_err(|error| bad_argument(index, ty, &error.to_string()))
     }
 }

@@ -7,13 +7,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use hessian::transcode::JsonOptions;
 use registry::Registry;
 
 use crate::config::{ClusterPolicy, ClusterRules};
 use crate::error::{CallError, Code};
 use crate::invoke::{Invocation, invoke};
 use crate::metrics::Hub;
-use crate::reply::json_of;
+use crate::reply::json_of_with;
 use crate::worker::{Worker, WorkerSetup};
 
 /// Makes calls to the services of one registry. Lives on a tokio `LocalRuntime`, or in a `LocalSet`.
@@ -33,11 +34,15 @@ impl Client {
         }))
     }
 
-    /// Makes a call; its result as JSON text.
+    /// Makes a call; its result as JSON text in that form.
     ///
     /// # Errors
     /// Whatever the table in [`crate::error`] lists.
-    pub async fn call(&self, invocation: &Invocation<'_>) -> Result<Vec<u8>, CallError> {
-        json_of(&invoke(&self.0, 0, invocation, Instant::now()).await?)
+    pub async fn call(
+        &self,
+        invocation: &Invocation<'_>,
+        options: &JsonOptions,
+    ) -> Result<Vec<u8>, CallError> {
+        json_of_with(&invoke(&self.0, 0, invocation, Instant::now()).await?, options)
     }
 }

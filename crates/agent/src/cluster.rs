@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use balance::{Balancer, EndpointSpec, Slot, Ticket};
 use dubbo_proto::{Serialization, ServiceKey};
-use registry::{Endpoint, Freshness, Snapshot};
+use registry::{Endpoint, Freshness, Protocol, Snapshot};
 use tokio::sync::Notify;
 use tracing::info;
 
@@ -46,10 +46,16 @@ pub struct Cluster {
 #[derive(Clone)]
 pub struct Member(Rc<MemberState>);
 
+/// Parameters of a provider's URL: the token that its callers have to send, and its path.
+const TOKEN: &str = "token";
+const PATH: &str = "path";
+
 struct MemberState {
     endpoint: Endpoint,
     upstream: AnyUpstream,
     stats: Arc<CallStats>,
+    /// What each call has to have attached: the token without which the provider takes none, and its path behind an agent.
+    attachments: Vec<(&'static str, String)>,
     /// Forgotten with the member, when the endpoint registers others.
     learnt: Learnt,
 }
@@ -67,6 +73,12 @@ impl MemberState {
         let own = &self.endpoint;
         (own.protocol, own.port, &own.host, &own.serializations)
             == (other.protocol, other.port, &other.host, &other.serializations)
+            && [TOKEN, PATH].iter().all(|name| own.params.get(*name) == other.params.get(*name))
+    }
+
+    /// The path of the provider's URL where it is another than the interface.
+    fn path(&self, interface: &str) -> Option<&str> {
+        self.endpoint.params.get(PATH).map(String::as_str).filter(|path| *path != interface)
     }
 
     /// The first serialization that the endpoint prefers and we write.
@@ -125,7 +137,17 @@ impl Cluster {
         let upstream = self.pool.upstream(endpoint.protocol, &endpoint.host, endpoint.port, setup);
         let stats = self.hub.upstream(&self.service.to_string(), upstream.address());
         let (endpoint, learnt) = (endpoint.clone(), Learnt::default());
-        Member(Rc::new(MemberState { endpoint, upstream, stats, learnt }))
+        let token = endpoint.params.get(TOKEN).filter(|token| !token.is_empty());
+        let token = token.map(|token| (TOKEN, token.clone()));
+        let mut state = MemberState { endpoint, upstream, stats, attachments: Vec::new(), learnt };
+        state.attachments.extend(token);
+        // A provider's agent knows no other way to its app's path.
+        if let (Protocol::Link, Some(path)) =
+            (state.endpoint.protocol, state.path(&self.service.interface).map(str::to_owned))
+        {
+            state.attachments.push((PATH, path));
+        }
+        Member(Rc::new(state))
     }
 
     /// Calls are made by `policy` from now on.
@@ -181,7 +203,19 @@ impl Cluster {
         self.offer((request.now, request.deadline), Vec::new(), async |attempt, now| {
             let member = &attempt.member.0;
             let used = member.serialization(otherwise);
-            let outcome = attempt.upstream().call(&Request { now, ..request }, used).await;
+            // What the caller attaches counts more than what the registry tells.
+            let own = member.attachments.iter().map(|(name, value)| (*name, value.as_str()));
+            let all: Vec<(&str, &str)>;
+            let attachments = match member.attachments.is_empty() {
+                true => request.attachments,
+                false => {
+                    all = own.chain(request.attachments.iter().copied()).collect();
+                    &all
+                }
+            };
+            let path = member.path(&self.service.interface);
+            let request = Request { now, attachments, path, ..request };
+            let outcome = attempt.upstream().call(&request, used).await;
             let Some(other) = member.learnt.take_in(used, &outcome) else {
                 return outcome;
             };

@@ -163,111 +163,39 @@ impl Code {
     };
 
     /// What the table says of this code.
+    #[rustfmt::skip] // A table: one line a code.
     pub const fn row(self) -> Row {
         use Fault::{Downstream, Local, Upstream};
         use Retry::{Elsewhere, IfIdempotent, Never, Safe};
         type S = LinkStatus;
         type D = DubboStatus;
         match self {
-            Self::BadRequest => {
-                row("bad_request", Downstream, 400, S::BAD_REQUEST, D::BadRequest, Never)
-            }
+            Self::BadRequest => row("bad_request", Downstream, 400, S::BAD_REQUEST, D::BadRequest, Never),
             Self::NoRoute => row("no_route", Downstream, 404, S::BAD_REQUEST, D::BadRequest, Never),
-            Self::MethodNotAllowed => {
-                row("method_not_allowed", Downstream, 405, S::BAD_REQUEST, D::BadRequest, Never)
-            }
-            Self::UnsupportedMediaType => {
-                row("unsupported_media_type", Downstream, 415, S::BAD_REQUEST, D::BadRequest, Never)
-            }
-            Self::RequestTimeout => {
-                row("request_timeout", Downstream, 408, S::BAD_REQUEST, D::BadRequest, Safe)
-            }
-            Self::BodyTooLarge => {
-                row("body_too_large", Downstream, 413, S::TOO_LARGE, D::BadRequest, Never)
-            }
-            Self::BadArguments => {
-                row("bad_arguments", Downstream, 400, S::BAD_REQUEST, D::BadRequest, Never)
-            }
-            Self::AmbiguousMethod => {
-                row("ambiguous_method", Downstream, 400, S::BAD_REQUEST, D::BadRequest, Never)
-            }
-            Self::ServiceNotFound => row(
-                "service_not_found",
-                Downstream,
-                404,
-                S::NOT_FOUND_SERVICE,
-                D::ServiceNotFound,
-                Elsewhere,
-            ),
-            Self::MethodNotFound => row(
-                "method_not_found",
-                Downstream,
-                404,
-                S::NOT_FOUND_METHOD,
-                D::ServiceNotFound,
-                Never,
-            ),
-            Self::Draining => {
-                row("draining", Local, 503, S::REFUSED, D::ServerThreadpoolExhausted, Safe)
-            }
-            Self::Overloaded => {
-                row("overloaded", Local, 503, S::OVERLOADED, D::ServerThreadpoolExhausted, Safe)
-            }
-            Self::RegistryUnavailable => row(
-                "registry_unavailable",
-                Local,
-                503,
-                S::UPSTREAM_UNREACHABLE,
-                D::ServerError,
-                Safe,
-            ),
-            Self::NoEndpoint => {
-                row("no_endpoint", Upstream, 503, S::UPSTREAM_UNREACHABLE, D::ServerError, Safe)
-            }
-            Self::Unreachable => {
-                row("unreachable", Upstream, 503, S::UPSTREAM_UNREACHABLE, D::ServerError, Safe)
-            }
+            Self::MethodNotAllowed => row("method_not_allowed", Downstream, 405, S::BAD_REQUEST, D::BadRequest, Never),
+            Self::UnsupportedMediaType => row("unsupported_media_type", Downstream, 415, S::BAD_REQUEST, D::BadRequest, Never),
+            Self::RequestTimeout => row("request_timeout", Downstream, 408, S::BAD_REQUEST, D::BadRequest, Safe),
+            Self::BodyTooLarge => row("body_too_large", Downstream, 413, S::TOO_LARGE, D::BadRequest, Never),
+            Self::BadArguments => row("bad_arguments", Downstream, 400, S::BAD_REQUEST, D::BadRequest, Never),
+            Self::AmbiguousMethod => row("ambiguous_method", Downstream, 400, S::BAD_REQUEST, D::BadRequest, Never),
+            Self::ServiceNotFound => row("service_not_found", Downstream, 404, S::NOT_FOUND_SERVICE, D::ServiceNotFound, Elsewhere),
+            Self::MethodNotFound => row("method_not_found", Downstream, 404, S::NOT_FOUND_METHOD, D::ServiceNotFound, Never),
+            Self::Draining => row("draining", Local, 503, S::REFUSED, D::ServerThreadpoolExhausted, Safe),
+            Self::Overloaded => row("overloaded", Local, 503, S::OVERLOADED, D::ServerThreadpoolExhausted, Safe),
+            Self::RegistryUnavailable => row("registry_unavailable", Local, 503, S::UPSTREAM_UNREACHABLE, D::ServerError, Safe),
+            Self::NoEndpoint => row("no_endpoint", Upstream, 503, S::UPSTREAM_UNREACHABLE, D::ServerError, Safe),
+            Self::Unreachable => row("unreachable", Upstream, 503, S::UPSTREAM_UNREACHABLE, D::ServerError, Safe),
             Self::Refused => row("refused", Upstream, 503, S::REFUSED, D::ServerError, Safe),
-            Self::ConnectionBroken => row(
-                "connection_broken",
-                Upstream,
-                502,
-                S::UPSTREAM_BROKEN,
-                D::ChannelInactive,
-                IfIdempotent,
-            ),
-            Self::BadReply => {
-                row("bad_reply", Upstream, 502, S::UPSTREAM_PROTOCOL, D::BadResponse, IfIdempotent)
-            }
-            Self::ReplyTooLarge => {
-                row("reply_too_large", Upstream, 502, S::TOO_LARGE, D::SerializationError, Never)
-            }
-            Self::Timeout => {
-                row("timeout", Upstream, 504, S::TIMEOUT, D::ServerTimeout, IfIdempotent)
-            }
-            Self::ThreadPoolExhausted => row(
-                "thread_pool_exhausted",
-                Upstream,
-                503,
-                S::OVERLOADED,
-                D::ServerThreadpoolExhausted,
-                Safe,
-            ),
-            Self::ProviderRejected => {
-                row("provider_rejected", Upstream, 400, S::BAD_REQUEST, D::BadRequest, Never)
-            }
-            Self::ProviderError => {
-                row("provider_error", Upstream, 502, S::SERVER_ERROR, D::ServiceError, IfIdempotent)
-            }
-            Self::Exception => {
-                row("exception", Upstream, 500, S::APP_ERROR, D::ServiceError, Never)
-            }
-            Self::Cancelled => {
-                row("cancelled", Downstream, 499, S::CANCELLED, D::ClientError, IfIdempotent)
-            }
-            Self::Internal => {
-                row("internal", Local, 500, S::SERVER_ERROR, D::ServerError, IfIdempotent)
-            }
+            Self::ConnectionBroken => row("connection_broken", Upstream, 502, S::UPSTREAM_BROKEN, D::ChannelInactive, IfIdempotent),
+            Self::BadReply => row("bad_reply", Upstream, 502, S::UPSTREAM_PROTOCOL, D::BadResponse, IfIdempotent),
+            Self::ReplyTooLarge => row("reply_too_large", Upstream, 502, S::TOO_LARGE, D::SerializationError, Never),
+            Self::Timeout => row("timeout", Upstream, 504, S::TIMEOUT, D::ServerTimeout, IfIdempotent),
+            Self::ThreadPoolExhausted => row("thread_pool_exhausted", Upstream, 503, S::OVERLOADED, D::ServerThreadpoolExhausted, Safe),
+            Self::ProviderRejected => row("provider_rejected", Upstream, 400, S::BAD_REQUEST, D::BadRequest, Never),
+            Self::ProviderError => row("provider_error", Upstream, 502, S::SERVER_ERROR, D::ServiceError, IfIdempotent),
+            Self::Exception => row("exception", Upstream, 500, S::APP_ERROR, D::ServiceError, Never),
+            Self::Cancelled => row("cancelled", Downstream, 499, S::CANCELLED, D::ClientError, IfIdempotent),
+            Self::Internal => row("internal", Local, 500, S::SERVER_ERROR, D::ServerError, IfIdempotent),
         }
     }
 
@@ -319,17 +247,37 @@ impl Code {
 
 /// How a frame of a Java stack trace begins.
 const STACK_FRAME: &str = "\n\tat ";
+/// How the trace of an exception's cause begins.
+const CAUSE: &str = "\nCaused by: ";
+/// Dubbo's package since 2.7.
+const APACHE: &str = "org.apache.dubbo.";
+/// Dubbo's package up to 2.6.
+const ALIBABA: &str = "com.alibaba.dubbo.";
 /// What a generic call of an overloaded method is answered.
 const NOT_UNIQUE: &str = "Not unique method for method name";
 /// What Dubbo 3 answers when it has no such service, method or types, or cannot read an argument.
 const UNREADABLE: &str = "Fail to decode request due to: RpcInvocation [";
 
-/// Whether the filter that turns a generic call into a plain one did not get that far: it is where
-/// the exception was thrown, not only on its way.
+/// Whether the filter that turns a generic call into a plain one did not get that far: the exception was thrown
+/// in the filter itself, which is where later versions also report what they cannot make Java's values of, or
+/// where it makes these values, as in 2.6. Being on the way of an exception says nothing.
 fn is_refused_generic_call(text: &str) -> bool {
-    let thrown_at = text.split(STACK_FRAME).nth(1).unwrap_or_default();
-    text.contains(NOT_UNIQUE)
-        || thrown_at.starts_with("org.apache.dubbo.rpc.filter.GenericFilter.invoke")
+    let is_filter = |frame: &str| frame.starts_with("rpc.filter.GenericFilter.invoke(");
+    let is_maker = |frame: &str| frame.starts_with("common.utils.PojoUtils.realize(");
+    // A cause has a trace of its own.
+    let trace = text.split(CAUSE).next().unwrap_or_default();
+    let frames = || trace.split(STACK_FRAME).skip(1);
+    // In 2.6 the same method writes the result, too.
+    let is_thrown_there =
+        frames().next().and_then(|frame| frame.strip_prefix(APACHE)).is_some_and(is_filter);
+    let mut pairs = frames().zip(frames().skip(1));
+    let is_not_made = pairs.any(|pair| {
+        [APACHE, ALIBABA].iter().any(|package| {
+            let [above, below] = [pair.0, pair.1].map(|frame| frame.strip_prefix(package));
+            above.is_some_and(is_maker) && below.is_some_and(is_filter)
+        })
+    });
+    is_thrown_there || is_not_made || text.contains(NOT_UNIQUE)
 }
 
 /// A failed call: what happened, where, in words.
@@ -414,9 +362,18 @@ impl CallError {
         (row.dubbo_status, text.into())
     }
 
+    /// Whether it is the answer of Dubbo 3 to all that it cannot read, whatever the reason.
+    pub fn is_unreadable(&self) -> bool {
+        self.provider_status == Some(DubboStatus::BadRequest) && self.message.contains(UNREADABLE)
+    }
+
     /// Whether the call may be offered to another endpoint, because none has begun it.
     pub fn may_be_offered_again(&self) -> bool {
-        matches!(self.code.row().retry, Retry::Safe | Retry::Elsewhere)
+        // While a provider of 2.7 comes or leaves it says of its services what it says of methods that it does
+        // not have. It says so when it reads the request: nothing was begun.
+        let is_unread = self.code == Code::MethodNotFound
+            && self.provider_status == Some(DubboStatus::BadRequest);
+        is_unread || matches!(self.code.row().retry, Retry::Safe | Retry::Elsewhere)
     }
 
     /// Whether it is worth the caller's while to make the same call again.
@@ -466,6 +423,11 @@ mod tests {
         let frame =
             "\n\tat org.apache.dubbo.rpc.filter.GenericFilter.invoke(GenericFilter.java:94)";
         let elsewhere = "\n\tat org.apache.dubbo.rpc.filter.TpsLimitFilter.invoke(T.java:1)";
+        let realize = "\n\tat java.base/java.lang.Integer.parseInt(Integer.java:668)\
+             \n\tat com.alibaba.dubbo.common.utils.PojoUtils.realize(PojoUtils.java:86)";
+        let old_frame =
+            "\n\tat com.alibaba.dubbo.rpc.filter.GenericFilter.invoke(GenericFilter.java:78)";
+        let write = "\n\tat com.alibaba.dubbo.common.utils.PojoUtils.generalize(PojoUtils.java:1)";
         for (status, text, code, advice) in [
             (
                 S::ServiceError,
@@ -475,6 +437,18 @@ mod tests {
             ),
             (S::ServiceError, &*format!("x: y{frame}"), "bad_arguments", "x: y"),
             (S::ServiceError, &*format!("x: y{elsewhere}{frame}"), "provider_error", "x: y"),
+            // In 2.6 one method does it all: what was made of the arguments counts, not what is written of
+            // the result.
+            (S::ServiceError, &*format!("x: y{realize}{old_frame}"), "bad_arguments", "x: y"),
+            (S::ServiceError, &*format!("x: y{write}{old_frame}"), "provider_error", "x: y"),
+            (S::ServiceError, &*format!("x: y{old_frame}"), "provider_error", "x: y"),
+            (S::ServiceError, &*format!("x: y{realize}{write}"), "provider_error", "x: y"),
+            (
+                S::ServiceError,
+                &*format!("x: y{write}\nCaused by: z{realize}{old_frame}"),
+                "provider_error",
+                "x: y",
+            ),
             (S::BadResponse, "Data length too large: 9", "reply_too_large", "9"),
             (S::SerializationError, "Data length too large: 9", "reply_too_large", "9"),
             (
@@ -489,6 +463,24 @@ mod tests {
             let summary = error.summary();
             assert!(summary.contains(advice) && !summary.contains("\tat "), "{summary}");
         }
+    }
+
+    /// A provider that is leaving is not the only one; a method that failed on its way may have begun.
+    #[test]
+    fn another_provider_may_know_the_method() {
+        let unknown = "Fail to decode request due to: x: Service not found:a.B, c";
+        for (status, text, may) in [
+            (DubboStatus::BadRequest, unknown, true),
+            (DubboStatus::ServiceError, unknown, false),
+            (DubboStatus::ServiceError, "x: java.lang.NoSuchMethodException: c", false),
+            (DubboStatus::BadRequest, "Fail to decode request due to: x: y", false),
+        ] {
+            let error = CallError::from_provider(status, text);
+            assert_eq!(error.may_be_offered_again(), may, "{error}");
+            assert!(!error.is_retryable());
+        }
+        let ours = CallError::new(Code::MethodNotFound, "a.B has no method c");
+        assert!(!ours.may_be_offered_again());
     }
 
     /// Nobody is told that it is safe to try again when it is not.

@@ -8,7 +8,7 @@ use tracing::debug;
 use crate::args::ArgumentList;
 use crate::call::{Outcome, Reply};
 use crate::error::{CallError, Code};
-use crate::resolve;
+use crate::resolve::{self, refusal};
 use crate::route::{Parameters, Route, RouteName};
 use crate::upstream;
 use crate::worker::Worker;
@@ -47,7 +47,13 @@ pub async fn invoke(
         route = resolve::choose(worker, registry, invocation, &route)?;
     }
     if !route.plan.is_guess {
-        return send(&route, invocation, started).await;
+        let outcome = send(&route, invocation, started).await;
+        return match outcome {
+            Err(error) if error.is_unreadable() => {
+                Err(refusal::explain(worker, registry, invocation, (&route, started), error).await)
+            }
+            outcome => outcome,
+        };
     }
     if !route.plan.is_refused.get() {
         let outcome = send(&route, invocation, started).await;
@@ -74,7 +80,7 @@ pub async fn invoke(
 /// Makes the call of a route, its arguments written as the route wants them.
 async fn send(route: &Rc<Route>, invocation: &Invocation<'_>, started: Instant) -> Outcome {
     let is_json_text = route.answers_json_text();
-    if !is_json_text && route.plan.result.is_none() {
+    if !route.parameters.is_generic() && route.plan.result.is_none() {
         return send_written(route, invocation, started).await;
     }
     let outcome = if is_json_text {
@@ -92,7 +98,7 @@ async fn send_written(route: &Rc<Route>, invocation: &Invocation<'_>, started: I
         Parameters::Given(types) | Parameters::Named(types, _) => {
             invocation.args.ends_in_element(types)
         }
-        Parameters::Unknown => false,
+        Parameters::Unknown | Parameters::Asked(_) => false,
     };
     let may_pack = || (route.plan.may_pack && is_element()).then_some(1);
     if let Some(n_packed) = route.plan.n_packed.or_else(may_pack) {
@@ -110,7 +116,8 @@ async fn send_args(
 ) -> Outcome {
     let deadline = started + route.cluster.timeout(invocation.timeout);
     let attachments = &invocation.attachments;
-    let request = upstream::Request { route, args, attachments, now: started, deadline };
+    let request =
+        upstream::Request { route, args, attachments, path: None, now: started, deadline };
     route.cluster.call(request).await
 }
 

@@ -1,16 +1,21 @@
 //! What a provider's reply says, as JSON.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 
-use dubbo_proto::{BodyLimits, Reply as DubboReply, ReplyKind, Serialization, Status, fastjson};
+use dubbo_proto::{
+    BodyLimits, Outcome, Reply as DubboReply, ReplyKind, Serialization, Status, fastjson,
+};
 use hessian::json::JsonReader;
-use hessian::transcode::{JsonOptions, hessian_to_json, hessian_to_json_with};
-use hessian::{Decoder, Limits};
+use hessian::transcode::{
+    EnumStyle, JsonOptions, Schema, fold_generalized, hessian_to_json, hessian_to_json_with,
+    json_to_hessian_with,
+};
+use hessian::{Decoder, Encoder, JavaType, Limits};
 use jsonb::jsonb_to_json_as;
 
 use crate::call::Reply;
 use crate::error::{CallError, Code};
-use crate::route::Plan;
 
 /// The value of a reply as JSON text.
 ///
@@ -20,75 +25,151 @@ pub fn json_of(reply: &Reply) -> Result<Vec<u8>, CallError> {
     json_of_with(reply, &JsonOptions::default())
 }
 
-/// Like [`json_of`], in the form that the caller chose. A reply in fastjson is JSON already, and
-/// stays as it is.
+/// Like [`json_of`], in the form that the caller chose. A reply in fastjson is JSON already: it is
+/// written anew where the caller wants it otherwise, by the method's type if that is known.
 ///
 /// # Errors
 /// [`Code::Exception`] if the method threw, [`Code::BadReply`] if the reply cannot be read.
 pub fn json_of_with(reply: &Reply, options: &JsonOptions) -> Result<Vec<u8>, CallError> {
-    let broken = |error: &dyn std::fmt::Display| {
-        CallError::new(Code::BadReply, format!("the reply cannot be read: {error}"))
-            .at(&reply.endpoint)
-    };
+    read(reply, options).map_err(|error| error.at(&reply.endpoint))
+}
+
+fn read(reply: &Reply, options: &JsonOptions) -> Result<Vec<u8>, CallError> {
     let decoded = DubboReply::decode(reply.serialization, Status::Ok, &reply.body);
-    let outcome = match decoded.map_err(|error| broken(&error))? {
+    let outcome = match decoded.map_err(unreadable)? {
         DubboReply::Done(outcome) => outcome,
-        DubboReply::Failed { text, .. } => return Err(broken(&text)),
+        DubboReply::Failed { text, .. } => return Err(unreadable(text)),
     };
     let mut json = Vec::with_capacity(64);
-    match (outcome.kind(), outcome.serialization()) {
-        (ReplyKind::Null, _) => json.extend_from_slice(b"null"),
-        (
-            ReplyKind::Value | ReplyKind::Exception,
-            Serialization::Fastjson | Serialization::FastjsonSized,
-        ) => {
-            let text = outcome.value(&BodyLimits::default()).map_err(|error| broken(&error))?;
-            let mut plain = Vec::new();
-            let text = if outcome.serialization() == Serialization::FastjsonSized {
-                let class_names = outcome.kind() == ReplyKind::Exception;
-                fastjson::to_json(text, class_names, &mut plain).map_err(|error| broken(&error))?;
-                &plain
-            } else {
-                text
-            };
-            let mut reader = JsonReader::new(text, Limits::default());
-            let text = reader.skip_value().map_err(|error| broken(&error))?;
-            reader.finish().map_err(|error| broken(&error))?;
-            json.extend_from_slice(text);
-        }
-        (ReplyKind::Value | ReplyKind::Exception, Serialization::Fastjson2) => {
-            let value = outcome.value(&BodyLimits::default()).map_err(|error| broken(&error))?;
-            let mut decoder = jsonb::Decoder::new(value, Limits::default());
-            let is_exception = outcome.kind() == ReplyKind::Exception;
-            let plain = JsonOptions { class_name: true, ..JsonOptions::default() };
-            let options = if is_exception { &plain } else { options };
-            let ty = reply.route.as_ref().and_then(|route| route.plan.result.as_ref());
-            jsonb_to_json_as(&mut decoder, ty.filter(|_| !is_exception), &mut json, options)
-                .and_then(|()| decoder.finish())
-                .map_err(|error| broken(&error))?;
-        }
-        (ReplyKind::Value | ReplyKind::Exception, _) => {
-            let mut decoder = Decoder::new(outcome.value_and_rest(), Limits::default());
-            let is_exception = outcome.kind() == ReplyKind::Exception;
-            let plain = JsonOptions { class_name: true, ..JsonOptions::default() };
-            let options = if is_exception { &plain } else { options };
-            match reply.route.as_ref().filter(|_| !is_exception).map(|route| &route.plan) {
-                Some(Plan { result: Some(ty), schema: Some(schema), .. }) => {
-                    let schema = &schema.service;
-                    hessian_to_json_with(&mut decoder, Some(ty), &mut json, options, schema)
-                }
-                _ => hessian_to_json(&mut decoder, &mut json, options),
-            }
-            .map_err(|error| broken(&error))?;
+    match outcome.kind() {
+        ReplyKind::Null => json.extend_from_slice(b"null"),
+        ReplyKind::Value => write_value(&outcome, known_type(reply), options, &mut json)?,
+        ReplyKind::Exception => {
+            let named = JsonOptions { class_name: true, ..JsonOptions::default() };
+            write_value(&outcome, Known::default(), &named, &mut json)?;
         }
     }
     if reply.route.as_ref().is_some_and(|route| route.answers_json_text()) {
         json = unwrapped(json);
+    } else if reply.route.as_ref().is_some_and(|route| route.parameters.is_generic())
+        && let Some(folded) = fold_generalized(&json, options)
+    {
+        json = folded;
     }
     match outcome.kind() {
-        ReplyKind::Exception => Err(exception(&json).at(&reply.endpoint)),
+        ReplyKind::Exception => Err(exception(&json)),
         ReplyKind::Value | ReplyKind::Null => Ok(json),
     }
+}
+
+fn unreadable(error: impl Display) -> CallError {
+    CallError::new(Code::BadReply, format!("the reply cannot be read: {error}"))
+}
+
+/// Appends the value or the exception of a reply.
+fn write_value(
+    outcome: &Outcome<'_>,
+    known: Known<'_>,
+    options: &JsonOptions,
+    out: &mut Vec<u8>,
+) -> Result<(), CallError> {
+    let limits = Limits::default();
+    match outcome.serialization() {
+        Serialization::Fastjson | Serialization::FastjsonSized => {
+            write_text(outcome, known, options, out)
+        }
+        Serialization::Fastjson2 => {
+            let value = outcome.value(&BodyLimits::default()).map_err(unreadable)?;
+            let mut decoder = jsonb::Decoder::new(value, limits);
+            jsonb_to_json_as(&mut decoder, known.ty, out, options)
+                .and_then(|()| decoder.finish())
+                .map_err(unreadable)
+        }
+        _ => {
+            let mut decoder = Decoder::new(outcome.value_and_rest(), limits);
+            match known {
+                Known { ty: Some(ty), schema: Some(schema) } => {
+                    hessian_to_json_with(&mut decoder, Some(ty), out, options, schema)
+                }
+                _ => hessian_to_json(&mut decoder, out, options),
+            }
+            .map_err(unreadable)
+        }
+    }
+}
+
+/// The same in fastjson, which is JSON already, or nearly.
+fn write_text(
+    outcome: &Outcome<'_>,
+    known: Known<'_>,
+    options: &JsonOptions,
+    out: &mut Vec<u8>,
+) -> Result<(), CallError> {
+    let mut plain = Vec::new();
+    let mut text = outcome.value(&BodyLimits::default()).map_err(unreadable)?;
+    if outcome.serialization() == Serialization::FastjsonSized {
+        fastjson::to_json(text, options.class_name, &mut plain).map_err(unreadable)?;
+        text = &plain;
+    }
+    let mut reader = JsonReader::new(text, Limits::default());
+    let text = reader.skip_value().map_err(unreadable)?;
+    reader.finish().map_err(unreadable)?;
+    if outcome.kind() == ReplyKind::Value && *options != JsonOptions::default() {
+        write_anew(text, known, options, out);
+    } else {
+        out.extend_from_slice(text);
+    }
+    Ok(())
+}
+
+/// Writes JSON in the form that the caller chose: by the type of the method's result, or by what the values
+/// look like if that is not known or wrong; and as it is if nothing can be made of it.
+fn write_anew(text: &[u8], known: Known<'_>, options: &JsonOptions, out: &mut Vec<u8>) {
+    let write = |ty: Option<&JavaType>, schema: &dyn Schema| {
+        let (mut value, mut json) = (Vec::with_capacity(text.len()), Vec::new());
+        let mut reader = JsonReader::new(text, Limits::default());
+        json_to_hessian_with(&mut reader, ty, &mut Encoder::new(&mut value), schema).ok()?;
+        let mut decoder = Decoder::new(&value, Limits::default());
+        hessian_to_json_with(&mut decoder, ty, &mut json, options, schema).ok()?;
+        Some(json)
+    };
+    let typed = known.ty.zip(known.schema).and_then(|(ty, schema)| write(Some(ty), schema));
+    match typed.or_else(|| write(None, &())) {
+        Some(json) => out.extend_from_slice(&json),
+        None => out.extend_from_slice(text),
+    }
+}
+
+/// What a definition tells of a result.
+#[derive(Clone, Copy, Default)]
+struct Known<'a> {
+    ty: Option<&'a JavaType>,
+    schema: Option<&'a dyn Schema>,
+}
+
+fn known_type(reply: &Reply) -> Known<'_> {
+    let Some(plan) = reply.route.as_ref().map(|route| &route.plan) else { return Known::default() };
+    let schema = plan.schema.as_ref().map(|schema| &schema.service as &dyn Schema);
+    Known { ty: plan.result.as_ref(), schema }
+}
+
+/// The caller's options that say nothing about this reply: the provider has written text that does not tell
+/// what they are about, and no definition does.
+pub fn ignored_options(reply: &Reply, options: &JsonOptions) -> Vec<&'static str> {
+    let is_text =
+        matches!(reply.serialization, Serialization::Fastjson | Serialization::FastjsonSized);
+    let known = known_type(reply);
+    if !is_text || known.ty.is_some() && known.schema.is_some() {
+        return Vec::new();
+    }
+    [
+        ("longs", options.longs_as_text),
+        ("enums", options.enums != EnumStyle::default()),
+        ("class", options.class_name && reply.serialization == Serialization::Fastjson),
+    ]
+    .into_iter()
+    .filter_map(|(name, is_chosen)| is_chosen.then_some(name))
+    .collect()
 }
 
 /// What every provider attaches to every reply: its version of Dubbo's protocol. Replies that end so have no
@@ -138,10 +219,142 @@ fn exception(json: &[u8]) -> CallError {
             Code::MethodNotFound
         }
         _ if message.contains("java.lang.NoSuchMethodException") => Code::MethodNotFound,
+        "java.lang.ClassCastException" | "java.lang.NullPointerException"
+            if is_thrown_before(&object) =>
+        {
+            Code::BadArguments
+        }
         _ => Code::Exception,
     };
     match message.is_empty() {
         true => CallError::new(code, class.as_ref()),
         false => CallError::new(code, format!("{class}: {message}")),
+    }
+}
+
+/// Whether an exception was thrown by the code that Dubbo generates to call a method, which takes the arguments for
+/// what the parameters are, and not by the method: that was not begun. The code's own name says little, but
+/// nothing else is called from where it is.
+fn is_thrown_before(object: &serde_json::Value) -> bool {
+    const CALLERS: [&str; 2] = [
+        "org.apache.dubbo.rpc.proxy.javassist.JavassistProxyFactory$",
+        "com.alibaba.dubbo.rpc.proxy.javassist.JavassistProxyFactory$",
+    ];
+    let is_generated = |thrown_at: Option<&str>, called_from: Option<&str>| {
+        thrown_at.is_some_and(|frame| frame.contains(".invokeMethod("))
+            && called_from.is_some_and(|frame| CALLERS.iter().any(|one| frame.starts_with(one)))
+    };
+    if object.get("exceptionClass").is_none() {
+        let frame = |index: usize| object.get("stackTrace")?.get(index)?.as_str();
+        return is_generated(frame(0), frame(1));
+    }
+    // The generic filter's own exception has the trace of the original in its message.
+    let text = ["detailMessage", "message"].iter().find_map(|name| object.get(name)?.as_str());
+    let mut frames = text.unwrap_or_default().split("\n\tat ").skip(1);
+    is_generated(frames.next(), frames.next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CALLER: &str =
+        "org.apache.dubbo.rpc.proxy.javassist.JavassistProxyFactory$1.doInvoke(J.java:47)";
+
+    fn thrown(class: &str, frames: [&str; 2]) -> CallError {
+        let object = serde_json::json!({"class": class, "message": "no", "stackTrace": frames});
+        exception(object.to_string().as_bytes())
+    }
+
+    #[test]
+    fn a_method_that_was_not_begun_is_told_from_one_that_threw() {
+        let cast = "java.lang.ClassCastException";
+        let generated = "com.acme.OrdersImpl$sw3.invokeMethod(OrdersImpl$sw3.java)";
+        let method = "com.acme.OrdersImpl.add(OrdersImpl.java:1)";
+        for (class, frames, code) in [
+            (cast, [generated, CALLER], Code::BadArguments),
+            ("java.lang.NullPointerException", [generated, CALLER], Code::BadArguments),
+            (cast, [method, generated], Code::Exception),
+            // A method that has this name itself is called by what is generated, as any other.
+            (cast, [generated, generated], Code::Exception),
+            ("com.acme.Oops", [generated, CALLER], Code::Exception),
+        ] {
+            assert_eq!(thrown(class, frames).code, code, "{class} {frames:?}");
+        }
+    }
+
+    #[test]
+    fn a_generic_call_has_the_trace_in_its_message() {
+        let wrapped = |frame: &str| {
+            let text = format!("x: no\nx: no\n\tat {frame}\n\tat {CALLER}");
+            let object = serde_json::json!({
+                "class": "com.alibaba.dubbo.rpc.service.GenericException", "detailMessage": text,
+                "exceptionClass": "java.lang.ClassCastException", "exceptionMessage": "no",
+                "stackTrace": ["a.B.c(B.java:1)"],
+            });
+            exception(object.to_string().as_bytes()).code
+        };
+        assert_eq!(wrapped("a.BWrap1.invokeMethod(BWrap1.java)"), Code::BadArguments);
+        assert_eq!(wrapped("a.B.add(B.java:7)"), Code::Exception);
+    }
+
+    struct Orders;
+
+    impl Schema for Orders {
+        fn field_type(&self, class: &str, field: &str) -> Option<&JavaType> {
+            static LONG: JavaType = JavaType::Long;
+            (class == "com.acme.Order" && field == "id").then_some(&LONG)
+        }
+    }
+
+    fn reply(serialization: Serialization, body: &[u8]) -> Reply {
+        let body = bytes::Bytes::copy_from_slice(body);
+        Reply { serialization, body, endpoint: "here".into(), route: None }
+    }
+
+    fn text(reply: &Reply, options: &str) -> (String, Vec<&'static str>) {
+        let options = JsonOptions::parse(options).unwrap();
+        let json = json_of_with(reply, &options).unwrap();
+        (String::from_utf8(json).unwrap(), ignored_options(reply, &options))
+    }
+
+    #[test]
+    fn fastjson_comes_as_it_is_or_as_it_is_wanted() {
+        let value = r#"{ "id":7,"big":9007199254740993, "at":0,"name":"RED"}"#;
+        let lines = reply(Serialization::Fastjson, format!("1\n{value}\n").as_bytes());
+        assert_eq!(text(&lines, ""), (value.to_owned(), vec![]));
+        let big = r#"{"id":7,"big":"9007199254740993","at":0,"name":"RED"}"#;
+        assert_eq!(text(&lines, "big-numbers=text"), (big.to_owned(), vec![]));
+        assert_eq!(text(&lines, "longs=text; class=yes").1, ["longs", "class"]);
+        assert_eq!(text(&lines, "longs=text").0, big);
+        let sized = |value: &str| {
+            let len = u32::try_from(value.len()).unwrap().to_be_bytes();
+            let body = [&b"\0\0\0\x011"[..], &len, value.as_bytes()].concat();
+            reply(Serialization::FastjsonSized, &body)
+        };
+        let order = sized(r#"{"@type":"com.acme.Order","id":7}"#);
+        assert_eq!(text(&order, "").0, r#"{"id":7}"#);
+        let (json, ignored) = text(&order, "class=yes");
+        assert_eq!((&*json, ignored), (r#"{"class":"com.acme.Order","id":7}"#, vec![]));
+    }
+
+    #[test]
+    fn types_tell_what_fastjson_does_not() {
+        let ty = JavaType::parse("java.util.List<com.acme.Order>").unwrap();
+        let write = |json: &str, options: &str| {
+            let (mut out, options) = (Vec::new(), JsonOptions::parse(options).unwrap());
+            write_anew(
+                json.as_bytes(),
+                Known { ty: Some(&ty), schema: Some(&Orders) },
+                &options,
+                &mut out,
+            );
+            String::from_utf8(out).unwrap()
+        };
+        let options = "longs=text; class=yes";
+        let expected = r#"[{"class":"com.acme.Order","id":"7","n":1}]"#;
+        assert_eq!(write(r#"[{"id":7,"n":1}]"#, options), expected);
+        // What does not fit the definition is still an answer.
+        assert_eq!(write(r#"{"id":"x"}"#, options), r#"{"id":"x"}"#);
     }
 }

@@ -11,10 +11,11 @@
 //! classes count.
 //!
 //! `fits` tells which parameters a JSON value can be meant for; [`definitions`] holds what a worker
-//! knows of its services.
+//! knows of its services; `refusal` finds out what a provider means that does not say why it refuses.
 
 pub mod definitions;
 pub(crate) mod fits;
+pub(crate) mod refusal;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,7 +23,8 @@ use std::time::{Duration, Instant};
 
 use dubbo_proto::definition::MethodDefinition;
 use hessian::JavaType;
-use registry::Definition;
+use hessian::transcode::builtin::Builtin;
+use registry::{Definition, Endpoint, Origin};
 
 use self::fits::Fit;
 use crate::args::{ArgumentList, parse_types};
@@ -151,15 +153,18 @@ fn untyped(
 }
 
 /// How a method is called that was found by a definition. Objects of a class whose fields nobody knows
-/// are for the provider to make: text for a date or an enum would not become one otherwise.
+/// are for the provider to make: text for a date or an enum would not become one otherwise. So are the elements of
+/// lists and maps where nobody tells their types, or a `List<Order>` would hold maps.
 fn resolved(method: &Candidate, schema: Option<Arc<Definition>>) -> (Parameters, Plan) {
     let (types, n_packed) = (method.types.clone(), method.n_packed);
     let is_known = |class: &str| {
         let service = schema.as_ref().map(|schema| &schema.service);
         service.is_some_and(|service| service.classes.contains_key(class))
     };
+    let is_erased =
+        schema.as_ref().is_some_and(|schema| matches!(schema.origin, Origin::Provider(_)));
     let may_pack = n_packed.is_none() && matches!(types.last(), Some(JavaType::Array(_)));
-    if types.iter().all(|ty| are_known(ty, &is_known)) {
+    if types.iter().all(|ty| are_known(ty, &is_known) && !(is_erased && holds_anything(ty))) {
         let result = method.result.clone();
         let plan = Plan { schema, result, n_packed, may_pack, is_guess: true, ..Plan::default() };
         return (Parameters::Given(types), plan);
@@ -177,6 +182,20 @@ fn are_known(ty: &JavaType, is_known: &impl Fn(&str) -> bool) -> bool {
                 && class.args().iter().all(|arg| are_known(arg, is_known))
         }
         _ => true,
+    }
+}
+
+/// Whether the type is, or has within, a list or map of which it does not tell what it holds.
+fn holds_anything(ty: &JavaType) -> bool {
+    match ty {
+        JavaType::Array(element) => holds_anything(element),
+        JavaType::Class(class) => match class.builtin() {
+            Some(Builtin::List | Builtin::Map | Builtin::EnumSet | Builtin::Optional) => {
+                class.args().is_empty() || class.args().iter().any(holds_anything)
+            }
+            _ => false,
+        },
+        _ => false,
     }
 }
 
@@ -292,6 +311,16 @@ pub fn generic_instead(
     worker.routes.insert(registry, &name, n_args, Rc::clone(&route.cluster), parameters, plan)
 }
 
+/// The methods that the providers list in their registrations; `None` unless all of them list some.
+fn registered(endpoints: &[Endpoint]) -> Option<Vec<&str>> {
+    let mut known: Vec<&str> = Vec::new();
+    for endpoint in endpoints {
+        let methods = endpoint.params.get("methods").filter(|list| !list.is_empty())?;
+        known.extend(methods.split(',').map(str::trim));
+    }
+    (!endpoints.is_empty()).then_some(known)
+}
+
 /// Refuses a method that no provider lists, if all of them list their methods.
 fn check_registered(
     cluster: &Cluster,
@@ -299,15 +328,8 @@ fn check_registered(
     definition: Option<&Definition>,
 ) -> Result<(), CallError> {
     let endpoints = cluster.endpoints();
-    let mut known: Vec<&str> = Vec::new();
-    for endpoint in &endpoints {
-        let Some(methods) = endpoint.params.get("methods").filter(|list| !list.is_empty()) else {
-            return Ok(());
-        };
-        known.extend(methods.split(',').map(str::trim));
-    }
-    let is_open = known.contains(&"*") || known.contains(&method) || method.starts_with('$');
-    if endpoints.is_empty() || is_open {
+    let Some(mut known) = registered(&endpoints) else { return Ok(()) };
+    if known.contains(&"*") || known.contains(&method) || method.starts_with('$') {
         return Ok(());
     }
     known.extend(definition.iter().flat_map(|it| it.service.methods.iter().map(|one| &*one.name)));

@@ -38,29 +38,18 @@ pub enum Parameters {
     Named(Vec<JavaType>, Generic),
     /// The caller has not told; the provider finds the method by its name, in a generic call.
     Unknown,
+    /// A generic call that tells these types and has another number of arguments. Dubbo looks for the method, and
+    /// then refuses to call it: this only asks whether it is there.
+    Asked(Vec<JavaType>),
 }
 
-/// Whether a generic call takes values of the type as they are.
+/// Whether a generic call takes values of the type as they are: what is no map is left as it is.
 fn is_scalar(ty: &JavaType) -> bool {
     use Builtin as B;
     match ty {
-        JavaType::Class(class) => matches!(
-            class.builtin(),
-            Some(
-                B::String
-                    | B::Boolean
-                    | B::Byte
-                    | B::Short
-                    | B::Char
-                    | B::Int
-                    | B::Long
-                    | B::Float
-                    | B::Double
-                    | B::BigDecimal
-                    | B::BigInteger
-                    | B::Date
-            )
-        ),
+        JavaType::Class(class) => class.builtin().is_some_and(|builtin| {
+            !matches!(builtin, B::Any | B::List | B::Map | B::EnumSet | B::Optional)
+        }),
         JavaType::Array(element) => **element == JavaType::Byte,
         _ => true,
     }
@@ -144,7 +133,7 @@ impl Parameters {
             Self::Given(types) => types.get(index),
             // What is no object of the estate is the same in a generic call as in any other.
             Self::Named(types, Generic::Map) => types.get(index).filter(|ty| is_scalar(ty)),
-            Self::Named(_, Generic::Gson) | Self::Unknown => None,
+            Self::Named(_, Generic::Gson) | Self::Unknown | Self::Asked(_) => None,
         }
     }
 
@@ -230,9 +219,36 @@ impl Route {
         if let Some(template) = place.get() {
             return Ok(template);
         }
-        let template = template(serialization, &self.cluster.service.version, &self.def)
-            .map_err(|error| CallError::new(Code::BadRequest, error.to_string()))?;
+        let template = self.make_template(serialization, &self.def)?;
         Ok(place.get_or_init(|| template))
+    }
+
+    /// The same for a provider whose URL has another path than the interface. It is made for each call, since few have.
+    ///
+    /// # Errors
+    /// As [`Route::template`].
+    pub fn template_for_path(
+        &self,
+        serialization: Serialization,
+        path: &str,
+    ) -> Result<RequestTemplate, CallError> {
+        if let other @ Serialization::Other(_) = serialization {
+            return Err(unsupported(other));
+        }
+        let mut def = self.def.clone();
+        for (_, value) in def.attachments.iter_mut().filter(|(name, _)| name == "path") {
+            path.clone_into(value);
+        }
+        self.make_template(serialization, &def)
+    }
+
+    fn make_template(
+        &self,
+        serialization: Serialization,
+        def: &RouteDef,
+    ) -> Result<RequestTemplate, CallError> {
+        template(serialization, &self.cluster.service.version, def)
+            .map_err(|error| CallError::new(Code::BadRequest, error.to_string()))
     }
 }
 

@@ -7,7 +7,7 @@ use std::io::Write;
 use registry::MemoryHub;
 use support::{
     Behaviour, FakeProvider, Http, SERVICE, STRING, call, consumer, provider_agent, register,
-    request, wait_until,
+    register_with, request, wait_until,
 };
 
 /// With and without a provider's agent, the same calls have the same answers.
@@ -66,6 +66,33 @@ fn through_a_providers_agent() {
 }
 
 #[test]
+fn a_provider_gets_its_own_token_and_path() {
+    let hub = MemoryHub::new();
+    let provider = FakeProvider::start(Behaviour::Good);
+    let url = [("token", "s3cret"), ("path", "ctx/com.acme.Echo")];
+    let _registered = register_with(&hub, provider.addr, &url);
+    let agent = consumer(&hub, "");
+    wait_until("the endpoint", || {
+        (call(&agent, "echo", &[STRING], "[\"x\"]").status == 200).then_some(())
+    });
+    let seen =
+        |headers: &[&str]| call(&agent, "calledAs", &[&[STRING], headers].concat(), "[\"\"]");
+    assert_eq!(seen(&[]).body, "\"ctx/com.acme.Echo ctx/com.acme.Echo s3cret\"");
+    let own = seen(&["x-dubbo-attachment-token: mine"]);
+    assert_eq!(own.body, "\"ctx/com.acme.Echo ctx/com.acme.Echo mine\"");
+
+    let provider = FakeProvider::start(Behaviour::Good);
+    let hub = MemoryHub::new();
+    let _registered = register(&hub, provider.addr);
+    let agent = consumer(&hub, "");
+    wait_until("the endpoint", || {
+        (call(&agent, "echo", &[STRING], "[\"x\"]").status == 200).then_some(())
+    });
+    let plain = call(&agent, "calledAs", &[STRING], "[\"\"]");
+    assert_eq!(plain.body, format!("\"{SERVICE} {SERVICE} none\""));
+}
+
+#[test]
 fn requests_on_one_connection_are_answered_in_their_order() {
     let hub = MemoryHub::new();
     let provider = FakeProvider::start(Behaviour::Good);
@@ -110,10 +137,12 @@ fn one_large_call_and_many_small_ones_share_a_link() {
     let _provider_agent = provider_agent(&hub, provider.addr);
     let agent = consumer(&hub, "");
     let large = format!("[\"{}\"]", "x".repeat(3 << 20));
+    // Longer than the second that calls have by default: the machine may be shared.
+    let headers = [STRING, "x-dubbo-timeout-ms: 30000"];
     let mut on_large = Http::to(&agent);
-    on_large.send(request(&format!("/{SERVICE}/echo"), &[STRING], &large));
+    on_large.send(request(&format!("/{SERVICE}/echo"), &headers, &large));
     for n in 0..100 {
-        let answer = call(&agent, "echo", &[STRING], &format!("[\"{n}\"]"));
+        let answer = call(&agent, "echo", &headers, &format!("[\"{n}\"]"));
         assert_eq!(answer.body, format!("\"{n}\""));
     }
     let answer = on_large.read();

@@ -5,13 +5,14 @@ mod support;
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
+use agent::config;
 use dubbo_proto::{ClientEvent, Serialization, Status};
 use registry::MemoryHub;
 use support::dubbo::{Consumer, body, string};
 use support::http_app::{Does, TestApp};
 use support::{
-    Behaviour, FakeProvider, SERVICE, block_on, dubbo_consumer, dubbo_exporting, free_addr,
-    provider_agent, register, wait_until,
+    Behaviour, FakeProvider, SERVICE, block_on, dubbo_consumer, dubbo_exporting, dubbo_exports,
+    free_addr, provider_agent, register, wait_until,
 };
 
 const HESSIAN2: Serialization = Serialization::Hessian2;
@@ -173,18 +174,20 @@ fn broken_connections_are_told_at_once() {
 
 #[test]
 fn a_refused_call_goes_to_another_provider() {
-    let hub = MemoryHub::new();
-    let busy = FakeProvider::start(Behaviour::Busy);
-    let good = FakeProvider::start(Behaviour::Good);
-    let _registered = [register(&hub, busy.addr), register(&hub, good.addr)];
-    let agent = dubbo_consumer(&hub, "");
-    let mut consumer = Consumer::to(&agent);
-    for n in 0..50 {
-        let answer = consumer.call("echo", &n.to_string(), &[]);
-        assert_eq!(answer.value(), string(&n.to_string()));
+    for behaviour in [Behaviour::Busy, Behaviour::Leaving] {
+        let hub = MemoryHub::new();
+        let bad = FakeProvider::start(behaviour);
+        let good = FakeProvider::start(Behaviour::Good);
+        let _registered = [register(&hub, bad.addr), register(&hub, good.addr)];
+        let agent = dubbo_consumer(&hub, "");
+        let mut consumer = Consumer::to(&agent);
+        for n in 0..50 {
+            let answer = consumer.call("echo", &n.to_string(), &[]);
+            assert_eq!(answer.value(), string(&n.to_string()), "{behaviour:?}");
+        }
+        assert!(0 < bad.n_requests());
+        assert_eq!(good.n_requests(), 50);
     }
-    assert!(0 < busy.n_requests());
-    assert_eq!(good.n_requests(), 50);
 }
 
 #[test]
@@ -288,6 +291,32 @@ fn what_is_exported_is_there_for_dubbo_consumers() {
         (answer.status == Status::ServerError).then_some(answer)
     });
     assert!(answer.text().contains("unreachable"), "{}", answer.text());
+}
+
+/// What a connection remembers of requests that look alike does not outlive what it was found by.
+#[test]
+fn a_reload_reaches_requests_that_look_like_those_before() {
+    let (hub, provider) = (MemoryHub::new(), FakeProvider::start(Behaviour::Hang));
+    let export = format!("interface = \"{SERVICE}\"\napp = \"dubbo://{}\"\n", provider.addr);
+    let agent = dubbo_exporting(&hub, &format!("{export}[defaults]\nmax_timeout_ms = 600000\n"));
+    let mut consumer = Consumer::connect(agent.addresses().dubbo_exports.unwrap());
+    let request = body(SERVICE, "echo", "x", &[("timeout", "600000")]);
+    for token in 0..3 {
+        consumer.send(HESSIAN2, &request, token);
+    }
+    wait_until("the requests", || (provider.n_requests() == 3).then_some(()));
+    let text = dubbo_exports(&format!(
+        "{export}[defaults]\nmax_timeout_ms = 100\ntimeout_ms = 100\nconnect_timeout_ms = 100\n"
+    ));
+    let plan = block_on(agent.reload(config::parse(&text, "test.toml").unwrap())).unwrap();
+    assert_eq!(plan.changed, ["defaults"]);
+    // The worker hears of it in a moment of its own.
+    wait_until("the shorter time", || {
+        consumer.send(HESSIAN2, &request, 3);
+        consumer.hears(Duration::from_secs(1)).then_some(())
+    });
+    let (token, answer) = consumer.answer();
+    assert_eq!((token, answer.status), (3, Status::ServerTimeout), "{}", answer.text());
 }
 
 #[test]

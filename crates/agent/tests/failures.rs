@@ -116,6 +116,7 @@ fn providers_that_misbehave() {
         (Behaviour::BrokenValue, 502, "bad_reply"),
         (Behaviour::Close, 502, "connection_broken"),
         (Behaviour::Busy, 503, "thread_pool_exhausted"),
+        (Behaviour::Leaving, 404, "method_not_found"),
     ] {
         for with_agent in [false, true] {
             let hub = MemoryHub::new();
@@ -140,15 +141,17 @@ fn providers_that_misbehave() {
 
 #[test]
 fn one_bad_provider_does_not_disturb_calls_to_a_good_one() {
-    let hub = MemoryHub::new();
-    let (good, busy) = (FakeProvider::start(Behaviour::Good), FakeProvider::start(Behaviour::Busy));
-    let _registered = [register(&hub, good.addr), register(&hub, busy.addr)];
-    let agent = consumer(&hub, "");
-    for n in 0..200 {
-        let answer = call(&agent, "echo", &[STRING], &format!("[\"{n}\"]"));
-        assert_eq!(answer.status, 200, "a refused call is offered to the other: {answer:?}");
+    for behaviour in [Behaviour::Busy, Behaviour::Leaving] {
+        let hub = MemoryHub::new();
+        let (good, bad) = (FakeProvider::start(Behaviour::Good), FakeProvider::start(behaviour));
+        let _registered = [register(&hub, good.addr), register(&hub, bad.addr)];
+        let agent = consumer(&hub, "");
+        for n in 0..200 {
+            let answer = call(&agent, "echo", &[STRING], &format!("[\"{n}\"]"));
+            assert_eq!(answer.status, 200, "a refused call is offered to the other: {answer:?}");
+        }
+        assert!(0 < bad.n_requests(), "the {behaviour:?} one was tried");
     }
-    assert!(0 < busy.n_requests(), "the busy one was tried");
 }
 
 #[test]

@@ -4,9 +4,14 @@
 mod support;
 
 use agent::Agent;
+use dubbo_proto::{Serialization, Status};
 use registry::MemoryHub;
+use support::dubbo::{Consumer, body};
 use support::http_app::{Does, TestApp};
-use support::{Answer, Http, SERVICE, STRING, call, consumer, exporting, request, wait_until};
+use support::{
+    Answer, Http, SERVICE, STRING, call, consumer, dubbo_consumer, dubbo_exporting, exporting,
+    request, wait_until,
+};
 
 /// A consumer's agent, and one that exports `app` with these further lines.
 struct Mesh {
@@ -117,6 +122,36 @@ fn large_calls_and_hanging_ones_do_not_disturb_others() {
     wait_until("the request", || (3 <= app.requests().len()).then_some(()));
     drop(leaving);
     wait_until("the end of the call", || (before < count()).then_some(()));
+}
+
+/// A one-way call reaches the app, straight from a consumer and over a link, and nothing comes back for it.
+#[test]
+fn one_way_calls_are_made_and_not_answered() {
+    let app = TestApp::start(|request| match request.path.ends_with("fail") {
+        true => Does::status(500, "no"),
+        false => Does::json("1"),
+    });
+    let hub = MemoryHub::new();
+    let export = format!("interface = \"{SERVICE}\"\napp = \"http://{}\"", app.addr);
+    let exporting = dubbo_exporting(&hub, &export);
+    let ingress = dubbo_consumer(&hub, "");
+    for address in [exporting.addresses().dubbo_exports.unwrap(), ingress.addresses().dubbo[0]] {
+        let mut consumer = Consumer::connect(address);
+        wait_until("the app", || {
+            (consumer.call("ready", "x", &[]).status == Status::Ok).then_some(())
+        });
+        for method in ["note", "fail"] {
+            let noted = || app.requests().iter().filter(|it| it.path.ends_with(method)).count();
+            let before = noted();
+            consumer.send_one_way(Serialization::Hessian2, &body(SERVICE, method, "x", &[]));
+            wait_until("the one-way call", || (noted() == before + 1).then_some(()));
+        }
+        // The next answer is that of the next call.
+        consumer.send(Serialization::Hessian2, &body(SERVICE, "after", "x", &[]), 77);
+        let (token, answer) = consumer.answer();
+        assert_eq!((token, answer.status), (77, Status::Ok));
+        assert!(consumer.events.is_empty(), "{:?}", consumer.events);
+    }
 }
 
 /// A service is there while its app is, and a restart of the app is no more than a pause.

@@ -468,7 +468,12 @@ fn generic_calls() {
                 "method_not_found",
                 "has echo(int), echo(long)",
             ),
-            (generic("echo", Some(&["int"]), vec![]), &[], "bad_arguments", "takes 1 arguments, 0"),
+            (
+                generic("echo", Some(&["int"]), vec![]),
+                &[],
+                "bad_arguments",
+                "takes 1 argument(s), 0",
+            ),
             (generic("save", None, vec![Value::Int(1)]), &[], "bad_arguments", "argument 0"),
             (
                 generic("save", None, vec![]),
@@ -575,6 +580,38 @@ fn fastjson2_is_read_and_written_by_the_types() {
         args.truncate(3);
         let error = call("save", descriptor, args).make(&http).await.unwrap_err();
         assert_eq!(name(&error), "bad_arguments");
+    });
+}
+
+#[test]
+fn exceptions_have_causes() {
+    let error = r#"{"message":"a","code":7,"cause":{"class":"com.acme.Disk","message":"b","free":0,
+        "cause":{"class":"java.io.IOException"}}}"#;
+    let app = TestApp::start(move |_| Does::status(500, error));
+    with(&app, "errors = { 5xx = 'com.acme.Broken' }", async |http| {
+        let (kind, thrown, _) = read(&Call::new("m", "", &[]).make(&http).await.unwrap());
+        assert_eq!(kind, ReplyKind::Exception);
+        let thrown_of = |class: &str, message: &str, more: Vec<(&str, Value)>| {
+            let fields = [vec![("detailMessage", Value::string(message))], more].concat();
+            Value::object(class, fields)
+        };
+        let root = thrown_of("java.io.IOException", "", vec![]);
+        let disk = thrown_of("com.acme.Disk", "b", vec![("cause", root), ("free", Value::Int(0))]);
+        let broken = vec![("cause", disk), ("code", Value::Int(7))];
+        assert_eq!(thrown, thrown_of("com.acme.Broken", "a", broken));
+        let mut call = Call::new("m", "", &[]);
+        call.serialization = Serialization::Fastjson2;
+        let error = agent::reply::json_of(&call.make(&http).await.unwrap()).unwrap_err();
+        assert_eq!(&*error.message, "com.acme.Broken: a");
+    });
+}
+
+#[test]
+fn a_byte_order_mark_says_nothing() {
+    let app = TestApp::start(|_| Does::json("\u{feff}7"));
+    with(&app, "", async |http| {
+        assert_eq!(value(Call::new("m", "", &[]).make(&http).await), Value::Int(7));
+        assert_eq!(app.last().header("accept-encoding"), Some("identity"));
     });
 }
 

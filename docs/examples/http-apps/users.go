@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -28,17 +29,17 @@ func answer(w http.ResponseWriter, status int, value any) {
 }
 
 func main() {
-	http.HandleFunc("GET /users/{id}", func(w http.ResponseWriter, r *http.Request) {
+	http.HandleFunc("/users/", func(w http.ResponseWriter, r *http.Request) {
 		mutex.Lock()
 		defer mutex.Unlock()
-		id, _ := strconv.ParseInt(r.PathValue("id"), 10, 64)
+		id, _ := strconv.ParseInt(strings.TrimPrefix(r.URL.Path, "/users/"), 10, 64)
 		if user, ok := users[id]; ok {
 			answer(w, 200, user)
 		} else {
 			answer(w, 404, map[string]string{"message": fmt.Sprint("no user ", id)})
 		}
 	})
-	http.HandleFunc("POST /users", func(w http.ResponseWriter, r *http.Request) {
+	http.HandleFunc("/users", func(w http.ResponseWriter, r *http.Request) {
 		mutex.Lock()
 		defer mutex.Unlock()
 		var user User

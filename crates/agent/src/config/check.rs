@@ -7,26 +7,22 @@
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::Arc;
 
 use dubbo_proto::{ServiceKey, validate_interface};
 use toml::de::DeTable;
 
-use super::clusters::{SERIALIZATIONS, clusters};
+use super::app::app;
+use super::clusters::clusters;
 use super::conflicts::{self, Export, Listen, Places};
 use super::defaults;
 use super::error::Problems;
-use super::http_app::{HTTP_APP_KEYS, http_app};
 use super::listeners::{dubbo_exports, ingresses, link};
 use super::registries::{RegistryDraft, registries};
 use super::section::{Section, closest};
-use super::{AdminConfig, AppConfig, Config, ExportConfig, LogConfig, LogFormat, ProcessConfig};
+use super::{AdminConfig, Config, ExportConfig, LogConfig, LogFormat, ProcessConfig};
 
 /// The levels of `tracing`, quietest first.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
-
-const APP_REMEDY: &str = "write where the app listens: \"dubbo://127.0.0.1:20880\" if it speaks Dubbo \
-                          TCP, \"http://127.0.0.1:8080\" if it speaks HTTP";
 
 /// Checks a whole file. `folder` is where its relative paths start. The result is worth something
 /// only if `problems` is empty afterwards.
@@ -45,7 +41,8 @@ pub(super) fn check<'d>(
     let link = link(file.table("link"), &mut places);
     let dubbo_exports = dubbo_exports(file.table("dubbo"), &process.name, &mut places);
     let exports = file.tables("export");
-    let exports = exports.into_iter().map(|it| export(it, &registries, &mut places)).collect();
+    let exports =
+        exports.into_iter().map(|it| export(it, folder, &registries, &mut places)).collect();
     let clusters = clusters(file.table("defaults"), file.tables("cluster"), problems);
     places.is_idle = !["ingress", "link", "dubbo", "export"].into_iter().any(|key| file.has(key));
     file.finish();
@@ -147,11 +144,12 @@ pub(super) fn registry(section: &mut Section<'_>, registries: &[RegistryDraft]) 
 
 fn export(
     mut section: Section<'_>,
+    folder: &Path,
     registries: &[RegistryDraft],
     places: &mut Places,
 ) -> ExportConfig {
     let service = service(&mut section);
-    let app = app(&mut section, service.as_ref());
+    let app = app(&mut section, service.as_ref(), folder);
     let registry = registry(&mut section, registries);
     let qualifier = ["group", "version"].into_iter().find(|key| section.has(key));
     places.exports.push(Export {
@@ -195,33 +193,6 @@ fn service(section: &mut Section<'_>) -> Option<ServiceKey> {
         }
     }
     ServiceKey::new(interface, version, group).ok()
-}
-
-/// The app of an export, and all keys that depend on what it speaks.
-fn app(section: &mut Section<'_>, service: Option<&ServiceKey>) -> AppConfig {
-    let text = section.required_text("app", APP_REMEDY);
-    let (scheme, rest) = text.and_then(|text| text.split_once("://")).unwrap_or_default();
-    let place = host_and_port(rest.trim_end_matches('/'));
-    let place = place.and_then(|(host, port)| Some((host, port?)));
-    if let Some(text) = text
-        && (place.is_none() || !matches!(scheme, "dubbo" | "http"))
-    {
-        section.wrong("app", format!("\"{text}\" is not the address of an app"), APP_REMEDY);
-    }
-    let (host, port) = place.unwrap_or_default();
-    if scheme == "http" {
-        section.refuse(&["serialization"], "an app that speaks HTTP gets JSON");
-        let interface = service.map_or("", |service| &service.interface);
-        return AppConfig::Http(Arc::new(http_app(section, interface, (host, port))));
-    }
-    section.refuse(&HTTP_APP_KEYS, "only for app = \"http://...\"");
-    AppConfig::Dubbo {
-        host,
-        port,
-        serialization: section
-            .choice("serialization", &SERIALIZATIONS)
-            .unwrap_or(defaults::SERIALIZATION),
-    }
 }
 
 /// Reads `HOST`, `HOST:PORT`, `[IPv6]`, `[IPv6]:PORT` or a bare IPv6 address.

@@ -15,15 +15,14 @@ use crate::backend::http::health::HealthConfig;
 use crate::backend::http::method::{
     BodyShape, Classes, ErrorRule, Method, Methods, StatusTable, Statuses,
 };
+use crate::backend::http::origin::Origin;
 use crate::backend::http::template::Template;
 
 /// An app that speaks HTTP, and how calls become its requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpAppConfig {
-    /// Host of the app.
-    pub host: String,
-    /// Port of the app.
-    pub port: u16,
+    /// Where the app is.
+    pub origin: Origin,
     /// The longest that the app gets for a call; the caller's own deadline may be nearer.
     pub timeout: Option<Duration>,
     /// Connections to the app from one worker; each carries one call at a time.
@@ -77,17 +76,20 @@ const ERROR_REMEDY: &str = "write \"null\", the class of an exception such as \
 /// What the methods of an export have in common.
 struct Common<'a> {
     interface: &'a str,
+    /// Stands before all paths.
+    base: &'a str,
     headers: Vec<(HeaderName, HeaderValue)>,
     errors: StatusTable,
 }
 
-/// Reads the keys of an export of `interface` whose app is at `host:port`.
+/// Reads the keys of an export of `interface` whose app is at `origin`.
 pub(super) fn http_app(
     section: &mut Section<'_>,
     interface: &str,
-    (host, port): (String, u16),
+    origin: Origin,
 ) -> HttpAppConfig {
-    let common = Common { interface, headers: headers(section), errors: errors(section) };
+    let base = &*origin.base;
+    let common = Common { interface, base, headers: headers(section), errors: errors(section) };
     let classes = classes(section);
     let mut methods = Methods::default();
     let sections = section.tables_as("method", "export.method");
@@ -96,9 +98,9 @@ pub(super) fn http_app(
             methods.add(method);
         }
     }
+    let health = health(section, base);
+    let (headers, errors) = (common.headers, common.errors);
     HttpAppConfig {
-        host,
-        port,
         timeout: section.optional_ms("timeout_ms", defaults::LONGEST),
         max_connections: section.number(
             "max_connections",
@@ -111,12 +113,13 @@ pub(super) fn http_app(
             1..=defaults::MAX_BODY_LEN,
             defaults::BODY_LEN,
         ),
-        health: health(section),
+        health,
         methods,
-        headers: common.headers,
-        errors: common.errors,
+        headers,
+        errors,
         classes,
         json: json(section),
+        origin,
     }
 }
 
@@ -133,10 +136,11 @@ fn json(section: &mut Section<'_>) -> JsonOptions {
     }
 }
 
-fn health(section: &mut Section<'_>) -> HealthConfig {
+fn health(section: &mut Section<'_>, base: &str) -> HealthConfig {
     const REMEDY: &str = "write a path such as \"/healthz\"";
     let path = section.text("health").and_then(|text| {
-        let path = text.parse::<PathAndQuery>().ok().filter(|_| text.starts_with('/'));
+        let path = format!("{base}{text}").parse::<PathAndQuery>().ok();
+        let path = path.filter(|_| text.starts_with('/'));
         if path.is_none() {
             section.wrong("health", format!("\"{text}\" is not a path"), REMEDY);
         }
@@ -270,7 +274,8 @@ fn method(mut section: Section<'_>, common: &Common<'_>, known: &Methods) -> Opt
         body: body(&mut section, &target.http),
         http: target.http,
         path: path
-            .unwrap_or_else(|| Template::of_method(common.interface, name.unwrap_or_default())),
+            .unwrap_or_else(|| Template::of_method(common.interface, name.unwrap_or_default()))
+            .under(common.base),
         timeout: section.optional_ms("timeout_ms", defaults::LONGEST),
         headers: own_headers,
         errors: self::errors(&mut section).or(&common.errors),

@@ -4,6 +4,7 @@
 //! builds these types and names file, line, key and remedy of whatever is wrong. Nobody checks a
 //! value a second time.
 
+mod app;
 mod check;
 mod clusters;
 mod conflicts;
@@ -16,6 +17,7 @@ mod reload;
 mod section;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -273,12 +275,12 @@ pub enum AppConfig {
 }
 
 impl AppConfig {
-    /// Where the app is, as `host:port`.
+    /// Where the app is, as `host:port`, or `unix:` and the path of its socket.
     #[must_use]
     pub fn address(&self) -> String {
         match self {
             Self::Dubbo { host, port, .. } => address(host, *port),
-            Self::Http(app) => address(&app.host, app.port),
+            Self::Http(app) => app.origin.address(),
         }
     }
 

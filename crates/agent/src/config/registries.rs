@@ -1,7 +1,7 @@
 //! `[[registry]]`: where endpoints are learnt and services registered.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use registry::{DefinitionSources, EtcdConfig, EtcdTls, Layout, MemoryHub, RegistryConfig};
@@ -10,6 +10,8 @@ use super::RegistryEntry;
 use super::defaults;
 use super::error::{Place, Problems};
 use super::section::Section;
+use super::tls::{TLS_KEYS, tls_files};
+use crate::backend::http::origin::TlsFiles;
 
 /// What kind a registry is of, as far as other sections have to know.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -234,30 +236,9 @@ fn password(section: &mut Section<'_>, folder: &Path) -> Option<String> {
 }
 
 fn tls(section: &mut Section<'_>, is_https: bool, folder: &Path) -> Option<EtcdTls> {
-    let mut path = |key| {
-        let path = folder.join(section.text(key)?);
-        // Opened again when the connection is made; but then nobody looks at the terminal.
-        if let Err(error) = fs::File::open(&path) {
-            let problem = format!("cannot read {}: {error}", path.display());
-            section.wrong(key, problem, "name a PEM file that this user may read");
-        }
-        Some(path)
-    };
-    let (ca_file, cert_file, key_file): (Option<PathBuf>, _, _) =
-        (path("ca_file"), path("cert_file"), path("key_file"));
-    let server_name = section.text("server_name").map(str::to_owned);
-    if section.has("cert_file") != section.has("key_file") {
-        let (there, missing) = if section.has("cert_file") {
-            ("cert_file", "key_file")
-        } else {
-            ("key_file", "cert_file")
-        };
-        let remedy = format!("add {missing} = \"...\"");
-        section.wrong(there, format!("is of no use without {missing}"), remedy);
-    }
+    let TlsFiles { ca_file, cert_file, key_file, server_name } = tls_files(section, folder);
     if !is_https {
-        let keys = ["ca_file", "cert_file", "key_file", "server_name"];
-        if let Some(key) = keys.into_iter().find(|key| section.has(key)) {
+        if let Some(key) = TLS_KEYS.into_iter().find(|key| section.has(key)) {
             let remedy = "write https:// in endpoints, or remove it";
             section.wrong(key, "is of no use, since no endpoint is https", remedy);
         }

@@ -310,6 +310,13 @@ impl<'d> Section<'d> {
         }
     }
 
+    /// Makes keys known whose values say nothing here.
+    pub(super) fn pass_over(&mut self, keys: &[&'static str]) {
+        for key in keys {
+            self.ask(key);
+        }
+    }
+
     /// Refuses all keys that were never asked for.
     pub(super) fn finish(self) {
         for (name, value) in self.table.into_iter().flatten() {

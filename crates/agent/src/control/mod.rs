@@ -22,7 +22,7 @@ use self::accept::Acceptor;
 use self::exports::Exports;
 use crate::admin::{AdminState, Readiness};
 use crate::agent::{DrainSummary, StartError};
-use crate::config::{Config, DubboLimits, ReloadPlan};
+use crate::config::{AppConfig, Config, DubboLimits, ReloadPlan};
 use crate::error::Code;
 use crate::ingress::dubbo::{DubboListener, Offers};
 use crate::ingress::http::HttpListener;
@@ -241,6 +241,9 @@ impl Control {
         }) {
             old.weight = new.weight;
             self.exports.set_weight(&new.service, new.weight);
+            if let (AppConfig::Http(old), AppConfig::Http(new)) = (&old.app, &new.app) {
+                old.origin.renew(&new.origin);
+            }
         }
         self.config.clusters = new.clusters;
         self.config.log = new.log;

@@ -114,3 +114,21 @@ fn long_lists_are_cut() {
     let names = (0..MAX_LISTED + 2).map(|n| n.to_string());
     assert!(list(names).ends_with("99 and 2 more"));
 }
+
+/// Telnet has the types as the class file has them at run time: `List`, and not of what.
+#[test]
+fn types_that_do_not_tell_what_they_hold() {
+    for (ty, expected) in [
+        ("java.util.List", true),
+        ("java.util.Map[]", true),
+        ("java.util.Optional", true),
+        ("java.util.Map<java.lang.String,java.util.Set>", true),
+        ("java.util.List<java.lang.String>", false),
+        ("int[]", false),
+        ("java.lang.Object", false),
+        ("java.time.Instant", false),
+        ("a.Person", false),
+    ] {
+        assert_eq!(holds_anything(&JavaType::parse(ty).unwrap()), expected, "{ty}");
+    }
+}

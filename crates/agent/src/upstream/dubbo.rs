@@ -156,7 +156,12 @@ pub async fn call<A: Arguments>(
     serialization: Serialization,
 ) -> Outcome {
     let (conn, now) = upstream.conn_soon(request.deadline, request.now).await?;
-    let template = request.route.template(serialization)?;
+    let with_path = request.path.map(|path| request.route.template_for_path(serialization, path));
+    let with_path = with_path.transpose()?;
+    let template = match &with_path {
+        Some(template) => template,
+        None => request.route.template(serialization)?,
+    };
     let (task, outcome) = oneshot::channel();
     let id = upstream.peer().scratch.with(|args| {
         request.args.encode(request.route, serialization, args)?;

@@ -46,6 +46,8 @@ pub struct Request<'a, A> {
     pub args: &'a A,
     /// Attachments of this call alone.
     pub attachments: &'a [(&'a str, &'a str)],
+    /// The path of the provider's URL, where it is another than the interface.
+    pub path: Option<&'a str>,
     /// When it came, or when another endpoint refused it. One look at the clock serves all that
     /// happens to a call in the same turn.
     pub now: Instant,

@@ -112,6 +112,14 @@ impl Consumer {
         }
     }
 
+    /// Whether something comes within `patience`.
+    pub fn hears(&mut self, patience: Duration) -> bool {
+        self.stream.set_read_timeout(Some(patience)).unwrap();
+        let heard = self.stream.peek(&mut [0]).is_ok();
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        heard
+    }
+
     /// Calls a method of [`SERVICE`] with one string.
     pub fn call(&mut self, method: &str, argument: &str, attachments: &[(&str, &str)]) -> Answer {
         let body = body(SERVICE, method, argument, attachments);

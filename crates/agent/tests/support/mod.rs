@@ -44,6 +44,8 @@ pub enum Behaviour {
     Close,
     /// Its thread pool is always full.
     Busy,
+    /// It has withdrawn its services, and says so as Dubbo 2.7 does.
+    Leaving,
     /// It answers a megabyte, whatever the question.
     Long,
 }
@@ -149,6 +151,11 @@ fn serve(mut stream: TcpStream, behaviour: Behaviour, n_requests: &AtomicUsize) 
                     let status = Status::ServerThreadpoolExhausted;
                     machine.reply_error(now, to, status, "Thread pool is EXHAUSTED!").unwrap();
                 }
+                Behaviour::Leaving => {
+                    let text = "Fail to decode request due to: java.lang.IllegalArgumentException: \
+                                Service not found:com.acme.Echo, echo";
+                    machine.reply_error(now, to, Status::BadRequest, text).unwrap();
+                }
             }
         }
         let output = machine.transmit();
@@ -179,6 +186,11 @@ fn answer(request: &Request) -> (ReplyKind, Vec<u8>) {
         ("attachment", Serialization::Hessian2) => {
             let text = request.attachment("colour").unwrap_or("none");
             hessian::write_string(&mut value, text);
+        }
+        ("calledAs", Serialization::Hessian2) => {
+            let attached = |name| request.attachment(name).unwrap_or("none");
+            let text = format!("{} {} {}", request.path(), attached("path"), attached("token"));
+            hessian::write_string(&mut value, &text);
         }
         _ => value.extend_from_slice(request.args()),
     }
@@ -219,13 +231,17 @@ pub fn provider_agent(hub: &MemoryHub, app: SocketAddr) -> Agent {
 
 /// An agent with one `[[export]]` of these lines, for Dubbo's own consumers and for other agents.
 pub fn dubbo_exporting(hub: &MemoryHub, export: &str) -> Agent {
-    let text = format!(
+    start(&dubbo_exports(export), hub)
+}
+
+/// The configuration of [`dubbo_exporting`].
+pub fn dubbo_exports(export: &str) -> String {
+    format!(
         "[admin]\nenabled = false\n[agent]\nworkers = 1\ndrain_ms = 5000\n\
          [[registry]]\nname = \"main\"\nkind = \"etcd\"\nendpoints = [\"http://127.0.0.1:1\"]\n\
          [link]\nlisten = \"127.0.0.1:0\"\n[dubbo]\nlisten = \"127.0.0.1:0\"\napplication = \"shop\"\n\
          [[export]]\n{export}"
-    );
-    start(&text, hub)
+    )
 }
 
 /// An agent with one `[[export]]` of these lines.
@@ -253,11 +269,18 @@ pub struct Registered {
 }
 
 pub fn register(hub: &MemoryHub, addr: SocketAddr) -> Registered {
+    register_with(hub, addr, &[])
+}
+
+/// Registers a provider whose URL has these parameters.
+pub fn register_with(hub: &MemoryHub, addr: SocketAddr, params: &[(&str, &str)]) -> Registered {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let _entered = runtime.enter();
     let registry = registry::Registry::open(RegistryConfig::Memory(hub.clone())).unwrap();
-    let endpoint =
+    let mut endpoint =
         registry::Endpoint::new(registry::Protocol::Dubbo, &addr.ip().to_string(), addr.port());
+    let params = params.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    endpoint.params = std::sync::Arc::new(params.collect());
     let registration = registry::Registration {
         service: SERVICE.parse().unwrap(),
         endpoint,

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
-use link::socket;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
+use super::origin::Origin;
 use super::pool::{Pool, PoolLimits};
-use crate::upstream::{Standing, address};
+use crate::upstream::Standing;
 
 /// How an app is looked after.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -41,9 +41,9 @@ const AWAY_INTERVAL: Duration = Duration::from_millis(250);
 const MAX_ANSWER_LEN: usize = 64 * 1024;
 
 impl Health {
-    /// Begins to look after the app at `host:port`, for as long as the worker lives. Must be called
+    /// Begins to look after the app at `origin`, for as long as the worker lives. Must be called
     /// on the worker's runtime.
-    pub fn watch(host: &str, port: u16, config: &HealthConfig) -> Rc<Self> {
+    pub fn watch(origin: &Origin, config: &HealthConfig) -> Rc<Self> {
         let health = Rc::new(Self {
             standing: Cell::new(Standing::Connecting),
             changed: Notify::new(),
@@ -57,8 +57,8 @@ impl Health {
             idle_timeout: Duration::ZERO,
             max_answer_len: MAX_ANSWER_LEN,
         };
-        let pool = Pool::new(host, port, limits);
-        let checks = Checks { host: host.into(), port, config: config.clone(), pool };
+        let pool = Pool::new(origin.clone(), limits);
+        let checks = Checks { origin: origin.clone(), config: config.clone(), pool };
         tokio::task::spawn_local(checks.run(Rc::clone(&health)));
         health
     }
@@ -92,18 +92,17 @@ impl Health {
 }
 
 struct Checks {
-    host: Box<str>,
-    port: u16,
+    origin: Origin,
     config: HealthConfig,
     pool: Pool,
 }
 
 impl Checks {
     async fn run(self, health: Rc<Health>) {
-        let address = address(&self.host, self.port);
+        let address = self.origin.address();
         let mut n_failed = 0;
         loop {
-            let result = self.check(&address).await;
+            let result = self.check().await;
             match result {
                 Ok(()) => {
                     n_failed = 0;
@@ -128,13 +127,13 @@ impl Checks {
         }
     }
 
-    async fn check(&self, address: &str) -> Result<(), String> {
+    async fn check(&self) -> Result<(), String> {
         let Some(path) = &self.config.path else {
-            let connected = socket::connect(&self.host, self.port, self.config.timeout).await;
+            let connected = self.origin.connect(self.config.timeout).await;
             return connected.map(drop).map_err(|error| format!("cannot connect: {error}"));
         };
         let request = Request::get(path.as_str())
-            .header(http::header::HOST, address)
+            .header(http::header::HOST, self.origin.host())
             .header(http::header::CONNECTION, "close")
             .body(Full::new(Bytes::new()))
             .map_err(|error| error.to_string())?;

@@ -1,8 +1,8 @@
 //! Apps that speak plain JSON over HTTP/1.1, behind the interface of a Java service.
 //!
 //! A call's path: [`method`] says which one it means, [`arguments`] turns what came into JSON,
-//! [`request`] makes the HTTP request ([`template`] its path), [`pool`] sends it, [`reply`] makes a
-//! Dubbo reply of the answer. [`generic`] knows the calls of callers without classes, [`health`]
+//! [`request`] makes the HTTP request ([`template`] its path), [`pool`] sends it over a connection to the
+//! app's [`origin`], [`reply`] makes a Dubbo reply of the answer. [`generic`] knows the calls of callers without classes, [`health`]
 //! whether the app is there.
 //!
 //! Invariant: every call is ended exactly once, also when its caller has gone away.
@@ -11,6 +11,7 @@ pub mod arguments;
 pub mod generic;
 pub mod health;
 pub mod method;
+pub mod origin;
 pub mod pool;
 pub mod reply;
 pub mod request;
@@ -75,11 +76,11 @@ impl HttpApp {
             idle_timeout: config.idle_timeout,
             max_answer_len: config.max_answer_len,
         };
-        let pool = Pool::new(&config.host, config.port, limits);
+        let pool = Pool::new(config.origin.clone(), limits);
         Rc::new(Self {
             service: service.clone(),
-            health: Health::watch(&config.host, config.port, &config.health),
-            fixed: Fixed::new(pool.address(), &service.version, &service.group),
+            health: Health::watch(&config.origin, &config.health),
+            fixed: Fixed::new(&config.origin.host(), &service.version, &service.group),
             pool,
             config,
         })
@@ -220,7 +221,7 @@ impl HttpApp {
             return Ok(());
         }
         let (has, method) = (arguments.len(), method.signature());
-        let message = format!("{method} takes {wants} arguments, {has} were given");
+        let message = format!("{method} takes {wants} argument(s), {has} given");
         Err(CallError::new(Code::BadArguments, message))
     }
 
@@ -237,7 +238,7 @@ impl HttpApp {
                 names: Vec::new(),
                 returns: None,
                 http: http::Method::POST,
-                path: Template::of_method(interface, name),
+                path: Template::of_method(interface, name).under(&self.config.origin.base),
                 body: BodyShape::Array,
                 timeout: None,
                 headers: self.config.headers.clone(),

@@ -17,10 +17,10 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use link::socket;
 use tokio::sync::Semaphore;
 use tracing::debug;
 
+use super::origin::Origin;
 use crate::error::{CallError, Code};
 
 /// Longest head of an answer; attachments travel in it.
@@ -44,8 +44,7 @@ pub struct PoolLimits {
 
 /// The connections.
 pub struct Pool {
-    host: Box<str>,
-    port: u16,
+    origin: Origin,
     address: Rc<str>,
     limits: PoolLimits,
     /// The one that was used last is at the end, and is used first.
@@ -81,11 +80,10 @@ impl Drop for Counted<'_> {
 
 impl Pool {
     /// A pool without a connection.
-    pub fn new(host: &str, port: u16, limits: PoolLimits) -> Self {
+    pub fn new(origin: Origin, limits: PoolLimits) -> Self {
         Self {
-            host: host.into(),
-            port,
-            address: crate::upstream::address(host, port).into(),
+            address: origin.address().into(),
+            origin,
             limits,
             idle: RefCell::default(),
             places: Semaphore::new(limits.max_connections),
@@ -93,7 +91,7 @@ impl Pool {
         }
     }
 
-    /// Where the app is, as `host:port`.
+    /// Where the app is, as messages say it.
     pub fn address(&self) -> &Rc<str> {
         &self.address
     }
@@ -179,7 +177,7 @@ impl Pool {
     async fn connect(&self, deadline: Instant) -> Result<SendRequest<Full<Bytes>>, CallError> {
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = self.limits.connect_timeout.min(left);
-        let stream = socket::connect(&self.host, self.port, timeout).await.map_err(|error| {
+        let stream = self.origin.connect(timeout).await.map_err(|error| {
             self.error(Code::Unreachable, format!("cannot connect to the app: {error}"))
         })?;
         let (sender, connection) = http1::Builder::new()
@@ -246,8 +244,16 @@ fn is_bad_answer(error: &hyper::Error) -> bool {
 /// An error of the connection with what is behind it.
 fn said(error: &hyper::Error) -> String {
     use std::error::Error;
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
+    let Some(source) = error.source() else { return error.to_string() };
+    let broken = source.downcast_ref::<std::io::Error>();
+    match broken.map(|broken| (broken.kind(), link::tls::words(broken, "app"))) {
+        Some((_, Some(words))) => words,
+        // TCP tells the end of a stream without an error, so that this is TLS.
+        Some((std::io::ErrorKind::UnexpectedEof, None)) => {
+            "the app closed the connection without a word of TLS, as some do that refuse a \
+             certificate or miss one"
+                .to_owned()
+        }
+        _ => format!("{error}: {source}"),
     }
 }

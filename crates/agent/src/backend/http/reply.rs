@@ -28,6 +28,10 @@ pub const EXCEPTION: &str = "x-dubbo-exception";
 
 /// An exception's message goes no further than this; a stack trace of ordinary depth fits.
 const MAX_MESSAGE_LEN: usize = 16 * 1024;
+/// U+FEFF in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// The longest chain of causes that an exception gets.
+const MAX_CAUSES: usize = 8;
 /// How much of an answer that is no JSON is shown.
 const MAX_SHOWN_LEN: usize = 200;
 /// Members of an error's JSON that hold its message, the first one counts: ours, and those of
@@ -138,7 +142,8 @@ impl Form<'_> {
                 .map_err(|error| bad_reply(format!("the app's answer is no UTF-8: {error}")))?;
             return Ok(quoted(text));
         }
-        Ok(Cow::Borrowed(&answer.body))
+        // Some frameworks begin with a byte order mark, which says nothing.
+        Ok(Cow::Borrowed(answer.body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&answer.body)))
     }
 
     fn typed(&self, text: &[u8]) -> Result<Vec<u8>, CallError> {
@@ -192,7 +197,7 @@ impl Form<'_> {
     /// An answer that does not fit, with what it looks like.
     fn misfit(&self, text: &[u8], error: &dyn std::fmt::Display) -> CallError {
         let shown = String::from_utf8_lossy(text.get(..MAX_SHOWN_LEN).unwrap_or(text));
-        let ty = self.returns.map_or_else(|| "a value".to_owned(), ToString::to_string);
+        let ty = self.returns.map_or_else(|| "JSON".to_owned(), ToString::to_string);
         bad_reply(format!("the app's answer is no {ty}: {error}; it begins {shown:?}"))
     }
 
@@ -216,14 +221,20 @@ impl Form<'_> {
         let object = match is_generic {
             // The caller of a generic call has no class but this one.
             true => Thrown {
-                class: "org.apache.dubbo.rpc.service.GenericException",
-                message: &message,
+                class: "org.apache.dubbo.rpc.service.GenericException".into(),
+                message: message.as_str().into(),
+                cause: None,
                 fields: vec![
                     ("exceptionClass".into(), quoted(class)),
                     ("exceptionMessage".into(), quoted(&message)),
                 ],
             },
-            false => Thrown { class, message: &message, fields: self.fields(class, answer) },
+            false => Thrown {
+                fields: self.fields(class, &answer.body),
+                cause: self.cause(&answer.body, MAX_CAUSES),
+                class: class.into(),
+                message: message.as_str().into(),
+            },
         };
         let broken = |error: &dyn std::fmt::Display| bad_reply(format!("the app's error: {error}"));
         let value = match self.serialization {
@@ -242,8 +253,23 @@ impl Form<'_> {
         Ok(Done { kind: ReplyKind::Exception, value })
     }
 
+    /// What caused an error, if its JSON names the class of that: at most `n_left` in a row.
+    fn cause<'b>(&self, error: &'b [u8], n_left: usize) -> Option<Box<Thrown<'b>>> {
+        let of = |text, wanted| members(text).into_iter().find(|(name, _)| name == wanted);
+        let (_, cause) = of(error, "cause").filter(|_| 0 < n_left)?;
+        let text = |name| {
+            let (_, text) = of(cause, name)?;
+            JsonReader::new(text, Limits::default()).read_string().ok()
+        };
+        let class = text("class").filter(|class| dubbo_proto::validate_interface(class).is_ok())?;
+        let fields = self.fields(&class, cause);
+        let message = text("message").unwrap_or_default();
+        let cause = self.cause(cause, n_left - 1);
+        Some(Box::new(Thrown { class, message, cause, fields }))
+    }
+
     /// Those members of an error's JSON that may be fields of its class.
-    fn fields<'b>(&self, class: &str, answer: &'b Answer) -> Vec<(Cow<'b, str>, Cow<'b, [u8]>)> {
+    fn fields<'b>(&self, class: &str, error: &'b [u8]) -> Vec<(Cow<'b, str>, Cow<'b, [u8]>)> {
         if class.starts_with("java.") {
             return Vec::new();
         }
@@ -254,7 +280,7 @@ impl Form<'_> {
             let mut encoder = Encoder::new(&mut unused);
             json_to_hessian_with(&mut reader, ty, &mut encoder, self.classes).is_ok()
         };
-        members(&answer.body)
+        members(error)
             .into_iter()
             .filter(|(name, text)| !NO_FIELDS.contains(&&**name) && fits(name, text))
             .map(|(name, text)| (name, Cow::Borrowed(text)))
@@ -264,8 +290,9 @@ impl Form<'_> {
 
 /// An exception.
 struct Thrown<'a> {
-    class: &'a str,
-    message: &'a str,
+    class: Cow<'a, str>,
+    message: Cow<'a, str>,
+    cause: Option<Box<Thrown<'a>>>,
     /// JSON texts that were found to fit.
     fields: Vec<(Cow<'a, str>, Cow<'a, [u8]>)>,
 }
@@ -274,34 +301,59 @@ impl Thrown<'_> {
     fn hessian(&self, classes: &Classes) -> Result<Vec<u8>, TranscodeError> {
         let mut value = Vec::with_capacity(self.message.len() + 64);
         let mut encoder = Encoder::new(&mut value);
+        self.write_hessian(&mut encoder, classes)?;
+        Ok(value)
+    }
+
+    fn write_hessian(
+        &self,
+        encoder: &mut Encoder<'_>,
+        classes: &Classes,
+    ) -> Result<(), TranscodeError> {
         let names: Vec<&str> = std::iter::once("detailMessage")
+            .chain(self.cause.as_ref().map(|_| "cause"))
             .chain(self.fields.iter().map(|(name, _)| &**name))
             .collect();
-        encoder.object_begin(self.class, &names);
-        encoder.string(self.message);
-        for (name, text) in &self.fields {
-            let ty = classes.field_type(self.class, name);
-            let mut reader = JsonReader::new(text, Limits::default());
-            json_to_hessian_with(&mut reader, ty, &mut encoder, classes)?;
+        encoder.object_begin(&self.class, &names);
+        encoder.string(&self.message);
+        if let Some(cause) = &self.cause {
+            cause.write_hessian(encoder, classes)?;
         }
-        Ok(value)
+        for (name, text) in &self.fields {
+            let ty = classes.field_type(&self.class, name);
+            let mut reader = JsonReader::new(text, Limits::default());
+            json_to_hessian_with(&mut reader, ty, encoder, classes)?;
+        }
+        Ok(())
     }
 
     fn jsonb(&self, classes: &Classes) -> Result<Vec<u8>, JsonbError> {
         let mut value = Vec::with_capacity(self.message.len() + 64);
-        let mut encoder = jsonb::Encoder::new(&mut value);
-        encoder.class(self.class);
+        self.write_jsonb(&mut jsonb::Encoder::new(&mut value), classes)?;
+        Ok(value)
+    }
+
+    fn write_jsonb(
+        &self,
+        encoder: &mut jsonb::Encoder<'_>,
+        classes: &Classes,
+    ) -> Result<(), JsonbError> {
+        encoder.class(&self.class);
         encoder.object_begin();
         encoder.string("detailMessage");
-        encoder.string(self.message);
+        encoder.string(&self.message);
+        if let Some(cause) = &self.cause {
+            encoder.string("cause");
+            cause.write_jsonb(encoder, classes)?;
+        }
         for (name, text) in &self.fields {
             encoder.string(name);
-            let ty = classes.field_type(self.class, name);
+            let ty = classes.field_type(&self.class, name);
             let mut reader = JsonReader::new(text, Limits::default());
-            json_to_jsonb_with(&mut reader, ty, &mut encoder, classes)?;
+            json_to_jsonb_with(&mut reader, ty, encoder, classes)?;
         }
         encoder.object_end();
-        Ok(value)
+        Ok(())
     }
 }
 

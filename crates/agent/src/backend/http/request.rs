@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use http_body_util::Full;
 
@@ -14,6 +14,7 @@ use crate::backend::AppCall;
 use crate::error::{CallError, Code};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 const VERSION: HeaderName = HeaderName::from_static("x-dubbo-service-version");
 const GROUP: HeaderName = HeaderName::from_static("x-dubbo-service-group");
 const TYPES: HeaderName = HeaderName::from_static("x-dubbo-parameter-types");
@@ -34,15 +35,17 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// For the app at `address`, which offers a service of that version and group.
-    pub fn new(address: &str, version: &str, group: &str) -> Self {
+    /// For the app on `host`, which offers a service of that version and group.
+    pub fn new(host: &str, version: &str, group: &str) -> Self {
         let mut headers = HeaderMap::new();
-        for (name, value) in [(HOST, address), (VERSION, version), (GROUP, group)] {
+        for (name, value) in [(HOST, host), (VERSION, version), (GROUP, group)] {
             if let Some(value) = HeaderValue::from_str(value).ok().filter(|it| !it.is_empty()) {
                 headers.insert(name, value);
             }
         }
         headers.insert(ACCEPT, JSON);
+        // Without a word about it, any encoding would be welcome.
+        headers.insert(ACCEPT_ENCODING, IDENTITY);
         Self { headers }
     }
 

@@ -129,6 +129,15 @@ impl Template {
         Ok(template)
     }
 
+    /// The same below `base`, which is a path without a slash at its end, or empty.
+    #[must_use]
+    pub fn under(mut self, base: &str) -> Self {
+        if !base.is_empty() {
+            self.path.insert(0, Part::Literal(base.into()));
+        }
+        self
+    }
+
     /// Whether the argument with this number has a place here.
     pub fn uses(&self, index: usize) -> bool {
         let in_query = self.query.iter().flat_map(|pair| &pair.value);

@@ -23,9 +23,81 @@ fn error(lines: &str) -> String {
 #[test]
 fn an_app_needs_nothing_but_its_address() {
     let app = app("");
-    assert_eq!((&*app.host, app.port, app.max_connections), ("h", 8080, 200));
+    assert_eq!(
+        (&*app.origin.address(), &*app.origin.base, app.max_connections),
+        ("h:8080", "", 200)
+    );
     assert!(app.methods.is_empty() && app.health.path.is_none() && app.timeout.is_none());
     assert_eq!(app.json, JsonOptions::default());
+}
+
+#[test]
+fn apps_are_below_a_path_or_on_a_socket() {
+    let origin = |url: &str| {
+        let text = HEAD.replace("http://h:8080", url) + "health = '/up'\n";
+        let config = parse(&text, "/etc/dubmesh/a.toml").unwrap_or_else(|e| panic!("{e}"));
+        let AppConfig::Http(app) = &config.exports[0].app else { panic!("{url}") };
+        let health = app.health.path.as_ref().map(ToString::to_string).unwrap();
+        (app.origin.address(), app.origin.host(), health)
+    };
+    for (url, address, host, health) in [
+        ("http://h", "h:80", "h:80", "/up"),
+        ("http://h:81/", "h:81", "h:81", "/up"),
+        ("http://[::1]:8080/base/path", "[::1]:8080", "[::1]:8080", "/base/path/up"),
+        ("unix:/run/a.sock", "unix:/run/a.sock", "localhost", "/up"),
+        ("unix:///run/a.sock", "unix:/run/a.sock", "localhost", "/up"),
+        ("unix:a.sock", "unix:/etc/dubmesh/a.sock", "localhost", "/up"),
+    ] {
+        let expected = (address.to_owned(), host.to_owned(), health.to_owned());
+        assert_eq!(origin(url), expected, "{url}");
+    }
+    for url in [
+        "http://",
+        "http://h:0",
+        "http://a@h",
+        "http://h/a?b",
+        "http://h/{0}",
+        "unix:",
+        "dubbo://h:1/a",
+        "dubbo://h",
+        "ftp://h",
+        "h:80",
+    ] {
+        let text = HEAD.replace("http://h:8080", url);
+        let errors = parse(&text, "a.toml").expect_err(url).to_string();
+        let said = format!("\"{url}\" is not the address of an app");
+        assert!(errors.contains(&said) && !errors.contains('\n'), "{errors}");
+    }
+}
+
+#[test]
+fn tls_needs_files_that_are_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken.pem");
+    std::fs::write(&broken, "no PEM").unwrap();
+    let broken = broken.display().to_string();
+    for (url, lines, expected) in [
+        (
+            "http://h",
+            "ca_file = 'a'",
+            "export.ca_file: does not belong here; only for app = \"https://",
+        ),
+        ("dubbo://h:1", "server_name = 'a'", "export.server_name: does not belong here"),
+        ("https://h", "ca_file = '/no/such/file'", "export.ca_file: cannot read /no/such/file"),
+        (
+            "https://h",
+            &*format!("ca_file = '{broken}'"),
+            "export.ca_file: there is no certificate in",
+        ),
+        ("https://h", "server_name = 'a b'", "export.server_name: 'a b' is neither"),
+    ] {
+        let text = format!("{}{lines}\n", HEAD.replace("http://h:8080", url));
+        let errors = parse(&text, "a.toml").expect_err(lines).to_string();
+        assert!(errors.contains(expected) && !errors.contains('\n'), "{errors}\n{expected}");
+    }
+    let text = format!("{}cert_file = '{broken}'\n", HEAD.replace("http:", "https:"));
+    let errors = parse(&text, "a.toml").unwrap_err().to_string();
+    assert!(errors.contains("export.cert_file: is of no use without key_file"), "{errors}");
 }
 
 #[test]

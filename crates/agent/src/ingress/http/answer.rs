@@ -14,6 +14,8 @@ use crate::error::CallError;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain;charset=utf-8");
+/// Names the options of the JSON mapping that a reply gave nothing to go by for.
+const IGNORED: HeaderName = HeaderName::from_static("x-dubbo-json-ignored");
 /// When to come back after a refusal, in seconds: the least that the header can say.
 const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
 
@@ -33,6 +35,11 @@ pub(super) fn value(
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));
     response.headers_mut().insert(CONTENT_TYPE, content_type);
+    let ignored = crate::reply::ignored_options(reply, options).join("; ");
+    let ignored = HeaderValue::from_str(&ignored).ok().filter(|ignored| !ignored.is_empty());
+    if let Some(value) = ignored {
+        response.headers_mut().insert(IGNORED, value);
+    }
     for (name, value) in crate::reply::attachments_of(reply) {
         // Names and values that no header can have are left out.
         let name = HeaderName::from_bytes(format!("{ATTACHMENT}{name}").as_bytes());

@@ -51,7 +51,7 @@ fn encode(args: &ArgumentList<'_>, parameters: &Parameters) {
     if args.encode_for(target, Serialization::Fastjson, &mut lines).is_ok() {
         let n_lines = match parameters {
             Parameters::Given(_) => args.len().max(1),
-            Parameters::Named(..) | Parameters::Unknown => 3,
+            Parameters::Named(..) | Parameters::Asked(_) | Parameters::Unknown => 3,
         };
         assert_eq!(lines.split(|byte| *byte == b'\n').count(), n_lines, "one line an argument");
     }

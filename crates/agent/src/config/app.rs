@@ -1,0 +1,166 @@
+//! `app` of an export: where it is, what it speaks, and the keys that depend on that.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dubbo_proto::ServiceKey;
+use link::tls::{Certificate, ClientTls, ClientTlsConfig, Pem, TlsError};
+
+use super::check::host_and_port;
+use super::clusters::SERIALIZATIONS;
+use super::http_app::{HTTP_APP_KEYS, http_app};
+use super::section::Section;
+use super::tls::{TLS_KEYS, tls_files};
+use super::{AppConfig, defaults};
+use crate::backend::http::origin::{ALPN, AppTls, Origin, TlsFiles, Way};
+use crate::backend::http::template::Template;
+
+const REMEDY: &str = "write where the app listens: \"dubbo://127.0.0.1:20880\" if it speaks Dubbo TCP; \
+                      \"http://127.0.0.1:8080\", \"https://users.internal\" or \
+                      \"unix:/run/users.sock\" if it speaks HTTP";
+const HTTP_PORT: u16 = 80;
+const HTTPS_PORT: u16 = 443;
+
+/// What the text of `app` says.
+struct Url<'d> {
+    scheme: Scheme,
+    host: String,
+    port: u16,
+    /// Of HTTP, the path; of a socket in the file system, its place.
+    path: &'d str,
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Scheme {
+    Dubbo,
+    Http,
+    Https,
+    Unix,
+}
+
+/// The app of an export, and all keys that depend on what it speaks. `folder` is where relative
+/// paths start.
+pub(super) fn app(
+    section: &mut Section<'_>,
+    service: Option<&ServiceKey>,
+    folder: &Path,
+) -> AppConfig {
+    let text = section.required_text("app", REMEDY);
+    let url = text.and_then(url);
+    if let (Some(text), None) = (text, &url) {
+        section.wrong("app", format!("\"{text}\" is not the address of an app"), REMEDY);
+    }
+    let scheme = url.as_ref().map_or(Scheme::Dubbo, |url| url.scheme);
+    if scheme != Scheme::Dubbo {
+        let url = url.unwrap_or(Url { scheme, host: String::new(), port: 0, path: "" });
+        section.refuse(&["serialization"], "an app that speaks HTTP gets JSON");
+        let interface = service.map_or("", |service| &service.interface);
+        let origin = origin(section, url, folder);
+        return AppConfig::Http(Arc::new(http_app(section, interface, origin)));
+    }
+    // Of an address that could not be read, nobody can tell which keys belong to it.
+    if text.is_none() || url.is_some() {
+        section.refuse(&HTTP_APP_KEYS, "only for app = \"http://...\"");
+        section.refuse(&TLS_KEYS, "only for app = \"https://...\"");
+    } else {
+        section.pass_over(&HTTP_APP_KEYS);
+        section.pass_over(&TLS_KEYS);
+    }
+    let (host, port) = url.map(|url| (url.host, url.port)).unwrap_or_default();
+    AppConfig::Dubbo {
+        host,
+        port,
+        serialization: section
+            .choice("serialization", &SERIALIZATIONS)
+            .unwrap_or(defaults::SERIALIZATION),
+    }
+}
+
+fn url(text: &str) -> Option<Url<'_>> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        let path = path.strip_prefix("//").unwrap_or(path);
+        let url = Url { scheme: Scheme::Unix, host: String::new(), port: 0, path };
+        return Some(url).filter(|_| !path.is_empty());
+    }
+    let (scheme, rest) = text.split_once("://")?;
+    let (scheme, default_port) = match scheme {
+        "dubbo" => (Scheme::Dubbo, None),
+        "http" => (Scheme::Http, Some(HTTP_PORT)),
+        "https" => (Scheme::Https, Some(HTTPS_PORT)),
+        _ => return None,
+    };
+    let (place, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let (host, port) = host_and_port(place)?;
+    let path = path.trim_end_matches('/');
+    let is_path = path.is_empty()
+        || scheme != Scheme::Dubbo
+            && !path.contains('?')
+            && Template::parse(path, &[], Some(0)).is_ok();
+    let port = port.or(default_port)?;
+    Some(Url { scheme, host, port, path }).filter(|_| is_path)
+}
+
+fn origin(section: &mut Section<'_>, url: Url<'_>, folder: &Path) -> Origin {
+    let tls = match url.scheme {
+        Scheme::Https => tls(section, folder),
+        _ => {
+            section.refuse(&TLS_KEYS, "only for app = \"https://...\"");
+            None
+        }
+    };
+    match url.scheme {
+        Scheme::Unix => Origin { way: Way::Unix(folder.join(url.path)), base: "".into() },
+        _ => {
+            let way = Way::Tcp { host: url.host, port: url.port, tls };
+            Origin { way, base: url.path.into() }
+        }
+    }
+}
+
+fn tls(section: &mut Section<'_>, folder: &Path) -> Option<AppTls> {
+    let files = tls_files(section, folder);
+    let certificate = files.cert_file.as_ref().zip(files.key_file.as_ref());
+    let config = ClientTlsConfig {
+        ca: files.ca_file.as_ref().map_or_else(Pem::system, Pem::file),
+        certificate: certificate
+            .map(|(chain, key)| Certificate { chain: Pem::file(chain), key: Pem::file(key) }),
+        server_name: files.server_name.clone(),
+    };
+    match ClientTls::new_for(config, ALPN) {
+        Ok(client) => Some(AppTls { files, client }),
+        // Said of the file already.
+        Err(TlsError::Read { place, .. }) if files.all().any(|file| is_at(file, &place)) => None,
+        Err(error) => {
+            let key = key_of(&error, &files);
+            section.wrong(key, error.to_string(), TLS_REMEDY);
+            None
+        }
+    }
+}
+
+const TLS_REMEDY: &str = "name PEM files: ca_file with the authorities that the app's certificate \
+                          comes from, cert_file and key_file with what the app asks of us";
+
+/// The key that an error is about.
+fn key_of(error: &TlsError, files: &TlsFiles) -> &'static str {
+    match error {
+        TlsError::ServerName(_) => "server_name",
+        TlsError::NoKey { .. } | TlsError::BadKey { .. } | TlsError::KeyMismatch { .. } => {
+            "key_file"
+        }
+        TlsError::BadCertificate { .. } => "cert_file",
+        TlsError::NoCertificate { place } | TlsError::Malformed { place, .. } => {
+            let is = |file: &Option<PathBuf>| file.as_ref().is_some_and(|it| is_at(it, place));
+            match () {
+                () if is(&files.cert_file) => "cert_file",
+                () if is(&files.key_file) => "key_file",
+                () => "ca_file",
+            }
+        }
+        _ => "ca_file",
+    }
+}
+
+fn is_at(file: &Path, place: &str) -> bool {
+    Pem::file(file).to_string() == place
+}

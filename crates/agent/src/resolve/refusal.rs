@@ -1,0 +1,125 @@
+//! What Dubbo 3 means when it says only that it cannot read a request: that it has no such method, or not
+//! with these types, or that it cannot read the arguments.
+//!
+//! What the provider's registration lists tells the first. For the rest the provider is asked, by a generic call
+//! with the same types and another number of arguments: it looks for the method, and then refuses to call it
+//! (`GenericFilter` of 3.0 to 3.3). Whoever exports a `GenericService` would take that for a call; their
+//! registration lists no methods but `*`, and they are not asked.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use super::{check_registered, registered, signature};
+use crate::args::ArgumentList;
+use crate::call::Outcome;
+use crate::cluster::Cluster;
+use crate::error::{CallError, Code};
+use crate::invoke::Invocation;
+use crate::reply::json_of;
+use crate::route::{Generic, Parameters, Plan, Route, RouteName};
+use crate::upstream;
+use crate::worker::Worker;
+
+/// What Dubbo answers when the types fit, and their number is not that of the arguments.
+const OTHER_NUMBER: &str = "args.length != types.length";
+/// What it adds where it does not even know the class of a parameter.
+const UNKNOWN_CLASS: &str = "ClassNotFoundException";
+
+/// The error to report instead of `error`, with which a provider refused a call of `route` that came at
+/// `started`; `error` itself if nothing better is known.
+pub(crate) async fn explain(
+    worker: &Worker,
+    registry: usize,
+    invocation: &Invocation<'_>,
+    (route, started): (&Route, Instant),
+    error: CallError,
+) -> CallError {
+    let (method, Parameters::Given(types)) = (&*route.method, &route.parameters) else {
+        return error;
+    };
+    let (status, place) = (error.provider_status, error.endpoint.clone());
+    let told = |code, message: String| CallError {
+        endpoint: place.clone(),
+        provider_status: status,
+        ..CallError::new(code, message)
+    };
+    if let Err(unknown) = check_registered(&route.cluster, method, None) {
+        return told(unknown.code, unknown.message.into());
+    }
+    if !is_listed(&route.cluster, method) {
+        return error;
+    }
+    let Some(answer) = ask(worker, registry, invocation, (route, started)).await else {
+        return error;
+    };
+    // Another provider may be of another mind.
+    if answer.endpoint != error.endpoint {
+        return error;
+    }
+    let what = signature(method, types);
+    match answer.code {
+        Code::BadArguments if answer.message.contains(OTHER_NUMBER) => told(
+            Code::BadArguments,
+            format!("the provider has {what}, and cannot read the arguments; its log tells why"),
+        ),
+        Code::MethodNotFound => not_with_these(&told, &what),
+        Code::BadArguments if answer.message.contains(UNKNOWN_CLASS) => {
+            not_with_these(&told, &what)
+        }
+        Code::ServiceNotFound => answer,
+        _ => error,
+    }
+}
+
+fn not_with_these(told: &impl Fn(Code, String) -> CallError, what: &str) -> CallError {
+    let message = format!("the provider has a method of this name, but no {what}");
+    told(Code::MethodNotFound, message)
+}
+
+/// Whether each provider lists this method by its name.
+fn is_listed(cluster: &Cluster, method: &str) -> bool {
+    let endpoints = cluster.endpoints();
+    endpoints.iter().all(|endpoint| {
+        registered(std::slice::from_ref(endpoint)).is_some_and(|known| known.contains(&method))
+    })
+}
+
+/// Asks whether there is a method with these types, without calling it.
+async fn ask(
+    worker: &Worker,
+    registry: usize,
+    invocation: &Invocation<'_>,
+    (route, started): (&Route, Instant),
+) -> Option<CallError> {
+    let Parameters::Given(types) = &route.parameters else { return None };
+    // One argument where the types are none, and none where they are some.
+    let values: Vec<&[u8]> = if types.is_empty() { vec![b"null"] } else { Vec::new() };
+    let args = ArgumentList::Json(values);
+    let descriptor: String = types.iter().map(hessian::JavaType::to_descriptor).collect();
+    // No caller can write such types, so that this is never taken for a call.
+    let key = format!("{descriptor}\n?");
+    let generic = Generic::Map;
+    let name = RouteName { types: Some(&key), generic: Some(generic), ..invocation.name };
+    let asked = match worker.routes.find(registry, &name, args.len()) {
+        Some(known) => known,
+        None => {
+            let parameters = Parameters::Asked(types.clone());
+            let (cluster, plan) = (Rc::clone(&route.cluster), Plan::generic(generic));
+            worker.routes.insert(registry, &name, args.len(), cluster, parameters, plan).ok()?
+        }
+    };
+    let deadline = started + route.cluster.timeout(invocation.timeout);
+    let request = upstream::Request {
+        route: &asked,
+        args: &args,
+        attachments: &invocation.attachments,
+        path: None,
+        now: Instant::now(),
+        deadline,
+    };
+    let outcome: Outcome = route.cluster.call(request).await;
+    match outcome {
+        Ok(reply) => json_of(&reply).err(),
+        Err(error) => Some(error),
+    }
+}
