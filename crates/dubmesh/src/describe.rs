@@ -14,6 +14,8 @@ use crate::place::{PlaceArgs, VariantArgs};
 
 /// How long the registry and the definition are waited for.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection that takes longer will not come.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
@@ -32,7 +34,7 @@ Exit status:
   0  something is known of the service
   1  the registry could not be asked
   2  the arguments are wrong
-  3  nobody offers the service, and nothing is known of it";
+  3  nobody offers the service and nothing is known of it, or nobody is at --url";
 
 /// The arguments of `dubmesh describe`.
 #[derive(Args, Debug)]
@@ -55,6 +57,8 @@ struct Description {
     snapshot: Snapshot,
     /// Why the registry has not answered, if it has not.
     trouble: Option<String>,
+    /// Why the only endpoint cannot be reached, if it cannot.
+    unreachable: Option<String>,
 }
 
 /// Prints what is known of a service.
@@ -74,6 +78,10 @@ pub(crate) fn describe(args: &DescribeArgs) -> Exit {
             return Exit::Usage;
         }
     };
+    if let (Some(text), true) = (&description.unreachable, description.lookup.found().is_none()) {
+        eprintln!("dubmesh describe: {text}; check that it runs there");
+        return Exit::Refused;
+    }
     let is_known =
         description.lookup.found().is_some() || !description.snapshot.endpoints.is_empty();
     match (&description.trouble, is_known) {
@@ -97,6 +105,7 @@ pub(crate) fn describe(args: &DescribeArgs) -> Exit {
     };
     match std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes()) {
         Ok(()) => Exit::Ok,
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Exit::Ok,
         Err(error) => {
             eprintln!("dubmesh describe: cannot write to standard output: {error}");
             Exit::Failure
@@ -123,7 +132,19 @@ async fn look(args: &DescribeArgs) -> Result<Description, String> {
     let mut watch = place.registry.definition(&service);
     let lookup = tokio::time::timeout(LOOKUP_TIMEOUT, watch.settled()).await.unwrap_or_default();
     let snapshot = subscription.current();
-    Ok(Description { service: service.to_string(), lookup, snapshot, trouble })
+    let unreachable = match args.place.endpoint() {
+        Some((host, port)) => reach(host, port).await.err(),
+        None => None,
+    };
+    Ok(Description { service: service.to_string(), lookup, snapshot, trouble, unreachable })
+}
+
+/// Whether somebody listens there.
+async fn reach(host: &str, port: u16) -> Result<(), String> {
+    match link::socket::connect(host, port, CONNECT_TIMEOUT).await {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("cannot connect to {host}:{port}: {error}")),
+    }
 }
 
 impl Description {
@@ -156,6 +177,10 @@ impl Description {
                     class_text(&mut out, name, class);
                 }
             }
+            None if self.registered_methods().is_empty() => out.push_str(
+                "\nmethods: nothing tells them; --registry or --definitions may, and dubmesh call finds them \
+                 by their names\n",
+            ),
             None => {
                 out.push_str("\nmethods (as registered; nothing tells their types)\n");
                 for name in self.registered_methods() {

@@ -1,6 +1,7 @@
 //! Where a service is, as arguments of commands that deal with one service.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use dubbo_proto::{DubboUrl, Serialization, ServiceKey};
@@ -11,6 +12,8 @@ use registry::{
 
 use crate::registry_url::RegistryUrl;
 
+/// The first release of Dubbo whose fastjson puts lengths before texts.
+const SIZED_SINCE: &str = "3.2.0";
 /// Where a provider listens unless its URL says otherwise.
 const DUBBO_PORT: u16 = 20880;
 
@@ -79,6 +82,11 @@ impl PlaceArgs {
         ServiceKey::new(interface, &or_none(version), &or_none(group))
     }
 
+    /// Whether one endpoint was named, rather than a registry.
+    pub(crate) fn endpoint(&self) -> Option<(&str, u16)> {
+        self.url.as_ref().map(|url| (&*url.host, url.port))
+    }
+
     /// Opens the registry. A single endpoint is the one entry of a registry of its own.
     pub(crate) fn open(
         &self,
@@ -108,6 +116,11 @@ impl PlaceArgs {
         let told =
             || url.params.get("serialization").and_then(|name| Serialization::from_name(name));
         endpoint.serializations = serialization.or_else(told).into_iter().collect();
+        if serialization == Some(Serialization::FastjsonSized) {
+            // In a registration, the name of both framings means this one from that release on.
+            let release = [("release".to_owned(), SIZED_SINCE.to_owned())];
+            endpoint.params = Arc::new(release.into());
+        }
         let registration = Registration {
             service: service.clone(),
             endpoint,

@@ -90,9 +90,9 @@ impl Provider {
 }
 
 #[test]
-fn calls_go_round_in_both_serializations() {
+fn calls_go_round_in_all_serializations() {
     let provider = Provider::start(&["--work-ms", "1"]);
-    for serialization in ["hessian2", "fastjson"] {
+    for serialization in ["hessian2", "fastjson", "fastjson-sized", "fastjson2"] {
         for types in [&["--types", "java.lang.String"][..], &["--types", "Ljava/lang/String;"], &[]]
         {
             for (method, arguments, value) in [
@@ -118,6 +118,60 @@ fn arguments_may_come_from_standard_input() {
     child.stdin.take().unwrap().write_all(b"[ \"hello\" ]\n").unwrap();
     assert_eq!(finish(child).stdout, b"99162322\n");
     assert_eq!(provider.stop(), Some(0));
+}
+
+#[test]
+fn arguments_come_from_files_and_results_in_any_form() {
+    let provider = Provider::start(&["--work-ms", "0"]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.json");
+    std::fs::write(&file, "[\"hello\"]\n").unwrap();
+    let from_file = format!("@{}", file.display());
+    assert_eq!(provider.call(&["hash", &from_file]).1, "99162322\n");
+    let (status, _, err) = provider.call(&["hash", "@/no/such/file"]);
+    assert_eq!(status, 2);
+    assert!(err.contains("cannot read the arguments from /no/such/file"), "{err}");
+    let pretty =
+        provider.call(&["$echo", "[[1,{\"a\":[]}]]", "--types", "java.lang.Object", "--pretty"]);
+    assert_eq!(pretty.1, "[\n  1,\n  {\n    \"a\": []\n  }\n]\n", "{}", pretty.2);
+    let long = ["$echo", "7", "--types", "java.lang.Object", "--json", "longs=text; class=yes"];
+    assert_eq!(provider.call(&long).1, "7\n");
+    let (status, _, err) = provider.call(&["hash", "1", "--json", "dates=never"]);
+    assert_eq!(status, 2);
+    assert!(err.contains("dates"), "{err}");
+    for serialization in ["fastjson2", "fastjson-sized"] {
+        let (status, out, err) =
+            provider.call(&["hash", "\"hello\"", "--serialization", serialization, "--verbose"]);
+        assert_eq!((status, out.as_str()), (0, "99162322\n"), "{err}");
+        let id = if serialization == "fastjson2" { 23 } else { 6 };
+        let sent = format!("serialization {id} (");
+        assert_eq!(err.matches(&sent).count(), 2, "{err}");
+    }
+    assert_eq!(provider.stop(), Some(0));
+}
+
+/// As `dubmesh call --verbose ... 2>&1 | head -1` does.
+#[test]
+fn readers_that_leave_are_no_failure() {
+    let provider = Provider::start(&["--work-ms", "0"]);
+    let mut command =
+        dubmesh(&["call", HELLO, "hash", "\"a\"", "--url", &provider.url, "--verbose"]);
+    let mut child = Running(command.spawn().unwrap());
+    drop((child.0.stdout.take(), child.0.stderr.take()));
+    assert_eq!(child.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn describe_says_that_nobody_is_there() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (status, out, err) =
+        run(&["describe", HELLO, "--url", &format!("dubbo://127.0.0.1:{port}")]);
+    assert_eq!((status, out.as_str()), (3, ""), "{err}");
+    assert!(err.contains("Connection refused"), "{err}");
+    let provider = Provider::start(&[]);
+    let (status, out, err) = run(&["describe", HELLO, "--url", &provider.url]);
+    assert_eq!(status, 0, "{err}");
+    assert!(out.contains("methods: nothing tells them"), "{out}");
 }
 
 #[test]

@@ -9,6 +9,8 @@ use std::process::Command;
 use interop_harness::{
     Child, ConsumerOptions, DubboVersion, Etcd, HttpApp, JavaConsumer, free_port,
 };
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+
 use interop_support::{Agent, Consumer, Layout, PATIENCE, TYPES, common, post, wait_until};
 
 const USERS: &str = "org.dubmesh.interop.UserService";
@@ -21,7 +23,7 @@ const CALLS: &str = "hash,text,text_empty,text_null,text_unicode,text_70000,byte
     texts,texts_empty,text_set,counts_tree,counts,date,date_time,color,person,person_sparse,people,\
     twins,make_person,echo_text,echo_int,echo_long,echo_double,echo_texts,echo_two,nothing,null_text,\
     fail,fail_unchecked,attachments,reply_attachment,variant,variant_blue,generic_text,\
-    generic_person,generic_gson_person,missing_method,\
+    generic_person,generic_gson_person,missing_method,one_way,one_way_arrived,\
     user,user_list,user_none,user_life";
 
 /// An agent that offers `app` to Dubbo's consumers at this port, and to other agents.
@@ -182,5 +184,77 @@ fn the_examples_of_the_guide() {
         assert_eq!(refused.member("message"), said, "{file}: {refused:?}");
         agent.terminate();
         agent.wait();
+    }
+}
+
+/// An authority, and a certificate of its for 127.0.0.1 and localhost, as files.
+struct Certificates {
+    folder: tempfile::TempDir,
+    authority: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Certificates {
+    fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // A name of its own, or its certificates look as if they had signed themselves.
+        params.distinguished_name.push(DnType::CommonName, "Test Authority");
+        let key = KeyPair::generate().unwrap();
+        let authority = CertifiedIssuer::self_signed(params, key).unwrap();
+        let certificates = Self { folder: tempfile::tempdir().unwrap(), authority };
+        std::fs::write(certificates.path("ca.pem"), certificates.authority.pem()).unwrap();
+        certificates.issue("app", &["127.0.0.1", "localhost"]);
+        certificates
+    }
+
+    fn path(&self, file: &str) -> String {
+        self.folder.path().join(file).display().to_string()
+    }
+
+    fn issue(&self, name: &str, hosts: &[&str]) {
+        let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(hosts).unwrap();
+        let certificate = params.signed_by(&key, &self.authority).unwrap();
+        std::fs::write(self.path(&format!("{name}.pem")), certificate.pem()).unwrap();
+        std::fs::write(self.path(&format!("{name}.key")), key.serialize_pem()).unwrap();
+    }
+}
+
+/// Node's own TLS, which asks for a certificate in turn; and Node on a socket in the file system.
+#[test]
+fn node_by_tls_and_on_a_socket() {
+    let etcd = Etcd::start().unwrap();
+    let files = Certificates::new();
+    let path = |file: &str| files.path(file);
+    let (cert, key, ca) = (path("app.pem"), path("app.key"), path("ca.pem"));
+    let by_tls = ["--cert", &cert, "--key", &key, "--ca", &ca];
+    let socket = path("app.sock");
+    let keys = format!("ca_file = '{ca}'\ncert_file = '{cert}'\nkey_file = '{key}'\n");
+    for (options, keys) in [(&by_tls[..], &*keys), (&["--socket", &*socket], "")] {
+        let mut app = HttpApp::node_with(options).unwrap();
+        let port = free_port();
+        let _exporting = Agent::start(
+            "provider",
+            &format!(
+                "{}[dubbo]\nlisten = \"127.0.0.1:{port}\"\n[[export]]\ninterface = \"{TYPES}\"\n\
+                 app = \"{}\"\nhealth = \"/healthz\"\n{keys}",
+                common("provider", &etcd, Layout::Dubbo),
+                app.url()
+            ),
+        );
+        let consumer = Consumer { etcd: &etcd, layout: Layout::Dubbo, extra: "" }.start();
+        let call = |body: &str| {
+            let types = "x-dubbo-parameter-types: java.lang.String";
+            post(consumer.http(), &format!("/{TYPES}/text"), &[types], body)
+        };
+        wait_until("the first answer", || call("[\"a\"]").status == 200);
+        let large = format!("\"{}\"", "ü".repeat(500_000));
+        assert_eq!(call(&large).body, large);
+        app.kill9();
+        wait_until("the refusal", || call("\"a\"").status == 503);
+        let _ = std::fs::remove_file(&socket);
+        app.restart().unwrap();
+        wait_until("the app's return", || call("\"a\"").status == 200);
     }
 }

@@ -45,7 +45,9 @@ fn sources(version: DubboVersion) -> Vec<Source> {
         DubboVersion::V2_7 => {
             vec![Source::Report, Source::Folder, Source::Telnet, Source::Nothing]
         }
-        DubboVersion::V3_2 | DubboVersion::V3_3 => vec![Source::Folder, Source::Nothing],
+        DubboVersion::V3_2 | DubboVersion::V3_3 => {
+            vec![Source::Report, Source::Folder, Source::Nothing]
+        }
     }
 }
 
@@ -245,7 +247,7 @@ impl Estate {
         let url = format!("etcd://{}", etcd.addr());
         let options = ProviderOptions {
             registry: version.has_etcd().then(|| url.clone()),
-            metadata: (version == DubboVersion::V2_7).then(|| url.clone()),
+            metadata: version.has_etcd().then(|| url.clone()),
             definitions: version.has_etcd().then(|| folder.path().to_owned()),
             telnet: (version == DubboVersion::V2_7).then(|| "ls".to_owned()),
             registry_session: SESSION,

@@ -4,16 +4,20 @@
 
 mod interop_support;
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
+use hessian::Limits;
 use hessian::check::canonical;
+use hessian::json::{JsonError, JsonKind, JsonReader};
 use interop_harness::{DubboVersion, JavaProvider, ProviderOptions, free_port};
 use interop_support::{Agent, Http, TYPES, wait_until};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
+use serde_json::{Map, Value};
 
 /// Values of each kind. They all take a second or two.
 const N_VALUES: usize = 60;
@@ -203,27 +207,176 @@ fn kinds() -> Vec<(&'static str, &'static str, BoxedStrategy<Pair>)> {
     ]
 }
 
-fn every_value_comes_back(version: DubboVersion) {
-    let java = JavaProvider::start(version, ProviderOptions::default()).unwrap();
+/// What a serialization keeps of a value.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Wire {
+    Hessian2,
+    /// Fields that are 0, false or null are left out, and enums in fields are their numbers.
+    Fastjson2,
+    /// The provider itself writes the JSON: dates are numbers. Names that begin with `$` and `@` mean
+    /// something to it.
+    Fastjson {
+        /// 2.7 leaves out what is null in objects.
+        keeps_nulls: bool,
+    },
+}
+
+impl Wire {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Hessian2 => "hessian2",
+            Self::Fastjson2 => "fastjson2",
+            Self::Fastjson { .. } => "fastjson",
+        }
+    }
+
+    fn has(self, method: &str) -> bool {
+        let is_plain = ["any", "text", "int64", "decimal", "decimals", "counts"].contains(&method);
+        !matches!(self, Self::Fastjson { .. }) || is_plain
+    }
+
+    fn is_same(self, method: &str, answer: &str, expected: &str) -> bool {
+        let kept = |text: &str| {
+            let mut value = tree(text)?;
+            match self {
+                Self::Fastjson2 if ["person", "people", "numbered"].contains(&method) => {
+                    leave_out_defaults(&mut value);
+                }
+                Self::Fastjson { keeps_nulls: false } => leave_out_nulls(&mut value),
+                _ => {}
+            }
+            Some(value)
+        };
+        kept(answer).is_some() && kept(answer) == kept(expected)
+    }
+}
+
+/// The parts of a JSON text; numbers as texts in the form that is the same for equal ones.
+fn tree(text: &str) -> Option<Value> {
+    fn value(reader: &mut JsonReader<'_>) -> Result<Value, JsonError> {
+        Ok(match reader.peek()? {
+            JsonKind::Array => {
+                let (mut items, mut array) = (Vec::new(), reader.begin_array()?);
+                while reader.next_element(&mut array)? {
+                    items.push(value(reader)?);
+                }
+                items.into()
+            }
+            JsonKind::Object => {
+                let (mut members, mut object) = (Map::new(), reader.begin_object()?);
+                while let Some(name) = reader.next_key(&mut object)? {
+                    members.insert(name.into_owned(), value(reader)?);
+                }
+                members.into()
+            }
+            JsonKind::String => reader.read_string()?.into(),
+            JsonKind::Bool => reader.read_bool()?.into(),
+            JsonKind::Null => reader.read_null().map(|()| Value::Null)?,
+            JsonKind::Number => number_text(reader.skip_value()?),
+        })
+    }
+    let limits = Limits { max_items: usize::MAX, ..Limits::default() };
+    let mut reader = JsonReader::new(text.as_bytes(), limits);
+    let value = value(&mut reader).ok()?;
+    reader.finish().ok().map(|()| value)
+}
+
+fn number_text(number: &[u8]) -> Value {
+    let text = canonical(number).expect("a number that was read already");
+    format!("number {}", text.escape_ascii()).into()
+}
+
+/// Without members that are null, 0 or false, and with the colors as numbers.
+fn leave_out_defaults(value: &mut Value) {
+    let defaults = [Value::Null, false.into(), number_text(b"0")];
+    walk(value, &|members| {
+        if let Some(color) = members.get_mut("color") {
+            let number = ["RED", "GREEN", "BLUE"].iter().position(|name| color == name);
+            if let Some(number) = number {
+                *color = number_text(number.to_string().as_bytes());
+            }
+        }
+        members.retain(|_, value| !defaults.contains(value));
+    });
+}
+
+fn leave_out_nulls(value: &mut Value) {
+    walk(value, &|members| members.retain(|_, value| !value.is_null()));
+}
+
+fn walk(value: &mut Value, change: &impl Fn(&mut Map<String, Value>)) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| walk(item, change)),
+        Value::Object(members) => {
+            members.values_mut().for_each(|value| walk(value, change));
+            change(members);
+        }
+        _ => {}
+    }
+}
+
+/// Values that stand at a border of some kind, as any object.
+fn borders(wire: Wire) -> Vec<String> {
+    let numbers = [
+        "0,-0.0,127,-129,32768,2147483647,2147483648,-2147483648,-2147483649",
+        "9007199254740991,9007199254740992,9007199254740993,-9007199254740993",
+        "9223372036854775807,9223372036854775808,-9223372036854775808,-9223372036854775809",
+        "18446744073709551616,1e308,1.7976931348623157e308,4.9e-324,1e-7,0.1,99.8",
+        "99.80000305175781,0.1234567890123456789,1234567890123456789.123456789",
+        "123456789012345678901234567890,1e-400,1.5e400",
+    ];
+    let keys =
+        r#"{"":1,"a.b":2,"[0]":3,"\"":4,"\u0000\n":5,"\ud83d\ude00":6,"null":7,"1":8,"é ":9"#;
+    let special = r#","$ref":"$","$":1,"@type":1,"..":3}"#;
+    let special = if matches!(wire, Wire::Fastjson { .. }) { "}" } else { special };
+    let texts =
+        r#"["\u0000\u001f\u007f\u0080\u07ff\u0800\uffff\ud83d\ude00","2024-02-29","NaN","","$"]"#;
+    vec![
+        format!("[{}]", numbers.join(",")),
+        format!("{keys}{special}"),
+        texts.to_owned(),
+        format!("\"{}\"", "😀é".repeat(20_000)),
+        // One level less than the limit, for the argument is an element of a list.
+        format!("{}1{}", "[{\"k\":".repeat(31), "}]".repeat(31)),
+        format!("[{}0]", "1,".repeat(100_000)),
+        format!("[{}{{}}]", "{\"a\":[]},".repeat(20_000)),
+        r#"[[],{},[[]],[{}],{"a":{}},null,true,false]"#.to_owned(),
+    ]
+}
+
+fn every_value_comes_back(version: DubboVersion, wire: Wire) {
+    let options = ProviderOptions {
+        serialization: wire.name().to_owned(),
+        jvm_args: if wire == Wire::Fastjson2 { only_fastjson2() } else { Vec::new() },
+        ..ProviderOptions::default()
+    };
+    let java = JavaProvider::start(version, options).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let agent = agent_for(&java, folder.path());
+    let agent = agent_for(&java, version, wire, folder.path());
     let mut runner = TestRunner::deterministic();
     let mut http = Http::to(agent.http());
     let mut wrong = Vec::new();
-    for (method, types, strategy) in kinds() {
+    let mut check = |method: &str, types: &str, sent: &str, back: &str| {
         let header = format!("x-dubbo-parameter-types: {types}");
+        let path = format!("/{TYPES}/{method}");
+        let answer = http.post(&path, &[&header], &format!("[{sent}]")).unwrap();
+        if answer.status != 200 || !wire.is_same(method, &answer.body, back) {
+            let status = answer.status;
+            wrong.push(format!("{method} {sent:.600}\n  got {status} {:.600}", answer.body));
+        }
+    };
+    for value in borders(wire) {
+        check("any", "java.lang.Object", &value, &value);
+    }
+    for (method, types, strategy) in kinds().into_iter().filter(|(method, ..)| wire.has(method)) {
         for _ in 0..N_VALUES {
             let (sent, back) = strategy.new_tree(&mut runner).unwrap().current();
-            let path = format!("/{TYPES}/{method}");
-            let answer = http.post(&path, &[&header], &format!("[{sent}]")).unwrap();
-            if answer.status != 200
-                || canonical(answer.body.as_bytes()) != canonical(back.as_bytes())
-            {
-                wrong.push(format!("{method} {sent}\n  got {} {}", answer.status, answer.body));
-            }
+            check(method, types, &sent, &back);
         }
     }
-    options_reach_the_agent(&mut http, &mut wrong);
+    if wire == Wire::Hessian2 {
+        options_reach_the_agent(&mut http, &mut wrong);
+    }
     let n_wrong = wrong.len();
     wrong.truncate(5);
     assert!(wrong.is_empty(), "{n_wrong} values went wrong, as:\n{}", wrong.join("\n"));
@@ -255,8 +408,11 @@ fn options_reach_the_agent(http: &mut Http, wrong: &mut Vec<String>) {
 }
 
 /// An agent that knows the provider from a file in `folder`.
-fn agent_for(java: &JavaProvider, folder: &Path) -> Agent {
-    let (port, url, path) = (free_port(), java.url(), folder.join("services.toml"));
+fn agent_for(java: &JavaProvider, version: DubboVersion, wire: Wire, folder: &Path) -> Agent {
+    // The release tells which framing fastjson has.
+    let release = if version == DubboVersion::V3_3 { "3.3.6" } else { "2.7.23" };
+    let url = format!("{}?serialization={}&release={release}", java.url(), wire.name());
+    let (port, path) = (free_port(), folder.join("services.toml"));
     let services = format!("[[service]]\ninterface = \"{TYPES}\"\nendpoints = [\"{url}\"]\n");
     fs::write(&path, services).unwrap();
     let agent = Agent::start(
@@ -277,12 +433,34 @@ fn agent_for(java: &JavaProvider, folder: &Path) -> Agent {
     agent
 }
 
+/// Neither Dubbo's own preference nor its default, hessian2, is left.
+fn only_fastjson2() -> Vec<OsString> {
+    ["-Ddubbo.protocol.prefer-serialization=fastjson2", "-DDUBBO_DEFAULT_SERIALIZATION=fastjson2"]
+        .map(OsString::from)
+        .into()
+}
+
 #[test]
 fn values_come_back_from_dubbo_2_7() {
-    every_value_comes_back(DubboVersion::V2_7);
+    every_value_comes_back(DubboVersion::V2_7, Wire::Hessian2);
+}
+
+#[test]
+fn values_come_back_from_dubbo_2_7_by_fastjson() {
+    every_value_comes_back(DubboVersion::V2_7, Wire::Fastjson { keeps_nulls: false });
 }
 
 #[test]
 fn values_come_back_from_dubbo_3_3() {
-    every_value_comes_back(DubboVersion::V3_3);
+    every_value_comes_back(DubboVersion::V3_3, Wire::Hessian2);
+}
+
+#[test]
+fn values_come_back_from_dubbo_3_3_by_fastjson2() {
+    every_value_comes_back(DubboVersion::V3_3, Wire::Fastjson2);
+}
+
+#[test]
+fn values_come_back_from_dubbo_3_3_by_fastjson() {
+    every_value_comes_back(DubboVersion::V3_3, Wire::Fastjson { keeps_nulls: true });
 }

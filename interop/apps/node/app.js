@@ -1,11 +1,16 @@
 // An app without Java, for tests: the services of interop/service-api as plain JSON over HTTP.
 //
 // node app.js [--port N]      prints `READY http://127.0.0.1:PORT` and ends with its standard input
+//     --cert FILE --key FILE  by TLS: `READY https://127.0.0.1:PORT`
+//     --ca FILE               refuses clients without a certificate of this authority
+//     --socket PATH           on a socket in the file system: `READY unix:PATH`
 //
 // interop/README.md lists the paths; app.py beside it answers the same. Node's standard library only.
 "use strict";
 
+const fs = require("node:fs");
 const http = require("node:http");
+const https = require("node:https");
 
 const MAX_BODY_BYTES = 64 * 1024 * 1024;
 const CHUNK_LEN = 64 * 1024;
@@ -52,6 +57,9 @@ function fullPerson(name, age) {
     counts: { one: 1, many: 1000000 },
   };
 }
+
+/** How often `note` was called, by key. */
+const notes = new Map();
 
 // The users of `UserService`.
 
@@ -118,6 +126,11 @@ const typesService = {
     throw new HttpError(500, message);
   },
   makePerson: (_, name, age) => fullPerson(name, age),
+  note: (_, key) => {
+    notes.set(key, (notes.get(key) ?? 0) + 1);
+    return null;
+  },
+  noted: (_, key) => notes.get(key) ?? 0,
   nothing: () => null,
   nullText: () => null,
   replyWithAttachment: (call, name, value) => {
@@ -259,15 +272,31 @@ async function serve(request, response) {
   }
 }
 
-const [option, value] = process.argv.slice(2);
-if (option !== undefined && !(option === "--port" && /^\d+$/.test(value ?? ""))) {
-  console.error("usage: node app.js [--port N]");
-  process.exit(2);
+const OPTIONS = ["port", "cert", "key", "ca", "socket"];
+const options = {};
+for (let at = 2; at < process.argv.length; at += 2) {
+  const name = process.argv[at].replace(/^--/, "");
+  if (!OPTIONS.includes(name) || process.argv[at + 1] === undefined) {
+    console.error("usage: node app.js [--port N | --socket PATH] [--cert FILE --key FILE [--ca FILE]]");
+    process.exit(2);
+  }
+  options[name] = process.argv[at + 1];
 }
-const server = http.createServer({ keepAliveTimeout: 600_000 }, serve);
-server.listen(Number(value ?? 0), "127.0.0.1", () => {
-  console.log(`READY http://127.0.0.1:${server.address().port}`);
-});
+const settings = { keepAliveTimeout: 600_000 };
+const file = (name) => options[name] && fs.readFileSync(options[name]);
+const server = options.cert
+  ? https.createServer(
+      { ...settings, cert: file("cert"), key: file("key"), ca: file("ca"), requestCert: Boolean(options.ca) },
+      serve,
+    )
+  : http.createServer(settings, serve);
+if (options.socket) {
+  server.listen(options.socket, () => console.log(`READY unix:${options.socket}`));
+} else {
+  server.listen(Number(options.port ?? 0), "127.0.0.1", () => {
+    console.log(`READY ${options.cert ? "https" : "http"}://127.0.0.1:${server.address().port}`);
+  });
+}
 process.on("SIGTERM", () => {
   isStopping = true;
   server.close(() => process.exit(0));

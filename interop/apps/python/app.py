@@ -116,6 +116,16 @@ def sleep(millis):
     return int(millis)
 
 
+notes = {}
+notes_lock = threading.Lock()
+
+
+def note(_, key):
+    """Counts; the calls come on many threads."""
+    with notes_lock:
+        notes[key] = notes.get(key, 0) + 1
+
+
 def fail(_, message):
     raise HttpError(422, message, code=42)
 
@@ -159,6 +169,8 @@ TYPES_SERVICE = {
     "fail": fail,
     "failUnchecked": fail_unchecked,
     "makePerson": lambda _, name, age: full_person(name, age),
+    "note": note,
+    "noted": lambda _, key: notes.get(key, 0),
     "nothing": lambda _, value: None,
     "nullText": lambda _, value: None,
     "replyWithAttachment": reply_with_attachment,

@@ -17,7 +17,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longer than any call of a test sleeps.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
-const READY: &str = "READY http://";
+const READY: &str = "READY ";
 
 /// A running (or killed) HTTP app on 127.0.0.1. Dropping it kills it.
 ///
@@ -26,8 +26,9 @@ const READY: &str = "READY http://";
 #[derive(Debug)]
 pub struct HttpApp {
     language: Language,
+    options: Vec<String>,
     child: Child,
-    addr: SocketAddr,
+    url: String,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +43,16 @@ impl HttpApp {
     /// # Errors
     /// When Node is missing or the app does not start; the error shows its last output.
     pub fn node() -> Result<Self, HarnessError> {
-        Self::start(Language::Node)
+        Self::start(Language::Node, &[])
+    }
+
+    /// Like [`HttpApp::node`] with options of the program, by which it speaks TLS or listens on a
+    /// socket in the file system.
+    ///
+    /// # Errors
+    /// As [`HttpApp::node`].
+    pub fn node_with(options: &[&str]) -> Result<Self, HarnessError> {
+        Self::start(Language::Node, options)
     }
 
     /// Starts interop/apps/python and waits until it serves. `PYTHON_BIN` can name the program.
@@ -50,24 +60,29 @@ impl HttpApp {
     /// # Errors
     /// When Python is missing or the app does not start; the error shows its last output.
     pub fn python() -> Result<Self, HarnessError> {
-        Self::start(Language::Python)
+        Self::start(Language::Python, &[])
     }
 
-    fn start(language: Language) -> Result<Self, HarnessError> {
-        let (child, addr) = launch(language, 0)?;
-        Ok(Self { language, child, addr })
+    fn start(language: Language, options: &[&str]) -> Result<Self, HarnessError> {
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        let (child, url) = launch(language, &options)?;
+        Ok(Self { language, options, child, url })
     }
 
     /// Where it listens.
+    ///
+    /// # Panics
+    /// It listens on a socket in the file system.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
-        self.addr
+        let place = self.url.rsplit('/').next().and_then(|place| place.parse().ok());
+        place.expect("an app that listens on TCP")
     }
 
-    /// Where it listens, as `http://127.0.0.1:PORT`.
+    /// Where it listens, as `http://127.0.0.1:PORT` or what its options made of it.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.addr)
+        self.url.clone()
     }
 
     /// Its process id.
@@ -111,13 +126,17 @@ impl HttpApp {
     /// As the first start.
     pub fn restart(&mut self) -> Result<(), HarnessError> {
         self.child.kill9();
-        (self.child, self.addr) = launch(self.language, self.addr.port())?;
+        let mut options = self.options.clone();
+        if !self.url.starts_with("unix:") {
+            options.extend(["--port".to_owned(), self.addr().port().to_string()]);
+        }
+        (self.child, self.url) = launch(self.language, &options)?;
         Ok(())
     }
 }
 
-/// Starts an app on `port`, or on one that the system picks for 0.
-fn launch(language: Language, port: u16) -> Result<(Child, SocketAddr), HarnessError> {
+/// Starts an app, on a port that the system picks unless the options tell one; and says where it is.
+fn launch(language: Language, options: &[String]) -> Result<(Child, String), HarnessError> {
     let (program, file, name) = match language {
         Language::Node => {
             (find_program("node", "NODE_BIN", "apt-get install nodejs")?, "node/app.js", "Node")
@@ -128,17 +147,11 @@ fn launch(language: Language, port: u16) -> Result<(Child, SocketAddr), HarnessE
         }
     };
     let mut command = Command::new(program);
-    command.arg(apps_dir().join(file)).args(["--port", &port.to_string()]);
+    command.arg(apps_dir().join(file)).args(options);
     let mut child = Child::spawn(&format!("the {name} app"), &command)?;
     let line = child.wait_for_line(READY, START_TIMEOUT)?;
-    match line[READY.len()..].trim_end().parse() {
-        Ok(addr) => Ok((child, addr)),
-        Err(_) => Err(HarnessError::NotReady {
-            name: format!("the {name} app"),
-            waited: Duration::ZERO,
-            tail: child.tail(),
-        }),
-    }
+    let url = line[READY.len()..].trim_end().to_owned();
+    Ok((child, url))
 }
 
 fn apps_dir() -> PathBuf {

@@ -125,7 +125,8 @@ fn understands(consumer: DubboVersion, provider: DubboVersion, serialization: &s
     let options =
         ConsumerOptions::between(consumer, provider.version(), serialization, &provider.url());
     let calls = JavaConsumer::start(consumer, &options).unwrap();
-    let stdout = calls.finish(Duration::from_secs(90)).unwrap_or_else(|error| {
+    // Some seconds, or minutes on a machine that is busy; this is only for what hangs.
+    let stdout = calls.finish(Duration::from_secs(600)).unwrap_or_else(|error| {
         let versions = (consumer, provider.version());
         panic!("{versions:?} by {serialization}: {error}\n{}", provider.tail())
     });

@@ -8,6 +8,7 @@ mod layout;
 mod outcome;
 mod tap;
 
+use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ use agent::invoke::Invocation;
 use agent::route::{Generic, RouteName};
 use clap::Args;
 use dubbo_proto::{DEFAULT_PAYLOAD_LIMIT, Serialization, ServiceKey};
+use hessian::transcode::{JsonOptions, RefStyle};
 use registry::{Freshness, MemoryHub, Registered, Registration, Registry, RegistryConfig};
 
 use self::outcome::{exit_of, remedy};
@@ -35,16 +37,23 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What stands below the options in `--help`.
-pub(crate) const HELP: &str = r#"Arguments:
+pub(crate) const HELP: &str = r#"How the arguments are read:
   One JSON array holds all arguments of the method; one bare value that is no array is the only
   argument. A method with one list as its parameter takes [[...]]. Without --types they come from
   the service's definition, if there is one (see dubmesh describe); else the provider finds the
   method by its name, in a generic call. Methods of the same name may need --types.
 
+How the result is written:
+  --json takes what the header x-dubbo-json takes: big-numbers=text, longs=text, floats=float,
+  dates=millis, enums=object, class=yes, refs=path; docs/json-mapping.md has all of them. Values go
+  to standard output, on one line unless that is a terminal; all else goes to standard error.
+
 Examples:
   dubmesh call com.acme.Orders find '[42]' --url dubbo://127.0.0.1:20880
   dubmesh call com.acme.Orders find 42 --types long --registry etcd://127.0.0.1:2379
-  dubmesh call com.acme.Orders add - --registry file:services.toml < order.json
+  dubmesh call com.acme.Orders add @order.json --registry file:services.toml
+  jq -c .order all.json | dubmesh call com.acme.Orders add - --registry file:services.toml
+  dubmesh call com.acme.Orders find 42 --url dubbo://127.0.0.1:20880 --json 'class=yes; dates=millis'
   dubmesh call com.acme.Orders add '{"id":1}' --generic gson --url dubbo://127.0.0.1:20880
   dubmesh call com.acme.Orders find 42 --group blue --version 2.0.0 --attachment tenant=7 \
       --registry etcd://127.0.0.1:2379 --verbose
@@ -65,7 +74,7 @@ pub(crate) struct CallArgs {
     interface: String,
     /// The method
     method: String,
-    /// The arguments, in JSON: an array, or one bare value; - reads standard input
+    /// The arguments, in JSON: an array, or one bare value; @FILE reads a file, - standard input
     #[arg(value_name = "JSON", allow_hyphen_values = true)]
     arguments: Option<String>,
     #[command(flatten)]
@@ -84,12 +93,19 @@ pub(crate) struct CallArgs {
     /// An attachment of the call; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = attachment)]
     attachment: Vec<(String, String)>,
-    /// hessian2, fastjson or fastjson2, for a provider whose registration does not tell; hessian2 unless given
+    /// hessian2, fastjson2, fastjson (as of Dubbo 2) or fastjson-sized (as of Dubbo 3), for a
+    /// provider whose registration does not tell; hessian2 unless given
     #[arg(long, value_name = "NAME", value_parser = serialization)]
     serialization: Option<Serialization>,
+    /// The form of the result, such as 'dates=millis; longs=text'
+    #[arg(long, value_name = "OPTIONS", value_parser = json_options)]
+    json: Option<JsonOptions>,
     /// Print the value on one line, as it came, also on a terminal
     #[arg(long)]
     raw: bool,
+    /// Print the value on several lines, also where there is no terminal
+    #[arg(long, conflicts_with = "raw")]
+    pretty: bool,
     /// Tell on standard error how the call went, with every frame in both directions
     #[arg(long, short)]
     verbose: bool,
@@ -100,6 +116,10 @@ pub(crate) struct CallArgs {
 
 fn generic(text: &str) -> Result<Generic, String> {
     Generic::from_name(text).ok_or_else(|| "write true or gson".to_owned())
+}
+
+fn json_options(text: &str) -> Result<JsonOptions, String> {
+    JsonOptions::parse(text).map_err(|error| error.to_string())
 }
 
 fn attachment(text: &str) -> Result<(String, String), String> {
@@ -124,6 +144,8 @@ pub(crate) fn call(args: &CallArgs) -> Exit {
     let failure = match value_of(args) {
         Ok(json) => match print(args, &json) {
             Ok(()) => return Exit::Ok,
+            // As when the reader of a pipe, such as head, has seen enough.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Exit::Ok,
             Err(error) => Failure::Local(format!("cannot write to standard output: {error}")),
         },
         Err(failure) => failure,
@@ -136,14 +158,21 @@ pub(crate) fn call(args: &CallArgs) -> Exit {
             (exit_of(error.code), format!("{error}{reason}; {}", remedy(error.code)))
         }
     };
-    eprintln!("dubmesh call: {message}");
+    say(&format!("dubmesh call: {message}\n"));
     exit
+}
+
+/// Tells the user. Nobody need be there to read it.
+fn say(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 fn print(args: &CallArgs, json: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout();
-    if !args.raw && stdout.is_terminal() {
-        let has_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let is_terminal = stdout.is_terminal();
+    if args.pretty || is_terminal && !args.raw {
+        let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let has_colour = is_wanted && is_terminal;
         stdout.write_all(&layout::pretty(json, has_colour))?;
     } else {
         stdout.write_all(json)?;
@@ -173,21 +202,31 @@ fn body(args: &CallArgs) -> Result<Vec<u8>, Failure> {
     let Some(text) = &args.arguments else {
         return Ok(Vec::new());
     };
-    if text != "-" {
+    // No JSON begins so.
+    let path = text.strip_prefix('@');
+    if path.is_none() && text != "-" {
         return Ok(text.clone().into_bytes());
     }
     let mut body = Vec::new();
     let limit = DEFAULT_PAYLOAD_LIMIT;
-    io::stdin()
-        .take(limit as u64 + 1)
-        .read_to_end(&mut body)
-        .map_err(|error| Failure::Local(format!("cannot read standard input: {error}")))?;
+    let read = match path {
+        Some(path) => File::open(path).and_then(|it| read_up_to(limit + 1, it, &mut body)),
+        None => read_up_to(limit + 1, io::stdin(), &mut body),
+    };
+    read.map_err(|error| {
+        let place = path.unwrap_or("standard input");
+        Failure::Usage(format!("cannot read the arguments from {place}: {error}"))
+    })?;
     if limit < body.len() {
         return Err(Failure::Usage(format!(
             "the arguments are over Dubbo's limit of {limit} bytes"
         )));
     }
     Ok(body)
+}
+
+fn read_up_to(limit: usize, from: impl Read, body: &mut Vec<u8>) -> io::Result<usize> {
+    from.take(limit as u64).read_to_end(body)
 }
 
 async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, Failure> {
@@ -213,6 +252,8 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, F
         ..ClusterPolicy::default()
     };
     let client = Client::new("dubmesh-call", &place.name, registry.clone(), policy);
+    let json = args.json.clone().unwrap_or_default();
+    let list = if json.refs == RefStyle::Path { list.with_refs() } else { list };
     let invocation = Invocation {
         name: RouteName {
             interface: &service.interface,
@@ -227,14 +268,14 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, F
         attachments: args.attachment.iter().map(|(name, value)| (&**name, &**value)).collect(),
     };
     let began = Instant::now();
-    let result = client.call(&invocation).await;
+    let result = client.call(&invocation, &json).await;
     let took = began.elapsed();
     if let Some(tapped) = &tapped {
-        eprint!("{}", tapped.show());
+        say(&tapped.show());
     }
     if args.timing || args.verbose {
         let (took, before) = (ms(took), ms(began - started));
-        eprintln!("the call took {took} ms, with connecting; {before} ms before it");
+        say(&format!("the call took {took} ms, with connecting; {before} ms before it\n"));
     }
     result.map_err(|error| {
         let error = match &tapped {
@@ -287,6 +328,8 @@ impl Tapped {
             let tap = tap.await.map_err(|error| local(&error))?;
             head += &format!("endpoint: {}\n", endpoint.key());
             let mut endpoint = endpoint.clone();
+            // The one that is used: a registration with both hessian2 and fastjson2 prefers the first.
+            endpoint.serializations.truncate(1);
             if let Some(tap) = tap {
                 (endpoint.host, endpoint.port) = ("127.0.0.1".into(), tap.port);
                 taps.push(tap);

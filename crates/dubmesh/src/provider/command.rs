@@ -23,8 +23,8 @@ pub(crate) const HELLO: &str = "com.alibaba.dubbo.performance.demo.provider.IHel
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
 It offers hash(String), which is Java's String.hashCode, and echo(String), by plain and by
-generic calls, in hessian2 and in fastjson, whichever the caller speaks. When all threads are
-busy it rejects calls as Dubbo does, with status 100. Once it listens it prints one line,
+generic calls, in hessian2, fastjson and fastjson2, whichever the caller speaks. When all threads
+are busy it rejects calls as Dubbo does, with status 100. Once it listens it prints one line,
 READY dubbo://HOST:PORT, on standard output.
 
 SIGTERM and SIGINT: tell all callers that it is leaving, answer what is in flight, end.
@@ -60,23 +60,26 @@ pub(crate) struct ProviderArgs {
     /// Register here, in Dubbo's layout: etcd://HOST:PORT
     #[arg(long, value_name = "URL")]
     registry: Option<RegistryUrl>,
-    /// The serialization that the registration prefers; both are understood in any case
-    #[arg(long, value_name = "NAME", requires = "registry", value_parser = spoken)]
+    /// The serialization that the registration prefers: hessian2, fastjson or fastjson2; all are
+    /// understood in any case
+    #[arg(long, value_name = "NAME", requires = "registry", value_parser = registered)]
     serialization: Option<Serialization>,
 }
 
-/// Reads the name of a serialization that we speak.
+/// Reads the name of a serialization that we speak, as configurations have it.
 pub(crate) fn serialization(name: &str) -> Result<Serialization, String> {
-    Serialization::from_name(name)
-        .filter(|serialization| serialization.is_supported())
-        .ok_or_else(|| "write hessian2, fastjson or fastjson2".to_owned())
+    let known = || "write hessian2, fastjson2, fastjson or fastjson-sized".to_owned();
+    match name {
+        "fastjson-sized" => Ok(Serialization::FastjsonSized),
+        _ => Serialization::from_name(name).filter(|it| it.is_supported()).ok_or_else(known),
+    }
 }
 
-/// Reads the name of a serialization that this provider answers in.
-fn spoken(name: &str) -> Result<Serialization, String> {
+/// Reads the name of a serialization that a registration can tell.
+fn registered(name: &str) -> Result<Serialization, String> {
     match serialization(name) {
-        Ok(spoken @ (Serialization::Hessian2 | Serialization::Fastjson)) => Ok(spoken),
-        _ => Err("write hessian2 or fastjson".to_owned()),
+        Ok(known) if known != Serialization::FastjsonSized => Ok(known),
+        _ => Err("write hessian2, fastjson or fastjson2".to_owned()),
     }
 }
 

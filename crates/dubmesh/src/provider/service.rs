@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use dubbo_proto::{ReplyKind, Request, Serialization, ServiceKey, Status, fastjson};
 use hessian::json::{self, JsonKind, JsonReader};
+use hessian::transcode::JsonOptions;
 use hessian::{Decoder, Encoder, Limits};
 
 /// The descriptor of `hash` and `echo`.
@@ -18,6 +19,9 @@ const ONE_OBJECT: &str = "Ljava/lang/Object;";
 const GENERIC: &str = "Ljava/lang/String;[Ljava/lang/String;[Ljava/lang/Object;";
 /// What the generic call names a parameter of `hash` and `echo`.
 const TEXT_NAME: &str = "java.lang.String";
+
+/// Null in JSONB.
+const JSONB_NULL: u8 = 0xaf;
 
 /// The methods, for registries.
 pub(crate) const METHODS: [&str; 2] = ["hash", "echo"];
@@ -63,6 +67,10 @@ impl<'a> Argument<'a> {
     /// `None` for null.
     fn text(&self) -> Result<Option<Cow<'a, str>>, Refusal> {
         match self.serialization {
+            Serialization::Fastjson2 => jsonb::Decoder::new(self.raw, Limits::default())
+                .read_opt_text()
+                .map(|text| text.map(jsonb::Text::to_str))
+                .map_err(|error| bad_argument(&error)),
             Serialization::Fastjson => {
                 let mut reader = JsonReader::new(self.raw, Limits::default());
                 let text = match reader.peek() {
@@ -80,6 +88,7 @@ impl<'a> Argument<'a> {
     fn is_null(&self) -> bool {
         match self.serialization {
             Serialization::Fastjson => self.raw.trim_ascii() == b"null",
+            Serialization::Fastjson2 => self.raw == [JSONB_NULL],
             _ => self.raw == b"N",
         }
     }
@@ -105,13 +114,31 @@ impl HelloService {
         let is_generic = matches!(method, "$invoke" | "$invokeAsync") && descriptor == GENERIC;
         let is_echo = method == "$echo" && descriptor == ONE_OBJECT;
         self.check_key(request, is_generic || is_echo)?;
-        // The two framings of fastjson have the same texts.
+        let answer_in = match request.serialization() {
+            // The two framings of fastjson have the same texts.
+            Serialization::FastjsonSized => Serialization::Fastjson,
+            other => other,
+        };
         let mut lines = Vec::new();
         let (serialization, raw) = match request.serialization() {
             sized @ Serialization::FastjsonSized => {
                 fastjson::reframe(request.args(), sized, Serialization::Fastjson, &mut lines)
                     .map_err(|error| bad_argument(&error))?;
                 (Serialization::Fastjson, &lines[..])
+            }
+            // The arguments of a generic call are read as the JSON that they stand for.
+            Serialization::Fastjson2 if is_generic => {
+                for value in sized(request.args())? {
+                    let mut decoder = jsonb::Decoder::new(value, Limits::default());
+                    jsonb::jsonb_to_json(&mut decoder, &mut lines, &JsonOptions::default())
+                        .map_err(|error| bad_argument(&error))?;
+                    lines.push(b'\n');
+                }
+                (Serialization::Fastjson, &lines[..])
+            }
+            Serialization::Fastjson2 => {
+                let values = sized(request.args())?;
+                (Serialization::Fastjson2, values.first().copied().unwrap_or_default())
             }
             other @ (Serialization::Hessian2 | Serialization::Fastjson) => (other, request.args()),
             // In the words of a Java provider that does not permit it.
@@ -126,8 +153,8 @@ impl HelloService {
         };
         let argument = Argument { serialization, raw };
         match Method::named(method) {
-            Some(method) if descriptor == ONE_TEXT => run(method, &argument, false, out),
-            _ if is_generic => self.generic(&argument, out),
+            Some(method) if descriptor == ONE_TEXT => run(method, &argument, false, answer_in, out),
+            _ if is_generic => self.generic(&argument, answer_in, out),
             _ if is_echo => Ok(give_back(&argument, out)),
             _ => Err(self.no_such_method(method)),
         }
@@ -175,7 +202,12 @@ impl HelloService {
     }
 
     /// `$invoke(name, type names, arguments)`.
-    fn generic(&self, arguments: &Argument<'_>, out: &mut Vec<u8>) -> Result<ReplyKind, Refusal> {
+    fn generic(
+        &self,
+        arguments: &Argument<'_>,
+        answer_in: Serialization,
+        out: &mut Vec<u8>,
+    ) -> Result<ReplyKind, Refusal> {
         let serialization = arguments.serialization;
         let call = match serialization {
             Serialization::Fastjson => GenericCall::read_json(arguments.raw)?,
@@ -196,7 +228,7 @@ impl HelloService {
             let text = format!("{} takes 1 argument, not {}", call.method, call.args.len());
             return Err(Refusal { status: Status::ServiceError, text });
         };
-        run(method, &Argument { serialization, raw }, true, out)
+        run(method, &Argument { serialization, raw }, true, answer_in, out)
     }
 }
 
@@ -278,20 +310,43 @@ fn bad_argument(error: &dyn std::fmt::Display) -> Refusal {
     Refusal { status: Status::BadRequest, text }
 }
 
+/// The values of a body in JSONB, each of which stands behind its length.
+fn sized(args: &[u8]) -> Result<Vec<&[u8]>, Refusal> {
+    let (mut values, mut rest) = (Vec::new(), args);
+    while let Some((len, behind)) = rest.split_first_chunk::<4>() {
+        let len = usize::try_from(u32::from_be_bytes(*len)).unwrap_or(usize::MAX);
+        let short = || bad_argument(&"one of them is shorter than it says");
+        let (value, behind) = behind.split_at_checked(len).ok_or_else(short)?;
+        values.push(value);
+        rest = behind;
+    }
+    Ok(values)
+}
+
+/// `answer_in` is what the caller speaks; of a generic call the argument may be in another serialization.
 fn run(
     method: Method,
     argument: &Argument<'_>,
     is_generic: bool,
+    answer_in: Serialization,
     out: &mut Vec<u8>,
 ) -> Result<ReplyKind, Refusal> {
     let text = argument.text()?;
     match method {
-        Method::Echo => Ok(give_back(argument, out)),
+        Method::Echo if argument.serialization == answer_in => Ok(give_back(argument, out)),
+        Method::Echo => match text {
+            Some(text) => {
+                jsonb::Encoder::new(out).string(&text);
+                Ok(ReplyKind::Value)
+            }
+            None => Ok(ReplyKind::Null),
+        },
         Method::Hash => match text {
             Some(text) => {
                 let hash = java_hash(&text);
-                match argument.serialization {
+                match answer_in {
                     Serialization::Fastjson => json::write_i64(out, i64::from(hash)),
+                    Serialization::Fastjson2 => jsonb::Encoder::new(out).int(hash),
                     _ => hessian::write_int(out, hash),
                 }
                 Ok(ReplyKind::Value)
@@ -299,7 +354,7 @@ fn run(
             None => {
                 let exception = "java.lang.NullPointerException";
                 let message = "hash() has no hash code for null";
-                write_exception(argument.serialization, exception, message, is_generic, out);
+                write_exception(answer_in, exception, message, is_generic, out);
                 Ok(ReplyKind::Exception)
             }
         },
@@ -338,6 +393,17 @@ fn write_exception(
             json::write_string(out, value);
         }
         out.push(b'}');
+        return;
+    }
+    if serialization == Serialization::Fastjson2 {
+        let mut encoder = jsonb::Encoder::new(out);
+        encoder.class(outer);
+        encoder.object_begin();
+        for (name, value) in fields.iter().chain(&[("detailMessage", message)]) {
+            encoder.string(name);
+            encoder.string(value);
+        }
+        encoder.object_end();
         return;
     }
     let names: Vec<&str> = fields.iter().map(|(name, _)| *name).chain(["detailMessage"]).collect();

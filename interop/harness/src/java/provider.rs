@@ -37,7 +37,7 @@ pub struct ProviderOptions {
     /// The etcd to register in, as `etcd://HOST:PORT`, or `None` to register nowhere. 2.6 has no
     /// registry in etcd.
     pub registry: Option<String>,
-    /// The metadata center to report service definitions to, as `etcd://HOST:PORT`; 2.7 only.
+    /// The metadata center to report service definitions to, as `etcd://HOST:PORT`; not with 2.6.
     pub metadata: Option<String>,
     /// A folder to write the definition of `TypesService` to; not with 2.6.
     pub definitions: Option<PathBuf>,

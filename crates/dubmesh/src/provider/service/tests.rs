@@ -69,6 +69,58 @@ fn hashes_and_echoes_in_both_serializations() {
     assert_eq!(answer(&request(Serialization::Hessian2, any, b"N")).0, ReplyKind::Null);
 }
 
+/// Values of JSONB behind their lengths.
+fn jsonb_args(values: &[&str]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for json in values {
+        let mut value = Vec::new();
+        let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+        jsonb::json_to_jsonb(&mut reader, None, &mut jsonb::Encoder::new(&mut value)).unwrap();
+        out.extend_from_slice(&u32::try_from(value.len()).unwrap().to_be_bytes());
+        out.extend_from_slice(&value);
+    }
+    out
+}
+
+fn jsonb_answer(call: (&str, &str, &str), values: &[&str]) -> (ReplyKind, String) {
+    let (kind, value) = answer(&request(Serialization::Fastjson2, call, &jsonb_args(values)));
+    let mut json = Vec::new();
+    let options = JsonOptions { class_name: true, ..JsonOptions::default() };
+    if kind != ReplyKind::Null {
+        let mut decoder = jsonb::Decoder::new(&value, Limits::default());
+        jsonb::jsonb_to_json(&mut decoder, &mut json, &options).unwrap();
+    }
+    (kind, String::from_utf8(json).unwrap())
+}
+
+#[test]
+fn speaks_fastjson2() {
+    let value = |text: &str| (ReplyKind::Value, text.to_owned());
+    let hash = (INTERFACE, "hash", ONE_TEXT);
+    assert_eq!(jsonb_answer(hash, &["\"hello\""]), value("99162322"));
+    let (kind, thrown) = jsonb_answer(hash, &["null"]);
+    assert_eq!(kind, ReplyKind::Exception);
+    assert!(thrown.starts_with("{\"class\":\"java.lang.NullPointerException\""), "{thrown}");
+    let echo = (INTERFACE, "echo", ONE_TEXT);
+    assert_eq!(jsonb_answer(echo, &["\"\u{1f600}\""]), value("\"\u{1f600}\""));
+    assert_eq!(jsonb_answer(echo, &["null"]).0, ReplyKind::Null);
+    let any = (INTERFACE, "$echo", ONE_OBJECT);
+    assert_eq!(jsonb_answer(any, &["{\"a\":[1]}"]), value("{\"a\":[1]}"));
+    let invoke = (INTERFACE, "$invoke", GENERIC);
+    for types in ["null", "[\"java.lang.String\"]"] {
+        let call = |method, argument| jsonb_answer(invoke, &[method, types, argument]);
+        assert_eq!(call("\"hash\"", "[\"hello\"]"), value("99162322"));
+        assert_eq!(call("\"echo\"", "[\"a\"]"), value("\"a\""));
+        assert_eq!(call("\"echo\"", "[null]").0, ReplyKind::Null);
+        let (kind, thrown) = call("\"hash\"", "[null]");
+        assert_eq!(kind, ReplyKind::Exception);
+        let class = "\"exceptionClass\":\"java.lang.NullPointerException\"";
+        assert!(thrown.contains(class), "{thrown}");
+    }
+    let wrong = refusal(&request(Serialization::Fastjson2, hash, &jsonb_args(&["1"])));
+    assert_eq!(wrong.status, Status::BadRequest);
+}
+
 #[test]
 fn generic_calls_may_leave_the_types_out() {
     let invoke = (INTERFACE, "$invoke", GENERIC);
