@@ -3,6 +3,8 @@
 //! Most texts are short. The words of one overlap, so that no bytes are left over. Longer texts are
 //! left to the standard library, which has wide instructions.
 
+mod chunk;
+
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
@@ -15,62 +17,24 @@ pub(crate) fn is_plain(bytes: &[u8]) -> bool {
     }
 }
 
-/// Where a limit is for each byte of a chunk: a chunk of this that begins `n` bytes before its middle
-/// has `n` bytes that count, and then only such as do not.
-const COUNTS: [u8; 64] = {
-    let mut counts = [0; 64];
-    let mut at = 0;
-    while at < 32 {
-        counts[at] = 0xff;
-        at += 1;
-    }
-    counts
-};
-
 /// Whether the first `len` bytes are ASCII and mean just themselves in a JSON string. All bytes are
-/// looked at, whatever their number is, in a form that the compiler turns into wide instructions:
-/// a branch by the length costs more, for lengths vary from text to text.
+/// looked at, whatever their number is: a branch by the length costs more, for lengths vary from text to
+/// text.
 #[inline]
 pub(crate) fn is_plain_front(chunk: &[u8; 32], len: usize) -> bool {
-    let Some(counts) = COUNTS.get(32usize.wrapping_sub(len)..).and_then(<[u8]>::first_chunk) else {
-        return false;
-    };
-    let special = |byte: u8| {
-        // Less than a space as a signed number: control characters, and what is not ASCII.
-        byte.cast_signed() < 0x20 || byte == b'"' || byte == b'\\'
-    };
-    let counts: &[u8; 32] = counts;
-    let mut found = 0;
-    for (&byte, &count) in chunk.iter().zip(counts) {
-        found |= count & if special(byte) { 0xff } else { 0 };
-    }
-    found == 0
+    chunk::specials(chunk) & chunk::first(len) == 0
 }
 
 /// Whether the first `len` bytes are the same.
 #[inline]
 pub(crate) fn is_same_front(a: &[u8; 32], b: &[u8; 32], len: usize) -> bool {
-    let Some(counts) = COUNTS.get(32usize.wrapping_sub(len)..).and_then(<[u8]>::first_chunk) else {
-        return false;
-    };
-    let counts: &[u8; 32] = counts;
-    let mut found = 0;
-    for ((&a, &b), &count) in a.iter().zip(b).zip(counts) {
-        found |= count & (a ^ b);
-    }
-    found == 0
+    chunk::differences(a, b) & chunk::first(len) == 0
 }
 
 /// How many bytes at the front are ASCII and mean just themselves in a JSON string.
 #[inline]
 pub(crate) fn plain_len(chunk: &[u8; 32]) -> usize {
-    let (words, _) = chunk.as_chunks::<8>();
-    for (n, word) in words.iter().enumerate() {
-        if let Some(index) = special_in::<true>(*word) {
-            return 8 * n + index;
-        }
-    }
-    32
+    chunk::specials(chunk).trailing_zeros() as usize
 }
 
 /// What `look` gives for the words of a text of 4 to 32 bytes, put together. A loop would be
