@@ -1,0 +1,152 @@
+//! JSON objects as objects of a class: the one that the object names, or the one that is declared.
+
+use std::borrow::Cow;
+
+use hessian::JavaType;
+use hessian::json::JsonKind;
+use hessian::transcode::builtin::Builtin;
+use hessian::transcode::named::Named;
+
+use super::{Place, Writer};
+use crate::error::JsonbError;
+
+/// What an object says of itself.
+struct Look<'a> {
+    class: Option<Cow<'a, str>>,
+    /// Whether its only other member is `value`.
+    has_only_value: bool,
+    /// The string that is its only other member, which is called `name`.
+    only_name: Option<Cow<'a, str>>,
+}
+
+impl<'a> Writer<'_, 'a, '_, '_, '_> {
+    /// A JSON object as an object of `declared` or of the class that its member `class` names, or
+    /// as a map if there is neither.
+    pub(super) fn object(
+        &mut self,
+        declared: Option<&str>,
+        place: Place,
+    ) -> Result<(), JsonbError> {
+        let offset = self.json.position();
+        let is_enum = declared.is_some_and(|class| self.schema.is_enum(class) == Some(true));
+        let look = if self.may_have_class || is_enum { Some(self.look()?) } else { None };
+        let named = look.as_ref().and_then(|look| look.class.as_deref());
+        if let Some(look) = &look
+            && let Some(name) = &look.only_name
+            && let Some(class) = named.or(declared).filter(|class| self.is_enum(class, name, named))
+        {
+            let is_told = place == Place::Declared && declared == Some(class);
+            self.class_if_open(Some(class), if is_told { place } else { Place::Open });
+            self.enc.string(name);
+            return self.json.skip_value().map(drop).map_err(Into::into);
+        }
+        let no_class = JsonbError::Text { offset, expected: "the name of a class" };
+        let of = match named {
+            Some(name) => Some(Named::of(name).ok_or_else(|| no_class.clone())?),
+            None => None,
+        };
+        let has_only_value = look.as_ref().is_some_and(|look| look.has_only_value);
+        match (named, of) {
+            // `{"class": "java.util.Date", "value": 0}`: of a class that is no JSON object.
+            (Some(class), Some(of)) if has_only_value && of.is_of_value() => {
+                let ty = match of.plain {
+                    Some(ty) => ty,
+                    None => JavaType::parse(class).map_err(|_| no_class)?,
+                };
+                return self.only_value(&ty);
+            }
+            (Some(class), Some(Named { builtin: Some(Builtin::Map), .. })) => {
+                self.class_if_open(Builtin::map_type(class), Place::Open);
+            }
+            (Some(_), Some(Named { builtin: Some(Builtin::Any), .. })) => {}
+            (Some(class), _) => {
+                if place == Place::Open || declared != Some(class) {
+                    self.enc.class(class);
+                }
+            }
+            (None, _) => self.class_if_open(declared, place),
+        }
+        self.fields(named, declared)
+    }
+
+    /// The members of an object of the class that it names, or that is declared; what names it is left out.
+    fn fields(&mut self, named: Option<&str>, declared: Option<&str>) -> Result<(), JsonbError> {
+        self.enter();
+        self.enc.object_begin();
+        let schema = self.schema;
+        let mut object = self.json.begin_object()?;
+        while let Some(key) = self.json.next_key(&mut object)? {
+            if named.is_some() && key == "class" && self.json.peek()? == JsonKind::String {
+                self.json.skip_value()?;
+                continue;
+            }
+            // Of a subclass that nobody knows, the fields of its superclass are known.
+            let field_type = |class| schema.field_type(class, &key);
+            let ty = named.and_then(field_type).or_else(|| field_type(declared?));
+            self.enc.string(&key);
+            self.at_key(key);
+            match ty {
+                Some(ty) => self.value(Some(ty), Place::Declared)?,
+                None => self.value(None, Place::Open)?,
+            }
+        }
+        self.enc.object_end();
+        self.leave();
+        Ok(())
+    }
+
+    /// A JSON object where a class is declared that is none in JSON: it has to say by its member `class`
+    /// what it is, which may be a subclass.
+    pub(super) fn named_object(&mut self, declared: &str) -> Result<(), JsonbError> {
+        if !self.may_have_class || self.look()?.class.is_none() {
+            return Err(self.wrong_kind(declared));
+        }
+        self.object(None, Place::Open)
+    }
+
+    /// The member `value` in place of its object.
+    fn only_value(&mut self, ty: &JavaType) -> Result<(), JsonbError> {
+        let mut object = self.json.begin_object()?;
+        while let Some(key) = self.json.next_key(&mut object)? {
+            match &*key {
+                "value" => self.value(Some(ty), Place::Open)?,
+                _ => self.json.skip_value().map(|_| ())?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks through the object that comes next. The reader stays.
+    fn look(&self) -> Result<Look<'a>, JsonbError> {
+        let mut scan = self.json.clone();
+        let (mut class, mut name, mut n_others, mut has_value) = (None, None, 0, false);
+        let mut object = scan.begin_object()?;
+        while let Some(key) = scan.next_key(&mut object)? {
+            if key == "class" && scan.peek()? == JsonKind::String {
+                class = Some(scan.read_string()?);
+                continue;
+            }
+            n_others += 1;
+            has_value |= key == "value";
+            if key == "name" && scan.peek()? == JsonKind::String {
+                name = Some(scan.read_string()?);
+                continue;
+            }
+            scan.skip_value()?;
+        }
+        let only_name = name.filter(|_| n_others == 1);
+        Ok(Look { class, has_only_value: has_value && n_others == 1, only_name })
+    }
+
+    /// Whether an object of this class, with a `name` alone, is the long form of an enum. Where nobody knows, it is
+    /// one if it says its class and the name is written like a constant.
+    fn is_enum(&self, class: &str, name: &str, named: Option<&str>) -> bool {
+        let is_constant = || {
+            let fits =
+                |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+            name.starts_with(|first: char| first.is_ascii_uppercase()) && name.bytes().all(fits)
+        };
+        let known = self.schema.is_enum(class);
+        known.unwrap_or_else(|| named.is_some() && !class.starts_with("java.") && is_constant())
+    }
+}
