@@ -182,6 +182,23 @@ fn long_paths_of_references_are_cut() {
 }
 
 #[test]
+fn dates_that_java_does_not_have() {
+    const FARTHEST: i64 = 366_000_000_000;
+    let read = |day: i64| {
+        let mut bytes = Vec::new();
+        let mut encoder = Encoder::new(&mut bytes);
+        encoder.object_begin("java.time.LocalDate", &["epochDay"]);
+        encoder.long(day);
+        to_json(&bytes, &JsonOptions::default())
+    };
+    for day in [-FARTHEST - 1, FARTHEST + 1, i64::MIN, i64::MAX] {
+        let error = read(day).unwrap_err();
+        assert!(error.to_string().contains("java.time"), "{day}: {error}");
+    }
+    assert!(read(-FARTHEST).is_ok() && read(FARTHEST).is_ok());
+}
+
+#[test]
 fn json_that_is_none_names_its_place() {
     for (text, offset, rule) in [
         (&b"\"\\ud800\""[..], 1, "surrogate"),

@@ -65,7 +65,7 @@ impl Parts<'_> {
 
     fn date(&self) -> Option<Date> {
         if let Some(day) = self.take(EPOCH_DAY) {
-            return (day.abs() <= MAX_DAY).then(|| Date::from_days(day));
+            return (-MAX_DAY..=MAX_DAY).contains(&day).then(|| Date::from_days(day));
         }
         let year = i64::from(self.int("year")?);
         Some(Date { year, month: self.small("month", 12)?, day: self.small("day", 31)? })

@@ -178,6 +178,30 @@ fn objects_of_one_class_may_differ() {
     }
 }
 
+/// Each object says only at its end that it is of another class, so that all inside it was written in vain.
+/// Without a bound that would be twice as much with each level.
+#[test]
+fn what_is_written_in_vain_is_bounded() {
+    struct Counting(JavaType, std::cell::Cell<usize>);
+    impl Schema for Counting {
+        fn field_type(&self, _class: &str, _field: &str) -> Option<&JavaType> {
+            self.1.update(|n| n + 1);
+            Some(&self.0)
+        }
+    }
+    const DEPTH: usize = 31;
+    let text = format!("{}null{}", r#"{"a":"#.repeat(DEPTH), r#","class":"t.U"}"#.repeat(DEPTH));
+    let schema = Counting(JavaType::class("t.T"), std::cell::Cell::default());
+    let (mut out, ty) = (Vec::new(), JavaType::class("t.T"));
+    let mut reader = JsonReader::new(text.as_bytes(), Limits::default());
+    json_to_hessian_with(&mut reader, Some(&ty), &mut Encoder::new(&mut out), &schema).unwrap();
+    let nested = |inside, _| Value::object("t.U", vec![("a", inside)]);
+    let expected = (0..DEPTH).fold(Value::Null, nested);
+    assert_eq!(Decoder::new(&out, Limits::default()).read_value(), Ok(expected));
+    let n_looked_up = schema.1.get();
+    assert!(n_looked_up < 2 * DEPTH * DEPTH, "{n_looked_up} fields");
+}
+
 /// Objects that are written while they are read, and what has to be taken back: the same bytes, or the
 /// same error, as if each had been looked through first.
 #[test]
