@@ -34,7 +34,7 @@ impl Client {
         }))
     }
 
-    /// Makes a call; its result as JSON text in that form.
+    /// Makes a call; its result as JSON text, in the form that `options` ask for.
     ///
     /// # Errors
     /// Whatever the table in [`crate::error`] lists.

@@ -10,9 +10,9 @@ use super::check::host_and_port;
 use super::clusters::SERIALIZATIONS;
 use super::http_app::{HTTP_APP_KEYS, http_app};
 use super::section::Section;
-use super::tls::{TLS_KEYS, tls_files};
+use super::tls::{TLS_KEYS, TlsFiles, tls_files};
 use super::{AppConfig, defaults};
-use crate::backend::http::origin::{ALPN, AppTls, Origin, TlsFiles, Way};
+use crate::backend::http::origin::{ALPN, AppTls, Origin, Way};
 use crate::backend::http::template::Template;
 
 const REMEDY: &str = "write where the app listens: \"dubbo://127.0.0.1:20880\" if it speaks Dubbo TCP; \
@@ -50,23 +50,25 @@ pub(super) fn app(
     if let (Some(text), None) = (text, &url) {
         section.wrong("app", format!("\"{text}\" is not the address of an app"), REMEDY);
     }
-    let scheme = url.as_ref().map_or(Scheme::Dubbo, |url| url.scheme);
-    if scheme != Scheme::Dubbo {
-        let url = url.unwrap_or(Url { scheme, host: String::new(), port: 0, path: "" });
-        section.refuse(&["serialization"], "an app that speaks HTTP gets JSON");
-        let interface = service.map_or("", |service| &service.interface);
-        let origin = origin(section, url, folder);
-        return AppConfig::Http(Arc::new(http_app(section, interface, origin)));
-    }
-    // Of an address that could not be read, nobody can tell which keys belong to it.
-    if text.is_none() || url.is_some() {
-        section.refuse(&HTTP_APP_KEYS, "only for app = \"http://...\"");
-        section.refuse(&TLS_KEYS, "only for app = \"https://...\"");
-    } else {
-        section.pass_over(&HTTP_APP_KEYS);
-        section.pass_over(&TLS_KEYS);
-    }
-    let (host, port) = url.map(|url| (url.host, url.port)).unwrap_or_default();
+    let (host, port) = match url {
+        Some(url) if url.scheme != Scheme::Dubbo => {
+            section.refuse(&["serialization"], "an app that speaks HTTP gets JSON");
+            let interface = service.map_or("", |service| &service.interface);
+            let origin = origin(section, url, folder);
+            return AppConfig::Http(Arc::new(http_app(section, interface, origin)));
+        }
+        // Of an address that could not be read, nobody can tell which keys belong to it.
+        None if text.is_some() => {
+            section.pass_over(&HTTP_APP_KEYS);
+            section.pass_over(&TLS_KEYS);
+            (String::new(), 0)
+        }
+        url => {
+            section.refuse(&HTTP_APP_KEYS, "only for app = \"http://...\"");
+            section.refuse(&TLS_KEYS, "only for app = \"https://...\"");
+            url.map(|url| (url.host, url.port)).unwrap_or_default()
+        }
+    };
     AppConfig::Dubbo {
         host,
         port,
@@ -76,6 +78,7 @@ pub(super) fn app(
     }
 }
 
+/// Reads the text of `app`; nothing if it is no address of an app.
 fn url(text: &str) -> Option<Url<'_>> {
     if let Some(path) = text.strip_prefix("unix:") {
         let path = path.strip_prefix("//").unwrap_or(path);

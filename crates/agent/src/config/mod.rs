@@ -38,6 +38,7 @@ pub use self::error::{ConfigError, ConfigErrors};
 pub use self::http_app::HttpAppConfig;
 pub use self::reload::ReloadPlan;
 pub(crate) use self::section::closest;
+pub use self::tls::TlsFiles;
 
 /// Longer than any file that a person wrote.
 const MAX_FILE_LEN: u64 = 1024 * 1024;

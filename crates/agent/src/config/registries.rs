@@ -10,8 +10,7 @@ use super::RegistryEntry;
 use super::defaults;
 use super::error::{Place, Problems};
 use super::section::Section;
-use super::tls::{TLS_KEYS, tls_files};
-use crate::backend::http::origin::TlsFiles;
+use super::tls::{TLS_KEYS, TlsFiles, tls_files};
 
 /// What kind a registry is of, as far as other sections have to know.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,15 +1,34 @@
 //! The keys of sections that connect by TLS.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::section::Section;
-use crate::backend::http::origin::TlsFiles;
 
-/// These keys.
+/// All of them.
 pub(super) const TLS_KEYS: [&str; 4] = ["ca_file", "cert_file", "key_file", "server_name"];
 
-/// Reads them; the files are there and may be read. `folder` is where relative paths start.
+/// Which files hold what TLS needs. Two of the same names are taken for the same.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct TlsFiles {
+    /// The authorities that the peer's certificate must come from; those of the system unless given.
+    pub ca_file: Option<PathBuf>,
+    /// Our certificate, and those between it and its authority.
+    pub cert_file: Option<PathBuf>,
+    /// Its private key.
+    pub key_file: Option<PathBuf>,
+    /// The name in the peer's certificate, where it is not its host.
+    pub server_name: Option<String>,
+}
+
+impl TlsFiles {
+    /// Those files that were named.
+    pub fn all(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.ca_file, &self.cert_file, &self.key_file].into_iter().flatten()
+    }
+}
+
+/// Reads them, and says which files cannot be opened. `folder` is where relative paths start.
 pub(super) fn tls_files(section: &mut Section<'_>, folder: &Path) -> TlsFiles {
     let mut path = |key| {
         let path = folder.join(section.text(key)?);

@@ -10,7 +10,9 @@ use link::tls::ClientTls;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 
-/// What is said by ALPN.
+use crate::config::TlsFiles;
+
+/// What is offered by ALPN: requests are written as HTTP/1.1.
 pub const ALPN: &[u8] = b"http/1.1";
 
 /// An app's place, and the beginning of all its paths.
@@ -45,26 +47,6 @@ pub struct AppTls {
     pub files: TlsFiles,
     /// The same, loaded.
     pub client: ClientTls,
-}
-
-/// Which files hold what TLS needs. Two of the same names are taken for the same.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct TlsFiles {
-    /// The authorities that the peer's certificate must come from; those of the system unless given.
-    pub ca_file: Option<PathBuf>,
-    /// Our certificate, and those between it and its authority.
-    pub cert_file: Option<PathBuf>,
-    /// Its private key.
-    pub key_file: Option<PathBuf>,
-    /// The name in the peer's certificate, where it is not its host.
-    pub server_name: Option<String>,
-}
-
-impl TlsFiles {
-    /// Those files that were named.
-    pub fn all(&self) -> impl Iterator<Item = &PathBuf> {
-        [&self.ca_file, &self.cert_file, &self.key_file].into_iter().flatten()
-    }
 }
 
 impl Eq for AppTls {}

@@ -14,7 +14,8 @@ use crate::error::CallError;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain;charset=utf-8");
-/// Names the options of the JSON mapping that a reply gave nothing to go by for.
+/// Names the caller's options of the JSON mapping that changed nothing, since nothing tells the types of the
+/// reply's values.
 const IGNORED: HeaderName = HeaderName::from_static("x-dubbo-json-ignored");
 /// When to come back after a refusal, in seconds: the least that the header can say.
 const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
