@@ -2,118 +2,10 @@
 
 mod support;
 
-use std::rc::Rc;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use agent::backend::{AppCall, HttpApp};
-use agent::call::{Outcome, Reply};
-use agent::config::{self, AppConfig};
-use agent::error::CallError;
-use agent::upstream::{Setup, Standing};
-use dubbo_proto::{BodyLimits, Reply as DubboReply, ReplyKind, Serialization, Status};
-use hessian::{Decoder, Encoder, Limits, Value};
+use dubbo_proto::{ReplyKind, Serialization, Status};
+use hessian::Value;
+use support::backend::{Call, USER, name, read, value, with};
 use support::http_app::{AppRequest, Does, TestApp};
-use support::{PATIENCE, SERVICE};
-
-/// The app behind an export with these further lines, for the time of `test`.
-fn with(app: &TestApp, lines: &str, test: impl AsyncFnOnce(Rc<HttpApp>)) {
-    let text = format!(
-        "[admin]\nenabled = false\n[[registry]]\nkind = \"etcd\"\n[link]\nlisten = \"127.0.0.1:0\"\n\
-         [[export]]\ninterface = \"{SERVICE}\"\nversion = \"1.2\"\ngroup = \"blue\"\n\
-         app = \"http://{}\"\n{lines}",
-        app.addr
-    );
-    let config = config::parse(&text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
-    let export = &config.exports[0];
-    let AppConfig::Http(http) = &export.app else { panic!("no HTTP app") };
-    let setup = Setup {
-        connect_timeout: Duration::from_secs(1),
-        max_in_flight: 100,
-        max_reply_len: 1 << 20,
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    tokio::task::LocalSet::new().block_on(&runtime, async {
-        test(HttpApp::start(&export.service, Arc::clone(http), setup)).await;
-    });
-}
-
-/// One call.
-struct Call<'a> {
-    method: &'a str,
-    descriptor: &'a str,
-    serialization: Serialization,
-    args: Vec<u8>,
-    attachments: &'a [(&'a str, &'a str)],
-    timeout: Duration,
-}
-
-impl<'a> Call<'a> {
-    fn new(method: &'a str, descriptor: &'a str, args: &[Value]) -> Self {
-        let mut bytes = Vec::new();
-        let mut encoder = Encoder::new(&mut bytes);
-        args.iter().for_each(|arg| encoder.value(arg));
-        Self {
-            method,
-            descriptor,
-            serialization: Serialization::Hessian2,
-            args: bytes,
-            attachments: &[],
-            timeout: PATIENCE,
-        }
-    }
-
-    fn fastjson(mut self, args: &str) -> Self {
-        (self.serialization, self.args) = (Serialization::Fastjson, args.into());
-        self
-    }
-
-    async fn make(self, app: &Rc<HttpApp>) -> Outcome {
-        let now = Instant::now();
-        let call = AppCall {
-            method: self.method,
-            descriptor: self.descriptor,
-            serialization: self.serialization,
-            args: self.args.into(),
-            attachments: self.attachments,
-            takes_attachments: true,
-            now,
-            deadline: now + self.timeout,
-        };
-        let (done, outcome) = tokio::sync::oneshot::channel();
-        app.call(&call, move |outcome| drop(done.send(outcome)));
-        outcome.await.unwrap()
-    }
-}
-
-/// The kind of a reply, its value and its attachments.
-fn read(reply: &Reply) -> (ReplyKind, Value, Vec<(String, String)>) {
-    let decoded = DubboReply::decode(reply.serialization, Status::Ok, &reply.body).unwrap();
-    let DubboReply::Done(outcome) = decoded else { panic!("no result") };
-    let limits = BodyLimits::default();
-    let value = match (outcome.kind(), outcome.serialization()) {
-        (ReplyKind::Null, _) => Value::Null,
-        (_, Serialization::Hessian2) => {
-            Decoder::new(outcome.value_and_rest(), Limits::default()).read_value().unwrap()
-        }
-        _ => Value::string(std::str::from_utf8(outcome.value(&limits).unwrap()).unwrap()),
-    };
-    (outcome.kind(), value, outcome.attachments(&limits).unwrap())
-}
-
-fn value(outcome: Outcome) -> Value {
-    let (kind, value, _) = read(&outcome.unwrap());
-    assert_ne!(kind, ReplyKind::Exception, "{value:?}");
-    value
-}
-
-fn name(error: &CallError) -> &'static str {
-    error.code.row().name
-}
-
-const USER: &str = "[[export.class]]\nname = 'com.acme.User'\n\
-    fields = { born = 'java.util.Date', color = 'com.acme.Color', friends = \
-    'java.util.List<com.acme.User>', balance = 'java.math.BigDecimal' }\n";
 
 #[test]
 fn arguments_find_their_places() {
@@ -319,6 +211,60 @@ fn errors_become_what_the_table_says() {
 }
 
 #[test]
+fn exceptions_have_causes() {
+    let error = r#"{"message":"a","code":7,"cause":{"class":"com.acme.Disk","message":"b","free":0,
+        "cause":{"class":"java.io.IOException"}}}"#;
+    let app = TestApp::start(move |_| Does::status(500, error));
+    with(&app, "errors = { 5xx = 'com.acme.Broken' }", async |http| {
+        let (kind, thrown, _) = read(&Call::new("m", "", &[]).make(&http).await.unwrap());
+        assert_eq!(kind, ReplyKind::Exception);
+        let thrown_of = |class: &str, message: &str, more: Vec<(&str, Value)>| {
+            let fields = [vec![("detailMessage", Value::string(message))], more].concat();
+            Value::object(class, fields)
+        };
+        let root = thrown_of("java.io.IOException", "", vec![]);
+        let disk = thrown_of("com.acme.Disk", "b", vec![("cause", root), ("free", Value::Int(0))]);
+        let broken = vec![("cause", disk), ("code", Value::Int(7))];
+        assert_eq!(thrown, thrown_of("com.acme.Broken", "a", broken));
+        let mut call = Call::new("m", "", &[]);
+        call.serialization = Serialization::Fastjson2;
+        let error = agent::reply::json_of(&call.make(&http).await.unwrap()).unwrap_err();
+        assert_eq!(&*error.message, "com.acme.Broken: a");
+    });
+}
+
+/// Those behind the eighth are left out.
+#[test]
+fn causes_end_somewhere() {
+    let nested = |n: usize| {
+        let cause = |n: usize| format!(r#","cause":{{"class":"com.acme.C{n}","message":"{n}""#);
+        let causes: String = (1..=n).map(cause).collect();
+        format!(r#"{{"message":"a"{causes}{}"#, "}".repeat(n + 1))
+    };
+    let app = TestApp::start(move |request| {
+        Does::status(500, &nested(request.path.rsplit('/').next().unwrap().parse().unwrap()))
+    });
+    let lines = "[[export.method]]\nname = 'm'\ntypes = ['int']\npath = 'GET /m/{0}'\n";
+    with(&app, lines, async |http| {
+        for (n_told, n_taken) in [(7, 7), (8, 8), (9, 8), (40, 8)] {
+            let call = Call::new("m", "I", &[Value::Int(n_told)]);
+            let (kind, mut thrown, _) = read(&call.make(&http).await.unwrap());
+            assert_eq!(kind, ReplyKind::Exception);
+            let mut classes = Vec::new();
+            while let Value::Object { class, fields } = thrown {
+                let cause = class.fields.iter().position(|name| name == "cause");
+                classes.push(class.name.to_string());
+                thrown = cause.map_or(Value::Null, |index| fields[index].clone());
+            }
+            let causes = (1..=n_taken).map(|n| format!("com.acme.C{n}"));
+            let expected: Vec<_> =
+                std::iter::once("java.lang.RuntimeException".into()).chain(causes).collect();
+            assert_eq!(classes, expected, "{n_told}");
+        }
+    });
+}
+
+#[test]
 fn fastjson_is_read_and_written_by_the_types() {
     let app = TestApp::start(|request| match &*request.path {
         "/fail" => Does::status(500, "oops"),
@@ -349,198 +295,6 @@ fn fastjson_is_read_and_written_by_the_types() {
         let error = Call::new("fail", "", &[]).fastjson("").make(&http).await.unwrap_err();
         assert_eq!(error.provider_status, Some(Status::ServiceError));
         assert_eq!(&*error.message, "java.lang.RuntimeException: oops");
-    });
-}
-
-#[test]
-fn what_dubbo_answers_itself() {
-    let app = TestApp::start(|request| Does::json(request.body.clone()));
-    let lines = "[[export.method]]\nname = 'one'\ntypes = ['int']\npath = '/one'\n\
-        [[export.method]]\nname = 'two'\ntypes = ['int']\npath = '/two'\n\
-        [[export.method]]\nname = 'two'\ntypes = ['java.lang.String']\npath = '/two'\n";
-    with(&app, lines, async |http| {
-        let object = "Ljava/lang/Object;";
-        let echo = Call::new("$echo", object, &[Value::string("hi")]).make(&http).await;
-        assert_eq!(value(echo), Value::string("hi"));
-        let echo = Call::new("$echo", object, &[]).fastjson("{\"a\":1}").make(&http).await;
-        assert_eq!(value(echo), Value::string("{\"a\":1}"));
-        assert!(app.requests().is_empty());
-
-        for (method, descriptor, said) in [
-            ("none", "I", "NoSuchMethodException: com.acme.Hello.none(int); the app has one(int)"),
-            ("one", "J", "NoSuchMethodException: com.acme.Hello.one(long); the app has one(int)"),
-        ] {
-            let error =
-                Call::new(method, descriptor, &[Value::Int(1)]).make(&http).await.unwrap_err();
-            assert_eq!(
-                (name(&error), error.provider_status),
-                ("method_not_found", Some(Status::ServiceError))
-            );
-            assert!(error.message.contains(said), "{error}");
-        }
-        let error = Call::new("../one", "", &[]).make(&http).await.unwrap_err();
-        assert_eq!(name(&error), "bad_request");
-        let error = Call::new("one", "I", &[]).make(&http).await.unwrap_err();
-        assert_eq!(name(&error), "bad_arguments");
-    });
-}
-
-const GENERIC: &str = "Ljava/lang/String;[Ljava/lang/String;[Ljava/lang/Object;";
-
-/// The three arguments of a generic call.
-fn generic(method: &str, types: Option<&[&str]>, args: Vec<Value>) -> Vec<Value> {
-    let list = |ty: &str, items| Value::List { ty: Some(ty.into()), items };
-    let types = types.map(|types| types.iter().map(|ty| Value::string(ty)).collect());
-    let types = types.map_or(Value::Null, |types| list("[string", types));
-    vec![Value::string(method), types, list("[object", args)]
-}
-
-#[test]
-fn generic_calls() {
-    let app = TestApp::start(|request| match &*request.path {
-        "/fail" => Does::status(500, "oops"),
-        _ => Does::json(r#"{"name":"B","born":7,"color":"RED","friends":[{"name":"C"}]}"#),
-    });
-    let lines = format!(
-        "{USER}\
-        [[export.method]]\nname = 'save'\ntypes = ['com.acme.User']\npath = '/save'\nbody = 'single'\n\
-        returns = 'com.acme.User'\n\
-        [[export.method]]\nname = 'echo'\ntypes = ['int']\npath = '/echo'\n\
-        [[export.method]]\nname = 'echo'\ntypes = ['long']\npath = '/echo'\n\
-        [[export.method]]\nname = 'fail'\npath = '/fail'\n"
-    );
-    let entry = |name: &str, value| (Value::string(name), value);
-    let user = Value::map(vec![
-        entry("class", Value::string("com.acme.User")),
-        entry("name", Value::string("A")),
-        entry("born", Value::Date(7)),
-    ]);
-    let saved = Value::map(vec![
-        entry("class", Value::string("com.acme.User")),
-        entry("name", Value::string("B")),
-        entry("born", Value::Date(7)),
-        entry("color", Value::string("RED")),
-        entry(
-            "friends",
-            Value::list(vec![Value::map(vec![
-                entry("class", Value::string("com.acme.User")),
-                entry("name", Value::string("C")),
-            ])]),
-        ),
-    ]);
-    with(&app, &lines, async |http| {
-        let call = async |args: Vec<Value>, attachments| {
-            let mut call = Call::new("$invoke", GENERIC, &args);
-            call.attachments = attachments;
-            call.make(&http).await
-        };
-        for types in [None, Some(&["com.acme.User"][..])] {
-            let args = generic("save", types, vec![user.clone()]);
-            assert_eq!(value(call(args, &[("generic", "true")]).await), saved);
-            assert_eq!(app.last().body, r#"{"name":"A","born":"1970-01-01T00:00:00.007Z"}"#);
-        }
-        let text = Value::string(r#"{"name":"A"}"#);
-        let args = generic("save", Some(&["com.acme.User"]), vec![text]);
-        let Value::String(text) = value(call(args, &[("generic", "gson")]).await) else {
-            panic!("no text")
-        };
-        assert!(text.starts_with(r#"{"name":"B""#), "{text}");
-        assert_eq!(app.last().body, r#"{"name":"A"}"#);
-
-        let raw =
-            call(generic("save", None, vec![user.clone()]), &[("generic", "raw.return")]).await;
-        assert!(matches!(value(raw), Value::Object { class, .. } if class.name == "com.acme.User"));
-
-        let (kind, thrown, _) = read(&call(generic("fail", None, vec![]), &[]).await.unwrap());
-        let Value::Object { class, fields } = thrown else { panic!("no exception") };
-        assert_eq!(
-            (kind, &*class.name),
-            (ReplyKind::Exception, "org.apache.dubbo.rpc.service.GenericException")
-        );
-        assert_eq!(fields[1..], ["java.lang.RuntimeException", "oops"].map(Value::string));
-
-        let unique = "Not unique method for method name(echo)";
-        for (args, attachments, code, said) in [
-            (generic("echo", None, vec![Value::Int(1)]), &[][..], "bad_arguments", unique),
-            (
-                generic("echo", Some(&["byte"]), vec![]),
-                &[],
-                "method_not_found",
-                "has echo(int), echo(long)",
-            ),
-            (
-                generic("echo", Some(&["int"]), vec![]),
-                &[],
-                "bad_arguments",
-                "takes 1 argument(s), 0",
-            ),
-            (generic("save", None, vec![Value::Int(1)]), &[], "bad_arguments", "argument 0"),
-            (
-                generic("save", None, vec![]),
-                &[("generic", "bean")],
-                "provider_error",
-                "generic=bean",
-            ),
-            (
-                generic("save", None, vec![Value::Int(1)]),
-                &[("generic", "gson")],
-                "bad_arguments",
-                "JSON texts",
-            ),
-        ] {
-            let error = call(args, attachments).await.unwrap_err();
-            assert_eq!(name(&error), code, "{error}");
-            assert!(error.message.contains(said), "{error}");
-        }
-    });
-}
-
-#[test]
-fn what_goes_wrong_on_the_way_is_told() {
-    let app = TestApp::start(|request| match request.path.rsplit('/').next().unwrap() {
-        "hang" => Does::Hang,
-        "garbage" => Does::Bytes(b"\x16\x03\x01 this is not HTTP\r\n\r\n".to_vec()),
-        "close" => Does::Close(Vec::new()),
-        "half" => Does::Close(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n[1".to_vec()),
-        "long" => Does::json("1".repeat(2000)),
-        "chunks" => Does::Bytes(
-            [
-                &b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"[..],
-                &b"190\r\n"[..],
-                &[b'1'; 400],
-                b"\r\n190\r\n",
-                &[b'1'; 400],
-                b"\r\n190\r\n",
-                &[b'1'; 400],
-                b"\r\n0\r\n\r\n",
-            ]
-            .concat(),
-        ),
-        "text" => Does::Answer(200, vec!["content-type: text/html".into()], "<p>hello</p>".into()),
-        "gzip" => Does::Answer(200, vec!["content-encoding: gzip".into()], "x".into()),
-        _ => Does::json("[true]"),
-    });
-    with(&app, "max_answer_bytes = 1000", async |http| {
-        for (method, code, said) in [
-            ("hang", "timeout", "no answer before the deadline"),
-            ("garbage", "bad_reply", "invalid HTTP"),
-            ("close", "connection_broken", "closed"),
-            ("half", "connection_broken", ""),
-            ("long", "reply_too_large", "limit of 1000 bytes"),
-            ("chunks", "reply_too_large", "limit of 1000 bytes"),
-            ("text", "bad_reply", "it begins \"<p>hello</p>\""),
-            ("gzip", "bad_reply", "encoded (gzip)"),
-        ] {
-            let mut call = Call::new(method, "", &[]);
-            call.timeout = if method == "hang" { Duration::from_millis(100) } else { PATIENCE };
-            let error = call.make(&http).await.unwrap_err();
-            assert_eq!(name(&error), code, "{method}: {error}");
-            assert!(error.message.contains(said), "{method}: {error}");
-            assert_eq!(error.endpoint.as_deref(), Some(&*app.addr.to_string()));
-            // What broke one connection does not disturb the next call.
-            let outcome = Call::new("fine", "", &[]).make(&http).await;
-            assert_eq!(value(outcome), Value::list(vec![Value::Bool(true)]));
-        }
     });
 }
 
@@ -584,29 +338,6 @@ fn fastjson2_is_read_and_written_by_the_types() {
 }
 
 #[test]
-fn exceptions_have_causes() {
-    let error = r#"{"message":"a","code":7,"cause":{"class":"com.acme.Disk","message":"b","free":0,
-        "cause":{"class":"java.io.IOException"}}}"#;
-    let app = TestApp::start(move |_| Does::status(500, error));
-    with(&app, "errors = { 5xx = 'com.acme.Broken' }", async |http| {
-        let (kind, thrown, _) = read(&Call::new("m", "", &[]).make(&http).await.unwrap());
-        assert_eq!(kind, ReplyKind::Exception);
-        let thrown_of = |class: &str, message: &str, more: Vec<(&str, Value)>| {
-            let fields = [vec![("detailMessage", Value::string(message))], more].concat();
-            Value::object(class, fields)
-        };
-        let root = thrown_of("java.io.IOException", "", vec![]);
-        let disk = thrown_of("com.acme.Disk", "b", vec![("cause", root), ("free", Value::Int(0))]);
-        let broken = vec![("cause", disk), ("code", Value::Int(7))];
-        assert_eq!(thrown, thrown_of("com.acme.Broken", "a", broken));
-        let mut call = Call::new("m", "", &[]);
-        call.serialization = Serialization::Fastjson2;
-        let error = agent::reply::json_of(&call.make(&http).await.unwrap()).unwrap_err();
-        assert_eq!(&*error.message, "com.acme.Broken: a");
-    });
-}
-
-#[test]
 fn a_byte_order_mark_says_nothing() {
     let app = TestApp::start(|_| Does::json("\u{feff}7"));
     with(&app, "", async |http| {
@@ -628,138 +359,34 @@ fn text_is_a_string_where_one_is_returned() {
 }
 
 #[test]
-fn connections_are_kept_and_their_end_is_noticed() {
-    let app = TestApp::start(|request| match &*request.path {
-        "/last" => Does::AnswerAndClose("1".into()),
-        "/said" => Does::Close(
-            b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 1\r\n\r\n1".to_vec(),
-        ),
-        _ => Does::json("1"),
-    });
-    let lines = "idle_timeout_ms = 60000\nhealth_interval_ms = 3600000\n\
-        [[export.method]]\nname = 'get'\npath = 'GET /get'\n\
-        [[export.method]]\nname = 'last'\npath = 'GET /last'\n\
-        [[export.method]]\nname = 'said'\npath = '/said'\n\
-        [[export.method]]\nname = 'post'\npath = '/post'\n";
+fn what_dubbo_answers_itself() {
+    let app = TestApp::start(|request| Does::json(request.body.clone()));
+    let lines = "[[export.method]]\nname = 'one'\ntypes = ['int']\npath = '/one'\n\
+        [[export.method]]\nname = 'two'\ntypes = ['int']\npath = '/two'\n\
+        [[export.method]]\nname = 'two'\ntypes = ['java.lang.String']\npath = '/two'\n";
     with(&app, lines, async |http| {
-        let call = async |method| {
-            assert_eq!(value(Call::new(method, "", &[]).make(&http).await), Value::Int(1));
-        };
-        let count = || app.n_connections.load(std::sync::atomic::Ordering::SeqCst);
-        for _ in 0..10 {
-            call("post").await;
-        }
-        // One of them is the health check's.
-        assert!(count() <= 2, "{}", count());
-        for n in 1..=5 {
-            call("said").await;
-            call("post").await;
-            assert!(count() <= 2 + n, "{} of {n}", count());
-        }
-        // The connection ends while the next request is on its way, or not.
-        for _ in 0..50 {
-            call("last").await;
-            call("get").await;
-        }
-    });
-}
+        let object = "Ljava/lang/Object;";
+        let echo = Call::new("$echo", object, &[Value::string("hi")]).make(&http).await;
+        assert_eq!(value(echo), Value::string("hi"));
+        let echo = Call::new("$echo", object, &[]).fastjson("{\"a\":1}").make(&http).await;
+        assert_eq!(value(echo), Value::string("{\"a\":1}"));
+        assert!(app.requests().is_empty());
 
-#[test]
-fn many_calls_share_few_connections() {
-    let app = TestApp::start(|request| {
-        std::thread::sleep(Duration::from_millis(2));
-        Does::json(request.body.clone())
-    });
-    with(&app, "max_connections = 4\nhealth_interval_ms = 3600000", async |http| {
-        let calls = (0..100).map(|n| {
-            let http = Rc::clone(&http);
-            async move { (n, Call::new("echo", "I", &[Value::Int(n)]).make(&http).await) }
-        });
-        for (n, outcome) in futures_util::future::join_all(calls).await {
-            assert_eq!(value(outcome), Value::list(vec![Value::Int(n)]));
+        for (method, descriptor, said) in [
+            ("none", "I", "NoSuchMethodException: com.acme.Hello.none(int); the app has one(int)"),
+            ("one", "J", "NoSuchMethodException: com.acme.Hello.one(long); the app has one(int)"),
+        ] {
+            let error =
+                Call::new(method, descriptor, &[Value::Int(1)]).make(&http).await.unwrap_err();
+            assert_eq!(
+                (name(&error), error.provider_status),
+                ("method_not_found", Some(Status::ServiceError))
+            );
+            assert!(error.message.contains(said), "{error}");
         }
-        assert!(app.n_connections.load(std::sync::atomic::Ordering::SeqCst) <= 5);
-    });
-}
-
-#[test]
-fn what_finds_no_connection_is_refused() {
-    let app = TestApp::start(|_| Does::Hang);
-    with(&app, "max_connections = 1", async |http| {
-        let calls = (0..101).map(|_| {
-            let mut call = Call::new("hang", "", &[]);
-            call.timeout = Duration::from_millis(200);
-            call.make(&http)
-        });
-        let mut said: Vec<(&str, String)> = futures_util::future::join_all(calls)
-            .await
-            .into_iter()
-            .map(|outcome| outcome.unwrap_err())
-            .map(|error| (name(&error), error.message.to_string()))
-            .collect();
-        said.sort();
-        said.dedup();
-        let expected = [
-            ("overloaded", "100 calls are in flight"),
-            ("overloaded", "all 1 connections were busy until the deadline"),
-            ("timeout", "no answer before the deadline"),
-        ];
-        assert_eq!(said, expected.map(|(code, text)| (code, text.to_owned())));
-    });
-}
-
-#[test]
-fn a_call_that_is_given_up_takes_its_connection_with_it() {
-    let app = TestApp::start(|_| Does::Hang);
-    with(&app, "health_interval_ms = 3600000", async |http| {
-        let now = Instant::now();
-        let call = AppCall {
-            method: "hang",
-            descriptor: "",
-            serialization: Serialization::Hessian2,
-            args: Default::default(),
-            attachments: &[],
-            takes_attachments: true,
-            now,
-            deadline: now + PATIENCE,
-        };
-        let (done, outcome) = tokio::sync::oneshot::channel();
-        let handle = http.call(&call, move |outcome| drop(done.send(outcome))).unwrap();
-        let until = async |what: &dyn Fn() -> bool| {
-            while !what() {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        until(&|| !app.requests().is_empty()).await;
-        let before = app.n_closed.load(std::sync::atomic::Ordering::SeqCst);
-        handle.abort();
-        assert_eq!(name(&outcome.await.unwrap().unwrap_err()), "cancelled");
-        until(&|| before < app.n_closed.load(std::sync::atomic::Ordering::SeqCst)).await;
-    });
-}
-
-#[test]
-fn health_is_what_the_app_says() {
-    let is_well = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let said = Arc::clone(&is_well);
-    let app = TestApp::start(move |request| match &*request.path {
-        "/healthz?deep=1" if said.load(std::sync::atomic::Ordering::SeqCst) => Does::json("1"),
-        _ => Does::status(503, ""),
-    });
-    let lines = "health = '/healthz?deep=1'\nhealth_interval_ms = 1\nhealth_failures = 3";
-    with(&app, lines, async |http| {
-        let until = async |standing| {
-            while http.health().standing() != standing {
-                http.health().changed().await;
-            }
-        };
-        assert_eq!(http.health().standing(), Standing::Connecting);
-        until(Standing::Down).await;
-        is_well.store(true, std::sync::atomic::Ordering::SeqCst);
-        until(Standing::Ready).await;
-        let before = app.requests().len();
-        is_well.store(false, std::sync::atomic::Ordering::SeqCst);
-        until(Standing::Down).await;
-        assert!(before + 3 <= app.requests().len());
+        let error = Call::new("../one", "", &[]).make(&http).await.unwrap_err();
+        assert_eq!(name(&error), "bad_request");
+        let error = Call::new("one", "I", &[]).make(&http).await.unwrap_err();
+        assert_eq!(name(&error), "bad_arguments");
     });
 }

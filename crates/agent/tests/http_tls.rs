@@ -2,22 +2,18 @@
 
 mod support;
 
+use std::net::SocketAddr;
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use agent::backend::{AppCall, HttpApp};
 use agent::call::Outcome;
-use agent::config::{self, AppConfig, HttpAppConfig};
-use agent::upstream::Setup;
-use dubbo_proto::{Serialization, ServiceKey};
 use http_body_util::Full;
 use hyper::service::service_fn;
 use hyper::{Request, Response, body::Bytes, body::Incoming};
 use hyper_util::rt::TokioIo;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use support::{PATIENCE, SERVICE};
+use support::SERVICE;
+use support::backend::{Call, Export, name, on_worker};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -25,6 +21,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, RootCertStore, server::WebPkiClientVerifier};
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
+/// A certificate and its key, as PEM.
+type Certificate = (String, String);
 
 fn authority(file: &Path) -> Authority {
     let mut params = CertificateParams::default();
@@ -35,8 +33,7 @@ fn authority(file: &Path) -> Authority {
     issuer
 }
 
-/// A certificate and its key, as PEM.
-fn certificate(authority: &Authority, host: &str, is_expired: bool) -> (String, String) {
+fn certificate(authority: &Authority, host: &str, is_expired: bool) -> Certificate {
     let mut params = CertificateParams::new([host.to_owned()]).unwrap();
     if is_expired {
         params.not_before = rcgen::date_time_ymd(2001, 1, 1);
@@ -72,7 +69,7 @@ async fn answer(
     let _ = served.serve_connection(TokioIo::new(stream), service).await;
 }
 
-fn acceptor((chain, key): &(String, String), clients: Option<&Authority>) -> TlsAcceptor {
+fn acceptor((chain, key): &Certificate, clients: Option<&Authority>) -> TlsAcceptor {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let chain = CertificateDer::pem_slice_iter(chain.as_bytes()).map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
@@ -95,123 +92,129 @@ fn acceptor((chain, key): &(String, String), clients: Option<&Authority>) -> Tls
     TlsAcceptor::from(Arc::new(config))
 }
 
-/// The export of an app at `url` with these further lines.
-fn export(url: &str, lines: &str) -> (ServiceKey, Arc<HttpAppConfig>) {
-    let text = format!(
-        "[admin]\nenabled = false\n[[registry]]\nkind = 'etcd'\n[link]\nlisten = '127.0.0.1:0'\n\
-         [[export]]\ninterface = '{SERVICE}'\napp = '{url}'\n{lines}"
-    );
-    let config = config::parse(&text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
-    let export = &config.exports[0];
-    let AppConfig::Http(http) = &export.app else { panic!("no HTTP app") };
-    (export.service.clone(), Arc::clone(http))
+/// A server that speaks TLS as told, or none.
+async fn start(tls: Option<TlsAcceptor>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::task::spawn_local(serve(listener, tls));
+    addr
 }
 
-/// What a call of an app ends in.
-async fn call((service, http): (ServiceKey, Arc<HttpAppConfig>)) -> Outcome {
-    let setup = Setup {
-        connect_timeout: Duration::from_secs(10),
-        max_in_flight: 100,
-        max_reply_len: 1 << 20,
-    };
-    let app = HttpApp::start(&service, http, setup);
-    let now = Instant::now();
-    let call = AppCall {
-        method: "m",
-        descriptor: "",
-        serialization: Serialization::Hessian2,
-        args: Default::default(),
-        attachments: &[],
-        takes_attachments: true,
-        now,
-        deadline: now + PATIENCE,
-    };
-    let (done, outcome) = tokio::sync::oneshot::channel();
-    app.call(&call, move |outcome| drop(done.send(outcome)));
-    let outcome = outcome.await.unwrap();
-    drop::<Rc<HttpApp>>(app);
-    outcome
+async fn call(export: &Export) -> Outcome {
+    Call::new("m", "", &[]).make(&export.start()).await
+}
+
+/// The answer of the app at `addr` to a call, as JSON, or the name and the text of the error.
+async fn said(addr: SocketAddr, lines: &str) -> String {
+    let outcome = call(&Export::new(&format!("https://{addr}/base/"), lines)).await;
+    match outcome.as_ref().map(|reply| agent::reply::json_of(reply).unwrap()) {
+        Ok(json) => String::from_utf8(json).unwrap(),
+        Err(error) => format!("{} {}", name(error), error.message),
+    }
+}
+
+/// Authorities and certificates, and the lines of configuration that name them.
+struct Certificates {
+    folder: tempfile::TempDir,
+    ours: Authority,
+    other: Authority,
+    /// For the address of the tests' servers.
+    good: Certificate,
+    /// For another name.
+    named: Certificate,
+    expired: Certificate,
+    /// Trusts [`Self::ours`].
+    ca: String,
+    /// Trusts [`Self::other`].
+    other_ca: String,
+    /// [`Self::ca`], and the agent has a certificate of its own.
+    shown: String,
+}
+
+impl Certificates {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        let (ours, other) = (authority(&file("ca.pem")), authority(&file("other.pem")));
+        let (chain, key) = certificate(&ours, "agent.internal", false);
+        std::fs::write(file("client.pem"), chain).unwrap();
+        std::fs::write(file("client.key"), key).unwrap();
+        let line = |key: &str, name: &str| format!("{key} = '{}'\n", file(name).display());
+        let ca = line("ca_file", "ca.pem");
+        Self {
+            good: certificate(&ours, "127.0.0.1", false),
+            named: certificate(&ours, "users.internal", false),
+            expired: certificate(&ours, "127.0.0.1", true),
+            other_ca: line("ca_file", "other.pem"),
+            shown: ca.clone() + &line("cert_file", "client.pem") + &line("key_file", "client.key"),
+            ca,
+            ours,
+            other,
+            folder,
+        }
+    }
 }
 
 #[test]
-fn certificates_are_checked() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str| folder.path().join(name);
-    let ours = authority(&file("ca.pem"));
-    let other = authority(&file("other.pem"));
-    let good = certificate(&ours, "127.0.0.1", false);
-    let named = certificate(&ours, "users.internal", false);
-    let old = certificate(&ours, "127.0.0.1", true);
-    let client = certificate(&ours, "agent.internal", false);
-    std::fs::write(file("client.pem"), &client.0).unwrap();
-    std::fs::write(file("client.key"), &client.1).unwrap();
-    let ca = format!("ca_file = '{}'\n", file("ca.pem").display());
-    let shown = format!(
-        "{ca}cert_file = '{}'\nkey_file = '{}'\n",
-        file("client.pem").display(),
-        file("client.key").display()
-    );
-    let name = format!("{ca}server_name = 'users.internal'\n");
-    let strange = format!("ca_file = '{}'\n", file("other.pem").display());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    tokio::task::LocalSet::new().block_on(&runtime, async {
-        let start = async |tls| {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let addr = listener.local_addr().unwrap();
-            tokio::task::spawn_local(serve(listener, tls));
-            addr
-        };
-        let said = async |addr, lines: &str| {
-            let outcome = call(export(&format!("https://{addr}/base/"), lines)).await;
-            match outcome.as_ref().map(|reply| agent::reply::json_of(reply).unwrap()) {
-                Ok(json) => String::from_utf8(json).unwrap(),
-                Err(error) => format!("{} {}", error.code.row().name, error.message),
-            }
-        };
-        let path = format!("/base/{SERVICE}/m");
-        let cannot = "unreachable cannot connect to the app: the server";
-        for (tls, lines, expected) in [
-            (Some(acceptor(&good, None)), &ca, format!("\"{path} false\"")),
-            (Some(acceptor(&named, None)), &name, format!("\"{path} false\"")),
-            (Some(acceptor(&good, Some(&ours))), &shown, format!("\"{path} true\"")),
-            (
-                Some(acceptor(&named, None)),
-                &ca,
-                format!("{cannot}'s certificate is for another name"),
-            ),
-            (
-                Some(acceptor(&good, None)),
-                &strange,
-                format!("{cannot}'s certificate comes from none of the trusted authorities"),
-            ),
-            (
-                // This system does not trust it either.
-                Some(acceptor(&good, None)),
-                &String::new(),
-                format!("{cannot}'s certificate comes from none of the trusted authorities"),
-            ),
-            (Some(acceptor(&old, None)), &ca, format!("{cannot}'s certificate is out of date")),
-            (None, &ca, format!("{cannot} does not speak TLS")),
-            (Some(acceptor(&good, Some(&other))), &shown, "".into()),
-            (Some(acceptor(&good, Some(&ours))), &ca, "".into()),
+fn trusted_apps_are_called_below_their_path() {
+    let it = Certificates::new();
+    let named_too = format!("{}server_name = 'users.internal'\n", it.ca);
+    let path = format!("/base/{SERVICE}/m");
+    on_worker(async {
+        for (tls, lines, is_known) in [
+            (acceptor(&it.good, None), &it.ca, false),
+            (acceptor(&it.named, None), &named_too, false),
+            (acceptor(&it.good, Some(&it.ours)), &it.shown, true),
         ] {
-            let addr = start(tls).await;
-            let said = said(addr, lines).await;
-            if expected.is_empty() {
-                // TLS 1.3 tells a client only behind its handshake what is wrong with its certificate.
-                assert!(said.starts_with("connection_broken"), "{said}");
-                assert!(said.contains("certificate"), "{said}");
-            } else {
-                assert!(said.starts_with(&expected), "{said}\n{expected}");
-            }
+            let addr = start(Some(tls)).await;
+            assert_eq!(said(addr, lines).await, format!("\"{path} {is_known}\""));
         }
-        // Files that were renewed count once they were read again, as they are on a reload.
-        let addr = start(Some(acceptor(&good, None))).await;
-        let (service, old) = export(&format!("https://{addr}"), &strange);
-        std::fs::write(file("other.pem"), ours.pem()).unwrap();
-        assert!(call((service.clone(), Arc::clone(&old))).await.is_err());
-        let (_, new) = export(&format!("https://{addr}"), &strange);
-        old.origin.renew(&new.origin);
-        assert!(call((service, old)).await.is_ok());
+    });
+}
+
+#[test]
+fn what_is_wrong_with_a_server_is_told() {
+    let it = Certificates::new();
+    let stranger = "'s certificate comes from none of the trusted authorities";
+    on_worker(async {
+        for (tls, lines, expected) in [
+            (Some(acceptor(&it.named, None)), &*it.ca, "'s certificate is for another name"),
+            (Some(acceptor(&it.good, None)), &it.other_ca, stranger),
+            // This system does not trust it either.
+            (Some(acceptor(&it.good, None)), "", stranger),
+            (Some(acceptor(&it.expired, None)), &it.ca, "'s certificate is out of date"),
+            (None, &it.ca, " does not speak TLS"),
+        ] {
+            let said = said(start(tls).await, lines).await;
+            let expected = format!("unreachable cannot connect to the app: the server{expected}");
+            assert!(said.starts_with(&expected), "{said}\n{expected}");
+        }
+    });
+}
+
+#[test]
+fn an_agent_that_the_app_does_not_know_is_told_so() {
+    let it = Certificates::new();
+    on_worker(async {
+        for (clients, lines) in [(&it.other, &it.shown), (&it.ours, &it.ca)] {
+            // TLS 1.3 tells a client only behind its handshake what is wrong with its certificate.
+            let said = said(start(Some(acceptor(&it.good, Some(clients)))).await, lines).await;
+            assert!(said.starts_with("connection_broken"), "{said}");
+            assert!(said.contains("certificate"), "{said}");
+        }
+    });
+}
+
+/// Files count once they were read again, as they are on a reload.
+#[test]
+fn renewed_files_count() {
+    let it = Certificates::new();
+    on_worker(async {
+        let url = format!("https://{}", start(Some(acceptor(&it.good, None))).await);
+        let export = Export::new(&url, &it.other_ca);
+        std::fs::write(it.folder.path().join("other.pem"), it.ours.pem()).unwrap();
+        assert!(call(&export).await.is_err());
+        export.http.origin.renew(&Export::new(&url, &it.other_ca).http.origin);
+        assert!(call(&export).await.is_ok());
     });
 }

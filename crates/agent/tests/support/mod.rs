@@ -8,6 +8,7 @@
     reason = "each test file uses its own part of this"
 )]
 
+pub mod backend;
 pub mod dubbo;
 pub mod http_app;
 
