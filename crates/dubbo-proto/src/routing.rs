@@ -103,13 +103,13 @@ impl<'a> Routing<'a> {
     #[must_use]
     pub fn of_request(request: &Request) -> Routing<'_> {
         let text = |name| request.attachment(name).filter(|text| !text.is_empty());
-        let ms = |name| text(name).and_then(parse_ms);
+        let ms = |name| text(name)?.parse().ok();
         Routing {
             path: text("path").unwrap_or_else(|| request.path()).into(),
             interface: text("interface").unwrap_or_default().into(),
             version: text("version").unwrap_or_else(|| request.version()).into(),
             group: text("group").unwrap_or_default().into(),
-            timeout: ms("_TO").or_else(|| ms("timeout")),
+            timeout: deadline(ms("_TO"), ms("timeout")),
         }
     }
 
@@ -155,7 +155,7 @@ impl<'a> Routing<'a> {
         max: usize,
     ) -> Result<bool, ProtoError> {
         let wrap = |source| ProtoError::Hessian { field: "attachments", source };
-        let mut left = None;
+        let (mut left, mut timeout) = (None, None);
         let mut count = 0;
         let mut is_plain = true;
         let mut map = decoder.read_map_begin().map_err(wrap)?;
@@ -185,7 +185,7 @@ impl<'a> Routing<'a> {
                     continue;
                 }
                 "timeout" => {
-                    self.timeout = read_ms(decoder).map_err(wrap)?;
+                    timeout = read_ms(decoder).map_err(wrap)?;
                     continue;
                 }
                 _ => {
@@ -199,7 +199,7 @@ impl<'a> Routing<'a> {
             }
             *text = decoder.read_string().map_err(wrap)?;
         }
-        self.timeout = left.or(self.timeout);
+        self.timeout = deadline(left, timeout);
         Ok(is_plain)
     }
 
@@ -234,26 +234,25 @@ impl<'a> Routing<'a> {
 }
 
 /// Dubbo writes these as texts, but an attachment may be any object.
-fn read_ms(decoder: &mut Decoder<'_>) -> Result<Option<Duration>, hessian::HessianError> {
-    let ms = match decoder.peek()? {
-        Kind::String => return Ok(parse_ms(&decoder.read_string()?)),
-        Kind::Int => decoder.read_int()?.into(),
-        Kind::Long => decoder.read_long()?,
+fn read_ms(decoder: &mut Decoder<'_>) -> Result<Option<i64>, hessian::HessianError> {
+    Ok(match decoder.peek()? {
+        Kind::String => decoder.read_string()?.parse().ok(),
+        Kind::Int => Some(decoder.read_int()?.into()),
+        Kind::Long => Some(decoder.read_long()?),
         _ => {
             decoder.skip_value()?;
-            return Ok(None);
+            None
         }
-    };
-    Ok(positive_ms(ms))
+    })
 }
 
-fn parse_ms(text: &str) -> Option<Duration> {
-    text.parse().ok().and_then(positive_ms)
-}
-
-/// Dubbo counts down to below 0, and then the time is over: the least that can be waited.
-fn positive_ms(ms: i64) -> Option<Duration> {
-    Some(Duration::from_millis(u64::try_from(ms).unwrap_or(0).max(1)))
+/// How long the caller waits, in milliseconds: `left` of its countdown, or else its `timeout`.
+///
+/// Dubbo counts down to below 0, and then the time is over: the least that can be waited. A timeout of 0 says
+/// nothing, for Java's consumers wait their default then, and dubbo-go's write it in all attempts but the first.
+fn deadline(left: Option<i64>, timeout: Option<i64>) -> Option<Duration> {
+    let ms = left.map(|ms| ms.max(1)).or_else(|| timeout.filter(|ms| 0 < *ms))?;
+    u64::try_from(ms).ok().map(Duration::from_millis)
 }
 
 #[cfg(test)]
@@ -305,6 +304,9 @@ mod tests {
             let counted = body(serialization, HEAD, arg, &counted);
             let routing = Routing::read(serialization, &counted, &limits).unwrap();
             assert_eq!(routing.timeout, Some(Duration::from_millis(1)));
+            let none = body(serialization, HEAD, arg, &[("timeout", "0")]);
+            let routing = Routing::read(serialization, &none, &limits).unwrap();
+            assert_eq!(routing.timeout, None);
         }
     }
 

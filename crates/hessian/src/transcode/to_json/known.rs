@@ -163,9 +163,18 @@ impl<'a> Writer<'_, 'a, '_> {
         }
         let mut list = self.dec.read_list_begin()?;
         while list.next(self.dec)? {
-            words.push(self.dec.read_int()?.cast_unsigned());
+            words.push(self.word()?);
         }
         Ok(())
+    }
+
+    /// 32 bits of a `BigInteger`: an int from Java, and from dubbo-go a long, which has no sign.
+    fn word(&mut self) -> Result<u32, TranscodeError> {
+        let offset = self.dec.position();
+        let word = self.dec.read_long()?;
+        u32::try_from(word)
+            .or_else(|_| i32::try_from(word).map(i32::cast_unsigned))
+            .map_err(|_| TranscodeError::Shape { offset, expected: "32 bits of a BigInteger" })
     }
 
     /// `com.acme.Shop.sell(Shop.java:12)`
