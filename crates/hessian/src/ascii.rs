@@ -22,7 +22,7 @@ pub(crate) fn is_plain(bytes: &[u8]) -> bool {
 /// text.
 #[inline]
 pub(crate) fn is_plain_front(chunk: &[u8; 32], len: usize) -> bool {
-    chunk::specials(chunk) & chunk::first(len) == 0
+    chunk::specials::<true>(chunk) & chunk::first(len) == 0
 }
 
 /// Whether the first `len` bytes are the same.
@@ -34,7 +34,14 @@ pub(crate) fn is_same_front(a: &[u8; 32], b: &[u8; 32], len: usize) -> bool {
 /// How many bytes at the front are ASCII and mean just themselves in a JSON string.
 #[inline]
 pub(crate) fn plain_len(chunk: &[u8; 32]) -> usize {
-    chunk::specials(chunk).trailing_zeros() as usize
+    chunk::specials::<true>(chunk).trailing_zeros() as usize
+}
+
+/// The first byte of the chunk that [`is_special`]; with `OR_HIGH`, or is not ASCII.
+#[inline]
+pub(crate) fn special_in_chunk<const OR_HIGH: bool>(chunk: &[u8; 32]) -> Option<usize> {
+    let found = chunk::specials::<OR_HIGH>(chunk);
+    (found != 0).then(|| found.trailing_zeros() as usize)
 }
 
 /// What `look` gives for the words of a text of 4 to 32 bytes, put together. A loop would be

@@ -11,12 +11,13 @@ pub(super) fn first(len: usize) -> u32 {
     bits
 }
 
-/// Which bytes are not ASCII, or do not mean just themselves in a JSON string.
+/// Which bytes do not mean just themselves in a JSON string; with `OR_HIGH`, or are not ASCII.
 #[inline]
-pub(super) fn specials(chunk: &[u8; 32]) -> u32 {
+pub(super) fn specials<const OR_HIGH: bool>(chunk: &[u8; 32]) -> u32 {
     bits(halves(chunk).map(|lanes| {
-        // As signed numbers less than a space: control characters, and what is not ASCII.
-        lanes.simd_lt(all(b' ')) | lanes.simd_eq(all(b'"')) | lanes.simd_eq(all(b'\\'))
+        // As signed numbers, bytes that are not ASCII are less than all others.
+        let (first, space) = if OR_HIGH { (lanes, b' ') } else { (lanes ^ all(0x80), b' ' ^ 0x80) };
+        first.simd_lt(all(space)) | lanes.simd_eq(all(b'"')) | lanes.simd_eq(all(b'\\'))
     }))
 }
 
@@ -51,14 +52,15 @@ mod tests {
     #[test]
     fn each_byte_has_its_own_bit() {
         for byte in 0..=0xff {
-            let is_special = !(0x20..=0x7f).contains(&byte) || byte == b'"' || byte == b'\\';
+            let (is_special, is_high) = (super::super::is_special(byte), 0x7f < byte);
             for at in 0..32 {
                 let (plain, mut chunk) = ([b'a'; 32], [b'a'; 32]);
                 chunk[at] = byte;
-                assert_eq!(specials(&chunk), u32::from(is_special) << at);
+                assert_eq!(specials::<true>(&chunk), u32::from(is_special || is_high) << at);
+                assert_eq!(specials::<false>(&chunk), u32::from(is_special) << at);
                 assert_eq!(differences(&chunk, &plain), u32::from(byte != b'a') << at);
             }
-            assert_eq!(specials(&[byte; 32]), if is_special { u32::MAX } else { 0 });
+            assert_eq!(specials::<false>(&[byte; 32]), if is_special { u32::MAX } else { 0 });
         }
         assert_eq!((first(0), first(1), first(31), first(32)), (0, 1, u32::MAX >> 1, u32::MAX));
     }

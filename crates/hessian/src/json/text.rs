@@ -15,40 +15,23 @@ pub(super) fn plain_ascii_len(bytes: &[u8]) -> usize {
     scan::<true>(bytes)
 }
 
-/// Most strings end within 32 bytes: those go by words of 8. Long ones go by 32 bytes, in a form
-/// that the compiler turns into wide instructions.
 #[inline]
 fn scan<const ONLY_ASCII: bool>(bytes: &[u8]) -> usize {
     let mut at = 0;
     let mut rest = bytes;
-    for _ in 0..4 {
-        let Some((chunk, after)) = rest.split_first_chunk::<8>() else {
-            break;
-        };
-        if let Some(index) = ascii::special_in::<ONLY_ASCII>(*chunk) {
+    while let Some((chunk, after)) = rest.split_first_chunk() {
+        if let Some(index) = ascii::special_in_chunk::<ONLY_ASCII>(chunk) {
             return at + index;
         }
-        at += 8;
+        at += chunk.len();
         rest = after;
     }
-    at + scan_long::<ONLY_ASCII>(rest)
+    at + scan_short::<ONLY_ASCII>(rest)
 }
 
-fn scan_long<const ONLY_ASCII: bool>(bytes: &[u8]) -> usize {
+fn scan_short<const ONLY_ASCII: bool>(bytes: &[u8]) -> usize {
     let mut at = 0;
     let mut rest = bytes;
-    while let Some((chunk, after)) = rest.split_first_chunk::<32>() {
-        let found = chunk.iter().fold(0, |found, &byte| {
-            let is_high = ONLY_ASCII && 0x80 <= byte;
-            let is_quote = byte == b'"' || byte == b'\\';
-            found | u8::from(byte < 0x20) | u8::from(is_quote) | u8::from(is_high)
-        });
-        if found != 0 {
-            break;
-        }
-        at += 32;
-        rest = after;
-    }
     while let Some((chunk, after)) = rest.split_first_chunk::<8>() {
         if let Some(index) = ascii::special_in::<ONLY_ASCII>(*chunk) {
             return at + index;
