@@ -91,6 +91,14 @@ pub enum TypeError {
         /// The limit.
         max: usize,
     },
+    /// A name over the limit.
+    #[error("the name at byte {offset} is longer than {max} bytes")]
+    TooLong {
+        /// Bytes before the name.
+        offset: usize,
+        /// The limit.
+        max: usize,
+    },
     /// More parameters than a Java method can have.
     #[error("more than {max} types")]
     TooMany {
@@ -100,6 +108,9 @@ pub enum TypeError {
 }
 
 impl JavaType {
+    /// The longest name of a class, in bytes. Classes are files, whose names end at 255 bytes on most systems.
+    pub const MAX_NAME_LEN: usize = 1024;
+
     /// A type from any spelling: `I`, `[J`, `Ljava/lang/String;`, `[Ljava.lang.String;`, `int`,
     /// `int[]`, `java.lang.String`, `java.util.List<com.acme.Order>`.
     ///

@@ -269,6 +269,9 @@ fn descriptors_that_are_none_name_their_place() {
         assert!(message.contains("32 levels") || message.contains("ends"), "{message}");
         assert!(n_bytes < 8192, "{n_bytes}");
     }
+    let long = format!("[La/{};", "b".repeat(JavaType::MAX_NAME_LEN));
+    let error = JavaType::parse(&long).unwrap_err().to_string();
+    assert_eq!(error, "the name at byte 2 is longer than 1024 bytes");
     let many = "I".repeat(1_000_000);
     let (result, n_bytes) = peak(|| JavaType::parse_descriptors(&many));
     assert!(result.is_err() && n_bytes < 65_536, "{n_bytes}");

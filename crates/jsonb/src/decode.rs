@@ -85,7 +85,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Reads a map, and gives those of its entries to `entry` whose name and value are texts.
-    /// Null is an empty map.
+    /// Null is an empty map. Names that have numbers may make the texts together longer than the message.
     ///
     /// # Errors
     /// [`JsonbError::Broken`] if something else comes.

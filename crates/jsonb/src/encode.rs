@@ -2,6 +2,8 @@
 //!
 //! What is written is what was asked for: whether it makes a sound message is up to the caller.
 
+use std::collections::BTreeMap;
+
 use hessian::transcode::bigint;
 
 use crate::decode::negate;
@@ -22,18 +24,23 @@ const MAX_MOVED: usize = 1024;
 /// The first byte of U+0100 in UTF-8.
 const FIRST_BEYOND_LATIN1: u8 = 0xc4;
 
+/// Messages of more classes are rare.
+const MAX_FIRST_TYPES: usize = 16;
+
 /// Writes values.
 #[derive(Debug)]
 pub struct Encoder<'o> {
     out: &'o mut Vec<u8>,
-    /// The types that have numbers, in their order.
+    /// The types that have numbers, in their order: the first few, which are looked through for one,
     types: Vec<Box<str>>,
+    /// and those after them. Who makes up classes would make looking through all of them take forever.
+    more_types: BTreeMap<Box<str>, i32>,
 }
 
 impl<'o> Encoder<'o> {
     /// An encoder of one message, behind what is in `out`.
     pub const fn new(out: &'o mut Vec<u8>) -> Self {
-        Self { out, types: Vec::new() }
+        Self { out, types: Vec::new(), more_types: BTreeMap::new() }
     }
 
     /// `null`
@@ -265,15 +272,18 @@ impl<'o> Encoder<'o> {
     /// The name of the class of the value that comes next.
     pub fn class(&mut self, name: &str) {
         self.out.push(tag::TYPED);
-        let known = self.types.iter().position(|known| **known == *name);
-        let number = |index: usize| i32::try_from(index).unwrap_or(i32::MAX);
-        match known {
-            Some(index) => self.int(number(index)),
-            None => {
-                self.string(name);
-                self.int(number(self.types.len()));
-                self.types.push(name.into());
-            }
+        let to_number = |index: usize| i32::try_from(index).unwrap_or(i32::MAX);
+        let first = self.types.iter().position(|known| **known == *name).map(to_number);
+        if let Some(number) = first.or_else(|| self.more_types.get(name).copied()) {
+            return self.int(number);
+        }
+        let number = to_number(self.types.len() + self.more_types.len());
+        self.string(name);
+        self.int(number);
+        if self.types.len() < MAX_FIRST_TYPES {
+            self.types.push(name.into());
+        } else {
+            self.more_types.insert(name.into(), number);
         }
     }
 

@@ -98,6 +98,76 @@ fn memory_stays_within_the_limits() {
     }
 }
 
+fn text(out: &mut Vec<u8>, text: &str) {
+    Encoder::new(out).string(text);
+}
+
+/// What has a number stands in a message once, and may be meant by each of its values.
+#[test]
+fn long_names_are_not_read_without_end() {
+    const N: u32 = 100_000;
+    let array = |head: &dyn Fn(&mut Vec<u8>), item: &[u8]| {
+        let mut out = [b"\xa4\x48", &(N + 2).to_be_bytes()[..]].concat();
+        head(&mut out);
+        out.extend(item.repeat(N as usize));
+        out
+    };
+    let long = "x".repeat(1_000_000);
+    let typed = |out: &mut Vec<u8>| {
+        out.push(0x92);
+        text(out, &long);
+        out.extend_from_slice(b"\0\x01\x01");
+    };
+    refused("a type", &array(&typed, b"\x92\0\x01"), "1000000 is over the limit of");
+
+    // References that repeat the path of the one before, to what stands under a long name.
+    let named = |out: &mut Vec<u8>| {
+        out.push(0xa6);
+        text(out, &long);
+        out.extend_from_slice(b"\x94\xa5\x93");
+        text(out, &format!("$[0].{long}"));
+    };
+    let bytes = array(&named, b"\x93\x4c#-1");
+    for refs in [RefStyle::Repeat, RefStyle::Path] {
+        let opts = JsonOptions { refs, max_out_len: 4 << 20, ..JsonOptions::default() };
+        let (result, n_bytes) = peak(|| to_json(&bytes, &opts));
+        assert_eq!(result.is_ok(), refs == RefStyle::Repeat, "{result:?}");
+        assert!(n_bytes < 32 << 20, "{n_bytes}");
+    }
+
+    // A map of which every entry has the same long name, behind a reference for which all names are noted.
+    let mut bytes = b"\x96\x93\x4d$[1]\xa6\x7f".to_vec();
+    text(&mut bytes, &long);
+    bytes.extend_from_slice(b"\0\x01");
+    bytes.extend(b"\x7f\0\x01".repeat(N as usize));
+    bytes.push(0xa5);
+    let opts = JsonOptions { max_out_len: 4 << 20, ..JsonOptions::default() };
+    let (error, n_bytes) = peak(|| to_json(&bytes, &opts).unwrap_err());
+    assert!(matches!(error, JsonbError::OutputLen { .. }), "{error}");
+    assert!(n_bytes < 32 << 20, "{n_bytes}");
+}
+
+/// Looking for each class among all before it would take hours.
+#[test]
+fn any_number_of_classes_is_written() {
+    let objects: Vec<String> =
+        (0..100_000).map(|n| format!(r#"{{"class":"a.B{}"}}"#, n % 50_000)).collect();
+    let text = format!("[{}]", objects.join(","));
+    let mut out = Vec::new();
+    let mut reader = JsonReader::new(text.as_bytes(), Limits::default());
+    assert_eq!(json_to_jsonb(&mut reader, None, &mut Encoder::new(&mut out)), Ok(()));
+    let opts = JsonOptions { class_name: true, ..JsonOptions::default() };
+    let mut back = Vec::new();
+    assert_eq!(
+        jsonb_to_json(&mut Decoder::new(&out, Limits::default()), &mut back, &opts),
+        Ok(())
+    );
+    assert_eq!(back, text.into_bytes());
+    let long = format!(r#"{{"class":"a.{}"}}"#, "b".repeat(JavaType::MAX_NAME_LEN));
+    let error = from_json(long.as_bytes(), None).unwrap_err().to_string();
+    assert_eq!(error, "JSON at byte 0: the string is not the name of a class");
+}
+
 #[test]
 fn json_takes_memory_by_its_length() {
     let many = |item: &str| format!("[{}1]", format!("{item},").repeat(100_000));

@@ -57,7 +57,7 @@ impl Parser<'_> {
         let element = match self.peek() {
             Some(b'L') => {
                 self.at += 1;
-                let name = self.word(|c| c.is_alphanumeric() || "/.$_-".contains(c));
+                let name = self.word(|c| c.is_alphanumeric() || "/.$_-".contains(c))?;
                 let name = name.replace('/', ".");
                 if has_empty_part(&name) || self.peek() != Some(b';') {
                     return Err(self.unexpected());
@@ -85,7 +85,7 @@ impl Parser<'_> {
         if self.peek() == Some(b'?') {
             return self.wildcard(depth);
         }
-        let name = self.word(|c| c.is_alphanumeric() || "._$-".contains(c));
+        let name = self.word(|c| c.is_alphanumeric() || "._$-".contains(c))?;
         // Three points for an array of variable length look like part of the name.
         let (name, n_varargs) = match name.strip_suffix("...") {
             Some(name) => (name.to_owned(), 1),
@@ -149,12 +149,15 @@ impl Parser<'_> {
         }
     }
 
-    fn word(&mut self, belongs: impl Fn(char) -> bool) -> String {
+    fn word(&mut self, belongs: impl Fn(char) -> bool) -> Result<String, TypeError> {
         let rest = self.rest();
         let len = rest.find(|c| !belongs(c)).unwrap_or(rest.len());
+        if JavaType::MAX_NAME_LEN < len {
+            return Err(TypeError::TooLong { offset: self.at, max: JavaType::MAX_NAME_LEN });
+        }
         let word = rest.get(..len).unwrap_or_default().to_owned();
         self.at += len;
-        word
+        Ok(word)
     }
 
     fn space(&mut self) {

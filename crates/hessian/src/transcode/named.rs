@@ -13,10 +13,10 @@ pub struct Named {
 }
 
 impl Named {
-    /// Nothing if the name is empty, which no class has.
+    /// Nothing if the name is empty, which no class has, or longer than any has.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {
-        if name.is_empty() {
+        if name.is_empty() || JavaType::MAX_NAME_LEN < name.len() {
             return None;
         }
         // Arrays in both spellings, and primitive types.

@@ -2,11 +2,15 @@
 
 use std::borrow::Cow;
 
-use hessian::json;
+use hessian::{JavaType, json};
 
 use super::{Decoder, SYMBOL_SLACK};
 use crate::error::{JsonbError, Rule};
 use crate::tag;
+
+/// The longest name of a type, in bytes, with room for brackets, and twice as many in UTF-16. A name that stands
+/// in a message once may be meant by each of its values, and is read each time.
+const MAX_TYPE_LEN: usize = 2 * JavaType::MAX_NAME_LEN + 64;
 
 /// A text in the encoding that the writer chose.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,6 +47,15 @@ impl<'a> Text<'a> {
                 let chars = char::decode_utf16(units);
                 Cow::Owned(chars.map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
             }
+        }
+    }
+
+    /// How many bytes the text takes where it stands. As UTF-8 it takes twice as many at most.
+    #[must_use]
+    pub const fn n_bytes(self) -> usize {
+        match self {
+            Self::Utf8(text) => text.len(),
+            Self::Latin1(bytes) | Self::Utf16 { bytes, .. } => bytes.len(),
         }
     }
 
@@ -85,7 +98,12 @@ impl<'a> Decoder<'a> {
         if self.peek()? == tag::SYMBOL {
             self.pos += 1;
         }
-        self.symbol()
+        let (start, name) = (self.pos, self.symbol()?);
+        if MAX_TYPE_LEN < name.n_bytes() {
+            let rule = Rule::TooLong { len: name.n_bytes(), max: MAX_TYPE_LEN };
+            return Err(JsonbError::Broken { offset: start, rule });
+        }
+        Ok(name)
     }
 
     /// A text and its number, or a number alone.

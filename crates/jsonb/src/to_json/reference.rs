@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use hessian::json;
 use hessian::transcode::RefStyle;
@@ -28,10 +29,23 @@ pub(super) struct References {
     /// Each list, map and object, and the other values that references may name.
     places: Vec<Place>,
     children: HashMap<(Node, Step), Node>,
-    /// Where each reference stands, in order, and its path.
-    paths: Vec<(usize, Box<str>, Option<Node>)>,
+    /// Where each reference stands, in order.
+    references: Vec<Reference>,
+    /// Their paths, each once for all references that repeat it, and where it leads once all is known.
+    paths: Vec<(Box<str>, Option<Node>)>,
     /// Steps to values that are no list, map or object, and have places all the same.
     to_leaves: HashSet<Step>,
+    /// How much room for names is left. A name that stands in the message once may be meant any number of times.
+    room: usize,
+}
+
+/// A reference.
+struct Reference {
+    offset: usize,
+    /// The number of its path.
+    path: usize,
+    /// The value that it is in.
+    parent: Option<Node>,
 }
 
 /// Where a value begins, and what step leads there from which other.
@@ -44,7 +58,7 @@ struct Place {
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 enum Step {
     Index(usize),
-    Name(Box<str>),
+    Name(Rc<str>),
 }
 
 impl Writer<'_, '_, '_> {
@@ -53,24 +67,26 @@ impl Writer<'_, '_, '_> {
         let offset = self.dec.position();
         let broken = JsonbError::Broken { offset, rule: Rule::Reference };
         if self.references.is_none() {
-            self.references = Some(References::of(self.dec)?);
+            self.references = Some(References::of(self.dec, self.opts.max_out_len)?);
         }
         let references = self.references.as_ref();
-        let target = references.and_then(|references| references.target(offset));
+        let target = references.and_then(|known| Some((known, known.target(offset)?)));
+        let place = target.and_then(|(known, node)| known.places.get(node));
         self.dec.skip_value()?;
-        match target {
+        match place {
             None => Err(broken),
             // What is no array or object in JSON is repeated.
-            Some((place, path)) if self.opts.refs == RefStyle::Path && !place.is_leaf => {
+            Some(place) if self.opts.refs == RefStyle::Path && !place.is_leaf => {
+                let path = target.map(|(known, node)| known.path(node)).unwrap_or_default();
                 self.out.extend_from_slice(b"{\"$ref\":");
                 json::write_string(self.out, &path);
                 self.out.push(b'}');
                 Ok(())
             }
-            Some((Place { start, .. }, _)) if self.open.contains(start) => {
+            Some(Place { start, .. }) if self.open.contains(start) => {
                 Err(JsonbError::Cycle { offset })
             }
-            Some((&Place { start, .. }, _)) => {
+            Some(&Place { start, .. }) => {
                 let back = self.dec.jump(start);
                 self.dec.enter()?;
                 self.value(Hint::Nothing)?;
@@ -83,25 +99,40 @@ impl Writer<'_, '_, '_> {
 }
 
 impl References {
-    fn of(decoder: &Decoder<'_>) -> Result<Self, JsonbError> {
-        let mut references = Self::default();
-        references.walk(&mut decoder.restarted(), None)?;
+    /// The names that are noted take no more than a text of `max_len` bytes, which would hold them all, or than
+    /// the message.
+    fn of(decoder: &Decoder<'_>, max_len: usize) -> Result<Self, JsonbError> {
+        let mut decoder = decoder.restarted();
+        let room = max_len.max(decoder.rest().len());
+        let mut references = Self { room, ..Self::default() };
+        references.walk(&mut decoder, None, room)?;
+        references.follow();
         // fastjson2 refers to enums with bodies and a few other classes that are texts or numbers in JSONB.
         // There are so many of these that only those are noted which a reference may mean.
         let to_leaves = references.steps_to_leaves();
         if to_leaves.is_empty() {
             return Ok(references);
         }
-        let mut references = Self { to_leaves, ..Self::default() };
-        references.walk(&mut decoder.restarted(), None)?;
+        let mut references = Self { to_leaves, room, ..Self::default() };
+        references.walk(&mut decoder.restarted(), None, room)?;
+        references.follow();
         Ok(references)
+    }
+
+    /// Finds where the paths lead.
+    fn follow(&mut self) {
+        let mut paths = std::mem::take(&mut self.paths);
+        for (path, node) in &mut paths {
+            *node = self.node(path);
+        }
+        self.paths = paths;
     }
 
     /// The last steps of the references that lead to no list, map or object.
     fn steps_to_leaves(&self) -> HashSet<Step> {
         let mut steps = HashSet::new();
-        for (_, path, parent) in &self.paths {
-            if self.node(path, *parent).is_none() {
+        for (path, node) in &self.paths {
+            if node.is_none() {
                 let mut rest = path.strip_prefix('$').unwrap_or_default();
                 let mut last = None;
                 while let Some((found, after)) = step(rest) {
@@ -118,6 +149,7 @@ impl References {
         &mut self,
         decoder: &mut Decoder<'_>,
         from: Option<(Node, Step)>,
+        max: usize,
     ) -> Result<(), JsonbError> {
         let start = decoder.position();
         let mut is_leaf = false;
@@ -128,20 +160,21 @@ impl References {
         match decoder.peek()? {
             tag::REFERENCE => {
                 decoder.take()?;
-                let path = decoder.read_text()?.to_str();
-                let path = match (&*path, self.paths.last()) {
-                    (AGAIN, Some((_, last, _))) => last.clone(),
-                    _ => path.into(),
-                };
-                self.paths.push((start, path, from.map(|(parent, _)| parent)));
+                let path = self.name(decoder, max)?;
+                if &*path != AGAIN || self.paths.is_empty() {
+                    self.paths.push((path.into(), None));
+                }
+                let path = self.paths.len() - 1;
+                let parent = from.map(|(parent, _)| parent);
+                self.references.push(Reference { offset: start, path, parent });
             }
             tag::OBJECT => {
                 let node = self.add(start, from, is_leaf);
                 decoder.enter()?;
                 decoder.take()?;
                 while !decoder.object_ends()? {
-                    let name = key(decoder)?;
-                    self.walk(decoder, Some((node, Step::Name(name.into()))))?;
+                    let name = self.key(decoder, max)?;
+                    self.walk(decoder, Some((node, Step::Name(name.into()))), max)?;
                 }
                 decoder.leave();
             }
@@ -149,7 +182,7 @@ impl References {
                 let node = self.add(start, from, false);
                 decoder.enter()?;
                 for index in 0..decoder.array()? {
-                    self.walk(decoder, Some((node, Step::Index(index))))?;
+                    self.walk(decoder, Some((node, Step::Index(index))), max)?;
                 }
                 decoder.leave();
             }
@@ -172,19 +205,46 @@ impl References {
         node
     }
 
-    /// The place of the value that the reference at `offset` names, and its path.
-    fn target(&self, offset: usize) -> Option<(&Place, String)> {
-        let index = self.paths.binary_search_by_key(&offset, |(at, ..)| *at).ok()?;
-        let (_, path, parent) = self.paths.get(index)?;
-        let node = self.node(path, *parent)?;
-        Some((self.places.get(node)?, self.path(node)))
+    /// The name that a map's key has in paths.
+    fn key<'a>(
+        &mut self,
+        decoder: &mut Decoder<'a>,
+        max: usize,
+    ) -> Result<Cow<'a, str>, JsonbError> {
+        let found = decoder.peek()?;
+        if tag::is_text(found) || found == tag::SYMBOL {
+            return self.name(decoder, max);
+        }
+        if tag::is_int(found) || (tag::INT_16..=tag::LONG_NUM_LAST).contains(&found) {
+            return Ok(Cow::Owned(decoder.long()?.to_string()));
+        }
+        decoder.skip_value()?;
+        Ok(Cow::Borrowed(""))
     }
 
-    /// What a path names, for a reference in this parent.
-    fn node(&self, path: &str, parent: Option<Node>) -> Option<Node> {
-        if path == PARENT {
-            return parent;
-        }
+    fn name<'a>(
+        &mut self,
+        decoder: &mut Decoder<'a>,
+        max: usize,
+    ) -> Result<Cow<'a, str>, JsonbError> {
+        let offset = decoder.position();
+        let text = decoder.read_text()?;
+        let left = self.room.checked_sub(text.n_bytes());
+        self.room = left.ok_or(JsonbError::OutputLen { offset, max })?;
+        Ok(text.to_str())
+    }
+
+    /// The value that the reference at `offset` names.
+    fn target(&self, offset: usize) -> Option<Node> {
+        let by_offset = |reference: &Reference| reference.offset;
+        let index = self.references.binary_search_by_key(&offset, by_offset).ok()?;
+        let reference = self.references.get(index)?;
+        let (path, node) = self.paths.get(reference.path)?;
+        if &**path == PARENT { reference.parent } else { *node }
+    }
+
+    /// What a path from the first value names.
+    fn node(&self, path: &str) -> Option<Node> {
         let (mut node, mut rest) = (0, path.strip_prefix('$')?);
         while !rest.is_empty() {
             let (step, after) = step(rest)?;
@@ -230,19 +290,6 @@ fn is_leaf_in_json(class: &str) -> bool {
             | "java.time.MonthDay"
             | "java.lang.StackTraceElement"
     )
-}
-
-/// The name that a map's key has in paths.
-fn key<'a>(decoder: &mut Decoder<'a>) -> Result<Cow<'a, str>, JsonbError> {
-    let found = decoder.peek()?;
-    if tag::is_text(found) || found == tag::SYMBOL {
-        return Ok(decoder.read_text()?.to_str());
-    }
-    if tag::is_int(found) || (tag::INT_16..=tag::LONG_NUM_LAST).contains(&found) {
-        return Ok(Cow::Owned(decoder.long()?.to_string()));
-    }
-    decoder.skip_value()?;
-    Ok(Cow::Borrowed(""))
 }
 
 /// The first step of a path, and the rest: `[2]`, or `.name` with backslashes before signs.
