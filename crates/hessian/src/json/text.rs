@@ -134,19 +134,35 @@ pub(crate) fn escape(out: &mut Vec<u8>, text: &[u8]) {
     loop {
         let (plain, after) = rest.split_at(plain_len(rest));
         out.extend_from_slice(plain);
-        let Some((&byte, after)) = after.split_first() else {
+        let Some((&byte, behind)) = after.split_first() else {
             return;
         };
-        escape_byte(out, byte);
-        rest = after;
+        rest = if byte == b'"' || byte == b'\\' {
+            escape_row(out, after)
+        } else {
+            escape_byte(out, byte);
+            behind
+        };
     }
+}
+
+/// Quotes and backslashes at the front of `text`, and what stands behind them. They come in long rows
+/// where JSON stands in JSON that stands in JSON.
+#[cold]
+fn escape_row<'a>(out: &mut Vec<u8>, text: &'a [u8]) -> &'a [u8] {
+    let len = text.iter().take_while(|&&byte| byte == b'"' || byte == b'\\').count();
+    let (row, behind) = text.split_at(len);
+    out.reserve(2 * len);
+    for &byte in row {
+        out.extend_from_slice(&[b'\\', byte]);
+    }
+    behind
 }
 
 #[cold]
 fn escape_byte(out: &mut Vec<u8>, byte: u8) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let short = match byte {
-        b'"' | b'\\' => byte,
         0x08 => b'b',
         0x0c => b'f',
         b'\n' => b'n',

@@ -7,21 +7,26 @@ pub const MAX_WORDS: usize = 256;
 /// 2^8192 has 2467 digits.
 pub const MAX_DIGITS: usize = 2467;
 
-const BASE: u64 = 1_000_000_000;
+/// Digits are read in groups of nine.
 const BASE_DIGITS: usize = 9;
+
+/// Digits are written in groups of 19: the largest power of ten in 64 bits, of which the first one is set.
+const GROUP: u64 = 10_000_000_000_000_000_000;
+const GROUP_DIGITS: usize = 19;
+/// The lower 64 bits of (2^128 - 1) / `GROUP`; the bits above are 1.
+#[expect(clippy::cast_possible_truncation, reason = "only these are wanted")]
+const RECIPROCAL: u64 = (u128::MAX / GROUP as u128) as u64;
 
 /// Appends the decimal text of `words`, most significant first.
 pub fn write_decimal(out: &mut Vec<u8>, is_negative: bool, words: &[u32]) {
-    let mut words = words.to_vec();
+    let pair = |pair: &[u32]| pair.iter().fold(0, |sum, &word| sum << 32 | u64::from(word));
+    let mut words: Vec<u64> = words.rchunks(2).rev().map(pair).collect();
     let mut groups = Vec::new();
     while let Some(first) = words.iter().position(|&word| word != 0) {
         words.drain(..first);
         let mut rest = 0;
         for word in &mut words {
-            let part = (rest << 32) | u64::from(*word);
-            // The remainder is below BASE, so that the quotient fits.
-            *word = u32::try_from(part / BASE).unwrap_or(u32::MAX);
-            rest = part % BASE;
+            (*word, rest) = divide(rest, *word);
         }
         groups.push(rest);
     }
@@ -35,9 +40,30 @@ pub fn write_decimal(out: &mut Vec<u8>, is_negative: bool, words: &[u32]) {
     for group in groups.into_iter().rev() {
         let mut buffer = itoa::Buffer::new();
         let digits = buffer.format(group).as_bytes();
-        out.extend(std::iter::repeat_n(b'0', BASE_DIGITS - digits.len()));
+        out.extend(std::iter::repeat_n(b'0', GROUP_DIGITS - digits.len()));
         out.extend_from_slice(digits);
     }
+}
+
+/// `high`, which is below `GROUP`, and `low` as one number, divided by `GROUP`: the quotient, and the rest. By
+/// multiplication, since a division of 128 bits takes several times as long.
+/// Source: N. Möller and T. Granlund, "Improved division by invariant integers", algorithm 4.
+fn divide(high: u64, low: u64) -> (u64, u64) {
+    let number = u128::from(high) << 64 | u128::from(low);
+    let product = u128::from(RECIPROCAL) * u128::from(high) + number;
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
+    let (upper, lower) = ((product >> 64) as u64, product as u64);
+    let mut quotient = upper.wrapping_add(1);
+    let mut rest = low.wrapping_sub(quotient.wrapping_mul(GROUP));
+    if lower < rest {
+        quotient = quotient.wrapping_sub(1);
+        rest = rest.wrapping_add(GROUP);
+    }
+    if GROUP <= rest {
+        quotient = quotient.wrapping_add(1);
+        rest -= GROUP;
+    }
+    (quotient, rest)
 }
 
 /// The words of a decimal text without sign, most significant first, without leading zeros.
@@ -87,6 +113,21 @@ mod tests {
             let mut out = Vec::new();
             write_decimal(&mut out, false, &words);
             assert_eq!(String::from_utf8(out).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn divides_as_the_processor_does() {
+        let edges = [0, 1, 2, 9, GROUP / 2, GROUP - 2, GROUP - 1, GROUP, u64::MAX - 1, u64::MAX];
+        let mixed = (1..200_u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let numbers: Vec<u64> = edges.into_iter().chain(mixed).collect();
+        for high in numbers.iter().map(|&number| number % GROUP) {
+            for &low in &numbers {
+                let number = u128::from(high) << 64 | u128::from(low);
+                let (quotient, rest) = divide(high, low);
+                let expected = (number / u128::from(GROUP), number % u128::from(GROUP));
+                assert_eq!((quotient.into(), rest.into()), expected, "{high} {low}");
+            }
         }
     }
 
