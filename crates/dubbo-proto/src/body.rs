@@ -110,13 +110,17 @@ pub(crate) fn read_text_attachments(
     let Some((offset, line)) = line.filter(|(_, line)| !line.is_empty()) else {
         return Ok(Vec::new());
     };
-    let Some(members) = framing.read_map(line) else {
-        return Err(ProtoError::Json { field: "attachments", offset, rule: "an object or null" });
+    let Some(members) = framing.read_map(line, max) else {
+        let rule = match framing {
+            Framing::Lines | Framing::Sized => "an object or null",
+            Framing::Jsonb => "a map with each name once, or null",
+        };
+        return Err(ProtoError::Json { field: "attachments", offset, rule });
     };
-    let count = members.len();
+    let count = members.count;
     if count > max {
         return Err(ProtoError::TooMany { what: "attachments", count, max });
     }
-    let own = |text: String| Text::Owned(text.into());
-    Ok(members.into_iter().map(|(name, value)| (own(name), own(value))).collect())
+    let own = |(name, value)| (Text::Owned(name), Text::Owned(value));
+    Ok(members.kept.into_iter().map(own).collect())
 }

@@ -10,7 +10,9 @@ use std::fmt;
 use memchr::{memchr, memchr_iter, memchr2};
 
 use crate::{ProtoError, Serialization};
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 
 /// Appends `value` as a JSON string.
 pub(crate) fn write_string(out: &mut Vec<u8>, value: &str) {
@@ -118,17 +120,26 @@ impl Framing {
         }
     }
 
-    /// A text that is an object or null. Only the members that are strings are kept.
-    pub(crate) fn read_map(self, text: &[u8]) -> Option<Vec<(String, String)>> {
+    /// A text that is an object or null. Of the members those that are strings are counted, and the first
+    /// `max` of them kept.
+    pub(crate) fn read_map(self, text: &[u8], max: usize) -> Option<Members> {
         match self {
-            Self::Lines | Self::Sized => read_map(text),
+            Self::Lines | Self::Sized => read_map(text, max),
             Self::Jsonb => {
-                let mut members = Vec::new();
+                let mut members = Members { kept: Vec::new(), count: 0 };
+                let mut room = text.len();
                 let mut decoder = jsonb::Decoder::new(text, hessian::Limits::default());
                 let read = decoder.read_text_map(|name, value| {
-                    members.push((name.to_str().into_owned(), value.to_str().into_owned()));
+                    // Names by their numbers take more room than they have in the map. A map has each once.
+                    let left = room.checked_sub(name.n_bytes() + value.n_bytes());
+                    if let Some(left) = left.filter(|_| members.count < max) {
+                        room = left;
+                        members.kept.push((name.to_str().into(), value.to_str().into()));
+                    }
+                    members.count += 1;
                 });
-                read.ok().map(|()| members)
+                read.ok().filter(|()| members.kept.len() == members.count.min(max))?;
+                Some(members)
             }
         }
     }
@@ -261,44 +272,60 @@ pub(crate) fn read_string(line: &[u8]) -> Option<Cow<'_, str>> {
         .map(|text| Cow::Owned(text.unwrap_or_default()))
 }
 
-/// A text that is an object or null. Only the members that are strings are kept, and of them not
-/// `@type`, by which fastjson names the class.
-pub(crate) fn read_map(line: &[u8]) -> Option<Vec<(String, String)>> {
-    serde_json::from_slice::<StringMembers>(line).ok().map(|members| members.0)
+/// The members of an object that are strings.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) struct Members {
+    /// Names and values of the first ones.
+    pub(crate) kept: Vec<(Box<str>, Box<str>)>,
+    /// How many there are.
+    pub(crate) count: usize,
 }
 
-struct StringMembers(Vec<(String, String)>);
+/// A text that is an object or null. Of the members those that are strings are counted, but for `@type`, by which
+/// fastjson names the class, and the first `max` of them kept.
+pub(crate) fn read_map(line: &[u8], max: usize) -> Option<Members> {
+    let mut deserializer = serde_json::Deserializer::from_slice(line);
+    let members = AtMost(max).deserialize(&mut deserializer).ok()?;
+    deserializer.end().ok().map(|()| members)
+}
 
-impl<'de> Deserialize<'de> for StringMembers {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
-        impl<'de> Visitor<'de> for Members {
-            type Value = StringMembers;
+/// Reads members, and keeps at most so many.
+struct AtMost(usize);
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object or null")
+impl<'de> DeserializeSeed<'de> for AtMost {
+    type Value = Members;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Members, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for AtMost {
+    type Value = Members;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object or null")
+    }
+
+    fn visit_unit<E>(self) -> Result<Members, E> {
+        Ok(Members { kept: Vec::new(), count: 0 })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+        let mut members = Members { kept: Vec::new(), count: 0 };
+        while let Some((name, value)) = map.next_entry::<Box<str>, StringOrOther>()? {
+            let Some(value) = value.0.filter(|_| *name != *"@type") else { continue };
+            if members.count < self.0 {
+                members.kept.push((name, value));
             }
-
-            fn visit_unit<E>(self) -> Result<StringMembers, E> {
-                Ok(StringMembers(Vec::new()))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<StringMembers, A::Error> {
-                let mut members = Vec::new();
-                while let Some((name, value)) = map.next_entry::<String, StringOrOther>()? {
-                    if name != "@type" {
-                        members.extend(value.0.map(|value| (name, value)));
-                    }
-                }
-                Ok(StringMembers(members))
-            }
+            members.count += 1;
         }
-        deserializer.deserialize_any(Members)
+        Ok(members)
     }
 }
 
 /// A string, or anything else, of which nothing is kept.
-struct StringOrOther(Option<String>);
+struct StringOrOther(Option<Box<str>>);
 
 impl<'de> Deserialize<'de> for StringOrOther {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -311,11 +338,11 @@ impl<'de> Deserialize<'de> for StringOrOther {
             }
 
             fn visit_str<E>(self, text: &str) -> Result<StringOrOther, E> {
-                Ok(StringOrOther(Some(text.to_owned())))
+                Ok(StringOrOther(Some(text.into())))
             }
 
             fn visit_string<E>(self, text: String) -> Result<StringOrOther, E> {
-                Ok(StringOrOther(Some(text)))
+                Ok(StringOrOther(Some(text.into())))
             }
 
             fn visit_bool<E>(self, _: bool) -> Result<StringOrOther, E> {
@@ -366,9 +393,13 @@ mod tests {
             r#"{"a":"x","n":1,"l":[1,"2",{"deep":[]}],"o":{"a":null},"#,
             r#""z":null,"b":"\"","f":1.5,"t":true}"#
         );
-        let expected = [("a", "x"), ("b", "\"")].map(|(n, v)| (n.to_owned(), v.to_owned()));
-        assert_eq!(read_map(map.as_bytes()).as_deref(), Some(&expected[..]));
-        assert_eq!(read_map(b"null"), Some(Vec::new()));
+        let expected = [("a", "x"), ("b", "\"")].map(|(n, v)| (n.into(), v.into()));
+        let read_map = |text: &[u8]| super::read_map(text, 1);
+        let members = read_map(map.as_bytes()).unwrap();
+        assert_eq!((members.kept.as_slice(), members.count), (&expected[..1], 2));
+        assert_eq!(super::read_map(map.as_bytes(), 2).unwrap().kept, expected);
+        assert_eq!(read_map(b"null"), Some(Members { kept: Vec::new(), count: 0 }));
+        assert_eq!(read_map(b"null null"), None);
         assert_eq!(read_map(b"[]"), None);
         assert_eq!(read_map(&[b'['; 100_000]), None);
         assert_eq!(read_map(&[&b"{\"a\":"[..], &[b'['; 100_000]].concat()), None);

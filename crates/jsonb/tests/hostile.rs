@@ -158,10 +158,7 @@ fn any_number_of_classes_is_written() {
     assert_eq!(json_to_jsonb(&mut reader, None, &mut Encoder::new(&mut out)), Ok(()));
     let opts = JsonOptions { class_name: true, ..JsonOptions::default() };
     let mut back = Vec::new();
-    assert_eq!(
-        jsonb_to_json(&mut Decoder::new(&out, Limits::default()), &mut back, &opts),
-        Ok(())
-    );
+    assert_eq!(jsonb_to_json(&mut Decoder::new(&out, Limits::default()), &mut back, &opts), Ok(()));
     assert_eq!(back, text.into_bytes());
     let long = format!(r#"{{"class":"a.{}"}}"#, "b".repeat(JavaType::MAX_NAME_LEN));
     let error = from_json(long.as_bytes(), None).unwrap_err().to_string();

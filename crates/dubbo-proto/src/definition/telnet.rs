@@ -2,6 +2,8 @@
 //! `java.lang.String text(java.lang.String,int[])`. Source: `ListTelnetHandler` and
 //! `ReflectUtils.getName` in apache/dubbo 2.6 and 2.7.
 
+use std::collections::HashSet;
+
 use hessian::JavaType;
 
 use super::{MAX_METHODS, MethodDefinition, ServiceDefinition};
@@ -39,13 +41,15 @@ pub enum TelnetError {
 
 pub(super) fn parse(interface: &str, answer: &str) -> Result<ServiceDefinition, TelnetError> {
     let mut methods: Vec<MethodDefinition> = Vec::new();
-    for line in answer.lines().map(str::trim) {
-        // The same interface may be offered several times, as provider and as consumer.
-        if let Some(method) = method(line)
-            && !methods.contains(&method)
-            && methods.len() < MAX_METHODS
-        {
+    // The same interface may be offered several times, as provider and as consumer.
+    let mut seen = HashSet::new();
+    for method in answer.lines().filter_map(|line| method(line.trim())) {
+        let result = method.result.as_ref().map(ToString::to_string);
+        if seen.insert((result, method.to_string())) {
             methods.push(method);
+        }
+        if methods.len() == MAX_METHODS {
+            break;
         }
     }
     if methods.is_empty() {

@@ -99,6 +99,18 @@ fn telnet_says_why_it_does_not_list() {
     assert!(error(&"x".repeat(1000)).to_string().len() < 200);
 }
 
+/// Comparing each method with each before it would take minutes.
+#[test]
+fn any_number_of_lines_is_read() {
+    let line = |n: usize| format!("void m({}a.B{n})\n", "int,".repeat(8));
+    let answer: String = (0..3 * MAX_METHODS).map(|n| line(n % (MAX_METHODS - 1))).collect();
+    let definition = ServiceDefinition::from_telnet("a.B", &answer).unwrap();
+    assert_eq!(definition.methods.len(), MAX_METHODS - 1);
+    let answer: String = (0..2 * MAX_METHODS).map(line).collect();
+    let definition = ServiceDefinition::from_telnet("a.B", &answer).unwrap();
+    assert_eq!(definition.methods.len(), MAX_METHODS);
+}
+
 fn document(methods: &str, types: &str) -> ServiceDefinition {
     let text = format!(r#"{{"canonicalName":"a.B","methods":{methods},"types":{types}}}"#);
     ServiceDefinition::parse(text.as_bytes()).unwrap()
