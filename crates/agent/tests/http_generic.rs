@@ -104,7 +104,7 @@ fn exceptions_are_generic() {
         let Value::Object { class, fields } = thrown else { panic!("no exception") };
         assert_eq!(
             (kind, &*class.name),
-            (ReplyKind::Exception, "org.apache.dubbo.rpc.service.GenericException")
+            (ReplyKind::Exception, "com.alibaba.dubbo.rpc.service.GenericException")
         );
         assert_eq!(fields[1..], ["java.lang.RuntimeException", "oops"].map(Value::string));
     });

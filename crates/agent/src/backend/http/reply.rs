@@ -219,9 +219,10 @@ impl Form<'_> {
         let message = message(answer);
         let is_generic = matches!(self.mode, Mode::Map | Mode::Gson);
         let object = match is_generic {
-            // The caller of a generic call has no class but this one.
+            // The caller of a generic call has no class but this one, under the name by which providers of all
+            // versions write it, and by which consumers that are not Java know it.
             true => Thrown {
-                class: "org.apache.dubbo.rpc.service.GenericException".into(),
+                class: "com.alibaba.dubbo.rpc.service.GenericException".into(),
                 message: message.as_str().into(),
                 cause: None,
                 fields: vec![
