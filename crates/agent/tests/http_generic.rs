@@ -132,9 +132,9 @@ fn what_fits_no_method_is_refused() {
             (generic("save", None, vec![Value::Int(1)]), &[], "bad_arguments", "argument 0"),
             (
                 generic("save", None, vec![]),
-                &[("generic", "bean")],
+                &[("generic", "nativejava")],
                 "provider_error",
-                "generic=bean",
+                "generic=nativejava",
             ),
             (
                 generic("save", None, vec![Value::Int(1)]),

@@ -87,6 +87,30 @@ fn java_calls_python() {
     called_by_java(&HttpApp::python().unwrap());
 }
 
+/// By URL, for found in a registry Dubbo makes all generic calls of an interface in the way of the first one.
+#[test]
+fn java_calls_node_by_descriptors_of_beans() {
+    let etcd = Etcd::start().unwrap();
+    let app = HttpApp::node().unwrap();
+    let port = free_port();
+    let agent = exporting(&etcd, &app, port);
+    for (version, serialization) in [
+        (DubboVersion::V2_6, "hessian2"),
+        (DubboVersion::V2_7, "hessian2"),
+        (DubboVersion::V3_3, "hessian2"),
+        (DubboVersion::V3_3, "fastjson2"),
+    ] {
+        let mut options = ConsumerOptions::new(&format!("dubbo://127.0.0.1:{port}"));
+        options.serialization = serialization.to_owned();
+        options.calls = vec!["generic_bean_person".to_owned()];
+        let consumer = JavaConsumer::start(version, &options).unwrap();
+        let printed = consumer.finish(3 * PATIENCE).unwrap_or_else(|error| {
+            panic!("{version:?} {serialization}: {error}\n{}", agent.tail())
+        });
+        assert!(printed.contains("generic_bean_person = "), "{printed}");
+    }
+}
+
 /// An app's own paths, as a caller by HTTP sees them through two agents.
 #[test]
 fn http_calls_node_over_a_link() {

@@ -4,12 +4,13 @@
 
 use std::borrow::Cow;
 
-use dubbo_proto::Status as DubboStatus;
+use dubbo_proto::{Serialization, Status as DubboStatus};
 use hessian::json::JsonReader;
 use hessian::transcode::{JsonOptions, hessian_to_json};
 use hessian::{Decoder, Encoder, HessianError, Limits, Value};
 
 use super::arguments::{Arguments, elements};
+use super::bean;
 use super::method::Classes;
 use crate::error::{CallError, Code};
 
@@ -29,6 +30,8 @@ pub enum Mode {
     Raw,
     /// Everything is JSON text in strings.
     Gson,
+    /// Everything is a descriptor of this class.
+    Bean(&'static str),
 }
 
 /// Whether a call is a generic one.
@@ -46,13 +49,34 @@ impl Mode {
             "" | "true" | "nullable" => Ok(Self::Map),
             "gson" => Ok(Self::Gson),
             "raw.return" => Ok(Self::Raw),
+            "bean" => Ok(Self::Bean(bean::CLASS)),
             other => Err(CallError::from_provider(
                 DubboStatus::ServiceError,
                 &format!(
-                    "generic={other} is not for an app without Java; use generic=true, gson or \
+                    "generic={other} is not for an app without Java; use generic=true, gson, bean or \
                      raw.return"
                 ),
             )),
+        }
+    }
+
+    /// The same for a call with these arguments, which a result has to be like.
+    ///
+    /// # Errors
+    /// [`Code::BadArguments`] if they are no array, or come in a serialization without classes.
+    pub fn fitting(self, array: &[u8], serialization: Serialization) -> Result<Self, CallError> {
+        match (self, serialization) {
+            (Self::Bean(_), Serialization::Hessian2 | Serialization::Fastjson2) => {
+                Ok(Self::Bean(bean::class_of(&elements(array)?)))
+            }
+            (Self::Bean(_), other) => {
+                let text = format!(
+                    "generic=bean does not go by {}, but by hessian2 and fastjson2",
+                    other.name()
+                );
+                Err(CallError::from_provider(DubboStatus::ServiceError, &text))
+            }
+            (other, _) => Ok(other),
         }
     }
 
@@ -61,8 +85,10 @@ impl Mode {
     /// # Errors
     /// [`Code::BadArguments`] if it is not what the mode says.
     pub fn argument<'a>(self, element: &'a [u8]) -> Result<Cow<'a, [u8]>, CallError> {
-        if self != Self::Gson {
-            return Ok(Cow::Borrowed(element));
+        match self {
+            Self::Plain | Self::Map | Self::Raw => return Ok(Cow::Borrowed(element)),
+            Self::Bean(_) => return bean::plain(element).map(Cow::Owned),
+            Self::Gson => {}
         }
         let text = JsonReader::new(element, Limits::default()).read_string();
         let text = text.map_err(|error| {
@@ -230,7 +256,14 @@ mod tests {
         let mode = |text| Mode::of_attachment(text).map_err(|error| error.provider_status);
         assert_eq!((mode(None), mode(Some("true"))), (Ok(Mode::Map), Ok(Mode::Map)));
         assert_eq!((mode(Some("gson")), mode(Some("raw.return"))), (Ok(Mode::Gson), Ok(Mode::Raw)));
-        assert_eq!(mode(Some("bean")), Err(Some(DubboStatus::ServiceError)));
+        assert_eq!(mode(Some("bean")), Ok(Mode::Bean(bean::CLASS)));
+        let fitting = |serialization| {
+            let mode = Mode::Bean(bean::CLASS).fitting(b"[null]", serialization);
+            mode.map_err(|error| error.provider_status)
+        };
+        assert_eq!(fitting(Serialization::Fastjson2), Ok(Mode::Bean(bean::CLASS)));
+        assert_eq!(fitting(Serialization::Fastjson), Err(Some(DubboStatus::ServiceError)));
+        assert_eq!(mode(Some("nativejava")), Err(Some(DubboStatus::ServiceError)));
     }
 
     #[test]

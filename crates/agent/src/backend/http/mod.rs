@@ -2,12 +2,13 @@
 //!
 //! A call's path: [`method`] says which one it means, [`arguments`] turns what came into JSON,
 //! [`request`] makes the HTTP request ([`template`] its path), [`pool`] sends it over a connection to the
-//! app's [`origin`], [`reply`] makes a Dubbo reply of the answer. [`generic`] knows the calls of callers without classes, [`health`]
-//! whether the app is there.
+//! app's [`origin`], [`reply`] makes a Dubbo reply of the answer. [`generic`] knows the calls of callers without classes, [`bean`] what
+//! some of them write in the place of objects, [`health`] whether the app is there.
 //!
 //! Invariant: every call is ended exactly once, also when its caller has gone away.
 
 pub mod arguments;
+pub mod bean;
 pub mod generic;
 pub mod health;
 pub mod method;
@@ -167,6 +168,7 @@ impl HttpApp {
             let mode = Mode::of_attachment(generic.map(|(_, value)| *value))?;
             let raw = Arguments::raw(call.serialization, &call.args, 3)?;
             let target = generic::Target::read(&raw)?;
+            let mode = mode.fitting(target.array, call.serialization)?;
             let method = self.method(&target.method, target.descriptor.as_deref())?;
             let types = match (&method.types, &target.descriptor) {
                 (Some(types), _) => Some(types.clone()),

@@ -15,6 +15,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, StatusCode};
 use jsonb::{JsonbError, json_to_jsonb_with};
 
+use super::bean;
 use super::generic::{self, Mode};
 use super::method::{Classes, DEFAULT_EXCEPTION, ErrorRule, StatusTable};
 use super::pool::Answer;
@@ -121,7 +122,7 @@ impl Form<'_> {
         }
         let value = match self.mode {
             Mode::Gson => self.gson(&text)?,
-            Mode::Plain | Mode::Raw | Mode::Map => self.typed(&text)?,
+            Mode::Plain | Mode::Raw | Mode::Map | Mode::Bean(_) => self.typed(&text)?,
         };
         Ok(Done { kind: ReplyKind::Value, value })
     }
@@ -159,6 +160,8 @@ impl Form<'_> {
         .map_err(|error| self.misfit(text, &error))?;
         reader.finish().map_err(|error| self.misfit(text, &error))?;
         match (self.serialization, self.mode) {
+            (to, Mode::Bean(class)) => bean::describe(text, self.returns, self.classes, class, to)
+                .map_err(|error| self.misfit(text, &error)),
             (Serialization::Hessian2, Mode::Map) => generic::generalize(&value, self.classes)
                 .map_err(|error| bad_reply(format!("the app's answer: {error}"))),
             (Serialization::Hessian2, _) => Ok(value),
@@ -217,7 +220,7 @@ impl Form<'_> {
             (None, None) => DEFAULT_EXCEPTION,
         };
         let message = message(answer);
-        let is_generic = matches!(self.mode, Mode::Map | Mode::Gson);
+        let is_generic = matches!(self.mode, Mode::Map | Mode::Gson | Mode::Bean(_));
         let object = match is_generic {
             // The caller of a generic call has no class but this one, under the name by which providers of all
             // versions write it, and by which consumers that are not Java know it.
