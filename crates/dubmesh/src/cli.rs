@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::bench::BenchArgs;
 use crate::call::{self, CallArgs};
+use crate::completions::{self, CompletionsArgs};
 use crate::demo::{self, DemoArgs};
 use crate::describe::{self, DescribeArgs};
 use crate::provider::{self, ProviderArgs};
@@ -91,6 +92,9 @@ pub(crate) enum Command {
     /// Move the lines of a file, one request a line, processed and kept in order
     #[command(after_help = transfer::HELP)]
     Transfer(Box<TransferArgs>),
+    /// Print a script by which a shell completes commands and options
+    #[command(after_help = completions::HELP)]
+    Completions(CompletionsArgs),
 }
 
 /// The arguments of commands that read a configuration.

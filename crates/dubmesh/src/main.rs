@@ -7,6 +7,7 @@ mod bench;
 mod call;
 mod check;
 mod cli;
+mod completions;
 mod demo;
 mod describe;
 mod logging;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::demo(&args),
         Command::Provider(args) => provider::provider(&args),
         Command::Transfer(args) => transfer::transfer(&args),
+        Command::Completions(args) => completions::completions(&args),
     };
     exit.into()
 }
