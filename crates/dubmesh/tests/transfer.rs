@@ -4,7 +4,10 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// No test waits longer for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn transfer(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dubmesh"));
@@ -85,8 +88,10 @@ impl Running {
 
     /// Waits for something that a running process does.
     fn wait_until(&mut self, mut holds: impl FnMut() -> bool) {
+        let start = Instant::now();
         while !holds() {
             assert_eq!(self.0.try_wait().unwrap(), None, "it ended before");
+            assert!(start.elapsed() < PATIENCE, "that did not happen within {PATIENCE:?}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }

@@ -2,8 +2,10 @@
 
 mod support;
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -43,16 +45,18 @@ fn calls_wait_for_a_server_that_comes_back() {
             "{failure}"
         );
         assert!(!failure.failure().unwrap().is_not_begun());
-        let waiting: Vec<_> = (0..10)
-            .map(|_| {
-                let echo = client.bind(&ECHO);
-                tokio::spawn(async move { echo.call(HI).timeout(LONG).await })
-            })
-            .collect();
-        tokio::time::sleep(20 * MS).await;
+        let mut waiting = Vec::new();
+        for _ in 0..10 {
+            let echo = client.bind(&ECHO);
+            let mut call = Box::pin(async move { echo.call(HI).timeout(LONG).await });
+            // It is made now, while nobody is there.
+            let polled = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;
+            assert!(polled.is_pending(), "{polled:?}");
+            waiting.push(call);
+        }
         let _server = serve_again(address, || calls(&never)).await;
         for call in waiting {
-            assert_eq!(call.await.unwrap().unwrap(), HI);
+            assert_eq!(call.await.unwrap(), HI);
         }
     });
 }

@@ -22,11 +22,19 @@ async fn who(client: &Client) -> String {
     String::from_utf8(client.call(&WHO, Vec::new()).await.unwrap()).unwrap()
 }
 
+/// Waits until something is so, and not for ever.
+async fn until(what: impl Fn() -> bool) {
+    let poll = async {
+        while !what() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), poll).await.expect("the test hangs");
+}
+
 /// Waits until as many clients as that were refused.
 async fn refused(server: &Listening, n: usize) {
-    while server.n_failed_handshakes() != n {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until(|| server.n_failed_handshakes() == n).await;
 }
 
 #[tokio::test]
@@ -198,9 +206,7 @@ async fn a_server_can_leave_while_clients_shake_hands() {
     let tls = server_tls(authority.localhost().certificate(), Clients::Unknown);
     let server = serve(Some(tls)).await;
     let mut silent = TcpStream::connect(server.local_addr()).await.unwrap();
-    while server.n_connections() == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until(|| server.n_connections() != 0).await;
     assert!(server.shutdown(Duration::from_secs(5)).await);
     assert_eq!(silent.read(&mut [0; 16]).await.unwrap(), 0);
 }

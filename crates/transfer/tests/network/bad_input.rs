@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::support::{Folder, Proxy, Server, fetch};
+use crate::support::{Folder, PATIENCE, Proxy, Server, fetch};
 use bytes::Bytes;
 use link::codec::Raw;
 use link::{Client, ClientConfig, Connections, Method};
@@ -30,7 +30,8 @@ async fn open(client: &Client, callers: u32) -> Result<u64, String> {
 }
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await.expect("the test hangs") })
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use transfer::generate::generate;
@@ -14,6 +14,9 @@ use transfer::{
     FetchOptions, Fetched, OutputOptions, Progress, ServeOptions, Serving, Side, Step,
     TransferError,
 };
+
+/// No test waits longer for anything.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A source and what is made of it.
 pub(crate) struct Folder(tempfile::TempDir);
@@ -188,7 +191,9 @@ impl Proxy {
     }
 
     pub(crate) fn wait_until_ended(&self) {
+        let start = Instant::now();
         while !self.has_ended() {
+            assert!(start.elapsed() < PATIENCE, "too few bytes came within {PATIENCE:?}");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
