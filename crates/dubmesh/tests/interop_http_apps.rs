@@ -9,9 +9,8 @@ use std::process::Command;
 use interop_harness::{
     Child, ConsumerOptions, DubboVersion, Etcd, HttpApp, JavaConsumer, free_port,
 };
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-
 use interop_support::{Agent, Consumer, Layout, PATIENCE, TYPES, common, post, wait_until};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 const USERS: &str = "org.dubmesh.interop.UserService";
 

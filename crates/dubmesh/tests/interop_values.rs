@@ -4,15 +4,14 @@
 
 mod interop_support;
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
 use hessian::Limits;
 use hessian::check::canonical;
 use hessian::json::{JsonError, JsonKind, JsonReader};
-use interop_harness::{DubboVersion, JavaProvider, ProviderOptions, free_port};
-use interop_support::{Agent, Http, TYPES, wait_until};
+use interop_harness::{DubboVersion, JavaProvider, free_port};
+use interop_support::{Agent, Http, TYPES, speaking, wait_until};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -345,12 +344,7 @@ fn borders(wire: Wire) -> Vec<String> {
 }
 
 fn every_value_comes_back(version: DubboVersion, wire: Wire) {
-    let options = ProviderOptions {
-        serialization: wire.name().to_owned(),
-        jvm_args: if wire == Wire::Fastjson2 { only_fastjson2() } else { Vec::new() },
-        ..ProviderOptions::default()
-    };
-    let java = JavaProvider::start(version, options).unwrap();
+    let java = JavaProvider::start(version, speaking(wire.name())).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let agent = agent_for(&java, version, wire, folder.path());
     let mut runner = TestRunner::deterministic();
@@ -431,13 +425,6 @@ fn agent_for(java: &JavaProvider, version: DubboVersion, wire: Wire, folder: &Pa
         answer.is_ok_and(|answer| answer.status == 200)
     });
     agent
-}
-
-/// Neither Dubbo's own preference nor its default, hessian2, is left.
-fn only_fastjson2() -> Vec<OsString> {
-    ["-Ddubbo.protocol.prefer-serialization=fastjson2", "-DDUBBO_DEFAULT_SERIALIZATION=fastjson2"]
-        .map(OsString::from)
-        .into()
 }
 
 #[test]

@@ -16,10 +16,9 @@ use std::time::Duration;
 use calls::all_calls;
 use interop_harness::{DubboVersion, Etcd, JavaProvider, ProviderOptions, free_port};
 use interop_support::{
-    Agent, Consumer, HELLO, Layout, Offer, PATIENCE, SESSION, TYPES, post, wait_until,
+    Agent, Consumer, HELLO, Layout, Offer, PATIENCE, SESSION, TYPES, post, speaking, wait_until,
 };
 use peer::{Peer, TYPE_HEADER};
-use serializations::only_fastjson2;
 
 /// A provider that has registered itself, called straight, then through its agent by each layout.
 fn check_provider(version: DubboVersion, serialization: &str) {
@@ -27,12 +26,10 @@ fn check_provider(version: DubboVersion, serialization: &str) {
     let (java, consumers) = thread::scope(|scope| {
         let java = scope.spawn(|| {
             let options = ProviderOptions {
-                serialization: serialization.to_owned(),
                 registry: version.has_etcd().then(|| format!("etcd://{}", etcd.addr())),
                 registry_session: SESSION,
                 hash_sleep: Duration::ZERO,
-                jvm_args: if serialization == "fastjson2" { only_fastjson2() } else { Vec::new() },
-                ..ProviderOptions::default()
+                ..speaking(serialization)
             };
             JavaProvider::start(version, options).unwrap()
         });

@@ -1,11 +1,9 @@
 //! Which serialization a provider is called by, and what only fastjson2 has.
 
-use std::ffi::OsString;
-
 use interop_harness::{DubboVersion, Etcd, JavaProvider, ProviderOptions};
 
 use super::calls::{containers_and_objects, context};
-use super::interop_support::{Agent, Consumer, Layout, SESSION, TYPES, post};
+use super::interop_support::{Agent, Consumer, Layout, SESSION, TYPES, post, speaking};
 use super::peer::{Peer, TYPE_HEADER};
 use super::{listing, wait_until_calls_go_to};
 
@@ -37,7 +35,7 @@ fn dubbo_3_3_that_prefers_both() {
 /// Endpoints that tell nothing, or a lie: the provider permits fastjson2 alone.
 #[test]
 fn serializations_that_a_provider_refuses_are_not_used_again() {
-    let java = permits_fastjson2_alone();
+    let java = JavaProvider::start(DubboVersion::V3_3, speaking("fastjson2")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     for (name, params) in [("silent", ""), ("lying", "?serialization=hessian2")] {
         let file = folder.path().join(name);
@@ -74,7 +72,7 @@ fn serializations_that_a_provider_refuses_are_not_used_again() {
 /// What arguments say by references and by enums in their long form arrives by fastjson2 as it does by hessian2.
 #[test]
 fn references_and_enums_by_fastjson2() {
-    let java = permits_fastjson2_alone();
+    let java = JavaProvider::start(DubboVersion::V3_3, speaking("fastjson2")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let agent = listing(&java, folder.path());
     wait_until_calls_go_to(&agent, &java.addr().to_string());
@@ -104,21 +102,4 @@ fn references_and_enums_by_fastjson2() {
     let person = format!(r#"{{"name":"A","color":{green}}}"#);
     let answer = call("person", "org.dubmesh.interop.Person", &person);
     assert!(answer.contains(r#""color":1"#), "{answer}");
-}
-
-/// A provider in no registry.
-fn permits_fastjson2_alone() -> JavaProvider {
-    let options = ProviderOptions {
-        serialization: "fastjson2".to_owned(),
-        jvm_args: only_fastjson2(),
-        ..ProviderOptions::default()
-    };
-    JavaProvider::start(DubboVersion::V3_3, options).unwrap()
-}
-
-/// Neither Dubbo's own preference nor its default, hessian2, is left.
-pub(crate) fn only_fastjson2() -> Vec<OsString> {
-    ["-Ddubbo.protocol.prefer-serialization=fastjson2", "-DDUBBO_DEFAULT_SERIALIZATION=fastjson2"]
-        .map(OsString::from)
-        .into()
 }

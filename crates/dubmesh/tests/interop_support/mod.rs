@@ -16,6 +16,7 @@ pub use agents::{Agent, Consumer, Layout, Offer, common};
 pub use http::{Answer, Http, encoded, post};
 pub use load::{Load, Summary};
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 use interop_harness::{DubboVersion, Etcd, JavaProvider, ProviderOptions};
@@ -48,6 +49,23 @@ pub fn java(version: DubboVersion, etcd: Option<&Etcd>, hash_sleep: Duration) ->
         ..ProviderOptions::default()
     };
     JavaProvider::start(version, options).unwrap()
+}
+
+/// A provider that registers this serialization, and of fastjson2 takes nothing else: neither Dubbo's own
+/// preference nor its default, hessian2, is left.
+pub fn speaking(serialization: &str) -> ProviderOptions {
+    let only_fastjson2 = [
+        "-Ddubbo.protocol.prefer-serialization=fastjson2",
+        "-DDUBBO_DEFAULT_SERIALIZATION=fastjson2",
+    ];
+    ProviderOptions {
+        serialization: serialization.to_owned(),
+        jvm_args: match serialization {
+            "fastjson2" => only_fastjson2.map(OsString::from).into(),
+            _ => Vec::new(),
+        },
+        ..ProviderOptions::default()
+    }
 }
 
 /// What Java's `String.hashCode` gives.
