@@ -178,6 +178,35 @@ fn objects_of_one_class_may_differ() {
     }
 }
 
+/// More classes than are remembered, with more fields than names are prepared for, each twice and the second time
+/// with other values.
+#[test]
+fn many_classes_of_many_fields_come_back() {
+    const N_CLASSES: usize = 20;
+    struct Classes(Vec<JavaType>);
+    impl Schema for Classes {
+        fn field_type(&self, class: &str, field: &str) -> Option<&JavaType> {
+            let index = field.strip_prefix("of").filter(|_| class == "t.Root")?;
+            self.0.get(index.parse::<usize>().ok()?)
+        }
+    }
+    let members = |n: usize, names: &str, value: &dyn Fn(usize) -> String| {
+        let members: Vec<_> = (0..n).map(|n| format!("\"{names}{n}\":{}", value(n))).collect();
+        format!("{{{}}}", members.join(","))
+    };
+    let object = |first: usize| members(300, "f", &|n| (first + n).to_string());
+    let text = members(N_CLASSES, "of", &|n| format!("[{},{}]", object(n), object(1000 * (n + 1))));
+    let class = |n| JavaType::parse(&format!("java.util.List<t.C{n}>")).unwrap();
+    let schema = Classes((0..N_CLASSES).map(class).collect());
+    let (mut hessian, mut json) = (Vec::new(), Vec::new());
+    let mut reader = JsonReader::new(text.as_bytes(), Limits::default());
+    let (ty, mut encoder) = (JavaType::class("t.Root"), Encoder::new(&mut hessian));
+    json_to_hessian_with(&mut reader, Some(&ty), &mut encoder, &schema).unwrap();
+    let mut decoder = Decoder::new(&hessian, Limits::default());
+    hessian_to_json(&mut decoder, &mut json, &JsonOptions::default()).unwrap();
+    assert_eq!(String::from_utf8(json).unwrap(), text);
+}
+
 /// Each object says only at its end that it is of another class, so that all inside it was written in vain.
 /// Without a bound that would be twice as much with each level.
 #[test]
