@@ -6,9 +6,6 @@ import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.Arrays;
-import java.util.HashMap;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.dubbo.common.URL;
@@ -33,7 +30,7 @@ public final class JsonbVectors {
         Map<String, Object> table = Vectors.table();
         Path dir = Path.of(args[1]);
         if (args[0].equals("refs")) {
-            Files.write(dir.resolve("refs.bin"), write(refs(table)));
+            Files.write(dir.resolve("refs.bin"), write(Vectors.refs(table, JsonbVectors::write)));
             System.exit(0);
         }
         if (args[0].equals("write")) {
@@ -51,24 +48,6 @@ public final class JsonbVectors {
             System.exit(0);
         }
         check(table, dir);
-    }
-
-    /** Each value by its name, as a message that holds it twice, and then a map twice. */
-    private static Map<String, byte[]> refs(Map<String, Object> table) {
-        Map<String, byte[]> all = new LinkedHashMap<>();
-        for (Map.Entry<String, Object> entry : table.entrySet()) {
-            Object value = entry.getValue();
-            Map<String, Integer> shared = new HashMap<>(Map.of("shared", 1));
-            try {
-                byte[] bytes = write(new ArrayList<>(Arrays.asList(value, value, shared, shared)));
-                if (bytes.length < 2000) {
-                    all.put(entry.getKey(), bytes);
-                }
-            } catch (Throwable e) {
-                System.out.println("NOT WRITTEN " + entry.getKey() + ": " + e);
-            }
-        }
-        return all;
     }
 
     private static void check(Map<String, Object> table, Path dir) throws Exception {
