@@ -45,4 +45,9 @@ impl Client {
     ) -> Result<Vec<u8>, CallError> {
         json_of_with(&invoke(&self.0, 0, invocation, Instant::now()).await?, options)
     }
+
+    /// Ends all connections. Comes back when all that was sent is written, or cannot be.
+    pub async fn close(self) {
+        self.0.close_connections().await;
+    }
 }

@@ -216,6 +216,10 @@ impl Cluster {
             let path = member.path(&self.service.interface);
             let request = Request { now, attachments, path, ..request };
             let outcome = attempt.upstream().call(&request, used).await;
+            // Nobody has read it yet.
+            if request.one_way {
+                return outcome;
+            }
             let Some(other) = member.learnt.take_in(used, &outcome) else {
                 return outcome;
             };

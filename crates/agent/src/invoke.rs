@@ -13,6 +13,9 @@ use crate::route::{Parameters, Route, RouteName};
 use crate::upstream;
 use crate::worker::Worker;
 
+/// The attachment by which a caller says that it waits for no reply, as Dubbo for Java has it.
+pub const ONE_WAY: (&str, &str) = ("return", "false");
+
 /// One call, not yet checked.
 pub struct Invocation<'a> {
     /// What is called.
@@ -116,8 +119,9 @@ async fn send_args(
 ) -> Outcome {
     let deadline = started + route.cluster.timeout(invocation.timeout);
     let attachments = &invocation.attachments;
-    let request =
-        upstream::Request { route, args, attachments, path: None, now: started, deadline };
+    let one_way = attachments.contains(&ONE_WAY);
+    let (path, now) = (None, started);
+    let request = upstream::Request { route, args, attachments, path, now, deadline, one_way };
     route.cluster.call(request).await
 }
 

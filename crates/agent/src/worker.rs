@@ -204,6 +204,11 @@ impl Worker {
         }
     }
 
+    /// Ends the connections to endpoints, after what waits to be written.
+    pub async fn close_connections(&self) {
+        self.pool.close().await;
+    }
+
     /// Whether no new calls are taken.
     pub fn is_draining(&self) -> bool {
         self.draining.get()

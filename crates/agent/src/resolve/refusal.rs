@@ -116,6 +116,7 @@ async fn ask(
         path: None,
         now: Instant::now(),
         deadline,
+        one_way: false,
     };
     let outcome: Outcome = route.cluster.call(request).await;
     match outcome {

@@ -11,7 +11,7 @@ use link::{Conn, Machine};
 use tokio::sync::oneshot;
 use tracing::{debug, info};
 
-use super::{Arguments, Peer, Request, Setup, Upstream, Whole};
+use super::{Arguments, Peer, Request, Setup, Upstream, Whole, sent};
 use crate::call::{Outcome, Reply, ReplyTo, wait};
 use crate::error::{CallError, Code};
 use crate::ingress::dubbo::DubboAnswer;
@@ -162,6 +162,14 @@ pub async fn call<A: Arguments>(
         Some(template) => template,
         None => request.route.template(serialization)?,
     };
+    if request.one_way {
+        return upstream.peer().scratch.with(|args| {
+            request.args.encode(request.route, serialization, args)?;
+            conn.with(|machine| machine.0.send_one_way(now, template, args, request.attachments))
+                .map_err(|error| refused(&error).at(upstream.address()))?;
+            sent(upstream.address())
+        });
+    }
     let (task, outcome) = oneshot::channel();
     let id = upstream.peer().scratch.with(|args| {
         request.args.encode(request.route, serialization, args)?;

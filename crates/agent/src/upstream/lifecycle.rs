@@ -51,6 +51,8 @@ struct Inner<P: Peer> {
     /// The next attempt need not wait any longer.
     soon: Notify,
     dropped: Cell<bool>,
+    /// Nothing of it is left but what asks.
+    ended: Cell<bool>,
 }
 
 enum State<M> {
@@ -82,10 +84,15 @@ impl<P: Peer> Upstream<P> {
             changed: Notify::new(),
             soon: Notify::new(),
             dropped: Cell::new(false),
+            ended: Cell::new(false),
         });
         let keeper = Rc::clone(&inner);
         let host = host.to_owned();
-        tokio::task::spawn_local(async move { keeper.run(&host, port, connect_timeout).await });
+        tokio::task::spawn_local(async move {
+            keeper.run(&host, port, connect_timeout).await;
+            keeper.ended.set(true);
+            keeper.changed.notify_waiters();
+        });
         Self(inner)
     }
 
@@ -163,6 +170,26 @@ impl<P: Peer> Upstream<P> {
         self.0.soon.notify_one();
     }
 
+    /// Ends the connection, after what waits to be written, for good. Comes back when it has ended.
+    pub async fn close(&self) {
+        self.begin_close();
+        loop {
+            let changed = self.0.changed.notified();
+            if self.0.ended.get() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    fn begin_close(&self) {
+        self.0.dropped.set(true);
+        if let State::Ready(conn) | State::Connecting(Some(conn)) = &*self.0.state.borrow() {
+            conn.with(|machine| P::close(machine, Instant::now()));
+        }
+        self.0.changed.notify_waiters();
+    }
+
     fn unreachable(&self, reason: &str) -> CallError {
         CallError::new(Code::Unreachable, reason).at(&self.0.address)
     }
@@ -170,11 +197,7 @@ impl<P: Peer> Upstream<P> {
 
 impl<P: Peer> Drop for Upstream<P> {
     fn drop(&mut self) {
-        self.0.dropped.set(true);
-        if let State::Ready(conn) | State::Connecting(Some(conn)) = &*self.0.state.borrow() {
-            conn.with(|machine| P::close(machine, Instant::now()));
-        }
-        self.0.changed.notify_waiters();
+        self.begin_close();
     }
 }
 

@@ -10,7 +10,7 @@ use link_proto::{CallId, Connection, Event, RequestOut, RouteId, SendError, Stat
 use tokio::sync::{Notify, oneshot};
 use tracing::{debug, info};
 
-use super::{Arguments, Peer, Request, Setup, Upstream, Whole};
+use super::{Arguments, Peer, Request, Setup, Upstream, Whole, sent};
 use crate::call::{Outcome, Reply, ReplyTo, wait};
 use crate::codec;
 use crate::error::{CallError, Code};
@@ -254,6 +254,7 @@ pub async fn call<A: Arguments>(
             settled.map_err(|error| error.at(&peer.address))?
         }
     };
+    let one_way = request.one_way;
     let (task, outcome) = oneshot::channel();
     let id = peer.scratch.with(|args| {
         request.args.encode(request.route, serialization, args)?;
@@ -262,12 +263,16 @@ pub async fn call<A: Arguments>(
             deadline: Some(request.deadline),
             meta: request.attachments,
             codec: codec::of(serialization),
+            one_way,
             payload: args.as_slice().into(),
             ..RequestOut::new(route)
         };
         conn.with(|link| link.send_request(now, request, ReplyTo::Task(task)))
             .map_err(|(_, error)| refused(&error).at(&peer.address))
     })?;
+    if one_way {
+        return sent(&peer.address);
+    }
     // A caller that goes away has the peer forget the call.
     wait(outcome, || drop(conn.with(|link| link.cancel(id)))).await
 }

@@ -19,7 +19,7 @@ use registry::Protocol;
 use self::dubbo::DubboPeer;
 pub use self::lifecycle::{Peer, Standing, Upstream, address};
 use self::link::LinkPeer;
-use crate::call::Outcome;
+use crate::call::{Outcome, Reply};
 use crate::config::ClusterPolicy;
 use crate::error::CallError;
 use crate::route::Route;
@@ -53,6 +53,17 @@ pub struct Request<'a, A> {
     pub now: Instant,
     /// When the caller gives up.
     pub deadline: Instant,
+    /// Whether nobody waits for a reply: then null is the outcome as soon as the call stands in the connection.
+    pub one_way: bool,
+}
+
+/// The reply that a one-way call has: the type of a null result, as Dubbo numbers them, in Hessian.
+const NULL_REPLY: &[u8] = b"\x92";
+
+/// The outcome of a one-way call that was sent.
+fn sent(address: &Rc<str>) -> Outcome {
+    let (serialization, body) = (Serialization::Hessian2, Bytes::from_static(NULL_REPLY));
+    Ok(Reply { serialization, body, endpoint: Rc::clone(address), route: None })
 }
 
 /// An upstream of either protocol.
@@ -171,6 +182,18 @@ impl Pool {
                 LinkPeer::new(&address(host, port), &self.agent_name, setup)
             })),
             Protocol::Dubbo => AnyUpstream::Dubbo(self.dubbo(host, port, setup)),
+        }
+    }
+
+    /// Ends all connections, after what waits to be written. Comes back when they have ended.
+    pub async fn close(&self) {
+        let links: Vec<_> = self.links.borrow().values().filter_map(Weak::upgrade).collect();
+        let dubbos: Vec<_> = self.dubbos.borrow().values().filter_map(Weak::upgrade).collect();
+        for upstream in links {
+            upstream.close().await;
+        }
+        for upstream in dubbos {
+            upstream.close().await;
         }
     }
 

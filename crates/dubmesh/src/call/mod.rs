@@ -16,7 +16,7 @@ use agent::args::{ArgumentList, parse_types};
 use agent::client::Client;
 use agent::config::ClusterPolicy;
 use agent::error::{CallError, Code};
-use agent::invoke::Invocation;
+use agent::invoke::{Invocation, ONE_WAY};
 use agent::route::{Generic, RouteName};
 use clap::Args;
 use dubbo_proto::{DEFAULT_PAYLOAD_LIMIT, Serialization, ServiceKey};
@@ -33,6 +33,8 @@ use crate::provider::serialization;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The longest `--timeout-ms`.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+/// How long a one-way call may take to be written, unless `--timeout-ms` says.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the registry and the definition are waited for before bytes can be shown.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -57,11 +59,12 @@ Examples:
   dubmesh call com.acme.Orders add '{"id":1}' --generic gson --url dubbo://127.0.0.1:20880
   dubmesh call com.acme.Orders find 42 --group blue --version 2.0.0 --attachment tenant=7 \
       --registry etcd://127.0.0.1:2379 --verbose
+  dubmesh call com.acme.Orders touch 42 --types long --one-way --url dubbo://127.0.0.1:20880
   dubmesh call com.alibaba.dubbo.performance.demo.provider.IHelloService hash '"hello"' \
       --types Ljava/lang/String; --url dubbo://127.0.0.1:20880 --serialization fastjson
 
 Exit status:
-  0  the call succeeded; its value is on standard output, as JSON
+  0  the call succeeded; its value is on standard output, as JSON; with --one-way: it was sent
   1  the call was made and failed: an exception, a provider's error, a broken connection
   2  the arguments are wrong, or do not fit the types
   3  refused before it began: no endpoint, unreachable, no such service or method, overloaded
@@ -93,6 +96,9 @@ pub(crate) struct CallArgs {
     /// An attachment of the call; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = attachment)]
     attachment: Vec<(String, String)>,
+    /// Make a one-way call: send it, and wait for no answer
+    #[arg(long)]
+    one_way: bool,
     /// hessian2, fastjson2, fastjson (as of Dubbo 2) or fastjson-sized (as of Dubbo 3), for a
     /// provider whose registration does not tell; hessian2 unless given
     #[arg(long, value_name = "NAME", value_parser = serialization)]
@@ -112,6 +118,13 @@ pub(crate) struct CallArgs {
     /// Tell on standard error how long the call took
     #[arg(long)]
     timing: bool,
+}
+
+impl CallArgs {
+    fn is_one_way(&self) -> bool {
+        let (name, value) = ONE_WAY;
+        self.one_way || self.attachment.iter().any(|(own, it)| own == name && it == value)
+    }
 }
 
 fn generic(text: &str) -> Result<Generic, String> {
@@ -142,6 +155,10 @@ enum Failure {
 /// Makes the call and prints what comes of it.
 pub(crate) fn call(args: &CallArgs) -> Exit {
     let failure = match value_of(args) {
+        Ok(_) if args.is_one_way() => {
+            say("sent; a one-way call has no answer\n");
+            return Exit::Ok;
+        }
         Ok(json) => match print(args, &json) {
             Ok(()) => return Exit::Ok,
             // As when the reader of a pipe, such as head, has seen enough.
@@ -254,6 +271,8 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, F
     let client = Client::new("dubmesh-call", &place.name, registry.clone(), policy);
     let json = args.json.clone().unwrap_or_default();
     let list = if json.refs == RefStyle::Path { list.with_refs() } else { list };
+    let attachments = args.attachment.iter().map(|(name, value)| (&**name, &**value));
+    let attachments: Vec<_> = attachments.chain(args.one_way.then_some(ONE_WAY)).collect();
     let invocation = Invocation {
         name: RouteName {
             interface: &service.interface,
@@ -265,10 +284,18 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, F
         },
         args: list,
         timeout,
-        attachments: args.attachment.iter().map(|(name, value)| (&**name, &**value)).collect(),
+        attachments,
     };
     let began = Instant::now();
-    let result = client.call(&invocation, &json).await;
+    let mut result = client.call(&invocation, &json).await;
+    if args.is_one_way() && result.is_ok() {
+        // A process that ends takes along what it has not written.
+        let closed = tokio::time::timeout(timeout.unwrap_or(WRITE_TIMEOUT), client.close()).await;
+        if closed.is_err() {
+            let text = "the call could not be written in time; part of it may have been";
+            result = Err(CallError::new(Code::Timeout, text));
+        }
+    }
     let took = began.elapsed();
     if let Some(tapped) = &tapped {
         say(&tapped.show());
