@@ -197,6 +197,10 @@ fn mistakes_are_named_with_their_line() {
         let found = error(lines);
         assert!(found.starts_with(expected), "{lines}\n  {found}\n  {expected}");
     }
+}
+
+#[test]
+fn a_dubbo_app_has_none_of_these_keys() {
     let dubbo = format!("{}health = '/'", HEAD.replace("http:", "dubbo:"));
     let errors = parse(&dubbo, "a.toml").unwrap_err().to_string();
     assert!(
