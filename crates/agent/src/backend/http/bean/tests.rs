@@ -5,6 +5,7 @@ use dubbo_proto::{Serialization, ServerConfig, ServerConnection, ServerEvent};
 use hessian::transcode::{JsonOptions, hessian_to_json};
 use hessian::{Decoder, Encoder, JavaType, Limits, Value};
 use jsonb::jsonb_to_json;
+use proptest::prelude::*;
 
 use super::super::arguments::Arguments;
 use super::super::generic::{Mode, Target};
@@ -216,4 +217,52 @@ fn loops_and_depth_are_refused_and_repetition_is_not() {
     let deep = (0..100).fold(leaf, |inner, _| descriptor(3, vec![(Value::Int(0), inner)]));
     let error = read(deep).unwrap_err();
     assert!(error.message.contains("deep"), "{error}");
+}
+
+/// Any JSON value, but for members that name a class.
+fn any_json() -> impl Strategy<Value = serde_json::Value> {
+    let leaf = prop_oneof![
+        Just(serde_json::Value::Null),
+        any::<bool>().prop_map(Into::into),
+        any::<i64>().prop_map(Into::into),
+        any::<String>().prop_map(Into::into),
+    ];
+    leaf.prop_recursive(4, 32, 6, |inner| {
+        let name = any::<String>().prop_filter("names a class", |name| name != "class");
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..6).prop_map(Into::into),
+            proptest::collection::btree_map(name, inner, 0..6)
+                .prop_map(|map| map.into_iter().collect::<serde_json::Map<_, _>>().into()),
+        ]
+    })
+}
+
+proptest! {
+    /// What is described without a type is the same value again.
+    #[test]
+    fn any_value_reads_as_it_was(value in any_json()) {
+        for serialization in [Serialization::Hessian2, Serialization::Fastjson2] {
+            let descriptor = described(&value.to_string(), "", serialization);
+            let text = plain(descriptor.as_bytes()).unwrap();
+            let read: serde_json::Value = serde_json::from_slice(&text).unwrap();
+            prop_assert_eq!(&read, &value, "{}", descriptor);
+        }
+    }
+
+    /// What becomes of a broken descriptor is an error or JSON.
+    #[test]
+    fn broken_descriptors_do_no_harm(
+        value in any_json(),
+        places in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let mut descriptor = described(&value.to_string(), "", Serialization::Hessian2).into_bytes();
+        for (place, byte) in places {
+            let index = place.index(descriptor.len());
+            descriptor[index] = byte;
+        }
+        if let Ok(text) = plain(&descriptor) {
+            let mut reader = hessian::json::JsonReader::new(&text, Limits::default());
+            prop_assert!(reader.skip_value().is_ok() && reader.finish().is_ok());
+        }
+    }
 }
