@@ -55,6 +55,48 @@ def texts():
         seed("dubbo_definition", name, document, len(document) + 1)
 
 
+def apps():
+    """A byte or more say the serialization, the form and the status; see the exercise of HTTP apps."""
+    numbers = {"hessian2": 0, "fastjson": 1, "fastjson2": 3}
+    for file in sorted((CRATES / "dubbo-proto/vectors").glob("*.bin")):
+        words = file.stem.split("_")
+        how = next((number for name, number in numbers.items() if name in words), 0)
+        body = file.read_bytes()[16:]
+        if words[-1] == "request":
+            seed("http_app_call", f"whole-{file.name}", bytes([how, 255]) + body)
+        elif words[-1] == "response":
+            seed("provider_reply", file.name, bytes([how]) + body)
+            seed("provider_reply", f"class-{file.name}", bytes([16 + how]) + body)
+        if how == 1:
+            seed("fastjson_text", file.name, body)
+    args = {
+        0: b"\xe7\x01a\x79\x01b",
+        1: b'7\n"a"\n["b",null]',
+        2: b'\0\0\0\x017\0\0\0\x03"a"\0\0\0\x04[2L]',
+        3: b"\0\0\0\x01\xe7\0\0\0\x02\x4aa\0\0\0\x02\x95\x01",
+    }
+    for how, data in args.items():
+        for method in range(6):
+            for mode in range(4):
+                name = f"{how}-{method}-{mode}"
+                seed("http_app_call", name, bytes([16 * mode + how, method]) + data)
+    generic = b'"get"\n["long"]\n[7,"a",{"class":"a.C","n":1}]'
+    seed("http_app_call", "generic", bytes([16 + 1, 4]) + generic)
+    bodies = {
+        "error": b'{"message":"no","code":7,"cause":{"class":"a.Conflict","message":"why"}}',
+        "value": b'{"at":"2024-01-02T03:04:05Z","n":"7","all":[{"by":{"1":null}}],"x":1.50}',
+    }
+    for how in range(4):
+        for mode in range(4):
+            for status in range(8):
+                for name, body in bodies.items():
+                    head = bytes([16 * mode + how, status, 0])
+                    text = head + b"java.util.List<a.C>\na.Conflict\nvalue\n" + body
+                    seed("http_app_answer", f"{how}-{mode}-{status}-{name}", text)
+                    seed("http_app_answer", f"{how}-{mode}-{status}-{name}-any", head + b"\n\n\n" + body)
+
+
 values()
 frames()
 texts()
+apps()

@@ -76,13 +76,43 @@ fn read_reply(serialization: Serialization, status: Status, body: &[u8]) {
     }
 }
 
+/// Texts of fastjson, in its dialect and in both framings.
+///
+/// # Panics
+/// When something that must hold does not.
+pub fn fastjson(texts: &[u8]) {
+    let (lines, sized) = (Serialization::Fastjson, Serialization::FastjsonSized);
+    for text in texts.split(|byte| *byte == b'\n').chain([texts]) {
+        fastjson_text(text);
+    }
+    let (mut there, mut back) = (Vec::new(), Vec::new());
+    assert_eq!(fastjson::reframe(texts, lines, sized, &mut there), Ok(()));
+    assert_eq!(fastjson::reframe(&there, sized, lines, &mut back), Ok(()));
+    let len = |texts: &[u8]| texts.iter().filter(|byte| !matches!(byte, b'\n' | b'\r')).count();
+    assert_eq!(len(&back), len(texts));
+    let (mut there, mut back) = (Vec::new(), Vec::new());
+    if fastjson::reframe(texts, sized, lines, &mut there).is_ok() {
+        assert!(there.len() <= texts.len());
+        assert_eq!(fastjson::reframe(&there, lines, sized, &mut back), Ok(()));
+    }
+}
+
 /// JSON stays what it is, but for the names of classes; anything else is translated or refused.
 fn fastjson_text(text: &[u8]) {
-    let mut plain = Vec::new();
-    if fastjson::to_json(text, true, &mut plain).is_ok() {
+    for class_names in [false, true] {
+        let mut plain = Vec::new();
+        if fastjson::to_json(text, class_names, &mut plain).is_err() {
+            continue;
+        }
         // Bytes grow from two digits to four letters of base64 at most; a key gets two quotes.
         assert!(plain.len() <= 4 * text.len());
-        if serde_json::from_slice::<IgnoredAny>(text).is_ok() && !text.contains(&b'@') {
+        if serde_json::from_slice::<IgnoredAny>(text).is_err() {
+            continue;
+        }
+        if text.contains(&b'@') {
+            let is_json = serde_json::from_slice::<IgnoredAny>(&plain).is_ok();
+            assert!(is_json, "{} of {}", plain.escape_ascii(), text.escape_ascii());
+        } else {
             assert_eq!(plain, text);
         }
     }
@@ -259,6 +289,7 @@ mod tests {
             server_bytes(&data, start());
             url_text(&text);
             definition(&data);
+            fastjson(&data);
         }
     }
 
@@ -271,6 +302,19 @@ mod tests {
             include_bytes!("../vectors/java27_fastjson_variant_request.bin"),
         ] {
             server_bytes(&[b"\0\xff", frame].concat(), start());
+        }
+    }
+
+    #[test]
+    fn texts_of_fastjson_are_translated() {
+        for text in [
+            &b"{\"@type\":\"a.B\",\"n\":-5L,1:x'00FF',\"s\":Set[new Date(0)]}"[..],
+            b"{ \"@type\": \"a.B\" , \"n\" : [1, 2] }\n\"\\\"\"\r\n\nnull",
+            b"{\"@type\":\"a.B\"}",
+            b"\0\0\0\x011\0\0\0\x02\"\"",
+            b"\xff\xff\xff\xff",
+        ] {
+            fastjson(text);
         }
     }
 

@@ -9,6 +9,7 @@
 
 pub mod arguments;
 pub mod bean;
+pub mod exercise;
 pub mod generic;
 pub mod health;
 pub mod method;

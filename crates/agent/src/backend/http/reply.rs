@@ -28,9 +28,9 @@ pub const ATTACHMENT: &str = "x-dubbo-attachment-";
 pub const EXCEPTION: &str = "x-dubbo-exception";
 
 /// An exception's message goes no further than this; a stack trace of ordinary depth fits.
-const MAX_MESSAGE_LEN: usize = 16 * 1024;
+pub(super) const MAX_MESSAGE_LEN: usize = 16 * 1024;
 /// U+FEFF in UTF-8.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The longest chain of causes that an exception gets.
 const MAX_CAUSES: usize = 8;
 /// How much of an answer that is no JSON is shown.
