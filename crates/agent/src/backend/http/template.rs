@@ -13,6 +13,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 /// All but the characters that mean nothing to any part of a URL (RFC 3986, "unreserved").
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
+/// The longest path and query, which is the limit of crate `http`. Servers take less by default.
+const MAX_URL_LEN: usize = (u16::MAX - 1) as usize;
+
 /// A path and a query with places for arguments.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Template {
@@ -81,6 +84,12 @@ pub enum RenderError {
     Dots {
         /// Its number, from 0.
         index: usize,
+    },
+    /// The arguments are longer than any URL may be.
+    #[error("the path with its arguments is longer than {max} bytes")]
+    TooLong {
+        /// The limit.
+        max: usize,
     },
     /// The argument is no JSON.
     #[error("argument {index}: {error}")]
@@ -175,7 +184,13 @@ impl Template {
                 out.push_str(name);
                 out.push('=');
                 out.push_str(&text);
+                if MAX_URL_LEN < out.len() {
+                    return Err(RenderError::TooLong { max: MAX_URL_LEN });
+                }
             }
+        }
+        if MAX_URL_LEN < out.len() {
+            return Err(RenderError::TooLong { max: MAX_URL_LEN });
         }
         Ok(out)
     }
@@ -338,6 +353,18 @@ mod tests {
             assert_eq!(parse(text), Err(error), "{text}");
         }
         assert!(Template::parse("/{7}", &[], None).is_ok());
+    }
+
+    #[test]
+    fn long_urls_are_refused() {
+        let long = format!("\"{}\"", "x".repeat(MAX_URL_LEN));
+        let many = format!("[{}1]", "1,".repeat(MAX_URL_LEN));
+        for (text, argument) in [("/u/{0}", &long), ("/u?q={0}", &long), ("/u?q={0}", &many)] {
+            let error = RenderError::TooLong { max: MAX_URL_LEN };
+            assert_eq!(render(text, &[argument]), Err(error), "{text}");
+        }
+        let fits = format!("\"{}\"", "x".repeat(MAX_URL_LEN - 3));
+        assert_eq!(render("/u/{0}", &[&fits]).map(|url| url.len()), Ok(MAX_URL_LEN));
     }
 
     #[test]
