@@ -20,7 +20,15 @@ use crate::{JavaType, Limits};
 #[must_use]
 pub fn fold_generalized(json: &[u8], opts: &JsonOptions) -> Option<Vec<u8>> {
     memchr::memmem::find(json, b"\"java.")?;
-    let mut fold = Fold { reader: JsonReader::new(json, Limits::default()), opts, n_folded: 0 };
+    fold(json, opts, MAX_KEY_LEVELS)
+}
+
+/// Keys that are JSON whose keys are JSON are folded no further than this: each level can be as deep as a message.
+const MAX_KEY_LEVELS: u32 = 4;
+
+fn fold(json: &[u8], opts: &JsonOptions, n_levels: u32) -> Option<Vec<u8>> {
+    let reader = JsonReader::new(json, Limits::default());
+    let mut fold = Fold { reader, opts, n_levels, n_folded: 0 };
     let mut out = Vec::with_capacity(json.len());
     fold.value(&mut out).ok()?;
     fold.reader.finish().ok()?;
@@ -30,6 +38,8 @@ pub fn fold_generalized(json: &[u8], opts: &JsonOptions) -> Option<Vec<u8>> {
 struct Fold<'a, 'o> {
     reader: JsonReader<'a>,
     opts: &'o JsonOptions,
+    /// How many more levels of keys are looked into.
+    n_levels: u32,
     n_folded: usize,
 }
 
@@ -87,9 +97,11 @@ impl Fold<'_, '_> {
 
     /// A name. A key that is no text in Java has become the text of its JSON.
     fn key(&mut self, name: &str, out: &mut Vec<u8>) {
-        let folded = match name.starts_with('{') {
-            true => fold_generalized(name.as_bytes(), self.opts),
-            false => None,
+        let is_bean =
+            name.starts_with('{') && memchr::memmem::find(name.as_bytes(), b"\"java.").is_some();
+        let folded = match self.n_levels.checked_sub(1).filter(|_| is_bean) {
+            Some(n_levels) => fold(name.as_bytes(), self.opts, n_levels),
+            None => None,
         };
         match folded {
             Some(folded) => {

@@ -126,3 +126,21 @@ fn what_is_no_such_value_stays() {
         assert_eq!(fold(json), json);
     }
 }
+
+/// Each level of keys may be as deep as a message, and the text doubles with each.
+#[test]
+fn keys_in_keys_end_somewhere() {
+    let mut json = OFFSET.to_owned();
+    for _ in 0..12 {
+        let (open, close) = ("[".repeat(60), "]".repeat(60));
+        json = format!("{{\"a\":{open}{{{}:1}}{close}}}", quoted(&json));
+    }
+    assert_eq!(fold(&json), json);
+    assert_eq!(fold(&format!("{{\"a\":[1],{}:1}}", quoted(OFFSET))), r#"{"a":[1],"-03:30":1}"#);
+}
+
+fn quoted(text: &str) -> String {
+    let mut out = Vec::new();
+    json::write_string(&mut out, text);
+    String::from_utf8(out).unwrap()
+}
