@@ -77,7 +77,7 @@ def apps():
     }
     for how, data in args.items():
         for method in range(6):
-            for mode in range(4):
+            for mode in range(5):
                 name = f"{how}-{method}-{mode}"
                 seed("http_app_call", name, bytes([16 * mode + how, method]) + data)
     generic = b'"get"\n["long"]\n[7,"a",{"class":"a.C","n":1}]'
@@ -87,7 +87,7 @@ def apps():
         "value": b'{"at":"2024-01-02T03:04:05Z","n":"7","all":[{"by":{"1":null}}],"x":1.50}',
     }
     for how in range(4):
-        for mode in range(4):
+        for mode in range(5):
             for status in range(8):
                 for name, body in bodies.items():
                     head = bytes([16 * mode + how, status, 0])
