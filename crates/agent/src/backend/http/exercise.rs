@@ -85,11 +85,11 @@ const MODES: [Mode; 5] = [Mode::Plain, Mode::Map, Mode::Raw, Mode::Gson, Mode::B
 const STATUSES: [u16; 8] = [200, 201, 204, 302, 404, 409, 429, 500];
 
 thread_local! {
-    static APP: LazyCell<Rc<HttpApp>> = const { LazyCell::new(app) };
+    static APP: LazyCell<(Rc<HttpApp>, LocalSet)> = const { LazyCell::new(app) };
 }
 
-/// An app whose health nobody watches: the task that would never runs.
-fn app() -> Rc<HttpApp> {
+/// An app whose health nobody watches: the task that would is kept, and never runs.
+fn app() -> (Rc<HttpApp>, LocalSet) {
     let tasks = LocalSet::new();
     let entered = tasks.enter();
     let config = crate::config::parse(CONFIG, "a.toml").expect("the configuration is good");
@@ -97,8 +97,7 @@ fn app() -> Rc<HttpApp> {
     let AppConfig::Http(app) = &export.app else { unreachable!("it is an HTTP app") };
     let app = HttpApp::start(&export.service, app.clone(), Setup::new(&ClusterPolicy::default()));
     drop(entered);
-    std::mem::forget(tasks);
-    app
+    (app, tasks)
 }
 
 fn pick<T: Copy>(choices: &[T], number: u8) -> T {
@@ -136,7 +135,7 @@ pub fn call(data: &[u8], now: Instant) {
         attachments = generic.map(|mode| ("generic", mode)).into_iter().collect();
     }
     call.attachments = &attachments;
-    APP.with(|app| make(app, &call));
+    APP.with(|one| make(&one.0, &call));
 }
 
 fn make(app: &HttpApp, call: &AppCall<'_>) {
@@ -192,7 +191,8 @@ pub fn answer(data: &[u8]) {
     let serialization = pick(&SERIALIZATIONS, *how);
     // Calls for descriptors of beans are refused in fastjson, before there is an answer.
     let Ok(mode) = pick(&MODES, how >> 4).fitting(b"[]", serialization) else { return };
-    APP.with(|app| {
+    APP.with(|one| {
+        let app = &one.0;
         let form = Form {
             serialization,
             takes_attachments: flags & 2 == 0,
