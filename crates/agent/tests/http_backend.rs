@@ -212,7 +212,8 @@ fn errors_become_what_the_table_says() {
 
 #[test]
 fn exceptions_have_causes() {
-    let error = r#"{"message":"a","code":7,"cause":{"class":"com.acme.Disk","message":"b","free":0,
+    let error = r#"{"message":"a","detailMessage":"c","suppressedExceptions":[],"code":7,
+        "cause":{"class":"com.acme.Disk","message":"b","free":0,
         "cause":{"class":"java.io.IOException"}}}"#;
     let app = TestApp::start(move |_| Does::status(500, error));
     with(&app, "errors = { 5xx = 'com.acme.Broken' }", async |http| {
@@ -370,6 +371,12 @@ fn what_dubbo_answers_itself() {
         assert_eq!(value(echo), Value::string("hi"));
         let echo = Call::new("$echo", object, &[]).fastjson("{\"a\":1}").make(&http).await;
         assert_eq!(value(echo), Value::string("{\"a\":1}"));
+        for descriptor in ["", "II"] {
+            let args = [Value::Int(1), Value::Int(2)];
+            let args = &args[..descriptor.len()];
+            let error = Call::new("$echo", descriptor, args).make(&http).await.unwrap_err();
+            assert_eq!(name(&error), "bad_arguments");
+        }
         assert!(app.requests().is_empty());
 
         for (method, descriptor, said) in [

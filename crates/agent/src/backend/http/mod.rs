@@ -143,6 +143,11 @@ impl HttpApp {
 
     /// The argument is the reply's value as it is.
     fn echo(&self, call: &AppCall<'_>) -> Outcome {
+        let n_arguments = parse(call.descriptor)?.len();
+        if n_arguments != 1 {
+            let message = format!("{ECHO} takes 1 argument, the request has {n_arguments}");
+            return Err(CallError::new(Code::BadArguments, message));
+        }
         let form = Form {
             serialization: call.serialization,
             takes_attachments: call.takes_attachments,

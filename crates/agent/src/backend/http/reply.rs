@@ -38,8 +38,18 @@ const MAX_SHOWN_LEN: usize = 200;
 /// Members of an error's JSON that hold its message, the first one counts: ours, and those of
 /// common frameworks.
 const MESSAGES: [&str; 4] = ["message", "error", "detail", "title"];
-/// Members of an error's JSON that describe an exception, but are no fields of its class.
-const NO_FIELDS: [&str; 6] = ["message", "class", "cause", "stackTrace", "suppressed", "status"];
+/// Members of an error's JSON that describe an exception, but are no fields of its class, and fields of
+/// Java's own that are not taken from there.
+const NO_FIELDS: [&str; 8] = [
+    "message",
+    "class",
+    "cause",
+    "stackTrace",
+    "suppressed",
+    "status",
+    "detailMessage",
+    "suppressedExceptions",
+];
 
 /// How the reply to one call is to be written.
 #[derive(Debug)]
