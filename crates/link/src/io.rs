@@ -18,7 +18,7 @@ use bytes::BytesMut;
 
 pub use conn::{Conn, Share, SyncConn};
 pub(crate) use drive::slice_len;
-pub use drive::{drive, drive_slices};
+pub use drive::{drive, drive_slices, linger};
 
 /// A connection without I/O: bytes, instants and calls in; bytes and events out.
 pub trait Machine {

@@ -42,7 +42,7 @@ pub use client::{
     Streaming, WhenDown, WhenFull, WithReply,
 };
 pub use error::{CallError, Failure, Full, NoError, SetupError};
-pub use io::{Conn, Ending, Machine, drive};
+pub use io::{Conn, Ending, Machine, drive, linger};
 #[cfg(feature = "macros")]
 #[doc = include_str!("service.md")]
 pub use link_macros::service;

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use link::codec::Serde;
 use link::{Client, ClientConfig, Connections, Method, ServerConfig, Service};
 use support::proxy::{Mode, Proxy};
-use support::{ECHO, Gauge, LONG, NEVER, calls, serve, test, until};
+use support::{ECHO, Gauge, LONG, NEVER, calls, quickly, serve, test, until};
 
 const WHO: Method<(), String> = Method::new::<Serde>("test.Who", "who");
 const NOTE: Method<u64, ()> = Method::new::<Serde>("test.Who", "note");
@@ -117,7 +117,7 @@ fn threads_share_a_blocking_client() {
             runtime.block_on(async { note.call_one_way(n).await.unwrap() });
         }
         drop((note, client));
-        runtime.block_on(until(|| server.n_connections() == 0 && server.n_calls() == 0));
+        runtime.block_on(quickly(until(|| server.n_connections() == 0 && server.n_calls() == 0)));
         assert_eq!(n_notes.load(Ordering::SeqCst), 500);
     });
 }
@@ -133,10 +133,10 @@ fn a_blocking_client_may_be_dropped_while_its_calls_are_out() {
         let caller = std::thread::spawn(move || {
             method.call(()).timeout(Duration::from_millis(100)).wait().unwrap_err().to_string()
         });
-        runtime.block_on(until(|| never.n_ever() == 1));
+        runtime.block_on(quickly(until(|| never.n_ever() == 1)));
         drop(client);
         assert_eq!(caller.join().unwrap(), "no answer within 100ms");
-        runtime.block_on(until(|| server.n_connections() == 0 && never.n_now() == 0));
+        runtime.block_on(quickly(until(|| server.n_connections() == 0 && never.n_now() == 0)));
     });
 }
 

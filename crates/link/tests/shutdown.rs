@@ -185,7 +185,7 @@ fn a_program_without_a_runtime_waits_for_its_one_way_calls() {
     }
     client.close_wait(LONG);
     // All have left; the server may still be at the last.
-    runtime.block_on(until(|| n_done.load(Ordering::SeqCst) == 1000));
+    runtime.block_on(quickly(until(|| n_done.load(Ordering::SeqCst) == 1000)));
     let failure = note.call_one_way(Bytes::new()).wait().unwrap_err();
     assert!(matches!(failure, Failure::Closed), "{failure}");
 }

@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use link::{Conn, Machine, drive, socket};
+use link::{Conn, Ending, Machine, drive, linger, socket};
 use rand::Rng;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -238,10 +238,10 @@ impl<P: Peer> Inner<P> {
     }
 
     /// Drives one connection to its end, and tells why it ended.
-    async fn serve(&self, stream: TcpStream, was_ready: &Cell<bool>) -> String {
+    async fn serve(&self, mut stream: TcpStream, was_ready: &Cell<bool>) -> String {
         let conn = Conn::new(self.peer.machine(Instant::now()));
         self.note_progress(&conn, was_ready);
-        let ending = drive(stream, &conn, |event| {
+        let ending = drive(&mut stream, &conn, |event| {
             self.peer.on_event(event);
             if !was_ready.get() {
                 self.note_progress(&conn, was_ready);
@@ -251,6 +251,10 @@ impl<P: Peer> Inner<P> {
         let reason = ending.to_string();
         let error = CallError::new(Code::ConnectionBroken, &*reason).at(&self.address);
         self.peer.on_end(&conn, &error);
+        if matches!(ending, Ending::Finished) {
+            // Calls do not wait for it.
+            tokio::task::spawn_local(linger(stream));
+        }
         reason
     }
 

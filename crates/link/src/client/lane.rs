@@ -25,7 +25,7 @@ use tracing::{debug, warn};
 use super::config::ClientConfig;
 use super::lanes::Lanes;
 use super::session::{SessionEvent, SessionMachine};
-use crate::io::{Ending, Machine, Share, SyncConn, drive_slices};
+use crate::io::{Ending, Machine, Share, SyncConn, drive_slices, linger};
 use crate::stream::{Stream, Target};
 
 /// The calls of one connection, shared by its callers and its driver.
@@ -203,11 +203,11 @@ impl Lane {
     }
 
     /// Runs one connection to its end.
-    async fn serve(self: &Arc<Self>, session: &Arc<Session>, stream: Stream) -> Served {
+    async fn serve(self: &Arc<Self>, session: &Arc<Session>, mut stream: Stream) -> Served {
         let start = Instant::now();
         session.lock(|session| session.handle_connected(start));
         let (mut was_ready, mut is_succeeded) = (false, false);
-        let ending = drive_slices(stream, &**session, SessionMachine::slice_len, |events| {
+        let ending = drive_slices(&mut stream, &**session, SessionMachine::slice_len, |events| {
             for event in events.drain(..) {
                 match event {
                     SessionEvent::Wake(waker) => waker.wake(),
@@ -235,7 +235,11 @@ impl Lane {
             }
         });
         let ending = ending.await;
-        let reason = match (ending, session.lock(|session| session.failure())) {
+        let failure = session.lock(|session| session.failure());
+        if matches!(ending, Ending::Finished) && failure.is_none() {
+            linger(stream).await;
+        }
+        let reason = match (ending, failure) {
             (Ending::Finished, Some(failure)) => failure.to_string().into(),
             (ending, _) => ending.to_string().into(),
         };

@@ -27,6 +27,8 @@ const MAX_WRITES_PER_TURN: usize = 16;
 const MIN_SLICE_LEN: usize = 8;
 /// A write buffer that has grown beyond this is given back once it is empty.
 const KEEP_WRITE_LEN: usize = 1024 * 1024;
+/// How long a connection that is over on one side waits for the end of the other.
+const LINGER: Duration = Duration::from_secs(5);
 
 /// How many of the events of a connection with so many calls in flight make a slice: half of them,
 /// so that the peer works on one half while we work on the other. Fewer than the least number
@@ -36,6 +38,9 @@ pub(crate) fn slice_len(n_calls: usize) -> usize {
 }
 
 /// Runs the machine of `conn` on `stream` until it ends; every event goes to `on_event`.
+///
+/// What the peer has sent before it left is handed over whole, also if nothing can be written to it any more. When
+/// the machine has finished, this side's direction is closed, but not yet the socket: see [`linger`].
 ///
 /// The caller takes what is still pending out of the machine afterwards.
 pub async fn drive<C, M, S>(
@@ -71,20 +76,36 @@ where
         input: BytesMut::new(),
         output: BytesMut::new(),
         is_unflushed: false,
+        is_unheard: false,
         read_len: MIN_READ_LEN,
         events: Vec::new(),
         has_more_events: false,
     };
     let first_timeout = conn.lock(|machine| machine.poll_timeout()).unwrap_or_else(Instant::now);
     let mut timer = pin!(tokio::time::sleep_until(first_timeout.into()));
-    poll_fn(|cx| {
-        match turn.poll(cx, conn, &mut stream, timer.as_mut(), &slice_len, &mut on_events) {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(())) => Poll::Ready(Ending::Finished),
-            Err(ending) => Poll::Ready(ending),
+    let mut turns = |cx: &mut Context<'_>| {
+        turn.poll(cx, conn, &mut stream, timer.as_mut(), &slice_len, &mut on_events)
+    };
+    let ending = poll_fn(&mut turns).await;
+    if matches!(ending, Ending::Io(_)) {
+        // What the peer sent before it stopped reading still counts.
+        let _ = tokio::time::timeout(LINGER, poll_fn(turns)).await;
+    }
+    ending
+}
+
+/// Reads what nobody needs any more until the peer closes its side, for some seconds at most.
+///
+/// A socket that is closed while bytes are unread is reset, and with that goes what the peer has not been sent yet. Who
+/// has written what nobody answers, and was the first to finish, stays for this.
+pub async fn linger(mut stream: impl AsyncRead + Unpin) {
+    let mut unread = BytesMut::with_capacity(MIN_READ_LEN);
+    let to_end = async {
+        while let Ok(1..) = stream.read_buf(&mut unread).await {
+            unread.clear();
         }
-    })
-    .await
+    };
+    let _ = tokio::time::timeout(LINGER, to_end).await;
 }
 
 /// How a turn's reading has ended.
@@ -103,6 +124,8 @@ struct Turn<E> {
     output: BytesMut,
     /// The stream was given bytes, and may still hold them.
     is_unflushed: bool,
+    /// Nothing can be written any more; what was sent before is still read.
+    is_unheard: bool,
     read_len: usize,
     events: Vec<E>,
     has_more_events: bool,
@@ -117,7 +140,7 @@ impl<E> Turn<E> {
         timer: Pin<&mut Sleep>,
         slice_len: &impl Fn(&M) -> usize,
         on_events: &mut impl FnMut(&mut Vec<E>),
-    ) -> Result<Poll<()>, Ending<M::Error>>
+    ) -> Poll<Ending<M::Error>>
     where
         C: Share<Machine = M>,
         M: Machine<Event = E>,
@@ -129,36 +152,46 @@ impl<E> Turn<E> {
             false => self.read(cx, conn, stream),
         };
         poll_timer(cx, conn, timer);
-        self.dispatch(conn, slice_len, on_events, read.is_err());
+        // Slices are for what is written meanwhile.
+        let is_last = read.is_err() || self.is_unheard;
+        self.dispatch(conn, slice_len, on_events, is_last);
         conn.rest();
-        if read.is_err() {
-            // What the machine has to say to the peer (why it hangs up) is worth one try, and so
-            // is TLS's word that nothing was cut off.
-            let _ = self.write(cx, conn, stream);
-            let _ = Pin::new(stream).poll_shutdown(cx);
-            return read.map(|_| Poll::Pending);
-        }
-        let is_written = self.write(cx, conn, stream)?;
+        let is_written = self.write(cx, conn, stream);
+        let is_held_back = match read {
+            Ok(reading) => reading == Reading::HeldBack,
+            Err(ending) => {
+                // What the machine had to say to the peer (why it hangs up) was worth one try, and so
+                // is TLS's word that nothing was cut off.
+                let _ = Pin::new(stream).poll_shutdown(cx);
+                return Poll::Ready(ending);
+            }
+        };
+        let is_written = match is_written {
+            Ok(is_written) => is_written,
+            Err(error) => {
+                self.is_unheard = true;
+                return Poll::Ready(error.into());
+            }
+        };
         // What was read before the end is still handed over.
         let is_over = |machine: &mut M| {
             (machine.is_broken() || is_written && machine.is_finished()) && !machine.has_events()
         };
         if !self.has_more_events && conn.lock(is_over) {
             let _ = Pin::new(stream).poll_shutdown(cx);
-            return Ok(Poll::Ready(()));
+            return Poll::Ready(Ending::Finished);
         }
         if self.has_more_events && conn.lock(|machine| slice_len(machine)) == 0 {
             // The next slice waits until more is written, and that wakes the task.
-            return Ok(Poll::Pending);
+            return Poll::Pending;
         }
-        let is_held_back = read? == Reading::HeldBack;
         let goes_on =
             |machine: &mut M| machine.has_events() || is_held_back && machine.wants_input();
         if self.has_more_events || conn.lock(goes_on) {
             // Nothing else would wake the task for what is still to be done.
             cx.waker().wake_by_ref();
         }
-        Ok(Poll::Pending)
+        Poll::Pending
     }
 
     /// Reads what is there, up to a fair share, and has it decoded.
@@ -248,6 +281,11 @@ impl<E> Turn<E> {
         M: Machine,
         S: AsyncWrite + Unpin,
     {
+        if self.is_unheard {
+            let take_output = |machine: &mut M| std::mem::take(machine.transmit());
+            while !conn.lock(take_output).is_empty() {}
+            return Ok(true);
+        }
         for _ in 0..MAX_WRITES_PER_TURN {
             if self.output.is_empty() {
                 if self.output.capacity() > KEEP_WRITE_LEN {

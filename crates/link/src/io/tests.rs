@@ -116,6 +116,61 @@ fn the_end_of_the_peer_is_reported() {
     });
 }
 
+#[test]
+fn what_a_peer_sent_before_it_left_is_handed_over() {
+    use tokio::io::AsyncWriteExt;
+    on_local_runtime(async {
+        let (mut near, far) = pair().await;
+        const N_LINES: usize = 5000;
+        let lines = b"a line\n".repeat(N_LINES);
+        near.write_all(&lines).await.unwrap();
+        while far.peek(&mut vec![0; lines.len()]).await.unwrap() < lines.len() {
+            tokio::task::yield_now().await;
+        }
+        drop(near);
+        let echo = Conn::new(Lines::default());
+        let mut n_seen = 0;
+        let ending = drive_slices(
+            far,
+            &echo,
+            |_| 100,
+            |lines| {
+                n_seen += lines.len();
+                echo.with(|machine| machine.output.extend(lines.drain(..).flatten()));
+            },
+        )
+        .await;
+        assert!(matches!(ending, Ending::Io(_)), "{ending}");
+        assert_eq!(n_seen, N_LINES);
+    });
+}
+
+#[test]
+fn a_peer_that_still_writes_reads_all_before_the_socket_is_closed() {
+    use tokio::io::AsyncWriteExt;
+    on_local_runtime(async {
+        let (mut near, mut far) = pair().await;
+        const LEN: usize = 8 << 20;
+        let conn = Conn::new(Lines { finished: true, ..Lines::default() });
+        conn.with(|machine| machine.output.extend_from_slice(&vec![7; LEN]));
+        let driving = tokio::task::spawn_local(async move {
+            let ending = drive(&mut near, &conn, drop).await;
+            linger(near).await;
+            ending
+        });
+        let (mut n_read, mut bytes) = (0, vec![0; 64 << 10]);
+        while n_read < LEN {
+            far.write_all(b"wait").await.unwrap();
+            n_read += far.read(&mut bytes).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(n_read, LEN);
+        drop(far);
+        let ending = driving.await.unwrap();
+        assert!(matches!(ending, Ending::Finished), "{ending}");
+    });
+}
+
 /// Echoes bytes, and wants no more input while too much of its output waits.
 #[derive(Default)]
 struct Cautious {
