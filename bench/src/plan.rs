@@ -11,7 +11,7 @@ use crate::scenario::codec::Programs;
 
 /// Shorter measurements are not to be quoted.
 const SECONDS: u64 = 20;
-const QUICK_SECONDS: u64 = 2;
+const QUICK_SECONDS: u64 = 1;
 const ROUNDS: u64 = 3;
 
 /// The command line's switches.
