@@ -5,6 +5,7 @@
 //! way while the last are worked on: with many calls in flight neither side waits for the other.
 
 use std::future::poll_fn;
+use std::io::ErrorKind;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -87,11 +88,12 @@ where
         turn.poll(cx, conn, &mut stream, timer.as_mut(), &slice_len, &mut on_events)
     };
     let ending = poll_fn(&mut turns).await;
-    if matches!(ending, Ending::Io(_)) {
-        // What the peer sent before it stopped reading still counts.
-        let _ = tokio::time::timeout(LINGER, poll_fn(turns)).await;
+    let Ending::Io(error) = &ending else { return ending };
+    // What the peer sent before it stopped reading still counts.
+    match tokio::time::timeout(LINGER, poll_fn(turns)).await {
+        Ok(Ending::PeerClosed) if error.kind() == ErrorKind::BrokenPipe => Ending::PeerClosed,
+        _ => ending,
     }
-    ending
 }
 
 /// Reads what nobody needs any more until the peer closes its side, for some seconds at most.
@@ -306,7 +308,7 @@ impl<E> Turn<E> {
             }
             match Pin::new(&mut *stream).poll_write(cx, &self.output)? {
                 Poll::Pending => return Ok(false),
-                Poll::Ready(0) => return Err(std::io::ErrorKind::WriteZero.into()),
+                Poll::Ready(0) => return Err(ErrorKind::WriteZero.into()),
                 Poll::Ready(len) if len == self.output.len() => self.output.clear(),
                 Poll::Ready(len) => self.output.advance(len),
             }

@@ -140,7 +140,7 @@ fn what_a_peer_sent_before_it_left_is_handed_over() {
             },
         )
         .await;
-        assert!(matches!(ending, Ending::Io(_)), "{ending}");
+        assert!(matches!(ending, Ending::PeerClosed), "{ending}");
         assert_eq!(n_seen, N_LINES);
     });
 }
