@@ -29,7 +29,7 @@ const MIN_SLICE_LEN: usize = 8;
 /// A write buffer that has grown beyond this is given back once it is empty.
 const KEEP_WRITE_LEN: usize = 1024 * 1024;
 /// How long a connection that is over on one side waits for the end of the other.
-const LINGER: Duration = Duration::from_secs(5);
+pub(super) const LINGER: Duration = Duration::from_secs(5);
 
 /// How many of the events of a connection with so many calls in flight make a slice: half of them,
 /// so that the peer works on one half while we work on the other. Fewer than the least number

@@ -1,12 +1,12 @@
 //! A machine that echoes lines, on real sockets.
 
 use std::convert::Infallible;
-
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
@@ -168,6 +168,56 @@ fn a_peer_that_still_writes_reads_all_before_the_socket_is_closed() {
         drop(far);
         let ending = driving.await.unwrap();
         assert!(matches!(ending, Ending::Finished), "{ending}");
+    });
+}
+
+/// A stream of which nothing comes and which takes nothing, not even its end.
+struct Dead;
+
+impl AsyncRead for Dead {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Poll::Pending
+    }
+}
+
+impl AsyncWrite for Dead {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        _: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        Poll::Ready(Err(std::io::ErrorKind::ConnectionReset.into()))
+    }
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[test]
+fn a_peer_that_never_closes_is_not_waited_for_without_end() {
+    on_local_runtime(async {
+        // The clock goes on by itself when there is nothing to do but wait.
+        tokio::time::pause();
+        let waited = |start: tokio::time::Instant| {
+            (drive::LINGER..2 * drive::LINGER).contains(&start.elapsed())
+        };
+        let start = tokio::time::Instant::now();
+        linger(Dead).await;
+        assert!(waited(start), "{:?}", start.elapsed());
+
+        let start = tokio::time::Instant::now();
+        let conn = Conn::new(Lines::default());
+        conn.with(|machine| machine.output.extend_from_slice(b"a line\n"));
+        let ending = drive(Dead, &conn, drop::<BytesMut>).await;
+        assert!(matches!(ending, Ending::Io(_)), "{ending}");
+        assert!(waited(start), "{:?}", start.elapsed());
     });
 }
 
