@@ -24,8 +24,8 @@ use dubbo_proto::definition::Variant;
 use dubbo_proto::{ServiceDefinition, ServiceKey};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
+use wire::jitter;
 
-use crate::backoff::jitter;
 use crate::endpoint::Snapshot;
 use crate::registry::{Registry, Subscription};
 

@@ -33,11 +33,13 @@
 //! quorum.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use wire::Backoff;
 
 use crate::config::EtcdConfig;
 use crate::definitions::{Away, Document};
@@ -57,6 +59,16 @@ mod layout;
 mod registrar;
 mod report;
 mod settings;
+
+/// The first wait after something failed. A server that restarts is back in about this time.
+const MIN_BACKOFF: Duration = Duration::from_millis(50);
+
+/// The longest wait: an operator who has repaired the registry wants to see it used at once.
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
+
+fn new_backoff() -> Backoff {
+    Backoff::new(MIN_BACKOFF, MAX_BACKOFF)
+}
 
 /// The handle on the tasks that talk to etcd.
 #[derive(Debug)]

@@ -16,7 +16,6 @@
 //! each other.
 
 mod address;
-mod backoff;
 mod config;
 pub mod definitions;
 mod endpoint;

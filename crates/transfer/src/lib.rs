@@ -19,6 +19,7 @@ pub mod handout;
 mod journal;
 pub mod lines;
 pub mod local;
+pub mod messages;
 mod methods;
 mod output;
 pub mod process;
@@ -26,7 +27,6 @@ mod reorder;
 pub mod serve;
 pub mod source;
 pub mod verify;
-pub mod wire;
 pub mod writer;
 
 pub use checksum::Totals;

@@ -8,7 +8,7 @@ use link::Method;
 use link::codec::{Codec, CodecError};
 
 use crate::checksum::Totals;
-use crate::wire::{Before, Close, Look, Message, Open, Opened, Refusal, Standing};
+use crate::messages::{Before, Close, Look, Message, Open, Opened, Refusal, Standing};
 
 /// The service's name.
 pub(crate) const SERVICE: &str = "dubmesh.Transfer";
@@ -16,7 +16,7 @@ pub(crate) const SERVICE: &str = "dubmesh.Transfer";
 /// Begins a transfer. A second one that nobody uses, because the first answer was lost, does no harm.
 pub(crate) const OPEN: Method<Open, Opened, Refusal> =
     Method::fallible::<(Payload,)>(SERVICE, "open").idempotent();
-/// Asks for a line. A [`Next`](crate::wire::Next) in, a [`Reply`](crate::wire::Reply) out; both are raw.
+/// Asks for a line. A [`Next`](crate::messages::Next) in, a [`Reply`](crate::wire::Reply) out; both are raw.
 pub(crate) const NEXT: &str = "next";
 /// Ends a transfer.
 pub(crate) const CLOSE: Method<Close, Totals, Refusal> =
@@ -28,7 +28,7 @@ pub(crate) const BEFORE: Method<Before, Totals, Refusal> =
 pub(crate) const LOOK: Method<Look, Standing> =
     Method::new::<(Payload,)>(SERVICE, "look").idempotent();
 
-/// The messages of [`wire`](crate::wire) as they are: to the link, raw bytes.
+/// The messages of [`wire`](crate::messages) as they are: to the link, raw bytes.
 pub(crate) struct Payload;
 
 /// The codec's number.

@@ -16,9 +16,9 @@ use tokio::task::JoinHandle;
 
 use crate::TransferError;
 use crate::handout::{HandOut, totals_before};
+use crate::messages::{Opened, Refusal, Standing};
 use crate::methods::{BEFORE, CLOSE, LOOK, NEXT, OPEN, SERVICE};
 use crate::source::Source;
-use crate::wire::{Opened, Refusal, Standing};
 use sessions::{Limits, Sessions};
 
 /// By how much the sessions' clock goes on at a time.

@@ -10,10 +10,10 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use link::{Conn, Ending, Machine, drive, linger, socket};
-use rand::Rng;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tracing::{debug, info, warn};
+use wire::Backoff;
 
 use crate::error::{CallError, Code};
 
@@ -203,14 +203,14 @@ impl<P: Peer> Drop for Upstream<P> {
 
 impl<P: Peer> Inner<P> {
     async fn run(&self, host: &str, port: u16, connect_timeout: Duration) {
-        let mut backoff = MIN_BACKOFF;
+        let mut backoff = Backoff::new(MIN_BACKOFF, MAX_BACKOFF);
         while !self.dropped.get() {
             let reason = match socket::connect(host, port, connect_timeout).await {
                 Ok(stream) => {
                     let was_ready = Cell::new(false);
                     let reason = self.serve(stream, &was_ready).await;
                     if was_ready.get() {
-                        backoff = MIN_BACKOFF;
+                        backoff.reset();
                     }
                     reason
                 }
@@ -221,10 +221,8 @@ impl<P: Peer> Inner<P> {
                 break;
             }
             self.go_down(&reason);
-            let wait = backoff.mul_f64(rand::rng().random_range(0.75..1.25));
-            backoff = (backoff * 2).min(MAX_BACKOFF);
             tokio::select! {
-                () = tokio::time::sleep(wait) => {}
+                () = tokio::time::sleep(backoff.next_wait()) => {}
                 () = self.soon.notified() => {}
                 () = self.until_dropped() => {}
             }

@@ -13,14 +13,14 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use rand::Rng;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
 use tracing::{debug, warn};
+use wire::Backoff;
 
 use super::config::ClientConfig;
 use super::lanes::Lanes;
@@ -155,12 +155,12 @@ impl Lane {
     /// connection and another runner took over. `pauses` before it connects, if the last
     /// connection was left too soon.
     async fn run(self: Arc<Self>, mut session: Arc<Session>, mut pauses: bool) {
-        let mut backoff = Backoff::new(&self.config);
+        let mut backoff = Backoff::new(self.config.min_backoff, self.config.max_backoff);
         loop {
             let mut ending = End { lane: &self, session: Arc::clone(&session), reason: None };
             if pauses {
                 // If the lane was closed meanwhile, connecting will find out.
-                let _ = backoff.pause(&session).await;
+                let _ = pause(&mut backoff, &session).await;
             }
             let Some(stream) = self.connect(&session, &mut backoff).await else {
                 ending.reason = Some("the client is closed".into());
@@ -196,7 +196,7 @@ impl Lane {
                     debug!(endpoint = %self.target, %reason, "cannot connect");
                     self.state.send_replace(LaneState::Down(Arc::clone(&reason)));
                     session.lock(|session| session.handle_connect_error(reason));
-                    backoff.pause(session).await?;
+                    pause(backoff, session).await?;
                 }
             }
         }
@@ -345,30 +345,7 @@ fn wake(event: SessionEvent) {
     }
 }
 
-/// The pauses between attempts to connect: doubling, with jitter, so that many clients of one
-/// server do not come back all at once.
-struct Backoff {
-    min: Duration,
-    max: Duration,
-    next: Duration,
-}
-
-impl Backoff {
-    fn new(config: &ClientConfig) -> Self {
-        let min = config.min_backoff.max(Duration::from_millis(1));
-        Self { min, max: config.max_backoff.max(min), next: min }
-    }
-
-    /// A connection that lived for longer than the pause before it was a good one.
-    fn note_lifetime(&mut self, lifetime: Duration) {
-        if self.next < lifetime {
-            self.next = self.min;
-        }
-    }
-
-    async fn pause(&mut self, session: &Session) -> Option<()> {
-        let pause = self.next.mul_f64(rand::rng().random_range(0.5..1.0));
-        self.next = (self.next * 2).min(self.max);
-        meanwhile(session, tokio::time::sleep(pause)).await
-    }
+/// Waits before the next attempt. `None` if the lane was closed meanwhile and nobody waits.
+async fn pause(backoff: &mut Backoff, session: &Session) -> Option<()> {
+    meanwhile(session, tokio::time::sleep(backoff.next_wait())).await
 }

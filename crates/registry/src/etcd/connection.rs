@@ -13,12 +13,13 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+use wire::jitter;
 
-use crate::backoff::{Backoff, jitter};
 use crate::error::RegistryError;
 use crate::registry::{RegistryStatus, StatusSender, note};
 
 use super::layout::Keys;
+use super::new_backoff;
 use super::settings::Settings;
 
 /// How often a quiet connection is asked whether it is alive: a member that hangs is left after at
@@ -162,7 +163,7 @@ struct Connector {
 
 impl Connector {
     async fn run(self) {
-        let mut backoff = Backoff::default();
+        let mut backoff = new_backoff();
         let mut failed_urls = 0;
         let urls = &self.settings.urls;
         // Agents that start together spread over the members.
@@ -186,7 +187,7 @@ impl Connector {
                     }
                 }
             }
-            tokio::time::sleep(backoff.next()).await;
+            tokio::time::sleep(backoff.next_wait()).await;
         }
     }
 

@@ -11,14 +11,15 @@ use etcd_client::{
 };
 use tokio::sync::watch;
 use tokio::time::Instant;
+use wire::Backoff;
 
-use crate::backoff::Backoff;
 use crate::endpoint::{Freshness, Snapshot};
 use crate::listing::{Listing, resolve};
 use crate::memory::publish;
 
 use super::connection::{Connection, EtcdError, Live};
 use super::layout::Keys;
+use super::new_backoff;
 
 /// The longest answer that we read. 64 MiB are some fifty thousand Java providers of one service.
 const MAX_MESSAGE_LEN: usize = 64 << 20;
@@ -74,7 +75,7 @@ impl Follower {
 
     /// Runs until its task is aborted, or there will never be a connection again.
     pub(super) async fn run(mut self) {
-        let mut backoff = Backoff::default();
+        let mut backoff = new_backoff();
         while let Some(live) = self.connection.live().await {
             let connection = self.connection.clone();
             let outcome = tokio::select! {
@@ -86,7 +87,7 @@ impl Follower {
                 Ok(Gap::Compacted) => tracing::debug!(service = %self.wanted, "watch compacted"),
                 Err(error) => self.fail(&error),
             }
-            tokio::time::sleep(backoff.next()).await;
+            tokio::time::sleep(backoff.next_wait()).await;
         }
     }
 

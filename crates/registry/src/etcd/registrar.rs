@@ -14,12 +14,13 @@ use etcd_client::{Compare, CompareOp, GetOptions, LeaseTimeToLiveOptions, PutOpt
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::MissedTickBehavior;
+use wire::Backoff;
 
-use crate::backoff::Backoff;
 use crate::registry::Withdraw;
 
 use super::connection::{Connection, EtcdError, Live};
 use super::layout::Value;
+use super::new_backoff;
 use super::settings::Settings;
 
 /// The lease is renewed this many times in its life: two renewals may fail.
@@ -89,7 +90,7 @@ struct Keeper {
 
 impl Keeper {
     async fn run(mut self) {
-        let mut backoff = Backoff::default();
+        let mut backoff = new_backoff();
         let mut last = None;
         loop {
             let connection = self.connection.clone();
@@ -120,7 +121,7 @@ impl Keeper {
                     self.connection.suspect();
                 }
             }
-            tokio::time::sleep(backoff.next()).await;
+            tokio::time::sleep(backoff.next_wait()).await;
         }
         if let Some(live) = last {
             self.revoke(&live).await;

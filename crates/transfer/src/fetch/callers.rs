@@ -19,7 +19,7 @@ use super::connection::{Answer, Connection};
 use super::crew::Crew;
 use crate::TransferError;
 use crate::handout::{Ask, Handed};
-use crate::wire::{Code, Next, Refusal, Reply};
+use crate::messages::{Code, Next, Refusal, Reply};
 use crate::writer::Lane;
 
 /// Pause before a request is sent again that could not be answered.

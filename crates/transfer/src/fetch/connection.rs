@@ -21,11 +21,12 @@ use link::{Address, ClientConfig, Conn, Failure, Machine, Status, drive, socket}
 use link_proto::{
     Event, GoAwayReason, InPlace, LinkError, RequestOut, RouteDef, RouteId, SendError,
 };
+use wire::Backoff;
 
 use super::crew::Crew;
 use crate::TransferError;
+use crate::messages::Next;
 use crate::methods::{NEXT, NUMBER, SERVICE};
-use crate::wire::Next;
 
 /// A question, encoded.
 pub(super) type Question = [u8; Next::LEN];
@@ -142,7 +143,8 @@ impl Connection {
         F: Future<Output = Result<(), TransferError>>,
     {
         let address = Address::from(&self.address);
-        let (mut lost, mut pause) = (Instant::now(), self.config.min_backoff);
+        let mut lost = Instant::now();
+        let mut backoff = Backoff::new(self.config.min_backoff, self.config.max_backoff);
         loop {
             let reason = match socket::dial(&address, &self.config).await {
                 Ok(stream) => {
@@ -154,7 +156,8 @@ impl Connection {
                         .map_or(ending, |trouble| trouble.to_string());
                     // One that was closed before it brought a line is none, whatever the server greeted with.
                     if conn.look(|link| link.callers.is_useful) {
-                        (lost, pause) = (Instant::now(), self.config.min_backoff);
+                        lost = Instant::now();
+                        backoff.reset();
                     } else if conn.look(|link| link.link.in_flight()) == 0
                         && self.questions.borrow().is_empty()
                     {
@@ -172,8 +175,7 @@ impl Connection {
                 let (address, waited) = (address.clone(), lost.elapsed());
                 return Err(TransferError::NoAnswer { address, waited, reason });
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(self.config.max_backoff);
+            tokio::time::sleep(backoff.next_wait()).await;
         }
     }
 

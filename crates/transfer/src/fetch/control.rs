@@ -11,8 +11,8 @@ use super::Progress;
 use super::callers::{is_passing, refused};
 use crate::TransferError;
 use crate::checksum::Totals;
+use crate::messages::{Before, Close, Look, Open, Opened, Refusal, Standing};
 use crate::methods::{BEFORE, CLOSE, LOOK, OPEN};
-use crate::wire::{Before, Close, Look, Open, Opened, Refusal, Standing};
 use crate::writer::Writer;
 
 /// How often the server is asked how far it is.

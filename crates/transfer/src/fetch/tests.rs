@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::*;
 use crate::generate::generate;
 use crate::lines::Line;
+use crate::messages::{Opened, Standing};
 use crate::methods::{LOOK, OPEN, SERVICE};
 use crate::process::{Process, Unchanged};
 use crate::serve::{ServeOptions, Serving};
 use crate::source::Source;
-use crate::wire::{Opened, Standing};
 use link::{Compression, Server, ServerConfig, Service};
 
 struct Folder(tempfile::TempDir);

@@ -17,7 +17,7 @@ use bytes::BytesMut;
 
 use crate::checksum::Totals;
 use crate::handout::{Ask, HandOut};
-use crate::wire::{Message, Next, Refusal};
+use crate::messages::{Message, Next, Refusal};
 use crate::{Reader, Source, TransferError};
 
 /// How many transfers a thread keeps to itself; each has a reader, which holds two blocks of 256 KiB.

@@ -7,7 +7,7 @@ use crate::support::{Folder, PATIENCE, Proxy, Server, fetch};
 use bytes::Bytes;
 use link::codec::Raw;
 use link::{Client, ClientConfig, Connections, Method};
-use transfer::wire::{Message, Next, Open, Opened};
+use transfer::messages::{Message, Next, Open, Opened};
 use transfer::{Ask, FetchOptions, OutputOptions, ServeOptions, Side, Step, TransferError};
 
 const OPEN: Method<Bytes, Bytes> = Method::new::<(Raw,)>("dubmesh.Transfer", "open");

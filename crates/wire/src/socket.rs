@@ -1,0 +1,50 @@
+//! Opens, accepts and tunes TCP sockets.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::net::TcpStream;
+
+/// Connections that the kernel may complete before they are accepted.
+const BACKLOG: i32 = 4096;
+/// A silent peer is probed by the kernel after this time, then three times at this distance.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// Binds a listening socket that is ready for use on any runtime.
+///
+/// # Errors
+/// What the operating system says, such as that the address is in use.
+pub fn listen(addr: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&addr.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Connects to `host:port` within `timeout`, name resolution included.
+///
+/// # Errors
+/// What the operating system says, or [`io::ErrorKind::TimedOut`].
+pub async fn connect(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
+    let stream = tokio::time::timeout(timeout, TcpStream::connect((host, port)))
+        .await
+        .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "connecting timed out"))??;
+    tune(&stream)?;
+    Ok(stream)
+}
+
+/// Settings of every connection that carries calls: no waiting for full segments, and the kernel
+/// notices when the other machine is gone.
+///
+/// # Errors
+/// What the operating system says.
+pub fn tune(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    SockRef::from(stream).set_tcp_keepalive(
+        &TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE).with_retries(3),
+    )
+}
