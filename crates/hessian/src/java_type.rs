@@ -134,11 +134,14 @@ impl JavaType {
     /// A class by its name, without generic arguments.
     #[must_use]
     pub fn class(name: &str) -> Self {
-        Self::Class(ClassType {
-            name: name.into(),
-            args: Vec::new(),
-            builtin: Builtin::of_declared(name),
-        })
+        Self::class_of(name, Vec::new())
+    }
+
+    /// A class by its name, with generic arguments.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn class_of(name: &str, args: Vec<Self>) -> Self {
+        Self::Class(ClassType { name: name.into(), args, builtin: Builtin::of_declared(name) })
     }
 
     /// The JVM descriptor, without generic arguments: `[Ljava/lang/String;`.
@@ -254,11 +257,7 @@ impl JavaType {
             "long" => Self::Long,
             "float" => Self::Float,
             "double" => Self::Double,
-            _ => Self::Class(ClassType {
-                name: name.into(),
-                args,
-                builtin: Builtin::of_declared(name),
-            }),
+            _ => Self::class_of(name, args),
         }
     }
 }

@@ -17,6 +17,8 @@ pub mod bigint;
 #[doc(hidden)]
 pub mod builtin;
 mod error;
+#[doc(hidden)]
+pub mod expected;
 mod generalized;
 #[doc(hidden)]
 pub mod named;

@@ -21,7 +21,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use hessian::JavaType;
 use hessian::json::{JsonKind, JsonReader};
 use hessian::transcode::builtin::Builtin;
-use hessian::transcode::{InputOptions, Places, Schema};
+use hessian::transcode::{InputOptions, Places, Schema, expected};
 use memchr::memmem;
 
 use crate::Encoder;
@@ -172,7 +172,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             }
             // It is read from the value inside.
             (Builtin::Optional, _) => self.value(args.first(), Place::Open),
-            (_, JsonKind::Object) => self.named_object(name),
+            (_, JsonKind::Object) => self.named_object(builtin, name, args),
             (Builtin::List | Builtin::Map | Builtin::EnumSet, _) => Err(self.wrong_kind(name)),
             _ => self.scalar(builtin, name, place),
         }
@@ -212,7 +212,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 let text = self.json.read_string()?;
                 let bytes = BASE64
                     .decode(text.as_bytes())
-                    .map_err(|_| JsonbError::Text { offset, expected: "base64" })?;
+                    .map_err(|_| self.wrong_value(offset, "base64"))?;
                 self.enc.binary(&bytes);
                 Ok(())
             }
@@ -284,8 +284,14 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                     root: self.root,
                 };
                 writer.scalar(builtin, name, Place::Open).map_err(|error| match error {
-                    JsonbError::Range { expected, .. } => JsonbError::Range { offset, expected },
-                    _ => JsonbError::Text { offset, expected: "a key of the map's key type" },
+                    JsonbError::Value { found, expected, .. } => {
+                        JsonbError::Value { offset, found, expected }
+                    }
+                    _ => JsonbError::Value {
+                        offset,
+                        found: expected::quoted(key),
+                        expected: "a key of the map's key type",
+                    },
                 })?;
             }
             None => {
@@ -332,8 +338,8 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         let is_alone = ahead.next_key(&mut object)?.is_none();
         let is_known = self.places.as_ref().is_some_and(|places| places.find(&path).is_some());
         let Some(steps) = path.strip_prefix(ROOT).filter(|_| is_alone && is_known) else {
-            let expected = "the path of an array or object that began before";
-            return Err(JsonbError::Text { offset, expected });
+            let expected = "a reference to an array or object that began before";
+            return Err(self.wrong_value(offset, expected));
         };
         self.enc.reference(&format!("{}{steps}", self.root));
         *self.json = ahead;
@@ -353,6 +359,13 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             Err(error) => return error.into(),
         };
         JsonbError::Kind { offset: json.position(), found, expected: expected.into() }
+    }
+
+    /// The number or string at `offset` is not what it should be.
+    #[cold]
+    fn wrong_value(&self, offset: usize, expected: &'static str) -> JsonbError {
+        let found = expected::found_at(self.json.text(), offset);
+        JsonbError::Value { offset, found, expected }
     }
 }
 

@@ -162,7 +162,8 @@ fn any_number_of_classes_is_written() {
     assert_eq!(back, text.into_bytes());
     let long = format!(r#"{{"class":"a.{}"}}"#, "b".repeat(JavaType::MAX_NAME_LEN));
     let error = from_json(long.as_bytes(), None).unwrap_err().to_string();
-    assert_eq!(error, "JSON at byte 0: the string is not the name of a class");
+    assert!(error.starts_with("JSON at byte 0: \"a.bbbb"), "{error}");
+    assert!(error.contains("bbb... is not the name of a class"), "{error}");
 }
 
 #[test]

@@ -24,19 +24,13 @@ pub enum TranscodeError {
         /// The Java type.
         expected: Box<str>,
     },
-    /// A number that does not fit the Java type.
-    #[error("JSON at byte {offset}: the number is not in the range of {expected}")]
-    Range {
+    /// A number or string that the Java type does not have.
+    #[error("JSON at byte {offset}: {found} is not {expected}")]
+    Value {
         /// Where the value begins.
         offset: usize,
-        /// The Java type.
-        expected: &'static str,
-    },
-    /// A string that is not what the Java type is written as.
-    #[error("JSON at byte {offset}: the string is not {expected}")]
-    Text {
-        /// Where the value begins.
-        offset: usize,
+        /// The value as JSON, shortened.
+        found: Box<str>,
         /// What it should be.
         expected: &'static str,
     },
@@ -74,8 +68,7 @@ impl TranscodeError {
             Self::Hessian(error) => error.offset(),
             Self::Json(error) => error.offset,
             Self::Kind { offset, .. }
-            | Self::Range { offset, .. }
-            | Self::Text { offset, .. }
+            | Self::Value { offset, .. }
             | Self::Cycle { offset, .. }
             | Self::Shape { offset, .. }
             | Self::OutputLen { offset, .. } => *offset,

@@ -3,19 +3,25 @@
 use super::Builtin;
 use crate::JavaType;
 
+/// What a member `class` has to be.
+pub const CLASS_NAME: &str =
+    "the name of a class, with its package, also between < and > (java.lang.Integer, not Integer)";
+
 /// A class that an object names.
 #[derive(Debug)]
-pub struct Named {
+pub struct Named<'n> {
+    /// The name, without generic arguments.
+    pub class: &'n str,
     /// What the mapping knows of it.
     pub builtin: Option<Builtin>,
-    /// An array or primitive type, whose values no JSON object is.
-    pub plain: Option<JavaType>,
+    /// An array or primitive type, whose values no JSON object is, or a class with generic arguments.
+    ty: Option<JavaType>,
 }
 
-impl Named {
-    /// Nothing if the name is empty, which no class has, or longer than any has.
+impl<'n> Named<'n> {
+    /// Nothing if no class can have the name, or if it is longer than any.
     #[must_use]
-    pub fn of(name: &str) -> Option<Self> {
+    pub fn of(name: &'n str) -> Option<Self> {
         if name.is_empty() || JavaType::MAX_NAME_LEN < name.len() {
             return None;
         }
@@ -24,15 +30,130 @@ impl Named {
             name.starts_with('[') || name.ends_with("[]") || 1 < name.len() && !name.contains('.');
         let parsed = if is_plain { JavaType::parse(name).ok() } else { None };
         let plain = parsed.filter(|ty| !matches!(ty, JavaType::Class(_) | JavaType::Void));
-        // Generic arguments do not change what a class is.
-        let builtin = Builtin::of_declared(name.split('<').next().unwrap_or(name));
-        Some(Self { builtin, plain })
+        if plain.is_some() {
+            return Some(Self { class: name, builtin: None, ty: plain });
+        }
+        let Some((class, _)) = name.split_once('<') else {
+            let builtin = Builtin::of_declared(name);
+            return is_class_name(name).then_some(Self { class: name, builtin, ty: None });
+        };
+        let class = class.trim();
+        let ty = JavaType::parse(name).ok().filter(has_packages)?;
+        Some(Self { class, builtin: Builtin::of_declared(class), ty: Some(ty) })
     }
 
     /// Whether `{"class": C, "value": v}` is v as a value of this class.
     #[must_use]
     pub fn is_of_value(&self) -> bool {
         let is_object = matches!(self.builtin, None | Some(Builtin::Map | Builtin::Any));
-        self.plain.is_some() || !is_object
+        self.is_plain() || !is_object
+    }
+
+    fn is_plain(&self) -> bool {
+        self.ty.as_ref().is_some_and(|ty| !matches!(ty, JavaType::Class(_)))
+    }
+
+    /// Its generic arguments.
+    #[must_use]
+    pub fn args(&self) -> &[JavaType] {
+        match &self.ty {
+            Some(JavaType::Class(class)) => class.args(),
+            _ => &[],
+        }
+    }
+
+    /// The type of the value that it stands for. Where a collection is declared, and this one says not of what,
+    /// the elements are those that are declared.
+    #[must_use]
+    pub fn into_type(self, declared_args: &[JavaType]) -> JavaType {
+        let args = match self.builtin {
+            Some(Builtin::List | Builtin::EnumSet | Builtin::Optional) => declared_args,
+            _ => &[],
+        };
+        self.ty.unwrap_or_else(|| JavaType::class_of(self.class, args.to_vec()))
+    }
+
+    /// Whether a value of this class may stand where a class is declared that is `declared` in the table. A box or a
+    /// text has no subclasses: a `Long` for an `Integer` would lose what an int cannot hold.
+    #[must_use]
+    pub fn may_stand_for(&self, declared: Builtin) -> bool {
+        match declared {
+            Builtin::Boolean
+            | Builtin::Byte
+            | Builtin::Short
+            | Builtin::Char
+            | Builtin::Int
+            | Builtin::Long
+            | Builtin::Float
+            | Builtin::Double
+            | Builtin::String => self.builtin == Some(declared),
+            Builtin::BigDecimal | Builtin::BigInteger => {
+                !self.is_plain() && self.builtin.is_none_or(|builtin| builtin == declared)
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Whether all classes of a type have a package. In Java's source some need none, but here it would be another class.
+fn has_packages(ty: &JavaType) -> bool {
+    match ty {
+        JavaType::Array(element) => has_packages(element),
+        JavaType::Class(class) => {
+            class.name().contains('.') && class.args().iter().all(has_packages)
+        }
+        _ => true,
+    }
+}
+
+/// Names in packages, each of letters, digits and signs that Java's compilers use.
+fn is_class_name(name: &str) -> bool {
+    let belongs = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '-');
+    name.split('.').all(|part| !part.is_empty() && part.chars().all(belongs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_classes_or_nothing() {
+        for (name, class) in [
+            ("a.B", Some("a.B")),
+            ("a.Outer$Inner", Some("a.Outer$Inner")),
+            ("I", Some("I")),
+            ("java.util.HashMap<java.lang.Integer, java.lang.Object>", Some("java.util.HashMap")),
+            ("a.Page<a.Order[]>", Some("a.Page")),
+            ("int[]", Some("int[]")),
+            ("[Ljava.lang.String;", Some("[Ljava.lang.String;")),
+            ("java.util.HashMap<Integer,Object>", None),
+            ("java.util.HashMap<java.lang.Integer", None),
+            ("java.util.HashMap<>", None),
+            ("a b<c", None),
+            ("a b", None),
+            ("a..B", None),
+            (".B", None),
+            ("[foo", None),
+            ("", None),
+        ] {
+            assert_eq!(Named::of(name).map(|named| named.class), class, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_box_stands_for_itself_alone() {
+        for (declared, named, expected) in [
+            ("java.lang.Integer", "java.lang.Integer", true),
+            ("java.lang.Integer", "java.lang.Long", false),
+            ("java.lang.Long", "long", false),
+            ("java.lang.String", "java.lang.Integer", false),
+            ("java.lang.CharSequence", "java.lang.String", true),
+            ("java.math.BigDecimal", "java.math.BigInteger", false),
+            ("java.math.BigDecimal", "a.Money", true),
+            ("java.util.Date", "java.sql.Timestamp", true),
+        ] {
+            let declared = Builtin::of_declared(declared).unwrap();
+            assert_eq!(Named::of(named).unwrap().may_stand_for(declared), expected, "{named}");
+        }
     }
 }

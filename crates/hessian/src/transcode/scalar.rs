@@ -1,20 +1,43 @@
 //! Numbers of JSON as numbers of Java, without loss.
 
 use super::bigint;
-use crate::Encoder;
+use crate::json::JsonReader;
+use crate::{Encoder, Limits};
 
 /// The integer that a JSON number or text stands for: `7`, `7.0`, `7e2`. Nothing if it is none, or
-/// lies outside of 64 bits.
+/// lies outside of 64 bits. No digit is lost: `0.99999999999999999999` is not 1.
 pub fn integer(text: &str) -> Option<i64> {
     if let Ok(value) = text.parse::<i64>() {
         // Rust takes a plus sign, which JSON does not; for a text in a string it does no harm.
         return Some(value);
     }
-    // With a point or an exponent: exact only up to 2^53.
-    let value = text.parse::<f64>().ok()?;
-    let is_exact = value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0;
-    #[expect(clippy::cast_possible_truncation, reason = "whole, and within 2^53")]
-    is_exact.then_some(value as i64)
+    let mut reader = JsonReader::new(text.as_bytes(), Limits::default());
+    if reader.read_number() != Ok(text) {
+        return None;
+    }
+    let (digits, power) = digits_of(text)?;
+    // More than 19 digits before the point are more than 64 bits, and none may stand behind it.
+    let n_digits = usize::try_from(power).ok().filter(|&power| power <= 19)?;
+    let n_zeros = n_digits.checked_sub(digits.len())?;
+    let is_negative = text.starts_with('-');
+    digits
+        .iter()
+        .map(|digit| i64::from(digit - b'0'))
+        .chain(std::iter::repeat_n(0, n_zeros))
+        .try_fold(0_i64, |value, digit| {
+            let value = value.checked_mul(10)?;
+            if is_negative { value.checked_sub(digit) } else { value.checked_add(digit) }
+        })
+}
+
+/// The doubles that JSON has no number for, by their names in Java.
+pub fn named_double(text: &str) -> Option<f64> {
+    match text {
+        "NaN" => Some(f64::NAN),
+        "Infinity" => Some(f64::INFINITY),
+        "-Infinity" => Some(f64::NEG_INFINITY),
+        _ => None,
+    }
 }
 
 /// A number whose Java type is not known: the smallest of int, long and double that holds it
@@ -140,7 +163,30 @@ mod tests {
         assert_eq!(integer("7.0"), Some(7));
         assert_eq!(integer("7e2"), Some(700));
         assert_eq!(integer("-9223372036854775808"), Some(i64::MIN));
-        for text in ["7.5", "1e30", "9223372036854775808", "", "x", "NaN", "inf"] {
+        assert_eq!(integer("-9.223372036854775808e18"), Some(i64::MIN));
+        assert_eq!(integer("9007199254740993.0"), Some(9_007_199_254_740_993));
+        assert_eq!(integer("1230e-1"), Some(123));
+        assert_eq!(
+            (integer("0.000"), integer("-0.0"), integer("0e9")),
+            (Some(0), Some(0), Some(0))
+        );
+        for text in [
+            "7.5",
+            "1e30",
+            "9223372036854775808",
+            "9.223372036854775808e18",
+            "0.99999999999999999999",
+            "2147483647.0000000001",
+            "9007199254740992.5",
+            "1e-1",
+            "1e999999999999",
+            "",
+            "x",
+            "NaN",
+            "inf",
+            "1.",
+            ".5e1",
+        ] {
             assert_eq!(integer(text), None, "{text}");
         }
     }

@@ -54,7 +54,7 @@ pub(super) fn from_text(enc: &mut Encoder<'_>, builtin: Builtin, text: &str) -> 
         }
         Builtin::YearMonth => {
             // With a day, the text is a date.
-            let (date, _) = Date::parse(format!("{text}-01").as_bytes())?;
+            let date = whole(Date::parse(format!("{text}-01").as_bytes())?)?;
             let year = i32::try_from(date.year).ok()?;
             write_ints(enc, "YearMonth", &["year", "month"], &[year, date.month.cast_signed()])
         }

@@ -30,6 +30,8 @@ fn scalars_by_their_type() {
         ("short", "3e2", Value::Int(300)),
         ("int", "\"7\"", Value::Int(7)),
         ("long", "7", Value::Long(7)),
+        ("long", "9007199254740993.0", Value::Long(9_007_199_254_740_993)),
+        ("java.lang.Integer", r#"{"class":"java.lang.Integer","value":7}"#, Value::Int(7)),
         ("java.lang.Long", "\"9007199254740993\"", Value::Long(9_007_199_254_740_993)),
         ("float", "99.8", Value::Double(99.8)),
         ("double", "1", Value::Double(1.0)),
@@ -118,7 +120,37 @@ fn the_member_class_decides() {
     // A member of that name that is no string is a member like any other.
     let json = r#"{"class":7}"#;
     assert_eq!(transcode("a.B", json), Ok(Value::object("a.B", vec![("class", Value::Int(7))])));
-    assert!(transcode("java.lang.Object", r#"{"class":""}"#).is_err());
+    for name in ["", "a b<c", "java.util.HashMap<Integer,Object>", "a..B"] {
+        let error = transcode("java.lang.Object", &format!(r#"{{"class":"{name}"}}"#)).unwrap_err();
+        let message = format!("JSON at byte 0: \"{name}\" is not the name of a class");
+        assert!(error.to_string().starts_with(&message), "{error}");
+    }
+}
+
+/// A map says of which types its keys and values are, around its entries or beside them.
+#[test]
+fn a_map_may_name_the_types_of_its_entries() {
+    let class = "java.util.TreeMap<java.lang.Integer, java.lang.Long>";
+    let tree = |entries| Value::Map { ty: Some("java.util.TreeMap".into()), entries };
+    let expected = tree(vec![(Value::Int(7), Value::Long(1))]);
+    for json in [
+        format!(r#"{{"class":"{class}","7":1}}"#),
+        format!(r#"{{"class":"{class}","value":{{"7":1}}}}"#),
+    ] {
+        assert_eq!(transcode("java.lang.Object", &json), Ok(expected.clone()), "{json}");
+    }
+    // There is a key `class` where the map is around, and an entry `value` where it is none.
+    let json =
+        r#"{"class":"java.util.HashMap<java.lang.String,java.lang.Object>","value":{"class":"x"}}"#;
+    let expected = Value::map(vec![(Value::string("class"), Value::string("x"))]);
+    assert_eq!(transcode("java.lang.Object", json), Ok(expected));
+    let json = r#"{"class":"java.util.TreeMap","value":{"a":1}}"#;
+    let inside = Value::map(vec![(Value::string("a"), Value::Int(1))]);
+    let expected = tree(vec![(Value::string("value"), inside)]);
+    assert_eq!(transcode("java.lang.Object", json), Ok(expected));
+    let json = format!(r#"{{"class":"{class}","x":1}}"#);
+    let error = transcode("java.lang.Object", &json).unwrap_err().to_string();
+    assert!(error.contains("\"x\" is not an int (a whole number from"), "{error}");
 }
 
 #[test]
@@ -320,7 +352,21 @@ fn what_does_not_fit_is_an_error_with_its_place() {
         ("int", "true", 0),
         ("int", "\"x\"", 0),
         ("float", "1e39", 0),
+        ("float", "\"1e39\"", 0),
+        ("java.lang.Float", "3.4028236e38", 0),
         ("double", "1e400", 0),
+        ("double", "\"1e400\"", 0),
+        ("double", "\"nan\"", 0),
+        ("int", "0.99999999999999999999", 0),
+        ("long", "9007199254740992.5", 0),
+        ("java.time.YearMonth", "\"2024-05-07\"", 0),
+        ("java.util.Map<java.lang.Long,java.lang.Short>", "{\"1\":32768}", 5),
+        ("java.util.List<java.lang.Integer>", "[1,2147483648]", 3),
+        ("java.util.Optional<java.lang.Byte>", "128", 0),
+        // A box has no subclass, and what a collection holds is declared.
+        ("java.lang.Integer", r#"{"class":"java.lang.Long","value":3000000000}"#, 0),
+        ("java.lang.Integer", r#"{"class":"long","value":3000000000}"#, 0),
+        ("java.util.List<byte>", r#"{"class":"java.util.ArrayList","value":[300]}"#, 40),
         ("char", "\"ab\"", 0),
         ("char", "\"😀\"", 0),
         ("boolean", "1", 0),
@@ -348,6 +394,17 @@ fn what_does_not_fit_is_an_error_with_its_place() {
         let error = transcode(ty, json).unwrap_err();
         assert_eq!(error.offset(), offset, "{ty} {json}: {error}");
     }
+    for (ty, json, message) in [
+        ("int", "\"a\"", "\"a\" is not an int (a whole number from -2147483648 to 2147483647)"),
+        ("byte", "300", "300 is not a byte (a whole number from -128 to 127)"),
+        ("boolean", "\"yes\"", "\"yes\" is not a boolean (true or false)"),
+        ("int", "true", "a boolean cannot become int"),
+    ] {
+        let error = transcode(ty, json).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("JSON at byte 0: {message}")), "{error}");
+    }
+    let long = transcode("int", &format!("\"{}\"", "ä".repeat(999))).unwrap_err().to_string();
+    assert!(long.len() < 200 && long.contains("ä... is not an int"), "{long}");
     let json = r#"{"a":[{"b":"x"}]}"#;
     let error = transcode("java.util.Map<java.lang.String,java.util.List<java.util.Map<java.lang.String,java.lang.Integer>>>", json).unwrap_err();
     assert_eq!(path_at(json.as_bytes(), error.offset()), "$.a[0].b");

@@ -25,7 +25,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 pub use self::refs::Places;
 use self::run::Rule;
 use super::builtin::Builtin;
-use super::{TranscodeError, scalar};
+use super::{TranscodeError, expected, scalar};
 use crate::java_type::ClassType;
 use crate::json::{JsonKind, JsonReader, Lead};
 use crate::{Encoder, JavaType};
@@ -280,7 +280,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 self.members(Builtin::map_type(class.name()), key, value)
             }
             (Builtin::EnumSet, JsonKind::Array) => self.enum_set(class),
-            (_, JsonKind::Object) => self.named_object(class.name()),
+            (_, JsonKind::Object) => self.named_object(class, builtin),
             (Builtin::List | Builtin::Map | Builtin::EnumSet, _) => {
                 Err(self.wrong_kind(kind, class.name()))
             }
@@ -323,7 +323,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 let text = self.json.read_string()?;
                 let bytes = BASE64
                     .decode(text.as_bytes())
-                    .map_err(|_| TranscodeError::Text { offset, expected: "base64" })?;
+                    .map_err(|_| self.wrong_value(offset, "base64"))?;
                 self.enc.binary(&bytes);
                 Ok(())
             }
@@ -433,10 +433,14 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                     places: None,
                 };
                 writer.scalar(builtin, name).map_err(|error| match error {
-                    TranscodeError::Range { expected, .. } => {
-                        TranscodeError::Range { offset, expected }
+                    TranscodeError::Value { found, expected, .. } => {
+                        TranscodeError::Value { offset, found, expected }
                     }
-                    _ => TranscodeError::Text { offset, expected: "a key of the map's key type" },
+                    _ => TranscodeError::Value {
+                        offset,
+                        found: expected::quoted(key),
+                        expected: "a key of the map's key type",
+                    },
                 })?;
             }
             None => {
@@ -458,5 +462,19 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             JsonKind::Object => "an object",
         };
         TranscodeError::Kind { offset: self.json.position(), found, expected: expected.into() }
+    }
+
+    /// The object that comes next says that it is of a class that the declared one does not take.
+    #[cold]
+    fn wrong_class(&self, expected: &str) -> TranscodeError {
+        let (offset, found) = (self.json.position(), "an object of another class");
+        TranscodeError::Kind { offset, found, expected: expected.into() }
+    }
+
+    /// The number or string at `offset` is not what it should be.
+    #[cold]
+    fn wrong_value(&self, offset: usize, expected: &'static str) -> TranscodeError {
+        let found = expected::found_at(self.json.text(), offset);
+        TranscodeError::Value { offset, found, expected }
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use hessian::json::{JsonKind, JsonReader};
 use hessian::transcode::builtin::Builtin;
 use hessian::transcode::time::{self, Date, Time};
-use hessian::transcode::{scalar, temporal};
+use hessian::transcode::{expected, scalar, temporal};
 
 use super::{Place, Writer};
 use crate::encode::{DateParts, TimeParts};
@@ -32,7 +32,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 match &*self.json.read_string()? {
                     "true" => self.enc.bool(true),
                     "false" => self.enc.bool(false),
-                    _ => return Err(JsonbError::Text { offset, expected: "true or false" }),
+                    _ => return Err(self.wrong_value(offset, expected::scalar(builtin))),
                 }
                 Ok(())
             }
@@ -67,7 +67,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 self.date(builtin, name, place)
             }
             (Builtin::Year, JsonKind::Number) => {
-                let year = self.integer(-999_999_999, 999_999_999, "java.time.Year")?;
+                let year = self.integer(-999_999_999, 999_999_999, expected::scalar(builtin))?;
                 self.fields_of(name, &[("year", year)])
             }
             (_, JsonKind::Number) => Err(self.wrong_kind(name)),
@@ -119,21 +119,22 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
     }
 
     fn whole(&mut self, builtin: Builtin) -> Result<(), JsonbError> {
+        let expected = expected::scalar(builtin);
         match builtin {
             Builtin::Byte => {
-                let value = self.integer(i8::MIN.into(), i8::MAX.into(), "byte")?;
+                let value = self.integer(i8::MIN.into(), i8::MAX.into(), expected)?;
                 self.enc.byte(i8::try_from(value).unwrap_or_default());
             }
             Builtin::Short => {
-                let value = self.integer(i16::MIN.into(), i16::MAX.into(), "short")?;
+                let value = self.integer(i16::MIN.into(), i16::MAX.into(), expected)?;
                 self.enc.short(i16::try_from(value).unwrap_or_default());
             }
             Builtin::Int => {
-                let value = self.integer(i32::MIN.into(), i32::MAX.into(), "int")?;
+                let value = self.integer(i32::MIN.into(), i32::MAX.into(), expected)?;
                 self.enc.int(i32::try_from(value).unwrap_or_default());
             }
             _ => {
-                let value = self.integer(i64::MIN, i64::MAX, "long")?;
+                let value = self.integer(i64::MIN, i64::MAX, expected)?;
                 self.enc.long(value);
             }
         }
@@ -153,38 +154,25 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         }
         scalar::integer(&self.number_text()?)
             .filter(|value| (min..=max).contains(value))
-            .ok_or(JsonbError::Range { offset, expected })
+            .ok_or_else(|| self.wrong_value(offset, expected))
     }
 
     fn double(&mut self, is_float: bool) -> Result<(), JsonbError> {
-        let kind = self.json.peek()?;
+        self.json.peek()?;
         let offset = self.json.position();
-        let value = if kind == JsonKind::String {
-            match &*self.json.read_string()? {
-                "NaN" => f64::NAN,
-                "Infinity" => f64::INFINITY,
-                "-Infinity" => f64::NEG_INFINITY,
-                text => text
-                    .parse::<f64>()
-                    .ok()
-                    .filter(|value| value.is_finite())
-                    .ok_or(JsonbError::Text { offset, expected: "a number" })?,
-            }
-        } else {
-            let value = self.json.read_number()?.parse::<f64>().unwrap_or(f64::INFINITY);
-            #[expect(clippy::cast_possible_truncation, reason = "only to see if it is too large")]
-            let is_too_large = value.is_infinite() || is_float && (value as f32).is_infinite();
-            if is_too_large {
-                let expected = if is_float { "float" } else { "double" };
-                return Err(JsonbError::Range { offset, expected });
-            }
-            value
-        };
-        if is_float {
-            #[expect(clippy::cast_possible_truncation, reason = "rounded like Java does")]
-            self.enc.float(value as f32);
-        } else {
-            self.enc.double(value);
+        let text = self.number_text()?;
+        let named = scalar::named_double(&text);
+        let value = named.unwrap_or_else(|| text.parse::<f64>().unwrap_or(f64::INFINITY));
+        #[expect(clippy::cast_possible_truncation, reason = "rounded like Java does")]
+        let float = value as f32;
+        let is_too_large = value.is_infinite() || value.is_nan() || is_float && float.is_infinite();
+        if is_too_large && named.is_none() {
+            let builtin = if is_float { Builtin::Float } else { Builtin::Double };
+            return Err(self.wrong_value(offset, expected::scalar(builtin)));
+        }
+        match is_float {
+            true => self.enc.float(float),
+            false => self.enc.double(value),
         }
         Ok(())
     }
@@ -196,7 +184,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         // The text of a string has to be a number as JSON has it.
         let mut reader = JsonReader::new(text.as_bytes(), hessian::Limits::default());
         if reader.read_number() != Ok(&*text) {
-            return Err(JsonbError::Text { offset, expected: "a number" });
+            return Err(self.wrong_value(offset, expected::scalar(builtin)));
         }
         if builtin == Builtin::BigDecimal {
             return self.decimal(&text, offset);
@@ -204,28 +192,27 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         let digits = text.strip_prefix('-').unwrap_or(&text);
         self.enc
             .big_integer(text.starts_with('-'), digits)
-            .ok_or(JsonbError::Range { offset, expected: "java.math.BigInteger" })
+            .ok_or_else(|| self.wrong_value(offset, expected::scalar(builtin)))
     }
 
     /// A JSON number as a `BigDecimal`, as many digits as are written.
     fn decimal(&mut self, text: &str, offset: usize) -> Result<(), JsonbError> {
-        let out_of_range = JsonbError::Range { offset, expected: "java.math.BigDecimal" };
-        let (is_negative, digits, scale) =
-            decimal_parts(text).ok_or_else(|| out_of_range.clone())?;
-        self.enc.big_decimal(is_negative, &digits, scale).ok_or(out_of_range)
+        decimal_parts(text)
+            .and_then(|(sign, digits, scale)| self.enc.big_decimal(sign, &digits, scale))
+            .ok_or_else(|| self.wrong_value(offset, expected::scalar(Builtin::BigDecimal)))
     }
 
     fn date(&mut self, builtin: Builtin, name: &str, place: Place) -> Result<(), JsonbError> {
         let kind = self.json.peek()?;
         let offset = self.json.position();
+        let expected = expected::scalar(builtin);
         let ms = match kind {
-            JsonKind::Number => self.integer(i64::MIN, i64::MAX, "java.util.Date")?,
+            JsonKind::Number => self.integer(i64::MIN, i64::MAX, expected)?,
             _ => {
                 let text = self.json.read_string()?;
-                let expected = "a date as ISO 8601 or milliseconds";
                 time::parse_ms(&text)
                     .or_else(|| text.parse::<i64>().ok())
-                    .ok_or(JsonbError::Text { offset, expected })?
+                    .ok_or_else(|| self.wrong_value(offset, expected))?
             }
         };
         match builtin {
@@ -246,30 +233,33 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
     ) -> Result<(), JsonbError> {
         let offset = self.json.position();
         let text = self.json.read_string()?;
-        let wrong = |expected| JsonbError::Text { offset, expected };
-        let iso = "the ISO 8601 text of the java.time class";
+        let iso = expected::scalar(builtin);
+        let wrong = |expected| {
+            let found = expected::quoted(&text);
+            JsonbError::Value { offset, found, expected }
+        };
         if let Some(written) = self.date_or_time(builtin, &text, name, place) {
-            return written.ok_or(wrong(iso));
+            return written.ok_or_else(|| wrong(iso));
         }
         match builtin {
             Builtin::TextValue if name == "java.util.UUID" => {
-                let bytes = parse_uuid(&text).ok_or(wrong("a UUID"))?;
+                let bytes = parse_uuid(&text).ok_or_else(|| wrong("a UUID"))?;
                 self.class_if_open(Some(name), place);
                 self.enc.binary(&bytes);
                 return Ok(());
             }
             Builtin::Year | Builtin::YearMonth | Builtin::MonthDay => {
-                let fields = calendar_fields(builtin, &text).ok_or(wrong(iso))?;
+                let fields = calendar_fields(builtin, &text).ok_or_else(|| wrong(iso))?;
                 return self.fields_of(name, &fields);
             }
             Builtin::Duration => {
-                temporal::parse_duration(&text).ok_or(wrong(iso))?;
+                temporal::parse_duration(&text).ok_or_else(|| wrong(iso))?;
             }
             Builtin::Period => {
-                temporal::parse_period(&text).ok_or(wrong(iso))?;
+                temporal::parse_period(&text).ok_or_else(|| wrong(iso))?;
             }
             Builtin::ZoneOffset => {
-                time::parse_offset(text.as_bytes()).ok_or(wrong(iso))?;
+                time::parse_offset(text.as_bytes()).ok_or_else(|| wrong(iso))?;
             }
             _ => {}
         }
@@ -365,7 +355,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         let mut units = text.encode_utf16();
         match (units.next(), units.next()) {
             (Some(unit), None) => Ok(unit),
-            _ => Err(JsonbError::Text { offset, expected: "one character" }),
+            _ => Err(self.wrong_value(offset, expected::scalar(Builtin::Char))),
         }
     }
 
@@ -381,7 +371,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         let mut bytes = Vec::new();
         let mut array = self.json.begin_array()?;
         while self.json.next_element(&mut array)? {
-            let value = self.integer(i8::MIN.into(), u8::MAX.into(), "byte")?;
+            let value = self.integer(i8::MIN.into(), u8::MAX.into(), expected::BYTE_OF_ARRAY)?;
             // Bytes are written from -128 to 127 by some, and from 0 to 255 by others.
             let [.., low] = value.to_be_bytes();
             bytes.push(low);
@@ -448,7 +438,7 @@ fn calendar_fields(builtin: Builtin, text: &str) -> Option<Vec<(&'static str, i6
         }
         Builtin::YearMonth => {
             // With a day, the text is a date.
-            let (date, _) = Date::parse(format!("{text}-01").as_bytes())?;
+            let date = whole(Date::parse(format!("{text}-01").as_bytes())?)?;
             Some(vec![("month", date.month.into()), ("year", date.year)])
         }
         _ => {

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use hessian::JavaType;
 use hessian::json::JsonKind;
 use hessian::transcode::builtin::Builtin;
-use hessian::transcode::named::Named;
+use hessian::transcode::expected;
+use hessian::transcode::named::{CLASS_NAME, Named};
 
 use super::{Place, Writer};
 use crate::error::JsonbError;
@@ -13,8 +14,8 @@ use crate::error::JsonbError;
 /// What an object says of itself.
 struct Look<'a> {
     class: Option<Cow<'a, str>>,
-    /// Whether its only other member is `value`.
-    has_only_value: bool,
+    /// What its only other member is, if that is called `value`.
+    only_value: Option<JsonKind>,
     /// The string that is its only other member, which is called `name`.
     only_name: Option<Cow<'a, str>>,
 }
@@ -25,6 +26,16 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
     pub(super) fn object(
         &mut self,
         declared: Option<&str>,
+        place: Place,
+    ) -> Result<(), JsonbError> {
+        self.object_with(declared, &[], place)
+    }
+
+    /// The same; a collection that the object stands for has elements as in `args`.
+    fn object_with(
+        &mut self,
+        declared: Option<&str>,
+        args: &[JavaType],
         place: Place,
     ) -> Result<(), JsonbError> {
         let offset = self.json.position();
@@ -40,33 +51,59 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             self.enc.string(name);
             return self.json.skip_value().map(drop).map_err(Into::into);
         }
-        let no_class = JsonbError::Text { offset, expected: "the name of a class" };
-        let of = match named {
-            Some(name) => Some(Named::of(name).ok_or_else(|| no_class.clone())?),
+        let named = match look.as_ref().and_then(|look| look.class.as_deref()) {
+            Some(name) => Some(Named::of(name).ok_or_else(|| no_class(offset, name))?),
             None => None,
         };
-        let has_only_value = look.as_ref().is_some_and(|look| look.has_only_value);
-        match (named, of) {
+        let only_value = look.as_ref().and_then(|look| look.only_value);
+        match (named, declared) {
+            (Some(named @ Named { builtin: Some(Builtin::Map), .. }), _) => {
+                if only_value == Some(JsonKind::Object) && !named.args().is_empty() {
+                    return self.only_value(&named.into_type(&[]));
+                }
+                self.class_if_open(Builtin::map_type(named.class), Place::Open);
+                match named.args() {
+                    [] => self.fields(Some(named.class), declared),
+                    [key, rest @ ..] => self.entries(key, rest.first()),
+                }
+            }
+            (Some(Named { class, builtin: Some(Builtin::Any), .. }), _) => {
+                self.fields(Some(class), declared)
+            }
             // `{"class": "java.util.Date", "value": 0}`: of a class that is no JSON object.
-            (Some(class), Some(of)) if has_only_value && of.is_of_value() => {
-                let ty = match of.plain {
-                    Some(ty) => ty,
-                    None => JavaType::parse(class).map_err(|_| no_class)?,
-                };
-                return self.only_value(&ty);
+            (Some(named), _) if only_value.is_some() && named.is_of_value() => {
+                self.only_value(&named.into_type(args))
             }
-            (Some(class), Some(Named { builtin: Some(Builtin::Map), .. })) => {
-                self.class_if_open(Builtin::map_type(class), Place::Open);
-            }
-            (Some(_), Some(Named { builtin: Some(Builtin::Any), .. })) => {}
-            (Some(class), _) => {
+            (Some(Named { class, .. }), _) => {
                 if place == Place::Open || declared != Some(class) {
                     self.enc.class(class);
                 }
+                self.fields(Some(class), declared)
             }
-            (None, _) => self.class_if_open(declared, place),
+            (None, _) => {
+                self.class_if_open(declared, place);
+                self.fields(None, declared)
+            }
         }
-        self.fields(named, declared)
+    }
+
+    /// The members of an object that says of which types its keys and values are.
+    fn entries(&mut self, key_ty: &JavaType, ty: Option<&JavaType>) -> Result<(), JsonbError> {
+        self.enter();
+        self.enc.object_begin();
+        let mut object = self.json.begin_object()?;
+        while let Some(key) = self.json.next_key(&mut object)? {
+            if key == "class" && self.json.peek()? == JsonKind::String {
+                self.json.skip_value()?;
+                continue;
+            }
+            self.key(&key, Some(key_ty))?;
+            self.at_key(key);
+            self.value(ty, Place::Open)?;
+        }
+        self.enc.object_end();
+        self.leave();
+        Ok(())
     }
 
     /// The members of an object of the class that it names, or that is declared; what names it is left out.
@@ -97,11 +134,19 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
 
     /// A JSON object where a class is declared that is none in JSON: it has to say by its member `class`
     /// what it is, which may be a subclass.
-    pub(super) fn named_object(&mut self, declared: &str) -> Result<(), JsonbError> {
-        if !self.may_have_class || self.look()?.class.is_none() {
-            return Err(self.wrong_kind(declared));
+    pub(super) fn named_object(
+        &mut self,
+        builtin: Builtin,
+        declared: &str,
+        args: &[JavaType],
+    ) -> Result<(), JsonbError> {
+        let name = if self.may_have_class { self.look()?.class } else { None };
+        let Some(name) = name else { return Err(self.wrong_kind(declared)) };
+        if Named::of(&name).is_some_and(|named| !named.may_stand_for(builtin)) {
+            let (offset, found) = (self.json.position(), "an object of another class");
+            return Err(JsonbError::Kind { offset, found, expected: declared.into() });
         }
-        self.object(None, Place::Open)
+        self.object_with(None, args, Place::Open)
     }
 
     /// The member `value` in place of its object.
@@ -119,7 +164,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
     /// Looks through the object that comes next. The reader stays.
     fn look(&self) -> Result<Look<'a>, JsonbError> {
         let mut scan = self.json.clone();
-        let (mut class, mut name, mut n_others, mut has_value) = (None, None, 0, false);
+        let (mut class, mut name, mut n_others, mut value) = (None, None, 0, None);
         let mut object = scan.begin_object()?;
         while let Some(key) = scan.next_key(&mut object)? {
             if key == "class" && scan.peek()? == JsonKind::String {
@@ -127,7 +172,9 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 continue;
             }
             n_others += 1;
-            has_value |= key == "value";
+            if key == "value" {
+                value = Some(scan.peek()?);
+            }
             if key == "name" && scan.peek()? == JsonKind::String {
                 name = Some(scan.read_string()?);
                 continue;
@@ -135,7 +182,8 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             scan.skip_value()?;
         }
         let only_name = name.filter(|_| n_others == 1);
-        Ok(Look { class, has_only_value: has_value && n_others == 1, only_name })
+        let only_value = value.filter(|_| n_others == 1);
+        Ok(Look { class, only_value, only_name })
     }
 
     /// Whether an object of this class, with a `name` alone, is the long form of an enum. Where nobody knows, it is
@@ -149,4 +197,10 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         let known = self.schema.is_enum(class);
         known.unwrap_or_else(|| named.is_some() && !class.starts_with("java.") && is_constant())
     }
+}
+
+/// The member `class` of the object at `offset` names none.
+#[cold]
+fn no_class(offset: usize, name: &str) -> JsonbError {
+    JsonbError::Value { offset, found: expected::quoted(name), expected: CLASS_NAME }
 }

@@ -91,6 +91,13 @@ fn objects_that_name_a_class_are_of_it() {
     let stamp = r#"{"class":"java.sql.Timestamp","value":0}"#;
     same("java.util.Date", stamp, "", stamp);
     same("java.util.List", dates, "java.util.List<java.util.Date>", "[0]");
+    // A map says of which types its keys and values are, around its entries or beside them.
+    let map = "java.util.TreeMap<java.lang.Integer, java.lang.Long>";
+    let beside = bytes("", &format!(r#"{{"class":"{map}","7":1}}"#)).unwrap();
+    let around = bytes("", &format!(r#"{{"class":"{map}","value":{{"7":1}}}}"#)).unwrap();
+    assert!(beside == around && beside.ends_with(b"\xa6\x07\xe1\xa5"), "{beside:x?}");
+    assert!(bytes("", r#"{"class":"java.util.HashMap<Integer,Object>"}"#).is_err());
+    assert!(bytes("", r#"{"class":"a b<c"}"#).is_err());
     let error = bytes("java.util.Date", r#"{"value":0}"#).unwrap_err();
     assert_eq!(error.to_string(), "JSON at byte 0: an object cannot become java.util.Date");
 }
@@ -111,7 +118,7 @@ fn keys_take_the_types_of_the_map() {
     assert_eq!(of("a.C", r#"{"RED":null}"#).unwrap(), b"\xa6\x92\x4ca.C\0\x4cRED\xaf\xa5");
     assert!(matches!(
         of("java.lang.Integer", r#"{"x":null}"#),
-        Err(JsonbError::Range { offset: 5, .. } | JsonbError::Text { offset: 5, .. })
+        Err(JsonbError::Value { offset: 5, .. })
     ));
 }
 
@@ -147,6 +154,11 @@ fn what_does_not_fit_is_an_error_with_its_place() {
         ("int", " {}", 1),
         ("int", "true", 0),
         ("float", "1e39", 0),
+        ("float", "\"1e39\"", 0),
+        ("int", "0.99999999999999999999", 0),
+        ("java.time.YearMonth", "\"2024-05-07\"", 0),
+        ("java.lang.Integer", r#"{"class":"java.lang.Long","value":3000000000}"#, 0),
+        ("java.util.List<byte>", r#"{"class":"java.util.ArrayList","value":[300]}"#, 40),
         ("char", "\"😀\"", 0),
         ("boolean", "1", 0),
         ("java.lang.String", "[]", 0),
@@ -217,7 +229,7 @@ fn references_name_what_began_before() {
         r#"[[],{"$ref":"[0]"}]"#,
         r#"["a",{"$ref":"$[0]"}]"#,
     ] {
-        assert!(matches!(by(wrong, true, "$"), Err(JsonbError::Text { .. })), "{wrong}");
+        assert!(matches!(by(wrong, true, "$"), Err(JsonbError::Value { .. })), "{wrong}");
     }
     // Nobody has asked for them: an object like any other.
     assert!(by(r#"[{"$ref":"$[7]"}]"#, false, "$").is_ok());

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{Builtin, JsonKind, JsonReader, TranscodeError, Writer};
 use crate::json::Short;
-use crate::transcode::{scalar, temporal, time};
+use crate::transcode::{expected, scalar, temporal, time};
 
 impl<'a> Writer<'_, 'a, '_, '_, '_> {
     pub(super) fn scalar(&mut self, builtin: Builtin, name: &str) -> Result<(), TranscodeError> {
@@ -18,11 +18,11 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             (Builtin::String, _) => self.as_text(kind),
             (Builtin::Boolean | Builtin::AtomicBoolean, _) => self.boolean(builtin, name, kind),
             (_, JsonKind::Bool) => Err(self.wrong_kind(kind, of(builtin, name))),
-            (Builtin::Byte, _) => self.int(i8::MIN.into(), i8::MAX.into(), "byte"),
-            (Builtin::Short, _) => self.int(i16::MIN.into(), i16::MAX.into(), "short"),
-            (Builtin::Int, _) => self.int(i32::MIN, i32::MAX, "int"),
+            (Builtin::Byte, _) => self.int(i8::MIN.into(), i8::MAX.into(), builtin),
+            (Builtin::Short, _) => self.int(i16::MIN.into(), i16::MAX.into(), builtin),
+            (Builtin::Int, _) => self.int(i32::MIN, i32::MAX, builtin),
             (Builtin::Long, _) => {
-                let value = self.integer(i64::MIN, i64::MAX, "long")?;
+                let value = self.integer(i64::MIN, i64::MAX, expected::scalar(builtin))?;
                 self.enc.long(value);
                 Ok(())
             }
@@ -36,13 +36,14 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             (Builtin::BigDecimal | Builtin::BigInteger, _) => self.big_number(builtin),
             (Builtin::Date | Builtin::SqlDate | Builtin::Calendar, _) => self.date(builtin, name),
             (Builtin::Year, JsonKind::Number) => {
-                let value = self.integer(-999_999_999, 999_999_999, "java.time.Year")?;
+                let expected = expected::scalar(builtin);
+                let value = self.integer(-999_999_999, 999_999_999, expected)?;
                 temporal::from_text(self.enc, builtin, &value.to_string())
-                    .ok_or(TranscodeError::Range { offset, expected: "java.time.Year" })
+                    .ok_or_else(|| self.wrong_value(offset, expected))
             }
             (Builtin::AtomicInteger, _) => {
                 self.enc.object_begin(name, &["value"]);
-                self.int(i32::MIN, i32::MAX, "int")
+                self.int(i32::MIN, i32::MAX, builtin)
             }
             (Builtin::AtomicLong, _) => {
                 self.enc.object_begin(name, &["value"]);
@@ -58,10 +59,8 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             }
             _ => {
                 let text = self.json.read_string()?;
-                temporal::from_text(self.enc, builtin, &text).ok_or(TranscodeError::Text {
-                    offset,
-                    expected: "the ISO 8601 text of the java.time class",
-                })
+                temporal::from_text(self.enc, builtin, &text)
+                    .ok_or_else(|| self.wrong_value(offset, expected::scalar(builtin)))
             }
         }
     }
@@ -78,7 +77,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             (Builtin::Boolean, JsonKind::String) => match &*self.json.read_string()? {
                 "true" => self.enc.bool(true),
                 "false" => self.enc.bool(false),
-                _ => return Err(TranscodeError::Text { offset, expected: "true or false" }),
+                _ => return Err(self.wrong_value(offset, expected::scalar(builtin))),
             },
             (Builtin::AtomicBoolean, JsonKind::Bool) => {
                 self.enc.object_begin(name, &["value"]);
@@ -120,8 +119,8 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         self.text()
     }
 
-    fn int(&mut self, min: i32, max: i32, name: &'static str) -> Result<(), TranscodeError> {
-        let value = self.integer(min.into(), max.into(), name)?;
+    fn int(&mut self, min: i32, max: i32, builtin: Builtin) -> Result<(), TranscodeError> {
+        let value = self.integer(min.into(), max.into(), expected::scalar(builtin))?;
         self.enc.int(i32::try_from(value).unwrap_or_default());
         Ok(())
     }
@@ -144,38 +143,35 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         };
         value
             .filter(|value| (min..=max).contains(value))
-            .ok_or(TranscodeError::Range { offset, expected })
+            .ok_or_else(|| self.wrong_value(offset, expected))
     }
 
     fn double(&mut self, is_float: bool) -> Result<(), TranscodeError> {
         let kind = self.json.peek()?;
         let offset = self.json.position();
-        if kind == JsonKind::String {
-            let value = match &*self.json.read_string()? {
-                "NaN" => f64::NAN,
-                "Infinity" => f64::INFINITY,
-                "-Infinity" => f64::NEG_INFINITY,
-                text => text
-                    .parse::<f64>()
-                    .ok()
-                    .filter(|value| value.is_finite())
-                    .ok_or(TranscodeError::Text { offset, expected: "a number" })?,
-            };
-            self.enc.double(value);
-            return Ok(());
-        }
-        let value = match self.json.read_short_number() {
-            #[expect(clippy::cast_precision_loss, reason = "rounded, as the library does")]
-            Some(Short::Int(value)) => value as f64,
-            Some(Short::Double(value)) => value,
-            None => self.json.read_number()?.parse::<f64>().unwrap_or(f64::INFINITY),
+        let value = if kind == JsonKind::String {
+            let text = self.json.read_string()?;
+            match scalar::named_double(&text) {
+                Some(value) => {
+                    self.enc.double(value);
+                    return Ok(());
+                }
+                None => text.parse::<f64>().unwrap_or(f64::INFINITY),
+            }
+        } else {
+            match self.json.read_short_number() {
+                #[expect(clippy::cast_precision_loss, reason = "rounded, as the library does")]
+                Some(Short::Int(value)) => value as f64,
+                Some(Short::Double(value)) => value,
+                None => self.json.read_number()?.parse::<f64>().unwrap_or(f64::INFINITY),
+            }
         };
         // Java makes the float of the double that it reads, by the same rounding.
         #[expect(clippy::cast_possible_truncation, reason = "only to see whether it is too large")]
-        let is_too_large = value.is_infinite() || is_float && (value as f32).is_infinite();
-        if is_too_large {
-            let expected = if is_float { "float" } else { "double" };
-            return Err(TranscodeError::Range { offset, expected });
+        let is_of_type = value.is_finite() && !(is_float && (value as f32).is_infinite());
+        if !is_of_type {
+            let builtin = if is_float { Builtin::Float } else { Builtin::Double };
+            return Err(self.wrong_value(offset, expected::scalar(builtin)));
         }
         self.enc.double(value);
         Ok(())
@@ -188,27 +184,27 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         // The text of a string has to be a number as JSON has it.
         let mut reader = JsonReader::new(text.as_bytes(), crate::Limits::default());
         if reader.read_number() != Ok(&*text) {
-            return Err(TranscodeError::Text { offset, expected: "a number" });
+            return Err(self.wrong_value(offset, expected::scalar(builtin)));
         }
         if builtin == Builtin::BigDecimal {
             scalar::write_big_decimal(self.enc, &text);
             return Ok(());
         }
         scalar::write_big_integer(self.enc, &text)
-            .ok_or(TranscodeError::Range { offset, expected: "java.math.BigInteger" })
+            .ok_or_else(|| self.wrong_value(offset, expected::scalar(builtin)))
     }
 
     fn date(&mut self, builtin: Builtin, name: &str) -> Result<(), TranscodeError> {
         let kind = self.json.peek()?;
         let offset = self.json.position();
+        let expected = expected::scalar(builtin);
         let ms = match kind {
-            JsonKind::Number => self.integer(i64::MIN, i64::MAX, "java.util.Date")?,
+            JsonKind::Number => self.integer(i64::MIN, i64::MAX, expected)?,
             _ => {
                 let text = self.json.read_string()?;
-                let expected = "a date as ISO 8601 or milliseconds";
                 time::parse_ms(&text)
                     .or_else(|| text.parse::<i64>().ok())
-                    .ok_or(TranscodeError::Text { offset, expected })?
+                    .ok_or_else(|| self.wrong_value(offset, expected))?
             }
         };
         match builtin {
@@ -234,7 +230,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         }
         let text = self.json.read_string()?;
         if text.encode_utf16().take(2).count() != 1 {
-            return Err(TranscodeError::Text { offset, expected: "one character" });
+            return Err(self.wrong_value(offset, expected::scalar(Builtin::Char)));
         }
         Ok(text)
     }
@@ -251,7 +247,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         let mut bytes = Vec::new();
         let mut array = self.json.begin_array()?;
         while self.json.next_element(&mut array)? {
-            let value = self.integer(i8::MIN.into(), u8::MAX.into(), "byte")?;
+            let value = self.integer(i8::MIN.into(), u8::MAX.into(), expected::BYTE_OF_ARRAY)?;
             // Bytes are written from -128 to 127 by some, and from 0 to 255 by others.
             let [.., low] = value.to_be_bytes();
             bytes.push(low);

@@ -6,8 +6,10 @@ use std::rc::Rc;
 use super::{Builtin, JsonKind, JsonReader, Known, Lead, Member, Rule, TranscodeError, Writer};
 use crate::JavaType;
 use crate::encode::Mark;
+use crate::java_type::ClassType;
 use crate::json;
-use crate::transcode::named::Named;
+use crate::transcode::expected;
+use crate::transcode::named::{CLASS_NAME, Named};
 
 /// So many classes are remembered in one value; there are seldom more.
 const MAX_KNOWN: usize = 8;
@@ -24,42 +26,56 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         {
             return Ok(());
         }
+        self.object_by_look(declared, &[])
+    }
+
+    /// The same, after it was looked through. A collection that the object stands for has elements as in `args`.
+    fn object_by_look(
+        &mut self,
+        declared: Option<&str>,
+        args: &[JavaType],
+    ) -> Result<(), TranscodeError> {
         let base = self.members.len();
         let offset = self.json.position();
         // Nothing comes after the outermost object that could be like it.
         let may_repeat = self.json.is_inside();
-        let (named, end) = self.scan_object()?;
-        let no_class = TranscodeError::Text { offset, expected: "the name of a class" };
-        let of = match named.as_deref() {
-            Some(name) => Some(Named::of(name).ok_or_else(|| no_class.clone())?),
+        let (name, end) = self.scan_object()?;
+        let named = match name.as_deref() {
+            Some(name) => Some(Named::of(name).ok_or_else(|| no_class(offset, name))?),
             None => None,
         };
         let members = self.members.get(base..).unwrap_or_default();
-        let has_only_value = matches!(members, [member] if member.name == "value");
+        let only_value = match members {
+            [member] if member.name == "value" => Some(member.at),
+            _ => None,
+        };
         let n_members = members.len();
         // Also for one that only names the type of its value: it stands for that value.
         self.enter();
         self.json.begin_object()?;
         self.json.count(n_members)?;
-        match (named.as_deref().or(declared), of) {
-            (None, _) => self.map(None, base)?,
-            (Some(class), Some(Named { builtin: Some(Builtin::Map), .. })) => {
-                self.map(Builtin::map_type(class), base)?;
+        match (named, declared) {
+            (None, None) | (Some(Named { builtin: Some(Builtin::Any), .. }), _) => {
+                self.map(None, base, &[])?;
             }
-            (Some(_), Some(Named { builtin: Some(Builtin::Any), .. })) => self.map(None, base)?,
+            (Some(named @ Named { builtin: Some(Builtin::Map), .. }), _) => {
+                let is_inside = !named.args().is_empty()
+                    && only_value.is_some_and(|at| self.kind_at(at) == Some(JsonKind::Object));
+                if is_inside {
+                    self.member(base, Some(&named.into_type(&[])))?;
+                } else {
+                    self.map(Builtin::map_type(named.class), base, named.args())?;
+                }
+            }
             // `{"class": "java.util.Date", "value": 0}`: of a class that is no JSON object.
-            (Some(class), Some(of)) if has_only_value && of.is_of_value() => {
-                let ty = match of.plain {
-                    Some(ty) => ty,
-                    None => JavaType::parse(class).map_err(|_| no_class)?,
-                };
-                self.member(base, Some(&ty))?;
+            (Some(named), _) if only_value.is_some() && named.is_of_value() => {
+                self.member(base, Some(&named.into_type(args)))?;
             }
-            (Some(class), _) => {
+            (Some(Named { class, .. }), _) | (None, Some(class)) => {
                 let members = self.members.get(base..).unwrap_or_default();
                 let number = self.enc.class_number(class, members);
                 self.enc.object_head(number);
-                if named.is_none() && may_repeat {
+                if name.is_none() && may_repeat {
                     self.remember(class, base, number);
                 }
                 let schema = self.schema;
@@ -78,16 +94,30 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         Ok(())
     }
 
+    /// What stands at a place that was looked through.
+    fn kind_at(&self, at: usize) -> Option<JsonKind> {
+        let mut json = self.json.scan();
+        json.jump(at);
+        json.peek().ok()
+    }
+
     /// A JSON object where a class is declared that is none in JSON: it has to say by its member `class`
     /// what it is, which may be a subclass.
-    pub(super) fn named_object(&mut self, declared: &str) -> Result<(), TranscodeError> {
+    pub(super) fn named_object(
+        &mut self,
+        declared: &ClassType,
+        builtin: Builtin,
+    ) -> Result<(), TranscodeError> {
         let base = self.members.len();
-        let is_named = self.may_have_class() && self.scan_object()?.0.is_some();
+        let name = if self.may_have_class() { self.scan_object()?.0 } else { None };
         self.members.truncate(base);
-        if !is_named {
-            return Err(self.wrong_kind(JsonKind::Object, declared));
+        let Some(name) = name else {
+            return Err(self.wrong_kind(JsonKind::Object, declared.name()));
+        };
+        if Named::of(&name).is_some_and(|named| !named.may_stand_for(builtin)) {
+            return Err(self.wrong_class(declared.name()));
         }
-        self.object(None)
+        self.object_by_look(None, declared.args())
     }
 
     /// An object of a class that was met before, if it has the same members in the same order. If it
@@ -172,14 +202,19 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         }
     }
 
-    /// The members that were looked through, as a map.
-    fn map(&mut self, tag: Option<&str>, base: usize) -> Result<(), TranscodeError> {
+    /// The members that were looked through, as a map whose keys and values are of the types `args`, if any.
+    fn map(
+        &mut self,
+        tag: Option<&str>,
+        base: usize,
+        args: &[JavaType],
+    ) -> Result<(), TranscodeError> {
         self.enc.map_begin(tag);
         for index in base..self.members.len() {
-            if let Some(member) = self.members.get(index) {
-                self.enc.string(&member.name);
+            if let Some(name) = self.members.get(index).map(|member| member.name.clone()) {
+                self.key(&name, args.first())?;
             }
-            self.member(index, None)?;
+            self.member(index, args.get(1))?;
         }
         self.enc.map_end();
         Ok(())
@@ -246,6 +281,12 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             memchr::memmem::find(rest, b"\"class\"").is_some()
         })
     }
+}
+
+/// The member `class` of the object at `offset` names none.
+#[cold]
+fn no_class(offset: usize, name: &str) -> TranscodeError {
+    TranscodeError::Value { offset, found: expected::quoted(name), expected: CLASS_NAME }
 }
 
 /// Reads past a value and notes where its arrays and objects begin and end, in order.

@@ -124,8 +124,8 @@ impl Writer<'_, '_, '_, '_, '_> {
         let is_alone = self.json.next_key(&mut object)?.is_none();
         let number =
             self.places.as_ref().filter(|_| is_alone).and_then(|places| places.find(&path));
-        let expected = "the path of an array or object that began before";
-        self.enc.reference(number.ok_or(TranscodeError::Text { offset, expected })?);
+        let expected = "a reference to an array or object that began before";
+        self.enc.reference(number.ok_or_else(|| self.wrong_value(offset, expected))?);
         Ok(())
     }
 }

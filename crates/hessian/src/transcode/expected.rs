@@ -1,0 +1,66 @@
+//! The words of errors: what stands in a JSON text, and what its Java type takes instead.
+
+use super::Builtin;
+use crate::Limits;
+use crate::json::JsonReader;
+
+/// A message shows no more of a value than this, in bytes.
+const MAX_SHOWN: usize = 48;
+
+/// The JSON value at `offset` of `text`, shortened.
+#[must_use]
+pub fn found_at(text: &[u8], offset: usize) -> Box<str> {
+    let rest = text.get(offset..).unwrap_or_default();
+    let value = JsonReader::new(rest, Limits::default()).skip_value().unwrap_or(rest);
+    shortened(&String::from_utf8_lossy(value))
+}
+
+/// A text as JSON, shortened.
+#[must_use]
+pub fn quoted(text: &str) -> Box<str> {
+    let mut json = Vec::new();
+    crate::json::write_string(&mut json, text);
+    shortened(&String::from_utf8_lossy(&json))
+}
+
+fn shortened(text: &str) -> Box<str> {
+    match text.len() {
+        ..=MAX_SHOWN => text.into(),
+        _ => format!("{}...", text.split_at(text.floor_char_boundary(MAX_SHOWN)).0).into(),
+    }
+}
+
+/// An element of a `byte[]`: some writers have a sign, and others none.
+pub const BYTE_OF_ARRAY: &str = "a byte (a whole number from -128 to 255)";
+
+/// What JSON a scalar class takes.
+#[must_use]
+pub fn scalar(builtin: Builtin) -> &'static str {
+    match builtin {
+        Builtin::Boolean => "a boolean (true or false)",
+        Builtin::Byte => "a byte (a whole number from -128 to 127)",
+        Builtin::Short => "a short (a whole number from -32768 to 32767)",
+        Builtin::Char => "a char (a text of one UTF-16 unit)",
+        Builtin::Int | Builtin::AtomicInteger => {
+            "an int (a whole number from -2147483648 to 2147483647)"
+        }
+        Builtin::Long | Builtin::AtomicLong => {
+            "a long (a whole number from -9223372036854775808 to 9223372036854775807)"
+        }
+        Builtin::Float => {
+            "a float (a number up to 3.4028235e38, \"NaN\", \"Infinity\" or \"-Infinity\")"
+        }
+        Builtin::Double => {
+            "a double (a number up to 1.7976931348623157e308, \"NaN\", \"Infinity\" or \"-Infinity\")"
+        }
+        Builtin::BigDecimal => "a java.math.BigDecimal (a number)",
+        Builtin::BigInteger => {
+            "a java.math.BigInteger (a whole number of up to 2467 digits, without point and exponent)"
+        }
+        Builtin::Date | Builtin::SqlDate | Builtin::Calendar => {
+            "a date (ISO 8601 such as 2024-02-29T13:05:59Z, or whole milliseconds since 1970)"
+        }
+        Builtin::Year => "a java.time.Year (a year from -999999999 to 999999999)",
+        _ => "the ISO 8601 text of the java.time class",
+    }
+}
