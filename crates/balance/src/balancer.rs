@@ -5,6 +5,7 @@
 //!   holds the running sum of their weights.
 //! - An endpoint that is no longer listed keeps its place while it has calls in flight, and no longer.
 //! - A ticket changes the count of the endpoint that it was made for, or of none.
+//! - `n_resting` counts the places whose endpoint rests or waits for its trial.
 
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use rand::Rng;
 use crate::endpoint::{EndpointSpec, EndpointStats, Slot, Ticket};
 use crate::latency::PeakEwma;
 use crate::policy::Policy;
+use crate::rest::Rest;
 
 use entry::{Entry, Place};
 
@@ -41,6 +43,9 @@ pub struct Balancer<K> {
     now: Option<Instant>,
     epoch: u64,
     candidates: Vec<u32>,
+    /// Endpoints that have refused and not answered since: while there is none, nothing about rests
+    /// is looked at.
+    n_resting: usize,
 }
 
 impl<K: Eq + Clone> Balancer<K> {
@@ -59,6 +64,7 @@ impl<K: Eq + Clone> Balancer<K> {
             now: None,
             epoch: 0,
             candidates: Vec::new(),
+            n_resting: 0,
         }
     }
 
@@ -106,6 +112,9 @@ impl<K: Eq + Clone> Balancer<K> {
     /// Chooses an endpoint for one call, or `None` if no listed endpoint with a weight above 0 is
     /// `available`. Use `available` to hide endpoints that are down, draining, or tried already.
     ///
+    /// An endpoint that rests (see [`refused`](Self::refused)) is chosen only if all that are available
+    /// rest: then nothing is lost by asking, and the first that is back is found at once.
+    ///
     /// `Random` and `PowerOfTwo` look at a few endpoints however many there are, unless most are
     /// unavailable; `RoundRobin` and `LeastInFlight` look at all.
     pub fn pick<R: Rng + ?Sized>(
@@ -118,20 +127,34 @@ impl<K: Eq + Clone> Balancer<K> {
         if self.warmed_at.is_some_and(|at| WARM_UP_STEP <= now.saturating_duration_since(at)) {
             self.compute_weights(now);
         }
-        let index = match self.policy {
-            Policy::Random => self.draw(rng, |entry| available(&entry.key)),
+        let mut index = None;
+        if self.n_resting != 0 {
+            let rested = |entry: &Entry<K>| entry.rest.allows(now) && available(&entry.key);
+            index = self.choose(now, rng, rested);
+        }
+        let index = index.or_else(|| self.choose(now, rng, |entry| available(&entry.key)))?;
+        Some(self.slot_at(index))
+    }
+
+    fn choose<R: Rng + ?Sized>(
+        &mut self,
+        now: Instant,
+        rng: &mut R,
+        usable: impl Fn(&Entry<K>) -> bool,
+    ) -> Option<u32> {
+        match self.policy {
+            Policy::Random => self.draw(rng, usable),
             Policy::RoundRobin => {
-                self.gather(rng, available);
+                self.gather(rng, usable);
                 self.rotate()
             }
             Policy::LeastInFlight => {
-                self.gather(rng, available);
+                self.gather(rng, usable);
                 self.keep_least_loaded();
                 self.rotate()
             }
-            Policy::PowerOfTwo => self.better_of_two(now, rng, available),
-        }?;
-        Some(self.slot_at(index))
+            Policy::PowerOfTwo => self.better_of_two(now, rng, usable),
+        }
     }
 
     /// Counts a call toward `slot` as in flight. A slot whose endpoint has gone counts nothing.
@@ -143,6 +166,9 @@ impl<K: Eq + Clone> Balancer<K> {
             }
             entry.in_flight = entry.in_flight.saturating_add(1);
             entry.picks += 1;
+            if let Some(now) = now {
+                entry.rest.begun(now);
+            }
         }
         Ticket { slot }
     }
@@ -155,6 +181,31 @@ impl<K: Eq + Clone> Balancer<K> {
         if let Some(entry) = self.entry_mut(ticket.slot) {
             entry.ewma.record(now, latency, ok);
             entry.progress_at = Some(now);
+            if ok && entry.rest.is_on() {
+                entry.rest.answered();
+                self.n_resting -= 1;
+            }
+        }
+        self.release(ticket.slot);
+    }
+
+    /// Ends a call that the endpoint refused before anybody began it, because it cannot serve anyone
+    /// just now. The endpoint then rests for a short, jittered time that grows with each refusal.
+    #[expect(clippy::needless_pass_by_value, reason = "a ticket is given back once")]
+    pub fn refused<R: Rng + ?Sized>(
+        &mut self,
+        ticket: Ticket,
+        now: Instant,
+        latency: Duration,
+        rng: &mut R,
+    ) {
+        self.tell_time(now);
+        if let Some(entry) = self.entry_mut(ticket.slot) {
+            entry.ewma.record(now, latency, false);
+            entry.progress_at = Some(now);
+            let was_on = entry.rest.is_on();
+            entry.rest.refused(now, rng);
+            self.n_resting += usize::from(!was_on);
         }
         self.release(ticket.slot);
     }
@@ -249,6 +300,7 @@ impl<K: Eq + Clone> Balancer<K> {
             current: 0,
             epoch: self.epoch,
             leaving: false,
+            rest: Rest::default(),
         };
         let reused = self.free.pop();
         let index = reused.or_else(|| u32::try_from(self.places.len()).ok());
@@ -275,7 +327,8 @@ impl<K: Eq + Clone> Balancer<K> {
 
     fn vacate(&mut self, index: u32) {
         if let Some(place) = self.places.get_mut(index as usize) {
-            place.entry = None;
+            let was_resting = place.entry.take().is_some_and(|entry| entry.rest.is_on());
+            self.n_resting -= usize::from(was_resting);
             place.generation = place.generation.wrapping_add(1);
             self.free.push(index);
         }

@@ -100,6 +100,8 @@ pub struct EndpointStats<'a, K> {
     pub picks: u64,
     /// The endpoint is no longer listed and waits for its last calls to finish.
     pub leaving: bool,
+    /// The endpoint has refused its last calls and gets none but trials.
+    pub resting: bool,
 }
 
 #[cfg(test)]

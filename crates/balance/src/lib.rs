@@ -11,15 +11,19 @@
 //! 2. [`Balancer::begin`] counts the call as in flight and returns a [`Ticket`];
 //! 3. [`Balancer::finish`] (or [`Balancer::abandon`]) takes the ticket back, once.
 //!
-//! Begin to read at [`Balancer`]; [`Policy`] says how each choice is made.
+//! Begin to read at [`Balancer`]; [`Policy`] says how each choice is made. [`Holder`] decides which
+//! endpoints stay in use although the registry no longer lists them.
 
 mod balancer;
 mod endpoint;
+mod hold;
 mod latency;
 mod policy;
+mod rest;
 
 pub use balancer::Balancer;
 pub use endpoint::{EndpointSpec, EndpointStats, Slot, Ticket, WarmUp};
+pub use hold::{Evidence, HoldPolicy, Holder};
 pub use policy::{Policy, UnknownPolicy};
 
 #[cfg(test)]

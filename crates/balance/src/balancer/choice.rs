@@ -59,11 +59,11 @@ impl<K: Eq + Clone> Balancer<K> {
         &self,
         now: Instant,
         rng: &mut R,
-        available: impl Fn(&K) -> bool,
+        usable: impl Fn(&Entry<K>) -> bool,
     ) -> Option<u32> {
-        let first = self.draw(rng, |entry| available(&entry.key))?;
+        let first = self.draw(rng, &usable)?;
         let first_entry = self.at(first)?;
-        let other = |entry: &Entry<K>| !std::ptr::eq(entry, first_entry) && available(&entry.key);
+        let other = |entry: &Entry<K>| !std::ptr::eq(entry, first_entry) && usable(entry);
         let second = self.try_draw(rng, other).or_else(|| {
             // Rare: one endpoint has nearly all the weight, or few are available.
             (self.live.len() <= SCAN_MAX).then(|| self.scan(rng, other)).flatten()
@@ -94,8 +94,12 @@ impl<K: Eq + Clone> Balancer<K> {
         f64::from(entry.in_flight) * mean / f64::from(entry.weight.max(1))
     }
 
-    /// Puts the available endpoints into `candidates`, in the order of the rotation.
-    pub(super) fn gather<R: Rng + ?Sized>(&mut self, rng: &mut R, available: impl Fn(&K) -> bool) {
+    /// Puts the usable endpoints into `candidates`, in the order of the rotation.
+    pub(super) fn gather<R: Rng + ?Sized>(
+        &mut self,
+        rng: &mut R,
+        usable: impl Fn(&Entry<K>) -> bool,
+    ) {
         self.candidates.clear();
         if self.live.is_empty() {
             return;
@@ -104,7 +108,7 @@ impl<K: Eq + Clone> Balancer<K> {
         let (tail, head) = self.live.split_at(phase.min(self.live.len()));
         for &index in head.iter().chain(tail) {
             let entry = self.places.get(index as usize).and_then(|place| place.entry.as_ref());
-            if entry.is_some_and(|entry| available(&entry.key)) {
+            if entry.is_some_and(&usable) {
                 self.candidates.push(index);
             }
         }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::endpoint::{EndpointStats, Slot, WarmUp};
 use crate::latency::PeakEwma;
+use crate::rest::Rest;
 
 #[derive(Debug)]
 pub(super) struct Place<K> {
@@ -26,6 +27,7 @@ pub(super) struct Entry<K> {
     pub(super) current: i64,
     pub(super) epoch: u64,
     pub(super) leaving: bool,
+    pub(super) rest: Rest,
 }
 
 impl<K> Entry<K> {
@@ -38,6 +40,7 @@ impl<K> Entry<K> {
             latency: self.ewma.average(),
             picks: self.picks,
             leaving: self.leaving,
+            resting: self.rest.is_on(),
         }
     }
 

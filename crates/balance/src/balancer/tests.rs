@@ -352,3 +352,51 @@ proptest! {
         prop_assert_eq!(balancer.stats().count(), weights.len());
     }
 }
+
+/// The endpoint that refuses answers fastest. Whatever the policy, it is asked a few times, and not
+/// again and again.
+#[test]
+fn who_refuses_is_not_asked_again_at_once() {
+    for policy in Policy::ALL {
+        let (start, mut rng) = (test_start(), StdRng::seed_from_u64(7));
+        let mut balancer = balancer(policy, &[1, 1, 1], start);
+        let mut n_refused = 0;
+        // 12 seconds, a call each millisecond.
+        for ms in 0..12_000 {
+            let now = start + ms * MS;
+            let slot = balancer.pick(now, &mut rng, |_| true).unwrap();
+            let ticket = balancer.begin(slot);
+            if *balancer.key(slot).unwrap() == 0 {
+                n_refused += 1;
+                balancer.refused(ticket, now, Duration::ZERO, &mut rng);
+            } else {
+                balancer.finish(ticket, now, MS, true);
+            }
+        }
+        assert!((2..=12).contains(&n_refused), "{policy}: {n_refused} calls were refused");
+    }
+}
+
+#[test]
+fn who_refuses_is_asked_where_nobody_else_is_left_and_used_when_it_answers() {
+    for policy in Policy::ALL {
+        let (now, mut rng) = (test_start(), StdRng::seed_from_u64(7));
+        let mut balancer = balancer(policy, &[1, 1], now);
+        for key in [0, 1] {
+            let slot = balancer.pick(now, &mut rng, |it| *it == key).unwrap();
+            let ticket = balancer.begin(slot);
+            balancer.refused(ticket, now, MS, &mut rng);
+            assert!(balancer.stats_of(slot).unwrap().resting);
+        }
+        let slot = balancer.pick(now, &mut rng, |_| true).expect("all rest, so all may be asked");
+        let ticket = balancer.begin(slot);
+        balancer.finish(ticket, now, MS, true);
+        for _ in 0..10 {
+            assert_eq!(balancer.pick(now, &mut rng, |_| true), Some(slot), "{policy}");
+        }
+        // An endpoint that goes takes its rest along.
+        balancer.update(now, specs(&[1, 1]).into_iter().take(1));
+        balancer.update(now, specs(&[1, 1]));
+        assert_eq!(balancer.n_resting, balancer.stats().filter(|it| it.resting).count());
+    }
+}

@@ -1,0 +1,160 @@
+//! Which endpoints stay in use although their registry no longer lists them.
+//!
+//! A registry that loses its writers (a partition between them, a stall longer than the leases)
+//! removes endpoints that are alive. A [`Holder`] keeps those that vanish while their connection is
+//! alive and answers. It gives them calls only while so many have vanished that it is more likely the
+//! registry that is wrong: more than a share of all that are alive, listed or not.
+//!
+//! Held endpoints are used like listed ones, not only as a last resort: an estate sized for ten
+//! endpoints does not run on the four that are still listed, and each held one has just answered.
+//!
+//! Invariants:
+//! - An endpoint whose connection is down, or which said goodbye, is never used; it is forgotten.
+//! - No endpoint is used longer than the configured time after it vanished.
+//! - An endpoint that is listed again is not kept beside its listing.
+
+use std::time::{Duration, Instant};
+
+use crate::endpoint::EndpointSpec;
+
+/// Leases that end for one reason do not end in one moment. Endpoints that vanish within this time
+/// count as having vanished at once; they keep their connection until then, without calls.
+const AT_ONCE: Duration = Duration::from_secs(30);
+
+/// When vanished endpoints stay in use, and for how long.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct HoldPolicy {
+    /// The longest time; zero turns holding off.
+    pub time: Duration,
+    /// Endpoints are held if more than so many percent of those alive have vanished, 0 to 99.
+    pub percent: u8,
+}
+
+/// What the connection to an endpoint shows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Evidence {
+    /// The peer answers.
+    Answers,
+    /// The connection stands, but a question is unanswered.
+    Silent,
+    /// The connection is down, or the peer said that it takes no calls.
+    Gone,
+}
+
+/// The endpoints of one cluster that vanished from the registry.
+#[derive(Debug)]
+pub struct Holder<K> {
+    policy: HoldPolicy,
+    kept: Vec<Kept<K>>,
+    /// When the kept ones began to be used; `None` while they are not.
+    holding_since: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Kept<K> {
+    spec: EndpointSpec<K>,
+    vanished_at: Instant,
+    /// When it vanished or was used last, whichever is later.
+    counted_at: Instant,
+    evidence: Evidence,
+}
+
+impl<K: Eq + Clone> Holder<K> {
+    /// Keeps nothing yet.
+    #[must_use]
+    pub fn new(policy: HoldPolicy) -> Self {
+        Self { policy, kept: Vec::new(), holding_since: None }
+    }
+
+    /// Decides by `policy` from now on.
+    pub fn set_policy(&mut self, policy: HoldPolicy) {
+        self.policy = policy;
+    }
+
+    /// Nothing is kept.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// Endpoints have left the registry's list at `now`. To be followed by [`decide`](Self::decide).
+    pub fn vanished(&mut self, now: Instant, specs: impl IntoIterator<Item = EndpointSpec<K>>) {
+        if self.policy.time.is_zero() {
+            return;
+        }
+        for spec in specs {
+            if !self.keeps(&spec.key) {
+                let evidence = Evidence::Answers;
+                self.kept.push(Kept { spec, vanished_at: now, counted_at: now, evidence });
+            }
+        }
+    }
+
+    /// Forgets the endpoints that `is_listed` again, or whose place another one has taken.
+    pub fn listed(&mut self, is_listed: impl Fn(&K) -> bool) {
+        self.kept.retain(|kept| !is_listed(&kept.spec.key));
+    }
+
+    /// Decides at `now` which of the kept endpoints are used, beside `n_alive` that are listed and
+    /// take calls. True if what [`held`](Self::held) shows may have changed.
+    ///
+    /// To be called whenever the list changes, and every fraction of a second while anything is
+    /// kept.
+    pub fn decide(
+        &mut self,
+        now: Instant,
+        n_alive: usize,
+        evidence: impl Fn(&K) -> Evidence,
+    ) -> bool {
+        let before = self.held().count();
+        let (time, was_holding) = (self.policy.time, self.holding_since.is_some());
+        for kept in &mut self.kept {
+            kept.evidence = evidence(&kept.spec.key);
+        }
+        self.kept.retain(|kept| {
+            let age = now.saturating_duration_since(kept.vanished_at);
+            kept.evidence != Evidence::Gone && age < time
+        });
+        let n_vanished = self.answering().count();
+        let limit = (n_alive + n_vanished).saturating_mul(usize::from(self.policy.percent));
+        let is_holding = limit < n_vanished.saturating_mul(100);
+        if is_holding {
+            self.holding_since.get_or_insert(now);
+            for kept in &mut self.kept {
+                kept.counted_at = now;
+            }
+        } else {
+            self.holding_since = None;
+            self.kept.retain(|kept| now.saturating_duration_since(kept.counted_at) < AT_ONCE);
+        }
+        was_holding != is_holding || before != self.held().count()
+    }
+
+    /// The endpoints to use although they are not listed.
+    pub fn held(&self) -> impl Iterator<Item = &EndpointSpec<K>> {
+        let is_holding = self.holding_since.is_some();
+        self.answering().filter(move |_| is_holding).map(|kept| &kept.spec)
+    }
+
+    /// When the endpoints that are held began to be used; `None` if none is.
+    #[must_use]
+    pub fn holding_since(&self) -> Option<Instant> {
+        self.holding_since
+    }
+
+    /// All that are kept, used or not: their connections are to be asked whether they answer.
+    pub fn kept(&self) -> impl Iterator<Item = &K> {
+        self.kept.iter().map(|kept| &kept.spec.key)
+    }
+
+    fn answering(&self) -> impl Iterator<Item = &Kept<K>> {
+        self.kept.iter().filter(|kept| kept.evidence == Evidence::Answers)
+    }
+
+    fn keeps(&self, key: &K) -> bool {
+        self.kept.iter().any(|kept| kept.spec.key == *key)
+    }
+}
+
+#[cfg(test)]
+mod tests;
