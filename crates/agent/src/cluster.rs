@@ -2,6 +2,7 @@
 //!
 //! Invariants:
 //! - A call is offered to another endpoint only if none has begun it.
+//! - What the balancer knows is what the registry lists, and what is held although it does not.
 //! - What the balancer counts as in flight is given back however a call ends.
 
 use std::cell::{Cell, RefCell};
@@ -22,6 +23,10 @@ use crate::learnt::Learnt;
 use crate::metrics::{CallStats, Hub};
 use crate::upstream::{AnyUpstream, Arguments, Pool, Request, Setup, Standing};
 
+mod holding;
+
+use holding::Holding;
+
 /// Dubbo's own default deadline.
 const DEFAULT_TIMEOUT: Duration = Duration::from_millis(1000);
 
@@ -29,11 +34,14 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_millis(1000);
 pub struct Cluster {
     /// What is called.
     pub service: ServiceKey,
+    /// The same as text, as links know it.
+    service_name: Box<str>,
     registry_name: Box<str>,
     pool: Rc<Pool>,
     hub: Hub,
     policy: RefCell<Rc<ClusterPolicy>>,
     balancer: RefCell<Balancer<Member>>,
+    holding: RefCell<Holding>,
     status: Cell<Freshness>,
     registered_timeout: Cell<Option<Duration>>,
     had_endpoints: Cell<bool>,
@@ -96,7 +104,10 @@ impl Cluster {
         pool: Rc<Pool>,
         hub: Hub,
     ) -> Self {
+        let service_name: Box<str> = service.to_string().into();
         Self {
+            holding: Holding::new(&service_name, registry_name, policy, hub.clone()).into(),
+            service_name,
             service,
             registry_name: registry_name.into(),
             pool,
@@ -114,9 +125,10 @@ impl Cluster {
 
     /// Takes what the registry now says. Endpoints that stay keep connections and statistics.
     pub fn update(&self, snapshot: &Snapshot) {
-        let policy = Rc::clone(&self.policy.borrow());
-        let mut balancer = self.balancer.borrow_mut();
-        let known: Vec<Member> = balancer.stats().map(|stats| stats.key.clone()).collect();
+        let (policy, now) = (Rc::clone(&self.policy.borrow()), Instant::now());
+        let (mut balancer, mut holding) = (self.balancer.borrow_mut(), self.holding.borrow_mut());
+        let used = balancer.stats().map(|stats| stats.key);
+        let known: Vec<Member> = used.chain(holding.kept()).cloned().collect();
         let specs = snapshot.endpoints.iter().map(|endpoint| {
             let member = known.iter().find(|member| member.0.is_same_way(endpoint));
             EndpointSpec {
@@ -125,17 +137,26 @@ impl Cluster {
                 warm_up: endpoint.warm_up.and_then(warm_up),
             }
         });
-        balancer.update(Instant::now(), specs.collect::<Vec<_>>());
+        balancer.update(now, holding.update(now, specs.collect()));
         self.registered_timeout.set(snapshot.endpoints.iter().find_map(|known| known.timeout));
         self.had_endpoints.set(self.had_endpoints.get() || !snapshot.endpoints.is_empty());
         self.status.set(snapshot.status);
         self.changed.notify_waiters();
     }
 
+    /// Looks again at endpoints that have vanished from the registry: whether they still answer, and
+    /// whether their time is over. To be called every fraction of a second.
+    pub fn check_held(&self, now: Instant) {
+        let mut holding = self.holding.borrow_mut();
+        if let Some(specs) = holding.check(now) {
+            self.balancer.borrow_mut().update(now, specs);
+        }
+    }
+
     fn member(&self, endpoint: &Endpoint, policy: &ClusterPolicy) -> Member {
         let setup = Setup::new(policy);
         let upstream = self.pool.upstream(endpoint.protocol, &endpoint.host, endpoint.port, setup);
-        let stats = self.hub.upstream(&self.service.to_string(), upstream.address());
+        let stats = self.hub.upstream(&self.service_name, upstream.address());
         let (endpoint, learnt) = (endpoint.clone(), Learnt::default());
         let token = endpoint.params.get(TOKEN).filter(|token| !token.is_empty());
         let token = token.map(|token| (TOKEN, token.clone()));
@@ -153,6 +174,7 @@ impl Cluster {
     /// Calls are made by `policy` from now on.
     pub fn set_policy(&self, policy: &ClusterPolicy) {
         self.balancer.borrow_mut().set_policy(policy.balance);
+        self.holding.borrow_mut().set_policy(policy);
         *self.policy.borrow_mut() = Rc::new(policy.clone());
     }
 
@@ -191,7 +213,7 @@ impl Cluster {
     pub fn begin(self: &Rc<Self>, now: Instant) -> Option<Attempt> {
         self.last_call.set(now);
         let slot = self.balancer.borrow_mut().pick(now, &mut rand::rng(), |member| {
-            member.0.upstream.standing() == Standing::Ready
+            member.0.upstream.standing(&self.service_name) == Standing::Ready
         })?;
         let member = self.balancer.borrow().key(slot)?.clone();
         Some(self.attempt(slot, member, now))
@@ -286,7 +308,8 @@ impl Cluster {
         let mut rng = rand::rng();
         for standing in [Standing::Ready, Standing::Connecting] {
             let slot = balancer.pick(now, &mut rng, |member| {
-                member.0.upstream.standing() == standing && !tried.contains(member)
+                member.0.upstream.standing(&self.service_name) == standing
+                    && !tried.contains(member)
             });
             if let Some(slot) = slot {
                 return Some((slot, balancer.key(slot)?.clone()));
@@ -326,7 +349,7 @@ impl Cluster {
         let down: Vec<String> = balancer
             .stats()
             .filter(|stats| !stats.leaving)
-            .map(|stats| stats.key.0.trouble())
+            .map(|stats| stats.key.0.trouble(&self.service_name))
             .collect();
         if !down.is_empty() {
             let list = down.join(", ");
@@ -357,9 +380,9 @@ fn warm_up(known: registry::WarmUp) -> Option<balance::WarmUp> {
 
 impl MemberState {
     /// The address, and what is wrong with it.
-    fn trouble(&self) -> String {
+    fn trouble(&self, service: &str) -> String {
         let address = self.upstream.address();
-        match self.upstream.trouble() {
+        match self.upstream.trouble(service) {
             Some(error) => format!("{address} ({})", error.message),
             None => address.to_string(),
         }
@@ -390,7 +413,21 @@ impl Attempt {
         let Some(ticket) = self.ticket.take() else { return };
         let latency = now.saturating_duration_since(self.started);
         self.member.0.stats.finished(latency, error.map(|error| error.code as u8));
-        self.cluster.balancer.borrow_mut().finish(ticket, now, latency, error.is_none());
+        let mut balancer = self.cluster.balancer.borrow_mut();
+        match error {
+            Some(error) if self.is_refusal(error) => {
+                balancer.refused(ticket, now, latency, &mut rand::rng());
+            }
+            _ => balancer.finish(ticket, now, latency, error.is_none()),
+        }
+    }
+
+    /// Whether the endpoint is there and would refuse the next call as well: the app behind it has
+    /// gone, or offers the service no more. A connection that is down is no reason to rest: nothing
+    /// is offered to it anyway, and it is to be used as soon as it is up again.
+    fn is_refusal(&self, error: &CallError) -> bool {
+        matches!(error.code, Code::Unreachable | Code::ServiceNotFound)
+            && self.member.0.upstream.standing(&self.cluster.service_name) == Standing::Ready
     }
 
     /// The call was sent, and nobody will hear how it ends.

@@ -34,7 +34,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct LinkSession {
     conn: Conn<LinkServer>,
     backends: Rc<Backends>,
-    /// By the peer's number of the route.
+    /// By the peer's number of the route. Those whose app is away are refused, but not forgotten.
     routes: Rc<RefCell<Vec<Option<Rc<Target>>>>>,
     /// The calls of HTTP apps that run.
     running: Rc<RefCell<HashMap<CallId, AbortHandle>>>,
@@ -113,6 +113,28 @@ impl LinkSession {
         self.conn.with(|link| link.go_away(link_proto::GoAwayReason::SHUTDOWN));
     }
 
+    /// Whether the app behind `backend` can be reached has changed. The peer is told at once, so
+    /// that it offers its calls to others, or to this agent again.
+    pub fn app_changed(&self, backend: &Rc<Backend>) {
+        let routes = self.routes.borrow();
+        for (target, index) in routes.iter().zip(0..) {
+            if let Some(target) = target.as_ref().filter(|it| Rc::ptr_eq(&it.backend, backend)) {
+                self.answer(RouteId(index), target);
+            }
+        }
+    }
+
+    /// Accepts a route, or refuses it for as long as its app is away.
+    fn answer(&self, route: RouteId, target: &Target) {
+        self.conn.with(|link| match target.backend.standing() {
+            Standing::Down => {
+                let text = format!("the app behind {} cannot be reached", target.backend.service);
+                link.refuse_route(route, Status::UPSTREAM_UNREACHABLE, &text);
+            }
+            Standing::Ready | Standing::Connecting => link.accept_route(route, target.codec()),
+        });
+    }
+
     fn on_event(&self, event: Event<()>) {
         match event {
             Event::Request { id, route, codec, timeout, meta, payload, one_way, .. } => {
@@ -141,8 +163,7 @@ impl LinkSession {
         }
         match self.target(def) {
             Ok(target) => {
-                let codec = target.codec();
-                self.conn.with(|link| link.accept_route(route, codec));
+                self.answer(route, &target);
                 routes[place] = Some(Rc::new(target));
             }
             Err((status, text)) => {

@@ -117,10 +117,13 @@ pub struct Worker {
     rules_epoch: Cell<u32>,
     http: RefCell<Vec<Weak<HttpSession>>>,
     dubbo: RefCell<Vec<Weak<DubboSession>>>,
-    links: RefCell<Vec<Weak<LinkSession>>>,
+    links: Links,
     n_open: Cell<usize>,
     draining: Cell<bool>,
 }
+
+/// The links that other agents have opened. Some may have ended.
+type Links = Rc<RefCell<Vec<Weak<LinkSession>>>>;
 
 struct ClusterEntry {
     cluster: Rc<Cluster>,
@@ -137,9 +140,11 @@ impl Worker {
     /// Builds the worker. Must be called on the worker's runtime.
     pub fn new(setup: WorkerSetup) -> Rc<Self> {
         let pool = Rc::new(Pool::new(&setup.name));
+        let links = Links::default();
         let backends = setup.exports.iter().zip(&setup.app_health).map(|(export, health)| {
             let backend = Rc::new(Backend::start(export, &pool, &setup.rules, &setup.hub));
-            tokio::task::spawn_local(report_health(Rc::clone(&backend), health.clone()));
+            let report = report_health(Rc::clone(&backend), health.clone(), Rc::clone(&links));
+            tokio::task::spawn_local(report);
             (export.service.to_string(), backend)
         });
         Rc::new(Self {
@@ -155,7 +160,7 @@ impl Worker {
             rules_epoch: Cell::new(0),
             http: RefCell::default(),
             dubbo: RefCell::default(),
-            links: RefCell::default(),
+            links,
             n_open: Cell::new(0),
             draining: Cell::new(false),
         })
@@ -274,6 +279,7 @@ impl Worker {
         });
         self.links.borrow_mut().retain(|session| session.strong_count() != 0);
         self.definitions.sweep(&self.routes);
+        self.clusters.borrow().values().for_each(|entry| entry.cluster.check_held(now));
         self.forget_idle_clusters(now);
     }
 
@@ -366,14 +372,19 @@ async fn follow(cluster: Weak<Cluster>, subscription: Subscription) {
     }
 }
 
-/// Tells the control thread whether this worker reaches the app. When another worker does, this one
-/// need not wait until its next attempt is due.
-async fn report_health(backend: Rc<Backend>, health: AppHealth) {
-    let mut counted = false;
+/// Tells the control thread, and the agents on this worker's links, whether this worker reaches the
+/// app. When another worker does, this one need not wait until its next attempt is due.
+async fn report_health(backend: Rc<Backend>, health: AppHealth, links: Links) {
+    let (mut counted, mut standing) = (false, backend.standing());
     let mut of_all = health.subscribe();
     loop {
         let changed = backend.changed();
-        let is_ready = backend.standing() == Standing::Ready;
+        let before = std::mem::replace(&mut standing, backend.standing());
+        let is_ready = standing == Standing::Ready;
+        if before != standing {
+            let links = links.borrow();
+            links.iter().filter_map(Weak::upgrade).for_each(|link| link.app_changed(&backend));
+        }
         if is_ready != counted {
             counted = is_ready;
             health.send_modify(|n_ready| match is_ready {

@@ -48,6 +48,8 @@ pub struct Holder<K> {
     kept: Vec<Kept<K>>,
     /// When the kept ones began to be used; `None` while they are not.
     holding_since: Option<Instant>,
+    /// One that was used has gone since the last decision.
+    has_lost: bool,
 }
 
 #[derive(Debug)]
@@ -56,14 +58,16 @@ struct Kept<K> {
     vanished_at: Instant,
     /// When it vanished or was used last, whichever is later.
     counted_at: Instant,
+    /// What the last decision was by, and what it was.
     evidence: Evidence,
+    is_used: bool,
 }
 
 impl<K: Eq + Clone> Holder<K> {
     /// Keeps nothing yet.
     #[must_use]
     pub fn new(policy: HoldPolicy) -> Self {
-        Self { policy, kept: Vec::new(), holding_since: None }
+        Self { policy, kept: Vec::new(), holding_since: None, has_lost: false }
     }
 
     /// Decides by `policy` from now on.
@@ -84,19 +88,33 @@ impl<K: Eq + Clone> Holder<K> {
         }
         for spec in specs {
             if !self.keeps(&spec.key) {
-                let evidence = Evidence::Answers;
-                self.kept.push(Kept { spec, vanished_at: now, counted_at: now, evidence });
+                self.kept.push(Kept {
+                    spec,
+                    vanished_at: now,
+                    counted_at: now,
+                    evidence: Evidence::Answers,
+                    is_used: false,
+                });
             }
         }
     }
 
     /// Forgets the endpoints that `is_listed` again, or whose place another one has taken.
     pub fn listed(&mut self, is_listed: impl Fn(&K) -> bool) {
-        self.kept.retain(|kept| !is_listed(&kept.spec.key));
+        self.retain(|kept| !is_listed(&kept.spec.key));
+    }
+
+    fn retain(&mut self, stays: impl Fn(&Kept<K>) -> bool) {
+        let has_lost = &mut self.has_lost;
+        self.kept.retain(|kept| {
+            let stays = stays(kept);
+            *has_lost |= kept.is_used && !stays;
+            stays
+        });
     }
 
     /// Decides at `now` which of the kept endpoints are used, beside `n_alive` that are listed and
-    /// take calls. True if what [`held`](Self::held) shows may have changed.
+    /// take calls. True if [`held`](Self::held) shows others than after the last decision.
     ///
     /// To be called whenever the list changes, and every fraction of a second while anything is
     /// kept.
@@ -106,34 +124,38 @@ impl<K: Eq + Clone> Holder<K> {
         n_alive: usize,
         evidence: impl Fn(&K) -> Evidence,
     ) -> bool {
-        let before = self.held().count();
-        let (time, was_holding) = (self.policy.time, self.holding_since.is_some());
+        let time = self.policy.time;
         for kept in &mut self.kept {
             kept.evidence = evidence(&kept.spec.key);
         }
-        self.kept.retain(|kept| {
+        self.retain(|kept| {
             let age = now.saturating_duration_since(kept.vanished_at);
             kept.evidence != Evidence::Gone && age < time
         });
-        let n_vanished = self.answering().count();
+        let n_vanished = self.kept.iter().filter(|kept| kept.answers()).count();
         let limit = (n_alive + n_vanished).saturating_mul(usize::from(self.policy.percent));
         let is_holding = limit < n_vanished.saturating_mul(100);
-        if is_holding {
-            self.holding_since.get_or_insert(now);
-            for kept in &mut self.kept {
+        let mut has_changed = false;
+        for kept in &mut self.kept {
+            let is_used = is_holding && kept.answers();
+            has_changed |= is_used != kept.is_used;
+            kept.is_used = is_used;
+            if is_holding {
                 kept.counted_at = now;
             }
+        }
+        if is_holding {
+            self.holding_since.get_or_insert(now);
         } else {
             self.holding_since = None;
-            self.kept.retain(|kept| now.saturating_duration_since(kept.counted_at) < AT_ONCE);
+            self.retain(|kept| now.saturating_duration_since(kept.counted_at) < AT_ONCE);
         }
-        was_holding != is_holding || before != self.held().count()
+        std::mem::take(&mut self.has_lost) || has_changed
     }
 
     /// The endpoints to use although they are not listed.
     pub fn held(&self) -> impl Iterator<Item = &EndpointSpec<K>> {
-        let is_holding = self.holding_since.is_some();
-        self.answering().filter(move |_| is_holding).map(|kept| &kept.spec)
+        self.kept.iter().filter(|kept| kept.is_used).map(|kept| &kept.spec)
     }
 
     /// When the endpoints that are held began to be used; `None` if none is.
@@ -147,12 +169,14 @@ impl<K: Eq + Clone> Holder<K> {
         self.kept.iter().map(|kept| &kept.spec.key)
     }
 
-    fn answering(&self) -> impl Iterator<Item = &Kept<K>> {
-        self.kept.iter().filter(|kept| kept.evidence == Evidence::Answers)
-    }
-
     fn keeps(&self, key: &K) -> bool {
         self.kept.iter().any(|kept| kept.spec.key == *key)
+    }
+}
+
+impl<K> Kept<K> {
+    fn answers(&self) -> bool {
+        self.evidence == Evidence::Answers
     }
 }
 

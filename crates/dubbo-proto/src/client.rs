@@ -239,16 +239,39 @@ impl<T> ClientConnection<T> {
         }
         match self.liveness.look(now) {
             Look::Nothing => {}
-            Look::SendHeartbeat => {
-                let id = self.slotless_id();
-                event::write_heartbeat(self.serialization, id.get(), &mut self.out);
-                self.stats.heartbeats_sent += 1;
-            }
+            Look::SendHeartbeat => self.send_heartbeat(),
             Look::Silent(silence) => {
                 self.is_finished = true;
                 self.events.push_back(ClientEvent::Dead(DeadReason::Silent { silence }));
             }
         }
+    }
+
+    /// Sends a heartbeat out of turn, unless one is unanswered: for a side that wants to know now
+    /// whether its peer answers.
+    pub fn ask(&mut self, now: Instant) {
+        if !self.is_finished && self.liveness.unanswered_since().is_none() {
+            self.liveness.asked(now);
+            self.send_heartbeat();
+        }
+    }
+
+    fn send_heartbeat(&mut self) {
+        let id = self.slotless_id();
+        event::write_heartbeat(self.serialization, id.get(), &mut self.out);
+        self.stats.heartbeats_sent += 1;
+    }
+
+    /// When something came from the provider last.
+    #[must_use]
+    pub const fn heard_at(&self) -> Instant {
+        self.liveness.heard_at()
+    }
+
+    /// When the heartbeat was sent to which nothing has come since, if there is one.
+    #[must_use]
+    pub fn unanswered_since(&self) -> Option<Instant> {
+        self.liveness.unanswered_since()
     }
 
     /// When [`ClientConnection::handle_timeout`] wants to be called next. It may turn out that

@@ -39,6 +39,22 @@ impl Liveness {
         self.last_write = now;
     }
 
+    /// When something was read last.
+    pub(crate) const fn heard_at(&self) -> Instant {
+        self.last_read
+    }
+
+    /// A heartbeat is sent out of turn.
+    pub(crate) const fn asked(&mut self, now: Instant) {
+        self.last_heartbeat = now;
+        self.last_write = now;
+    }
+
+    /// When the heartbeat was sent to which nothing has come since, if there is one.
+    pub(crate) fn unanswered_since(&self) -> Option<Instant> {
+        (self.last_read < self.last_heartbeat).then_some(self.last_heartbeat)
+    }
+
     pub(crate) const fn next_look(&self) -> Instant {
         self.next_look
     }
@@ -99,6 +115,18 @@ mod tests {
             assert_eq!(liveness.look(now), Look::Nothing);
             assert!(liveness.next_look() > now);
         }
+    }
+
+    #[test]
+    fn a_question_is_open_until_something_is_heard() {
+        let now = start();
+        let mut liveness = Liveness::new(SECOND, now);
+        assert_eq!(liveness.unanswered_since(), None);
+        liveness.asked(now + SECOND / 2);
+        assert_eq!(liveness.unanswered_since(), Some(now + SECOND / 2));
+        assert_eq!(liveness.look(now + SECOND), Look::Nothing, "it counts as the heartbeat");
+        liveness.heard(now + SECOND);
+        assert_eq!((liveness.unanswered_since(), liveness.heard_at()), (None, now + SECOND));
     }
 
     #[test]

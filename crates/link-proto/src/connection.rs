@@ -230,6 +230,25 @@ impl<T> Connection<T> {
             && self.core.outbox.buffered_bytes() >= self.core.config.max_buffered_bytes
     }
 
+    /// Sends a PING, unless the handshake is not through or a PING is unanswered: for a side that
+    /// wants to know sooner than by the keepalive whether its peer answers.
+    pub fn ask(&mut self, now: Instant) {
+        let core = &mut self.core;
+        if core.failed.is_none() && core.peer.is_some() && !core.ping_sent {
+            core.ping(now);
+        }
+    }
+
+    /// When something came from the peer last.
+    pub fn heard_at(&self) -> Instant {
+        self.core.last_heard
+    }
+
+    /// When the PING was sent to which nothing has come since, if there is one.
+    pub fn unanswered_since(&self) -> Option<Instant> {
+        self.core.ping_sent.then_some(self.core.pinged_at)
+    }
+
     /// What the peer said in its HELLO, once it came.
     pub fn peer(&self) -> Option<&PeerHello> {
         self.core.peer.as_ref()
@@ -386,8 +405,7 @@ impl<T> Connection<T> {
         } else if now < core.last_heard + core.config.keepalive {
             core.alarm = core.last_heard + core.config.keepalive;
         } else if !core.ping_sent {
-            core.ping();
-            core.alarm = now + core.config.ping_timeout;
+            core.ping(now);
         } else if self.is_congested() && self.core.outbox.take_progress() {
             // The driver does not read now, so silence says nothing; but the peer takes bytes.
             self.core.alarm = now + self.core.config.ping_timeout;

@@ -1,5 +1,6 @@
 //! `[defaults]` and `[[cluster]]`: how upstream services are called.
 
+use balance::HoldPolicy;
 use dubbo_proto::{Serialization, validate_interface};
 
 use super::defaults;
@@ -59,6 +60,7 @@ impl Default for ClusterPolicy {
             max_attempts: defaults::MAX_ATTEMPTS,
             max_in_flight: defaults::MAX_IN_FLIGHT,
             max_reply_len: defaults::BODY_LEN,
+            hold: defaults::HOLD,
         }
     }
 }
@@ -88,6 +90,14 @@ fn policy(section: &mut Section<'_>, base: &ClusterPolicy) -> ClusterPolicy {
             1..=defaults::MAX_BODY_LEN,
             base.max_reply_len,
         ),
+        hold: HoldPolicy {
+            time: section.ms_or_none("hold_ms", defaults::LONGEST, base.hold.time),
+            percent: section.number(
+                "hold_percent",
+                0..=defaults::MAX_HOLD_PERCENT,
+                base.hold.percent,
+            ),
+        },
     };
     let max_ms = policy.max_timeout.as_millis();
     for (key, value) in

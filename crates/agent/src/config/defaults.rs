@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use balance::Policy;
+use balance::{HoldPolicy, Policy};
 use dubbo_proto::Serialization;
 
 /// No setting is longer; a value beyond is a slip of the unit.
@@ -90,3 +90,8 @@ pub(super) const MAX_ATTEMPTS: u32 = 3;
 pub(super) const MOST_ATTEMPTS: u32 = 100;
 /// As many as the window of a link.
 pub(super) const MAX_IN_FLIGHT: u32 = LINK_WINDOW;
+/// Longer than a registry's restart or a partition that somebody looks after; and endpoints that leave in
+/// order do not wait for it.
+pub(super) const HOLD: HoldPolicy = HoldPolicy { time: Duration::from_secs(300), percent: 50 };
+/// All of them would mean that nothing is ever held.
+pub(super) const MAX_HOLD_PERCENT: u8 = 99;

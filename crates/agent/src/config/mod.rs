@@ -26,7 +26,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use balance::Policy;
+use balance::{HoldPolicy, Policy};
 use dubbo_proto::{Serialization, ServiceKey};
 use registry::{DefinitionSources, RegistryConfig};
 use toml::de::DeTable;
@@ -320,6 +320,8 @@ pub struct ClusterPolicy {
     pub max_in_flight: u32,
     /// Longest body of a reply, in bytes; the call of a longer one fails.
     pub max_reply_len: usize,
+    /// When endpoints stay in use that the registry no longer lists.
+    pub hold: HoldPolicy,
 }
 
 /// Policies by service, the first match wins.

@@ -258,6 +258,17 @@ impl<'d> Section<'d> {
         self.optional_ms(key, longest).unwrap_or(default)
     }
 
+    /// A duration in milliseconds, at most `longest`; 0 switches off what it is for.
+    pub(super) fn ms_or_none(
+        &mut self,
+        key: &'static str,
+        longest: Duration,
+        default: Duration,
+    ) -> Duration {
+        let longest_ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
+        self.optional_number(key, 0..=longest_ms).map_or(default, Duration::from_millis)
+    }
+
     /// `true` or `false`.
     pub(super) fn flag(&mut self, key: &'static str, default: bool) -> bool {
         let Some((_, value)) = self.ask(key) else {

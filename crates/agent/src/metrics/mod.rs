@@ -7,6 +7,7 @@
 mod calls;
 mod family;
 mod gauges;
+mod holds;
 mod render;
 #[cfg(test)]
 mod tests;
@@ -16,9 +17,11 @@ use std::time::SystemTime;
 
 use self::family::Family;
 use self::gauges::Named;
+use self::holds::Holds;
 
 pub use self::calls::CallStats;
 pub use self::gauges::{ConnectionStats, OpenConnection, RegistryStats};
+pub use self::holds::HeldEndpoint;
 pub use self::render::CONTENT_TYPE;
 
 /// Where all counts of the process come together. A clone is another handle to the same.
@@ -34,6 +37,7 @@ struct Inner {
     export: Family,
     connections: Named<ConnectionStats>,
     registries: Named<RegistryStats>,
+    holds: Holds,
 }
 
 impl Hub {
@@ -50,6 +54,7 @@ impl Hub {
             export: Family::new(n_codes, render::EXPORT.labels.len()),
             connections: Named::default(),
             registries: Named::default(),
+            holds: Holds::default(),
         }))
     }
 
@@ -81,6 +86,25 @@ impl Hub {
     #[must_use]
     pub fn registry(&self, name: &str) -> Arc<RegistryStats> {
         self.0.registries.of(name)
+    }
+
+    /// A worker holds an endpoint of `service` that no registry lists, until the result is dropped.
+    #[must_use]
+    pub fn held(&self, service: &str, address: &str) -> HeldEndpoint {
+        self.0.holds.add(service, address)
+    }
+
+    /// Whether the operator is to be told now that endpoints of `service` are held: once for all
+    /// workers.
+    #[must_use]
+    pub fn begin_hold(&self, service: &str) -> bool {
+        self.0.holds.announce(service)
+    }
+
+    /// Whether the operator is to be told now that none is held any more.
+    #[must_use]
+    pub fn end_hold(&self, service: &str) -> bool {
+        self.0.holds.end(service)
     }
 
     /// All that is counted, as text of the type [`CONTENT_TYPE`].

@@ -71,6 +71,7 @@ impl Collector for Hub {
         family(&mut out, &EXPORT, &self.0.export, names)?;
         connections(&mut out, self)?;
         registries(&mut out, self)?;
+        holds(&mut out, self)?;
         process(&mut out, self)
     }
 }
@@ -192,6 +193,16 @@ fn registries(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
     let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
     for (registry, stats) in &all {
         counter(&mut metric, &vec![("registry", registry)], stats.changes.load(Relaxed))?;
+    }
+    Ok(())
+}
+
+fn holds(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
+    let help = "Endpoints in use although the registry no longer lists them";
+    let name = "dubmesh_endpoints_held";
+    let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (service, n_held) in hub.0.holds.counts() {
+        metric.encode_family(&[("service", service.as_str())])?.encode_gauge(&n_held)?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use link::{Conn, Machine};
 use tokio::sync::oneshot;
 use tracing::{debug, info};
 
-use super::{Arguments, Peer, Request, Setup, Upstream, Whole, sent};
+use super::{Arguments, Peer, Request, Setup, Signs, Upstream, Whole, sent};
 use crate::call::{Outcome, Reply, ReplyTo, wait};
 use crate::error::{CallError, Code};
 use crate::ingress::dubbo::DubboAnswer;
@@ -112,7 +112,16 @@ impl Peer for DubboPeer {
         machine.0.is_accepting()
     }
 
-    fn on_event(&self, (at, event): (Instant, ClientEvent<ReplyTo>)) {
+    fn ask(machine: &mut DubboClient, now: Instant) {
+        machine.0.ask(now);
+    }
+
+    fn signs(machine: &DubboClient) -> Signs {
+        let (heard_at, unanswered_since) = (machine.0.heard_at(), machine.0.unanswered_since());
+        Signs { heard_at, unanswered_since }
+    }
+
+    fn on_event(&self, (at, event): (Instant, ClientEvent<ReplyTo>)) -> bool {
         match event {
             ClientEvent::Reply { token: ReplyTo::Dubbo(token), status, serialization, body } => {
                 token.answer(&DubboAnswer { at, status, serialization, body: &body }, || {
@@ -131,10 +140,17 @@ impl Peer for DubboPeer {
                 let error = CallError::new(Code::ReplyTooLarge, message);
                 token.complete(Err(error.at(&self.address)));
             }
-            ClientEvent::ReadOnly => info!(endpoint = %self.address, "provider is leaving"),
-            ClientEvent::Writeable => info!(endpoint = %self.address, "provider is back"),
+            ClientEvent::ReadOnly => {
+                info!(endpoint = %self.address, "provider is leaving");
+                return true;
+            }
+            ClientEvent::Writeable => {
+                info!(endpoint = %self.address, "provider is back");
+                return true;
+            }
             other => debug!(endpoint = %self.address, event = ?other),
         }
+        false
     }
 
     fn on_end(&self, conn: &Conn<DubboClient>, error: &CallError) {

@@ -9,6 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use balance::Evidence;
 use link::{Conn, Ending, Machine, drive, linger, socket};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -31,13 +32,33 @@ pub trait Peer: 'static {
     fn machine(&self, now: Instant) -> Self::Machine;
     /// Whether the connection takes calls.
     fn is_ready(machine: &Self::Machine) -> bool;
-    /// An event of the connection.
-    fn on_event(&self, event: <Self::Machine as Machine>::Event);
+    /// Asks the peer for a sign of life, unless a question is open.
+    fn ask(machine: &mut Self::Machine, now: Instant);
+    /// What is known of the peer's signs of life.
+    fn signs(machine: &Self::Machine) -> Signs;
+    /// An event of the connection. Returns whether the peer takes calls now that it did not take
+    /// before, or the other way round.
+    fn on_event(&self, event: <Self::Machine as Machine>::Event) -> bool;
     /// The connection has ended: completes whatever is pending with `error`.
     fn on_end(&self, conn: &Conn<Self::Machine>, error: &CallError);
     /// Nobody will make calls any more: finish what is in flight and close.
     fn close(machine: &mut Self::Machine, now: Instant);
 }
+
+/// What a connection knows of its peer's signs of life.
+#[derive(Clone, Copy, Debug)]
+pub struct Signs {
+    /// When the last one came.
+    pub heard_at: Instant,
+    /// When the question was sent that is not answered, if there is one.
+    pub unanswered_since: Option<Instant>,
+}
+
+/// A peer that was heard this lately need not be asked whether it answers.
+const FRESH: Duration = Duration::from_secs(1);
+/// A peer that leaves a question open this long does not answer: more than any pause that callers
+/// would not notice themselves.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// One endpoint as this worker sees it. Dropping it closes the connection in order.
 pub struct Upstream<P: Peer>(Rc<Inner<P>>);
@@ -112,6 +133,23 @@ impl<P: Peer> Upstream<P> {
             State::Connecting(_) => Standing::Connecting,
             State::Ready(conn) if conn.look(P::is_ready) => Standing::Ready,
             State::Ready(_) | State::Down(_) => Standing::Down,
+        }
+    }
+
+    /// Whether the peer answers. It is asked, so that the next look finds out.
+    pub fn evidence(&self, now: Instant) -> Evidence {
+        let Ok(conn) = self.conn() else { return Evidence::Gone };
+        let age = |since| now.saturating_duration_since(since);
+        let signs = conn.look(P::signs);
+        match signs.unanswered_since {
+            Some(since) if SILENCE <= age(since) => Evidence::Silent,
+            Some(_) => Evidence::Answers,
+            None => {
+                if FRESH <= age(signs.heard_at) {
+                    conn.with(|machine| P::ask(machine, now));
+                }
+                Evidence::Answers
+            }
         }
     }
 
@@ -240,9 +278,11 @@ impl<P: Peer> Inner<P> {
         let conn = Conn::new(self.peer.machine(Instant::now()));
         self.note_progress(&conn, was_ready);
         let ending = drive(&mut stream, &conn, |event| {
-            self.peer.on_event(event);
+            let has_changed = self.peer.on_event(event);
             if !was_ready.get() {
                 self.note_progress(&conn, was_ready);
+            } else if has_changed {
+                self.changed.notify_waiters();
             }
         })
         .await;

@@ -10,7 +10,7 @@ use link_proto::{CallId, Connection, Event, RequestOut, RouteId, SendError, Stat
 use tokio::sync::{Notify, oneshot};
 use tracing::{debug, info};
 
-use super::{Arguments, Peer, Request, Setup, Upstream, Whole, sent};
+use super::{Arguments, Peer, Request, Setup, Signs, Upstream, Whole, sent};
 use crate::call::{Outcome, Reply, ReplyTo, wait};
 use crate::codec;
 use crate::error::{CallError, Code};
@@ -31,6 +31,9 @@ pub struct LinkPeer {
     routes: RefCell<Vec<Option<LinkRoute>>>,
     /// A route has been accepted or refused.
     settled: Notify,
+    /// Services whose app the peer cannot reach, as it said last. It says so again when that has
+    /// changed. Belongs to the connection that is up.
+    away: RefCell<Vec<Box<str>>>,
     scratch: Scratch,
 }
 
@@ -38,6 +41,7 @@ pub struct LinkPeer {
 struct LinkRoute {
     generation: u64,
     id: RouteId,
+    service: Box<str>,
     state: RouteState,
 }
 
@@ -73,16 +77,43 @@ impl LinkPeer {
             config,
             routes: RefCell::default(),
             settled: Notify::new(),
+            away: RefCell::default(),
             scratch: Scratch::default(),
         }
     }
 
-    fn settle(&self, id: RouteId, state: RouteState) {
+    /// Takes the peer's word on a route; true if it means that a service has gone or is back.
+    fn settle(&self, id: RouteId, state: RouteState) -> bool {
         let mut routes = self.routes.borrow_mut();
-        if let Some(route) = routes.iter_mut().flatten().find(|route| route.id == id) {
+        let route = routes.iter_mut().flatten().find(|route| route.id == id);
+        let has_changed = route.is_some_and(|route| {
+            let is_away = matches!(&state,
+                RouteState::Refused(error, _) if error.code == Code::Unreachable);
             route.state = state;
-        }
+            self.set_away(&route.service, is_away)
+        });
         self.settled.notify_waiters();
+        has_changed
+    }
+
+    fn set_away(&self, service: &str, is_away: bool) -> bool {
+        let mut all = self.away.borrow_mut();
+        let known = all.iter().position(|known| **known == *service);
+        match known {
+            None if is_away => all.push(service.into()),
+            Some(at) if !is_away => drop(all.swap_remove(at)),
+            _ => return false,
+        }
+        let (endpoint, what) = (&self.address, if is_away { "away" } else { "back" });
+        info!(%endpoint, service, "the app behind the agent is {what}");
+        true
+    }
+
+    /// Whether the peer has said that it cannot reach the app of a service.
+    #[inline]
+    pub fn is_away(&self, service: &str) -> bool {
+        let away = self.away.borrow();
+        !away.is_empty() && away.iter().any(|known| **known == *service)
     }
 
     fn outcome(&self, status: Status, codec: u8, payload: bytes::Bytes) -> Outcome {
@@ -127,7 +158,8 @@ impl LinkPeer {
                 _ => link.define(&route.def),
             })
             .map_err(|error| refused(&error))?;
-        *known = Some(LinkRoute { generation: route.generation, id, state: RouteState::Asked });
+        let (generation, service) = (route.generation, route.def.service.as_str().into());
+        *known = Some(LinkRoute { generation, id, service, state: RouteState::Asked });
         Ok((id, RouteState::Asked))
     }
 
@@ -191,6 +223,7 @@ impl Peer for LinkPeer {
 
     fn machine(&self, now: Instant) -> LinkClient {
         self.routes.borrow_mut().clear();
+        self.away.borrow_mut().clear();
         Connection::client(self.config.clone(), now)
     }
 
@@ -198,7 +231,15 @@ impl Peer for LinkPeer {
         machine.is_accepting()
     }
 
-    fn on_event(&self, event: Event<ReplyTo>) {
+    fn ask(machine: &mut LinkClient, now: Instant) {
+        machine.ask(now);
+    }
+
+    fn signs(machine: &LinkClient) -> Signs {
+        Signs { heard_at: machine.heard_at(), unanswered_since: machine.unanswered_since() }
+    }
+
+    fn on_event(&self, event: Event<ReplyTo>) -> bool {
         match event {
             Event::Response { token, status, codec, payload, .. } => {
                 token.complete(self.outcome(status, codec, payload));
@@ -212,18 +253,20 @@ impl Peer for LinkPeer {
                     codec::UNSET => Serialization::Hessian2,
                     codec => codec::serialization(codec),
                 };
-                self.settle(route, RouteState::Accepted(serialization));
+                return self.settle(route, RouteState::Accepted(serialization));
             }
             Event::RouteRefused { route, status, text } => {
                 let error = CallError::new(Code::from_link(status), text).at(&self.address);
-                self.settle(route, RouteState::Refused(error, Instant::now()));
+                return self.settle(route, RouteState::Refused(error, Instant::now()));
             }
             Event::GoAway { reason, text } => {
                 info!(endpoint = %self.address, ?reason, text, "agent is leaving");
+                return true;
             }
             Event::Ready(hello) => debug!(endpoint = %self.address, name = hello.name, "linked"),
             other => debug!(endpoint = %self.address, event = ?other),
         }
+        false
     }
 
     fn on_end(&self, conn: &Conn<LinkClient>, error: &CallError) {

@@ -12,16 +12,17 @@ use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
+use balance::Evidence;
 use bytes::Bytes;
 use dubbo_proto::Serialization;
 use registry::Protocol;
 
 use self::dubbo::DubboPeer;
-pub use self::lifecycle::{Peer, Standing, Upstream, address};
+pub use self::lifecycle::{Peer, Signs, Standing, Upstream, address};
 use self::link::LinkPeer;
 use crate::call::{Outcome, Reply};
 use crate::config::ClusterPolicy;
-use crate::error::CallError;
+use crate::error::{CallError, Code};
 use crate::route::Route;
 
 /// What writes the arguments of a call in the serialization that the provider speaks.
@@ -76,11 +77,21 @@ pub enum AnyUpstream {
 }
 
 impl AnyUpstream {
-    /// How it stands.
-    pub fn standing(&self) -> Standing {
+    /// How it stands toward the calls of a service, given by its key as text.
+    pub fn standing(&self, service: &str) -> Standing {
         match self {
+            Self::Link(upstream) if upstream.peer().is_away(service) => Standing::Down,
             Self::Link(upstream) => upstream.standing(),
             Self::Dubbo(upstream) => upstream.standing(),
+        }
+    }
+
+    /// What its connection shows of an endpoint that the registry no longer lists for a service.
+    pub fn evidence(&self, service: &str, now: Instant) -> Evidence {
+        match self {
+            Self::Link(upstream) if upstream.peer().is_away(service) => Evidence::Gone,
+            Self::Link(upstream) => upstream.evidence(now),
+            Self::Dubbo(upstream) => upstream.evidence(now),
         }
     }
 
@@ -92,9 +103,13 @@ impl AnyUpstream {
         }
     }
 
-    /// Why it takes no calls, if it does not.
-    pub fn trouble(&self) -> Option<CallError> {
+    /// Why it takes no calls of a service, if it does not.
+    pub fn trouble(&self, service: &str) -> Option<CallError> {
         match self {
+            Self::Link(upstream) if upstream.peer().is_away(service) => {
+                let message = "its agent is there, but the app behind it cannot be reached";
+                Some(CallError::new(Code::Unreachable, message))
+            }
             Self::Link(upstream) => upstream.conn().err(),
             Self::Dubbo(upstream) => upstream.conn().err(),
         }

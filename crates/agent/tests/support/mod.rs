@@ -89,6 +89,15 @@ impl FakeProvider {
         provider
     }
 
+    /// Says on every connection that it is leaving, as Dubbo does before it ends.
+    pub fn say_readonly(&self) {
+        let mut machine = ServerConnection::new(ServerConfig::default(), Instant::now());
+        machine.send_readonly(Instant::now());
+        for stream in &mut *self.connections.lock().unwrap() {
+            stream.write_all(machine.transmit()).unwrap();
+        }
+    }
+
     /// Stops listening and cuts every connection, as a killed process does.
     pub fn kill(&self) {
         if !self.stopped.swap(true, Ordering::SeqCst) {
@@ -245,6 +254,32 @@ pub fn dubbo_exports(export: &str) -> String {
     )
 }
 
+/// An agent that calls the services of `hub` for HTTP callers, and shows its metrics; `extra` comes
+/// after its `[[ingress]]`.
+pub fn consumer_with_metrics(hub: &MemoryHub, extra: &str) -> Agent {
+    let text = format!(
+        "[admin]\nlisten = \"127.0.0.1:0\"\n[agent]\nworkers = 2\ndrain_ms = 5000\n\
+         [[registry]]\nname = \"main\"\nkind = \"file\"\npath = \"x\"\n\
+         [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\n{extra}\n"
+    );
+    start(&text, hub)
+}
+
+/// The value of a sample in an agent's metrics; 0 if there is none.
+pub fn metric(agent: &Agent, sample: &str) -> u64 {
+    let mut http = Http::connect(agent.addresses().admin.unwrap());
+    http.send("GET /metrics HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n");
+    let body = http.read().body;
+    let line = body.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+    line.map_or(0, |value| value.parse().unwrap())
+}
+
+/// Calls that went to an endpoint and ended with this code.
+pub fn n_calls(agent: &Agent, endpoint: SocketAddr, code: &str) -> u64 {
+    let labels = format!("service=\"{SERVICE}\",endpoint=\"{endpoint}\",code=\"{code}\"");
+    metric(agent, &format!("dubmesh_upstream_calls_total{{{labels}}}"))
+}
+
 /// An agent with one `[[export]]` of these lines.
 pub fn exporting(hub: &MemoryHub, export: &str) -> Agent {
     let text = format!(
@@ -275,11 +310,24 @@ pub fn register(hub: &MemoryHub, addr: SocketAddr) -> Registered {
 
 /// Registers a provider whose URL has these parameters.
 pub fn register_with(hub: &MemoryHub, addr: SocketAddr, params: &[(&str, &str)]) -> Registered {
+    register_as(registry::Protocol::Dubbo, hub, addr, params)
+}
+
+/// Registers the link of an agent whose own registration is elsewhere.
+pub fn register_link(hub: &MemoryHub, addr: SocketAddr) -> Registered {
+    register_as(registry::Protocol::Link, hub, addr, &[])
+}
+
+fn register_as(
+    protocol: registry::Protocol,
+    hub: &MemoryHub,
+    addr: SocketAddr,
+    params: &[(&str, &str)],
+) -> Registered {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let _entered = runtime.enter();
     let registry = registry::Registry::open(RegistryConfig::Memory(hub.clone())).unwrap();
-    let mut endpoint =
-        registry::Endpoint::new(registry::Protocol::Dubbo, &addr.ip().to_string(), addr.port());
+    let mut endpoint = registry::Endpoint::new(protocol, &addr.ip().to_string(), addr.port());
     let params = params.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     endpoint.params = std::sync::Arc::new(params.collect());
     let registration = registry::Registration {

@@ -35,6 +35,8 @@ pub(super) struct Core<T> {
     /// early, so that traffic need not move it.
     pub(super) alarm: Instant,
     pub(super) ping_sent: bool,
+    /// When the last PING was sent.
+    pub(super) pinged_at: Instant,
     pub(super) n_pings: u64,
 }
 
@@ -57,6 +59,7 @@ impl<T> Core<T> {
             last_heard: now,
             alarm: now + config.handshake_timeout,
             ping_sent: false,
+            pinged_at: now,
             n_pings: 0,
             config,
         }
@@ -104,9 +107,11 @@ impl<T> Core<T> {
         self.config.features & peer & feature != 0
     }
 
-    pub(super) fn ping(&mut self) {
+    pub(super) fn ping(&mut self, now: Instant) {
         self.n_pings += 1;
         self.ping_sent = true;
+        self.pinged_at = now;
+        self.alarm = now + self.config.ping_timeout;
         let header = Header { kind: Kind::Ping as u8, ..Header::default() };
         self.outbox.control(header, &self.n_pings.to_be_bytes());
     }

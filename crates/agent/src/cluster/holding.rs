@@ -1,0 +1,146 @@
+//! The list of a cluster's endpoints as the registry shows it, and those that are held beside it.
+//!
+//! [`balance::Holder`] decides; here it is told what the connections show, and what it decides is
+//! shown in metrics and in the log.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use balance::{EndpointSpec, Evidence, Holder};
+use registry::Endpoint;
+use tracing::{info, warn};
+
+use super::{Member, Standing};
+use crate::config::ClusterPolicy;
+use crate::metrics::{HeldEndpoint, Hub};
+
+/// A provider that leaves in order takes its name off the registry before it says goodbye. Nothing is
+/// said aloud that is over within this time.
+const ALOUD_AFTER: Duration = Duration::from_secs(1);
+
+/// The parameter by which an agent names the app that it stands in for.
+const FOR: &str = "for";
+
+/// The endpoints of one service, listed and held.
+pub(super) struct Holding {
+    service: Box<str>,
+    registry: Box<str>,
+    hub: Hub,
+    listed: Vec<EndpointSpec<Member>>,
+    holder: Holder<Member>,
+    /// One for each endpoint that is held.
+    shown: Vec<HeldEndpoint>,
+}
+
+impl Holding {
+    pub(super) fn new(service: &str, registry: &str, policy: &ClusterPolicy, hub: Hub) -> Self {
+        let (listed, shown) = Default::default();
+        let holder = Holder::new(policy.hold);
+        Self { service: service.into(), registry: registry.into(), hub, listed, holder, shown }
+    }
+
+    pub(super) fn set_policy(&mut self, policy: &ClusterPolicy) {
+        self.holder.set_policy(policy.hold);
+    }
+
+    /// Endpoints that are not listed, but whose connections are kept.
+    pub(super) fn kept(&self) -> impl Iterator<Item = &Member> {
+        self.holder.kept()
+    }
+
+    /// Takes over a new list of the registry. Returns all endpoints to use.
+    pub(super) fn update(
+        &mut self,
+        now: Instant,
+        specs: Vec<EndpointSpec<Member>>,
+    ) -> Vec<EndpointSpec<Member>> {
+        let list = List::of(&specs);
+        let before = std::mem::replace(&mut self.listed, specs);
+        self.holder.listed(|member| list.has(member));
+        self.holder.vanished(now, before.into_iter().filter(|spec| !list.has(&spec.key)));
+        self.decide(now);
+        self.all()
+    }
+
+    /// Looks again at what is kept. Returns all endpoints to use if that has changed.
+    pub(super) fn check(&mut self, now: Instant) -> Option<Vec<EndpointSpec<Member>>> {
+        if self.holder.is_empty() {
+            return None;
+        }
+        self.decide(now).then(|| self.all())
+    }
+
+    fn all(&self) -> Vec<EndpointSpec<Member>> {
+        self.listed.iter().chain(self.holder.held()).cloned().collect()
+    }
+
+    fn decide(&mut self, now: Instant) -> bool {
+        let service = &self.service;
+        let alive =
+            |spec: &&EndpointSpec<Member>| spec.key.0.upstream.standing(service) == Standing::Ready;
+        let n_alive = match self.holder.is_empty() {
+            true => 0,
+            false => self.listed.iter().filter(alive).count(),
+        };
+        let has_changed = self.holder.decide(now, n_alive, |member| member.evidence(service, now));
+        if has_changed {
+            self.show();
+        }
+        self.announce(now);
+        has_changed
+    }
+
+    fn show(&mut self) {
+        let held = self.holder.held().map(|spec| spec.key.0.upstream.address());
+        // The new ones first, so that one that stays is not shown as having gone.
+        let shown = held.map(|address| self.hub.held(&self.service, address)).collect();
+        self.shown = shown;
+        if self.shown.is_empty() && self.hub.end_hold(&self.service) {
+            info!(service = %self.service, "no endpoint is held any more");
+        }
+    }
+
+    fn announce(&self, now: Instant) {
+        let Some(since) = self.holder.holding_since() else { return };
+        let is_early = now.saturating_duration_since(since) < ALOUD_AFTER;
+        if is_early || !self.hub.begin_hold(&self.service) {
+            return;
+        }
+        let endpoints: Vec<&str> =
+            self.holder.held().map(|spec| &**spec.key.0.upstream.address()).collect();
+        warn!(
+            service = %self.service,
+            registry = %self.registry,
+            held = endpoints.join(", "),
+            listed = self.listed.len(),
+            "endpoints have vanished from the registry although they answer; they stay in use for \
+             hold_ms at most"
+        );
+    }
+}
+
+impl Member {
+    fn evidence(&self, service: &str, now: Instant) -> Evidence {
+        self.0.upstream.evidence(service, now)
+    }
+}
+
+/// The addresses of a list, and those of the apps that its agents stand in for.
+struct List(HashSet<String>);
+
+impl List {
+    fn of(specs: &[EndpointSpec<Member>]) -> Self {
+        Self(specs.iter().flat_map(|spec| addresses(&spec.key.0.endpoint)).collect())
+    }
+
+    /// Whether an endpoint is listed, or another one goes the same way in its place: it was
+    /// registered anew with other parameters, or an agent came between, or went.
+    fn has(&self, member: &Member) -> bool {
+        addresses(&member.0.endpoint).any(|address| self.0.contains(&address))
+    }
+}
+
+/// An endpoint's own address, and that of the app that it stands in for.
+fn addresses(endpoint: &Endpoint) -> impl Iterator<Item = String> {
+    [Some(endpoint.address()), endpoint.params.get(FOR).cloned()].into_iter().flatten()
+}
