@@ -25,6 +25,7 @@ use crate::frame::{Frame, Frames, HEADER_LEN, Header, Incoming};
 use crate::liveness::{Liveness, Look};
 use crate::pending::{Pending, RequestId};
 use crate::reply::{self, ReplyTo};
+use crate::unfinished::Unfinished;
 use crate::{DEFAULT_PAYLOAD_LIMIT, ProtoError, RequestTemplate, Serialization, Status};
 
 /// Limits and times of a connection toward a provider.
@@ -34,6 +35,9 @@ pub struct ClientConfig {
     pub heartbeat: Duration,
     /// The longest body that the provider may send. The call of a longer one fails.
     pub max_body_len: usize,
+    /// How long one answer may take to come, from its first byte to its last. A provider that takes longer loses its
+    /// connection.
+    pub body_timeout: Duration,
     /// The longest body that is sent as it stands.
     pub max_request_len: usize,
     /// Calls that may wait for their reply at once.
@@ -49,6 +53,8 @@ impl Default for ClientConfig {
             heartbeat: Duration::from_secs(60),
             // A reply of exactly the payload limit may carry attachments beside it.
             max_body_len: DEFAULT_PAYLOAD_LIMIT + (64 << 10),
+            // A body of the largest size on a line of 2 Mbit/s.
+            body_timeout: Duration::from_secs(30),
             max_request_len: DEFAULT_PAYLOAD_LIMIT + (64 << 10),
             // Far over what 200 threads of a provider can work on.
             max_in_flight: 65_536,
@@ -65,6 +71,7 @@ pub struct ClientConnection<T> {
     pending: Pending<T>,
     liveness: Liveness,
     frames: Frames,
+    unfinished: Unfinished,
     events: VecDeque<ClientEvent<T>>,
     out: BytesMut,
     stats: ClientStats,
@@ -84,6 +91,7 @@ impl<T> ClientConnection<T> {
             pending: Pending::new(config.max_in_flight),
             liveness: Liveness::new(config.heartbeat, now),
             frames: Frames::new(config.max_body_len),
+            unfinished: Unfinished::new(config.body_timeout),
             events: VecDeque::new(),
             out: BytesMut::new(),
             stats: ClientStats::default(),
@@ -237,6 +245,11 @@ impl<T> ClientConnection<T> {
         if self.is_finished {
             return;
         }
+        if let Some(time) = self.unfinished.overdue(now) {
+            self.is_finished = true;
+            self.events.push_back(ClientEvent::Dead(DeadReason::Unfinished { time }));
+            return;
+        }
         match self.liveness.look(now) {
             Look::Nothing => {}
             Look::SendHeartbeat => self.send_heartbeat(),
@@ -278,11 +291,11 @@ impl<T> ClientConnection<T> {
     /// it was called too early; in return this instant moves rarely.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let look = (!self.is_finished).then(|| self.liveness.next_look());
-        match (self.pending.earliest(), look) {
-            (Some(deadline), Some(look)) => Some(deadline.min(look)),
-            (deadline, look) => deadline.or(look),
-        }
+        let (look, due) = match self.is_finished {
+            false => (Some(self.liveness.next_look()), self.unfinished.due()),
+            true => (None, None),
+        };
+        [self.pending.earliest(), look, due].into_iter().flatten().min()
     }
 
     /// The next thing that happened.
@@ -303,8 +316,31 @@ impl<T> ClientConnection<T> {
         self.is_finished
     }
 
+    /// Gives up the answer that has begun to come, and that takes memory meanwhile: what is in `input` is dropped, the
+    /// rest will be skipped, and its call ends by [`ClientEvent::Shed`]. `false` if too little of it is there to know
+    /// whose it is.
+    ///
+    /// # Errors
+    /// [`ProtoError`] when the connection has to be closed.
+    pub fn shed_frame(&mut self, input: &mut BytesMut) -> Result<bool, ProtoError> {
+        let Some((header, _)) = self.frames.shed(input)? else { return Ok(false) };
+        // The memory goes as well.
+        *input = BytesMut::new();
+        if !header.is_event && !header.is_request {
+            match self.pending.take(header.id) {
+                Some(token) => {
+                    self.events.push_back(ClientEvent::Shed { token, len: header.body_len });
+                }
+                None => self.stats.stale_replies += 1,
+            }
+        }
+        Ok(true)
+    }
+
     fn handle_frames(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), ProtoError> {
+        let mut took_frames = false;
         while let Some(incoming) = self.frames.next(input)? {
+            took_frames = true;
             let frame = match incoming {
                 Incoming::Frame(frame) => frame,
                 Incoming::TooLong(header, _) => {
@@ -319,6 +355,8 @@ impl<T> ClientConnection<T> {
                 (false, true) => self.refuse_request(&frame)?,
             }
         }
+        let is_left = !input.is_empty() || self.frames.is_skipping();
+        self.unfinished.looked(now, took_frames, is_left);
         Ok(())
     }
 

@@ -31,6 +31,7 @@ pub fn client_bytes(data: &[u8], now: Instant) {
         max_request_len: MAX_BODY_LEN,
         max_in_flight: N_CALLS,
         max_buffered_bytes: MAX_BUFFERED_LEN,
+        ..ClientConfig::default()
     };
     let mut client = ClientConnection::new(config, now);
     let head = RequestHead { path: "a.B", version: "", method: "m", descriptor: "" };

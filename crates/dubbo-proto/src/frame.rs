@@ -166,9 +166,27 @@ impl Frames {
         }
     }
 
+    /// Gives up the frame that is at the front of `buf`: what is there of it is dropped, and what is still to come is
+    /// skipped. `None` if not even its header and the first byte of its body are there.
+    ///
+    /// # Errors
+    /// As [`Frames::next`].
+    pub fn shed(&mut self, buf: &mut BytesMut) -> Result<Option<(Header, u8)>, FrameError> {
+        match self.begin_to_skip(buf)? {
+            Some(Incoming::TooLong(header, first)) => Ok(Some((header, first))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether the rest of a frame that is skipped is still to come.
+    #[must_use]
+    pub const fn is_skipping(&self) -> bool {
+        self.n_to_skip != 0
+    }
+
     #[cold]
     fn begin_to_skip(&mut self, buf: &mut BytesMut) -> Result<Option<Incoming>, FrameError> {
-        // The body has at least one byte, or it would not be too long.
+        // A body that is too long has at least one byte.
         let Some((head, [first, ..])) = buf.split_first_chunk::<HEADER_LEN>() else {
             return Ok(None);
         };

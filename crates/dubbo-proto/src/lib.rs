@@ -39,6 +39,7 @@ mod server;
 pub mod service;
 mod status;
 mod template;
+mod unfinished;
 pub mod url;
 
 pub use body::BodyLimits;

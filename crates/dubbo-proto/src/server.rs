@@ -17,6 +17,7 @@ use crate::event;
 use crate::frame::{Frame, Frames, Header, Incoming};
 use crate::liveness::{Liveness, Look};
 use crate::reply::{self, ReplyKind, ReplyTo};
+use crate::unfinished::Unfinished;
 use crate::{
     BodyLimits, DEFAULT_PAYLOAD_LIMIT, ProtoError, Request, RequestId, Serialization, Status,
 };
@@ -28,6 +29,9 @@ pub struct ServerConfig {
     pub heartbeat: Duration,
     /// The longest body that the consumer may send. A longer one is refused and stepped over.
     pub max_body_len: usize,
+    /// How long one request may take to come, from its first byte to its last. A consumer that takes longer loses its
+    /// connection.
+    pub body_timeout: Duration,
     /// The longest body of a reply.
     pub payload_limit: usize,
     /// Requests that may wait for their reply at once. One more is refused with
@@ -47,6 +51,8 @@ impl Default for ServerConfig {
         Self {
             heartbeat: Duration::from_secs(60),
             max_body_len: DEFAULT_PAYLOAD_LIMIT + (64 << 10),
+            // A body of the largest size on a line of 2 Mbit/s.
+            body_timeout: Duration::from_secs(30),
             payload_limit: DEFAULT_PAYLOAD_LIMIT,
             max_in_flight: 65_536,
             // Eight of the longest replies.
@@ -102,6 +108,7 @@ pub struct ServerConnection {
     config: ServerConfig,
     liveness: Liveness,
     frames: Frames,
+    unfinished: Unfinished,
     events: VecDeque<ServerEvent>,
     out: BytesMut,
     stats: ServerStats,
@@ -119,6 +126,7 @@ impl ServerConnection {
         Self {
             liveness: Liveness::new(config.heartbeat, now),
             frames: Frames::new(config.max_body_len),
+            unfinished: Unfinished::new(config.body_timeout),
             events: VecDeque::new(),
             out: BytesMut::new(),
             stats: ServerStats::default(),
@@ -153,6 +161,14 @@ impl ServerConnection {
         if self.is_finished {
             return;
         }
+        if !self.wants_input() {
+            // It is we who do not read.
+            self.unfinished.restart(now);
+        } else if let Some(time) = self.unfinished.overdue(now) {
+            self.is_finished = true;
+            self.events.push_back(ServerEvent::Dead(DeadReason::Unfinished { time }));
+            return;
+        }
         match self.liveness.look(now) {
             Look::Nothing => {}
             Look::SendHeartbeat => {
@@ -170,7 +186,8 @@ impl ServerConnection {
     /// When [`ServerConnection::handle_timeout`] wants to be called next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        (!self.is_finished).then(|| self.liveness.next_look())
+        let look = self.liveness.next_look();
+        (!self.is_finished).then(|| self.unfinished.due().map_or(look, |due| due.min(look)))
     }
 
     /// The next thing that happened.
@@ -292,8 +309,36 @@ impl ServerConnection {
         self.n_in_flight = self.n_in_flight.saturating_sub(1);
     }
 
+    /// Gives up the request that has begun to come, and that takes memory meanwhile: what is in `input` is dropped, the
+    /// rest will be skipped, and the consumer is told `text`, with [`Status::ServerThreadpoolExhausted`]. `false` if too
+    /// little of it is there to know whose it is.
+    ///
+    /// # Errors
+    /// [`ProtoError`] when the connection has to be closed.
+    pub fn shed_frame(
+        &mut self,
+        now: Instant,
+        input: &mut BytesMut,
+        text: &str,
+    ) -> Result<bool, ProtoError> {
+        let Some((header, first)) = self.frames.shed(input)? else { return Ok(false) };
+        // The memory goes as well.
+        *input = BytesMut::new();
+        if header.is_request && !header.is_event {
+            self.stats.refused_requests += 1;
+            if header.two_way {
+                let serialization = header.serialization.of_body(&[first]);
+                let to = ReplyTo { id: header.id, serialization, takes_attachments: false };
+                self.refuse(now, to, Status::ServerThreadpoolExhausted, text)?;
+            }
+        }
+        Ok(true)
+    }
+
     fn handle_frames(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), ProtoError> {
+        let mut took_frames = false;
         while let Some(incoming) = self.frames.next(input)? {
+            took_frames = true;
             let frame = match incoming {
                 Incoming::Frame(frame) => frame,
                 Incoming::TooLong(header, first) => {
@@ -308,6 +353,8 @@ impl ServerConnection {
                 (_, false) => {}
             }
         }
+        let is_left = !input.is_empty() || self.frames.is_skipping();
+        self.unfinished.looked(now, took_frames, is_left);
         Ok(())
     }
 

@@ -15,11 +15,15 @@ const FIRST_STEP_LEN: usize = 256 * 1024;
 pub(crate) struct Budget {
     used: usize,
     max: usize,
+    /// What is in `used` for long messages: their announced lengths.
+    announced: usize,
+    /// What those messages take in memory so far.
+    held: usize,
 }
 
 impl Budget {
     pub(crate) fn new(max: usize) -> Self {
-        Self { used: 0, max }
+        Self { used: 0, max, announced: 0, held: 0 }
     }
 
     pub(crate) fn used(&self) -> usize {
@@ -34,6 +38,37 @@ impl Budget {
             self.used += len;
         }
         fits
+    }
+
+    /// What is in memory of messages that are not whole.
+    pub(crate) fn held(&self) -> usize {
+        self.held + (self.used - self.announced)
+    }
+
+    /// Counts a message for which its total was reserved.
+    pub(crate) fn begin<H>(&mut self, partial: &Partial<H>) {
+        self.announced += partial.total;
+        self.held += partial.held();
+    }
+
+    /// Adds a part to a message.
+    pub(crate) fn push<H>(
+        &mut self,
+        partial: &mut Partial<H>,
+        part: &[u8],
+        last: bool,
+    ) -> Result<(), LinkError> {
+        let before = partial.held();
+        let pushed = partial.push(part, last);
+        self.held += partial.held() - before;
+        pushed
+    }
+
+    /// Gives back all that a message has taken.
+    pub(crate) fn end<H>(&mut self, partial: &Partial<H>) {
+        self.announced -= partial.total;
+        self.held -= partial.held();
+        self.release(partial.total);
     }
 
     pub(crate) fn release(&mut self, len: usize) {
@@ -65,8 +100,23 @@ impl<H> Partial<H> {
         self.total
     }
 
+    /// Bytes that came.
+    pub(crate) fn have(&self) -> usize {
+        self.data.len()
+    }
+
+    /// What stood before the payload.
+    pub(crate) fn head(&self) -> &H {
+        &self.head
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn held(&self) -> usize {
+        self.data.capacity()
+    }
+
     /// Adds a part.
-    pub(crate) fn push(&mut self, part: &[u8], last: bool) -> Result<(), LinkError> {
+    fn push(&mut self, part: &[u8], last: bool) -> Result<(), LinkError> {
         self.check(part.len(), last, false)?;
         let need = self.data.len() + part.len();
         if self.data.capacity() < need {

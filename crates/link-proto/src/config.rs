@@ -24,13 +24,16 @@ pub struct Config {
     /// Sum of the announced lengths of all messages that are being put together; a message that
     /// does not fit is refused, alone. At least `max_message_len`, or no such message could come.
     pub max_reassembly_bytes: usize,
-    /// After this long without a byte from the peer a PING is sent. As the next two, from 1 ms to
+    /// After this long without a byte from the peer a PING is sent. As the next three, from 1 ms to
     /// a day.
     pub keepalive: Duration,
     /// How long an unanswered PING may take until the peer counts as dead.
     pub ping_timeout: Duration,
     /// How long the peer's HELLO may take.
     pub handshake_timeout: Duration,
+    /// Server: how long the parts of one request may take to come; its own deadline may be sooner. What came of a request
+    /// that is late is freed.
+    pub assembly_timeout: Duration,
     /// Features of this side, told to the peer: bits of [`features`]. Not [`features::LZ4`] by default.
     pub features: u64,
     /// Bytes of items, with 16 for each frame, that the peer may send on one stream before this
@@ -52,6 +55,7 @@ impl Default for Config {
             keepalive: Duration::from_secs(5),
             ping_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(10),
+            assembly_timeout: Duration::from_secs(30),
             features: features::STREAMS,
             stream_window: 256 << 10,
             cpu_clock: None,
@@ -69,7 +73,8 @@ impl Config {
         self.stream_window = self.stream_window.clamp(MIN_STREAM_WINDOW, MAX_STREAM_WINDOW);
         self.max_routes = self.max_routes.min(MAX_ROUTES);
         // The upper bound keeps sums of instants and durations from overflowing.
-        for time in [&mut self.keepalive, &mut self.ping_timeout, &mut self.handshake_timeout] {
+        let Self { keepalive, ping_timeout, handshake_timeout, assembly_timeout, .. } = &mut self;
+        for time in [keepalive, ping_timeout, handshake_timeout, assembly_timeout] {
             *time = (*time).clamp(Duration::from_millis(1), Duration::from_secs(86_400));
         }
         self.max_reassembly_bytes = self.max_reassembly_bytes.max(self.max_message_len as usize);

@@ -108,8 +108,9 @@ impl<T> Connection<T> {
         if self.core.failed.is_some() || self.is_finished() {
             return;
         }
-        if let Side::Client(client) = &mut self.side {
-            client.expire(&mut self.core, now);
+        match &mut self.side {
+            Side::Client(client) => client.expire(&mut self.core, now),
+            Side::Server(server) => server.expire(&mut self.core, now),
         }
         if self.core.alarm <= now {
             self.handle_alarm(now);
@@ -124,12 +125,11 @@ impl<T> Connection<T> {
         if self.core.failed.is_some() || self.is_finished() {
             return None;
         }
-        match &self.side {
-            Side::Client(client) => {
-                Some(client.earliest().map_or(self.core.alarm, |e| e.min(self.core.alarm)))
-            }
-            Side::Server(_) => Some(self.core.alarm),
-        }
+        let earliest = match &self.side {
+            Side::Client(client) => client.earliest(),
+            Side::Server(server) => server.earliest_due(),
+        };
+        Some(earliest.map_or(self.core.alarm, |earliest| earliest.min(self.core.alarm)))
     }
 
     /// The next event, until there is none. To be drained after each `handle_*`.
@@ -220,6 +220,20 @@ impl<T> Connection<T> {
     /// Bytes that unfinished messages from the peer have announced.
     pub fn reassembly_bytes(&self) -> usize {
         self.core.budget.used()
+    }
+
+    /// Bytes of memory that unfinished messages from the peer take.
+    pub fn assembly_held(&self) -> usize {
+        self.core.budget.held()
+    }
+
+    /// Server: gives up the request in parts that takes most memory; its caller learns `text`, with
+    /// [`Status::OVERLOADED`]. `false` if there is none.
+    pub fn shed_parts(&mut self, text: &str) -> bool {
+        match &mut self.side {
+            Side::Client(_) => false,
+            Side::Server(server) => server.shed_parts(&mut self.core, text),
+        }
     }
 
     /// Whether the driver is to stop reading until more was written: the client asks faster than

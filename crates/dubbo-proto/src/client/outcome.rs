@@ -30,6 +30,13 @@ pub enum ClientEvent<T> {
         /// The limit.
         max: usize,
     },
+    /// The answer to a call was given up as it came, by [`ClientConnection::shed_frame`](crate::ClientConnection::shed_frame).
+    Shed {
+        /// What the caller gave with the call.
+        token: T,
+        /// Length of the answer's body in bytes.
+        len: usize,
+    },
     /// A call's deadline passed without an answer. A later answer is dropped.
     Expired {
         /// What the caller gave with the call.
@@ -51,6 +58,12 @@ pub enum DeadReason {
     Silent {
         /// For how long.
         silence: Duration,
+    },
+    /// A frame began to come and did not become whole in time.
+    #[error("a message began to arrive and was not complete after {} ms", .time.as_millis())]
+    Unfinished {
+        /// How long it had.
+        time: Duration,
     },
 }
 

@@ -263,3 +263,37 @@ fn one_long_reply_fails_one_call() {
     assert!(matches!(client.poll_event(), Some(ClientEvent::Reply { token: 1, .. })));
     assert_eq!((client.in_flight(), client.stats().stale_replies), (0, 1));
 }
+
+#[test]
+fn an_unfinished_answer_has_a_deadline() {
+    let now = start();
+    let mut client = client(now);
+    let id = call(&mut client, now, 1);
+    let reply = frame_of(0x02, 20, id.get(), b"\x91\x03abc");
+    let mut input = reply[..18].into();
+    client.handle_bytes(now, &mut input).unwrap();
+    let time = ClientConfig::default().body_timeout;
+    assert!(client.poll_timeout() <= Some(now + time));
+    client.handle_timeout(now + time - SECOND);
+    assert_eq!(events(&mut client), [ClientEvent::Expired { token: 1 }]);
+    client.handle_timeout(now + time);
+    let dead = ClientEvent::Dead(DeadReason::Unfinished { time });
+    assert_eq!(events(&mut client), [dead]);
+    assert!(client.is_finished());
+}
+
+#[test]
+fn an_answer_is_shed_before_it_is_whole() {
+    let now = start();
+    let mut client = client(now);
+    let (first, second) = (call(&mut client, now, 1), call(&mut client, now, 2));
+    let reply = frame_of(0x02, 20, first.get(), b"\x91\x03abc");
+    let mut input = reply[..17].into();
+    client.handle_bytes(now, &mut input).unwrap();
+    assert_eq!(client.shed_frame(&mut input), Ok(true));
+    let shed = ClientEvent::Shed { token: 1, len: reply.len() - 16 };
+    assert_eq!((events(&mut client), input.capacity()), (vec![shed], 0));
+    input.extend_from_slice(&[&reply[17..], &reply_to(second)].concat());
+    client.handle_bytes(now, &mut input).unwrap();
+    assert!(matches!(events(&mut client)[..], [ClientEvent::Reply { token: 2, .. }]));
+}

@@ -191,3 +191,89 @@ fn bodies_are_handed_out_unread() {
     }
     assert_eq!(server.in_flight(), 1);
 }
+
+/// A request that never becomes whole: silent, or a byte a second.
+#[test]
+fn an_unfinished_request_has_a_deadline() {
+    let now = start();
+    let second = Duration::from_secs(1);
+    for trickles in [false, true] {
+        let config = ServerConfig { body_timeout: 5 * second, ..ServerConfig::default() };
+        let mut server = server(config, now);
+        let whole = request(2, true);
+        // One whole request, and the beginning of another.
+        let mut input = [&request(1, true)[..], &whole[..20]].concat()[..].into();
+        server.handle_bytes(now, &mut input).unwrap();
+        assert_eq!(server.poll_timeout(), Some(now + 5 * second));
+        for n in 1..5 {
+            let now = now + n * second;
+            if trickles {
+                input.extend_from_slice(&whole[19 + n as usize..20 + n as usize]);
+                server.handle_bytes(now, &mut input).unwrap();
+            }
+            server.handle_timeout(now);
+            assert!(!server.is_finished(), "after {n} s");
+        }
+        server.handle_timeout(now + 5 * second);
+        assert!(server.is_finished());
+        assert!(matches!(server.poll_event(), Some(ServerEvent::Request { .. })));
+        let dead = server.poll_event();
+        let Some(ServerEvent::Dead(DeadReason::Unfinished { time })) = dead else {
+            panic!("{dead:?}")
+        };
+        assert_eq!(time, 5 * second);
+    }
+}
+
+#[test]
+fn requests_that_come_one_after_the_other_each_have_their_time() {
+    let now = start();
+    let second = Duration::from_secs(1);
+    let config = ServerConfig { body_timeout: 5 * second, ..ServerConfig::default() };
+    let mut server = server(config, now);
+    let (whole, mut input) = (request(1, false), BytesMut::new());
+    // Never between two frames: each read ends one and begins the next.
+    for n in 0..20 {
+        let now = now + n * 4 * second;
+        let rest = if n == 0 { &[][..] } else { &whole[20..] };
+        input.extend_from_slice(&[rest, &whole[..20]].concat());
+        server.handle_bytes(now, &mut input).unwrap();
+        server.handle_timeout(now + 4 * second);
+        assert!(!server.is_finished(), "{n}");
+    }
+    input.extend_from_slice(&whole[20..]);
+    server.handle_bytes(now + 80 * second, &mut input).unwrap();
+    server.handle_timeout(now + 86 * second);
+    assert!(!server.is_finished(), "nothing is unfinished");
+}
+
+/// The rest of a body that is skipped is waited for no longer than one that is read.
+#[test]
+fn a_long_request_that_is_stepped_over_has_a_deadline() {
+    let now = start();
+    let mut server = server(ServerConfig { max_body_len: 10, ..ServerConfig::default() }, now);
+    server.handle_bytes(now, &mut request(1, true)[..20].into()).unwrap();
+    server.handle_timeout(now + ServerConfig::default().body_timeout);
+    assert!(server.is_finished());
+}
+
+#[test]
+fn a_request_is_shed_before_it_is_whole() {
+    let now = start();
+    let mut server = server(ServerConfig::default(), now);
+    let whole = request(7, true);
+    let mut input = whole[..16].into();
+    server.handle_bytes(now, &mut input).unwrap();
+    assert_eq!(server.shed_frame(now, &mut input, "no memory"), Ok(false), "no byte of the body");
+    input.extend_from_slice(&whole[16..20]);
+    assert_eq!(server.shed_frame(now, &mut input, "no memory"), Ok(true));
+    assert_eq!(input.capacity(), 0, "its memory is given back");
+    let frame = next_frame(&mut server);
+    assert_eq!((frame.header.status, frame.header.id), (100, RequestId::without_slot(7).get()));
+    assert_eq!(crate::error_text(Serialization::Hessian2, &frame.body), "no memory");
+    // The rest is skipped, and the next request is as good as any.
+    input.extend_from_slice(&[&whole[20..], &request(8, true)].concat());
+    server.handle_bytes(now, &mut input).unwrap();
+    assert_eq!(next_request(&mut server).0.id, RequestId::without_slot(8).get());
+    assert_eq!(server.in_flight(), 1);
+}

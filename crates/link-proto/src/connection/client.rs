@@ -200,7 +200,7 @@ impl<T> ClientSide<T> {
         match self.calls.end(id.slot() as usize) {
             State::Waiting(token) => Some(token),
             State::Receiving(token, partial) => {
-                core.budget.release(partial.total());
+                core.budget.end(&partial);
                 Some(token)
             }
             State::Free | State::OneWay => None,
@@ -298,6 +298,7 @@ impl<T> ClientSide<T> {
             self.refuse_response(core, id, true, text);
             return Ok(());
         }
+        core.budget.begin(&partial);
         // The server has answered already: it needs no more of the request.
         core.outbox.remove(id.to_wire());
         core.end_stream(id);
@@ -346,9 +347,9 @@ impl<T> ClientSide<T> {
         let Some(State::Receiving(_, partial)) = self.calls.state_mut(slot) else {
             return Err(LinkError::Unexpected { kind: header.kind });
         };
-        partial.push(part, last)?;
+        core.budget.push(partial, part, last)?;
         if last && let State::Receiving(token, partial) = self.calls.end(slot) {
-            core.budget.release(partial.total());
+            core.budget.end(&partial);
             let (head, payload) = partial.finish();
             core.events.push_back(response(token, head, payload));
         }

@@ -1,10 +1,14 @@
-//! The server's half of a connection: routes it was told and calls it is to answer.
+//! The server's half of a connection: routes it was told and calls it is to answer. Requests that come in parts are in
+//! `parts`.
 //!
 //! Invariants:
 //! - A slot is taken from a REQUEST's first frame until the last byte of its answer is in the
 //!   buffer, or the client gave it up, or the call was refused.
 //! - No slot is at or beyond the largest window that was ever granted.
 
+mod parts;
+
+use self::parts::Inbound;
 use super::core::{Core, cut_text};
 use crate::assembly::Partial;
 use crate::header::{Header, Kind, MAX_WINDOW, WHOLE_LINK, flags};
@@ -12,6 +16,7 @@ use crate::message::{RequestHead, decode_request};
 use crate::outbox::Head;
 use crate::{CallId, Event, GoAwayReason, LinkError, Reply, RouteId, Status, meta, route};
 use bytes::{Bytes, BytesMut};
+use std::time::Instant;
 
 #[derive(Debug)]
 pub(super) struct ServerSide {
@@ -21,6 +26,8 @@ pub(super) struct ServerSide {
     /// Largest window granted so far: the client may not have seen a smaller one yet.
     max_window: u32,
     routes: Vec<Route>,
+    /// No request that comes in parts is due before this.
+    earliest_due: Option<Instant>,
     /// GOAWAY was sent: new calls are refused.
     closing: bool,
     /// The client's GOAWAY came: it sends no more calls.
@@ -37,7 +44,7 @@ struct Slot {
 enum State {
     Free,
     /// Parts of the request came.
-    Receiving(Box<Partial<RequestHead>>),
+    Receiving(Box<Inbound>),
     /// The driver has it.
     Open,
     /// Chunks of the answer are still to be sent.
@@ -60,6 +67,7 @@ impl ServerSide {
             window,
             max_window: window,
             routes: Vec::new(),
+            earliest_due: None,
             closing: false,
             client_gone: false,
         }
@@ -152,14 +160,8 @@ impl ServerSide {
             core.events.push_back(request(id, head, payload));
             return Ok(());
         };
-        let one_way = head.is_one_way();
         let partial = Partial::new(head, total, &payload)?;
-        if core.budget.reserve(total) {
-            self.occupy(slot, id, State::Receiving(Box::new(partial)));
-        } else {
-            let text = format!("no room for a request of {total} bytes beside the others");
-            refuse(core, id, one_way, Status::OVERLOADED, &text);
-        }
+        self.begin_parts(core, slot, id, partial);
         Ok(())
     }
 
@@ -258,48 +260,13 @@ impl ServerSide {
         Some(std::mem::replace(&mut entry.state, State::Free))
     }
 
-    pub(super) fn handle_chunk<T>(
-        &mut self,
-        core: &mut Core<T>,
-        header: &Header,
-        part: &[u8],
-    ) -> Result<(), LinkError> {
-        let last = header.flags & flags::MORE == 0;
-        let id = CallId::from_wire(header.id);
-        let Some(entry) = self.slots.get_mut(id.slot() as usize) else {
-            return Ok(());
-        };
-        let State::Receiving(partial) = &mut entry.state else {
-            // Of a call that was refused or answered before its request was here.
-            return Ok(());
-        };
-        if entry.generation != id.generation() {
-            return Ok(());
-        }
-        partial.push(part, last)?;
-        if !last {
-            return Ok(());
-        }
-        let Some(State::Receiving(partial)) = self.release(id) else {
-            return Ok(());
-        };
-        core.budget.release(partial.total());
-        let (head, payload) = partial.finish();
-        if !head.is_one_way() {
-            self.occupy(id.slot() as usize, id, State::Open);
-            core.open_stream(id, head.flags, false, false);
-        }
-        core.events.push_back(request(id, head, payload));
-        Ok(())
-    }
-
     pub(super) fn handle_cancel<T>(
         &mut self,
         core: &mut Core<T>,
         id: CallId,
     ) -> Result<(), LinkError> {
         match self.release(id) {
-            Some(State::Receiving(partial)) => core.budget.release(partial.total()),
+            Some(State::Receiving(inbound)) => core.budget.end(&inbound.partial),
             Some(State::Open) => {
                 core.end_stream(id);
                 core.events.push_back(Event::Cancelled { id });
@@ -424,8 +391,8 @@ impl ServerSide {
     /// Forgets all calls: the link is over.
     pub(super) fn abandon<T>(&mut self, core: &mut Core<T>) {
         for entry in &mut self.slots {
-            if let State::Receiving(partial) = std::mem::replace(&mut entry.state, State::Free) {
-                core.budget.release(partial.total());
+            if let State::Receiving(inbound) = std::mem::replace(&mut entry.state, State::Free) {
+                core.budget.end(&inbound.partial);
             }
         }
         self.in_flight = 0;
@@ -437,7 +404,7 @@ impl ServerSide {
         debug_assert!(self.slots.len() <= self.max_window as usize);
         let reserved: usize = busy
             .map(|slot| match &slot.state {
-                State::Receiving(partial) => partial.total(),
+                State::Receiving(inbound) => inbound.partial.total(),
                 _ => 0,
             })
             .sum();

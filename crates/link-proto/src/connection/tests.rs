@@ -10,6 +10,7 @@ use std::time::Duration;
 
 mod compressed;
 mod in_place;
+mod parts;
 mod streams;
 
 struct Pair {

@@ -24,6 +24,9 @@ pub struct ServerConfig {
     pub max_message_len: u32,
     /// Bytes of unfinished long requests that one connection may hold.
     pub max_reassembly_bytes: usize,
+    /// How long the parts of one long request may take to come; its own deadline may be sooner. What came of a request that
+    /// is late is freed.
+    pub assembly_timeout: Duration,
     /// Whether clients may have compressed what they send and are sent. It costs the server CPU time, and memory: up to a
     /// MiB for each connection while requests are read.
     pub compression: Compression,
@@ -56,6 +59,7 @@ impl Default for ServerConfig {
             max_connections: 10_000,
             max_message_len: 8 << 20,
             max_reassembly_bytes: 64 << 20,
+            assembly_timeout: Duration::from_secs(30),
             compression: Compression::None,
             max_buffered_bytes: 4 << 20,
             blocking_threads: 64,
@@ -78,6 +82,7 @@ impl ServerConfig {
             window: self.max_calls_per_connection,
             max_buffered_bytes: self.max_buffered_bytes,
             max_reassembly_bytes: self.max_reassembly_bytes,
+            assembly_timeout: self.assembly_timeout,
             keepalive: self.keepalive,
             ping_timeout: self.ping_timeout,
             handshake_timeout: self.handshake_timeout,
