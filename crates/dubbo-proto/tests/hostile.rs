@@ -44,6 +44,7 @@ fn claimed_lengths_take_no_memory() {
         max_request_len: 8 << 20,
         max_in_flight: 16,
         max_buffered_bytes: 1 << 20,
+        ..ClientConfig::default()
     };
     for body_len in [3, 4096, 8 << 20, (8 << 20) + 1, 0x7fff_ffff, 0x8000_0000, u32::MAX] {
         for flags in [0xc2, 0xc6, 0xd7, 0xe2, 0x02, 0x22, 0xff] {
