@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use notify::event::ModifyKind;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
@@ -172,9 +173,9 @@ fn watch_folder(path: &Path, changed: &Arc<Notify>) -> Option<RecommendedWatcher
     let changed = Arc::clone(changed);
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
+    let own = path.to_owned();
     let on_event = move |event: notify::Result<notify::Event>| {
-        // Reading the file is an event, too, and must not make us read it again.
-        if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
+        if event.map_or(true, |event| is_of(&own, &event)) {
             changed.notify_one();
         }
     };
@@ -187,4 +188,62 @@ fn watch_folder(path: &Path, changed: &Arc<Notify>) -> Option<RecommendedWatcher
             tracing::debug!(folder = %folder.display(), %error, "no file events, polling instead");
         })
         .ok()
+}
+
+/// Whether an event may mean that the file at `path` changed. The folder may hold a log that grows
+/// with every line.
+fn is_of(path: &Path, event: &notify::Event) -> bool {
+    // Reading the file is an event, too, and must not make us read it again.
+    if matches!(event.kind, EventKind::Access(_)) {
+        return false;
+    }
+    if event.need_rescan() || event.paths.is_empty() {
+        return true;
+    }
+    // Whatever a link leads through may be exchanged, as Kubernetes does with `..data`. That is
+    // never a change to the contents of another file.
+    let is_contents = matches!(event.kind, EventKind::Modify(ModifyKind::Data(_)));
+    let target = if is_contents { None } else { std::fs::read_link(path).ok() };
+    let names = || event.paths.iter().filter_map(|changed| changed.file_name());
+    let leads_through =
+        |target: PathBuf| target.iter().any(|part| names().any(|name| name == part));
+    names().any(|name| Some(name) == path.file_name()) || target.is_some_and(leads_through)
+}
+
+#[cfg(test)]
+mod tests {
+    use notify::Event;
+    use notify::event::{AccessKind, CreateKind, DataChange, Flag, RenameMode};
+
+    use super::*;
+
+    fn event(kind: EventKind, name: &str) -> Event {
+        Event::new(kind).add_path(Path::new("/etc/mesh").join(name))
+    }
+
+    #[test]
+    fn events_of_other_files_do_not_count() {
+        let own = Path::new("/etc/mesh/services.toml");
+        let written = EventKind::Modify(ModifyKind::Data(DataChange::Any));
+        let renamed = EventKind::Modify(ModifyKind::Name(RenameMode::To));
+        for kind in [written, renamed, EventKind::Create(CreateKind::File), EventKind::Any] {
+            assert!(is_of(own, &event(kind, "services.toml")), "{kind:?}");
+            assert!(!is_of(own, &event(kind, "mesh.log")), "{kind:?}");
+        }
+        assert!(!is_of(own, &event(EventKind::Access(AccessKind::Any), "services.toml")));
+        let lost = Event::new(EventKind::Other).set_flag(Flag::Rescan);
+        assert!(is_of(own, &lost), "some events were lost");
+        let moved = event(renamed, "services.toml.new").add_path(own.to_owned());
+        assert!(is_of(own, &moved));
+    }
+
+    #[test]
+    fn what_a_link_leads_through_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("services.toml");
+        std::os::unix::fs::symlink("..data/services.toml", &own).unwrap();
+        let renamed = EventKind::Modify(ModifyKind::Name(RenameMode::To));
+        assert!(is_of(&own, &event(renamed, "..data")));
+        assert!(!is_of(&own, &event(renamed, "..data_tmp")));
+    }
 }
