@@ -9,6 +9,7 @@ use dubbo_proto::Serialization;
 use link::Conn;
 use link_proto::{CallId, Status};
 use tokio::sync::oneshot;
+use tracing::debug;
 
 use crate::codec;
 use crate::error::{CallError, Code};
@@ -72,6 +73,9 @@ pub struct LinkCaller {
 impl LinkCaller {
     /// Counts a call that has ended, and that nobody wants an answer to.
     pub fn finish(&self, error: Option<&CallError>) {
+        if let Some(error) = error {
+            debug!(%error, "another agent's call failed");
+        }
         self.stats.finished(self.started.elapsed(), error.map(|error| error.code as u8));
     }
 

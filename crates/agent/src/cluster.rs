@@ -48,6 +48,8 @@ pub struct Cluster {
     is_forgotten: Cell<bool>,
     last_call: Cell<Instant>,
     changed: Notify,
+    /// Counts the calls for which no endpoint was chosen, once there was one.
+    without_endpoint: RefCell<Option<Arc<CallStats>>>,
 }
 
 /// An endpoint of a cluster. Two are the same if a call would go the same way.
@@ -120,6 +122,7 @@ impl Cluster {
             is_forgotten: Cell::new(false),
             last_call: Cell::new(Instant::now()),
             changed: Notify::new(),
+            without_endpoint: RefCell::default(),
         }
     }
 
@@ -139,7 +142,10 @@ impl Cluster {
         });
         balancer.update(now, holding.update(now, specs.collect()));
         self.registered_timeout.set(snapshot.endpoints.iter().find_map(|known| known.timeout));
-        self.had_endpoints.set(self.had_endpoints.get() || !snapshot.endpoints.is_empty());
+        if !snapshot.endpoints.is_empty() && !self.had_endpoints.replace(true) {
+            // A known service always has a label of its own.
+            self.without_endpoint.take();
+        }
         self.status.set(snapshot.status);
         self.changed.notify_waiters();
     }
@@ -265,12 +271,18 @@ impl Cluster {
     ) -> Outcome {
         self.last_call.set(now);
         if self.status.get() == Freshness::Pending {
-            self.wait_for_endpoints(deadline).await?;
+            let waited = self.wait_for_endpoints(deadline).await;
+            waited.inspect_err(|error| self.count_without_endpoint(now, error.code))?;
             now = Instant::now();
         }
         loop {
             let Some((slot, member)) = self.pick(now, &tried) else {
-                return Err(self.no_endpoint());
+                let error = self.no_endpoint();
+                // Whom it was offered to before has counted it.
+                if tried.is_empty() {
+                    self.count_without_endpoint(now, error.code);
+                }
+                return Err(error);
             };
             let attempt = self.attempt(slot, member.clone(), now);
             let outcome = make(&attempt, now).await;
@@ -341,6 +353,17 @@ impl Cluster {
                 return Err(CallError::new(Code::RegistryUnavailable, message));
             }
         }
+    }
+
+    /// Counts a call that came at `started` and failed before an endpoint was chosen for it.
+    #[cold]
+    pub fn count_without_endpoint(&self, started: Instant, code: Code) {
+        let mut stats = self.without_endpoint.borrow_mut();
+        let stats = stats.get_or_insert_with(|| {
+            self.hub.without_endpoint(&self.service.to_string(), self.had_endpoints.get())
+        });
+        stats.started();
+        stats.finished(started.elapsed(), Some(code as u8));
     }
 
     fn no_endpoint(&self) -> CallError {

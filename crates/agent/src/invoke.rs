@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use dubbo_proto::ServiceKey;
 use tracing::debug;
 
 use crate::args::ArgumentList;
@@ -38,17 +39,58 @@ pub async fn invoke(
     invocation: &Invocation<'_>,
     started: Instant,
 ) -> Outcome {
+    let outcome = match find_route(worker, registry, invocation, started).await {
+        Ok(route) => make(worker, registry, invocation, route, started).await,
+        Err(error) => {
+            let RouteName { interface, version, group, .. } = invocation.name;
+            let service = ServiceKey::new(interface, version, group).ok();
+            if let Some(cluster) = service.and_then(|key| worker.known_cluster(registry, key)) {
+                cluster.count_without_endpoint(started, error.code);
+            }
+            Err(error)
+        }
+    };
+    if let Err(error) = &outcome {
+        told(&invocation.name, started, error);
+    }
+    outcome
+}
+
+#[cold]
+fn told(name: &RouteName<'_>, started: Instant, error: &CallError) {
+    let RouteName { interface, version, group, method, .. } = *name;
+    let took_ms = started.elapsed().as_millis();
+    debug!(interface, version, group, method, took_ms, %error, "call failed");
+}
+
+/// The route of a call; nothing of it has been sent.
+async fn find_route(
+    worker: &Worker,
+    registry: usize,
+    invocation: &Invocation<'_>,
+    started: Instant,
+) -> Result<Rc<Route>, CallError> {
     if worker.is_draining() {
         return Err(CallError::new(Code::Draining, "this agent is shutting down"));
     }
     let args = &invocation.args;
-    let mut route = match worker.routes.find(registry, &invocation.name, args.len()) {
+    let route = match worker.routes.find(registry, &invocation.name, args.len()) {
         Some(route) => route,
         None => resolve::prepare(worker, registry, invocation, started).await?,
     };
-    if !route.plan.overloads.is_empty() {
-        route = resolve::choose(worker, registry, invocation, &route)?;
+    match route.plan.overloads.is_empty() {
+        true => Ok(route),
+        false => resolve::choose(worker, registry, invocation, &route),
     }
+}
+
+async fn make(
+    worker: &Worker,
+    registry: usize,
+    invocation: &Invocation<'_>,
+    route: Rc<Route>,
+    started: Instant,
+) -> Outcome {
     if !route.plan.is_guess {
         let outcome = send(&route, invocation, started).await;
         return match outcome {
@@ -76,7 +118,8 @@ pub async fn invoke(
         }
         return second.map_err(|second| both(&route, &error, second));
     }
-    let generic = resolve::generic_instead(worker, registry, invocation, &route)?;
+    let generic = resolve::generic_instead(worker, registry, invocation, &route)
+        .inspect_err(|error| route.cluster.count_without_endpoint(started, error.code))?;
     send(&generic, invocation, started).await
 }
 

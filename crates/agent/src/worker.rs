@@ -312,6 +312,12 @@ impl Worker {
         Some((backend, max_timeout))
     }
 
+    /// The cluster of a service, if it was looked up in a registry before.
+    pub fn known_cluster(&self, registry: usize, service: ServiceKey) -> Option<Rc<Cluster>> {
+        let clusters = self.clusters.borrow();
+        clusters.get(&(registry, service)).map(|entry| Rc::clone(&entry.cluster))
+    }
+
     /// The cluster of a service, looked up in a registry from now on if it was not before.
     ///
     /// # Errors

@@ -44,18 +44,31 @@ const FIRST_BUCKET: [u8; 65] = {
 #[derive(Debug)]
 pub struct CallStats {
     started: AtomicU64,
-    latency_sum_us: AtomicU64,
-    buckets: [AtomicU64; N_BUCKETS],
+    /// Of the calls that went well, and of those that failed.
+    latency: [Latency; 2],
     /// Finished calls: the good ones, then one number per error code.
     codes: Box<[AtomicU64]>,
+}
+
+/// How long calls took. Those that failed have numbers of their own: most failures are fast, or
+/// take exactly as long as a deadline, and would hide what the others took.
+#[derive(Debug)]
+struct Latency {
+    sum_us: AtomicU64,
+    buckets: [AtomicU64; N_BUCKETS],
+}
+
+impl Latency {
+    fn new() -> Self {
+        Self { sum_us: AtomicU64::new(0), buckets: [const { AtomicU64::new(0) }; N_BUCKETS] }
+    }
 }
 
 impl CallStats {
     pub(super) fn new(n_codes: usize) -> Self {
         Self {
             started: AtomicU64::new(0),
-            latency_sum_us: AtomicU64::new(0),
-            buckets: [const { AtomicU64::new(0) }; N_BUCKETS],
+            latency: [Latency::new(), Latency::new()],
             codes: (0..=n_codes).map(|_| AtomicU64::new(0)).collect(),
         }
     }
@@ -75,9 +88,9 @@ impl CallStats {
         if let Some(count) = self.codes.get(index).or(self.codes.last()) {
             add(count, 1);
         }
-        let us = whole_us(latency);
-        add(&self.latency_sum_us, us);
-        add(&self.buckets[bucket(us)], 1);
+        let (us, latencies) = (whole_us(latency), &self.latency[usize::from(code.is_some())]);
+        add(&latencies.sum_us, us);
+        add(&latencies.buckets[bucket(us)], 1);
     }
 }
 
@@ -107,10 +120,25 @@ fn bucket(us: u64) -> usize {
 pub(super) struct CallTotals {
     /// Calls begun and not ended; only of writers that still exist.
     pub(super) in_flight: u64,
-    pub(super) latency_sum_us: u64,
-    pub(super) buckets: [u64; N_BUCKETS],
+    /// Of the calls that went well, and of those that failed.
+    pub(super) latency: [LatencyTotals; 2],
     /// As in [`CallStats`]; empty if nothing was added.
     pub(super) codes: Vec<u64>,
+}
+
+/// How long the calls of some [`CallStats`] took.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LatencyTotals {
+    pub(super) sum_us: u64,
+    pub(super) buckets: [u64; N_BUCKETS],
+}
+
+impl LatencyTotals {
+    /// How many calls these are. Taken from the buckets, as Prometheus demands that it equals the
+    /// last one.
+    pub(super) fn n_calls(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
 }
 
 impl CallTotals {
@@ -123,10 +151,12 @@ impl CallTotals {
             *sum = sum.wrapping_add(count);
             n_finished = n_finished.wrapping_add(count);
         }
-        for (sum, count) in self.buckets.iter_mut().zip(&stats.buckets) {
-            *sum = sum.wrapping_add(count.load(Relaxed));
+        for (totals, latency) in self.latency.iter_mut().zip(&stats.latency) {
+            totals.sum_us = totals.sum_us.wrapping_add(latency.sum_us.load(Relaxed));
+            for (sum, count) in totals.buckets.iter_mut().zip(&latency.buckets) {
+                *sum = sum.wrapping_add(count.load(Relaxed));
+            }
         }
-        self.latency_sum_us = self.latency_sum_us.wrapping_add(stats.latency_sum_us.load(Relaxed));
         // The numbers may be of different moments, so the difference may be below zero.
         self.in_flight += stats.started.load(Relaxed).saturating_sub(n_finished);
     }
@@ -141,11 +171,15 @@ impl CallTotals {
     /// Adds another sum.
     pub(super) fn merge(&mut self, other: &Self) {
         self.codes.resize(self.codes.len().max(other.codes.len()), 0);
-        let codes = self.codes.iter_mut().zip(&other.codes);
-        for (sum, count) in codes.chain(self.buckets.iter_mut().zip(&other.buckets)) {
+        for (sum, count) in self.codes.iter_mut().zip(&other.codes) {
             *sum = sum.wrapping_add(*count);
         }
-        self.latency_sum_us = self.latency_sum_us.wrapping_add(other.latency_sum_us);
+        for (totals, other) in self.latency.iter_mut().zip(&other.latency) {
+            totals.sum_us = totals.sum_us.wrapping_add(other.sum_us);
+            for (sum, count) in totals.buckets.iter_mut().zip(&other.buckets) {
+                *sum = sum.wrapping_add(*count);
+            }
+        }
         self.in_flight += other.in_flight;
     }
 }

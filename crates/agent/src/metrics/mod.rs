@@ -12,10 +12,11 @@ mod render;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use self::family::Family;
+use self::family::{Family, OTHER};
 use self::gauges::Named;
 use self::holds::Holds;
 
@@ -23,6 +24,12 @@ pub use self::calls::CallStats;
 pub use self::gauges::{ConnectionStats, OpenConnection, RegistryStats};
 pub use self::holds::HeldEndpoint;
 pub use self::render::CONTENT_TYPE;
+
+/// The label `endpoint` of calls that failed before one was chosen.
+const NO_ENDPOINT: &str = "none";
+/// Unknown services with a label of their own: enough for an estate's typing errors, and for
+/// providers that are not there yet.
+const MAX_UNKNOWN: usize = 64;
 
 /// Where all counts of the process come together. A clone is another handle to the same.
 #[derive(Clone, Debug)]
@@ -33,6 +40,8 @@ struct Inner {
     error_names: &'static [&'static str],
     start: SystemTime,
     upstream: Family,
+    /// Services with a label of their own that no registry has offered yet.
+    unknown: Mutex<BTreeSet<String>>,
     ingress: Family,
     export: Family,
     connections: Named<ConnectionStats>,
@@ -50,6 +59,7 @@ impl Hub {
             error_names,
             start: SystemTime::now(),
             upstream: Family::new(n_codes, render::UPSTREAM.labels.len()),
+            unknown: Mutex::default(),
             ingress: Family::new(n_codes, render::INGRESS.labels.len()),
             export: Family::new(n_codes, render::EXPORT.labels.len()),
             connections: Named::default(),
@@ -62,6 +72,25 @@ impl Hub {
     #[must_use]
     pub fn upstream(&self, service: &str, endpoint: &str) -> Arc<CallStats> {
         self.0.upstream.writer(&[service, endpoint])
+    }
+
+    /// A new writer for the calls of `service` that fail before an endpoint is chosen.
+    ///
+    /// Callers make names up. Services that no registry `is_known` to have offered get names of
+    /// their own up to a limit; what comes beyond counts as `other`.
+    #[must_use]
+    pub fn without_endpoint(&self, service: &str, is_known: bool) -> Arc<CallStats> {
+        let mut label = service;
+        if !is_known {
+            let mut unknown = self.0.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+            if unknown.len() < MAX_UNKNOWN {
+                unknown.insert(service.to_owned());
+            }
+            if !unknown.contains(service) {
+                label = OTHER;
+            }
+        }
+        self.0.upstream.writer(&[label, NO_ENDPOINT])
     }
 
     /// A new writer for the calls that `listener` takes.

@@ -9,15 +9,17 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::Hub;
-use super::calls::{BOUNDS_US, CallTotals};
+use super::calls::{BOUNDS_US, CallTotals, LatencyTotals};
 use super::family::Family;
 use super::gauges::unix_seconds;
 
 /// The media type of [`Hub::render`]'s text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The label `code` of a call that went well.
+/// The label `code` of a call that went well, and the label `outcome` of its latency.
 const OK: &str = "ok";
+/// The label `outcome` of the latency of a call that failed.
+const FAILED: &str = "failed";
 
 /// Names and words of one family of calls.
 pub(super) struct Words {
@@ -112,7 +114,16 @@ fn family(
     let unit = Some(&Unit::Seconds);
     let mut metric = out.encode_descriptor(name, help, unit, MetricType::Histogram)?;
     for (labels, totals) in &sets {
-        histogram(metric.encode_family(labels)?, totals)?;
+        let [ok, failed] = &totals.latency;
+        let mut labels = labels.clone();
+        labels.push(("outcome", OK));
+        histogram(metric.encode_family(&labels)?, ok)?;
+        // 27 lines that most endpoints never need.
+        if failed.n_calls() != 0 {
+            labels.pop();
+            labels.push(("outcome", FAILED));
+            histogram(metric.encode_family(&labels)?, failed)?;
+        }
     }
     Ok(())
 }
@@ -125,12 +136,11 @@ fn counter(metric: &mut MetricEncoder<'_>, labels: &Labels<'_>, value: u64) -> f
     metric.encode_family(labels)?.encode_counter::<NoLabelSet, u64, f64>(&value, None)
 }
 
-fn histogram(mut metric: MetricEncoder<'_>, totals: &CallTotals) -> fmt::Result {
+fn histogram(mut metric: MetricEncoder<'_>, totals: &LatencyTotals) -> fmt::Result {
     let bounds = BOUNDS_US.iter().map(|us| seconds(*us)).chain([f64::INFINITY]);
     let buckets: Vec<(f64, u64)> = bounds.zip(totals.buckets).collect();
-    // Taken from the buckets, as Prometheus demands that it equals the last one.
-    let count = totals.buckets.iter().sum();
-    metric.encode_histogram::<NoLabelSet>(seconds(totals.latency_sum_us), count, &buckets, None)
+    let count = totals.n_calls();
+    metric.encode_histogram::<NoLabelSet>(seconds(totals.sum_us), count, &buckets, None)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a sum of 285 years is exact to the microsecond")]

@@ -41,7 +41,9 @@ fn upstream(samples: &BTreeMap<String, f64>, name: &str, label: &str) -> f64 {
     // The label of a bucket comes first, the one of an outcome last.
     let labels = match label {
         "" => LABELS.to_owned(),
-        le if le.starts_with("le") => format!("{le},{LABELS}"),
+        "outcome" => format!("{LABELS},outcome=\"ok\""),
+        "failed" => format!("{LABELS},outcome=\"failed\""),
+        le if le.starts_with("le") => format!("{le},{LABELS},outcome=\"ok\""),
         code => format!("{LABELS},{code}"),
     };
     samples[&format!("dubmesh_upstream_{name}{{{labels}}}")]
@@ -82,12 +84,15 @@ fn counts_of_all_threads_add_up() {
         assert_eq!(upstream(&samples, "calls_total", "code=\"ok\""), 30_000.0);
         assert_eq!(upstream(&samples, "calls_total", "code=\"refused\""), 10_000.0);
         assert!(!samples.keys().any(|key| key.contains("timeout")));
-        assert_eq!(upstream(&samples, "latency_seconds_count", ""), 40_000.0);
-        assert_eq!(upstream(&samples, "latency_seconds_sum", ""), 100.0);
+        // The failures took 1 ms each.
+        assert_eq!(upstream(&samples, "latency_seconds_count", "outcome"), 30_000.0);
+        assert_eq!(upstream(&samples, "latency_seconds_sum", "outcome"), 90.0);
+        assert_eq!(upstream(&samples, "latency_seconds_count", "failed"), 10_000.0);
+        assert_eq!(upstream(&samples, "latency_seconds_sum", "failed"), 10.0);
         let at_most =
             |le: &str| upstream(&samples, "latency_seconds_bucket", &format!("le=\"{le}\""));
-        assert_eq!((at_most("0.0005"), at_most("0.001")), (0.0, 10_000.0));
-        assert_eq!((at_most("0.003"), at_most("+Inf")), (30_000.0, 40_000.0));
+        assert_eq!((at_most("0.001"), at_most("0.002")), (0.0, 10_000.0));
+        assert_eq!((at_most("0.003"), at_most("+Inf")), (20_000.0, 30_000.0));
     }
 }
 
@@ -112,8 +117,15 @@ fn everything_is_rendered() {
         ("dubmesh_ingress_calls_total{listener=\"127.0.0.1:1\",code=\"ok\"}", 0.0),
         ("dubmesh_ingress_in_flight{listener=\"127.0.0.1:1\"}", 1.0),
         ("dubmesh_export_calls_total{service=\"g/a.B:1\",code=\"timeout\"}", 1.0),
-        ("dubmesh_export_latency_seconds_bucket{le=\"60.0\",service=\"g/a.B:1\"}", 0.0),
-        ("dubmesh_export_latency_seconds_bucket{le=\"+Inf\",service=\"g/a.B:1\"}", 1.0),
+        (
+            "dubmesh_export_latency_seconds_bucket{le=\"60.0\",service=\"g/a.B:1\",outcome=\"failed\"}",
+            0.0,
+        ),
+        (
+            "dubmesh_export_latency_seconds_bucket{le=\"+Inf\",service=\"g/a.B:1\",outcome=\"failed\"}",
+            1.0,
+        ),
+        ("dubmesh_export_latency_seconds_count{service=\"g/a.B:1\",outcome=\"ok\"}", 0.0),
         ("dubmesh_connections_open{listener=\"127.0.0.1:1\"}", 1.0),
         ("dubmesh_connections_accepted_total{listener=\"127.0.0.1:1\"}", 2.0),
         ("dubmesh_connections_refused_total{listener=\"127.0.0.1:1\"}", 1.0),
@@ -144,4 +156,31 @@ fn labels_are_escaped() {
 fn a_hub_without_counts_renders() {
     let samples = samples(&Hub::new(NAMES).render());
     assert_eq!(samples.len(), 2);
+}
+
+#[test]
+fn names_that_callers_make_up_are_bounded() {
+    let hub = Hub::new(NAMES);
+    let count = |service: &str, is_known| {
+        let stats = hub.without_endpoint(service, is_known);
+        stats.started();
+        stats.finished(Duration::ZERO, Some(1));
+    };
+    for n in 0..10_000 {
+        count(&format!("made.Up{n}"), false);
+    }
+    // Whoever came first, or stands in a registry, keeps his name.
+    count("made.Up0", false);
+    count("a.Known", true);
+    let samples = samples(&hub.render());
+    let of = |service: &str| {
+        samples[&format!(
+            "dubmesh_upstream_calls_total{{service=\"{service}\",endpoint=\"none\",code=\"refused\"}}"
+        )]
+    };
+    assert_eq!((of("made.Up0"), of("a.Known"), of("other")), (2.0, 1.0, 9_936.0));
+    let is_counter = |key: &&String| key.starts_with("dubmesh_upstream_calls_total");
+    let n_series = samples.keys().filter(is_counter).count();
+    // Each with `ok`, which is always there.
+    assert_eq!(n_series, 2 * (64 + 2));
 }

@@ -108,6 +108,8 @@ impl DubboSession {
             }
             Err(error) => {
                 self.flights.borrow_mut().release(number);
+                backend.stats.started();
+                backend.stats.finished(asked.now.elapsed(), Some(error.code as u8));
                 self.refuse(&asked, &error);
             }
         }
@@ -133,9 +135,9 @@ impl DubboSession {
             if two_way {
                 return DubboToken { session, number }.complete(outcome);
             }
-            let code = outcome.err().map(|error| error.code as u8);
-            stats.finished(now.elapsed(), code);
-            session.stats.finished(now.elapsed(), code);
+            let error = outcome.as_ref().err();
+            stats.finished(now.elapsed(), error.map(|error| error.code as u8));
+            session.end_one_way(now, error);
         };
         let times = (now, deadline);
         let task = backend::call_whole(app, to.serialization, body.clone(), times, done);
@@ -247,6 +249,9 @@ impl DubboSession {
             || MAX_WAITING_ONE_WAY < self.n_waiting_one_way.get() + n_one_way;
         if is_full {
             let message = "too many requests of this connection wait for an endpoint";
+            if let (Service::Route(route), true) = (&service, tried.is_empty()) {
+                route.cluster.count_without_endpoint(asked.now, Code::Overloaded);
+            }
             return self.refuse(&asked, &CallError::new(Code::Overloaded, message));
         }
         let Asked { to, two_way, body, now } = asked;
@@ -259,7 +264,7 @@ impl DubboSession {
             if two_way {
                 DubboToken { session, number }.complete(outcome);
             } else {
-                session.stats.finished(now.elapsed(), outcome.err().map(|error| error.code as u8));
+                session.end_one_way(now, outcome.as_ref().err());
             }
         });
         if two_way {

@@ -124,10 +124,20 @@ impl DubboSession {
     /// Ends a call that went nowhere.
     #[cold]
     pub(super) fn refuse(&self, asked: &Asked, error: &CallError) {
-        self.stats.finished(asked.now.elapsed(), Some(error.code as u8));
         if asked.two_way {
+            self.stats.finished(asked.now.elapsed(), Some(error.code as u8));
             self.reply_error(asked.to, error);
+        } else {
+            self.end_one_way(asked.now, Some(error));
         }
+    }
+
+    /// Counts a call that came at `started`, and that nobody wants an answer to.
+    pub(super) fn end_one_way(&self, started: Instant, error: Option<&CallError>) {
+        if let Some(error) = error {
+            debug!(%error, "one-way call failed");
+        }
+        self.stats.finished(started.elapsed(), error.map(|error| error.code as u8));
     }
 
     #[cold]
@@ -141,6 +151,9 @@ impl DubboSession {
     #[inline]
     fn finish(&self, flight: Flight, answer: &DubboAnswer<'_>, error: Option<&CallError>) {
         let Flight { to, started, counted, .. } = flight;
+        if let Some(error) = error {
+            debug!(%error, "call failed");
+        }
         counted.finish(started, answer.at, error);
         let latency = answer.at.saturating_duration_since(started);
         self.stats.finished(latency, error.map(|error| error.code as u8));

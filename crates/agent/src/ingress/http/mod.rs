@@ -27,6 +27,7 @@ use http::header::CONTENT_ENCODING;
 use http::{HeaderName, Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
+use tracing::debug;
 
 pub use self::session::HttpSession;
 use crate::call::Reply;
@@ -65,8 +66,14 @@ async fn handle(
     stats.started();
     let mut counted = Counted { stats, started, code: Some(Code::Cancelled as u8) };
     let result = match answer_request(worker, listener, request, started).await {
-        Ok((style, options, reply)) => answer::value(style, &options, &reply),
-        Err(error) => Err(error),
+        Ok((style, options, reply)) => {
+            answer::value(style, &options, &reply).inspect_err(|error| told(listener, error))
+        }
+        Err(Failure::Request(error)) => {
+            told(listener, &error);
+            Err(error)
+        }
+        Err(Failure::Call(error)) => Err(error),
     };
     counted.code = result.as_ref().err().map(|error| error.code as u8);
     result.unwrap_or_else(|error| answer::error(&error))
@@ -85,29 +92,48 @@ impl Drop for Counted<'_> {
     }
 }
 
+/// Where a request failed.
+enum Failure {
+    /// It makes no call.
+    Request(CallError),
+    /// The call was logged by [`invoke`].
+    Call(CallError),
+}
+
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Self {
+        Self::Request(error)
+    }
+}
+
+#[cold]
+fn told(listener: &HttpListener, error: &CallError) {
+    debug!(listener = %listener.config.listen, %error, "request failed");
+}
+
 async fn answer_request(
     worker: &Worker,
     listener: &HttpListener,
     request: Request<Incoming>,
     mut started: Instant,
-) -> Result<(Style, JsonOptions, Reply), CallError> {
+) -> Result<(Style, JsonOptions, Reply), Failure> {
     let config = &listener.config;
     if request.method() != Method::POST {
         let message = format!("{} is not allowed here; calls are made by POST", request.method());
-        return Err(CallError::new(Code::MethodNotAllowed, message));
+        return Err(CallError::new(Code::MethodNotAllowed, message).into());
     }
     let (head, body) = request.into_parts();
     if let Some(encoding) = head.headers.get(CONTENT_ENCODING).filter(|name| *name != "identity") {
         let message = format!("content-encoding {encoding:?} is not read here; send it plain");
-        return Err(CallError::new(Code::UnsupportedMediaType, message));
+        return Err(CallError::new(Code::UnsupportedMediaType, message).into());
     }
     let options = options::read(&head)?;
     let body = read_body(body, config, &mut started).await?;
     match head.uri.path() {
         "/" => {
             let form = form::Form::parse(&body)?;
-            let reply = invoke(worker, config.registry, &form.invocation(&head)?, started).await?;
-            Ok((Style::Text, options, reply))
+            let outcome = invoke(worker, config.registry, &form.invocation(&head)?, started).await;
+            Ok((Style::Text, options, outcome.map_err(Failure::Call)?))
         }
         path => {
             let target = json::Target::parse(path)?;
@@ -115,8 +141,8 @@ async fn answer_request(
             if options.refs == RefStyle::Path {
                 invocation.args = invocation.args.with_refs();
             }
-            let reply = invoke(worker, config.registry, &invocation, started).await?;
-            Ok((Style::Json, options, reply))
+            let outcome = invoke(worker, config.registry, &invocation, started).await;
+            Ok((Style::Json, options, outcome.map_err(Failure::Call)?))
         }
     }
 }
