@@ -229,7 +229,8 @@ mod tests {
     #[test]
     fn it_ticks() {
         let (tick, ticks) = mpsc::channel();
-        let _output = Output::start(io::sink(), move || drop(tick.send(()))).unwrap();
+        let tick = move || tick.send(()).unwrap_or_default();
+        let _output = Output::start(io::sink(), tick).unwrap();
         ticks.recv_timeout(PATIENCE).unwrap();
     }
 }
