@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 use std::io::Read;
 use std::process::{ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -23,6 +24,8 @@ use crate::error::HarnessError;
 const MAX_LINES: usize = 1000;
 /// Bytes kept of one line.
 const MAX_LINE_LEN: usize = 4096;
+/// A child that writes much is not held up by many small reads.
+const CHUNK_LEN: usize = 64 * 1024;
 /// Lines of output that go into an error.
 const TAIL_LINES: usize = 60;
 /// How often a wait looks whether the child has ended.
@@ -50,6 +53,8 @@ pub struct Child {
 
 #[derive(Debug, Default)]
 struct Output {
+    /// Bytes that were read from both streams, kept or not.
+    len: AtomicU64,
     lines: Mutex<VecDeque<Line>>,
     changed: Condvar,
 }
@@ -254,6 +259,12 @@ impl Child {
         self.output.last_lines(MAX_LINES, |line| line.is_stdout)
     }
 
+    /// How many bytes the child has written to both streams together.
+    #[must_use]
+    pub fn output_len(&self) -> u64 {
+        self.output.len.load(Ordering::Relaxed)
+    }
+
     /// Signals the child alone, never its watchdog.
     fn signal(&mut self, signal: Signal) {
         if self.try_wait().is_none()
@@ -339,14 +350,18 @@ fn collect(
 ) -> JoinHandle<()> {
     thread::spawn(move || {
         let mut line = Vec::new();
-        let mut chunk = [0; 4096];
+        let mut chunk = vec![0; CHUNK_LEN];
         while let Ok(len @ 1..) = stream.read(&mut chunk) {
-            for byte in &chunk[..len] {
-                if *byte == b'\n' {
+            output.len.fetch_add(u64::try_from(len).unwrap_or(0), Ordering::Relaxed);
+            for piece in chunk[..len].split_inclusive(|byte| *byte == b'\n') {
+                let (text, is_whole) = match piece.split_last() {
+                    Some((b'\n', text)) => (text, true),
+                    _ => (piece, false),
+                };
+                line.extend_from_slice(&text[..text.len().min(MAX_LINE_LEN - line.len())]);
+                if is_whole {
                     output.push(is_stdout, &line);
                     line.clear();
-                } else if line.len() < MAX_LINE_LEN {
-                    line.push(*byte);
                 }
             }
         }
@@ -380,6 +395,15 @@ mod tests {
         let error = child.wait_for_line("READY", Duration::from_secs(10)).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("exit status: 3") && text.contains("no luck"), "{text}");
+    }
+
+    #[test]
+    fn long_lines_are_cut_and_all_bytes_are_counted() {
+        let script = "head -c 100000 /dev/zero | tr '\\0' x; echo; echo short";
+        let mut child = Child::spawn("a script", &shell(script)).unwrap();
+        let text = child.finish(Duration::from_secs(10)).unwrap();
+        let lines: Vec<usize> = text.lines().map(str::len).collect();
+        assert_eq!((lines, child.output_len()), (vec![MAX_LINE_LEN, 5], 100_007));
     }
 
     #[test]

@@ -27,3 +27,4 @@ pub use java::{
     ConsumerOptions, DubboVersion, JavaConsumer, JavaProvider, LoadOptions, ProviderOptions,
 };
 pub use net::{free_port, wait_until};
+pub use program::find_program;

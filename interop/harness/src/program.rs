@@ -7,7 +7,10 @@ use std::process::Command;
 use crate::error::HarnessError;
 
 /// Looks for `program` at `$variable`, in `PATH`, and in the checkout's `.tools`.
-pub(crate) fn find_program(
+///
+/// # Errors
+/// When it is nowhere.
+pub fn find_program(
     program: &'static str,
     variable: &'static str,
     install: &'static str,
