@@ -102,7 +102,8 @@ pub(crate) fn call(client: &mut Client, style: Style, text: &str) -> Result<(), 
 }
 
 /// `String.hashCode()` of Java.
-fn java_hash(text: &str) -> i32 {
+#[must_use]
+pub fn java_hash(text: &str) -> i32 {
     text.encode_utf16().fold(0, |hash: i32, unit| hash.wrapping_mul(31).wrapping_add(unit.into()))
 }
 

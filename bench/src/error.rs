@@ -7,7 +7,8 @@ use interop_harness::HarnessError;
 
 /// Why a benchmark could not be run. A slow result is a result, a wrong answer is an error.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum BenchError {
+#[expect(missing_docs, reason = "each variant's message says what it is")]
+pub enum BenchError {
     #[error(
         "usage: bench contest|saturation|footprint|hop|rpc|transfer|codec|all [--quick] [--without-link] [--pinned]\n\
          \x20      bench bare-epoll\n\
@@ -35,13 +36,13 @@ pub(crate) enum BenchError {
 
 impl BenchError {
     /// For `map_err` of what touches the file at `path`.
-    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    pub fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { path, source }
     }
 
     /// For `map_err` of what has no path.
-    pub(crate) fn io(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+    pub fn io(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { what, source }
     }
 }

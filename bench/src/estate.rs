@@ -2,17 +2,16 @@
 
 use std::any::Any;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use interop_harness::{
-    Child, DubboVersion, Etcd, HarnessError, JavaProvider, ProviderOptions, free_port,
-};
+use interop_harness::{Child, DubboVersion, Etcd, JavaProvider, ProviderOptions};
 use tempfile::TempDir;
 
+use crate::agent::{Agent, EmbeddedProvider, Launch, Ports};
 use crate::check::{self, Problem};
 use crate::error::BenchError;
 use crate::http::Client;
@@ -21,11 +20,10 @@ use crate::plan::Plan;
 use crate::usage::Process;
 
 const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// What an agent says costs nothing here: it says nothing.
+const LOG_LEVEL: &str = "warn";
 /// Discovery and the first connections have to come up before the first right answer.
 const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
-const POLL_INTERVAL: Duration = Duration::from_millis(1);
-/// How often a start is tried when another process takes one of the ports first.
-const N_START_TRIES: usize = 3;
 const N_PROVIDERS: usize = 3;
 /// What the contest gives each provider, and Dubbo's default.
 const N_THREADS: u32 = 200;
@@ -61,81 +59,6 @@ pub(crate) enum Providers {
     Java(Duration),
     /// `dubmesh provider`, without any work.
     Embedded,
-}
-
-/// A running `dubmesh run`.
-#[derive(Debug)]
-pub(crate) struct Agent {
-    pub(crate) child: Child,
-    pub(crate) ingress: SocketAddr,
-    /// From its exec until it was ready.
-    pub(crate) start_time: Duration,
-    _dir: TempDir,
-}
-
-/// Ports that an agent's configuration names.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ports {
-    pub(crate) listen: u16,
-    pub(crate) admin: u16,
-}
-
-impl Agent {
-    /// Starts an agent whose configuration is what `config` makes of its ports.
-    pub(crate) fn start(
-        plan: &Plan,
-        name: &str,
-        config: impl Fn(Ports) -> String,
-    ) -> Result<Self, BenchError> {
-        let mut n_tries_left = N_START_TRIES;
-        loop {
-            n_tries_left -= 1;
-            let ports = Ports { listen: free_port(), admin: free_port() };
-            match Self::launch(plan, name, &config(ports), ports) {
-                // Taken between our look and the agent's bind.
-                Err(BenchError::Harness(HarnessError::Ended { tail, .. }))
-                    if n_tries_left > 0 && tail.contains("in use") => {}
-                result => return result,
-            }
-        }
-    }
-
-    fn launch(plan: &Plan, name: &str, config: &str, ports: Ports) -> Result<Self, BenchError> {
-        let dir = TempDir::with_prefix("bench-").map_err(BenchError::io("a temporary folder"))?;
-        let path = dir.path().join("agent.toml");
-        let head = format!(
-            "[agent]\nname = \"{name}\"\n[log]\nlevel = \"warn\"\n\
-             [admin]\nlisten = \"127.0.0.1:{}\"\n",
-            ports.admin
-        );
-        fs::write(&path, head + config).map_err(BenchError::file(&path))?;
-        let mut command = Command::new(&plan.dubmesh);
-        command.args(["run", "--config"]).arg(&path);
-        let started = Instant::now();
-        let mut child = Child::spawn(name, &command)?;
-        let admin = (Ipv4Addr::LOCALHOST, ports.admin).into();
-        let deadline = started + START_TIMEOUT;
-        while !is_ready(admin) {
-            if child.try_wait().is_some() || deadline < Instant::now() {
-                // It has ended, or will not get ready; this tells which, with its last words.
-                child.wait_ready(Duration::ZERO, || false)?;
-            }
-            thread::sleep(POLL_INTERVAL);
-        }
-        let start_time = started.elapsed();
-        let ingress = (Ipv4Addr::LOCALHOST, ports.listen).into();
-        Ok(Self { child, ingress, start_time, _dir: dir })
-    }
-
-    fn process(&self, name: &str, group: &'static str) -> Process {
-        Process { name: name.to_owned(), group, pid: self.child.pid() }
-    }
-}
-
-fn is_ready(admin: SocketAddr) -> bool {
-    let answer =
-        Client::connect(admin).and_then(|mut admin| admin.request("GET /readyz HTTP/1.1", ""));
-    answer.is_ok_and(|answer| answer.status == 200)
 }
 
 /// One Dubbo provider, of either kind.
@@ -175,14 +98,11 @@ impl Provider {
     }
 
     fn start_embedded(plan: &Plan) -> Result<Self, BenchError> {
-        let mut command = Command::new(&plan.dubmesh);
-        command.args(["provider", "--listen", "127.0.0.1:0", "--work-ms", "0"]);
-        command.args(["--threads", &N_THREADS.to_string()]);
-        let mut child = Child::spawn("the embedded provider", &command)?;
-        let line = child.wait_for_line("READY dubbo://", START_TIMEOUT)?;
-        let addr = line.trim_start_matches("READY dubbo://").trim().parse();
-        let addr = addr.map_err(|_| BenchError::NoResult { output: line })?;
-        Ok(Self { addr, pid: child.pid(), owned: Box::new(child) })
+        let threads = N_THREADS.to_string();
+        let args = ["--listen", "127.0.0.1:0", "--work-ms", "0", "--threads", &threads];
+        let provider = EmbeddedProvider::start(&plan.dubmesh, &args)?;
+        let (addr, pid) = (provider.addr, provider.child.pid());
+        Ok(Self { addr, pid, owned: Box::new(provider) })
     }
 }
 
@@ -204,26 +124,26 @@ pub(crate) fn two_agents(
     for number in 1..=N_PROVIDERS {
         let provider = Provider::start(plan, kind)?;
         let name = format!("provider-agent-{number}");
-        let agent = Agent::start(plan, &name, |ports| {
+        let agent = start_agent(plan, &name, |ports| {
             format!(
                 "{registry}[link]\nlisten = \"127.0.0.1:{}\"\n[[export]]\n\
                  interface = \"{INTERFACE}\"\napp = \"dubbo://{}\"\nserialization = \"{codec}\"\n",
-                ports.listen, provider.addr
+                ports.link, provider.addr
             )
         })?;
-        processes.push(agent.process(&name, PROVIDER_AGENTS));
+        processes.push(process(&agent, &name, PROVIDER_AGENTS));
         let name = format!("provider-{number}");
         processes.push(Process { name, group: PROVIDERS, pid: provider.pid });
         owned.extend([Box::new(agent) as Box<dyn Any>, provider.owned]);
     }
-    let consumer = Agent::start(plan, "consumer", |ports| {
-        format!("{registry}{}[defaults]\nserialization = \"{codec}\"\n", http_ingress(ports.listen))
+    let consumer = start_agent(plan, "consumer", |ports| {
+        format!("{registry}{}[defaults]\nserialization = \"{codec}\"\n", http_ingress(ports.http))
     })?;
-    processes.insert(0, consumer.process("consumer-agent", CONSUMER_AGENT));
+    processes.insert(0, process(&consumer, "consumer-agent", CONSUMER_AGENT));
     if let Some(pid) = etcd.pid() {
         processes.push(Process { name: "etcd".to_owned(), group: REGISTRY, pid });
     }
-    let addr = consumer.ingress;
+    let addr = consumer.addr(consumer.ports.http);
     owned.extend([Box::new(consumer) as Box<dyn Any>, Box::new(etcd)]);
     let has_java = kind != Providers::Embedded;
     let style = Style::Form;
@@ -258,8 +178,8 @@ pub(crate) fn one_agent(plan: &Plan, program: &'static str) -> Result<Subject, B
     let list = dir.path().join("services.toml");
     write_services(&list, &endpoints.join(", "))?;
     let consumer = file_registry_agent(plan, &list)?;
-    processes.insert(0, consumer.process("consumer-agent", CONSUMER_AGENT));
-    let addr = consumer.ingress;
+    processes.insert(0, process(&consumer, "consumer-agent", CONSUMER_AGENT));
+    let addr = consumer.addr(consumer.ports.http);
     owned.extend([Box::new(consumer) as Box<dyn Any>, Box::new(dir)]);
     let style = Style::Json;
     let subject = Subject {
@@ -284,11 +204,25 @@ pub(crate) fn write_services(path: &Path, endpoints: &str) -> Result<(), BenchEr
 
 /// An agent that takes HTTP calls and finds providers in the file at `services`.
 pub(crate) fn file_registry_agent(plan: &Plan, services: &Path) -> Result<Agent, BenchError> {
-    Agent::start(plan, "consumer", |ports| {
+    start_agent(plan, "consumer", |ports| {
         let services = services.display();
-        let ingress = http_ingress(ports.listen);
+        let ingress = http_ingress(ports.http);
         format!("[[registry]]\nkind = \"file\"\npath = \"{services}\"\n{ingress}")
     })
+}
+
+/// Starts an agent as all scenarios have it.
+pub(crate) fn start_agent(
+    plan: &Plan,
+    name: &str,
+    config: impl Fn(Ports) -> String,
+) -> Result<Agent, BenchError> {
+    let launch = Launch { dubmesh: &plan.dubmesh, name, log_level: LOG_LEVEL, max_files: None };
+    Agent::start(&launch, config)
+}
+
+fn process(agent: &Agent, name: &str, group: &'static str) -> Process {
+    Process { name: name.to_owned(), group, pid: agent.child.pid() }
 }
 
 fn http_ingress(port: u16) -> String {

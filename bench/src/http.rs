@@ -10,7 +10,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ANSWER_LEN: usize = 64 * 1024;
 
 /// One connection, kept alive.
-pub(crate) struct Client {
+pub struct Client {
     stream: TcpStream,
     host: SocketAddr,
     buffer: Vec<u8>,
@@ -18,21 +18,31 @@ pub(crate) struct Client {
 
 /// Status and body of an answer.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) body: String,
+pub struct Answer {
+    /// Its status.
+    pub status: u16,
+    /// Its body.
+    pub body: String,
 }
 
 impl Client {
-    pub(crate) fn connect(host: SocketAddr) -> io::Result<Self> {
+    /// Connects.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn connect(host: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&host, TIMEOUT)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         Ok(Self { stream, host, buffer: Vec::new() })
     }
 
-    /// Sends one request and waits for its answer.
-    pub(crate) fn request(&mut self, head: &str, body: &str) -> io::Result<Answer> {
+    /// Sends one request and waits for its answer. `head` are the lines of its head but for `host` and
+    /// `content-length`.
+    ///
+    /// # Errors
+    /// When the connection breaks, or no answer comes in time.
+    pub fn request(&mut self, head: &str, body: &str) -> io::Result<Answer> {
         let (host, len) = (self.host, body.len());
         let request = format!("{head}\r\nhost: {host}\r\ncontent-length: {len}\r\n\r\n{body}");
         self.stream.write_all(request.as_bytes())?;

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use crate::error::BenchError;
 
 /// The service of all scenarios.
-pub(crate) const INTERFACE: &str = "com.alibaba.dubbo.performance.demo.provider.IHelloService";
+pub const INTERFACE: &str = "com.alibaba.dubbo.performance.demo.provider.IHelloService";
 /// Bodies that are posted in turn.
 const N_BODIES: usize = 1000;
 /// The contest's parameters are 0 to 1023 bytes of random text.

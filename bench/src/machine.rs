@@ -7,7 +7,8 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 /// The fields that every row carries about its origin.
-pub(crate) fn origin() -> Value {
+#[must_use]
+pub fn origin() -> Value {
     json!({
         "date": output("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]),
         "commit": commit(),

@@ -1,37 +1,13 @@
-//! The benchmarks: starts real processes, loads them, and records what each call cost.
-//!
-//! A scenario (`scenario/`) starts subjects (`estate.rs`); `check.rs` makes sure that they answer
-//! rightly, `load.rs` drives wrk, `measure.rs` turns rounds into rows, `report.rs` prints them
-//! beside their targets (`target.rs`) and writes `bench/results/NAME.json`. The RPC library brings its
-//! own load, so that its scenario (`scenario/rpc.rs`) has its own rows, and so has `scenario/transfer.rs`. README.md tells how to read
-//! the figures.
-
-mod bare_epoll;
-mod check;
-mod error;
-mod estate;
-mod http;
-mod load;
-mod machine;
-mod measure;
-mod plan;
-mod raw_dubbo;
-mod raw_peer;
-mod raw_transfer;
-mod report;
-mod scenario;
-mod target;
-mod usage;
+//! The command line of the benchmarks.
 
 use std::process::ExitCode;
 
-use crate::error::BenchError;
-use crate::plan::{Plan, Switches};
+use bench::BenchError;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    match run(&args) {
+    match bench::run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error @ BenchError::Usage) => {
             eprintln!("{error}");
@@ -42,41 +18,4 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn run(args: &[&str]) -> Result<(), BenchError> {
-    if args == ["bare-epoll"] {
-        return bare_epoll::run();
-    }
-    match args {
-        ["raw-dubbo-provide"] => return raw_dubbo::provide(),
-        ["raw-dubbo-load", address, shape @ ..] => return raw_dubbo::load(address, shape),
-        ["raw-transfer-serve", path] => return raw_transfer::serve(path),
-        ["raw-transfer-fetch", address, output, shape @ ..] => {
-            return raw_transfer::fetch(address, output, shape);
-        }
-        _ => {}
-    }
-    let (mut name, mut switches) = (None, Switches::default());
-    for arg in args {
-        match *arg {
-            "--quick" => switches.is_quick = true,
-            "--without-link" => switches.is_without_link = true,
-            "--pinned" => switches.is_pinned = true,
-            arg if name.is_none() => name = Some(arg),
-            _ => return Err(BenchError::Usage),
-        }
-    }
-    let name = name.ok_or(BenchError::Usage)?;
-    let scenarios: Vec<_> =
-        scenario::ALL.iter().filter(|(known, _)| name == "all" || name == *known).collect();
-    if scenarios.is_empty() {
-        return Err(BenchError::Usage);
-    }
-    let needs_dubmesh = name != "codec" && (name != "rpc" || !switches.is_without_link);
-    let plan = Plan::new(switches, needs_dubmesh)?;
-    for (_, scenario) in scenarios {
-        scenario(&plan)?;
-    }
-    Ok(())
 }

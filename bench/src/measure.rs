@@ -308,7 +308,8 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// To three digits behind the point: more would only be noise.
-pub(crate) fn rounded(value: f64) -> f64 {
+#[must_use]
+pub fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 

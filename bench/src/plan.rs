@@ -51,11 +51,7 @@ impl Plan {
         // A quick run says whether all works; it must not take the place of a recorded result.
         let results = if is_quick { results.join("quick") } else { results };
         fs::create_dir_all(results.join("raw")).map_err(BenchError::file(&results))?;
-        let dubmesh = match env::var_os("DUBMESH_BIN") {
-            Some(path) => path.into(),
-            None if needs_dubmesh => build()?,
-            None => PathBuf::new(),
-        };
+        let dubmesh = if needs_dubmesh { dubmesh()? } else { PathBuf::new() };
         let seconds = Duration::from_secs(seconds);
         Ok(Self { is_quick, is_without_link, is_pinned, seconds, n_rounds, dubmesh, results })
     }
@@ -72,8 +68,19 @@ impl Plan {
     }
 }
 
+/// The program under test: what `DUBMESH_BIN` names, or the release binary, built if need be.
+///
+/// # Errors
+/// When it cannot be built.
+pub fn dubmesh() -> Result<PathBuf, BenchError> {
+    env::var_os("DUBMESH_BIN").map_or_else(build, |path| Ok(path.into()))
+}
+
 /// A whole number from the environment.
-pub(crate) fn setting(variable: &'static str, default: u64) -> Result<u64, BenchError> {
+///
+/// # Errors
+/// When it is anything else, or 0.
+pub fn setting(variable: &'static str, default: u64) -> Result<u64, BenchError> {
     let Ok(value) = env::var(variable) else {
         return Ok(default);
     };

@@ -6,30 +6,42 @@ use crate::measure::rounded;
 
 /// A figure beside its target.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
-    pub(crate) what: String,
-    pub(crate) value: f64,
-    pub(crate) bound: Bound,
-    pub(crate) unit: &'static str,
+pub struct Target {
+    /// What the figure is of.
+    pub what: String,
+    /// The figure.
+    pub value: f64,
+    /// What it should be.
+    pub bound: Bound,
+    /// Its unit, with a blank before it where one belongs.
+    pub unit: &'static str,
 }
 
 /// Which side of a target is good.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Bound {
+pub enum Bound {
+    /// It should not be less.
     AtLeast(f64),
+    /// It should not be more.
     AtMost(f64),
 }
 
 impl Target {
-    pub(crate) fn at_least(what: &str, value: f64, bound: f64, unit: &'static str) -> Self {
+    /// A figure that should not be less than `bound`.
+    #[must_use]
+    pub fn at_least(what: &str, value: f64, bound: f64, unit: &'static str) -> Self {
         Self { what: what.to_owned(), value, bound: Bound::AtLeast(bound), unit }
     }
 
-    pub(crate) fn at_most(what: &str, value: f64, bound: f64, unit: &'static str) -> Self {
+    /// A figure that should not be more than `bound`.
+    #[must_use]
+    pub fn at_most(what: &str, value: f64, bound: f64, unit: &'static str) -> Self {
         Self { what: what.to_owned(), value, bound: Bound::AtMost(bound), unit }
     }
 
-    pub(crate) fn is_met(&self) -> bool {
+    /// Whether the figure is on the good side.
+    #[must_use]
+    pub fn is_met(&self) -> bool {
         match self.bound {
             Bound::AtLeast(bound) => bound <= self.value,
             Bound::AtMost(bound) => self.value <= bound,
@@ -37,7 +49,8 @@ impl Target {
     }
 
     /// One line of the report, such as `calls/s 2400, target >= 2535: missed by 5.3%`.
-    pub(crate) fn line(&self) -> String {
+    #[must_use]
+    pub fn line(&self) -> String {
         let Self { what, value, unit, .. } = self;
         let (sign, bound) = match self.bound {
             Bound::AtLeast(bound) => (">=", bound),
@@ -54,7 +67,9 @@ impl Target {
         format!("{what}: {value:.digits$}{unit}, target {sign} {bound}{unit}: {verdict}")
     }
 
-    pub(crate) fn json(&self) -> Value {
+    /// The same for programs.
+    #[must_use]
+    pub fn json(&self) -> Value {
         let (name, bound) = match self.bound {
             Bound::AtLeast(bound) => ("at_least", bound),
             Bound::AtMost(bound) => ("at_most", bound),

@@ -9,16 +9,18 @@ const USER_HZ: u64 = 100;
 
 /// A process to be accounted for.
 #[derive(Clone, Debug)]
-pub(crate) struct Process {
+pub struct Process {
     /// Its name in the rows.
-    pub(crate) name: String,
+    pub name: String,
     /// Whose CPU is added up with that of others.
-    pub(crate) group: &'static str,
-    pub(crate) pid: u32,
+    pub group: &'static str,
+    /// Its id.
+    pub pid: u32,
 }
 
 /// CPU time, user and system, since the process began; zero once it is gone.
-pub(crate) fn cpu(pid: u32) -> Duration {
+#[must_use]
+pub fn cpu(pid: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     parse_cpu(&stat).unwrap_or_default()
 }
@@ -36,12 +38,14 @@ fn ticks_to_time(ticks: u64) -> Duration {
 }
 
 /// Resident memory in MB (10^6 bytes).
-pub(crate) fn rss_mb(pid: u32) -> f64 {
+#[must_use]
+pub fn rss_mb(pid: u32) -> f64 {
     memory_mb(pid, "VmRSS:")
 }
 
 /// The most resident memory that it ever had, in MB (10^6 bytes).
-pub(crate) fn peak_rss_mb(pid: u32) -> f64 {
+#[must_use]
+pub fn peak_rss_mb(pid: u32) -> f64 {
     memory_mb(pid, "VmHWM:")
 }
 
@@ -53,7 +57,8 @@ fn memory_mb(pid: u32, field: &str) -> f64 {
 }
 
 /// CPU time that all processes together have used since boot, and what the host has taken away.
-pub(crate) fn machine_cpu() -> (Duration, Duration) {
+#[must_use]
+pub fn machine_cpu() -> (Duration, Duration) {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = stat.lines().next().unwrap_or_default();
     let ticks: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();

@@ -17,8 +17,9 @@ use interop_harness::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::agent::Agent;
 use crate::error::BenchError;
-use crate::estate::Agent;
+use crate::estate::start_agent;
 use crate::machine;
 use crate::measure::median;
 use crate::plan::Plan;
@@ -148,8 +149,8 @@ impl Estate {
             list += &service(JAVA_INTERFACE, java.addr());
         }
         fs::write(&services, list).map_err(BenchError::file(&services))?;
-        let agent = Agent::start(plan, AGENT, |ports| {
-            let (services, port) = (services.display(), ports.listen);
+        let agent = start_agent(plan, AGENT, |ports| {
+            let (services, port) = (services.display(), ports.dubbo);
             format!(
                 "[[registry]]\nkind = \"file\"\npath = \"{services}\"\n\
                  [[ingress]]\nprotocol = \"dubbo\"\nlisten = \"127.0.0.1:{port}\"\n"
@@ -172,7 +173,8 @@ impl Estate {
         case: Case,
         provider: &JavaProvider,
     ) -> Result<Outcome, BenchError> {
-        let address = if case.has_agent { self.agent.ingress } else { provider.addr() };
+        let address =
+            if case.has_agent { self.agent.addr(self.agent.ports.dubbo) } else { provider.addr() };
         let Shape { connections, in_flight } = case.shape;
         let options = ConsumerOptions {
             connections: u32::try_from(connections).unwrap_or(1),
@@ -210,7 +212,8 @@ impl Estate {
     }
 
     fn load_raw(&self, plan: &Plan, case: Case) -> Result<Outcome, BenchError> {
-        let address = if case.has_agent { self.agent.ingress } else { self.direct };
+        let address =
+            if case.has_agent { self.agent.addr(self.agent.ports.dubbo) } else { self.direct };
         let Shape { connections, in_flight } = case.shape;
         let this = std::env::current_exe().map_err(BenchError::io("the path of this program"))?;
         let mut command = Command::new(this);
