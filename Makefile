@@ -3,10 +3,12 @@
 CARGO ?= cargo
 # Seconds that each fuzz target runs in `make fuzz-quick`.
 FUZZ_SECONDS ?= 60
+# What `make attack` is told, such as --only h2-pings; empty for all attacks.
+ATTACK_ARGS ?=
 # How `make demo` runs; empty for as long as you like, until Ctrl-C.
 DEMO_ARGS ?= --for 60s
 
-.PHONY: help setup demo build test interop-full lint doc fuzz-quick
+.PHONY: help setup demo build test interop-full lint doc fuzz-quick attack
 
 help:
 	@echo "make setup        install what building, testing and measuring need"
@@ -17,6 +19,7 @@ help:
 	@echo "make lint         format and lints alone; also licences and advisories if cargo-deny is there"
 	@echo "make doc          the documentation of the code, target/doc/dubmesh/index.html"
 	@echo "make fuzz-quick   every fuzz target for $(FUZZ_SECONDS) s"
+	@echo "make attack       hostile peers against the release binary, beside well-behaved callers; ten minutes"
 	@echo "make bench-quick  all benchmarks, short; make bench: all, in full"
 
 setup:
@@ -57,5 +60,9 @@ fuzz-quick:
 		echo "== $$target"; \
 		cargo +nightly fuzz run --all-features $$target -- -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 || exit 1; \
 	done
+
+attack:
+	@scripts/setup.sh build attack
+	$(CARGO) run --release --quiet --locked --package attack -- $(ATTACK_ARGS)
 
 include bench/bench.mk

@@ -1,12 +1,16 @@
 #!/bin/sh
 # Installs what building, testing, measuring or fuzzing Dubmesh needs on a Debian-like machine.
 #
-#   scripts/setup.sh [build|test|bench|fuzz|lint]...      without a name: build test
+#   scripts/setup.sh [build|test|bench|attack|fuzz|lint]...      without a name: build test
 #
 # It can be run again at any time, asks nothing, and changes nothing that is already there. As
 # root it uses apt-get, else sudo if that asks for no password; else it prints the command that
 # somebody has to run, and exits with status 1.
 set -eu
+
+# Where tools go that are for this checkout alone.
+tools=$(cd "$(dirname "$0")/.." && pwd)/.tools
+h2spec_version=v2.2.1+incompatible
 
 usage() {
     sed -n '2,8s/^# \{0,1\}//p' "$0"
@@ -89,6 +93,25 @@ check_bench() {
     has wrk || need "makes the load" wrk
 }
 
+check_attack() {
+    check_build
+    has_h2spec || has go || need "builds h2spec, the conformance test of HTTP/2" golang-go
+}
+
+has_h2spec() {
+    [ -n "${H2SPEC_BIN:-}" ] || has h2spec || [ -x "$tools/h2spec" ]
+}
+
+# Its own releases are binaries for few machines; its source builds everywhere.
+install_attack() {
+    if has_h2spec; then
+        say "have: h2spec"
+    else
+        say "installing: h2spec"
+        GOBIN=$tools go install "github.com/summerwind/h2spec/cmd/h2spec@$h2spec_version"
+    fi
+}
+
 # Tools that cargo itself installs, for this user and without root.
 install_fuzz() {
     if rustup toolchain list 2>/dev/null | grep -q '^nightly'; then
@@ -161,7 +184,7 @@ update_lists() {
 [ $# -gt 0 ] || set -- build test
 for name in "$@"; do
     case $name in
-    build | test | bench | fuzz | lint) ;;
+    build | test | bench | attack | fuzz | lint) ;;
     -h | --help) usage 0 ;;
     *)
         say "unknown set: $name" >&2
@@ -183,6 +206,7 @@ install_packages
 for name in "$@"; do
     case $name in
     fuzz) install_fuzz ;;
+    attack) install_attack ;;
     lint) cargo_install cargo-deny ;;
     esac
 done

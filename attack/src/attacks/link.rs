@@ -1,0 +1,125 @@
+//! Peers on the link's listener of a provider's agent. Source of the bytes: docs/link-protocol.md.
+
+use std::io;
+
+use bench::INTERFACE;
+use link_proto::header::{Header, Kind, MAGIC, VERSION_MAX, VERSION_MIN, flags};
+
+use super::{Attack, COMMON, Door, SCENE, Scene};
+use crate::peer::{Crowd, Peer};
+
+/// Below the longest message, 8 MiB; so many fit into what one link may put together, 64 MiB.
+const REQUEST_LEN: u32 = 8_000_000;
+const N_REQUESTS: u32 = 8;
+const PART_LEN: usize = 32 * 1024;
+/// Long over when the attack is.
+const REQUEST_TIMEOUT_MS: u32 = 100;
+const REFUSED_PER_BATCH: u64 = 200;
+/// The longest name that a service may have in a DEFINE.
+const NAME_LEN: usize = 1024;
+
+const LINK: Attack =
+    Attack { door: Door::Link, scene: Scene { has_link: true, ..SCENE }, ..COMMON };
+
+pub(super) const ALL: &[Attack] = &[
+    Attack {
+        name: "link-unfinished",
+        about: "16 links send 8 requests of 8 MB each but for their end",
+        peer: |aim| Box::pin(Crowd::of(16).run(aim, unfinished)),
+        ..LINK
+    },
+    Attack {
+        name: "link-defines",
+        about: "4 links define routes of services that nobody offers, without end",
+        peer: |aim| Box::pin(Crowd::of(4).run(aim, defines)),
+        ..LINK
+    },
+];
+
+/// Appends a frame.
+fn write(out: &mut Vec<u8>, kind: Kind, flags: u8, id: u64, body: &[u8]) {
+    let body_len = u32::try_from(body.len()).unwrap_or(u32::MAX);
+    let header = Header { body_len, kind: kind as u8, flags, id, ..Header::default() };
+    out.extend_from_slice(&header.to_bytes());
+    out.extend_from_slice(body);
+}
+
+fn hello() -> Vec<u8> {
+    let mut body = MAGIC.to_be_bytes().to_vec();
+    body.extend_from_slice(&[VERSION_MIN, VERSION_MAX]);
+    let mut out = Vec::new();
+    write(&mut out, Kind::Hello, 0, 0, &body);
+    out
+}
+
+/// Appends a DEFINE of route 0, for the `round`th time.
+fn define(out: &mut Vec<u8>, service: &str, round: u64) {
+    let mut body = 0_u32.to_be_bytes().to_vec();
+    for text in [service, "hash", "Ljava/lang/String;"] {
+        body.extend_from_slice(&u16::try_from(text.len()).unwrap_or(u16::MAX).to_be_bytes());
+        body.extend_from_slice(text.as_bytes());
+    }
+    body.extend_from_slice(&0_u16.to_be_bytes());
+    write(out, Kind::Define, 0, round, &body);
+}
+
+async fn unfinished(mut peer: Peer) -> io::Result<()> {
+    let mut out = hello();
+    peer.send(&out).await?;
+    // The server's HELLO: before it, nothing more may be sent.
+    peer.read().await?;
+    out.clear();
+    define(&mut out, INTERFACE, 0);
+    for slot in 0..N_REQUESTS {
+        let mut body = 0_u32.to_be_bytes().to_vec();
+        body.extend_from_slice(&REQUEST_TIMEOUT_MS.to_be_bytes());
+        body.extend_from_slice(&REQUEST_LEN.to_be_bytes());
+        write(&mut out, Kind::Request, flags::MORE, slot.into(), &body);
+    }
+    let part = vec![b'a'; PART_LEN];
+    // All but the last part of each, in turns.
+    for _ in 0..usize::try_from(REQUEST_LEN).unwrap_or(0) / PART_LEN {
+        for slot in 0..N_REQUESTS {
+            write(&mut out, Kind::Chunk, flags::MORE, slot.into(), &part);
+        }
+        while PART_LEN < out.len() {
+            let answers = peer.turn(&mut out).await?.to_vec();
+            answer_pings(&answers, &mut out);
+        }
+    }
+    loop {
+        let answers = peer.turn(&mut out).await?.to_vec();
+        answer_pings(&answers, &mut out);
+    }
+}
+
+/// Answers every PING that stands at the beginning of what was read at a time, as it does on a link on which
+/// nothing else comes.
+fn answer_pings(mut bytes: &[u8], out: &mut Vec<u8>) {
+    while let Some(head) = bytes.first_chunk() {
+        let header = Header::parse(head);
+        let (len, start) = (header.body_len as usize, link_proto::header::HEADER_LEN);
+        let Some(body) = bytes.get(start..start + len) else { return };
+        if header.kind == Kind::Ping as u8 {
+            write(out, Kind::Pong, 0, 0, body);
+        }
+        bytes = &bytes[start + len..];
+    }
+}
+
+async fn defines(mut peer: Peer) -> io::Result<()> {
+    peer.send(&hello()).await?;
+    peer.read().await?;
+    let service = format!("{:a<NAME_LEN$}", "no.such.Service");
+    let (mut out, mut round) = (Vec::new(), 0);
+    loop {
+        if out.is_empty() {
+            for _ in 0..REFUSED_PER_BATCH {
+                define(&mut out, &service, round);
+                round += 1;
+            }
+            tokio::task::yield_now().await;
+        }
+        peer.turn(&mut out).await?;
+    }
+}
