@@ -1,4 +1,5 @@
-//! What stands around an attack: agents of the release binary, and embedded providers that answer at once.
+//! What stands around an attack: agents of the release binary, and embedded providers that answer
+//! at once.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,6 +17,9 @@ use crate::error::AttackError;
 
 /// The service that nobody has called before the attack.
 pub(crate) const LATE_INTERFACE: &str = "com.late.LateService";
+/// The service that attackers call who have much come back: what the caller notices of them is to
+/// be the agent's doing, not that of a provider which both share.
+pub(crate) const BULK_INTERFACE: &str = "com.bulk.BulkService";
 /// As every agent has it that nobody has configured.
 const LOG_LEVEL: &str = "info";
 
@@ -25,7 +29,7 @@ pub(crate) struct Estate {
     /// The one whose callers reach it over a link, if there is one.
     consumer: Option<Agent>,
     provider: EmbeddedProvider,
-    _late: EmbeddedProvider,
+    _others: [EmbeddedProvider; 2],
     _folder: TempDir,
 }
 
@@ -33,14 +37,16 @@ impl Estate {
     pub(crate) fn start(dubmesh: &Path, scene: &Scene) -> Result<Self, AttackError> {
         let folder =
             TempDir::with_prefix("attack-").map_err(AttackError::io("a temporary folder"))?;
-        let provider = start_provider(dubmesh, (Ipv4Addr::LOCALHOST, 0).into(), INTERFACE)?;
-        let late = start_provider(dubmesh, (Ipv4Addr::LOCALHOST, 0).into(), LATE_INTERFACE)?;
+        let start = |interface| start_provider(dubmesh, (Ipv4Addr::LOCALHOST, 0).into(), interface);
+        let (provider, others) =
+            (start(INTERFACE)?, [start(LATE_INTERFACE)?, start(BULK_INTERFACE)?]);
         let services = folder.path().join("services.toml");
         let launch =
             Launch { dubmesh, name: "attacked", log_level: LOG_LEVEL, max_files: scene.max_files };
         let write = |endpoint: String| {
-            let late = format!("dubbo://{}", late.addr);
-            let text = [(INTERFACE, endpoint), (LATE_INTERFACE, late)].map(|(name, endpoint)| {
+            let [late, bulk] = others.each_ref().map(|other| format!("dubbo://{}", other.addr));
+            let all = [(INTERFACE, endpoint), (LATE_INTERFACE, late), (BULK_INTERFACE, bulk)];
+            let text = all.map(|(name, endpoint)| {
                 format!("[[service]]\ninterface = \"{name}\"\nendpoints = [\"{endpoint}\"]\n")
             });
             fs::write(&services, text.concat()).map_err(AttackError::io("the list of services"))
@@ -55,7 +61,7 @@ impl Estate {
             write(format!("dubbo://{}", provider.addr))?;
             (Agent::start(&launch, ingress)?, None)
         };
-        Ok(Self { attacked, consumer, provider, _late: late, _folder: folder })
+        Ok(Self { attacked, consumer, provider, _others: others, _folder: folder })
     }
 
     /// Where well-behaved callers call.
@@ -77,8 +83,8 @@ impl Estate {
         })
     }
 
-    /// Kills the provider and starts it again at the same address. Tells when it was killed, and when
-    /// it was there again.
+    /// Kills the provider and starts it again at the same address. Tells when it was killed, and
+    /// when it was there again.
     pub(crate) fn restart_provider(
         &mut self,
         dubmesh: &Path,
@@ -115,7 +121,8 @@ fn ingress(services: &Path, ports: Ports, max_connections: Option<u32>) -> Strin
         + &listener("dubbo", ports.dubbo)
 }
 
-/// Offers what the provider has to other agents. Its registry is its own: the other agent has a list.
+/// Offers what the provider has to other agents. Its registry is its own: the other agent has a
+/// list.
 fn export(ports: Ports, provider: SocketAddr) -> String {
     format!(
         "[[registry]]\nkind = \"memory\"\n[link]\nlisten = \"127.0.0.1:{}\"\n\

@@ -1,5 +1,5 @@
-//! h2spec, the conformance test of HTTP/2 by other people, against the port that speaks HTTP/1 as well.
-//! `scripts/setup.sh attack` installs it; `H2SPEC_BIN` names another one.
+//! h2spec, the conformance test of HTTP/2 by other people, against the port that speaks HTTP/1 as
+//! well. `scripts/setup.sh attack` installs it; `H2SPEC_BIN` names another one.
 
 use std::io;
 use std::process::Command;
@@ -22,8 +22,9 @@ const CANNOT_HOLD: [(&str, &str, &str); 1] = [(
      which h2spec tries to read as a frame",
 )];
 
-/// Some cases break the rules of a stream while its request is being answered. The agent may have answered before it
-/// reads the offence, and is right both times. Such a case holds if it passes once in so many tries by itself.
+/// Some cases break the rules of a stream while its request is being answered. The agent may have
+/// answered before it reads the offence, and is right both times. Such a case holds if it passes
+/// once in so many tries by itself.
 const N_TRIES: u32 = 10;
 
 const PASSED: &str = "passed";
@@ -50,7 +51,8 @@ fn goals(seen: &Seen) -> Vec<Target> {
     ]
 }
 
-/// Runs it to its end: it has its own timeouts, and whoever started this process ends it if it hangs.
+/// Runs it to its end: it has its own timeouts, and whoever started this process ends it if it
+/// hangs.
 fn run(aim: &Aim) {
     match report(aim, None) {
         Ok(report) => {

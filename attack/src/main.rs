@@ -1,9 +1,9 @@
 //! Hostile peers against a running agent, beside a well-behaved caller.
 //!
-//! For each attack (`attacks/`) the `runner` starts a fresh `estate`, measures a well-behaved caller (`callers/`)
-//! undisturbed, then beside the attack, and compares what the agent used with the limits. The hostile peer is
-//! a process of its own (`peer.rs`): this program again. `h2spec.rs` is the one that is not of our making.
-//! docs/attack.md tells how to read the figures.
+//! For each attack (`attacks/`) the `runner` starts a fresh `estate`, measures a well-behaved
+//! caller (`callers/`) undisturbed, then beside the attack, and compares what the agent used with
+//! the limits. The hostile peer is a process of its own (`peer.rs`): this program again.
+//! `h2spec.rs` is the one that is not of our making. docs/attack.md tells how to read the figures.
 
 mod attacks;
 mod callers;

@@ -1,9 +1,9 @@
-//! The hostile peer: a process with one event loop that attacks one listener for a bounded time, and then
-//! prints what it did.
+//! The hostile peer: a process with one event loop that attacks one listener for a bounded time,
+//! and then prints what it did.
 //!
 //! Invariants:
 //! - It connects to loopback addresses alone, and ends at its deadline.
-//! - It has a process of its own, so that its memory, descriptors and scheduling are not the caller's.
+//! - It has a process of its own, so that its memory and descriptors are not the caller's.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -148,7 +148,8 @@ impl Crowd {
         Self { is_small: true, read_len: 1, ..self }
     }
 
-    /// Runs `attack` on each connection, and again on a new one when that has ended, until the deadline.
+    /// Runs `attack` on each connection, and again on a new one when that has ended, until the
+    /// deadline.
     pub(crate) async fn run<F, Fut>(self, aim: Rc<Aim>, attack: F)
     where
         F: Fn(Peer) -> Fut + Copy + 'static,
@@ -228,8 +229,9 @@ impl Peer {
         }
     }
 
-    /// Waits until something can be read, or written if `out` is not empty, and does both as far as that goes.
-    /// Takes what was written off `out`, and returns what was read, which may be nothing.
+    /// Waits until something can be read, or written if `out` is not empty, and does both as far
+    /// as that goes. Takes what was written off `out`, and returns what was read, which may be
+    /// nothing.
     pub(crate) async fn turn(&mut self, out: &mut Vec<u8>) -> io::Result<&[u8]> {
         let wanted = match out.is_empty() {
             true => Interest::READABLE,

@@ -78,7 +78,8 @@ impl Command {
 impl Plan {
     /// Reads the environment, and builds what is to be attacked.
     ///
-    /// A whole run of full length is recorded in bench/results; any other one only where `--json` says.
+    /// A whole run of full length is recorded in bench/results; any other one only where `--json`
+    /// says.
     pub(crate) fn new(choice: Choice) -> Result<Self, AttackError> {
         let seconds = setting("ATTACK_SECONDS", DEFAULT_SECONDS)?;
         let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/results/attack.json");

@@ -1,4 +1,5 @@
-//! One attack after the other: a fresh estate, the callers undisturbed, the callers beside the attack, the verdict.
+//! One attack after the other: a fresh estate, the callers undisturbed, the callers beside the
+//! attack, the verdict.
 
 use std::env;
 use std::process::Command;
@@ -20,6 +21,8 @@ use crate::plan::Plan;
 
 /// The limits that hold for every attack.
 const MAX_RSS_MB: f64 = 256.0;
+/// What may be left some seconds after the last hostile connection has gone.
+const MAX_RSS_AFTER_MB: f64 = 100.0;
 const MAX_P99_RATIO: f64 = 10.0;
 const MAX_LOG_MB_PER_MINUTE: f64 = 1.0;
 
@@ -35,9 +38,11 @@ const AFTERMATH: Duration = Duration::from_secs(1);
 const SETTLE_TIME: Duration = Duration::from_secs(4);
 /// The hostile peer ends by itself; this is for one that hangs.
 const PEER_GRACE: Duration = Duration::from_secs(20);
-/// Calls that fail while the provider is away, and until it is called again, are not the agent's failures; after this
-/// time they are.
+/// Calls that fail while the provider is away, and until it is called again, are not the agent's
+/// failures; after this time they are.
 const MAX_OUTAGE_AFTER_START: Duration = Duration::from_secs(2);
+/// The hostile peer gives way to the others: in earnest it would have machines of its own.
+const NICENESS: &str = "10";
 /// So many failures are told in full.
 const N_TOLD: usize = 3;
 
@@ -121,7 +126,8 @@ impl Calls {
     }
 }
 
-/// The latency below which a share of the calls is; those that failed count with the time they took.
+/// The latency below which a share of the calls is; those that failed count with the time they
+/// took.
 fn latency_ms(calls: &[&Call]) -> impl Fn(f64) -> f64 {
     let mut sorted: Vec<f64> = calls.iter().map(|call| call.latency.as_secs_f64() * 1e3).collect();
     sorted.sort_by(f64::total_cmp);
@@ -157,6 +163,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Vec<Row>, AttackError> {
 fn targets(attack: &Attack, seen: &Seen) -> Vec<Target> {
     let mut targets = vec![
         Target::at_most("memory", seen.rss_peak_mb, MAX_RSS_MB, " MB"),
+        Target::at_most("memory afterwards", seen.rss_after_mb, MAX_RSS_AFTER_MB, " MB"),
         Target::at_most("log", seen.log_mb_per_minute(), MAX_LOG_MB_PER_MINUTE, " MB a minute"),
         Target::at_most("ended agents", f64::from(u8::from(seen.has_ended)), 0.0, ""),
     ];
@@ -267,8 +274,12 @@ impl<'a> Stage<'a> {
 
     fn start_peer(&self) -> Result<Child, AttackError> {
         let this = env::current_exe().map_err(AttackError::io("the path of this program"))?;
-        let mut command = Command::new(this);
-        command.args(["peer", self.attack.name, &self.estate.door(self.attack.door).to_string()]);
+        let mut command = Command::new("nice");
+        command.args(["-n", NICENESS]).arg(this).args([
+            "peer",
+            self.attack.name,
+            &self.estate.door(self.attack.door).to_string(),
+        ]);
         command.arg(self.plan.time.as_secs().to_string());
         Ok(Child::spawn("the hostile peer", &command)?)
     }

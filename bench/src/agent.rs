@@ -57,7 +57,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts an agent whose configuration is what `config` makes of its ports, and waits until it is ready.
+    /// Starts an agent whose configuration is what `config` makes of its ports, and waits until it
+    /// is ready.
     ///
     /// # Errors
     /// When it ends, or is not ready in time; both show its last words.

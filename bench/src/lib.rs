@@ -1,13 +1,13 @@
 //! The benchmarks: starts real processes, loads them, and records what each call cost.
 //!
-//! A library only because `attack` starts, asks and accounts for processes in the same way: what is public is
-//! for that program. The benchmarks themselves are [`run`].
+//! A library only because `attack` starts, asks and accounts for processes in the same way: what
+//! is public is for that program. The benchmarks themselves are [`run`].
 //!
 //! A scenario (`scenario/`) starts subjects (`estate.rs`); `check.rs` makes sure that they answer
 //! rightly, `load.rs` drives wrk, `measure.rs` turns rounds into rows, `report.rs` prints them
-//! beside their targets (`target.rs`) and writes `bench/results/NAME.json`. The RPC library brings its
-//! own load, so that its scenario (`scenario/rpc.rs`) has its own rows, and so has `scenario/transfer.rs`. README.md tells how to read
-//! the figures.
+//! beside their targets (`target.rs`) and writes `bench/results/NAME.json`. The RPC library brings
+//! its own load, so that its scenario (`scenario/rpc.rs`) has its own rows, and so has
+//! `scenario/transfer.rs`. README.md tells how to read the figures.
 
 pub mod agent;
 mod bare_epoll;

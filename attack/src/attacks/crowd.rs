@@ -5,11 +5,11 @@ use std::io;
 use std::time::Duration;
 
 use bench::INTERFACE;
-use bench::target::Target;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Attack, COMMON, SCENE, Scene, echo_request, http_head};
 use crate::callers::Caller;
+use crate::estate::BULK_INTERFACE;
 use crate::peer::{Crowd, Peer};
 
 const N_CONNECTIONS: usize = 10_000;
@@ -20,8 +20,6 @@ const LONG_LEN: usize = 8_300_000;
 const N_BURSTS: u32 = 4;
 /// Each connection asks for names at this pace: together 1,600 new names a second.
 const NAME_INTERVAL: Duration = Duration::from_millis(5);
-/// No figure of another attack ends so near to what was there before.
-const MAX_AFTER_BURSTS_MB: f64 = 100.0;
 
 pub(super) const ALL: &[Attack] = &[
     Attack {
@@ -35,10 +33,6 @@ pub(super) const ALL: &[Attack] = &[
         name: "8mb-bursts",
         about: "4 bursts of 60 connections that have 8 MB come back",
         peer: |aim| Box::pin(Crowd::of(60).run(aim, bursts)),
-        goals: |seen| {
-            let after = seen.rss_after_mb;
-            vec![Target::at_most("memory after the bursts", after, MAX_AFTER_BURSTS_MB, " MB")]
-        },
         ..COMMON
     },
     Attack {
@@ -51,7 +45,7 @@ pub(super) const ALL: &[Attack] = &[
 ];
 
 async fn call_and_stay(mut peer: Peer) -> io::Result<()> {
-    let (head, body) = echo_request(16);
+    let (head, body) = echo_request(INTERFACE, 16);
     peer.send(&[head.as_bytes(), &body].concat()).await?;
     peer.read().await?;
     peer.is_served();
@@ -62,11 +56,12 @@ async fn bursts(peer: Peer) -> io::Result<()> {
     let mut peer = peer;
     let aim = &peer.aim;
     let interval = (aim.deadline - aim.start) / N_BURSTS;
-    // The burst that is next: at once on the first connection, and after a failure not before it is due.
+    // The burst that is next: at once on the first connection, and after a failure not before it
+    // is due.
     let late = Instant::now() - aim.start;
     let nth = late.as_millis() / interval.as_millis().max(1);
     let next = aim.start + interval * (u32::try_from(nth).unwrap_or(N_BURSTS) + 1);
-    let (head, body) = echo_request(LONG_LEN);
+    let (head, body) = echo_request(BULK_INTERFACE, LONG_LEN);
     peer.send(head.as_bytes()).await?;
     peer.send(&body).await?;
     drop(body);
@@ -94,7 +89,7 @@ async fn unknown_names(mut peer: Peer) -> io::Result<()> {
     }
     loop {
         let nth = N_NAMES.replace(N_NAMES.get() + 1);
-        let head = http_head("hash", 5).replace(INTERFACE, &format!("com.nobody.Service{nth}"));
+        let head = http_head(&format!("com.nobody.Service{nth}"), "hash", 5);
         peer.send(format!("{head}[\"a\"]").as_bytes()).await?;
         peer.read().await?;
         peer.aim.add("names", 1);

@@ -2,7 +2,10 @@
 
 use std::io;
 
+use bench::INTERFACE;
+
 use super::{Attack, COMMON, echo_request, http_head, json_text};
+use crate::estate::BULK_INTERFACE;
 use crate::peer::{Crowd, Peer};
 
 /// Below the limit of a head, and much more than a head has.
@@ -71,19 +74,19 @@ async fn fat_head(mut peer: Peer) -> io::Result<()> {
 }
 
 async fn slow_body(mut peer: Peer) -> io::Result<()> {
-    peer.send(http_head("echo", BODY_LEN).as_bytes()).await?;
+    peer.send(http_head(INTERFACE, "echo", BODY_LEN).as_bytes()).await?;
     peer.send(b"[\"").await?;
     peer.trickle(b'a').await
 }
 
 async fn fat_body(mut peer: Peer) -> io::Result<()> {
-    peer.send(http_head("echo", BODY_LEN).as_bytes()).await?;
+    peer.send(http_head(INTERFACE, "echo", BODY_LEN).as_bytes()).await?;
     peer.send(&json_text(BODY_LEN)[..FAT_BODY_PART_LEN]).await?;
     peer.trickle(b'a').await
 }
 
 async fn slow_reader(mut peer: Peer) -> io::Result<()> {
-    let (head, body) = echo_request(SLOW_READ_LEN);
+    let (head, body) = echo_request(BULK_INTERFACE, SLOW_READ_LEN);
     peer.send(head.as_bytes()).await?;
     peer.send(&body).await?;
     loop {
@@ -93,7 +96,7 @@ async fn slow_reader(mut peer: Peer) -> io::Result<()> {
 }
 
 async fn never_reader(mut peer: Peer) -> io::Result<()> {
-    let (head, body) = echo_request(NEVER_READ_LEN);
+    let (head, body) = echo_request(INTERFACE, NEVER_READ_LEN);
     let request = [head.as_bytes(), &body].concat();
     peer.flood_deaf(&request).await
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use bench::INTERFACE;
 use bench::target::Target;
 use tokio::time::sleep;
 
@@ -13,8 +14,8 @@ use crate::peer::{Crowd, Peer, count};
 const MAX_CONNECTIONS: u32 = 20;
 const MAX_FILES: u32 = 300;
 const ASK_INTERVAL: Duration = Duration::from_millis(200);
-/// A provider that has come back is called again within this time. The agent's own pause before it tries to connect
-/// again is part of it.
+/// A provider that has come back is called again within this time. The agent's own pause before it
+/// tries to connect again is part of it.
 const MAX_RECOVERY_S: f64 = 2.0;
 
 pub(super) const ALL: &[Attack] = &[
@@ -55,7 +56,7 @@ pub(super) const ALL: &[Attack] = &[
 ];
 
 async fn ask(mut peer: Peer) -> io::Result<()> {
-    let (head, body) = echo_request(16);
+    let (head, body) = echo_request(INTERFACE, 16);
     let request = [head.as_bytes(), &body].concat();
     loop {
         peer.send(&request).await?;

@@ -1,5 +1,5 @@
-//! The attacks, by family. What is common to all: where they aim, what stands around, and what is judged besides
-//! the limits that hold for every attack.
+//! The attacks, by family. What is common to all: where they aim, what stands around, and what is
+//! judged besides the limits that hold for every attack.
 
 mod crowd;
 mod dubbo;
@@ -8,7 +8,6 @@ mod http2;
 mod limits;
 mod link;
 
-use bench::INTERFACE;
 use bench::target::Target;
 
 use crate::callers::Caller;
@@ -87,9 +86,9 @@ pub(crate) fn find(name: &str) -> Result<&'static Attack, AttackError> {
 }
 
 /// A whole HTTP/1.1 request that has its text come back; its head and its body.
-fn echo_request(text_len: usize) -> (String, Vec<u8>) {
+fn echo_request(interface: &str, text_len: usize) -> (String, Vec<u8>) {
     let body = json_text(text_len);
-    (http_head("echo", body.len()), body)
+    (http_head(interface, "echo", body.len()), body)
 }
 
 /// One text as JSON.
@@ -100,10 +99,10 @@ fn json_text(text_len: usize) -> Vec<u8> {
     body
 }
 
-/// The head of a call of the service's method.
-fn http_head(method: &str, body_len: usize) -> String {
+/// The head of a call by HTTP/1.1.
+fn http_head(interface: &str, method: &str, body_len: usize) -> String {
     format!(
-        "POST /{INTERFACE}/{method} HTTP/1.1\r\nhost: 127.0.0.1\r\n\
+        "POST /{interface}/{method} HTTP/1.1\r\nhost: 127.0.0.1\r\n\
          content-type: application/json\r\ncontent-length: {body_len}\r\n\r\n"
     )
 }

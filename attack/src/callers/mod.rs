@@ -1,8 +1,10 @@
-//! Well-behaved callers: each thread calls at a fixed pace over a connection of its own, and now and then over a new
-//! one, whatever became of the call before (an open loop). Every answer is compared.
+//! Well-behaved callers: each thread calls at a fixed pace over a connection of its own, and now
+//! and then over a new one, whatever became of the call before (an open loop). Every answer is
+//! compared.
 //!
-//! A latency counts from when the call was due if the call before it took too long, and else from when the thread woke
-//! up: an oversleeping thread is the machine's doing, a call that waits for another one is not.
+//! A latency counts from when the call was due if the call before it took too long, and else from
+//! when the thread woke up: an oversleeping thread is the machine's doing, a call that waits for
+//! another one is not.
 
 mod connection;
 

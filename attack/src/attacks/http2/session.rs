@@ -1,5 +1,5 @@
-//! A connection that keeps to the rules of HTTP/2, but for what it is told to send: it answers SETTINGS and PINGs,
-//! and sends bodies only as far as the windows go.
+//! A connection that keeps to the rules of HTTP/2, but for what it is told to send: it answers
+//! SETTINGS and PINGs, and sends bodies only as far as the windows go.
 
 use std::collections::HashMap;
 use std::io;
