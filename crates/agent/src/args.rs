@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use dubbo_proto::{Serialization, ServiceDefinition, fastjson};
 use hessian::json::{self, JsonKind, JsonReader};
-use hessian::transcode::{InputOptions, Schema, json_to_hessian, json_to_hessian_by};
+use hessian::transcode::{InputOptions, Schema, check_scalars, json_to_hessian_by};
 use hessian::{Encoder, JavaType, Limits};
 use jsonb::json_to_jsonb_by;
 use percent_encoding::percent_decode_str;
@@ -191,6 +191,29 @@ impl<'a> ArgumentList<'a> {
         Ok(())
     }
 
+    /// Checks the arguments that are sent without their types, whose values Java would make fit: `is_sent` tells
+    /// which are sent with them.
+    ///
+    /// # Errors
+    /// [`Code::BadArguments`] with a value that the scalar type of its place does not have.
+    pub fn check_scalars(
+        &self,
+        types: &[JavaType],
+        schema: &dyn Schema,
+        is_sent: impl Fn(usize) -> bool,
+    ) -> Result<(), CallError> {
+        for (index, ty) in types.iter().enumerate().take(self.len()) {
+            if is_sent(index) || self.plain_text_at(index, Some(ty)).is_some() {
+                continue;
+            }
+            let text = self.json_at(index, Some(ty));
+            let mut reader = JsonReader::new(&text, Limits::default());
+            check_scalars(&mut reader, ty, schema)
+                .map_err(|error| bad_argument(index, Some(ty), &error.to_string()))?;
+        }
+        Ok(())
+    }
+
     /// One line per argument, the last without its end.
     fn encode_fastjson(&self, target: Target<'_>, out: &mut Vec<u8>) -> Result<(), CallError> {
         let is_generic = target.parameters.is_generic();
@@ -214,8 +237,8 @@ impl<'a> ArgumentList<'a> {
                 Some(text) => json::write_string(out, text),
                 None => {
                     let text = self.json_at(index, ty);
-                    if let Some(ty) = ty.filter(|ty| is_primitive(ty)) {
-                        fits(index, &text, ty)?;
+                    if let Some(ty) = ty {
+                        self.check_written(index, &text, ty, target)?;
                     }
                     write_on_one_line(out, &text);
                 }
@@ -225,6 +248,23 @@ impl<'a> ArgumentList<'a> {
             out.push(b']');
         }
         Ok(())
+    }
+
+    /// A provider's fastjson makes every value fit, or takes it for null, and unboxes that; we look first, by what the
+    /// other serializations take.
+    fn check_written(
+        &self,
+        index: usize,
+        text: &[u8],
+        ty: &JavaType,
+        target: Target<'_>,
+    ) -> Result<(), CallError> {
+        let mut unused = Vec::with_capacity(16);
+        let mut reader = JsonReader::new(text, Limits::default());
+        let refs = matches!(self, Self::JsonWithRefs(_));
+        let options = InputOptions { schema: target.schema(), refs };
+        json_to_hessian_by(&mut reader, Some(ty), &mut Encoder::new(&mut unused), &options)
+            .map_err(|error| bad_argument(index, Some(ty), &error.to_string()))
     }
 
     /// Appends the arguments to `out`.
@@ -358,10 +398,11 @@ pub struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
+    /// What tells the types of fields that are written. In a generic call the provider makes the objects.
     fn schema(&self) -> &'a dyn Schema {
         match self.schema {
-            Some(schema) => schema,
-            None => &(),
+            Some(schema) if !self.parameters.is_generic() => schema,
+            _ => &(),
         }
     }
 }
@@ -381,18 +422,6 @@ fn write_names(out: &mut Vec<u8>, types: &[JavaType]) {
 fn is_text(ty: &JavaType) -> bool {
     matches!(ty, JavaType::Class(class)
         if matches!(class.name(), "java.lang.String" | "java.lang.CharSequence"))
-}
-
-fn is_primitive(ty: &JavaType) -> bool {
-    !matches!(ty, JavaType::Class(_) | JavaType::Array(_))
-}
-
-/// A provider's fastjson takes what is no number for null, and unboxes that; we look first.
-fn fits(index: usize, text: &[u8], ty: &JavaType) -> Result<(), CallError> {
-    let mut unused = Vec::with_capacity(16);
-    let mut reader = JsonReader::new(text, Limits::default());
-    json_to_hessian(&mut reader, Some(ty), &mut Encoder::new(&mut unused))
-        .map_err(|error| bad_argument(index, Some(ty), &error.to_string()))
 }
 
 fn bad_argument(index: usize, ty: Option<&JavaType>, what: &str) -> CallError {

@@ -4,13 +4,14 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use dubbo_proto::ServiceKey;
+use hessian::transcode::Schema;
 use tracing::debug;
 
 use crate::args::ArgumentList;
 use crate::call::{Outcome, Reply};
 use crate::error::{CallError, Code};
 use crate::resolve::{self, refusal};
-use crate::route::{Parameters, Route, RouteName};
+use crate::route::{Parameters, Route, RouteName, Verdict};
 use crate::upstream;
 use crate::worker::Worker;
 
@@ -100,46 +101,107 @@ async fn make(
             outcome => outcome,
         };
     }
-    if !route.plan.is_refused.get() {
-        let outcome = send(&route, invocation, started).await;
-        let Err(error) = outcome else { return outcome };
-        // Nothing was begun: the provider knows no such method, or not with these types, or the arguments
-        // do not fit the types, which the provider may take a wider view of.
-        let is_refused = matches!(error.code, Code::MethodNotFound | Code::ProviderRejected);
-        if !is_refused && error.code != Code::BadArguments {
-            return Err(error);
+    by_definition(worker, registry, invocation, &route, started).await
+}
+
+/// A call whose types a definition tells, which may be out of date; then a generic one follows. That has no types, so
+/// that Java makes values fit, by cutting them off: it is made only if the values fit the scalar types that the
+/// definition tells. Where the provider says that it has no method with these types, they count for nothing.
+async fn by_definition(
+    worker: &Worker,
+    registry: usize,
+    invocation: &Invocation<'_>,
+    route: &Rc<Route>,
+    started: Instant,
+) -> Outcome {
+    let count = |error: &CallError| route.cluster.count_without_endpoint(started, error.code);
+    let generic =
+        || resolve::generic_instead(worker, registry, invocation, route).inspect_err(count);
+    match route.plan.verdict.get() {
+        Verdict::None => {}
+        Verdict::Refused => {
+            check_scalars(route, invocation).inspect_err(count)?;
+            return send(&generic()?, invocation, started).await;
         }
-        let generic = resolve::generic_instead(worker, registry, invocation, &route)?;
-        let second = send(&generic, invocation, started).await;
-        if second.is_ok() && is_refused {
-            debug!(service = %route.cluster.service, method = &*route.method, %error,
-                "the provider refuses the types of its definition; generic calls from now on");
-            route.plan.is_refused.set(true);
-        }
-        return second.map_err(|second| both(&route, &error, second));
+        Verdict::Wrong => return send(&generic()?, invocation, started).await,
     }
-    let generic = resolve::generic_instead(worker, registry, invocation, &route)
-        .inspect_err(|error| route.cluster.count_without_endpoint(started, error.code))?;
-    send(&generic, invocation, started).await
+    let error = match send(route, invocation, started).await {
+        Err(error) => error,
+        answered => return answered,
+    };
+    match error.code {
+        // The arguments do not fit the types: they were not sent.
+        Code::BadArguments => check_scalars(route, invocation)?,
+        // The provider knows no such method, or not with these types, or cannot read the arguments. All were
+        // written, so that they fit.
+        Code::MethodNotFound | Code::ProviderRejected => {}
+        _ => return Err(error),
+    }
+    let second = send(&generic()?, invocation, started).await;
+    if second.is_ok() && error.code != Code::BadArguments {
+        let verdict = refusal::verdict(worker, registry, invocation, (route, started)).await;
+        debug!(service = %route.cluster.service, method = &*route.method, %error, ?verdict,
+            "the provider refuses the types of its definition; generic calls from now on");
+        route.plan.verdict.set(verdict);
+    }
+    second.map_err(|second| both(route, &error, second))
+}
+
+/// Checks that the arguments fit the scalar types that the definition tells, as far as it does.
+fn check_scalars(route: &Route, invocation: &Invocation<'_>) -> Result<(), CallError> {
+    let Parameters::Given(types) = &route.parameters else { return Ok(()) };
+    let packed = packed(route, invocation);
+    let list = packed.as_ref().map(|texts| ArgumentList::of_texts(texts));
+    let args = list.as_ref().unwrap_or(&invocation.args);
+    args.check_scalars(types, schema_of(route), |_| false).map_err(|error| {
+        let origin = route.plan.schema.as_ref().map_or(String::new(), |it| it.origin.to_string());
+        let message = format!(
+            "{}; the types are those of {origin}; where these are wrong, tell them (header \
+             x-dubbo-parameter-types)",
+            error.summary()
+        );
+        CallError { message: message.into(), ..error }
+    })
+}
+
+fn schema_of(route: &Route) -> &dyn Schema {
+    match &route.plan.schema {
+        Some(definition) => &definition.service,
+        None => &(),
+    }
 }
 
 /// Makes the call of a route, its arguments written as the route wants them.
 async fn send(route: &Rc<Route>, invocation: &Invocation<'_>, started: Instant) -> Outcome {
-    let is_json_text = route.answers_json_text();
-    if !route.parameters.is_generic() && route.plan.result.is_none() {
-        return send_written(route, invocation, started).await;
+    let packed = packed(route, invocation);
+    let list = packed.as_ref().map(|texts| ArgumentList::of_texts(texts));
+    let args = list.as_ref().unwrap_or(&invocation.args);
+    if !route.parameters.is_generic() {
+        let outcome = send_args(route, args, invocation, started).await;
+        // The type of the result is for who reads the reply.
+        return match route.plan.result {
+            Some(_) => outcome.map(|reply| Reply { route: Some(Rc::clone(route)), ..reply }),
+            None => outcome,
+        };
     }
-    let outcome = if is_json_text {
-        let texts = invocation.args.quoted();
+    // What is sent without its type, although it is known, is checked here, for Java makes it fit.
+    let types = match &route.parameters {
+        Parameters::Named(types, _) => types,
+        _ => &route.plan.told,
+    };
+    args.check_scalars(types, schema_of(route), |index| route.parameters.at(index).is_some())
+        .inspect_err(|error| route.cluster.count_without_endpoint(started, error.code))?;
+    let outcome = if route.answers_json_text() {
+        let texts = args.quoted();
         send_args(route, &ArgumentList::of_texts(&texts), invocation, started).await
     } else {
-        send_written(route, invocation, started).await
+        send_args(route, args, invocation, started).await
     };
     outcome.map(|reply| Reply { route: Some(Rc::clone(route)), ..reply })
 }
 
-/// Makes the call of a route, with the last arguments in an array if the method wants them so.
-async fn send_written(route: &Rc<Route>, invocation: &Invocation<'_>, started: Instant) -> Outcome {
+/// The arguments with the last ones in an array, if the method wants them so.
+fn packed(route: &Route, invocation: &Invocation<'_>) -> Option<Vec<Vec<u8>>> {
     let is_element = || match &route.parameters {
         Parameters::Given(types) | Parameters::Named(types, _) => {
             invocation.args.ends_in_element(types)
@@ -147,11 +209,8 @@ async fn send_written(route: &Rc<Route>, invocation: &Invocation<'_>, started: I
         Parameters::Unknown | Parameters::Asked(_) => false,
     };
     let may_pack = || (route.plan.may_pack && is_element()).then_some(1);
-    if let Some(n_packed) = route.plan.n_packed.or_else(may_pack) {
-        let texts = invocation.args.packed(n_packed);
-        return send_args(route, &ArgumentList::of_texts(&texts), invocation, started).await;
-    }
-    send_args(route, &invocation.args, invocation, started).await
+    let n_packed = route.plan.n_packed.or_else(may_pack)?;
+    Some(invocation.args.packed(n_packed))
 }
 
 async fn send_args(

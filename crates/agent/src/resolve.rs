@@ -6,9 +6,10 @@
 //! done once per route: a route that was resolved is not looked at again until the service's definition
 //! changes.
 //!
-//! A definition may be wrong about its provider. When the provider refuses a call that was made by it, nothing
-//! was begun, and the call is made once more as a generic one, for which only the provider's own
-//! classes count.
+//! A definition may be out of date. When the provider refuses a call that was made by it, nothing was begun, and the call
+//! is made once more as a generic one, for which only the provider's own classes count. So is a call with an array,
+//! object or scalar where the definition tells of another of these. But a value that contradicts a scalar type (`1.5`
+//! for an int) is refused here: in a generic call Java would make another value of it. See [`crate::invoke`].
 //!
 //! `fits` tells which parameters a JSON value can be meant for; [`definitions`] holds what a worker
 //! knows of its services; `refusal` finds out what a provider means that does not say why it refuses.
@@ -63,8 +64,19 @@ pub async fn prepare(
     let cluster = worker.cluster(registry, service)?;
     let deadline = started + cluster.timeout(invocation.timeout);
     let (parameters, plan) = match (types, name.generic) {
-        (Some(types), Some(generic)) => (Parameters::Named(types, generic), Plan::generic(generic)),
-        (None, Some(generic)) => (Parameters::Unknown, Plan::generic(generic)),
+        (Some(types), Some(generic)) => {
+            let schema = match types.iter().any(has_fields) {
+                true => definition(worker, registry, &cluster, deadline).await?,
+                false => None,
+            };
+            let plan = Plan { schema, ..Plan::generic(generic) };
+            (Parameters::Named(types, generic), plan)
+        }
+        (None, Some(generic)) => {
+            let schema = definition(worker, registry, &cluster, deadline).await?;
+            let told = told(schema.as_deref(), name.method, invocation.args.len());
+            (Parameters::Unknown, Plan { schema, told, ..Plan::generic(generic) })
+        }
         (Some(types), None) => {
             let schema = match types.iter().any(has_fields) {
                 true => definition(worker, registry, &cluster, deadline).await?,
@@ -79,6 +91,15 @@ pub async fn prepare(
         }
     };
     worker.routes.insert(registry, name, invocation.args.len(), cluster, parameters, plan)
+}
+
+/// The types of the only method of that name, if it takes so many arguments. The provider finds no other by its name.
+fn told(schema: Option<&Definition>, method: &str, n_args: usize) -> Vec<JavaType> {
+    let mut overloads = schema.iter().flat_map(|schema| schema.service.overloads(method));
+    match (overloads.next(), overloads.next()) {
+        (Some(only), None) if only.parameters.len() == n_args => only.parameters.clone(),
+        _ => Vec::new(),
+    }
 }
 
 /// The type of a method's result, as its definition tells.
@@ -169,7 +190,7 @@ fn resolved(method: &Candidate, schema: Option<Arc<Definition>>) -> (Parameters,
         let plan = Plan { schema, result, n_packed, may_pack, is_guess: true, ..Plan::default() };
         return (Parameters::Given(types), plan);
     }
-    let plan = Plan { n_packed, may_pack, ..Plan::generic(Generic::Map) };
+    let plan = Plan { schema, n_packed, may_pack, ..Plan::generic(Generic::Map) };
     (Parameters::Named(types, Generic::Map), plan)
 }
 
@@ -292,21 +313,20 @@ pub fn generic_instead(
     let service = route.plan.schema.as_ref().map(|schema| &schema.service);
     let n_overloads =
         service.map_or(0, |service| service.overloads(invocation.name.method).count());
-    let generic = Generic::Map;
+    let (generic, n_args) = (Generic::Map, invocation.args.len());
     let (parameters, types) = match &route.parameters {
         Parameters::Given(types) if 1 < n_overloads => {
             let descriptor: String = types.iter().map(JavaType::to_descriptor).collect();
-            (Parameters::Named(types.clone(), generic), Some(descriptor))
+            (Parameters::Named(types.clone(), generic), descriptor)
         }
-        _ => (Parameters::Unknown, None),
+        // Unlike a generic call that the caller asks for, it is not checked by types that may be wrong.
+        _ => (Parameters::Unknown, format!("\n{n_args}")),
     };
-    let types = types.as_deref();
-    let name = RouteName { types, generic: Some(generic), ..invocation.name };
-    let n_args = invocation.args.len();
+    let name = RouteName { types: Some(&types), generic: Some(generic), ..invocation.name };
     if let Some(known) = worker.routes.find(registry, &name, n_args) {
         return Ok(known);
     }
-    let n_packed = route.plan.n_packed.filter(|_| types.is_some());
+    let n_packed = route.plan.n_packed.filter(|_| 1 < n_overloads);
     let plan = Plan { n_packed, may_pack: route.plan.may_pack, ..Plan::generic(generic) };
     worker.routes.insert(registry, &name, n_args, Rc::clone(&route.cluster), parameters, plan)
 }

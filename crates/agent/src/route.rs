@@ -95,10 +95,24 @@ pub struct Plan {
     pub overloads: Vec<Candidate>,
     /// Whether the types are from the definition alone, so that the provider may know better.
     pub is_guess: bool,
-    /// Set when it does: generic calls are made from then on.
-    pub is_refused: Cell<bool>,
+    /// What it has said of them.
+    pub verdict: Cell<Verdict>,
     /// How a generic call is written.
     pub generic: Generic,
+    /// The types that a definition tells of the parameters of a generic call that does not send them.
+    pub told: Vec<JavaType>,
+}
+
+/// What a provider has said of the types that a definition tells.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Verdict {
+    /// Nothing against them.
+    #[default]
+    None,
+    /// It refuses calls with them, but carries out generic ones. They may be right all the same.
+    Refused,
+    /// It has no method with them.
+    Wrong,
 }
 
 impl Plan {

@@ -104,6 +104,7 @@ impl Peer<'_> {
 fn all_calls(peer: &mut Peer<'_>) {
     argument_lists(peer);
     overloads(peer);
+    contradictions(peer);
     objects(peer);
     generic_modes(peer);
     failures(peer);
@@ -150,6 +151,61 @@ fn overloads(peer: &mut Peer<'_>) {
         peer.returns((PEOPLE, "greet"), "[{\"city\":\"B\"}]", "\"address B\"");
         peer.returns((PEOPLE, "greet"), "[[{\"name\":\"A\"}]]", "\"1 people, first A\"");
         peer.fails((PEOPLE, "greet"), "[{}]", 400, &["ambiguous_method", "greet(org.dubmesh"]);
+    }
+}
+
+/// Values that a known scalar type does not have. In a generic call Java would cut them off, and succeed.
+fn contradictions(peer: &mut Peer<'_>) {
+    let scalars = [
+        ("int32", "int", "[3000000000]", "3000000000 is not an int"),
+        ("int32", "int", "[1.5]", "1.5 is not an int"),
+        ("int8", "byte", "[300]", "300 is not a byte"),
+        ("add", "int,int", "[1.5,2]", "1.5 is not an int"),
+        (
+            "add",
+            "int,int",
+            "[\"a\",\"b\"]",
+            "argument 0 (int): JSON at byte 0: \\\"a\\\" is not an int",
+        ),
+        ("bool", "boolean", "[\"yes\"]", "is not a boolean"),
+        ("boxedInt", "java.lang.Integer", "[3000000000]", "3000000000 is not an int"),
+        ("float32", "float", "[\"1e39\"]", "is not a float"),
+        ("int32s", "int[]", "[[1,3000000000]]", "3000000000 is not an int"),
+        ("bytes", "byte[]", "[[300]]", "300 is not a byte"),
+    ];
+    let containers = [
+        ("counts", "java.util.Map<java.lang.String,java.lang.Integer>", "[{\"a\":3000000000}]"),
+        ("names", "java.util.Map<java.lang.Integer,java.lang.String>", "[{\"3000000000\":\"a\"}]"),
+        ("person", "org.dubmesh.interop.Person", "[{\"age\":1.5}]"),
+        ("people", "java.util.List<org.dubmesh.interop.Person>", "[[{\"age\":3000000000}]]"),
+    ];
+    let containers = containers.map(|(method, types, body)| (method, types, body, "is not an int"));
+    for (method, types, body, words) in scalars.into_iter().chain(containers) {
+        let parts = ["bad_arguments", words];
+        let has_fields = types.contains("Person");
+        let is_known = if types.contains("java.util") || has_fields {
+            peer.source.has_classes()
+        } else {
+            peer.source.has_methods()
+        };
+        if is_known {
+            peer.fails((TYPES, method), body, 400, &parts);
+        }
+        // The caller's own types count, however the call is made.
+        if has_fields && !is_known {
+            continue;
+        }
+        let types = format!("x-dubbo-parameter-types: {types}");
+        for generic in ["x-dubbo-generic: true", "x-dubbo-generic: gson", "x-other: 1"] {
+            let answer = peer.call(TYPES, method, &[&types, generic], body);
+            let is_right =
+                answer.status == 400 && parts.iter().all(|part| answer.body.contains(part));
+            peer.check(&format!("{method} {body} with {types} {generic}"), &answer, is_right);
+        }
+    }
+    if peer.source.has_methods() {
+        peer.returns((TYPES, "int32"), "[\"7\"]", "7");
+        peer.returns((TYPES, "int64"), "[9.007199254740993e15]", "9007199254740993");
     }
 }
 

@@ -27,6 +27,7 @@ mod parts;
 mod run;
 #[doc(hidden)]
 pub mod scalar;
+mod scalars;
 #[doc(hidden)]
 pub mod temporal;
 mod texts;
@@ -42,6 +43,7 @@ pub use options::Style;
 pub use options::{
     DateStyle, EnumStyle, FieldChoice, FieldRule, JsonOptions, OptionsError, RefStyle,
 };
+pub use scalars::check_scalars;
 #[doc(hidden)]
 pub use to_hessian::Places;
 pub use to_hessian::{

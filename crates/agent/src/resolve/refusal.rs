@@ -16,7 +16,7 @@ use crate::cluster::Cluster;
 use crate::error::{CallError, Code};
 use crate::invoke::Invocation;
 use crate::reply::json_of;
-use crate::route::{Generic, Parameters, Plan, Route, RouteName};
+use crate::route::{Generic, Parameters, Plan, Route, RouteName, Verdict};
 use crate::upstream;
 use crate::worker::Worker;
 
@@ -82,6 +82,27 @@ fn is_listed(cluster: &Cluster, method: &str) -> bool {
     endpoints.iter().all(|endpoint| {
         registered(std::slice::from_ref(endpoint)).is_some_and(|known| known.contains(&method))
     })
+}
+
+/// What a provider says of types that a definition tells, after it has refused a call with them: it may have been about to
+/// leave, or unable to read the arguments.
+pub(crate) async fn verdict(
+    worker: &Worker,
+    registry: usize,
+    invocation: &Invocation<'_>,
+    (route, started): (&Route, Instant),
+) -> Verdict {
+    if !is_listed(&route.cluster, &route.method) {
+        return Verdict::Refused;
+    }
+    let is_unknown = |answer: CallError| {
+        answer.code == Code::MethodNotFound
+            || answer.code == Code::BadArguments && answer.message.contains(UNKNOWN_CLASS)
+    };
+    match ask(worker, registry, invocation, (route, started)).await.map(is_unknown) {
+        Some(true) => Verdict::Wrong,
+        _ => Verdict::Refused,
+    }
 }
 
 /// Asks whether there is a method with these types, without calling it.

@@ -61,6 +61,20 @@ pub enum TranscodeError {
 }
 
 impl TranscodeError {
+    /// The same fault of a value that stands at another place.
+    pub(crate) fn at(mut self, place: usize) -> Self {
+        match &mut self {
+            Self::Hessian(_) => {}
+            Self::Json(error) => error.offset = place,
+            Self::Kind { offset, .. }
+            | Self::Value { offset, .. }
+            | Self::Cycle { offset, .. }
+            | Self::Shape { offset, .. }
+            | Self::OutputLen { offset, .. } => *offset = place,
+        }
+        self
+    }
+
     /// Where in the source the fault lies, in bytes.
     #[must_use]
     pub fn offset(&self) -> usize {
