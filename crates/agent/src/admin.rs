@@ -3,6 +3,8 @@
 //! Not the data plane: it runs on the control thread, and is slow compared to it. Invariants:
 //! - It holds at most `MAX_CONNECTIONS` connections, none of them longer than
 //!   `MAX_CONNECTION_AGE`, so that nobody who reaches it can use up the agent's memory.
+//! - A new connection is always served: if there are as many as may be, the one that has been
+//!   silent longest makes room. So nobody can keep health checks out by being silent.
 //! - It changes nothing: all routes are read by GET.
 
 use std::collections::BTreeMap;
@@ -11,7 +13,7 @@ use std::fmt::Write;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
@@ -21,10 +23,9 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
+use wire::{Connection, Files, Limits, Listener};
 
 use crate::metrics::{self, Hub};
 
@@ -43,10 +44,6 @@ const MAX_CONNECTION_AGE: Duration = Duration::from_secs(120);
 
 /// How long that last answer may take.
 const LAST_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Wait after a failed accept: most often file descriptors are short, and trying again at once
-/// would only use up a core.
-const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -129,32 +126,82 @@ impl Readiness {
     }
 }
 
+/// The listener to [`serve`]. It takes connections when those for calls are out of descriptors.
+///
+/// # Errors
+/// What the operating system says.
+pub fn listener(
+    socket: std::net::TcpListener,
+    files: Files,
+    hub: &Hub,
+) -> std::io::Result<Listener> {
+    let counts = hub.connections(&socket.local_addr()?.to_string());
+    // Room for the one that another has to leave for.
+    let limits = Limits { max_connections: MAX_CONNECTIONS + 1, key: "the admin listener", files };
+    Listener::new(socket, "admin", limits, counts)
+}
+
 /// Answers on `listener` until the future is dropped, which closes all connections.
-pub async fn serve(listener: TcpListener, state: AdminState) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let mut connections = JoinSet::new();
+pub async fn serve(mut listener: Listener, state: AdminState) {
+    let mut tasks = JoinSet::new();
+    let mut seats: Vec<Seat> = Vec::new();
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "admin: cannot accept a connection");
-                sleep(ACCEPT_BACKOFF).await;
-                continue;
-            }
-        };
-        // Forget those that ended, so that the set does not grow.
-        while connections.try_join_next().is_some() {}
-        match Arc::clone(&places).try_acquire_owned() {
-            Ok(place) => {
-                connections.spawn(connection(stream, state.clone(), place));
-            }
-            Err(_) => tracing::debug!("admin: connection closed, {MAX_CONNECTIONS} are open"),
+        let stream = listener.accept().await;
+        while tasks.try_join_next().is_some() {}
+        seats.retain(|seat| !seat.task.is_finished());
+        while MAX_CONNECTIONS <= tasks.len() {
+            leave_longest_silent(&mut seats);
+            // It has nothing to wait for, so this is soon.
+            tasks.join_next().await;
         }
+        let active = LastActive::new();
+        let task = tasks.spawn(connection(stream, state.clone(), active.clone()));
+        seats.push(Seat { active, task });
     }
 }
 
-async fn connection(stream: TcpStream, state: AdminState, _place: OwnedSemaphorePermit) {
+/// A connection that is being served.
+struct Seat {
+    active: LastActive,
+    task: AbortHandle,
+}
+
+/// When a connection was accepted, or brought its last request.
+#[derive(Clone)]
+struct LastActive(Arc<Mutex<Instant>>);
+
+impl LastActive {
+    fn new() -> Self {
+        Self(Arc::new(Mutex::new(Instant::now())))
+    }
+
+    fn note_request(&self) {
+        *self.lock() = Instant::now();
+    }
+
+    fn at(&self) -> Instant {
+        *self.lock()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Instant> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Closes the connection that has asked nothing for the longest time.
+fn leave_longest_silent(seats: &mut Vec<Seat>) {
+    let oldest = seats.iter().enumerate().min_by_key(|(_, seat)| seat.active.at());
+    if let Some((index, _)) = oldest {
+        seats.swap_remove(index).task.abort();
+        tracing::debug!(
+            "admin: {MAX_CONNECTIONS} connections are open; the longest silent one ends"
+        );
+    }
+}
+
+async fn connection(stream: Connection, state: AdminState, active: LastActive) {
     let service = service_fn(|request| {
+        active.note_request();
         let response = answer(&state, &request);
         async move { Ok::<_, Infallible>(response) }
     });
@@ -230,9 +277,10 @@ mod tests {
     fn with_server(client: impl FnOnce(SocketAddr, &AdminState) + Send + 'static) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let address = listener.local_addr().unwrap();
             let state = AdminState { hub: Hub::new(NAMES), readiness: Readiness::new() };
+            let socket = wire::listen("127.0.0.1:0".parse().unwrap(), "admin.listen").unwrap();
+            let listener = listener(socket, Files::of_process(), &state.hub).unwrap();
+            let address = listener.local_addr().unwrap();
             let server = tokio::spawn(serve(listener, state.clone()));
             let client = tokio::task::spawn_blocking(move || client(address, &state));
             client.await.unwrap();
@@ -314,28 +362,48 @@ mod tests {
         });
     }
 
+    /// Asks and leaves the connection open.
+    fn ask(stream: &mut TcpStream) {
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+        let mut reply = Vec::new();
+        while !reply.ends_with(b"alive\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            reply.push(byte[0]);
+        }
+    }
+
+    fn is_open(stream: &TcpStream) -> bool {
+        stream.set_nonblocking(true).unwrap();
+        let read = (&*stream).read(&mut [0]);
+        stream.set_nonblocking(false).unwrap();
+        matches!(read, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+    }
+
     #[test]
-    fn connections_beyond_the_limit_are_closed_and_places_come_back() {
-        with_server(|address, _| {
-            let mut held: Vec<_> =
-                (0..MAX_CONNECTIONS).map(|_| TcpStream::connect(address).unwrap()).collect();
-            // Answered, so accepted: from here on all places are taken.
-            for stream in &mut held {
-                stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
-                stream.read_exact(&mut [0; 16]).unwrap();
+    fn silent_connections_make_room_for_new_ones() {
+        with_server(|address, state| {
+            let start = Instant::now();
+            let mut asking = TcpStream::connect(address).unwrap();
+            ask(&mut asking);
+            let silent: Vec<_> =
+                (1..MAX_CONNECTIONS).map(|_| TcpStream::connect(address).unwrap()).collect();
+            let counts = state.hub.connections(&address.to_string());
+            while counts.n_open() < MAX_CONNECTIONS as u64 {
+                std::thread::yield_now();
             }
-            let mut over = TcpStream::connect(address).unwrap();
-            assert_eq!(over.read(&mut [0]).unwrap_or(0), 0);
-            drop(held);
-            // The server sees that the connections are closed a little later.
-            loop {
-                let mut stream = TcpStream::connect(address).unwrap();
-                let sent = stream.write_all(b"GET / HTTP/1.0\r\n\r\n");
-                let mut reply = [0; 12];
-                if sent.and_then(|()| stream.read_exact(&mut reply)).is_ok() {
-                    assert_eq!(&reply, b"HTTP/1.0 200");
-                    break;
-                }
+            // All places are taken. Whoever asks is active, so the silent ones go first.
+            ask(&mut asking);
+            for n in 1..=3 {
+                assert!(get(address, "/healthz").ends_with("alive\n"), "{n}");
+            }
+            assert!(start.elapsed() < HEAD_TIMEOUT, "it was not their own timeout that made room");
+            assert!(silent.iter().any(|stream| !is_open(stream)));
+            ask(&mut asking);
+            assert!(counts.n_open() <= MAX_CONNECTIONS as u64);
+            drop((silent, asking));
+            while counts.n_open() != 0 {
+                std::thread::yield_now();
             }
         });
     }

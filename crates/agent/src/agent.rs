@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
+use wire::ListenError;
 
 use crate::config::{Config, ReloadPlan};
 use crate::control::{self, Command, Listeners};
@@ -14,14 +15,18 @@ use crate::control::{self, Command, Listeners};
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A listener's address cannot be used.
-    #[error("cannot listen on {addr} ({what}): {source}; is another process using it?")]
-    Listen {
-        /// The address.
-        addr: SocketAddr,
-        /// Which listener.
-        what: &'static str,
-        /// What the operating system says.
-        source: io::Error,
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The file descriptors that are reserved leave none for callers.
+    #[error(
+        "agent.reserved_files = {reserved} leaves no file descriptor for callers: the process may \
+         have {limit}; lower it, or raise the limit (ulimit -n, or LimitNOFILE of systemd)"
+    )]
+    Files {
+        /// All that the process may have.
+        limit: u64,
+        /// How many are reserved.
+        reserved: u64,
     },
     /// A registry's settings cannot be right.
     #[error("registry {name:?}: {source}")]
@@ -59,7 +64,7 @@ pub struct Addresses {
 pub struct DrainSummary {
     /// Whether every call in flight was answered in time.
     pub complete: bool,
-    /// Connections that were cut off because they were not.
+    /// Connections of callers that were still open when the time was over, and were cut off.
     pub cut_off: u64,
     /// How long it took.
     pub took: Duration,
@@ -125,18 +130,25 @@ impl Drop for Agent {
 }
 
 fn bind(config: &Config) -> Result<Listeners, StartError> {
-    let listen = |addr: SocketAddr, what: &'static str| {
-        link::socket::listen(addr).map_err(|source| StartError::Listen { addr, what, source })
-    };
-    let http = config.http.iter().map(|http| listen(http.listen, "ingress"));
-    let dubbo = config.dubbo.iter().map(|dubbo| listen(dubbo.listen, "ingress"));
+    let http = config.http.iter().map(|http| wire::listen(http.listen, "ingress.listen"));
+    let dubbo = config.dubbo.iter().map(|dubbo| wire::listen(dubbo.listen, "ingress.listen"));
     let dubbo_exports = config.dubbo_exports.as_ref();
     Ok(Listeners {
         http: http.collect::<Result<_, _>>()?,
         dubbo: dubbo.collect::<Result<_, _>>()?,
-        dubbo_exports: dubbo_exports.map(|dubbo| listen(dubbo.listen, "dubbo")).transpose()?,
-        link: config.link.as_ref().map(|link| listen(link.listen, "link")).transpose()?,
-        admin: config.admin.as_ref().map(|admin| listen(admin.listen, "admin")).transpose()?,
+        dubbo_exports: dubbo_exports
+            .map(|dubbo| wire::listen(dubbo.listen, "dubbo.listen"))
+            .transpose()?,
+        link: config
+            .link
+            .as_ref()
+            .map(|link| wire::listen(link.listen, "link.listen"))
+            .transpose()?,
+        admin: config
+            .admin
+            .as_ref()
+            .map(|admin| wire::listen(admin.listen, "admin.listen"))
+            .transpose()?,
     })
 }
 

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use dubbo_proto::{RequestTemplate, Serialization};
-use link::{Conn, Ending, drive};
+use link::{Conn, drive};
 use link_proto::{CallId, Event, Meta, RouteDef, RouteId, Status};
-use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tracing::{debug, info};
+use wire::Connection;
 
 use crate::backend::{self, App, AppCall, Backend, Backends, DubboApp, HttpApp};
 use crate::call::{LinkCaller, LinkServer, Outcome, ReplyTo};
@@ -25,6 +25,7 @@ use crate::config::HTTP_APP_SERIALIZATIONS;
 use crate::route::{WHOLE, template};
 use crate::upstream::Standing;
 use crate::upstream::dubbo::{DubboClient, refused};
+use crate::worker::Session;
 
 /// The deadline of a request that brings none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -100,27 +101,11 @@ impl LinkSession {
     }
 
     /// Serves the link until it ends.
-    pub async fn serve(&self, stream: TcpStream) -> Ending<link_proto::LinkError> {
+    pub async fn serve(&self, stream: Connection) {
         let ending = drive(stream, &self.conn, |event| self.on_event(event)).await;
+        debug!(%ending, "link closed");
         for (_, call) in self.running.borrow_mut().drain() {
             call.abort();
-        }
-        ending
-    }
-
-    /// Takes no further calls; the link closes once those in flight are answered.
-    pub fn drain(&self) {
-        self.conn.with(|link| link.go_away(link_proto::GoAwayReason::SHUTDOWN));
-    }
-
-    /// Whether the app behind `backend` can be reached has changed. The peer is told at once, so
-    /// that it offers its calls to others, or to this agent again.
-    pub fn app_changed(&self, backend: &Rc<Backend>) {
-        let routes = self.routes.borrow();
-        for (target, index) in routes.iter().zip(0..) {
-            if let Some(target) = target.as_ref().filter(|it| Rc::ptr_eq(&it.backend, backend)) {
-                self.answer(RouteId(index), target);
-            }
         }
     }
 
@@ -325,5 +310,26 @@ impl LinkSession {
 
     fn refuse(&self, call: &Call, status: Status, text: &str) {
         self.conn.with(|link| link.respond(call.id, link_proto::Reply::error(status, text)));
+    }
+}
+
+impl Session for LinkSession {
+    /// Takes no further calls; the link closes once those in flight are answered.
+    fn drain(&self) {
+        self.conn.with(|link| link.go_away(link_proto::GoAwayReason::SHUTDOWN));
+    }
+
+    /// The link's driver keeps its own time.
+    fn check_time(&self, _: Instant) {}
+
+    /// Whether the app behind `backend` can be reached has changed. The peer is told at once, so
+    /// that it offers its calls to others, or to this agent again.
+    fn app_changed(&self, backend: &Rc<Backend>) {
+        let routes = self.routes.borrow();
+        for (target, index) in routes.iter().zip(0..) {
+            if let Some(target) = target.as_ref().filter(|it| Rc::ptr_eq(&it.backend, backend)) {
+                self.answer(RouteId(index), target);
+            }
+        }
     }
 }

@@ -5,18 +5,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::net::TcpStream as StdStream;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use dubbo_proto::ServiceKey;
 use registry::{Registry, Subscription};
-use tokio::net::TcpStream;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 use tracing::debug;
+use wire::{Connection, Detached};
 
 use crate::backend::{Backend, Backends};
 use crate::cluster::Cluster;
@@ -25,7 +23,7 @@ use crate::error::{CallError, Code};
 use crate::export::LinkSession;
 use crate::ingress::dubbo::{DubboListener, DubboSession};
 use crate::ingress::http::{HttpListener, HttpSession};
-use crate::metrics::{Hub, OpenConnection};
+use crate::metrics::Hub;
 use crate::resolve::definitions::Definitions;
 use crate::route::RouteTable;
 use crate::upstream::{Pool, Standing};
@@ -39,43 +37,44 @@ const IDLE_CLUSTER_TTL: Duration = Duration::from_secs(30);
 
 /// What the control thread tells a worker.
 pub enum ToWorker {
-    /// Serve a connection of an HTTP listener.
-    Http(Accepted, Arc<HttpListener>),
-    /// Serve a Dubbo consumer.
-    Dubbo(Accepted, Arc<DubboListener>),
-    /// Serve a link from another agent.
-    Link(Accepted, Arc<link_proto::Config>),
+    /// Serve a connection that was accepted for it.
+    Serve(Detached, Protocol),
     /// Make calls by these rules from now on.
     Rules(Arc<ClusterRules>),
     /// Take no new calls; stop as soon as those in flight are done.
     Drain,
 }
 
-/// A connection that was given to a worker, and what counts it until it is dropped.
-pub struct Accepted {
-    /// The connection.
-    pub stream: StdStream,
-    /// Counts it for its listener.
-    pub open: OpenConnection,
-    /// Counts it for its worker.
-    pub load: Load,
+/// What is spoken on the connections of a listener, and by which settings.
+#[derive(Clone)]
+pub enum Protocol {
+    /// HTTP, by programs of any language.
+    Http(Arc<HttpListener>),
+    /// Dubbo, by its own consumers.
+    Dubbo(Arc<DubboListener>),
+    /// Links from other agents.
+    Link(Arc<link_proto::Config>),
 }
 
-/// One connection of a worker, for the acceptor to find the one that has fewest.
-pub struct Load(Arc<AtomicUsize>);
-
-impl Load {
-    /// One more for the worker whose count this is.
-    pub fn add(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(count))
+impl Protocol {
+    /// Its name, as the configuration has it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Http(_) => "http",
+            Self::Dubbo(_) => "dubbo",
+            Self::Link(_) => "link",
+        }
     }
 }
 
-impl Drop for Load {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+/// One accepted connection and what it is doing, as the worker's table has it.
+pub trait Session {
+    /// Takes no new calls, and ends once those in flight are answered.
+    fn drain(&self);
+    /// Ends what has taken too long. The worker's sweep calls this.
+    fn check_time(&self, now: Instant);
+    /// A worker reaches the app behind an export, or does so no more. Links tell their peers.
+    fn app_changed(&self, _: &Rc<Backend>) {}
 }
 
 /// What a worker is made of.
@@ -115,15 +114,16 @@ pub struct Worker {
     backends: Rc<Backends>,
     hub: Hub,
     rules_epoch: Cell<u32>,
-    http: RefCell<Vec<Weak<HttpSession>>>,
-    dubbo: RefCell<Vec<Weak<DubboSession>>>,
-    links: Links,
+    /// All accepted connections. Those that have ended stay in it until the next sweep.
+    sessions: Sessions,
     n_open: Cell<usize>,
+    /// The last connection has ended.
+    is_idle: Notify,
     draining: Cell<bool>,
 }
 
-/// The links that other agents have opened. Some may have ended.
-type Links = Rc<RefCell<Vec<Weak<LinkSession>>>>;
+/// What is being served. Some may have ended.
+type Sessions = Rc<RefCell<Vec<Weak<dyn Session>>>>;
 
 struct ClusterEntry {
     cluster: Rc<Cluster>,
@@ -140,10 +140,10 @@ impl Worker {
     /// Builds the worker. Must be called on the worker's runtime.
     pub fn new(setup: WorkerSetup) -> Rc<Self> {
         let pool = Rc::new(Pool::new(&setup.name));
-        let links = Links::default();
+        let sessions = Sessions::default();
         let backends = setup.exports.iter().zip(&setup.app_health).map(|(export, health)| {
             let backend = Rc::new(Backend::start(export, &pool, &setup.rules, &setup.hub));
-            let report = report_health(Rc::clone(&backend), health.clone(), Rc::clone(&links));
+            let report = report_health(Rc::clone(&backend), health.clone(), Rc::clone(&sessions));
             tokio::task::spawn_local(report);
             (export.service.to_string(), backend)
         });
@@ -158,10 +158,9 @@ impl Worker {
             pool,
             hub: setup.hub,
             rules_epoch: Cell::new(0),
-            http: RefCell::default(),
-            dubbo: RefCell::default(),
-            links,
+            sessions,
             n_open: Cell::new(0),
+            is_idle: Notify::new(),
             draining: Cell::new(false),
         })
     }
@@ -177,6 +176,7 @@ impl Worker {
                     None => return,
                 },
                 _ = sweep.tick() => self.sweep(),
+                () = self.is_idle.notified() => {}
             }
             if self.draining.get() && self.n_open.get() == 0 {
                 return;
@@ -186,9 +186,7 @@ impl Worker {
 
     fn handle(self: &Rc<Self>, message: ToWorker) {
         match message {
-            ToWorker::Http(accepted, listener) => self.serve_http(accepted, listener),
-            ToWorker::Dubbo(accepted, listener) => self.serve_dubbo(accepted, listener),
-            ToWorker::Link(accepted, config) => self.serve_link(accepted, &config),
+            ToWorker::Serve(connection, protocol) => self.serve(connection, protocol),
             ToWorker::Rules(rules) => {
                 for ((_, service), entry) in &*self.clusters.borrow() {
                     entry.cluster.set_policy(rules.policy(&service.interface));
@@ -198,13 +196,8 @@ impl Worker {
             }
             ToWorker::Drain => {
                 self.draining.set(true);
-                self.http.borrow().iter().filter_map(Weak::upgrade).for_each(|http| http.drain());
-                self.dubbo
-                    .borrow()
-                    .iter()
-                    .filter_map(Weak::upgrade)
-                    .for_each(|dubbo| dubbo.drain());
-                self.links.borrow().iter().filter_map(Weak::upgrade).for_each(|link| link.drain());
+                let sessions = self.sessions.borrow();
+                sessions.iter().filter_map(Weak::upgrade).for_each(|session| session.drain());
             }
         }
     }
@@ -219,65 +212,60 @@ impl Worker {
         self.draining.get()
     }
 
-    fn serve_http(self: &Rc<Self>, accepted: Accepted, listener: Arc<HttpListener>) {
-        let session = HttpSession::new();
-        if self.draining.get() {
-            session.drain();
-        }
-        self.http.borrow_mut().push(Rc::downgrade(&session));
-        let worker = Rc::clone(self);
-        self.serve(accepted, async move |stream| {
-            session.serve(worker, &listener, stream).await;
-        });
-    }
-
-    fn serve_dubbo(self: &Rc<Self>, accepted: Accepted, listener: Arc<DubboListener>) {
-        let session = DubboSession::new(self, listener);
-        if self.draining.get() {
-            session.drain();
-        }
-        self.dubbo.borrow_mut().push(Rc::downgrade(&session));
-        self.serve(accepted, async move |stream| session.serve(stream).await);
-    }
-
-    fn serve_link(self: &Rc<Self>, accepted: Accepted, config: &link_proto::Config) {
-        let session = LinkSession::new(config, Rc::clone(&self.backends));
-        if self.draining.get() {
-            session.drain();
-        }
-        self.links.borrow_mut().push(Rc::downgrade(&session));
-        self.serve(accepted, async move |stream| {
-            let ending = session.serve(stream).await;
-            debug!(%ending, "link closed");
-        });
-    }
-
-    fn serve(self: &Rc<Self>, accepted: Accepted, serve: impl AsyncFnOnce(TcpStream) + 'static) {
-        let worker = Rc::clone(self);
-        tokio::task::spawn_local(async move {
-            let _counted = Counted::new(&worker.n_open);
-            let tuned = TcpStream::from_std(accepted.stream)
-                .and_then(|stream| link::socket::tune(&stream).map(|()| stream));
-            match tuned {
-                Ok(stream) => serve(stream).await,
-                Err(error) => debug!(%error, "connection lost"),
+    /// Makes the session for a connection, and serves it.
+    fn serve(self: &Rc<Self>, connection: Detached, protocol: Protocol) {
+        match protocol {
+            Protocol::Http(listener) => {
+                let session = HttpSession::new();
+                let (worker, table_entry) = (Rc::clone(self), Rc::downgrade(&session));
+                self.run_session(connection, table_entry, async move |stream| {
+                    session.serve(worker, &listener, stream).await;
+                });
             }
+            Protocol::Dubbo(listener) => {
+                let session = DubboSession::new(self, listener);
+                self.run_session(connection, Rc::downgrade(&session), async move |stream| {
+                    session.serve(stream).await;
+                });
+            }
+            Protocol::Link(config) => {
+                let session = LinkSession::new(&config, Rc::clone(&self.backends));
+                self.run_session(connection, Rc::downgrade(&session), async move |stream| {
+                    session.serve(stream).await;
+                });
+            }
+        }
+    }
+
+    /// Puts a session into the table, and serves its connection to the end.
+    fn run_session<S: Session + 'static>(
+        self: &Rc<Self>,
+        connection: Detached,
+        session: Weak<S>,
+        serve: impl AsyncFnOnce(Connection) + 'static,
+    ) {
+        if self.draining.get() {
+            session.upgrade().inspect(|session| session.drain());
+        }
+        self.sessions.borrow_mut().push(session);
+        // From now on, not from when the task first runs: a drain must not miss it.
+        let counted = Counted::new(self);
+        tokio::task::spawn_local(async move {
+            let _counted = counted;
+            let facts = connection.facts();
+            match connection.attach() {
+                Ok(connection) => serve(connection).await,
+                Err(error) => debug!(%error, "{facts} was lost as it was accepted"),
+            }
+            debug!(age = ?facts.age(), "{facts} has ended");
         });
     }
 
     fn sweep(&self) {
         let now = Instant::now();
-        self.http.borrow_mut().retain(|session| match session.upgrade() {
-            Some(session) => {
-                session.check_time(now);
-                true
-            }
-            None => false,
-        });
-        self.dubbo.borrow_mut().retain(|session| {
+        self.sessions.borrow_mut().retain(|session| {
             session.upgrade().inspect(|session| session.check_time(now)).is_some()
         });
-        self.links.borrow_mut().retain(|session| session.strong_count() != 0);
         self.definitions.sweep(&self.routes);
         self.clusters.borrow().values().for_each(|entry| entry.cluster.check_held(now));
         self.forget_idle_clusters(now);
@@ -348,18 +336,22 @@ impl Worker {
 }
 
 /// Counts a connection of the worker, also when its task ends in a panic.
-struct Counted<'a>(&'a Cell<usize>);
+struct Counted(Rc<Worker>);
 
-impl<'a> Counted<'a> {
-    fn new(count: &'a Cell<usize>) -> Self {
-        count.set(count.get() + 1);
-        Self(count)
+impl Counted {
+    fn new(worker: &Rc<Worker>) -> Self {
+        worker.n_open.set(worker.n_open.get() + 1);
+        Self(Rc::clone(worker))
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+        let Self(worker) = self;
+        worker.n_open.set(worker.n_open.get() - 1);
+        if worker.n_open.get() == 0 {
+            worker.is_idle.notify_one();
+        }
     }
 }
 
@@ -380,7 +372,7 @@ async fn follow(cluster: Weak<Cluster>, subscription: Subscription) {
 
 /// Tells the control thread, and the agents on this worker's links, whether this worker reaches the
 /// app. When another worker does, this one need not wait until its next attempt is due.
-async fn report_health(backend: Rc<Backend>, health: AppHealth, links: Links) {
+async fn report_health(backend: Rc<Backend>, health: AppHealth, sessions: Sessions) {
     let (mut counted, mut standing) = (false, backend.standing());
     let mut of_all = health.subscribe();
     loop {
@@ -388,8 +380,9 @@ async fn report_health(backend: Rc<Backend>, health: AppHealth, links: Links) {
         let before = std::mem::replace(&mut standing, backend.standing());
         let is_ready = standing == Standing::Ready;
         if before != standing {
-            let links = links.borrow();
-            links.iter().filter_map(Weak::upgrade).for_each(|link| link.app_changed(&backend));
+            let sessions = sessions.borrow();
+            let sessions = sessions.iter().filter_map(Weak::upgrade);
+            sessions.for_each(|session| session.app_changed(&backend));
         }
         if is_ready != counted {
             counted = is_ready;

@@ -1,6 +1,12 @@
 //! Connections, before anybody speaks a protocol on them.
 //!
-//! - [`socket`] opens, accepts and tunes TCP sockets.
+//! - [`listen`] binds an address; a [`Listener`] accepts its connections within [`Limits`]. It is the
+//!   one accept loop.
+//! - A [`Connection`] is a byte stream that knows who is at its other end, and that counts as open
+//!   until it is dropped; see [`ConnectionCounts`].
+//! - [`Loads`] finds the worker that has fewest connections.
+//! - [`Files`] keeps some of the process's file descriptors from those who connect.
+//! - [`socket`] opens and tunes TCP sockets.
 //! - [`Budget`] is the memory that all peers together may make this process hold.
 //! - [`Taking`] is whether a peer takes what is written to it.
 //! - [`Backoff`] is the pause before something is tried again.
@@ -10,9 +16,21 @@
 
 mod backoff;
 mod budget;
+mod connection;
+mod counts;
+mod files;
+mod listen_error;
+mod listener;
+mod loads;
 pub mod socket;
 mod taking;
 
 pub use backoff::{Backoff, jitter};
 pub use budget::{Account, Budget, Group, Hold, Holder, Lease, Refused, memory_of_machine};
+pub use connection::{Connection, Detached, Facts};
+pub use counts::ConnectionCounts;
+pub use files::Files;
+pub use listen_error::{ListenError, listen, remedy};
+pub use listener::{Limits, Listener};
+pub use loads::{Assigned, Loads};
 pub use taking::{MIN_TAKEN_LEN, Taking, Watched};

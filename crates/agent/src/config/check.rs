@@ -61,6 +61,7 @@ fn process(mut section: Section<'_>) -> ProcessConfig {
         name,
         workers: workers.and_then(NonZeroUsize::new).unwrap_or_else(cores),
         drain_timeout: section.ms("drain_ms", defaults::LONGEST, defaults::DRAIN_TIMEOUT),
+        reserved_files: section.optional_number("reserved_files", 1..=defaults::MAX_FILES),
     };
     section.finish();
     process

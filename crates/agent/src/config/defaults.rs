@@ -15,6 +15,9 @@ pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// More threads than any machine has cores.
 pub(super) const MAX_WORKERS: usize = 1024;
 
+/// More file descriptors than a process may have on any machine.
+pub(super) const MAX_FILES: u64 = 1 << 30;
+
 /// Lines for an operator to act on, and no others.
 pub(super) const LOG_LEVEL: &str = "info";
 

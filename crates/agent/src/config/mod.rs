@@ -122,6 +122,9 @@ pub struct ProcessConfig {
     pub workers: NonZeroUsize,
     /// How long calls in flight may take to finish after SIGTERM.
     pub drain_timeout: Duration,
+    /// File descriptors that are kept from callers, for connections to endpoints, registries and
+    /// files; a share of the process's limit unless configured.
+    pub reserved_files: Option<u64>,
 }
 
 /// Logging.

@@ -48,6 +48,8 @@ impl Config {
         note(restart, "agent.name", process.name == new.process.name);
         note(restart, "agent.workers", process.workers == new.process.workers);
         note(restart, "agent.drain_ms", process.drain_timeout == new.process.drain_timeout);
+        let is_same = process.reserved_files == new.process.reserved_files;
+        note(restart, "agent.reserved_files", is_same);
         // A line that begins in one format must not end in another.
         note(restart, "log.format", log.format == new.log.format);
         note(restart, "admin", admin == &new.admin);

@@ -5,20 +5,18 @@
 //! Invariant: nothing on the path of a call waits for this thread, but for the first call of a service, which waits
 //! for the registry's first word.
 
-mod accept;
 mod exports;
 mod registries;
 
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
+use wire::{ConnectionCounts, Files, Limits, Loads};
 
-use self::accept::Acceptor;
 use self::exports::Exports;
 use crate::admin::{AdminState, Readiness};
 use crate::agent::{DrainSummary, StartError};
@@ -26,8 +24,8 @@ use crate::config::{AppConfig, Config, DubboLimits, ReloadPlan};
 use crate::error::Code;
 use crate::ingress::dubbo::{DubboListener, Offers};
 use crate::ingress::http::HttpListener;
-use crate::metrics::{ConnectionStats, Hub};
-use crate::worker::{ToWorker, Worker, WorkerSetup};
+use crate::metrics::Hub;
+use crate::worker::{Protocol, ToWorker, Worker, WorkerSetup};
 
 /// What the agent's owner wants.
 pub enum Command {
@@ -57,7 +55,6 @@ pub struct Listeners {
 #[derive(Clone)]
 pub struct WorkerHandle {
     inbox: mpsc::UnboundedSender<ToWorker>,
-    load: Arc<AtomicUsize>,
 }
 
 /// Runs the control thread until it is told to stop.
@@ -85,11 +82,13 @@ pub fn run(
 struct Control {
     config: Config,
     workers: Vec<WorkerHandle>,
+    loads: Loads,
+    files: Files,
     /// Complete when their worker has ended.
     ends: Vec<oneshot::Receiver<()>>,
     exports: Exports,
     readiness: Readiness,
-    connections: Vec<Arc<ConnectionStats>>,
+    connections: Vec<Arc<ConnectionCounts>>,
     /// Acceptors: aborted to stop accepting.
     accepting: JoinSet<()>,
     /// The admin listener and watchers, which live as long as the thread.
@@ -98,7 +97,10 @@ struct Control {
 
 impl Control {
     fn start(config: Config, listeners: Listeners) -> Result<Self, StartError> {
+        let files = reserve_files(&config)?;
         let hub = Hub::new(&Code::NAMES);
+        let loads = Loads::new(config.process.workers);
+        hub.show_loads(loads.clone());
         let registries = registries::open(&config)?;
         let app_health: Vec<_> =
             config.exports.iter().map(|_| tokio::sync::watch::Sender::new(0)).collect();
@@ -128,6 +130,8 @@ impl Control {
             helpers,
             config,
             workers,
+            loads,
+            files,
             ends,
             readiness,
         };
@@ -141,22 +145,22 @@ impl Control {
         for (listener, config) in listeners.http.into_iter().zip(self.config.http.clone()) {
             let name = listener.local_addr()?.to_string();
             let stats = self.workers.iter().map(|_| hub.ingress(&name)).collect();
-            let max_connections = config.max_connections;
+            let limits = self.limits("ingress.max_connections", config.max_connections);
             let http = Arc::new(HttpListener { config, stats });
             info!(listen = name, "taking calls by HTTP");
-            let to_worker = move |accepted| ToWorker::Http(accepted, Arc::clone(&http));
-            self.accept(listener, hub.connections(&name), max_connections, to_worker)?;
+            self.accept(listener, hub, limits, Protocol::Http(http))?;
         }
         for (listener, config) in listeners.dubbo.into_iter().zip(self.config.dubbo.clone()) {
             let (registry, default_service) = (config.registry, config.default_service);
             let offers = Offers::Registry { registry, default_service };
-            self.open_dubbo(listener, offers, config.limits, hub)?;
+            self.open_dubbo(listener, offers, "ingress.max_connections", config.limits, hub)?;
         }
         if let (Some(listener), Some(config)) =
             (listeners.dubbo_exports, self.config.dubbo_exports.clone())
         {
             self.exports.advertise_dubbo(&config, listener.local_addr()?);
-            self.open_dubbo(listener, Offers::Exports, config.limits, hub)?;
+            let key = "dubbo.max_connections";
+            self.open_dubbo(listener, Offers::Exports, key, config.limits, hub)?;
         }
         if let (Some(listener), Some(config)) = (listeners.link, self.config.link.clone()) {
             let addr = listener.local_addr()?;
@@ -170,13 +174,13 @@ impl Control {
                 ..link_proto::Config::default()
             });
             info!(listen = name, "taking calls by link");
-            let to_worker = move |accepted| ToWorker::Link(accepted, Arc::clone(&protocol));
-            self.accept(listener, hub.connections(&name), config.max_connections, to_worker)?;
+            let limits = self.limits("link.max_connections", config.max_connections);
+            self.accept(listener, hub, limits, Protocol::Link(protocol))?;
         }
         if let Some(listener) = listeners.admin {
             info!(listen = %listener.local_addr()?, "serving metrics and health");
-            let listener = tokio::net::TcpListener::from_std(listener)?;
             let state = AdminState { hub: hub.clone(), readiness: self.readiness.clone() };
+            let listener = crate::admin::listener(listener, self.files.reserve_half(), hub)?;
             self.helpers.spawn(crate::admin::serve(listener, state));
         }
         Ok(())
@@ -186,6 +190,7 @@ impl Control {
         &mut self,
         listener: TcpListener,
         offers: Offers,
+        key: &'static str,
         limits: DubboLimits,
         hub: &Hub,
     ) -> Result<(), StartError> {
@@ -193,22 +198,26 @@ impl Control {
         let stats = self.workers.iter().map(|_| hub.ingress(&name)).collect();
         info!(listen = name, "taking calls by Dubbo TCP");
         let dubbo = Arc::new(DubboListener { offers, limits, stats });
-        let to_worker = move |accepted| ToWorker::Dubbo(accepted, Arc::clone(&dubbo));
-        self.accept(listener, hub.connections(&name), limits.max_connections, to_worker)
+        let limits = self.limits(key, limits.max_connections);
+        self.accept(listener, hub, limits, Protocol::Dubbo(dubbo))
+    }
+
+    fn limits(&self, key: &'static str, max_connections: usize) -> Limits {
+        Limits { max_connections, key, files: self.files }
     }
 
     fn accept(
         &mut self,
         listener: TcpListener,
-        stats: Arc<ConnectionStats>,
-        max_connections: usize,
-        to_worker: impl Fn(crate::worker::Accepted) -> ToWorker + Send + 'static,
+        hub: &Hub,
+        limits: Limits,
+        protocol: Protocol,
     ) -> Result<(), StartError> {
-        self.connections.push(Arc::clone(&stats));
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        let acceptor =
-            Acceptor { listener, workers: self.workers.clone(), stats, max_connections, to_worker };
-        self.accepting.spawn(acceptor.run());
+        let counts = hub.connections(&listener.local_addr()?.to_string());
+        self.connections.push(Arc::clone(&counts));
+        let listener = wire::Listener::new(listener, protocol.name(), limits, counts)?;
+        let (workers, loads) = (self.workers.clone(), self.loads.clone());
+        self.accepting.spawn(hand_out(listener, workers, loads, protocol));
         Ok(())
     }
 
@@ -273,11 +282,44 @@ impl Control {
             () = tokio::time::sleep(left) => false,
             _ = inbox.recv() => false,
         };
-        let cut_off = self.connections.iter().map(|stats| stats.n_open()).sum();
+        let cut_off = self.connections.iter().map(|counts| counts.n_open()).sum();
         if !complete {
             warn!(cut_off, "the time to drain is over; connections are cut off");
         }
         DrainSummary { complete, cut_off, took: started.elapsed() }
+    }
+}
+
+/// How many file descriptors there are for connections.
+fn reserve_files(config: &Config) -> Result<Files, StartError> {
+    let mut files = Files::of_process();
+    if let Some(reserved) = config.process.reserved_files {
+        files = files.reserve(reserved);
+    }
+    let (limit, reserved) = (files.limit(), files.reserved());
+    if limit <= reserved {
+        return Err(StartError::Files { limit, reserved });
+    }
+    Ok(files)
+}
+
+/// Gives each new connection to the worker that has fewest, for ever.
+async fn hand_out(
+    mut listener: wire::Listener,
+    workers: Vec<WorkerHandle>,
+    loads: Loads,
+    protocol: Protocol,
+) {
+    loop {
+        let connection = listener.accept().await;
+        let (facts, assigned) = (connection.facts(), loads.assign());
+        let worker = &workers[assigned.worker()];
+        match connection.detach(assigned) {
+            Ok(connection) => {
+                let _ = worker.inbox.send(ToWorker::Serve(connection, protocol.clone()));
+            }
+            Err(error) => debug!(%error, "{facts} was lost as it was accepted"),
+        }
     }
 }
 
@@ -300,5 +342,5 @@ fn start_worker(setup: WorkerSetup) -> Result<(WorkerHandle, oneshot::Receiver<(
         drop(end);
     })?;
     runtime_ready.1.recv().map_err(|_| StartError::Lost)??;
-    Ok((WorkerHandle { inbox, load: Arc::default() }, ended))
+    Ok((WorkerHandle { inbox }, ended))
 }

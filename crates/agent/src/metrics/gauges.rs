@@ -1,4 +1,4 @@
-//! What is counted seldom enough to be shared by all threads: connections and registries.
+//! What is counted seldom enough to be shared by all threads.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -6,45 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use registry::Activity;
-
-/// Connections of one listener, or of one kind towards one side.
-#[derive(Debug, Default)]
-pub struct ConnectionStats {
-    pub(super) open: AtomicU64,
-    pub(super) accepted: AtomicU64,
-    pub(super) refused: AtomicU64,
-}
-
-impl ConnectionStats {
-    /// A connection was accepted; it counts as open until the guard is dropped.
-    #[must_use]
-    pub fn accepted(self: &Arc<Self>) -> OpenConnection {
-        self.accepted.fetch_add(1, Relaxed);
-        self.open.fetch_add(1, Relaxed);
-        OpenConnection(Arc::clone(self))
-    }
-
-    /// A connection was closed at once, because there are too many or the agent drains.
-    pub fn refused(&self) {
-        self.refused.fetch_add(1, Relaxed);
-    }
-
-    /// How many are open.
-    #[must_use]
-    pub fn n_open(&self) -> u64 {
-        self.open.load(Relaxed)
-    }
-}
-
-/// One open connection of a listener.
-#[derive(Debug)]
-pub struct OpenConnection(Arc<ConnectionStats>);
-
-impl Drop for OpenConnection {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Relaxed);
-    }
-}
 
 /// How a registry does.
 #[derive(Debug, Default)]

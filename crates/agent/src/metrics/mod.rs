@@ -13,15 +13,17 @@ mod render;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
+
+use wire::{ConnectionCounts, Loads};
 
 use self::family::{Family, OTHER};
 use self::gauges::Named;
 use self::holds::Holds;
 
 pub use self::calls::CallStats;
-pub use self::gauges::{ConnectionStats, OpenConnection, RegistryStats};
+pub use self::gauges::RegistryStats;
 pub use self::holds::HeldEndpoint;
 pub use self::render::CONTENT_TYPE;
 
@@ -44,7 +46,8 @@ struct Inner {
     unknown: Mutex<BTreeSet<String>>,
     ingress: Family,
     export: Family,
-    connections: Named<ConnectionStats>,
+    connections: Named<ConnectionCounts>,
+    loads: OnceLock<Loads>,
     registries: Named<RegistryStats>,
     holds: Holds,
 }
@@ -63,6 +66,7 @@ impl Hub {
             ingress: Family::new(n_codes, render::INGRESS.labels.len()),
             export: Family::new(n_codes, render::EXPORT.labels.len()),
             connections: Named::default(),
+            loads: OnceLock::new(),
             registries: Named::default(),
             holds: Holds::default(),
         }))
@@ -107,8 +111,13 @@ impl Hub {
 
     /// The connections of `listener`, shared by all threads.
     #[must_use]
-    pub fn connections(&self, listener: &str) -> Arc<ConnectionStats> {
+    pub fn connections(&self, listener: &str) -> Arc<ConnectionCounts> {
         self.0.connections.of(listener)
+    }
+
+    /// Shows the connections of each worker from now on. The first that are given stay.
+    pub fn show_loads(&self, loads: Loads) {
+        let _ = self.0.loads.set(loads);
     }
 
     /// The state of the registry `name`, shared by all threads.

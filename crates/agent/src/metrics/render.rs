@@ -155,19 +155,32 @@ fn connections(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
     let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for (listener, stats) in &all {
         let labels = [("listener", listener.as_str())];
-        metric.encode_family(&labels)?.encode_gauge(&stats.open.load(Relaxed))?;
+        metric.encode_family(&labels)?.encode_gauge(&stats.n_open())?;
     }
     let help = "Connections that a listener accepted";
     let name = "dubmesh_connections_accepted";
     let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
     for (listener, stats) in &all {
-        counter(&mut metric, &vec![("listener", listener)], stats.accepted.load(Relaxed))?;
+        counter(&mut metric, &vec![("listener", listener)], stats.n_accepted())?;
     }
     let help = "Connections that a listener closed at once, for want of room";
     let name = "dubmesh_connections_refused";
     let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
     for (listener, stats) in &all {
-        counter(&mut metric, &vec![("listener", listener)], stats.refused.load(Relaxed))?;
+        let by_reason =
+            [("full", stats.n_refused_full()), ("no_files", stats.n_refused_no_files())];
+        for (reason, count) in by_reason {
+            counter(&mut metric, &vec![("listener", listener), ("reason", reason)], count)?;
+        }
+    }
+    let help = "Open connections of a worker thread, of all listeners for calls";
+    let name = "dubmesh_worker_connections";
+    let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    let loads = hub.0.loads.get().map(wire::Loads::n_connections).unwrap_or_default();
+    for (worker, n_connections) in loads.into_iter().enumerate() {
+        let worker = worker.to_string();
+        let labels = [("worker", worker.as_str())];
+        metric.encode_family(&labels)?.encode_gauge(&n_connections)?;
     }
     Ok(())
 }

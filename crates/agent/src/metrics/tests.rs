@@ -104,9 +104,9 @@ fn everything_is_rendered() {
     export.started();
     export.finished(Duration::from_secs(100), Some(0));
     let connections = hub.connections("127.0.0.1:1");
-    let open = connections.accepted();
-    drop(connections.accepted());
-    connections.refused();
+    let loads = ::wire::Loads::new(std::num::NonZeroUsize::MIN);
+    hub.show_loads(loads.clone());
+    let assigned = loads.assign();
     let registry = hub.registry("main");
     registry.set_connected(true);
     let last_change = Some(std::time::SystemTime::now());
@@ -126,9 +126,11 @@ fn everything_is_rendered() {
             1.0,
         ),
         ("dubmesh_export_latency_seconds_count{service=\"g/a.B:1\",outcome=\"ok\"}", 0.0),
-        ("dubmesh_connections_open{listener=\"127.0.0.1:1\"}", 1.0),
-        ("dubmesh_connections_accepted_total{listener=\"127.0.0.1:1\"}", 2.0),
-        ("dubmesh_connections_refused_total{listener=\"127.0.0.1:1\"}", 1.0),
+        ("dubmesh_connections_open{listener=\"127.0.0.1:1\"}", 0.0),
+        ("dubmesh_connections_accepted_total{listener=\"127.0.0.1:1\"}", 0.0),
+        ("dubmesh_connections_refused_total{listener=\"127.0.0.1:1\",reason=\"full\"}", 0.0),
+        ("dubmesh_connections_refused_total{listener=\"127.0.0.1:1\",reason=\"no_files\"}", 0.0),
+        ("dubmesh_worker_connections{worker=\"0\"}", 1.0),
         ("dubmesh_registry_connected{registry=\"main\"}", 1.0),
         ("dubmesh_registry_subscriptions{registry=\"main\"}", 2.0),
         ("dubmesh_registry_registrations{registry=\"main\"}", 1.0),
@@ -141,7 +143,8 @@ fn everything_is_rendered() {
     let last_change = "dubmesh_registry_last_change_timestamp_seconds{registry=\"main\"}";
     assert!(samples[last_change] > 1.7e9);
     assert!(samples["process_start_time_seconds"] > 1.7e9);
-    drop(open);
+    drop(assigned);
+    assert!(hub.render().contains("dubmesh_worker_connections{worker=\"0\"} 0\n"));
     assert_eq!(connections.n_open(), 0);
 }
 

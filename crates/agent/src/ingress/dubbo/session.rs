@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use dubbo_proto::{ReplyTo, Serialization, ServerConfig, ServerEvent, Status};
 use link::{Conn, drive};
-use tokio::net::TcpStream;
 use tracing::debug;
+use wire::Connection;
 
 use super::DubboListener;
 use super::flights::{Counted, Flight, Flights};
@@ -24,7 +24,7 @@ use super::services::{Service, Services};
 use crate::call::{Outcome, Reply};
 use crate::error::{CallError, Code};
 use crate::metrics::CallStats;
-use crate::worker::Worker;
+use crate::worker::{Session, Worker};
 
 /// A connection that was asked to send nothing new closes after so much silence: requests that had
 /// been on their way by then have come.
@@ -73,31 +73,13 @@ impl DubboSession {
     }
 
     /// Serves the connection until it ends, and gives up then what is under way.
-    pub async fn serve(self: &Rc<Self>, stream: TcpStream) {
+    pub async fn serve(self: &Rc<Self>, stream: Connection) {
         let ending = drive(stream, &self.conn, |event| self.on_event(event)).await;
         debug!(%ending, "consumer's connection closed");
         let flights = self.flights.borrow_mut().take_all();
         for flight in flights {
             self.stats.finished(flight.started.elapsed(), Some(Code::Cancelled as u8));
             flight.cancel();
-        }
-    }
-
-    /// Asks the consumer to send nothing new, and closes when all is answered.
-    pub fn drain(&self) {
-        self.is_draining.set(true);
-        self.conn.with(|consumer| consumer.send_readonly(Instant::now()));
-    }
-
-    /// Closes a connection that drains and has nothing left to do.
-    pub fn check_time(&self, now: Instant) {
-        let is_done = self.is_draining.get()
-            && self.conn.look(|consumer| {
-                let silence = now.saturating_duration_since(consumer.read_at());
-                consumer.in_flight() == 0 && QUIET_BEFORE_CLOSE <= silence
-            });
-        if is_done {
-            self.conn.with(DubboServer::close);
         }
     }
 
@@ -201,6 +183,26 @@ impl DubboSession {
             self.kept_len.set(self.kept_len.get() - again.body.len());
         }
         Some(flight)
+    }
+}
+
+impl Session for DubboSession {
+    /// Asks the consumer to send nothing new, and closes when all is answered.
+    fn drain(&self) {
+        self.is_draining.set(true);
+        self.conn.with(|consumer| consumer.send_readonly(Instant::now()));
+    }
+
+    /// Closes a connection that drains and has nothing left to do.
+    fn check_time(&self, now: Instant) {
+        let is_done = self.is_draining.get()
+            && self.conn.look(|consumer| {
+                let silence = now.saturating_duration_since(consumer.read_at());
+                consumer.in_flight() == 0 && QUIET_BEFORE_CLOSE <= silence
+            });
+        if is_done {
+            self.conn.with(DubboServer::close);
+        }
     }
 }
 

@@ -26,11 +26,11 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
 use tracing::debug;
+use wire::Connection;
 
 use super::{HttpListener, handle};
-use crate::worker::Worker;
+use crate::worker::{Session, Worker};
 
 /// How every HTTP/2 connection begins; no method of HTTP/1 begins like this.
 const HTTP2_START: &[u8] = b"PRI";
@@ -91,26 +91,6 @@ impl HttpSession {
         })
     }
 
-    /// Ends the connection once it has answered what it has begun to read.
-    pub fn drain(&self) {
-        self.draining.set(true);
-        self.wake();
-    }
-
-    /// Ends the connection if it has dawdled too long.
-    pub fn check_time(&self, now: Instant) {
-        let limits = self.limits.get();
-        let limit = match self.phase.get() {
-            Phase::Busy => return,
-            Phase::Head => limits.head,
-            Phase::Idle => limits.idle,
-        };
-        if limit <= now.saturating_duration_since(self.since.get()) {
-            self.expired.set(true);
-            self.wake();
-        }
-    }
-
     fn wake(&self) {
         if let Some(task) = &*self.task.borrow() {
             task.wake_by_ref();
@@ -135,7 +115,7 @@ impl HttpSession {
         self: &Rc<Self>,
         worker: Rc<Worker>,
         listener: &Arc<HttpListener>,
-        mut stream: TcpStream,
+        mut stream: Connection,
     ) {
         let config = &listener.config;
         self.limits.set(Limits { head: config.head_timeout, idle: config.idle_timeout });
@@ -232,7 +212,7 @@ impl HttpSession {
     }
 
     /// Reads until it is clear which version of HTTP this is.
-    async fn read_start(&self, stream: &mut TcpStream) -> Option<Bytes> {
+    async fn read_start(&self, stream: &mut Connection) -> Option<Bytes> {
         let mut start = BytesMut::new();
         while HTTP2_START.starts_with(&start) && start.len() < HTTP2_START.len() {
             start.reserve(MIN_BUFFER_LEN);
@@ -258,6 +238,28 @@ impl HttpSession {
     }
 }
 
+impl Session for HttpSession {
+    /// Ends the connection once it has answered what it has begun to read.
+    fn drain(&self) {
+        self.draining.set(true);
+        self.wake();
+    }
+
+    /// Ends the connection if it has dawdled too long.
+    fn check_time(&self, now: Instant) {
+        let limits = self.limits.get();
+        let limit = match self.phase.get() {
+            Phase::Busy => return,
+            Phase::Head => limits.head,
+            Phase::Idle => limits.idle,
+        };
+        if limit <= now.saturating_duration_since(self.since.get()) {
+            self.expired.set(true);
+            self.wake();
+        }
+    }
+}
+
 /// Marks the connection busy for as long as a request is being answered.
 struct Active(Rc<HttpSession>);
 
@@ -280,7 +282,7 @@ impl Drop for Active {
 
 /// The socket, with what was read to tell the version, watched for the sake of time.
 struct SessionIo {
-    stream: TokioIo<TcpStream>,
+    stream: TokioIo<Connection>,
     start: Bytes,
     session: Rc<HttpSession>,
 }

@@ -1,0 +1,89 @@
+//! The file descriptors of the process, and how many of them are kept from those who connect.
+//!
+//! Every connection takes a descriptor. Without a reserve, whoever opens enough connections keeps
+//! the process from reaching its endpoints, its registry and its files.
+
+use std::os::fd::{AsRawFd, RawFd};
+
+/// Of all descriptors, one in so many is kept unless something else is configured.
+const RESERVED_SHARE: u64 = 4;
+/// No more than this is kept unless configured: few estates have so many endpoints.
+const MOST_RESERVED: u64 = 10_000;
+
+/// How many file descriptors the process may have, and how many of them are kept for what it
+/// opens itself.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Files {
+    limit: u64,
+    reserved: u64,
+}
+
+impl Files {
+    /// The process's limit (`ulimit -n`) as it is now, and a quarter of it kept, at most 10,000.
+    /// Where the limit cannot be read, there is none.
+    #[must_use]
+    pub fn of_process() -> Self {
+        let limit = rlimit::Resource::NOFILE.get_soft().unwrap_or(u64::MAX);
+        Self { limit, reserved: (limit / RESERVED_SHARE).min(MOST_RESERVED) }
+    }
+
+    /// The same with another number of descriptors kept.
+    #[must_use]
+    pub fn reserve(self, reserved: u64) -> Self {
+        Self { reserved, ..self }
+    }
+
+    /// The same with half as many kept, for a listener that must answer when the others are full.
+    #[must_use]
+    pub fn reserve_half(self) -> Self {
+        Self { reserved: self.reserved / 2, ..self }
+    }
+
+    /// All that the process may have.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// How many are kept.
+    #[must_use]
+    pub fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// Whether `file`, the newest of the process, leaves those free that are kept.
+    ///
+    /// The kernel gives the lowest free number, so all numbers below are in use: no count of our
+    /// own is needed, and descriptors that others have opened are seen, too.
+    pub(crate) fn has_room_for(&self, file: &impl AsRawFd) -> bool {
+        self.leaves_reserve(file.as_raw_fd())
+    }
+
+    fn leaves_reserve(&self, number: RawFd) -> bool {
+        u64::try_from(number).is_ok_and(|number| number < self.limit.saturating_sub(self.reserved))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quarter_is_kept() {
+        let files = Files::of_process();
+        assert!(files.reserved() <= files.limit() / 4 && files.reserved() <= MOST_RESERVED);
+        assert!(0 < files.reserved(), "{files:?}");
+    }
+
+    #[test]
+    fn what_is_kept_is_not_given_away() {
+        let files = Files { limit: 300, reserved: 75 };
+        assert!(
+            files.leaves_reserve(224) && !files.leaves_reserve(225) && !files.leaves_reserve(-1)
+        );
+        assert!(
+            files.reserve_half().leaves_reserve(262) && !files.reserve_half().leaves_reserve(263)
+        );
+        assert!(files.reserve(299).leaves_reserve(0) && !files.reserve(400).leaves_reserve(0));
+    }
+}

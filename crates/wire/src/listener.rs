@@ -1,0 +1,199 @@
+//! The one accept loop: takes connections within the limits of a listener and of the process.
+//!
+//! Invariants:
+//! - A listener never has more than `max_connections` open; further ones are closed at once.
+//! - The file descriptors that the process keeps for itself are not given to those who connect.
+//! - What callers can cause is logged at most once in [`LOG_INTERVAL`], with a count.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::net::{TcpListener, TcpStream};
+use tracing::{debug, warn};
+
+use crate::connection::Connection;
+use crate::counts::ConnectionCounts;
+use crate::files::Files;
+use crate::socket;
+
+/// How long accepting rests after the operating system refused to give a connection, most often
+/// for want of file descriptors: trying again at once would only use up a core.
+const REST: Duration = Duration::from_millis(50);
+/// The least time between two log lines about refused connections.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// What a listener may take.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections open at once.
+    pub max_connections: usize,
+    /// Where `max_connections` is set, for messages: `ingress.max_connections`.
+    pub key: &'static str,
+    /// The process's file descriptors.
+    pub files: Files,
+}
+
+/// Accepts connections of one address.
+#[derive(Debug)]
+pub struct Listener {
+    socket: TcpListener,
+    carries: &'static str,
+    limits: Limits,
+    counts: Arc<ConnectionCounts>,
+    rest_until: Option<Instant>,
+    refused: Refused,
+}
+
+/// Why a connection is closed as soon as it is accepted.
+enum Refusal {
+    Full,
+    NoFiles,
+}
+
+impl Listener {
+    /// A listener for connections that carry one protocol. Must be called on a runtime.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn new(
+        socket: std::net::TcpListener,
+        carries: &'static str,
+        limits: Limits,
+        counts: Arc<ConnectionCounts>,
+    ) -> io::Result<Self> {
+        let socket = TcpListener::from_std(socket)?;
+        let refused = Refused::default();
+        Ok(Self { socket, carries, limits, counts, rest_until: None, refused })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// The next connection that there is room for, tuned for calls. Others are closed meanwhile.
+    ///
+    /// Nothing is lost if the future is dropped before it is ready.
+    pub async fn accept(&mut self) -> Connection {
+        loop {
+            if let Some(rest_until) = self.rest_until {
+                tokio::time::sleep_until(rest_until.into()).await;
+                self.rest_until = None;
+            }
+            let (stream, peer) = match self.socket.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    self.handle_error(&error);
+                    continue;
+                }
+            };
+            if let Err(refusal) = self.check(&stream) {
+                self.refuse(&refusal, peer);
+                continue;
+            }
+            match socket::tune(&stream) {
+                Ok(()) => {
+                    return Connection::accepted(stream, peer, self.carries, self.counts.open());
+                }
+                Err(error) => debug!(%peer, %error, "the connection ended as it was accepted"),
+            }
+        }
+    }
+
+    fn check(&self, stream: &TcpStream) -> Result<(), Refusal> {
+        let is_full = usize::try_from(self.counts.n_open())
+            .map_or(true, |n_open| self.limits.max_connections <= n_open);
+        if is_full {
+            return Err(Refusal::Full);
+        }
+        if !self.limits.files.has_room_for(stream) {
+            return Err(Refusal::NoFiles);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn refuse(&mut self, refusal: &Refusal, peer: SocketAddr) {
+        match refusal {
+            Refusal::Full => self.counts.note_full(),
+            Refusal::NoFiles => self.counts.note_no_files(),
+        }
+        let Some(n_refused) = self.refused.note(Instant::now()) else { return };
+        let reason = Reason { refusal, limits: &self.limits };
+        let carries = self.carries;
+        warn!(carries, %peer, n_refused, "connections are closed as they are accepted: {reason}");
+    }
+
+    fn handle_error(&mut self, error: &io::Error) {
+        if is_about_one_connection(error) {
+            debug!(%error, "a connection was lost before it was accepted");
+            return;
+        }
+        let now = Instant::now();
+        self.rest_until = Some(now + REST);
+        if let Some(n_failed) = self.refused.note(now) {
+            warn!(carries = self.carries, %error, n_failed, "cannot accept connections; trying again");
+        }
+    }
+}
+
+struct Reason<'a> {
+    refusal: &'a Refusal,
+    limits: &'a Limits,
+}
+
+impl fmt::Display for Reason<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Limits { max_connections, key, files } = self.limits;
+        match self.refusal {
+            Refusal::Full => write!(f, "{max_connections} are open, the limit of {key}; raise it"),
+            Refusal::NoFiles => write!(
+                f,
+                "of the process's {} file descriptors, {} are reserved for endpoints, registries and \
+                 files; raise the limit (ulimit -n, or LimitNOFILE of systemd)",
+                files.limit(),
+                files.reserved()
+            ),
+        }
+    }
+}
+
+fn is_about_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+    )
+}
+
+/// Refused connections that no line of the log has told yet.
+#[derive(Debug, Default)]
+struct Refused {
+    n_untold: u64,
+    told_at: Option<Instant>,
+}
+
+impl Refused {
+    /// One more. Gives how many a line should tell now, if it is time for one.
+    fn note(&mut self, now: Instant) -> Option<u64> {
+        self.n_untold += 1;
+        let is_early =
+            self.told_at.is_some_and(|told| now.saturating_duration_since(told) < LOG_INTERVAL);
+        if is_early {
+            return None;
+        }
+        self.told_at = Some(now);
+        Some(std::mem::take(&mut self.n_untold))
+    }
+}
+
+#[cfg(test)]
+mod tests;
