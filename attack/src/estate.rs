@@ -29,7 +29,7 @@ pub(crate) struct Estate {
     /// The one whose callers reach it over a link, if there is one.
     consumer: Option<Agent>,
     provider: EmbeddedProvider,
-    _others: [EmbeddedProvider; 2],
+    others: [EmbeddedProvider; 2],
     _folder: TempDir,
 }
 
@@ -61,7 +61,7 @@ impl Estate {
             write(format!("dubbo://{}", provider.addr))?;
             (Agent::start(&launch, ingress)?, None)
         };
-        Ok(Self { attacked, consumer, provider, _others: others, _folder: folder })
+        Ok(Self { attacked, consumer, provider, others, _folder: folder })
     }
 
     /// Where well-behaved callers call.
@@ -81,6 +81,13 @@ impl Estate {
             Door::Link => link,
             Door::Admin => admin,
         })
+    }
+
+    /// Every process that was started.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        let agents = self.consumer.iter().chain([&self.attacked]).map(|agent| agent.child.pid());
+        let providers = self.others.iter().chain([&self.provider]);
+        agents.chain(providers.map(|provider| provider.child.pid())).collect()
     }
 
     /// Kills the provider and starts it again at the same address. Tells when it was killed, and

@@ -3,7 +3,7 @@
 use std::fs;
 
 use bench::target::Target;
-use bench::{BenchError, machine, rounded};
+use bench::{BenchError, QUIET, machine, rounded};
 use serde_json::{Value, json};
 
 use crate::error::AttackError;
@@ -76,6 +76,12 @@ fn table(plan: &Plan, rows: &[Row]) -> String {
         }
         text += &format!("    again: make attack ATTACK_ARGS=\"--only {}\"\n", row.attack.name);
     }
+    let noise = rows.iter().map(|row| row.seen.foreign_cores).fold(0.0, f64::max);
+    if QUIET < noise {
+        text += &format!(
+            "\nNOT QUIET: other programs kept up to {noise:.2} cores busy. Do not judge p99 by this.\n"
+        );
+    }
     let n_good = rows.iter().filter(|row| row.is_good()).count();
     text + &format!("\n{n_good} of {} attacks broke no limit\n", rows.len())
 }
@@ -103,6 +109,7 @@ fn json_row(plan: &Plan, row: &Row, origin: &Value) -> Value {
         "cores": rounded(seen.cores),
         "log_bytes": seen.log_len,
         "log_mb_per_minute": rounded(seen.log_mb_per_minute()),
+        "foreign_cores": rounded(seen.foreign_cores),
         "callers": callers,
         "done": seen.tally,
         "good": row.is_good(),

@@ -66,6 +66,8 @@ pub(crate) struct Seen {
     pub(crate) recovery_s: Option<f64>,
     /// Whether the agent's process has ended.
     pub(crate) has_ended: bool,
+    /// Cores that other programs kept busy before the attack, on average.
+    pub(crate) foreign_cores: f64,
 }
 
 /// What callers of one kind noticed.
@@ -216,7 +218,7 @@ impl<'a> Stage<'a> {
             let calls = threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default());
             (beside, calls.collect::<Vec<Call>>())
         });
-        let Beside { times, tally, cores } = beside?;
+        let Beside { times, tally, cores, foreign_cores } = beside?;
         if tally.get(count::CONNECTIONS).is_none_or(|n| *n == 0) {
             return Err(AttackError::NotReached { attack: self.attack.name });
         }
@@ -242,14 +244,17 @@ impl<'a> Stage<'a> {
             n_caller_connections: own.map(|caller| f64::from(caller.n_threads)).sum(),
             recovery_s: times.recovery_s(&calls),
             has_ended: attacked.try_wait().is_some(),
+            foreign_cores,
         })
     }
 
     /// Lets the callers run undisturbed, then makes the attack beside them.
     fn make(&mut self, signals: &Signals) -> Result<Beside, AttackError> {
         thread::sleep(WARM_UP);
-        let undisturbed = Instant::now();
+        let (undisturbed, others) = (Instant::now(), self.foreign_cpu());
         thread::sleep((self.plan.time / 2).clamp(MIN_UNDISTURBED, MAX_UNDISTURBED));
+        let foreign_cores =
+            (self.foreign_cpu() - others).max(0.0) / undisturbed.elapsed().as_secs_f64();
         let pid = self.estate.attacked.child.pid();
         let (cpu, attack) = (usage::cpu(pid), Instant::now());
         let mut peer = self.start_peer()?;
@@ -269,7 +274,14 @@ impl<'a> Stage<'a> {
             .map_err(|_| AttackError::NoTally { attack: self.attack.name, output: printed })?;
         thread::sleep(AFTERMATH);
         let times = Times { undisturbed, attack, end: Instant::now(), outage };
-        Ok(Beside { times, tally, cores })
+        Ok(Beside { times, tally, cores, foreign_cores })
+    }
+
+    /// CPU seconds of all programs of the machine that are not ours.
+    fn foreign_cpu(&self) -> f64 {
+        let ours = self.estate.pids().into_iter().chain([std::process::id()]);
+        let ours: Duration = ours.map(usage::cpu).sum();
+        usage::machine_cpu().0.as_secs_f64() - ours.as_secs_f64()
     }
 
     fn start_peer(&self) -> Result<Child, AttackError> {
@@ -290,6 +302,7 @@ struct Beside {
     times: Times,
     tally: Map<String, Value>,
     cores: f64,
+    foreign_cores: f64,
 }
 
 impl Times {

@@ -31,6 +31,7 @@ pub use crate::error::BenchError;
 pub use crate::load::INTERFACE;
 pub use crate::measure::rounded;
 use crate::plan::{Plan, Switches};
+pub use crate::report::QUIET;
 
 /// Runs what the command line asks for.
 ///

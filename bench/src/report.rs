@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::target::Target;
 
 /// So many cores busy with other programs spoil a measurement on a small machine.
-pub(crate) const QUIET: f64 = 0.1;
+pub const QUIET: f64 = 0.1;
 
 /// A row with its targets and what else it says.
 pub(crate) struct Entry<'a> {
