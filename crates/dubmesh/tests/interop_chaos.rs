@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use interop_harness::{DubboVersion, Etcd, JavaProvider, ProviderOptions};
 use interop_support::{
-    Agent, Answer, Consumer, Layout, Load, Offer, TYPES, java, post, wait_until,
+    Agent, Answer, Cable, Consumer, HELLO, Layout, Load, Offer, TYPES, java, post, wait_until,
 };
 
 /// The versions of two providers.
@@ -85,6 +85,54 @@ fn etcd_is_killed_and_comes_back() {
     }
     load.wait_for(MANY);
     load.stop().assert_all_ok();
+}
+
+/// Only the providers' agents lose etcd, for longer than their leases live. Every process is alive and
+/// every link is up, so nobody who calls notices anything.
+#[test]
+fn etcd_is_out_of_reach_of_the_providers_agents() {
+    let etcd = Etcd::start().unwrap();
+    let providers = both(|_| java(DubboVersion::V2_7, None, Duration::from_millis(1)));
+    let layout = Layout::Contest;
+    let consumer = Consumer { etcd: &etcd, layout, extra: "" }.start();
+    let cable = Cable::to(etcd.addr());
+    let agents = both(|number| {
+        let app = providers[number].url();
+        let config = Offer { etcd: &etcd, layout, app, serialization: "hessian2" }.config();
+        let through_cable = config.replace(&etcd.client_url(), &format!("http://{}", cable.addr()));
+        Agent::start("provider", &through_cable.replace("lease_ttl_s = 20", "lease_ttl_s = 4"))
+    });
+    let load = Load::start(consumer.http(), N_CALLERS);
+    for agent in &agents {
+        wait_for_calls_at(&consumer, &agent.link().to_string());
+    }
+
+    cable.cut();
+    for agent in &agents {
+        wait_until("the end of its lease", || !is_registered(&etcd, agent.link().port()));
+    }
+    consumer.wait_for_log(&["vanished from the registry although they answer"]);
+    let held = |n: u8| {
+        let sample = format!("dubmesh_endpoints_held{{service=\"{HELLO}\"}} {n}");
+        consumer.metrics().lines().any(|line| line == sample)
+    };
+    wait_until("both to be held", || held(2));
+    for agent in &agents {
+        wait_for_calls_at(&consumer, &agent.link().to_string());
+    }
+    load.wait_for(MANY);
+
+    cable.mend();
+    for agent in &agents {
+        wait_until("its registration", || is_registered(&etcd, agent.link().port()));
+    }
+    consumer.wait_for_log(&["no endpoint is held any more"]);
+    for agent in &agents {
+        wait_for_calls_at(&consumer, &agent.link().to_string());
+    }
+    let summary = load.stop();
+    println!("{summary:?}");
+    summary.assert_all_ok();
 }
 
 #[test]

@@ -91,6 +91,22 @@ fn what_the_file_leaves_out_has_its_default() {
     assert_eq!(policy.balance, Policy::LeastInFlight);
     assert_eq!((policy.timeout, policy.max_timeout.as_secs()), (None, 60));
     assert_eq!((policy.max_attempts, policy.max_in_flight), (3, 4096));
+    assert_eq!((policy.hold.time.as_secs(), policy.hold.percent), (300, 50));
+}
+
+#[test]
+fn holding_is_limited_and_can_be_switched_off() {
+    let hold = |keys: &str| {
+        let text = format!(
+            "[[registry]]\nkind = 'memory'\n[[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n[defaults]\n{keys}"
+        );
+        parse(&text, "agent.toml").map(|config| config.clusters.policy("a.B").hold)
+    };
+    let off = hold("hold_ms = 0\nhold_percent = 99").unwrap();
+    assert!(off.time.is_zero() && off.percent == 99);
+    for wrong in ["hold_ms = 3600001", "hold_ms = -1", "hold_percent = 100"] {
+        assert!(hold(wrong).unwrap_err().to_string().contains("is out of range"), "{wrong}");
+    }
 }
 
 #[test]

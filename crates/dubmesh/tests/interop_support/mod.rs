@@ -9,10 +9,12 @@
 )]
 
 mod agents;
+mod cable;
 mod http;
 mod load;
 
 pub use agents::{Agent, Consumer, Layout, Offer, common};
+pub use cable::Cable;
 pub use http::{Answer, Http, encoded, post};
 pub use load::{Load, Summary};
 
