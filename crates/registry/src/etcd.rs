@@ -20,6 +20,9 @@
 //! [`EtcdConfig::grace`](crate::EtcdConfig::grace), because their owners need a moment to register
 //! again.
 //!
+//! **Names that may be made up.** Whether a service is there at all is told without a watch for it, from
+//! a list of all services that is read and watched while somebody asks (`index.rs`).
+//!
 //! **Writing.** All registrations of a process hang on one lease, renewed three times per lifetime.
 //! With each renewal etcd is asked whether the keys are still there; what is missing is written
 //! again. A withdrawal deletes a key only if it still hangs on our lease, so that an agent that is
@@ -43,18 +46,21 @@ use wire::Backoff;
 
 use crate::config::EtcdConfig;
 use crate::definitions::{Away, Document};
+use crate::directory::Presence;
 use crate::endpoint::{Registration, Snapshot};
 use crate::error::RegistryError;
 use crate::registry::{RegistryStatus, Withdraw};
 
 use connection::Connection;
 use follow::Follower;
+use index::Index;
 use layout::Keys;
 use registrar::Registrar;
 use settings::Settings;
 
 mod connection;
 mod follow;
+mod index;
 mod layout;
 mod registrar;
 mod report;
@@ -77,6 +83,7 @@ pub(crate) struct EtcdRegistry {
     settings: Arc<Settings>,
     connection: Connection,
     registrar: Registrar,
+    index: Index,
     connector: AbortHandle,
 }
 
@@ -86,7 +93,18 @@ impl EtcdRegistry {
         let settings = Arc::new(Settings::new(config)?);
         let (connection, connector) = Connection::start(&settings, &keys, runtime);
         let registrar = Registrar::start(&settings, &connection, runtime);
-        Ok(Self { keys, settings, connection, registrar, connector })
+        let index = Index::new(keys.clone(), connection.clone());
+        Ok(Self { keys, settings, connection, registrar, index, connector })
+    }
+
+    /// Whether a service is in etcd at all, without a watch for it.
+    pub(crate) fn presence(&self, wanted: &ServiceKey, runtime: &Handle) -> Presence {
+        self.index.presence(wanted, runtime)
+    }
+
+    /// Waits until [`presence`](Self::presence) can tell.
+    pub(crate) async fn settled(&self) {
+        self.index.settled().await;
     }
 
     pub(crate) fn status(&self) -> watch::Receiver<RegistryStatus> {

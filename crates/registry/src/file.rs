@@ -136,7 +136,7 @@ impl Loader {
     fn accept(&mut self, rows: Vec<Row>) {
         tracing::info!(path = %self.path.display(), endpoints = rows.len(), "registry file read");
         self.failure = None;
-        self.table.send_replace(Table { status: Freshness::Current, rows });
+        self.table.send_replace(Table::new(Freshness::Current, rows));
         note(&self.status, true, None);
     }
 

@@ -6,6 +6,7 @@
 //!   to date. While the registry is away the last one known stays, marked as stale.
 //! - [`Registry::register`] offers a service until the [`Registered`] is withdrawn or dropped.
 //! - [`Registry::definition`] tells what a service looks like; see [`definitions`].
+//! - [`Registry::presence`] tells whether a service is there at all, at the cost of no watch.
 //! - [`Registry::status`] says how the registry itself does.
 //!
 //! Everything here is off the hot path: it runs on the runtime where the registry was opened, and
@@ -18,6 +19,7 @@
 mod address;
 mod config;
 pub mod definitions;
+mod directory;
 mod endpoint;
 mod error;
 pub mod etcd;
@@ -28,6 +30,7 @@ mod registry;
 
 pub use config::{EtcdConfig, EtcdTls, Layout, RegistryConfig};
 pub use definitions::{Definition, DefinitionSources, DefinitionWatch, Lookup, Origin};
+pub use directory::Presence;
 pub use endpoint::{
     DEFAULT_WEIGHT, Endpoint, EndpointKey, Freshness, Protocol, Registration, Snapshot, WarmUp,
 };

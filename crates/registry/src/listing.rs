@@ -33,11 +33,16 @@ pub(crate) struct Listing {
 impl Listing {
     /// Whether a subscriber of `wanted` (with the same interface) may use this endpoint.
     pub(crate) fn matches(&self, wanted: &ServiceKey) -> bool {
-        let group = wanted.group == "*"
-            || wanted.group == self.group
-            || wanted.group.split(',').any(|group| group.trim() == self.group);
-        group && (wanted.version == "*" || wanted.version == self.version)
+        is_match(wanted, &self.version, &self.group)
     }
+}
+
+/// Whether a subscriber of `wanted` may use what is offered with this version and group.
+pub(crate) fn is_match(wanted: &ServiceKey, version: &str, group: &str) -> bool {
+    let fits = wanted.group == "*"
+        || wanted.group == group
+        || wanted.group.split(',').any(|wanted| wanted.trim() == group);
+    fits && (wanted.version == "*" || wanted.version == version)
 }
 
 /// The endpoints for a subscriber of `wanted`, among the listings of its interface.

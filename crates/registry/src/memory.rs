@@ -7,6 +7,7 @@ use dubbo_proto::ServiceKey;
 use tokio::sync::watch;
 
 use crate::address;
+use crate::directory::{Directory, Presence, Variant};
 use crate::endpoint::{Freshness, Registration, Snapshot};
 use crate::listing::{Listing, resolve};
 
@@ -19,7 +20,7 @@ pub struct MemoryHub {
 
 impl Default for MemoryHub {
     fn default() -> Self {
-        let table = Table { status: Freshness::Current, rows: Vec::new() };
+        let table = Table::new(Freshness::Current, Vec::new());
         Self { table: watch::Sender::new(table), next_id: Arc::default() }
     }
 }
@@ -50,13 +51,19 @@ impl MemoryHub {
         let text = url.to_string();
         if let Some(listing) = address::listing(url) {
             let row = Row { id, interface, listing, url: text };
-            self.table.send_modify(|table| table.rows.push(row));
+            self.table.send_modify(|table| {
+                table.directory.add(&row.interface, row.variant());
+                table.rows.push(row);
+            });
         }
         id
     }
 
     pub(crate) fn remove(&self, id: u64) {
-        self.table.send_modify(|table| table.rows.retain(|row| row.id != id));
+        self.table.send_modify(|table| {
+            table.rows.retain(|row| row.id != id);
+            table.directory = directory(&table.rows);
+        });
     }
 }
 
@@ -65,6 +72,8 @@ impl MemoryHub {
 pub(crate) struct Table {
     pub(crate) status: Freshness,
     pub(crate) rows: Vec<Row>,
+    /// Of the rows.
+    directory: Directory,
 }
 
 #[derive(Debug)]
@@ -76,7 +85,32 @@ pub(crate) struct Row {
     pub(crate) url: String,
 }
 
+fn directory(rows: &[Row]) -> Directory {
+    let mut directory = Directory::default();
+    rows.iter().for_each(|row| directory.add(&row.interface, row.variant()));
+    directory
+}
+
+impl Row {
+    fn variant(&self) -> Variant {
+        Some((self.listing.version.as_str().into(), self.listing.group.as_str().into()))
+    }
+}
+
 impl Table {
+    pub(crate) fn new(status: Freshness, rows: Vec<Row>) -> Self {
+        Self { status, directory: directory(&rows), rows }
+    }
+
+    pub(crate) fn presence(&self, wanted: &ServiceKey) -> Presence {
+        match self.status {
+            _ if self.directory.is_full() => Presence::Unknown,
+            _ if self.directory.offers(wanted) => Presence::Offered,
+            Freshness::Current => Presence::Absent,
+            Freshness::Pending | Freshness::Stale => Presence::Unknown,
+        }
+    }
+
     pub(crate) fn snapshot(&self, wanted: &ServiceKey) -> Snapshot {
         let of_interface = self.rows.iter().filter(|row| row.interface == wanted.interface);
         let endpoints = resolve(wanted, of_interface.map(|row| &row.listing));

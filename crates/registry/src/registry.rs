@@ -11,6 +11,7 @@ use tokio::task::AbortHandle;
 
 use crate::config::RegistryConfig;
 use crate::definitions::{Away, DefinitionSources, DefinitionWatch, Definitions, Document, Lookup};
+use crate::directory::Presence;
 use crate::endpoint::{EndpointKey, Freshness, Registration, Snapshot};
 use crate::error::RegistryError;
 use crate::etcd::EtcdRegistry;
@@ -163,6 +164,25 @@ impl Registry {
             feed
         });
         Subscription { feed, _registry: self.clone() }
+    }
+
+    /// Whether a service is in the registry at all. Costs no watch of its own, however many names are
+    /// asked for: for those that a caller may have made up.
+    #[must_use]
+    pub fn presence(&self, service: &ServiceKey) -> Presence {
+        match &self.shared.backend {
+            Backend::Memory(hub, _) => hub.table().borrow().presence(service),
+            Backend::File(file) => file.table().borrow().presence(service),
+            Backend::Etcd(etcd) => etcd.presence(service, &self.shared.runtime),
+        }
+    }
+
+    /// Waits until [`presence`](Self::presence) need not answer [`Presence::Asking`].
+    pub async fn settled(&self) {
+        match &self.shared.backend {
+            Backend::Memory(..) | Backend::File(_) => {}
+            Backend::Etcd(etcd) => etcd.settled().await,
+        }
     }
 
     /// Looks for what the service looks like, and keeps looking. Nothing is looked for before the first

@@ -7,6 +7,7 @@ use dubbo_proto::{DubboUrl, ServiceKey};
 
 use crate::address;
 use crate::config::Layout;
+use crate::directory::Directory;
 use crate::endpoint::{Endpoint, Protocol, Registration};
 use crate::error::RegistryError;
 use crate::listing::Listing;
@@ -75,6 +76,31 @@ impl Keys {
             .iter()
             .map(|category| format!("{}/{interface}/{category}/", self.root))
             .collect()
+    }
+
+    /// The prefix of all services.
+    pub(super) fn all(&self) -> String {
+        format!("{}/", self.root)
+    }
+
+    /// Notes which service a key is about, if it offers one. What cannot be read stands for any
+    /// version and group, so that its subscriber is told what is wrong with it.
+    pub(super) fn note(&self, key: &[u8], directory: &mut Directory) {
+        let path = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix(&self.root));
+        let Some(path) = path.and_then(|path| path.strip_prefix('/')) else { return };
+        let mut parts = path.split('/');
+        let (Some(interface), Some(second)) = (parts.next(), parts.next()) else { return };
+        let Ok(interface) = decode_key(interface) else { return };
+        if self.is_contest {
+            return directory.add(&interface, None);
+        }
+        if ![PROVIDERS, AGENTS].contains(&second) {
+            return;
+        }
+        let name = parts.next().unwrap_or_default();
+        let url = decode_key(name).ok().and_then(|text| text.parse::<DubboUrl>().ok());
+        let variant = url.map(|url| (url.version().into(), url.group().into()));
+        directory.add(&interface, variant);
     }
 
     /// Reads one key. `Ok(None)` is a good key that is not for us, such as another protocol's.

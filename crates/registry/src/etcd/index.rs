@@ -1,0 +1,244 @@
+//! The services that etcd holds, read and watched as a whole while somebody asks for names that may
+//! be made up.
+//!
+//! A watch for each such name would cost etcd as much as callers like. This one costs a range of
+//! keys and one watch, whatever they ask for. It begins with the first question, and ends when
+//! there was none for [`IDLE`].
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use dubbo_proto::ServiceKey;
+use etcd_client::{EventType, GetOptions, WatchFilterType, WatchOptions};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::backoff::Backoff;
+use crate::directory::{Directory, Presence};
+
+use super::connection::{Connection, EtcdError, Live};
+use super::layout::Keys;
+
+/// Without a question for so long, nothing is read or watched any more.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// Keys of one answer; those of Java providers have about a kilobyte.
+const PAGE_LEN: i64 = 4000;
+
+/// Keys that are read at most: a registry of more is not asked for its services.
+const MAX_KEYS: usize = 500_000;
+
+/// The longest answer that we read.
+const MAX_MESSAGE_LEN: usize = 64 << 20;
+
+/// A handle on the task.
+#[derive(Debug)]
+pub(super) struct Index {
+    keys: Keys,
+    connection: Connection,
+    state: watch::Sender<State>,
+    task: Mutex<Task>,
+}
+
+#[derive(Debug)]
+struct Task {
+    asked_at: Arc<Mutex<Instant>>,
+    running: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    progress: Progress,
+    directory: Directory,
+}
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Progress {
+    /// Not read yet.
+    #[default]
+    Reading,
+    /// As etcd has it.
+    Current,
+    /// As etcd had it before it went away, or refused.
+    Stale,
+}
+
+impl Index {
+    pub(super) fn new(keys: Keys, connection: Connection) -> Self {
+        let asked_at = Arc::new(Mutex::new(Instant::now()));
+        let task = Mutex::new(Task { asked_at, running: None });
+        Self { keys, connection, state: watch::Sender::default(), task }
+    }
+
+    /// What is known of a service now.
+    pub(super) fn presence(&self, wanted: &ServiceKey, runtime: &Handle) -> Presence {
+        self.keep_running(runtime);
+        let state = self.state.borrow();
+        match state.progress {
+            Progress::Reading => Presence::Asking,
+            _ if state.directory.is_full() => Presence::Unknown,
+            _ if state.directory.offers(wanted) => Presence::Offered,
+            Progress::Current => Presence::Absent,
+            Progress::Stale => Presence::Unknown,
+        }
+    }
+
+    /// Waits until [`presence`](Self::presence) need not say that it is asking.
+    pub(super) async fn settled(&self) {
+        let mut state = self.state.subscribe();
+        let _ends_with_the_registry =
+            state.wait_for(|state| state.progress != Progress::Reading).await;
+    }
+
+    fn keep_running(&self, runtime: &Handle) {
+        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        *task.asked_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        if task.running.as_ref().is_some_and(|running| !running.is_finished()) {
+            return;
+        }
+        let _ = self.state.send_replace(State::default());
+        let reader = Reader {
+            keys: self.keys.clone(),
+            connection: self.connection.clone(),
+            state: self.state.clone(),
+            asked_at: Arc::clone(&task.asked_at),
+        };
+        task.running = Some(runtime.spawn(reader.run()));
+    }
+}
+
+impl Drop for Index {
+    fn drop(&mut self) {
+        let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(running) = &task.running {
+            running.abort();
+        }
+    }
+}
+
+struct Reader {
+    keys: Keys,
+    connection: Connection,
+    state: watch::Sender<State>,
+    asked_at: Arc<Mutex<Instant>>,
+}
+
+impl Reader {
+    /// Runs until nobody asks any more.
+    async fn run(self) {
+        let mut backoff = Backoff::default();
+        while !self.is_idle() {
+            let Some(live) = self.connection.live_within_timeout().await else {
+                self.set(Progress::Stale);
+                continue;
+            };
+            let outcome = tokio::select! {
+                outcome = self.read_and_watch(&live, &mut backoff) => outcome,
+                () = self.connection.lost(&live) => Err(EtcdError::Lost),
+            };
+            match outcome {
+                Ok(()) => break,
+                Err(error) => {
+                    self.set(Progress::Stale);
+                    tracing::debug!(%error, "the list of services is incomplete, trying again");
+                }
+            }
+            tokio::time::sleep(backoff.next()).await;
+        }
+        tracing::debug!("nobody asks for unknown services any more");
+    }
+
+    fn idle_at(&self) -> Instant {
+        *self.asked_at.lock().unwrap_or_else(PoisonError::into_inner) + IDLE
+    }
+
+    fn is_idle(&self) -> bool {
+        self.idle_at() <= Instant::now()
+    }
+
+    fn set(&self, progress: Progress) {
+        self.state.send_if_modified(|state| {
+            std::mem::replace(&mut state.progress, progress) != progress
+        });
+    }
+
+    async fn read_and_watch(&self, live: &Live, backoff: &mut Backoff) -> Result<(), EtcdError> {
+        let revision = self.read(live).await?;
+        backoff.reset();
+        let options = WatchOptions::new()
+            .with_prefix()
+            .with_start_revision(revision + 1)
+            .with_filters([WatchFilterType::NoDelete])
+            .with_fragment();
+        let mut client = live.client.watch_client().max_decoding_message_size(MAX_MESSAGE_LEN);
+        let open = client.watch(self.keys.all(), Some(options));
+        let mut stream = self.connection.request("watching for services", open).await?;
+        loop {
+            let message = tokio::select! {
+                message = stream.message() => message,
+                () = tokio::time::sleep_until(self.idle_at()) => {
+                    if self.is_idle() {
+                        return Ok(());
+                    }
+                    continue;
+                }
+            };
+            let what = "watching for services";
+            let message = message.map_err(|source| EtcdError::Client { what, source })?;
+            let Some(message) = message.filter(|message| !message.canceled()) else {
+                return Err(EtcdError::Ended { reason: "end of stream".into() });
+            };
+            let puts = message.events().iter().filter(|it| it.event_type() == EventType::Put);
+            self.state.send_modify(|state| {
+                for kv in puts.filter_map(|event| event.kv()) {
+                    self.keys.note(kv.key(), &mut state.directory);
+                }
+            });
+        }
+    }
+
+    /// Reads all keys at one revision, and returns it.
+    async fn read(&self, live: &Live) -> Result<i64, EtcdError> {
+        let mut client = live.client.kv_client().max_decoding_message_size(MAX_MESSAGE_LEN);
+        let (all, mut directory) = (self.keys.all().into_bytes(), Directory::default());
+        let (mut from, mut revision, mut n_keys) = (all.clone(), 0, 0);
+        let end = end_of_prefix(&all);
+        loop {
+            let options = GetOptions::new()
+                .with_range(end.clone())
+                .with_keys_only()
+                .with_limit(PAGE_LEN)
+                .with_revision(revision);
+            let get = client.get(from, Some(options));
+            let answer = self.connection.request("reading the list of services", get).await?;
+            revision = answer.header().map_or(revision, |header| match revision {
+                0 => header.revision(),
+                revision => revision,
+            });
+            for kv in answer.kvs() {
+                self.keys.note(kv.key(), &mut directory);
+            }
+            n_keys += answer.kvs().len();
+            if MAX_KEYS < n_keys {
+                directory = Directory::full();
+            }
+            match answer.kvs().last().filter(|_| answer.more() && !directory.is_full()) {
+                Some(last) => from = [last.key(), &[0]].concat(),
+                None => break,
+            }
+        }
+        self.state.send_replace(State { progress: Progress::Current, directory });
+        Ok(revision)
+    }
+}
+
+/// The first key after all that begin with `prefix`, which ends with a slash.
+fn end_of_prefix(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    end
+}
