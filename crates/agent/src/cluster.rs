@@ -199,6 +199,11 @@ impl Cluster {
         self.balancer.borrow().is_empty() && self.last_call.get() < since
     }
 
+    /// Whether no endpoint is known.
+    pub fn is_without_endpoints(&self) -> bool {
+        self.balancer.borrow().is_empty()
+    }
+
     /// The longest that a call may take whose caller asks for `wanted`, or does not say.
     pub fn longest(&self, wanted: Option<Duration>) -> Duration {
         let max = self.policy.borrow().max_timeout;

@@ -18,6 +18,7 @@ pub mod backend;
 pub mod call;
 pub mod client;
 pub mod cluster;
+pub mod clusters;
 pub mod codec;
 pub mod config;
 pub mod control;

@@ -38,6 +38,8 @@ use crate::worker::Worker;
 
 /// How long the first call of a service waits for its definition, unless it has less time itself.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// How long a call waits at most to hear whether its service exists.
+const FIND_TIMEOUT: Duration = Duration::from_secs(1);
 /// How many methods or signatures a message lists.
 const MAX_LISTED: usize = 100;
 /// What to send for the types to be known.
@@ -61,7 +63,8 @@ pub async fn prepare(
         .map_err(bad_request)?;
     dubbo_proto::validate_method(name.method).map_err(bad_request)?;
     let types = name.types.map(parse_types).transpose()?;
-    let cluster = worker.cluster(registry, service)?;
+    let limit = started + invocation.timeout.unwrap_or(FIND_TIMEOUT).min(FIND_TIMEOUT);
+    let cluster = worker.cluster_by(registry, service, limit).await?;
     let deadline = started + cluster.timeout(invocation.timeout);
     let (parameters, plan) = match (types, name.generic) {
         (Some(types), Some(generic)) => {

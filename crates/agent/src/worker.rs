@@ -4,20 +4,19 @@
 //! admin listener reads. A call lives and dies on the worker that its connection was given to.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dubbo_proto::ServiceKey;
-use registry::{Registry, Subscription};
+use registry::Registry;
 use tokio::sync::{Notify, mpsc};
-use tokio::task::AbortHandle;
 use tracing::debug;
 use wire::{Connection, Detached};
 
 use crate::backend::{Backend, Backends};
 use crate::cluster::Cluster;
+use crate::clusters::{Clusters, Found};
 use crate::config::{ClusterRules, ExportConfig};
 use crate::error::{CallError, Code};
 use crate::export::LinkSession;
@@ -28,12 +27,8 @@ use crate::resolve::definitions::Definitions;
 use crate::route::RouteTable;
 use crate::upstream::{Pool, Standing};
 
-/// Services that one worker looks up; each costs a watch at the registry.
-const MAX_CLUSTERS: usize = 1024;
 /// How often idle things are looked for. Timeouts of connections are kept to this precision.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
-/// A service that has no endpoint is forgotten when nobody has asked for it this long.
-const IDLE_CLUSTER_TTL: Duration = Duration::from_secs(30);
 
 /// What the control thread tells a worker.
 pub enum ToWorker {
@@ -103,9 +98,8 @@ pub type AppHealth = tokio::sync::watch::Sender<usize>;
 pub struct Worker {
     /// Its number, from 0.
     pub index: usize,
-    registries: Vec<(String, Registry)>,
     rules: RefCell<Arc<ClusterRules>>,
-    clusters: RefCell<HashMap<(usize, ServiceKey), ClusterEntry>>,
+    clusters: Clusters,
     /// The routes that callers have used.
     pub routes: RouteTable,
     /// What the called services look like.
@@ -125,17 +119,6 @@ pub struct Worker {
 /// What is being served. Some may have ended.
 type Sessions = Rc<RefCell<Vec<Weak<dyn Session>>>>;
 
-struct ClusterEntry {
-    cluster: Rc<Cluster>,
-    updates: AbortHandle,
-}
-
-impl Drop for ClusterEntry {
-    fn drop(&mut self) {
-        self.updates.abort();
-    }
-}
-
 impl Worker {
     /// Builds the worker. Must be called on the worker's runtime.
     pub fn new(setup: WorkerSetup) -> Rc<Self> {
@@ -150,9 +133,8 @@ impl Worker {
         Rc::new(Self {
             index: setup.index,
             backends: Rc::new(backends.collect()),
-            registries: setup.registries,
             rules: RefCell::new(setup.rules),
-            clusters: RefCell::default(),
+            clusters: Clusters::new(setup.registries),
             routes: RouteTable::default(),
             definitions: Definitions::default(),
             pool,
@@ -188,9 +170,9 @@ impl Worker {
         match message {
             ToWorker::Serve(connection, protocol) => self.serve(connection, protocol),
             ToWorker::Rules(rules) => {
-                for ((_, service), entry) in &*self.clusters.borrow() {
-                    entry.cluster.set_policy(rules.policy(&service.interface));
-                }
+                self.clusters.each(|cluster| {
+                    cluster.set_policy(rules.policy(&cluster.service.interface));
+                });
                 *self.rules.borrow_mut() = rules;
                 self.rules_epoch.set(self.rules_epoch.get().wrapping_add(1));
             }
@@ -267,25 +249,12 @@ impl Worker {
             session.upgrade().inspect(|session| session.check_time(now)).is_some()
         });
         self.definitions.sweep(&self.routes);
-        self.clusters.borrow().values().for_each(|entry| entry.cluster.check_held(now));
-        self.forget_idle_clusters(now);
+        self.clusters.sweep(now, |cluster| self.routes.forget(cluster));
     }
 
     /// A registry by its number.
     pub fn registry(&self, index: usize) -> Option<&Registry> {
-        self.registries.get(index).map(|(_, registry)| registry)
-    }
-
-    fn forget_idle_clusters(&self, now: Instant) {
-        let Some(since) = now.checked_sub(IDLE_CLUSTER_TTL) else { return };
-        self.clusters.borrow_mut().retain(|_, entry| {
-            let is_idle = entry.cluster.is_idle(since);
-            if is_idle {
-                entry.cluster.forget();
-                self.routes.forget(&entry.cluster);
-            }
-            !is_idle
-        });
+        self.clusters.registry(index)
     }
 
     /// Changes whenever the rules do.
@@ -302,36 +271,57 @@ impl Worker {
 
     /// The cluster of a service, if it was looked up in a registry before.
     pub fn known_cluster(&self, registry: usize, service: ServiceKey) -> Option<Rc<Cluster>> {
-        let clusters = self.clusters.borrow();
-        clusters.get(&(registry, service)).map(|entry| Rc::clone(&entry.cluster))
+        self.clusters.known(registry, service)
     }
 
     /// The cluster of a service, looked up in a registry from now on if it was not before.
     ///
     /// # Errors
-    /// [`Code::Overloaded`] if too many services are looked up already.
+    /// As [`Clusters::find`], and [`Code::Overloaded`] while the registry is asked whether such a
+    /// service exists at all.
     pub fn cluster(&self, registry: usize, service: ServiceKey) -> Result<Rc<Cluster>, CallError> {
-        let mut clusters = self.clusters.borrow_mut();
-        if let Some(entry) = clusters.get(&(registry, service.clone())) {
-            return Ok(Rc::clone(&entry.cluster));
+        self.look_up(registry, service)?.ok_or_else(|| {
+            let message = "many unknown services are asked for, and the registry is being asked for \
+                           those that exist; try again at once";
+            CallError::new(Code::Overloaded, message)
+        })
+    }
+
+    /// The same for a caller that waits for the registry's word.
+    ///
+    /// # Errors
+    /// As [`Clusters::find`], and [`Code::RegistryUnavailable`] without that word by `deadline`.
+    pub async fn cluster_by(
+        &self,
+        registry: usize,
+        service: ServiceKey,
+        deadline: Instant,
+    ) -> Result<Rc<Cluster>, CallError> {
+        loop {
+            if let Some(cluster) = self.look_up(registry, service.clone())? {
+                return Ok(cluster);
+            }
+            let Some(known) = self.registry(registry) else { continue };
+            if tokio::time::timeout_at(deadline.into(), known.settled()).await.is_err() {
+                let message = "the registry has not answered yet which services exist";
+                return Err(CallError::new(Code::RegistryUnavailable, message));
+            }
         }
-        let Some((name, known)) = self.registries.get(registry) else {
-            return Err(CallError::new(Code::Internal, "the listener has no registry"));
+    }
+
+    fn look_up(
+        &self,
+        registry: usize,
+        service: ServiceKey,
+    ) -> Result<Option<Rc<Cluster>>, CallError> {
+        let make = |name: &str, service: &ServiceKey| {
+            let policy = self.rules.borrow().policy(&service.interface).clone();
+            Cluster::new(service.clone(), name, &policy, Rc::clone(&self.pool), self.hub.clone())
         };
-        if MAX_CLUSTERS <= clusters.len() {
-            let message = format!("{MAX_CLUSTERS} services are looked up already; try again later");
-            return Err(CallError::new(Code::Overloaded, message));
+        match self.clusters.find(registry, service, make)? {
+            Found::Cluster(cluster) => Ok(Some(cluster)),
+            Found::Asking => Ok(None),
         }
-        let policy = self.rules.borrow().policy(&service.interface).clone();
-        let pool = Rc::clone(&self.pool);
-        let hub = self.hub.clone();
-        let cluster = Rc::new(Cluster::new(service.clone(), name, &policy, pool, hub));
-        let subscription = known.subscribe(&service);
-        cluster.update(&subscription.current());
-        let updates = tokio::task::spawn_local(follow(Rc::downgrade(&cluster), subscription));
-        let entry = ClusterEntry { cluster: Rc::clone(&cluster), updates: updates.abort_handle() };
-        clusters.insert((registry, service), entry);
-        Ok(cluster)
     }
 }
 
@@ -351,21 +341,6 @@ impl Drop for Counted {
         worker.n_open.set(worker.n_open.get() - 1);
         if worker.n_open.get() == 0 {
             worker.is_idle.notify_one();
-        }
-    }
-}
-
-/// Passes on what the registry says, until the cluster is forgotten.
-async fn follow(cluster: Weak<Cluster>, subscription: Subscription) {
-    let mut snapshots = subscription.snapshots();
-    loop {
-        let snapshot = snapshots.borrow_and_update().clone();
-        match cluster.upgrade() {
-            Some(cluster) => cluster.update(&snapshot),
-            None => return,
-        }
-        if snapshots.changed().await.is_err() {
-            return;
         }
     }
 }

@@ -310,16 +310,22 @@ pub fn register(hub: &MemoryHub, addr: SocketAddr) -> Registered {
 
 /// Registers a provider whose URL has these parameters.
 pub fn register_with(hub: &MemoryHub, addr: SocketAddr, params: &[(&str, &str)]) -> Registered {
-    register_as(registry::Protocol::Dubbo, hub, addr, params)
+    register_as(registry::Protocol::Dubbo, SERVICE, hub, addr, params)
+}
+
+/// Registers a provider of another service.
+pub fn register_service(hub: &MemoryHub, service: &str, addr: SocketAddr) -> Registered {
+    register_as(registry::Protocol::Dubbo, service, hub, addr, &[])
 }
 
 /// Registers the link of an agent whose own registration is elsewhere.
 pub fn register_link(hub: &MemoryHub, addr: SocketAddr) -> Registered {
-    register_as(registry::Protocol::Link, hub, addr, &[])
+    register_as(registry::Protocol::Link, SERVICE, hub, addr, &[])
 }
 
 fn register_as(
     protocol: registry::Protocol,
+    service: &str,
     hub: &MemoryHub,
     addr: SocketAddr,
     params: &[(&str, &str)],
@@ -331,7 +337,7 @@ fn register_as(
     let params = params.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     endpoint.params = std::sync::Arc::new(params.collect());
     let registration = registry::Registration {
-        service: SERVICE.parse().unwrap(),
+        service: service.parse().unwrap(),
         endpoint,
         methods: Vec::new(),
         app_address: None,

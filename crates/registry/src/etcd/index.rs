@@ -14,12 +14,13 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use wire::Backoff;
 
-use crate::backoff::Backoff;
 use crate::directory::{Directory, Presence};
 
 use super::connection::{Connection, EtcdError, Live};
 use super::layout::Keys;
+use super::new_backoff;
 
 /// Without a question for so long, nothing is read or watched any more.
 const IDLE: Duration = Duration::from_secs(60);
@@ -128,7 +129,7 @@ struct Reader {
 impl Reader {
     /// Runs until nobody asks any more.
     async fn run(self) {
-        let mut backoff = Backoff::default();
+        let mut backoff = new_backoff();
         while !self.is_idle() {
             let Some(live) = self.connection.live_within_timeout().await else {
                 self.set(Progress::Stale);
@@ -145,7 +146,7 @@ impl Reader {
                     tracing::debug!(%error, "the list of services is incomplete, trying again");
                 }
             }
-            tokio::time::sleep(backoff.next()).await;
+            tokio::time::sleep(backoff.next_wait()).await;
         }
         tracing::debug!("nobody asks for unknown services any more");
     }
@@ -159,9 +160,8 @@ impl Reader {
     }
 
     fn set(&self, progress: Progress) {
-        self.state.send_if_modified(|state| {
-            std::mem::replace(&mut state.progress, progress) != progress
-        });
+        self.state
+            .send_if_modified(|state| std::mem::replace(&mut state.progress, progress) != progress);
     }
 
     async fn read_and_watch(&self, live: &Live, backoff: &mut Backoff) -> Result<(), EtcdError> {

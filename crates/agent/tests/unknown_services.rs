@@ -1,0 +1,64 @@
+//! Names that callers make up: they cost next to nothing, and services that exist are found meanwhile.
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use registry::MemoryHub;
+use support::{
+    Behaviour, FakeProvider, Http, STRING, consumer_with_metrics, metric, register_service,
+    wait_until,
+};
+
+fn echo(http: &mut Http, service: &str) -> (u16, String) {
+    let answer = http.post(&format!("/{service}/echo"), &[STRING], "[\"x\"]");
+    let code = if answer.status == 200 { String::new() } else { answer.code() };
+    (answer.status, code)
+}
+
+/// More made-up names than a worker ever watched, and new services that come up in between.
+#[test]
+fn made_up_names_keep_nobody_out() {
+    let hub = MemoryHub::new();
+    let provider = FakeProvider::start(Behaviour::Good);
+    let agent = consumer_with_metrics(&hub, "");
+    let (stop, n_asked) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let not_found = (404, "service_not_found".to_owned());
+    std::thread::scope(|scope| {
+        for caller in 0..4 {
+            let (agent, stop, n_asked, not_found) = (&agent, &stop, &n_asked, &not_found);
+            scope.spawn(move || {
+                let mut http = Http::to(agent);
+                for n in 0.. {
+                    if stop.load(Ordering::SeqCst) {
+                        return;
+                    }
+                    let made_up = format!("made.up.S{caller}x{n}");
+                    assert_eq!(echo(&mut http, &made_up), *not_found, "{made_up}");
+                    n_asked.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        // Both workers have far more names behind them than they ever watch.
+        let mut registered = Vec::new();
+        for n in 0..20 {
+            let goal = n * 300;
+            wait_until("names", || (goal <= n_asked.load(Ordering::SeqCst)).then_some(()));
+            let service = format!("com.acme.Late{n}");
+            // Asked for before it is there, and after.
+            let mut http = [Http::to(&agent), Http::to(&agent)];
+            for http in &mut http {
+                assert_eq!(echo(http, &service), not_found);
+            }
+            registered.push(register_service(&hub, &service, provider.addr));
+            for http in &mut http {
+                // Found at once, or when the watch of it says so.
+                wait_until("the service", || (echo(http, &service).0 == 200).then_some(()));
+            }
+        }
+        stop.store(true, Ordering::SeqCst);
+    });
+    let n_watched = metric(&agent, "dubmesh_registry_subscriptions{registry=\"main\"}");
+    assert!(n_watched <= 20 + 2 * 32, "{n_watched} services are watched");
+    assert!(5700 <= n_asked.load(Ordering::SeqCst));
+}
