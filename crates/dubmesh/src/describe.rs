@@ -4,13 +4,20 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use agent::args::ArgumentList;
+use agent::client::Client;
+use agent::error::{CallError, Code};
+use agent::invoke::Invocation;
+use agent::route::RouteName;
 use clap::Args;
+use dubbo_proto::ServiceKey;
 use dubbo_proto::definition::{ClassDefinition, MethodDefinition};
-use registry::{Endpoint, Freshness, Lookup, Snapshot};
+use hessian::transcode::JsonOptions;
+use registry::{Endpoint, Freshness, Lookup, Origin, Snapshot};
 use serde_json::{Value, json};
 
 use crate::Exit;
-use crate::place::{PlaceArgs, VariantArgs};
+use crate::place::{Place, PlaceArgs, VariantArgs};
 
 /// How long the registry and the definition are waited for.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -34,7 +41,7 @@ Exit status:
   0  something is known of the service
   1  the registry could not be asked
   2  the arguments are wrong
-  3  nobody offers the service and nothing is known of it, or nobody is at --url";
+  3  nobody offers the service and nothing is known of it; or nobody is at --url, or does not offer it";
 
 /// The arguments of `dubmesh describe`.
 #[derive(Args, Debug)]
@@ -57,13 +64,15 @@ struct Description {
     snapshot: Snapshot,
     /// Why the registry has not answered, if it has not.
     trouble: Option<String>,
-    /// Why the only endpoint cannot be reached, if it cannot.
-    unreachable: Option<String>,
+    /// Why the endpoint of `--url` is of no use, if it is not.
+    refusal: Option<String>,
 }
 
 /// Prints what is known of a service.
 pub(crate) fn describe(args: &DescribeArgs) -> Exit {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(tokio::runtime::LocalOptions::default());
     let found = match runtime {
         Ok(runtime) => runtime.block_on(look(args)),
         Err(error) => {
@@ -78,8 +87,13 @@ pub(crate) fn describe(args: &DescribeArgs) -> Exit {
             return Exit::Usage;
         }
     };
-    if let (Some(text), true) = (&description.unreachable, description.lookup.found().is_none()) {
-        eprintln!("dubmesh describe: {text}; check that it runs there");
+    // What a provider lists by telnet is of any version and group that it has.
+    let known_without_it = description
+        .lookup
+        .found()
+        .is_some_and(|found| !matches!(found.origin, Origin::Provider(_)));
+    if let (Some(text), false) = (&description.refusal, known_without_it) {
+        eprintln!("dubmesh describe: {text}");
         return Exit::Refused;
     }
     let is_known =
@@ -132,18 +146,53 @@ async fn look(args: &DescribeArgs) -> Result<Description, String> {
     let mut watch = place.registry.definition(&service);
     let lookup = tokio::time::timeout(LOOKUP_TIMEOUT, watch.settled()).await.unwrap_or_default();
     let snapshot = subscription.current();
-    let unreachable = match args.place.endpoint() {
-        Some((host, port)) => reach(host, port).await.err(),
+    let refusal = match args.place.endpoint() {
+        Some((host, port)) => match reach(host, port).await {
+            Ok(()) => is_offered(&place, &service).await.err(),
+            Err(text) => Some(text),
+        },
         None => None,
     };
-    Ok(Description { service: service.to_string(), lookup, snapshot, trouble, unreachable })
+    Ok(Description { service: service.to_string(), lookup, snapshot, trouble, refusal })
+}
+
+/// Asks the only endpoint whether it has the service, by the echo that Dubbo answers for every
+/// service that it exports. Only a clear no is an error.
+async fn is_offered(place: &Place, service: &ServiceKey) -> Result<(), String> {
+    let ServiceKey { interface, version, group } = service;
+    if [version, group].iter().any(|name| name.contains('*')) {
+        return Ok(());
+    }
+    let client =
+        Client::new("dubmesh-describe", &place.name, place.registry.clone(), Default::default());
+    let (types, generic) = (Some("java.lang.Object"), None);
+    let invocation = Invocation {
+        name: RouteName { interface, version, group, method: "$echo", types, generic },
+        args: ArgumentList::Json(vec![b"0"]),
+        timeout: Some(CONNECT_TIMEOUT),
+        attachments: Vec::new(),
+    };
+    // Dubbo 3 says only that it cannot read the request, and it can read this one for any service.
+    let is_no = |error: &CallError| {
+        error.code == Code::ServiceNotFound
+            || error.code == Code::ProviderRejected && error.message.contains("methodName=$echo")
+    };
+    match client.call(&invocation, &JsonOptions::default()).await {
+        Err(error) if is_no(&error) => Err(format!(
+            "{} does not offer {service}; check the interface, --version and --group",
+            error.endpoint.as_deref().unwrap_or(&place.name)
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Whether somebody listens there.
 async fn reach(host: &str, port: u16) -> Result<(), String> {
     match link::socket::connect(host, port, CONNECT_TIMEOUT).await {
         Ok(_) => Ok(()),
-        Err(error) => Err(format!("cannot connect to {host}:{port}: {error}")),
+        Err(error) => {
+            Err(format!("cannot connect to {host}:{port}: {error}; check that it runs there"))
+        }
     }
 }
 
@@ -178,11 +227,11 @@ impl Description {
                 }
             }
             None if self.registered_methods().is_empty() => out.push_str(
-                "\nmethods: nothing tells them; --registry or --definitions may, and dubmesh call finds them \
-                 by their names\n",
+                "\nmethods unknown; --registry or --definitions may tell them, and dubmesh call finds \
+                 them by their names\n",
             ),
             None => {
-                out.push_str("\nmethods (as registered; nothing tells their types)\n");
+                out.push_str("\nmethods (as registered; types unknown)\n");
                 for name in self.registered_methods() {
                     let _ = writeln!(out, "  {name}");
                 }
@@ -202,6 +251,9 @@ impl Description {
         out.push_str("\nendpoints\n");
         for endpoint in self.snapshot.endpoints.iter() {
             let _ = writeln!(out, "  {}  {}", endpoint.key(), endpoint_text(endpoint));
+        }
+        if let Some(refusal) = &self.refusal {
+            let _ = writeln!(out, "  {refusal}");
         }
         if self.snapshot.endpoints.is_empty() {
             out.push_str("  none\n");
@@ -235,6 +287,7 @@ impl Description {
             "classes": classes,
             "registeredMethods": self.registered_methods(),
             "endpoints": self.snapshot.endpoints.iter().map(endpoint_json).collect::<Vec<_>>(),
+            "refusal": self.refusal,
         })
     }
 }

@@ -171,7 +171,23 @@ fn describe_says_that_nobody_is_there() {
     let provider = Provider::start(&[]);
     let (status, out, err) = run(&["describe", HELLO, "--url", &provider.url]);
     assert_eq!(status, 0, "{err}");
-    assert!(out.contains("methods: nothing tells them"), "{out}");
+    assert!(out.contains("methods unknown"), "{out}");
+    for args in [&["com.acme.Nobody"][..], &[HELLO, "--group", "none"]] {
+        let args = [&["describe", "--url", &provider.url], args].concat();
+        let (status, out, err) = run(&args);
+        assert_eq!((status, out.as_str()), (3, ""), "{args:?}: {err}");
+        assert!(err.contains(" does not offer "), "{err}");
+    }
+    // What is known without the endpoint is shown, and what is wrong with the endpoint, too.
+    let folder = tempfile::tempdir().unwrap();
+    let text = "{\"canonicalName\":\"com.acme.Nobody\",\"methods\":[{\"name\":\"find\",\
+                \"parameterTypes\":[\"int\"],\"returnType\":\"int\"}],\"types\":[]}";
+    std::fs::write(folder.path().join("com.acme.Nobody.json"), text).unwrap();
+    let folder = folder.path().to_str().unwrap();
+    let (status, out, err) =
+        run(&["describe", "com.acme.Nobody", "--url", &provider.url, "--definitions", folder]);
+    assert_eq!(status, 0, "{err}");
+    assert!(out.contains("int find(int)") && out.contains(" does not offer "), "{out}");
 }
 
 #[test]
