@@ -10,6 +10,7 @@ use crate::completions::{self, CompletionsArgs};
 use crate::demo::{self, DemoArgs};
 use crate::describe::{self, DescribeArgs};
 use crate::provider::{self, ProviderArgs};
+use crate::reload;
 use crate::transfer::{self, TransferArgs};
 
 const EXIT_STATUS: &str = "\
@@ -20,14 +21,14 @@ Exit status:
 
 const RUN_HELP: &str = "\
 Signals:
-  SIGTERM, SIGINT  drain: withdraw the registrations, finish the calls in flight, end;
-                   the second one ends at once
-  SIGHUP           read the file again and take over what can change while running; a file
-                   with mistakes is refused as a whole
+  SIGTERM, SIGINT  drain: withdraw the registrations, finish the calls in
+                   flight, end; the second one ends at once
+  SIGHUP           read the file again and take over what can change while
+                   running; a file with mistakes is refused as a whole
 
 Examples:
   dubmesh run --config consumer.toml
-  kill -HUP \"$(pidof dubmesh)\"
+  dubmesh reload --config consumer.toml
   curl http://127.0.0.1:9700/readyz
 
 Exit status:
@@ -38,11 +39,12 @@ Exit status:
 const CHECK_HELP: &str = "\
 Examples:
   dubmesh check --config consumer.toml
-  dubmesh check --config new.toml && mv new.toml agent.toml && kill -HUP \"$(pidof dubmesh)\"
+  dubmesh check --config new.toml && mv new.toml agent.toml
 
 Exit status:
   0  the file is good; one line tells what it does
-  2  the file is not; one line per mistake, FILE:LINE: KEY: what is wrong; what would be right";
+  2  the file is not; one line per mistake:
+     FILE:LINE: KEY: what is wrong; what would be right";
 
 const HELP: &str = "\
 Examples:
@@ -53,9 +55,9 @@ Examples:
                                        call a service
   dubmesh describe com.acme.Orders --registry etcd://127.0.0.1:2379
                                        tell what it looks like, and where it is
-  dubmesh provider                     run a small Dubbo provider to try things out
-  dubmesh bench rpc                    measure how many calls go through one connection
-  dubmesh transfer serve lines.txt     offer the lines of a file, one request a line";
+  dubmesh provider                     run a small Dubbo provider
+  dubmesh bench rpc                    measure calls through one connection
+  dubmesh transfer serve lines.txt     offer the lines of a file";
 
 /// Lets any program call Apache Dubbo services over HTTP, and offers local ones to others.
 #[derive(Debug, Parser)]
@@ -75,6 +77,9 @@ pub(crate) enum Command {
     /// Tell what is wrong with a file, or what it would do
     #[command(after_help = CHECK_HELP)]
     Check(ConfigFile),
+    /// Have the agents that run with a file read it again
+    #[command(after_help = reload::HELP)]
+    Reload(ConfigFile),
     /// Run a whole mesh with load on it, and show it live
     #[command(after_help = demo::HELP)]
     Demo(DemoArgs),
@@ -114,5 +119,33 @@ mod tests {
     #[test]
     fn the_commands_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    fn all(command: &clap::Command, found: &mut Vec<clap::Command>) {
+        found.push(command.clone());
+        command.get_subcommands().for_each(|command| all(command, found));
+    }
+
+    /// A terminal has 80 columns, and whoever copies an example copies whole lines.
+    #[test]
+    fn help_fits_a_terminal_and_no_line_of_its_text_is_wrapped() {
+        let mut command = Cli::command().term_width(80);
+        command.build();
+        let mut commands = Vec::new();
+        all(&command, &mut commands);
+        assert!(12 < commands.len());
+        let mut wrong = Vec::new();
+        for mut command in commands {
+            let (name, help) = (command.get_name().to_owned(), command.render_long_help());
+            let help = help.to_string();
+            let too_long = help.lines().filter(|line| 80 < line.chars().count());
+            wrong.extend(too_long.map(|line| format!("{name}: {line}")));
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let is_shown = |line: &&str| help.lines().any(|shown| shown == line.trim_end());
+            let wrapped = text.lines().filter(|line| !is_shown(line));
+            wrong.extend(wrapped.map(|line| format!("{name}: {line}")));
+            assert!(!text.contains("pidof"), "{name}");
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 }

@@ -12,7 +12,8 @@ use crate::cli::Cli;
 pub(crate) const HELP: &str = "\
 Examples:
   dubmesh completions bash > ~/.local/share/bash-completion/completions/dubmesh
-  dubmesh completions zsh > ~/.zfunc/_dubmesh       with fpath+=~/.zfunc before compinit in .zshrc
+  dubmesh completions zsh > ~/.zfunc/_dubmesh
+      with fpath+=~/.zfunc before compinit in .zshrc
   dubmesh completions fish > ~/.config/fish/completions/dubmesh.fish
   dubmesh completions powershell >> $PROFILE
   dubmesh completions elvish >> ~/.config/elvish/rc.elv";

@@ -27,21 +27,25 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
 Where methods and types come from:
-  the definition of the service: a file in --definitions, Dubbo's metadata report in etcd, or the
-  provider's own list (telnet ls -l on the Dubbo port of 2.6 and 2.7); without one, the names of the
-  methods are those that the providers have registered. docs/calling.md tells more.
+  the definition of the service: a file in --definitions, Dubbo's metadata
+  report in etcd, or the provider's own list (telnet ls -l on the Dubbo port of
+  2.6 and 2.7); without one, the names of the methods are those that the
+  providers have registered. docs/calling.md tells more.
 
 Examples:
   dubmesh describe com.acme.Orders --registry etcd://127.0.0.1:2379
-  dubmesh describe com.acme.Orders --version '*' --group '*' --registry etcd://127.0.0.1:2379 --json
+  dubmesh describe com.acme.Orders --version '*' --group '*' --json \\
+      --registry etcd://127.0.0.1:2379
   dubmesh describe com.acme.Orders --url dubbo://127.0.0.1:20880
-  dubmesh describe com.acme.Orders --registry file:services.toml --definitions definitions/
+  dubmesh describe com.acme.Orders --registry file:services.toml \\
+      --definitions definitions/
 
 Exit status:
   0  something is known of the service
   1  the registry could not be asked
   2  the arguments are wrong
-  3  nobody offers the service and nothing is known of it; or nobody is at --url, or does not offer it";
+  3  nobody offers the service and nothing is known of it; or nobody is at
+     --url, or it does not offer the service";
 
 /// The arguments of `dubmesh describe`.
 #[derive(Args, Debug)]

@@ -14,6 +14,7 @@ mod logging;
 mod place;
 mod provider;
 mod registry_url;
+mod reload;
 mod run;
 mod transfer;
 
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::bench(&args),
         Command::Run(file) => run::run(&file.config),
         Command::Check(file) => check::check(&file.config),
+        Command::Reload(file) => reload::reload(&file.config),
         Command::Call(args) => call::call(&args),
         Command::Describe(args) => describe::describe(&args),
         Command::Demo(args) => demo::demo(&args),

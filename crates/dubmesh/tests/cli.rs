@@ -88,6 +88,29 @@ fn check_says_what_a_good_file_does() {
     }
 }
 
+/// Whoever follows a guide runs several of them on one machine.
+#[test]
+fn no_two_examples_listen_on_the_same_port() {
+    let mut taken = std::collections::BTreeMap::new();
+    let folder = example("");
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|ending| ending != "toml") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        // Where there is no section, the admin listener has its default address.
+        assert!(text.contains("\n[admin]\nlisten = "), "{}", path.display());
+        for line in text.lines().filter_map(|line| line.strip_prefix("listen = \"")) {
+            let port = line.split('"').next().unwrap().rsplit(':').next().unwrap().to_owned();
+            if let Some(other) = taken.insert(port.clone(), path.clone()) {
+                panic!("{} and {} listen on port {port}", other.display(), path.display());
+            }
+        }
+    }
+    assert!(8 < taken.len(), "{taken:?}");
+}
+
 #[test]
 fn check_and_run_refuse_a_bad_file_with_all_its_mistakes() {
     let folder = tempfile::tempdir().unwrap();
@@ -159,6 +182,46 @@ fn signals_reload_and_drain() {
     agent.wait_for("draining");
     agent.wait_for("drained");
     assert_eq!(agent.child.wait().unwrap().code(), Some(0));
+}
+
+/// Two agents on one machine: only the one that runs with the file is told.
+#[test]
+fn reload_finds_the_agent_by_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("endpoints.toml"), "").unwrap();
+    let good = "[admin]\nenabled = false\n[[registry]]\nkind = 'file'\npath = 'endpoints.toml'\n\
+                [[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n";
+    let paths = ["one.toml", "two.toml", "none.toml"].map(|name| folder.path().join(name));
+    paths.iter().for_each(|path| fs::write(path, good).unwrap());
+    let mut agents = [Running::start(&paths[0]), Running::start(&paths[1])];
+    agents.iter_mut().for_each(|agent| drop(agent.wait_for("started")));
+    let reload = |name: &str| {
+        // From another folder than the agents', and by a name relative to it.
+        let mut command = dubmesh();
+        command.args(["reload", "--config", name]).current_dir(folder.path()).output().unwrap()
+    };
+
+    let told = reload("two.toml");
+    assert_eq!(told.status.code(), Some(0), "{}", text(&told.stderr));
+    let pid = agents[1].child.id();
+    assert!(text(&told.stdout).starts_with(&format!("agent {pid} reads two.toml again")));
+    agents[1].wait_for("reloaded: the file says what it said before");
+
+    let nobody = reload("none.toml");
+    assert_eq!(nobody.status.code(), Some(1));
+    let said = text(&nobody.stderr);
+    assert!(said.contains("no agent runs with ") && said.contains("two.toml (pid "), "{said}");
+
+    fs::write(&paths[1], format!("nonsense = 1\n{good}")).unwrap();
+    let refused = reload("./two.toml");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("two.toml:1: nonsense: unknown key"));
+
+    // The first one heard nothing of all this.
+    agents[0].signal("TERM");
+    let mut log = String::new();
+    agents[0].log.read_to_string(&mut log).unwrap();
+    assert!(log.contains("drained") && !log.contains("reload"), "{log}");
 }
 
 #[test]

@@ -40,38 +40,52 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = r#"How the arguments are read:
-  One JSON array holds all arguments of the method; one bare value that is no array is the only
-  argument. A method with one list as its parameter takes [[...]]. Without --types they come from
-  the service's definition, if there is one (see dubmesh describe); else the provider finds the
-  method by its name, in a generic call. Methods of the same name may need --types.
+  One JSON array holds all arguments of the method; one bare value that is no
+  array is the only argument. A method with one list as its parameter takes
+  [[...]]. Without --types they come from the service's definition, if there is
+  one (see dubmesh describe); else the provider finds the method by its name, in
+  a generic call. Methods of the same name may need --types.
 
 How the result is written:
-  --json takes what the header x-dubbo-json takes: big-numbers=text, longs=text, floats=float,
-  dates=millis, enums=object, class=yes, refs=path; docs/json-mapping.md has all of them. Values go
-  to standard output, on one line unless that is a terminal; all else goes to standard error.
+  --json takes what the header x-dubbo-json takes: big-numbers=text, longs=text,
+  floats=float, dates=millis, enums=object, class=yes, refs=path;
+  docs/json-mapping.md has all of them. Values go to standard output, on one
+  line unless that is a terminal; all else goes to standard error.
 
 Examples:
   dubmesh call com.acme.Orders find '[42]' --url dubbo://127.0.0.1:20880
-  dubmesh call com.acme.Orders find 42 --types long --registry etcd://127.0.0.1:2379
+  dubmesh call com.acme.Orders find 42 --types long \
+      --registry etcd://127.0.0.1:2379
   dubmesh call com.acme.Orders add @order.json --registry file:services.toml
-  jq -c .order all.json | dubmesh call com.acme.Orders add - --registry file:services.toml
-  dubmesh call com.acme.Orders find 42 --url dubbo://127.0.0.1:20880 --json 'class=yes; dates=millis'
-  dubmesh call com.acme.Orders add '{"id":1}' --generic gson --url dubbo://127.0.0.1:20880
-  dubmesh call com.acme.Orders find 42 --group blue --version 2.0.0 --attachment tenant=7 \
-      --registry etcd://127.0.0.1:2379 --verbose
-  dubmesh call com.acme.Orders touch 42 --types long --one-way --url dubbo://127.0.0.1:20880
-  dubmesh call com.alibaba.dubbo.performance.demo.provider.IHelloService hash '"hello"' \
-      --types Ljava/lang/String; --url dubbo://127.0.0.1:20880 --serialization fastjson
+  jq -c .order all.json | dubmesh call com.acme.Orders add - \
+      --registry file:services.toml
+  dubmesh call com.acme.Orders find 42 --url dubbo://127.0.0.1:20880 \
+      --json 'class=yes; dates=millis'
+  dubmesh call com.acme.Orders add '{"id":1}' --generic gson \
+      --url dubbo://127.0.0.1:20880
+  dubmesh call com.acme.Orders find 42 --group blue --version 2.0.0 \
+      --attachment tenant=7 --registry etcd://127.0.0.1:2379 --verbose
+  dubmesh call com.acme.Orders touch 42 --types long --one-way \
+      --url dubbo://127.0.0.1:20880
+  dubmesh call com.alibaba.dubbo.performance.demo.provider.IHelloService hash \
+      '"hello"' --types 'Ljava/lang/String;' --serialization fastjson \
+      --url dubbo://127.0.0.1:20880
 
 Exit status:
-  0  the call succeeded; its value is on standard output, as JSON; with --one-way: it was sent
-  1  the call was made and failed: an exception, a provider's error, a broken connection
+  0  the call succeeded; its value is on standard output, as JSON; with
+     --one-way: it was sent
+  1  the call was made and failed: an exception, a provider's error, a broken
+     connection
   2  the arguments are wrong, or do not fit the types
-  3  refused before it began: no endpoint, unreachable, no such service or method, overloaded
+  3  refused before it began: no endpoint, unreachable, no such service or
+     method, overloaded
   4  no answer in time"#;
 
 /// The arguments of `dubmesh call`.
 #[derive(Args, Debug)]
+#[command(
+    override_usage = "dubmesh call <--url URL|--registry URL> [OPTIONS] INTERFACE METHOD [JSON]"
+)]
 pub(crate) struct CallArgs {
     /// The Java interface
     interface: String,

@@ -33,13 +33,14 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
-Everything runs in this process, on free ports of 127.0.0.1: three Dubbo providers of different
-size, an agent beside each, and one agent that takes HTTP calls. Nothing is written anywhere.
+Everything runs in this process, on free ports of 127.0.0.1: three Dubbo
+providers of different size, an agent beside each, and one agent that takes HTTP
+calls. Nothing is written anywhere.
 
 Examples:
   dubmesh demo
   dubmesh demo --for 10s --plain
-  dubmesh demo --concurrency 400      more than the providers can take
+  dubmesh demo --concurrency 400
   dubmesh demo --rate 1000
 
 Exit status:
@@ -115,7 +116,7 @@ async fn run(args: &DemoArgs) -> Result<bool, String> {
         (None, callers) => Pace::Callers(callers.unwrap_or(DEFAULT_CALLERS)),
     };
     let is_plain = args.plain || !io::stdout().is_terminal();
-    let mut output = Output { is_plain, n_drawn: 0, is_gone: false };
+    let mut output = Output { is_plain, drawn: Vec::new(), is_gone: false };
     output.print(&introduction(&mesh, pace));
     let load = Load::new(target);
     let mut watch = Watch::new(&mesh);
@@ -161,7 +162,7 @@ fn introduction(mesh: &Mesh, pace: Pace) -> String {
         .map(|member| {
             let (name, threads) = (member.name, member.threads);
             let (app, link) = (member.provider.addr(), show(member.link()));
-            format!("  {name:<7}{threads:>4} threads  dubbo://{app}, its agent at link://{link}\n")
+            format!("  {name:<7}{threads:>4} threads  dubbo://{app}, agent link://{link}\n")
         })
         .collect();
     let load = match pace {
@@ -169,21 +170,23 @@ fn introduction(mesh: &Mesh, pace: Pace) -> String {
         Pace::PerSecond(n) => format!("{n} calls are made each second"),
     };
     format!(
-        "Dubmesh demo: three Dubbo providers of different size, an agent beside each of them, and\n\
-         one agent that takes HTTP calls and spreads them. All of it runs in this process.\n\n  \
-         HTTP calls -> consumer's agent -> link -> provider's agent -> Dubbo -> provider\n\n\
+        "Dubmesh demo: three Dubbo providers of different size, an agent beside each of\n\
+         them, and one agent that takes HTTP calls and spreads them. All of it runs in\n\
+         this process.\n\n  \
+         HTTP calls -> consumer's agent -> link -> provider's agent -> provider\n\n\
          {members}\n\
-         A call takes its provider {work} ms, so together they answer {capacity} calls a second. \
-         A provider\n\
-         with no free thread rejects the call, as Dubbo does. {load}.\n\n\
-         Try it from another terminal, as a form or as JSON:\n  \
-         curl http://{http}/ -d '{form}'\n  \
-         curl http://{http}/{HELLO}/hash -d '[\"hello\"]'\n\
+         A call takes its provider {work} ms, so together they answer {capacity} calls a second.\n\
+         A provider with no free thread rejects the call, as Dubbo does.\n\
+         {load}.\n\n\
+         Try it from another terminal, as a form or as JSON:\n\n  \
+         curl http://{http}/ \\\n    \
+         {form}\n\n  \
+         curl http://{http}/{HELLO}/hash -d '[\"hello\"]'\n\n\
          Metrics: http://{admin}/metrics\n\
          Ctrl-C ends the demo.\n\n",
         work = WORK.as_millis(),
         capacity = mesh.capacity(),
-        form = form("hello"),
+        form = form_arguments("hello"),
     )
 }
 
@@ -219,7 +222,8 @@ impl<'a> Watch<'a> {
     fn finish(mut self, tally: &Tally, output: &mut Output) -> Tally {
         self.total.add(tally);
         let (works, took) = (works(self.mesh), self.started.elapsed());
-        output.print(&Report { tally: &self.total, works: &works, took }.summary());
+        let report = Report { tally: &self.total, works: &works, took };
+        output.print(&report.summary(output.width()));
         self.total
     }
 }
@@ -238,13 +242,20 @@ fn works(mesh: &Mesh) -> Vec<Work> {
     mesh.members.iter().map(work).collect()
 }
 
+/// curl's arguments for the form of a call: one line for each value, so that none is long.
+fn form_arguments(argument: &str) -> String {
+    let form = form(argument);
+    let values: Vec<String> = form.split('&').map(|value| format!("-d '{value}'")).collect();
+    values.join(" \\\n    ")
+}
+
 /// Standard output.
 struct Output {
     is_plain: bool,
     /// Nobody reads it any more.
     is_gone: bool,
-    /// Lines that are drawn over by the next update.
-    n_drawn: usize,
+    /// The lengths of the lines that are drawn over by the next update.
+    drawn: Vec<usize>,
 }
 
 impl Output {
@@ -254,18 +265,29 @@ impl Output {
         self.is_gone |= printed.is_err();
     }
 
+    /// How many columns there are just now; a file has as many as needed.
+    fn width(&self) -> usize {
+        match terminal_size::terminal_size_of(io::stdout()) {
+            Some((width, _)) if !self.is_plain && width.0 != 0 => width.0.into(),
+            _ => usize::MAX,
+        }
+    }
+
     fn update(&mut self, report: &Report<'_>, since_start: Duration) {
         if self.is_plain {
             return self.print(&format!("{}\n", report.line(since_start)));
         }
-        let lines = report.block(since_start);
-        // Up to the first line, then each line anew with the rest of it cleared.
-        let up = match self.n_drawn {
+        let width = self.width();
+        let lines = report.block(since_start, width);
+        // Up to the first line; what stood there may wrap since the window became narrower. Then
+        // all below is cleared.
+        let n_rows: usize = self.drawn.iter().map(|len| len.div_ceil(width).max(1)).sum();
+        let up = match n_rows {
             0 => String::new(),
-            n => format!("\x1b[{n}A"),
+            n => format!("\x1b[{n}A\x1b[J"),
         };
-        let drawn: String = lines.iter().map(|line| format!("{line}\x1b[K\n")).collect();
-        self.n_drawn = lines.len();
+        let drawn: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        self.drawn = lines.iter().map(|line| line.chars().count()).collect();
         self.print(&(up + &drawn));
     }
 }

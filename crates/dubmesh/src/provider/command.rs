@@ -22,17 +22,20 @@ pub(crate) const HELLO: &str = "com.alibaba.dubbo.performance.demo.provider.IHel
 
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
-It offers hash(String), which is Java's String.hashCode, and echo(String), by plain and by
-generic calls, in hessian2, fastjson and fastjson2, whichever the caller speaks. When all threads
-are busy it rejects calls as Dubbo does, with status 100. Once it listens it prints one line,
-READY dubbo://HOST:PORT, on standard output.
+It offers hash(String), which is Java's String.hashCode, and echo(String), by
+plain and by generic calls, in hessian2, fastjson and fastjson2, whichever the
+caller speaks. When all threads are busy it rejects calls as Dubbo does, with
+status 100. Once it listens it prints one line, READY dubbo://HOST:PORT, on
+standard output.
 
-SIGTERM and SIGINT: tell all callers that it is leaving, answer what is in flight, end.
+SIGTERM and SIGINT: tell all callers that it is leaving, answer what is in
+flight, end.
 
 Examples:
   dubmesh provider
-  dubmesh provider --listen 127.0.0.1:20881 --threads 50 --registry etcd://127.0.0.1:2379
-  dubmesh provider --listen 127.0.0.1:0 --work-ms 0     to measure what others can do
+  dubmesh provider --listen 127.0.0.1:20881 --threads 50 \\
+      --registry etcd://127.0.0.1:2379
+  dubmesh provider --listen 127.0.0.1:0 --work-ms 0
 
 Exit status:
   0  ended by a signal; every call in flight was answered
@@ -54,8 +57,9 @@ pub(crate) struct ProviderArgs {
     /// Threads that serve connections
     #[arg(long, value_name = "N", default_value = "1")]
     workers: NonZeroUsize,
-    /// What to offer: an interface, or GROUP/INTERFACE:VERSION
-    #[arg(long, value_name = "SERVICE", default_value = HELLO)]
+    /// What to offer: an interface, or GROUP/INTERFACE:VERSION; the IHelloService of the Dubbo
+    /// Mesh contest unless given
+    #[arg(long, value_name = "SERVICE", default_value = HELLO, hide_default_value = true)]
     interface: ServiceKey,
     /// Register here, in Dubbo's layout: etcd://HOST:PORT
     #[arg(long, value_name = "URL")]

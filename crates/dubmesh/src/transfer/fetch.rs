@@ -19,17 +19,20 @@ use crate::demo::duration;
 
 /// What stands below the options in `--help`.
 pub(super) const HELP: &str = "\
-The output is written as FILE.partial and gets its name when it is complete and its number of lines,
-length and checksum are those that the server tells. A transfer that was broken off leaves the
-partial file and a journal of what of it is safely on the disk; --resume goes on from there. A server
-that goes away is waited for. On a terminal, progress is shown on standard error.
+The output is written as FILE.partial and gets its name when it is complete and
+its number of lines, length and checksum are those that the server tells. A
+transfer that was broken off leaves the partial file and a journal of what of it
+is safely on the disk; --resume goes on from there. A server that goes away is
+waited for. On a terminal, progress is shown on standard error.
 
 SIGTERM and SIGINT: keep what has come for --resume, end.
 
 Examples:
   dubmesh transfer fetch 127.0.0.1:7700 --output copy.txt
-  dubmesh transfer fetch server.example:7700 --output moved.txt --process contest --resume
-  dubmesh transfer fetch 127.0.0.1:7700 --output copy.txt --connections 4 --callers 50 --json
+  dubmesh transfer fetch server.example:7700 --output moved.txt \\
+      --process contest --resume
+  dubmesh transfer fetch 127.0.0.1:7700 --output copy.txt --connections 4 \\
+      --callers 50 --json
 
 Exit status:
   0  the output is complete and checked

@@ -14,8 +14,9 @@ use serve::ServeArgs;
 
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
-Lines end with \\r\\n. Each is asked for by a request of its own, by a caller that has no other
-request at that time; docs/transfer.md tells how every line arrives exactly once.
+Lines end with \\r\\n. Each is asked for by a request of its own, by a caller
+that has no other request at that time; docs/transfer.md tells how every line
+arrives exactly once.
 
 Examples:
   dubmesh transfer generate lines.txt --bytes 1GiB --seed 7

@@ -18,9 +18,10 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// What stands below the options in `--help`.
 pub(super) const HELP: &str = "\
-Every client gets the whole file, from the line it asks for. Once it listens it prints one line,
-READY HOST:PORT, on standard output. A client waits for a server that is started again, and goes on.
-The file must not change meanwhile: that ends the transfers with an error.
+Every client gets the whole file, from the line it asks for. Once it listens it
+prints one line, READY HOST:PORT, on standard output. A client waits for a
+server that is started again, and goes on. The file must not change meanwhile:
+that ends the transfers with an error.
 
 SIGTERM and SIGINT: answer what is in flight, end.
 

@@ -1,0 +1,155 @@
+//! `dubmesh reload`: has the agents that run with a configuration read it again.
+//!
+//! The agents are found among the processes of this machine by their command line, so that there
+//! is no file with a number that may be out of date. What would be refused is refused here, where
+//! somebody reads why.
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use agent::config;
+use clap::Parser;
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::Exit;
+use crate::check::refuse;
+use crate::cli::{Cli, Command};
+
+/// What stands below the options in `--help`.
+pub(crate) const HELP: &str = "\
+The file is checked first; one with mistakes is refused, and nothing is changed.
+Then each agent of this machine that runs with the file gets a SIGHUP. Its log
+tells what has changed, and what needs a restart.
+
+Examples:
+  dubmesh reload --config consumer.toml
+  dubmesh check --config new.toml && mv new.toml agent.toml && \\
+      dubmesh reload --config agent.toml
+
+Exit status:
+  0  every agent that runs with the file was told
+  1  no agent runs with the file, or one could not be told
+  2  the file has mistakes; one line per mistake";
+
+/// Where the kernel shows processes.
+const PROCESSES: &str = "/proc";
+/// The name of the program, whatever folder it is in.
+const PROGRAM: &str = "dubmesh";
+/// What the kernel adds to the name of a program that was replaced.
+const REPLACED: &str = " (deleted)";
+/// An agent that has just been started takes signals after this long.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// The bit of SIGHUP in a mask of signals.
+const HANG_UP_BIT: u64 = 1 << (Signal::SIGHUP as u64 - 1);
+
+/// A running agent, and the file that it was started with.
+struct Running {
+    pid: i32,
+    config: PathBuf,
+}
+
+/// Tells all agents that run with the file at `path`.
+pub(crate) fn reload(path: &Path) -> Exit {
+    if let Err(errors) = config::load(path) {
+        return refuse(&errors);
+    }
+    match told(path) {
+        Ok(pids) => {
+            for pid in pids {
+                println!("agent {pid} reads {} again; its log tells what changed", path.display());
+            }
+            Exit::Ok
+        }
+        Err(message) => {
+            eprintln!("dubmesh reload: {message}");
+            Exit::Failure
+        }
+    }
+}
+
+/// The processes that were told.
+fn told(path: &Path) -> Result<Vec<i32>, String> {
+    let wanted = fs::canonicalize(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let agents = running().map_err(|error| {
+        format!(
+            "cannot look for agents in {PROCESSES}: {error}; use kill -HUP with the agent's pid"
+        )
+    })?;
+    let (mine, others): (Vec<_>, Vec<_>) =
+        agents.into_iter().partition(|agent| agent.config == wanted);
+    if mine.is_empty() {
+        let others: Vec<String> = others
+            .iter()
+            .map(|agent| format!("{} (pid {})", agent.config.display(), agent.pid))
+            .collect();
+        let others = match others.is_empty() {
+            true => "no agent of yours runs here".to_owned(),
+            false => format!("agents run with {}", others.join(", ")),
+        };
+        return Err(format!("no agent runs with {}; {others}", wanted.display()));
+    }
+    mine.iter().map(|agent| hang_up(agent.pid).map(|()| agent.pid)).collect()
+}
+
+/// Sends SIGHUP once the agent takes it: before that it would be its end.
+fn hang_up(pid: i32) -> Result<(), String> {
+    let begun = Instant::now();
+    while !takes_hang_up(pid) {
+        if START_TIMEOUT <= begun.elapsed() {
+            return Err(format!("agent {pid} does not take signals yet; try again"));
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+    kill(Pid::from_raw(pid), Signal::SIGHUP).map_err(|error| match error {
+        Errno::EPERM => format!("agent {pid} is another user's; run this as that user"),
+        error => format!("cannot send SIGHUP to agent {pid}: {error}"),
+    })
+}
+
+fn takes_hang_up(pid: i32) -> bool {
+    let status = fs::read_to_string(format!("{PROCESSES}/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask & HANG_UP_BIT != 0)
+}
+
+/// The agents that this user can see, with the whole paths of their files.
+fn running() -> io::Result<Vec<Running>> {
+    let mut agents = Vec::new();
+    let own_files = fs::read_link(format!("{PROCESSES}/self/ns/mnt"))?;
+    for entry in fs::read_dir(PROCESSES)? {
+        let entry = entry?;
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // The same path in a container is another file.
+        if fs::read_link(entry.path().join("ns/mnt")).is_ok_and(|files| files == own_files)
+            && let Some(config) = config_of(&entry.path())
+        {
+            agents.push(Running { pid, config });
+        }
+    }
+    Ok(agents)
+}
+
+/// The file that a process was told to run with, if it is an agent.
+fn config_of(process: &Path) -> Option<PathBuf> {
+    let program = fs::read_link(process.join("exe")).ok()?;
+    let program = program.file_name()?.to_str()?;
+    if program.strip_suffix(REPLACED).unwrap_or(program) != PROGRAM {
+        return None;
+    }
+    let command = fs::read(process.join("cmdline")).ok()?;
+    let arguments = command.strip_suffix(b"\0").unwrap_or(&command).split(|byte| *byte == 0);
+    let arguments = arguments.map(|text| std::ffi::OsString::from_vec(text.to_vec()));
+    let Command::Run(file) = Cli::try_parse_from(arguments).ok()?.command else { return None };
+    let folder = fs::read_link(process.join("cwd")).ok()?;
+    fs::canonicalize(folder.join(file.config)).ok()
+}
