@@ -9,6 +9,7 @@ use std::fmt;
 
 use memchr::{memchr, memchr_iter, memchr2};
 
+use crate::attachment::{self, AttachmentValue};
 use crate::{ProtoError, Serialization};
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
@@ -18,16 +19,6 @@ use serde::de::{
 pub(crate) fn write_string(out: &mut Vec<u8>, value: &str) {
     let written = serde_json::to_writer(out, value);
     debug_assert!(written.is_ok(), "text into memory cannot fail");
-}
-
-/// Appends `"name":"value"`, after a comma unless it is the first.
-pub(crate) fn write_entry(out: &mut Vec<u8>, is_first: bool, name: &str, value: &str) {
-    if !is_first {
-        out.push(b',');
-    }
-    write_string(out, name);
-    out.push(b':');
-    write_string(out, value);
 }
 
 /// How the texts of a body are told apart, and what they are.
@@ -95,16 +86,20 @@ impl Framing {
         }
     }
 
-    /// Appends one entry of a map.
+    /// Appends one entry of a map of attachments; in JSON after a comma unless it is the first.
     pub(crate) fn write_entry(self, out: &mut Vec<u8>, is_first: bool, name: &str, value: &str) {
+        let (name, value) = AttachmentValue::of(name, value);
         match self {
-            Self::Lines | Self::Sized => write_entry(out, is_first, name, value),
-            Self::Jsonb => {
-                let mut encoder = jsonb::Encoder::new(out);
-                encoder.string(name);
-                encoder.string(value);
+            Self::Lines | Self::Sized => {
+                if !is_first {
+                    out.push(b',');
+                }
+                write_string(out, name);
+                out.push(b':');
             }
+            Self::Jsonb => jsonb::Encoder::new(out).string(name),
         }
+        attachment::write_text(self, out, value);
     }
 
     /// A text that is a string or null, which counts as empty; and, if it is borrowed, how many

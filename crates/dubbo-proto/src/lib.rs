@@ -19,6 +19,7 @@
 //! Everything that a peer sends is bounded before it is kept: [`frame::decode`] checks a body's
 //! length first, [`BodyLimits`] bound what is in it, and the connections bound what they hold.
 
+pub mod attachment;
 mod body;
 mod client;
 pub mod definition;
@@ -42,12 +43,15 @@ mod template;
 mod unfinished;
 pub mod url;
 
+pub use attachment::AttachmentValue;
 pub use body::BodyLimits;
 pub use client::{ClientConfig, ClientConnection, ClientEvent, ClientStats, DeadReason, SendError};
 pub use definition::ServiceDefinition;
 pub use error::{FrameError, ProtoError};
 pub use pending::RequestId;
-pub use reply::{Outcome, Reply, ReplyKind, ReplyTo, encode_error, encode_reply, error_text};
+pub use reply::{
+    AttachmentMap, Outcome, Reply, ReplyKind, ReplyTo, encode_error, encode_reply, error_text,
+};
 pub use request::Request;
 pub use routing::{Likeness, Routing};
 pub use serialization::Serialization;

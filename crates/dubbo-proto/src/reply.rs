@@ -14,7 +14,7 @@ use hessian::Decoder;
 use crate::body::{BodyLimits, read_attachments, read_text_attachments};
 use crate::frame::{HEADER_LEN, Header};
 use crate::json::{self, Framing, SIZE_LEN, Texts};
-use crate::{ProtoError, Serialization, Status};
+use crate::{ProtoError, Serialization, Status, attachment};
 
 /// The longest error text that is written. A stack trace of ordinary depth fits.
 const MAX_ERROR_TEXT_LEN: usize = 16 << 10;
@@ -208,26 +208,16 @@ impl<'a> Outcome<'a> {
     /// # Errors
     /// [`ProtoError`] when the value or the attachments are broken, or they pass a limit.
     pub fn attachments(&self, limits: &BodyLimits) -> Result<Vec<(String, String)>, ProtoError> {
-        if !self.has_attachments {
-            return Ok(Vec::new());
-        }
-        let (texts, base) = if let Some(framing) = Framing::of(self.serialization) {
-            // What was sized has its value's end since it was decoded.
-            let known_end = self.value_end.get().filter(|_| framing.is_sized());
-            let mut texts = Texts::new(framing, self.body, known_end.unwrap_or(self.value_start));
-            if self.kind != ReplyKind::Null && known_end.is_none() {
-                texts.next("value")?;
+        let max = limits.max_attachments;
+        let (texts, base) = match self.attachment_map(limits)? {
+            None => return Ok(Vec::new()),
+            Some(AttachmentMap::Hessian(mut decoder)) => {
+                (read_attachments(&mut decoder, max)?, self.value_and_rest())
             }
-            let attachments = texts.next("attachments")?;
-            (read_text_attachments(framing, attachments, limits.max_attachments)?, self.body)
-        } else {
-            // Classes that the value defined may be used behind it, so the way leads through it.
-            let base = self.value_and_rest();
-            let mut decoder = Decoder::new(base, limits.hessian);
-            if self.kind != ReplyKind::Null {
-                self.skip_value(&mut decoder)?;
+            Some(AttachmentMap::Text { offset, text }) => {
+                let framing = Framing::of(self.serialization).unwrap_or(Framing::Lines);
+                (read_text_attachments(framing, Some((offset, text)), max)?, self.body)
             }
-            (read_attachments(&mut decoder, limits.max_attachments)?, base)
         };
         let own = |(name, value): (crate::body::Text, crate::body::Text)| {
             (name.get(base).to_owned(), value.get(base).to_owned())
@@ -235,9 +225,52 @@ impl<'a> Outcome<'a> {
         Ok(texts.into_iter().map(own).collect())
     }
 
+    /// Where the attachments stand, for those who want them all, whatever they are.
+    ///
+    /// # Errors
+    /// [`ProtoError`] when the value before them is broken.
+    pub fn attachment_map(
+        &self,
+        limits: &BodyLimits,
+    ) -> Result<Option<AttachmentMap<'a>>, ProtoError> {
+        if !self.has_attachments {
+            return Ok(None);
+        }
+        let Some(framing) = Framing::of(self.serialization) else {
+            // Classes that the value defined may be used behind it, so the way leads through it.
+            let mut decoder = Decoder::new(self.value_and_rest(), limits.hessian);
+            if self.kind != ReplyKind::Null {
+                self.skip_value(&mut decoder)?;
+            }
+            return Ok((!decoder.is_at_end()).then_some(AttachmentMap::Hessian(decoder)));
+        };
+        // What was sized has its value's end since it was decoded.
+        let known_end = self.value_end.get().filter(|_| framing.is_sized());
+        let mut texts = Texts::new(framing, self.body, known_end.unwrap_or(self.value_start));
+        if self.kind != ReplyKind::Null && known_end.is_none() {
+            texts.next("value")?;
+        }
+        let map = texts.next("attachments")?.filter(|(_, text)| !text.is_empty());
+        Ok(map.map(|(offset, text)| AttachmentMap::Text { offset, text }))
+    }
+
     fn skip_value(&self, decoder: &mut Decoder<'a>) -> Result<(), ProtoError> {
         decoder.skip_value().map_err(|source| ProtoError::Hessian { field: "value", source })
     }
+}
+
+/// A map of attachments, not yet read.
+#[derive(Debug)]
+pub enum AttachmentMap<'a> {
+    /// In hessian2: a decoder that stands before it. It knows the classes that the value has defined.
+    Hessian(Decoder<'a>),
+    /// In the outcome's serialization: without what frames it.
+    Text {
+        /// Where it begins in the body.
+        offset: usize,
+        /// The map.
+        text: &'a [u8],
+    },
 }
 
 /// The number in front of a reply's value, and where the next text begins. Written with its class,
@@ -314,13 +347,11 @@ pub fn encode_reply(
         }
         None if to.serialization == Serialization::Hessian2 => {
             if !attachments.is_empty() {
-                let mut encoder = hessian::Encoder::new(&mut tail);
-                encoder.map_begin(None);
+                hessian::Encoder::new(&mut tail).map_begin(None);
                 for (name, value) in attachments {
-                    encoder.string(name);
-                    encoder.string(value);
+                    attachment::write_hessian(&mut tail, name, value);
                 }
-                encoder.map_end();
+                hessian::Encoder::new(&mut tail).map_end();
             }
             // Hessian's form of an int from -16 to 47 is one byte.
             front[0] = 0x90 + number;

@@ -11,7 +11,7 @@ use crate::frame::{HEADER_LEN, Header};
 use crate::json::{self, Framing, SIZE_LEN};
 use crate::service::{MAX_INTERFACE_LEN, NO_VERSION, validate_method};
 use crate::{DEFAULT_PAYLOAD_LIMIT, PROTOCOL_VERSION, ProtoError, Serialization};
-use crate::{RequestId, descriptor};
+use crate::{RequestId, attachment, descriptor};
 
 /// What names a method of a service in a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -82,14 +82,12 @@ impl RequestTemplate {
                 for field in fields {
                     hessian::write_string(&mut front, field);
                 }
-                let mut encoder = hessian::Encoder::new(&mut back);
-                encoder.map_begin(None);
+                hessian::Encoder::new(&mut back).map_begin(None);
                 for (name, value) in attachments {
-                    encoder.string(name);
-                    encoder.string(value);
+                    attachment::write_hessian(&mut back, name, value);
                 }
-                let back_open_len = encoder.position();
-                encoder.map_end();
+                let back_open_len = back.len();
+                hessian::Encoder::new(&mut back).map_end();
                 back_open_len
             }
             None => return Err(ProtoError::UnsupportedSerialization { id: serialization.id() }),
@@ -130,7 +128,7 @@ impl RequestTemplate {
     /// `args` are the values one after another in hessian2 (references and class definitions
     /// counted from the first of them), JSON texts joined by line breaks in fastjson, and JSON
     /// texts each behind its length in its other framing, as JSONB values are in fastjson2. An attachment in `extra` takes the place
-    /// of a constant one of the same name.
+    /// of a constant one of the same name; [`TYPED`](crate::attachment::TYPED) marks numbers and booleans.
     ///
     /// # Errors
     /// [`ProtoError::PayloadTooLong`], or [`ProtoError::Json`] when the JSON texts are not one for
@@ -198,10 +196,7 @@ impl RequestTemplate {
         let mut out = Vec::new();
         for (at, (name, value)) in extra.iter().enumerate() {
             match Framing::of(self.serialization) {
-                None => {
-                    hessian::write_string(&mut out, name);
-                    hessian::write_string(&mut out, value);
-                }
+                None => attachment::write_hessian(&mut out, name, value),
                 Some(framing) => {
                     framing.write_entry(&mut out, at == 0 && !self.has_attachments, name, value);
                 }

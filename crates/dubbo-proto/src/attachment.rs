@@ -1,0 +1,119 @@
+//! Attachments that are numbers or booleans, among those that are texts.
+//!
+//! Attachments go from part to part as pairs of texts. The name of one that is no text begins with
+//! [`TYPED`], and its value is the JSON of a number or boolean. In the map of a request or reply it
+//! stands under its plain name, as what it is in Java.
+
+use crate::json::Framing;
+
+/// Before the name of an attachment whose value is a number or boolean. No name begins so.
+pub const TYPED: char = '\u{1}';
+
+/// A value of an attachment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum AttachmentValue<'a> {
+    /// A `String`.
+    Text(&'a str),
+    /// A `Boolean`.
+    Bool(bool),
+    /// An `Integer`.
+    Int(i32),
+    /// A `Long`: an integer that is too long for an `Integer`.
+    Long(i64),
+    /// A `Double`.
+    Double(f64),
+}
+
+impl<'a> AttachmentValue<'a> {
+    /// The plain name and the value of a pair of texts. What is marked as a number or boolean and is
+    /// none is a text.
+    #[must_use]
+    pub fn of(name: &'a str, value: &'a str) -> (&'a str, Self) {
+        match name.strip_prefix(TYPED) {
+            Some(name) => (name, Self::of_json(value).unwrap_or(Self::Text(value))),
+            None => (name, Self::Text(value)),
+        }
+    }
+
+    /// What a JSON number or boolean is; nothing for all else, and for what is beyond its type.
+    #[must_use]
+    pub fn of_json(text: &'a str) -> Option<Self> {
+        match text.as_bytes() {
+            b"true" => return Some(Self::Bool(true)),
+            b"false" => return Some(Self::Bool(false)),
+            // Rust reads more than JSON has: +1, inf, NaN.
+            [b'-', b'0'..=b'9', ..] | [b'0'..=b'9', ..] => {}
+            _ => return None,
+        }
+        if let Ok(value) = text.parse::<i32>() {
+            return Some(Self::Int(value));
+        }
+        if let Ok(value) = text.parse::<i64>() {
+            return Some(Self::Long(value));
+        }
+        if !text.contains(['.', 'e', 'E']) {
+            return None;
+        }
+        text.parse().ok().filter(|value: &f64| value.is_finite()).map(Self::Double)
+    }
+}
+
+/// Appends name and value to a hessian2 map.
+pub(crate) fn write_hessian(out: &mut Vec<u8>, name: &str, value: &str) {
+    let (name, value) = AttachmentValue::of(name, value);
+    hessian::write_string(out, name);
+    match value {
+        AttachmentValue::Text(text) => hessian::write_string(out, text),
+        AttachmentValue::Bool(flag) => hessian::Encoder::new(out).bool(flag),
+        AttachmentValue::Int(number) => hessian::write_int(out, number),
+        AttachmentValue::Long(number) => hessian::write_long(out, number),
+        AttachmentValue::Double(number) => hessian::write_double(out, number),
+    }
+}
+
+/// Appends a value in a serialization that is a row of texts.
+pub(crate) fn write_text(framing: Framing, out: &mut Vec<u8>, value: AttachmentValue<'_>) {
+    if framing == Framing::Jsonb {
+        let mut encoder = jsonb::Encoder::new(out);
+        return match value {
+            AttachmentValue::Text(text) => encoder.string(text),
+            AttachmentValue::Bool(flag) => encoder.bool(flag),
+            AttachmentValue::Int(number) => encoder.int(number),
+            AttachmentValue::Long(number) => encoder.long(number),
+            AttachmentValue::Double(number) => encoder.double(number),
+        };
+    }
+    match value {
+        AttachmentValue::Text(text) => crate::json::write_string(out, text),
+        AttachmentValue::Bool(flag) => out.extend_from_slice(if flag { b"true" } else { b"false" }),
+        AttachmentValue::Int(number) => hessian::json::write_i64(out, number.into()),
+        AttachmentValue::Long(number) => hessian::json::write_i64(out, number),
+        AttachmentValue::Double(number) => hessian::json::write_f64(out, number),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_marked_name_has_a_number_or_boolean() {
+        use AttachmentValue as V;
+        for (name, value, expected) in [
+            ("a", "5", ("a", V::Text("5"))),
+            ("\u{1}a", "5", ("a", V::Int(5))),
+            ("\u{1}a", "-2147483649", ("a", V::Long(-2_147_483_649))),
+            ("\u{1}a", "1.50", ("a", V::Double(1.5))),
+            ("\u{1}a", "1e3", ("a", V::Double(1000.0))),
+            ("\u{1}a", "true", ("a", V::Bool(true))),
+            ("\u{1}a", "false", ("a", V::Bool(false))),
+            ("\u{1}a", "9223372036854775808", ("a", V::Text("9223372036854775808"))),
+            ("\u{1}a", "1e999", ("a", V::Text("1e999"))),
+            ("\u{1}a", "NaN", ("a", V::Text("NaN"))),
+            ("\u{1}a", "+1", ("a", V::Text("+1"))),
+            ("\u{1}", "", ("", V::Text(""))),
+        ] {
+            assert_eq!(V::of(name, value), expected, "{value}");
+        }
+    }
+}
