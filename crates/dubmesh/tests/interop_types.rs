@@ -492,6 +492,12 @@ fn services_are_described_and_calls_shown() {
         (&["call", TYPES, "variant", "--group", "blue", "--version", "2.0.0"], 0, "blue/2.0.0"),
         (&["call", TYPES, "attachments", "--attachment", "colour=red"], 0, "\"colour\":\"red\""),
         (&["call", PEOPLE, "fail", "{\"name\":\"A\"}"], 1, "BusinessException: no luck for A"),
+        (&["call", PEOPLE, "fail", "{\"name\":\"A\"}"], 1, "\"fields\":{\"code\":42}"),
+        (
+            &["call", TYPES, "attachments", "--attachments", "{\"traceId\":\"a\"}"],
+            0,
+            "\"traceId\":\"a\"",
+        ),
     ] {
         let output = dubmesh(&[args, &place].concat());
         let all = text(&output.stdout) + &text(&output.stderr);

@@ -227,6 +227,7 @@ fn failures(peer: &mut Peer<'_>) {
         peer.fails(("fail", types, "[\"no luck\"]"), (500, "exception"), &business);
         peer.fails(("failUnchecked", types, "[\"no state\"]"), (500, "exception"), &unchecked);
     }
+    exceptions(peer);
     peer.fails(("missing", None, "[\"x\"]"), (404, "method_not_found"), &["missing"]);
     peer.is_missing("missing", STRING, "[\"x\"]");
     peer.fails(("missing", Some(""), "[]"), (404, "method_not_found"), &["missing"]);
@@ -256,6 +257,79 @@ fn failures(peer: &mut Peer<'_>) {
     peer.check(&format!("a method that is missing at {}", peer.endpoint), &missing, is_right);
 }
 
+/// Class, message, cause and fields of what a method throws.
+fn exceptions(peer: &mut Peer<'_>) {
+    let exception = |answer: &Answer| -> Value {
+        let error: Value = serde_json::from_str(&answer.body).unwrap_or_default();
+        error["exception"].clone()
+    };
+    // Some replies in fastjson do not name the class.
+    let is_fastjson = peer.is_fastjson();
+    let is = |told: &Value, class: &str| *told == class || is_fastjson && told.is_null();
+    let answer = peer.call("fail", Some(STRING), &[], "[\"no luck\"]");
+    let told = exception(&answer);
+    let is_right = is(&told["class"], "org.dubmesh.interop.BusinessException")
+        && told["message"] == "no luck"
+        && told["cause"].is_null()
+        && told["fields"] == serde_json::json!({"code": 42});
+    peer.check("a declared exception by members", &answer, is_right);
+    let answer = peer.call("failUnchecked", Some(STRING), &[], "[null]");
+    let told = exception(&answer);
+    let is_right = is(&told["class"], "java.lang.IllegalStateException")
+        && told["message"].is_null()
+        && told["fields"] == serde_json::json!({});
+    peer.check("an exception without a message", &answer, is_right);
+    let answer = peer.call("failOutOfStock", Some(STRING), &[], "[\"none left\"]");
+    let told = exception(&answer);
+    let is_right = is(&told["class"], "org.dubmesh.interop.OutOfStockException")
+        && told["message"] == "none left"
+        && told["fields"]["warehouse"]["city"] == "Hamburg"
+        && is(&told["cause"]["class"], "java.lang.IllegalArgumentException")
+        && told["cause"]["message"] == "the cause";
+    peer.check("an exception with a cause and an object", &answer, is_right);
+    // A generic call tells no more than class and message of what was thrown, and no trace.
+    for (method, body, class, message) in [
+        ("fail", "[\"no luck\"]", "org.dubmesh.interop.BusinessException", "no luck".into()),
+        ("failUnchecked", "[null]", "java.lang.IllegalStateException", Value::Null),
+    ] {
+        let answer = peer.call(method, None, &[], body);
+        let told = exception(&answer);
+        let is_right = is(&told["class"], class) && told["message"] == message;
+        peer.check(&format!("a generic exception of {method}"), &answer, is_right);
+    }
+}
+
+/// Attachments whose names have capital letters, and that are no texts.
+fn typed_attachments(peer: &mut Peer<'_>) {
+    let object = r#"x-dubbo-attachments: {"traceId":"abc"}"#;
+    let answer = peer.call("attachment", Some(STRING), &[object], "[\"traceId\"]");
+    peer.check("an attachment in camel case", &answer, answer.body == "\"abc\"");
+    let types = Some("java.lang.String,java.lang.String");
+    let answer = peer.call("replyWithAttachment", types, &[], r#"["shadeOf","gr\u00fcn"]"#);
+    let header = answer.header("x-dubbo-attachments").unwrap_or_default();
+    let told: Value = serde_json::from_str(header).unwrap_or_default();
+    peer.check("a reply's attachment in camel case", &answer, told["shadeOf"] == "grün");
+    // 2.6 has texts alone.
+    if peer.version == DubboVersion::V2_6 {
+        return;
+    }
+    let object = r#"x-dubbo-attachments: {"n":5,"big":7000000000,"half":0.5,"yes":true}"#;
+    for (name, expected) in [("n", "5"), ("big", "7000000000"), ("half", "0.5"), ("yes", "true")] {
+        let answer = peer.call("attachment", Some(STRING), &[object], &format!("[\"{name}\"]"));
+        peer.check(&format!("attachment {name}"), &answer, answer.body == expected);
+    }
+    let types = Some("java.lang.String,java.lang.Object");
+    for value in ["5", "true", "[1,\"a\"]", "{\"a\":1}"] {
+        let body = format!("[\"size\",{value}]");
+        let answer = peer.call("replyWithObjectAttachment", types, &[], &body);
+        let header = answer.header("x-dubbo-attachments").unwrap_or_default();
+        let told: Value = serde_json::from_str(header).unwrap_or_default();
+        let expected: Value = serde_json::from_str(value).unwrap_or_default();
+        let what = format!("a reply's attachment {value}: {header}");
+        peer.check(&what, &answer, answer.status == 200 && told["size"] == expected);
+    }
+}
+
 pub(crate) fn context(peer: &mut Peer<'_>) {
     peer.returns("nothing", STRING, "[\"x\"]", "null", true);
     peer.returns("nullText", STRING, "[\"x\"]", "null", true);
@@ -274,6 +348,7 @@ pub(crate) fn context(peer: &mut Peer<'_>) {
         let shade = answer.header("x-dubbo-attachment-shade");
         peer.check(method, &answer, answer.status == 200 && shade == Some("dark red"));
     }
+    typed_attachments(peer);
     let blue = ["x-dubbo-service-group: blue", "x-dubbo-service-version: 2.0.0"];
     let variant = peer.call("variant", None, &blue, "[]");
     let is_right = match peer.has_variants {
