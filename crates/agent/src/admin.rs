@@ -6,6 +6,7 @@
 //! - A new connection is always served: if there are as many as may be, the one that has been
 //!   silent longest makes room. So nobody can keep health checks out by being silent.
 //! - It changes nothing: all routes are read by GET.
+//! - It answers only who calls it by a name that nobody else can give to this machine.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -16,8 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
-use http::{Method, Request, Response, StatusCode};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -27,6 +28,8 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 use wire::{Connection, Files, Limits, Listener};
 
+use crate::error::clip;
+use crate::ingress::http::{head, site};
 use crate::metrics::{self, Hub};
 
 /// A few scrapers and people; an agent is asked by no more.
@@ -60,6 +63,8 @@ pub struct AdminState {
     pub hub: Hub,
     /// What `/readyz` tells.
     pub readiness: Readiness,
+    /// Names by which it may be called, beside addresses and the names of this machine for itself.
+    pub hosts: Arc<[String]>,
 }
 
 /// Whether the agent can take calls, and if not, why. A clone is another handle to the same.
@@ -231,6 +236,13 @@ async fn end(
 }
 
 fn answer(state: &AdminState, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    if let Err(host) = known_host(request, &state.hosts) {
+        let message = format!(
+            "{:?} is not known as a name of this agent; ask by an address, or list the name in hosts of [admin]\n",
+            clip(&host)
+        );
+        return text(StatusCode::MISDIRECTED_REQUEST, message);
+    }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut response =
             text(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n".to_owned());
@@ -252,6 +264,21 @@ fn answer(state: &AdminState, request: &Request<Incoming>) -> Response<Full<Byte
         }
         _ => text(StatusCode::NOT_FOUND, format!("there is no such page; there are\n{ROUTES}")),
     }
+}
+
+/// Refuses a name that somebody else may have given to this machine's address, so that a web page could read
+/// what is here (DNS rebinding). A browser always sends the name.
+fn known_host(request: &Request<Incoming>, hosts: &[String]) -> Result<(), String> {
+    let mut names = request.headers().get_all(HOST).iter();
+    let Some(name) = names.next() else {
+        return match request.version() {
+            Version::HTTP_11 => Err(String::new()),
+            _ => Ok(()),
+        };
+    };
+    let name = name.to_str().unwrap_or_default();
+    let is_known = head::is_host(name) && site::is_known_host(name, hosts);
+    if is_known && names.next().is_none() { Ok(()) } else { Err(name.to_owned()) }
 }
 
 fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
@@ -277,7 +304,8 @@ mod tests {
     fn with_server(client: impl FnOnce(SocketAddr, &AdminState) + Send + 'static) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let state = AdminState { hub: Hub::new(NAMES), readiness: Readiness::new() };
+            let hosts = ["mesh.example".to_owned()].into();
+            let state = AdminState { hub: Hub::new(NAMES), readiness: Readiness::new(), hosts };
             let socket = wire::listen("127.0.0.1:0".parse().unwrap(), "admin.listen").unwrap();
             let listener = listener(socket, Files::of_process(), &state.hub).unwrap();
             let address = listener.local_addr().unwrap();
@@ -298,7 +326,8 @@ mod tests {
     }
 
     fn get(address: SocketAddr, path: &str) -> String {
-        let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         exchange(address, request.as_bytes())
     }
 
@@ -340,7 +369,7 @@ mod tests {
     #[test]
     fn bad_requests_are_refused() {
         with_server(|address, _| {
-            let post = b"POST /metrics HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+            let post = b"POST /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
             let reply = exchange(address, post);
             assert!(reply.starts_with("HTTP/1.1 405 ") && reply.contains("allow: GET, HEAD\r\n"));
             assert!(exchange(address, b"nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
@@ -352,10 +381,37 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_somebody_else_has_given_is_refused() {
+        with_server(|address, _| {
+            let get = |hosts: &str| {
+                let request = format!("GET /metrics HTTP/1.1\r\n{hosts}connection: close\r\n\r\n");
+                exchange(address, request.as_bytes())
+            };
+            for good in
+                ["localhost:9700", "127.0.0.1", "[::1]:9700", "10.1.2.3:9700", "Mesh.Example"]
+            {
+                let reply = get(&format!("host: {good}\r\n"));
+                assert!(reply.starts_with("HTTP/1.1 200 "), "{good}: {reply}");
+            }
+            for bad in [
+                "host: evil.example:9700\r\n",
+                "host: a b\r\n",
+                "host:\r\n",
+                "",
+                "host: localhost\r\nhost: localhost\r\n",
+            ] {
+                let reply = get(bad);
+                assert!(reply.starts_with("HTTP/1.1 421 "), "{bad}: {reply}");
+                assert!(reply.contains("hosts of [admin]"), "{reply}");
+            }
+        });
+    }
+
+    #[test]
     fn head_has_no_body_and_the_connection_stays() {
         with_server(|address, _| {
-            let two = b"HEAD /healthz HTTP/1.1\r\nhost: a\r\n\r\n\
-                        GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+            let two = b"HEAD /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n\
+                        GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
             let reply = exchange(address, two);
             assert_eq!(reply.matches("HTTP/1.1 200 OK\r\n").count(), 2);
             assert_eq!(reply.matches("alive\n").count(), 1);
@@ -364,7 +420,7 @@ mod tests {
 
     /// Asks and leaves the connection open.
     fn ask(stream: &mut TcpStream) {
-        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
         let mut reply = Vec::new();
         while !reply.ends_with(b"alive\n") {
             let mut byte = [0];

@@ -17,10 +17,16 @@ pub enum Code {
     BadRequest,
     /// The path names no interface and method.
     NoRoute,
+    /// A web page of another site called.
+    CrossSite,
     /// The method of HTTP is not POST.
     MethodNotAllowed,
     /// The body is of a type that is not read here.
     UnsupportedMediaType,
+    /// The body's transfer coding is not known here.
+    NotImplemented,
+    /// The request's head is over the limit.
+    HeadTooLarge,
     /// The request did not arrive whole in time.
     RequestTimeout,
     /// The request's body is over the limit.
@@ -122,11 +128,14 @@ const fn row(
 
 impl Code {
     /// Every code, in the order of its number.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 29] = [
         Self::BadRequest,
         Self::NoRoute,
+        Self::CrossSite,
         Self::MethodNotAllowed,
         Self::UnsupportedMediaType,
+        Self::NotImplemented,
+        Self::HeadTooLarge,
         Self::RequestTimeout,
         Self::BodyTooLarge,
         Self::BadArguments,
@@ -172,8 +181,11 @@ impl Code {
         match self {
             Self::BadRequest => row("bad_request", Downstream, 400, S::BAD_REQUEST, D::BadRequest, Never),
             Self::NoRoute => row("no_route", Downstream, 404, S::BAD_REQUEST, D::BadRequest, Never),
+            Self::CrossSite => row("cross_site", Downstream, 403, S::BAD_REQUEST, D::BadRequest, Never),
             Self::MethodNotAllowed => row("method_not_allowed", Downstream, 405, S::BAD_REQUEST, D::BadRequest, Never),
             Self::UnsupportedMediaType => row("unsupported_media_type", Downstream, 415, S::BAD_REQUEST, D::BadRequest, Never),
+            Self::NotImplemented => row("not_implemented", Downstream, 501, S::BAD_REQUEST, D::BadRequest, Never),
+            Self::HeadTooLarge => row("head_too_large", Downstream, 431, S::BAD_REQUEST, D::BadRequest, Never),
             Self::RequestTimeout => row("request_timeout", Downstream, 408, S::BAD_REQUEST, D::BadRequest, Safe),
             Self::BodyTooLarge => row("body_too_large", Downstream, 413, S::TOO_LARGE, D::BadRequest, Never),
             Self::BadArguments => row("bad_arguments", Downstream, 400, S::BAD_REQUEST, D::BadRequest, Never),
@@ -245,6 +257,14 @@ impl Code {
     }
 }
 
+/// Longest part of what a caller has sent that a message shows, in bytes.
+const MAX_SHOWN_LEN: usize = 200;
+
+/// As much of what a caller has sent as a message shows.
+pub fn clip(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(MAX_SHOWN_LEN)).unwrap_or_default()
+}
+
 /// How a frame of a Java stack trace begins.
 const STACK_FRAME: &str = "\n\tat ";
 /// How the trace of an exception's cause begins.
@@ -293,6 +313,8 @@ pub struct CallError {
     pub provider_status: Option<DubboStatus>,
     /// The serialization in which a Dubbo provider, called straight, said so.
     pub provider_serialization: Option<Serialization>,
+    /// What the exception says that the method threw, as a JSON object; see [`crate::exception`].
+    pub exception: Option<Box<str>>,
 }
 
 impl CallError {
@@ -304,6 +326,7 @@ impl CallError {
             endpoint: None,
             provider_status: None,
             provider_serialization: None,
+            exception: None,
         }
     }
 

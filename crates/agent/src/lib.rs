@@ -14,6 +14,7 @@
 pub mod admin;
 pub mod agent;
 pub mod args;
+pub mod attachments;
 pub mod backend;
 pub mod call;
 pub mod client;
@@ -23,6 +24,7 @@ pub mod codec;
 pub mod config;
 pub mod control;
 pub mod error;
+pub mod exception;
 pub mod export;
 pub mod ingress;
 pub mod invoke;

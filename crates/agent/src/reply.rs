@@ -1,6 +1,5 @@
 //! What a provider's reply says, as JSON.
 
-use std::borrow::Cow;
 use std::fmt::Display;
 
 use dubbo_proto::{
@@ -8,14 +7,16 @@ use dubbo_proto::{
 };
 use hessian::json::JsonReader;
 use hessian::transcode::{
-    EnumStyle, JsonOptions, Schema, fold_generalized, hessian_to_json, hessian_to_json_with,
-    json_to_hessian_with,
+    EnumStyle, JsonOptions, RefStyle, Schema, fold_generalized, hessian_to_json,
+    hessian_to_json_with, json_to_hessian_with,
 };
 use hessian::{Decoder, Encoder, JavaType, Limits};
 use jsonb::jsonb_to_json_as;
 
+use crate::attachments::Replied;
 use crate::call::Reply;
 use crate::error::{CallError, Code};
+use crate::exception;
 
 /// The value of a reply as JSON text.
 ///
@@ -45,7 +46,9 @@ fn read(reply: &Reply, options: &JsonOptions) -> Result<Vec<u8>, CallError> {
         ReplyKind::Null => json.extend_from_slice(b"null"),
         ReplyKind::Value => write_value(&outcome, known_type(reply), options, &mut json)?,
         ReplyKind::Exception => {
-            let named = JsonOptions { class_name: true, ..JsonOptions::default() };
+            // Its class and those of its causes have to be known, and references are of no use in its parts.
+            let refs = RefStyle::default();
+            let named = JsonOptions { class_name: true, refs, ..options.clone() };
             write_value(&outcome, Known::default(), &named, &mut json)?;
         }
     }
@@ -57,7 +60,7 @@ fn read(reply: &Reply, options: &JsonOptions) -> Result<Vec<u8>, CallError> {
         json = folded;
     }
     match outcome.kind() {
-        ReplyKind::Exception => Err(exception(&json)),
+        ReplyKind::Exception => Err(exception::thrown(&json)),
         ReplyKind::Value | ReplyKind::Null => Ok(json),
     }
 }
@@ -175,20 +178,19 @@ pub fn ignored_options(reply: &Reply, options: &JsonOptions) -> Vec<&'static str
 /// What every provider attaches to every reply: its version of Dubbo's protocol. Replies that end so have no
 /// attachments of their own, and this is how nearly all end.
 const PLAIN_TAIL: &[u8] = b"H\x05dubbo\x052.0.2Z";
-/// That attachment.
-const PROTOCOL_VERSION: &str = "dubbo";
 
-/// The attachments of a reply that are texts, but for those that Dubbo itself adds. None if they cannot be read:
-/// the value counts.
-pub fn attachments_of(reply: &Reply) -> Vec<(String, String)> {
+/// The attachments of a reply, but for those that Dubbo itself adds. What cannot be read is left out: the value
+/// counts.
+pub fn attachments_of(reply: &Reply, options: &JsonOptions) -> Replied {
     if reply.body.ends_with(PLAIN_TAIL) {
-        return Vec::new();
+        return Replied::default();
     }
     let decoded = DubboReply::decode(reply.serialization, Status::Ok, &reply.body);
-    let Ok(DubboReply::Done(outcome)) = decoded else { return Vec::new() };
-    let mut attachments = outcome.attachments(&BodyLimits::default()).unwrap_or_default();
-    attachments.retain(|(name, _)| name != PROTOCOL_VERSION);
-    attachments
+    let Ok(DubboReply::Done(outcome)) = decoded else { return Replied::default() };
+    if !outcome.has_attachments() {
+        return Replied::default();
+    }
+    Replied::of(&outcome, options)
 }
 
 /// The JSON text that stands inside of a JSON string. A provider that does not know `generic=gson` sends the
@@ -201,102 +203,9 @@ fn unwrapped(json: Vec<u8>) -> Vec<u8> {
     if is_json { text.into_owned().into_bytes() } else { json }
 }
 
-/// What a thrown exception says, given its object as JSON.
-fn exception(json: &[u8]) -> CallError {
-    let object: serde_json::Value = serde_json::from_slice(json).unwrap_or_default();
-    let text = |names: &[&str]| {
-        names.iter().find_map(|name| object.get(name)?.as_str()).map(Cow::Borrowed)
-    };
-    // The generic filter wraps an exception in one of its own, which names the original.
-    let class = text(&["exceptionClass", "class", "@type"]).unwrap_or("an exception".into());
-    let message = text(&["exceptionMessage", "detailMessage", "message", "localizedMessage"])
-        .unwrap_or_default();
-    let code = match class.as_ref() {
-        // Dubbo has no status for a method that is not there: it throws, in several ways.
-        "java.lang.NoSuchMethodException" | "org.apache.dubbo.rpc.service.GenericException"
-            if message.contains("NoSuchMethodException") || message.is_empty() =>
-        {
-            Code::MethodNotFound
-        }
-        _ if message.contains("java.lang.NoSuchMethodException") => Code::MethodNotFound,
-        "java.lang.ClassCastException" | "java.lang.NullPointerException"
-            if is_thrown_before(&object) =>
-        {
-            Code::BadArguments
-        }
-        _ => Code::Exception,
-    };
-    match message.is_empty() {
-        true => CallError::new(code, class.as_ref()),
-        false => CallError::new(code, format!("{class}: {message}")),
-    }
-}
-
-/// Whether an exception was thrown by the code that Dubbo generates to call a method, which takes the arguments for
-/// what the parameters are, and not by the method: that was not begun. The code's own name says little, but
-/// nothing else is called from where it is.
-fn is_thrown_before(object: &serde_json::Value) -> bool {
-    const CALLERS: [&str; 2] = [
-        "org.apache.dubbo.rpc.proxy.javassist.JavassistProxyFactory$",
-        "com.alibaba.dubbo.rpc.proxy.javassist.JavassistProxyFactory$",
-    ];
-    let is_generated = |thrown_at: Option<&str>, called_from: Option<&str>| {
-        thrown_at.is_some_and(|frame| frame.contains(".invokeMethod("))
-            && called_from.is_some_and(|frame| CALLERS.iter().any(|one| frame.starts_with(one)))
-    };
-    if object.get("exceptionClass").is_none() {
-        let frame = |index: usize| object.get("stackTrace")?.get(index)?.as_str();
-        return is_generated(frame(0), frame(1));
-    }
-    // The generic filter's own exception has the trace of the original in its message.
-    let text = ["detailMessage", "message"].iter().find_map(|name| object.get(name)?.as_str());
-    let mut frames = text.unwrap_or_default().split("\n\tat ").skip(1);
-    is_generated(frames.next(), frames.next())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const CALLER: &str =
-        "org.apache.dubbo.rpc.proxy.javassist.JavassistProxyFactory$1.doInvoke(J.java:47)";
-
-    fn thrown(class: &str, frames: [&str; 2]) -> CallError {
-        let object = serde_json::json!({"class": class, "message": "no", "stackTrace": frames});
-        exception(object.to_string().as_bytes())
-    }
-
-    #[test]
-    fn a_method_that_was_not_begun_is_told_from_one_that_threw() {
-        let cast = "java.lang.ClassCastException";
-        let generated = "com.acme.OrdersImpl$sw3.invokeMethod(OrdersImpl$sw3.java)";
-        let method = "com.acme.OrdersImpl.add(OrdersImpl.java:1)";
-        for (class, frames, code) in [
-            (cast, [generated, CALLER], Code::BadArguments),
-            ("java.lang.NullPointerException", [generated, CALLER], Code::BadArguments),
-            (cast, [method, generated], Code::Exception),
-            // A method that has this name itself is called by what is generated, as any other.
-            (cast, [generated, generated], Code::Exception),
-            ("com.acme.Oops", [generated, CALLER], Code::Exception),
-        ] {
-            assert_eq!(thrown(class, frames).code, code, "{class} {frames:?}");
-        }
-    }
-
-    #[test]
-    fn a_generic_call_has_the_trace_in_its_message() {
-        let wrapped = |frame: &str| {
-            let text = format!("x: no\nx: no\n\tat {frame}\n\tat {CALLER}");
-            let object = serde_json::json!({
-                "class": "com.alibaba.dubbo.rpc.service.GenericException", "detailMessage": text,
-                "exceptionClass": "java.lang.ClassCastException", "exceptionMessage": "no",
-                "stackTrace": ["a.B.c(B.java:1)"],
-            });
-            exception(object.to_string().as_bytes()).code
-        };
-        assert_eq!(wrapped("a.BWrap1.invokeMethod(BWrap1.java)"), Code::BadArguments);
-        assert_eq!(wrapped("a.B.add(B.java:7)"), Code::Exception);
-    }
 
     struct Orders;
 

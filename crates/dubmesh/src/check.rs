@@ -12,6 +12,9 @@ pub(crate) fn check(path: &Path) -> Exit {
     match config::load(path) {
         Ok(config) => {
             println!("{}: good: {}", path.display(), summary(&config));
+            for warning in &config.warnings {
+                eprintln!("warning: {warning}");
+            }
             Exit::Ok
         }
         Err(errors) => refuse(&errors),

@@ -19,6 +19,9 @@ pub(crate) fn run(path: &Path) -> Exit {
         Err(errors) => return refuse(&errors),
     };
     let logging = Logging::start(&config.log);
+    for warning in &config.warnings {
+        warn!(%warning, "configuration");
+    }
     raise_file_limit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ran = runtime.and_then(|runtime| runtime.block_on(supervise(path, config, &logging)));

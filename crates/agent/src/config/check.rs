@@ -48,7 +48,20 @@ pub(super) fn check<'d>(
     file.finish();
     conflicts::check(&places, &registries, problems);
     let registries = registries.into_iter().filter_map(|draft| draft.entry).collect();
-    Config { process, log, admin, registries, http, dubbo, link, dubbo_exports, exports, clusters }
+    Config {
+        process,
+        log,
+        admin,
+        registries,
+        http,
+        dubbo,
+        link,
+        dubbo_exports,
+        exports,
+        clusters,
+        // Nobody knows them all yet.
+        warnings: Vec::new(),
+    }
 }
 
 fn process(mut section: Section<'_>) -> ProcessConfig {
@@ -110,8 +123,24 @@ fn admin(mut section: Section<'_>, places: &mut Places) -> Option<AdminConfig> {
         let remedy = "remove the address, or write enabled = true";
         section.wrong("listen", "is never used, since enabled = false", remedy);
     }
+    let hosts = hosts(&mut section);
     section.finish();
-    is_enabled.then_some(AdminConfig { listen })
+    is_enabled.then_some(AdminConfig { listen, hosts })
+}
+
+/// Names by which a listener may be called, in small letters.
+pub(super) fn hosts(section: &mut Section<'_>) -> Vec<String> {
+    let mut hosts = Vec::new();
+    for text in section.optional_texts("hosts").unwrap_or_default() {
+        match host_and_port(text) {
+            Some((host, None)) => hosts.push(host.to_ascii_lowercase()),
+            _ => {
+                let remedy = "write a name without port, such as \"mesh.example\"";
+                section.wrong("hosts", format!("\"{text}\" is not a name"), remedy);
+            }
+        }
+    }
+    hosts
 }
 
 /// The index of the registry that a section names, or of the only one.

@@ -53,12 +53,17 @@ pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// send a request into a closing connection.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 
+/// Long enough that a page asks seldom, short enough that a change of the file is noticed.
+pub(super) const CORS_S: u64 = 600;
+/// No browser remembers it for longer than a day.
+pub(super) const LONGEST_CORS_S: u64 = 24 * 60 * 60;
+
 /// One connection per worker of a few hundred consumers.
 pub(super) const LINK_CONNECTIONS: usize = 4096;
 /// Twenty providers' thread pools (200 each), so that the link is not what limits.
 pub(super) const LINK_WINDOW: u32 = 4096;
-/// Calls in flight are numbered and remembered, so a window costs memory.
-pub(super) const MAX_LINK_WINDOW: u32 = 1 << 20;
+/// The protocol's own limit: calls in flight are numbered and remembered, so a window costs memory.
+pub(super) const MAX_LINK_WINDOW: u32 = link_proto::header::MAX_WINDOW;
 
 /// As many calls at once as a Dubbo provider has threads.
 pub(super) const APP_CONNECTIONS: usize = 200;

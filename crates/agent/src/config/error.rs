@@ -99,24 +99,50 @@ pub(super) struct Problems<'t> {
     file: &'t str,
     text: &'t str,
     found: RefCell<Vec<ConfigError>>,
+    /// What is no mistake, but not as it should be.
+    warned: RefCell<Vec<ConfigError>>,
 }
 
 impl<'t> Problems<'t> {
     pub(super) fn new(file: &'t str, text: &'t str) -> Self {
-        Self { file, text, found: RefCell::new(Vec::new()) }
+        Self { file, text, found: RefCell::default(), warned: RefCell::default() }
     }
 
     /// Notes that something is wrong at `place`.
     pub(super) fn add(&self, place: &Place, problem: impl Into<String>, remedy: impl Into<String>) {
+        self.found.borrow_mut().push(self.error(place, &problem.into(), remedy.into()));
+    }
+
+    /// Notes that something at `place` is no mistake, but not as it should be.
+    pub(super) fn warn(
+        &self,
+        place: &Place,
+        problem: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        self.warned.borrow_mut().push(self.error(place, &problem.into(), remedy.into()));
+    }
+
+    fn error(&self, place: &Place, problem: &str, remedy: String) -> ConfigError {
         let (line, column) = self.line_and_column(place.offset);
-        self.found.borrow_mut().push(ConfigError {
+        ConfigError {
             file: self.file.to_owned(),
             line,
             column,
             key: place.key.clone(),
-            problem: problem.into(),
-            remedy: remedy.into(),
-        });
+            problem: without_credentials(problem),
+            remedy,
+        }
+    }
+
+    /// What is no mistake, but not as it should be.
+    pub(super) fn warnings(&self) -> Vec<ConfigError> {
+        self.warned.take()
+    }
+
+    /// The file that is checked, as it was named.
+    pub(super) fn file(&self) -> &'t str {
+        self.file
     }
 
     /// Notes that something is wrong with the file as a whole.
@@ -147,5 +173,40 @@ impl<'t> Problems<'t> {
         let line = before.matches('\n').count() + 1;
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         (line, before[line_start..].chars().count() + 1)
+    }
+}
+
+/// The text without the names and passwords that stand in URLs before an `@`: what is said of a file goes into
+/// logs and tickets.
+fn without_credentials(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for word in text.split_inclusive(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',')) {
+        let start = word.find("://").map_or(0, |at| at + "://".len());
+        match word.rfind('@').filter(|end| start < *end) {
+            Some(end) => {
+                shown.push_str(word.get(..start).unwrap_or_default());
+                shown.push_str("***");
+                shown.push_str(word.get(end..).unwrap_or_default());
+            }
+            None => shown.push_str(word),
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_not_shown() {
+        for (text, shown) in [
+            ("\"http://u:p@h:1\" is not", "\"http://***@h:1\" is not"),
+            ("\"http://u:p@q@h:1/x\"", "\"http://***@h:1/x\""),
+            ("\"etcd:secret@h\" is", "\"***@h\" is"),
+            ("\"http://h:1\" and @x", "\"http://h:1\" and @x"),
+        ] {
+            assert_eq!(without_credentials(text), shown);
+        }
     }
 }

@@ -1,18 +1,20 @@
 //! The sections of listeners: for calls of local programs, for other agents, for Dubbo's consumers.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
 
-use super::check::{host_and_port, registry};
+use super::check::{host_and_port, hosts, registry};
 use super::conflicts::{Ingress, Listen, Listener, Places};
 use super::defaults;
 use super::registries::RegistryDraft;
 use super::section::Section;
 use super::{
-    Advertise, DubboIngressConfig, DubboLimits, DubboListenerConfig, HttpIngressConfig,
+    Advertise, Cors, DubboIngressConfig, DubboLimits, DubboListenerConfig, HttpIngressConfig,
     LinkListenerConfig,
 };
+use crate::ingress::http::head;
 
 /// Stands in for an address that could not be read.
 const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
@@ -72,9 +74,68 @@ fn http_ingress(
         head_timeout: section.ms("head_timeout_ms", defaults::LONGEST, defaults::HEAD_TIMEOUT),
         body_timeout: section.ms("body_timeout_ms", defaults::LONGEST, defaults::BODY_TIMEOUT),
         idle_timeout: section.ms("idle_timeout_ms", defaults::LONGEST, defaults::IDLE_TIMEOUT),
+        hosts: hosts(&mut section),
+        cors: cors(section.table_as("cors", "ingress.cors")),
     };
     section.finish();
     ingress
+}
+
+/// Reads `[ingress.cors]`: which web pages of other origins may call.
+fn cors(mut section: Section<'_>) -> Option<Cors> {
+    const REMEDY: &str = "write it as browsers do, such as \"https://shop.example\" or \"http://localhost:5173\"; \
+                          \"*\" alone for all";
+    if !section.is_present() {
+        return None;
+    }
+    let texts = section.texts("origins").unwrap_or_default();
+    if !section.has("origins") {
+        section.wrong("origins", "is missing", REMEDY);
+    }
+    let is_for_all = texts.contains(&"*");
+    let origins: Vec<String> = texts.iter().map(|text| text.to_ascii_lowercase()).collect();
+    for origin in origins.iter().filter(|origin| *origin != "*" && !is_origin(origin)) {
+        section.wrong("origins", format!("\"{origin}\" is not an origin"), REMEDY);
+    }
+    if is_for_all && 1 < origins.len() {
+        section.wrong("origins", "\"*\" is for all origins, and others are named, too", REMEDY);
+    }
+    let headers: Vec<String> = section
+        .optional_texts("headers")
+        .unwrap_or_default()
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+    for name in headers.iter().filter(|name| name.parse::<http::HeaderName>().is_err()) {
+        let remedy = "write names such as \"x-tenant\"";
+        section.wrong("headers", format!("\"{name}\" is not the name of a header"), remedy);
+    }
+    let max_age_s = section.number("max_age_s", 0..=defaults::LONGEST_CORS_S, defaults::CORS_S);
+    let credentials = section.flag("credentials", false);
+    if credentials && is_for_all {
+        let problem = "would let every web page use the cookies of its visitors here";
+        section.wrong("credentials", problem, "name the origins, or write credentials = false");
+    }
+    section.finish();
+    let max_age = Duration::from_secs(max_age_s);
+    Some(Cors { is_for_all, origins, headers, max_age, credentials })
+}
+
+/// Whether a browser would write an origin so: `SCHEME://HOST[:PORT]`, no port that the scheme has anyway.
+fn is_origin(text: &str) -> bool {
+    let Some((scheme, place)) = text.split_once("://") else { return text == "null" };
+    let usual_port = match scheme {
+        "http" => Some("80"),
+        "https" => Some("443"),
+        _ => None,
+    };
+    let (_, port) = head::host_and_port(place);
+    let is_scheme =
+        scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    let is_usual = port.is_some_and(|port| port.is_empty() || Some(port) == usual_port);
+    // A star is a character of names by the standard, but whoever writes it means a pattern.
+    let is_place = !place.is_empty() && head::is_host(place) && !place.contains('*');
+    !scheme.is_empty() && is_scheme && is_place && !is_usual
 }
 
 fn dubbo_ingress(

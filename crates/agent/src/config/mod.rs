@@ -85,7 +85,7 @@ pub fn parse(text: &str, file_name: &str) -> Result<Config, ConfigErrors> {
     let folder = Path::new(file_name).parent().unwrap_or(Path::new(""));
     let config = check::check(root.get_ref(), folder, &problems);
     problems.finish()?;
-    Ok(config)
+    Ok(Config { warnings: problems.warnings(), ..config })
 }
 
 /// All that an agent is told to do.
@@ -111,6 +111,8 @@ pub struct Config {
     pub exports: Vec<ExportConfig>,
     /// How upstream services are called.
     pub clusters: ClusterRules,
+    /// What is no mistake, but not as it should be.
+    pub warnings: Vec<ConfigError>,
 }
 
 /// Identity and threads of the process.
@@ -150,6 +152,8 @@ pub enum LogFormat {
 pub struct AdminConfig {
     /// Address to listen on; loopback unless the file says otherwise.
     pub listen: SocketAddr,
+    /// Names by which it may be called, beside addresses and the names of this machine for itself.
+    pub hosts: Vec<String>,
 }
 
 /// A registry and the name that the rest of the file uses for it.
@@ -182,6 +186,32 @@ pub struct HttpIngressConfig {
     pub body_timeout: Duration,
     /// How long an idle keep-alive connection is kept.
     pub idle_timeout: Duration,
+    /// Names by which web pages may call, beside addresses and the names of this machine for itself.
+    pub hosts: Vec<String>,
+    /// Which web pages of other origins may call; none without it.
+    pub cors: Option<Cors>,
+}
+
+/// Which web pages of other origins may call, and what they may send (CORS).
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Cors {
+    /// Pages of every origin may call.
+    pub is_for_all: bool,
+    /// Origins as browsers write them, such as `https://shop.example`, or `null`.
+    pub origins: Vec<String>,
+    /// Headers that they may send, beside those of calls.
+    pub headers: Vec<String>,
+    /// How long browsers may remember what they were told.
+    pub max_age: Duration,
+    /// Whether they may send cookies and certificates.
+    pub credentials: bool,
+}
+
+impl Cors {
+    /// Whether pages of this origin may call.
+    pub fn allows(&self, origin: &[u8]) -> bool {
+        self.is_for_all || self.origins.iter().any(|known| known.as_bytes() == origin)
+    }
 }
 
 /// A listener for calls by Dubbo TCP.

@@ -10,7 +10,7 @@ use super::RegistryEntry;
 use super::defaults;
 use super::error::{Place, Problems};
 use super::section::Section;
-use super::tls::{TLS_KEYS, TlsFiles, tls_files};
+use super::tls::{TLS_KEYS, TlsFiles, tls_files, warn_if_open};
 
 /// What kind a registry is of, as far as other sections have to know.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -209,8 +209,12 @@ fn layout(section: &mut Section<'_>) -> Layout {
 fn password(section: &mut Section<'_>, folder: &Path) -> Option<String> {
     let password = section.text("password").map(str::to_owned);
     let Some(path) = section.text("password_file") else {
+        if password.is_some() {
+            warn_if_open(section, "password", Path::new(section.file()));
+        }
         return password;
     };
+    warn_if_open(section, "password_file", &folder.join(path));
     if section.has("password") {
         let remedy = "remove one of them";
         section.wrong("password_file", "there is a password already", remedy);

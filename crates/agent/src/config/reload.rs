@@ -39,6 +39,7 @@ impl Config {
             dubbo_exports,
             exports,
             clusters,
+            warnings: _,
         } = self;
         let mut plan = ReloadPlan::default();
         note(&mut plan.changed, "log.level", log.filter == new.log.filter);

@@ -47,16 +47,21 @@ impl<'d> Section<'d> {
 
     /// The section `[key]`; empty if the file has none.
     pub(super) fn table(&mut self, key: &'static str) -> Section<'d> {
+        self.table_as(key, key)
+    }
+
+    /// The section `[...key]` inside of this one, whose whole name is `name`.
+    pub(super) fn table_as(&mut self, key: &'static str, name: &'static str) -> Section<'d> {
         let Some((offset, value)) = self.ask(key) else {
-            return Self::new(None, key, self.place.offset, self.problems);
+            return Self::new(None, name, self.place.offset, self.problems);
         };
         match value {
-            DeValue::Table(table) => Self::new(Some(table), key, offset, self.problems),
+            DeValue::Table(table) => Self::new(Some(table), name, offset, self.problems),
             other => {
                 let problem = format!("{} where a section belongs", describe(other));
-                let remedy = format!("write [{key}] once, with its keys below");
+                let remedy = format!("write [{name}] once, with its keys below");
                 self.wrong(key, problem, remedy);
-                Self::new(None, key, offset, self.problems)
+                Self::new(None, name, offset, self.problems)
             }
         }
     }
@@ -155,11 +160,22 @@ impl<'d> Section<'d> {
         self.problems.add(place, problem, remedy);
     }
 
+    /// Notes that the value of `key` is no mistake, but not as it should be.
+    pub(super) fn warn(&self, key: &str, problem: impl Into<String>, remedy: impl Into<String>) {
+        self.problems.warn(&self.place(key), problem, remedy);
+    }
+
+    /// The file that is read.
+    pub(super) fn file(&self) -> &'d str {
+        self.problems.file()
+    }
+
     /// A text that is not empty.
     pub(super) fn text(&mut self, key: &'static str) -> Option<&'d str> {
         let (_, value) = self.ask(key)?;
         let DeValue::String(text) = value else {
-            let problem = format!("{} where a text belongs", describe(value));
+            let what = if key == "password" { "a value".to_owned() } else { describe(value) };
+            let problem = format!("{what} where a text belongs");
             self.wrong(key, problem, format!("write {key} = \"...\""));
             return None;
         };

@@ -550,3 +550,140 @@ fn reload_tells_what_needs_a_restart() {
     let plan = changed(&new, &old);
     assert_eq!(plan.needs_restart.last().unwrap(), "removed export of a.C");
 }
+
+#[test]
+fn web_pages_are_told_by_origins_and_names() {
+    let text = format!(
+        "{GOOD}hosts = ['Mesh.example', '10.0.0.7']\n[ingress.cors]\n\
+         origins = ['https://Shop.example', 'http://localhost:5173', 'http://[::1]:1', 'null']\n\
+         headers = ['x-tenant']\nmax_age_s = 0\n[admin]\nhosts = ['agent']"
+    );
+    let config = parse(&text, "a.toml").unwrap();
+    assert_eq!(config.http[0].hosts, ["mesh.example", "10.0.0.7"]);
+    assert_eq!(config.admin.unwrap().hosts, ["agent"]);
+    let cors = config.http[0].cors.as_ref().unwrap();
+    for (origin, is_allowed) in [
+        ("https://shop.example", true),
+        ("http://localhost:5173", true),
+        ("http://[::1]:1", true),
+        ("null", true),
+        ("http://shop.example", false),
+        ("https://shop.example:444", false),
+        ("*", false),
+        ("", false),
+    ] {
+        assert_eq!(cors.allows(origin.as_bytes()), is_allowed, "{origin}");
+    }
+    let all = parse(&format!("{GOOD}[ingress.cors]\norigins = ['*']"), "a.toml").unwrap();
+    assert!(all.http[0].cors.as_ref().unwrap().allows(b"https://any.example"));
+    assert!(parse(GOOD, "a.toml").unwrap().http[0].cors.is_none());
+}
+
+#[test]
+fn origins_are_those_that_browsers_write() {
+    for wrong in [
+        "shop.example",
+        "https://shop.example/",
+        "https://shop.example/cart",
+        "https://u:p@shop.example",
+        "https://shop.example:443",
+        "http://shop.example:80",
+        "http://shop.example:",
+        "https://",
+        "://x",
+        "https://*.example",
+    ] {
+        let text = format!("{GOOD}[ingress.cors]\norigins = ['{wrong}']");
+        let errors = errors(&text);
+        assert!(errors.iter().any(|it| it.contains("is not an origin")), "{wrong}: {errors:?}");
+    }
+    for (lines, problem) in [
+        ("", "ingress.cors.origins: is missing"),
+        ("origins = ['*', 'null']", "\"*\" is for all origins"),
+        ("origins = ['*']\ncredentials = true", "would let every web page"),
+        ("origins = ['null']\nheaders = ['a b']", "\"a b\" is not the name of a header"),
+        ("origins = ['null']\nmax_age_s = 86401", "from 0 to 86400"),
+        ("origins = ['null']\nmethods = ['GET']", "ingress.cors.methods: unknown key"),
+    ] {
+        let errors = errors(&format!("{GOOD}[ingress.cors]\n{lines}"));
+        assert!(errors.len() == 1 && errors[0].contains(problem), "{lines}: {errors:?}");
+    }
+    for host in ["a:80", "http://a", ""] {
+        let errors = errors(&format!("{GOOD}hosts = ['{host}']"));
+        assert!(errors.iter().any(|it| it.contains("ingress.hosts")), "{host}: {errors:?}");
+    }
+}
+
+#[test]
+fn a_window_is_no_larger_than_the_protocols() {
+    let link = |window: u32| {
+        format!(
+            "{GOOD}[link]\nlisten = \"127.0.0.1:30880\"\nwindow = {window}\n[[export]]\ninterface = 'a.B'\napp = 'dubbo://h:1'"
+        )
+    };
+    assert_eq!(errors(&link(65_536)), Vec::<String>::new());
+    let too_large = errors(&link(65_537));
+    assert!(
+        too_large[0]
+            .contains("link.window: 65537 is out of range; write a whole number from 1 to 65536"),
+        "{too_large:?}"
+    );
+    let policy = errors(&format!("{GOOD}[defaults]\nmax_in_flight = 65537"));
+    assert!(policy[0].contains("from 1 to 65536"), "{policy:?}");
+}
+
+#[test]
+fn passwords_are_not_shown() {
+    for line in [
+        "endpoints = ['http://root:s3cret@h:2379']",
+        "endpoints = ['http://root:s3@cret@h:2379']",
+        "endpoints = ['root:s3cret@h:2379']",
+        "user = 'u'\npassword = 12345",
+        "user = 'u'\npassword = ['s3cret']",
+    ] {
+        let text = GOOD.replace("\"etcd\"", &format!("\"etcd\"\n{line}"));
+        let errors = errors(&text);
+        assert!(!errors.is_empty());
+        assert!(
+            errors.iter().all(|it| !it.contains("cret") && !it.contains("12345")),
+            "{errors:?}"
+        );
+    }
+    let app = "[link]\nlisten = \"127.0.0.1:30880\"\n[[export]]\ninterface = 'a.B'\napp = 'http://u:s3cret@h'";
+    let errors = errors(&format!("{GOOD}{app}"));
+    assert!(errors[0].contains("\"http://***@h\" is not the address"), "{errors:?}");
+}
+
+#[test]
+fn secrets_that_all_may_read_are_warned_of() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let (secret, file) = (folder.path().join("secret"), folder.path().join("a.toml"));
+    fs::write(&secret, "x").unwrap();
+    let set_mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let warnings = |keys: &str, modes: [u32; 2]| {
+        fs::write(&file, GOOD.replace("\"etcd\"", &format!("\"etcd\"\nuser = 'u'\n{keys}")))
+            .unwrap();
+        set_mode(&secret, modes[0]);
+        set_mode(&file, modes[1]);
+        load(&file).unwrap().warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let in_file = "password_file = 'secret'";
+    let open = warnings(in_file, [0o644, 0o644]);
+    assert_eq!(open.len(), 1);
+    let said = format!(
+        "a.toml:4: registry.password_file: every user may read {} (mode 644); chmod o-r {}",
+        secret.display(),
+        secret.display()
+    );
+    assert!(open[0].ends_with(&said), "{open:?}");
+    assert_eq!(warnings(in_file, [0o640, 0o644]), Vec::<String>::new());
+    let direct = warnings("password = 'x'", [0o600, 0o644]);
+    assert!(
+        direct.len() == 1 && direct[0].contains("registry.password: every user may read"),
+        "{direct:?}"
+    );
+    assert_eq!(warnings("password = 'x'", [0o644, 0o600]), Vec::<String>::new());
+}

@@ -1,9 +1,13 @@
 //! The keys of sections that connect by TLS.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::section::Section;
+
+/// The bit of a file's mode by which those may read it who neither own it nor are of its group.
+const READ_BY_ALL: u32 = 0o004;
 
 /// All of them.
 pub(super) const TLS_KEYS: [&str; 4] = ["ca_file", "cert_file", "key_file", "server_name"];
@@ -40,6 +44,9 @@ pub(super) fn tls_files(section: &mut Section<'_>, folder: &Path) -> TlsFiles {
         Some(path)
     };
     let (ca_file, cert_file, key_file) = (path("ca_file"), path("cert_file"), path("key_file"));
+    if let Some(path) = &key_file {
+        warn_if_open(section, "key_file", path);
+    }
     let server_name = section.text("server_name").map(str::to_owned);
     if section.has("cert_file") != section.has("key_file") {
         let (there, missing) = match section.has("cert_file") {
@@ -50,4 +57,14 @@ pub(super) fn tls_files(section: &mut Section<'_>, folder: &Path) -> TlsFiles {
         section.wrong(there, format!("is of no use without {missing}"), remedy);
     }
     TlsFiles { ca_file, cert_file, key_file, server_name }
+}
+
+/// Warns of a file with a secret that every user of the machine may read.
+pub(super) fn warn_if_open(section: &Section<'_>, key: &str, path: &Path) {
+    let file = fs::metadata(path).ok().filter(fs::Metadata::is_file);
+    let mode = file.map_or(0, |file| file.permissions().mode());
+    if mode & READ_BY_ALL != 0 {
+        let problem = format!("every user may read {} (mode {:03o})", path.display(), mode & 0o777);
+        section.warn(key, problem, format!("chmod o-r {}", path.display()));
+    }
 }

@@ -179,7 +179,8 @@ impl Control {
         }
         if let Some(listener) = listeners.admin {
             info!(listen = %listener.local_addr()?, "serving metrics and health");
-            let state = AdminState { hub: hub.clone(), readiness: self.readiness.clone() };
+            let hosts = self.config.admin.as_ref().map_or(&[][..], |admin| &admin.hosts).into();
+            let state = AdminState { hub: hub.clone(), readiness: self.readiness.clone(), hosts };
             let listener = crate::admin::listener(listener, self.files.reserve_half(), hub)?;
             self.helpers.spawn(crate::admin::serve(listener, state));
         }

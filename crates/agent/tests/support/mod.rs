@@ -138,7 +138,8 @@ fn serve(mut stream: TcpStream, behaviour: Behaviour, n_requests: &AtomicUsize) 
             match behaviour {
                 Behaviour::Good => {
                     let (kind, value) = answer(&request);
-                    machine.reply(now, to, kind, &value, &[]).unwrap();
+                    let attached = if request.method() == "attach" { &ATTACHED[..] } else { &[] };
+                    machine.reply(now, to, kind, &value, attached).unwrap();
                 }
                 Behaviour::Hang => {}
                 Behaviour::Garbage => {
@@ -176,16 +177,21 @@ fn serve(mut stream: TcpStream, behaviour: Behaviour, n_requests: &AtomicUsize) 
     }
 }
 
-/// `echo` returns its one argument as it came, `nothing` null, `fail` throws; a generic call is
-/// answered by its method's name.
+/// What a reply of the method `attach` has as its attachments: a text, and what is none.
+const ATTACHED: [(&str, &str); 4] =
+    [("dubbo", "2.0.2"), ("shadeOf", "grün"), ("\u{1}count", "5"), ("\u{1}late", "true")];
+
+/// `echo` returns its one argument as it came, `nothing` null, `fail` throws, `attached` returns the attachments of
+/// its request; a generic call is answered by its method's name.
 fn answer(request: &Request) -> (ReplyKind, Vec<u8>) {
     let mut value = Vec::new();
     match (request.method(), request.serialization()) {
         ("nothing", _) => return (ReplyKind::Null, value),
         ("fail", Serialization::Hessian2) => {
             let mut encoder = hessian::Encoder::new(&mut value);
-            encoder.object_begin("com.acme.Oops", &["detailMessage"]);
+            encoder.object_begin("com.acme.Oops", &["detailMessage", "code"]);
             encoder.string("it broke");
+            encoder.int(4001);
             return (ReplyKind::Exception, value);
         }
         ("$invoke", Serialization::Hessian2) => {
@@ -196,6 +202,11 @@ fn answer(request: &Request) -> (ReplyKind, Vec<u8>) {
         ("attachment", Serialization::Hessian2) => {
             let text = request.attachment("colour").unwrap_or("none");
             hessian::write_string(&mut value, text);
+        }
+        ("attached", Serialization::Hessian2) => {
+            let (body, args) = (request.body(), request.args());
+            let end = args.as_ptr().addr() - body.as_ptr().addr() + args.len();
+            value.extend_from_slice(&body[end..]);
         }
         ("calledAs", Serialization::Hessian2) => {
             let attached = |name| request.attachment(name).unwrap_or("none");

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use agent::attachments::Replied;
 use bytes::{Bytes, BytesMut};
 use dubbo_proto::frame::{self, Frame, HEADER_LEN, Header};
 use dubbo_proto::{
@@ -146,7 +147,10 @@ fn response(out: &mut String, serialization: Serialization, status: u8, body: &[
         }
         Err(error) => field(out, name, &format!("not shown: {error}")),
     }
-    for (name, value) in outcome.attachments(&limits).unwrap_or_default() {
+    for (name, json) in Replied::of(&outcome, &JsonOptions::default()).members {
+        let json = String::from_utf8_lossy(&json);
+        let text: Option<String> = serde_json::from_str(&json).unwrap_or_default();
+        let value = text.as_deref().unwrap_or(&json);
         field(out, "attachment", &format!("{name} = {value}"));
     }
 }

@@ -65,6 +65,8 @@ Examples:
       --url dubbo://127.0.0.1:20880
   dubmesh call com.acme.Orders find 42 --group blue --version 2.0.0 \
       --attachment tenant=7 --registry etcd://127.0.0.1:2379 --verbose
+  dubmesh call com.acme.Orders find 42 --url dubbo://127.0.0.1:20880 \
+      --attachments '{"traceId":"abc","n":5}'
   dubmesh call com.acme.Orders touch 42 --types long --one-way \
       --url dubbo://127.0.0.1:20880
   dubmesh call com.alibaba.dubbo.performance.demo.provider.IHelloService hash \
@@ -74,7 +76,8 @@ Examples:
 Exit status:
   0  the call succeeded; its value is on standard output, as JSON; with
      --one-way: it was sent
-  1  the call was made and failed: an exception, a provider's error, a broken
+  1  the call was made and failed: an exception (standard error has its class,
+     message, cause and fields as JSON), a provider's error, a broken
      connection
   2  the arguments are wrong, or do not fit the types
   3  refused before it began: no endpoint, unreachable, no such service or
@@ -110,6 +113,9 @@ pub(crate) struct CallArgs {
     /// An attachment of the call; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = attachment)]
     attachment: Vec<(String, String)>,
+    /// Attachments of the call as a JSON object of texts, numbers and booleans
+    #[arg(long, value_name = "JSON", value_parser = attachments)]
+    attachments: Option<Attachments>,
     /// Make a one-way call: send it, and wait for no answer
     #[arg(long)]
     one_way: bool,
@@ -137,7 +143,12 @@ pub(crate) struct CallArgs {
 impl CallArgs {
     fn is_one_way(&self) -> bool {
         let (name, value) = ONE_WAY;
-        self.one_way || self.attachment.iter().any(|(own, it)| own == name && it == value)
+        self.one_way || self.all_attachments().any(|(own, it)| own == name && it == value)
+    }
+
+    fn all_attachments(&self) -> impl Iterator<Item = (&str, &str)> {
+        let object = self.attachments.iter().flat_map(|Attachments(pairs)| pairs);
+        self.attachment.iter().chain(object).map(|(name, value)| (&**name, &**value))
     }
 }
 
@@ -154,6 +165,14 @@ fn attachment(text: &str) -> Result<(String, String), String> {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("write NAME=VALUE".to_owned()),
     }
+}
+
+/// Attachments of one JSON object.
+#[derive(Clone, Debug)]
+struct Attachments(Vec<(String, String)>);
+
+fn attachments(text: &str) -> Result<Attachments, String> {
+    agent::attachments::read(text.as_bytes()).map(Attachments).map_err(|error| error.to_string())
 }
 
 /// Why no value came.
@@ -186,11 +205,23 @@ pub(crate) fn call(args: &CallArgs) -> Exit {
         Failure::Local(message) => (Exit::Failure, message),
         Failure::Call(error, reason) => {
             let reason = reason.map_or(String::new(), |reason| format!("; it says: {reason}"));
-            (exit_of(error.code), format!("{error}{reason}; {}", remedy(error.code)))
+            let exception = error.exception.as_ref();
+            let exception =
+                exception.map_or(String::new(), |it| format!("\nexception: {}", shown(it)));
+            let message = format!("{error}{reason}; {}{exception}", remedy(error.code));
+            (exit_of(error.code), message)
         }
     };
     say(&format!("dubmesh call: {message}\n"));
     exit
+}
+
+/// JSON as it is, or on several lines where a person reads it.
+fn shown(json: &str) -> String {
+    match io::stderr().is_terminal() {
+        true => String::from_utf8_lossy(&layout::pretty(json.as_bytes(), false)).into_owned(),
+        false => json.to_owned(),
+    }
 }
 
 /// Tells the user. Nobody need be there to read it.
@@ -285,8 +316,8 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, F
     let client = Client::new("dubmesh-call", &place.name, registry.clone(), policy);
     let json = args.json.clone().unwrap_or_default();
     let list = if json.refs == RefStyle::Path { list.with_refs() } else { list };
-    let attachments = args.attachment.iter().map(|(name, value)| (&**name, &**value));
-    let attachments: Vec<_> = attachments.chain(args.one_way.then_some(ONE_WAY)).collect();
+    let one_way = args.one_way.then_some(ONE_WAY);
+    let attachments: Vec<_> = args.all_attachments().chain(one_way).collect();
     let invocation = Invocation {
         name: RouteName {
             interface: &service.interface,
@@ -410,5 +441,10 @@ mod tests {
         assert!(attachment("=b").is_err() && attachment("a").is_err());
         assert_eq!(generic("gson"), Ok(Generic::Gson));
         assert!(generic("bean").is_err());
+        let Attachments(pairs) = attachments(r#"{"traceId":"a","n":5}"#).unwrap();
+        let expected =
+            [("traceId", "a"), ("\u{1}n", "5")].map(|(n, v)| (n.to_owned(), v.to_owned()));
+        assert_eq!(pairs, expected);
+        assert!(attachments("{\"path\":\"x\"}").unwrap_err().contains("reserved"));
     }
 }

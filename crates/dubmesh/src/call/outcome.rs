@@ -9,8 +9,11 @@ pub(super) fn exit_of(code: Code) -> Exit {
     match code {
         Code::BadRequest
         | Code::NoRoute
+        | Code::CrossSite
         | Code::MethodNotAllowed
         | Code::UnsupportedMediaType
+        | Code::NotImplemented
+        | Code::HeadTooLarge
         | Code::RequestTimeout
         | Code::BodyTooLarge
         | Code::BadArguments
@@ -41,8 +44,11 @@ pub(super) fn remedy(code: Code) -> &'static str {
     match code {
         Code::BadRequest
         | Code::NoRoute
+        | Code::CrossSite
         | Code::MethodNotAllowed
         | Code::UnsupportedMediaType
+        | Code::NotImplemented
+        | Code::HeadTooLarge
         | Code::RequestTimeout => "see dubmesh call --help",
         Code::BodyTooLarge => "send less, or raise the provider's payload limit",
         Code::BadArguments => "check the JSON against the method's parameters, or give --types",

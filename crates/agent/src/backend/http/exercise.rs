@@ -264,7 +264,7 @@ pub fn provider_reply(data: &[u8]) {
         let is_json = reader.skip_value().is_ok() && reader.finish().is_ok();
         assert!(is_json, "not JSON: {}", json.escape_ascii());
     }
-    let _ = crate::reply::attachments_of(&reply);
+    let _ = crate::reply::attachments_of(&reply, &hessian::transcode::JsonOptions::default());
     let _ = crate::reply::ignored_options(&reply, &options);
 }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::{Buf, BytesMut};
+use dubbo_proto::attachment::TYPED;
 use dubbo_proto::frame::HEADER_LEN;
 use dubbo_proto::{
     DEFAULT_PAYLOAD_LIMIT, ProtoError, ReplyKind, ReplyTo, Serialization, Status as DubboStatus,
@@ -19,6 +20,7 @@ use super::bean;
 use super::generic::{self, Mode};
 use super::method::{Classes, DEFAULT_EXCEPTION, ErrorRule, StatusTable};
 use super::pool::Answer;
+use crate::attachments;
 use crate::call::{Outcome, Reply};
 use crate::error::{CallError, Code};
 
@@ -85,7 +87,8 @@ impl Form<'_> {
             true => self.value(answer)?,
             false => self.failure(answer)?,
         };
-        self.encode(&done, &attachments(&answer.headers))
+        let more = more_attachments(&answer.headers)?;
+        self.encode(&done, &attachments(&answer.headers, &more))
     }
 
     /// The reply that holds `value`, which is in the caller's serialization already.
@@ -422,16 +425,27 @@ fn members(text: &[u8]) -> Vec<(Cow<'_, str>, &[u8])> {
     }
 }
 
-/// The attachments in the headers of an answer.
-fn attachments(headers: &HeaderMap) -> Vec<(&str, &str)> {
-    headers
-        .iter()
-        .filter_map(|(name, value)| {
-            let name = name.as_str().strip_prefix(ATTACHMENT)?;
-            let value = std::str::from_utf8(value.as_bytes()).ok()?;
-            (!name.is_empty()).then_some((name, value))
-        })
-        .collect()
+/// The attachments in the header that holds a JSON object of them.
+fn more_attachments(headers: &HeaderMap) -> Result<Vec<(String, String)>, CallError> {
+    let Some(value) = headers.get(attachments::HEADER) else { return Ok(Vec::new()) };
+    attachments::read(value.as_bytes())
+        .map_err(|error| bad_reply(format!("header {}: {error}", attachments::HEADER)))
+}
+
+/// The attachments in the headers of an answer. What is in `more` counts more than a header of the same name.
+fn attachments<'a>(
+    headers: &'a HeaderMap,
+    more: &'a [(String, String)],
+) -> Vec<(&'a str, &'a str)> {
+    let is_in_more = |name: &str| {
+        more.iter().any(|(known, _)| known.trim_start_matches(TYPED).eq_ignore_ascii_case(name))
+    };
+    let single = headers.iter().filter_map(|(name, value)| {
+        let name = name.as_str().strip_prefix(ATTACHMENT)?;
+        let value = std::str::from_utf8(value.as_bytes()).ok()?;
+        (!name.is_empty() && !is_in_more(name)).then_some((name, value))
+    });
+    single.chain(more.iter().map(|(name, value)| (&**name, &**value))).collect()
 }
 
 fn bad_reply(message: impl Into<Box<str>>) -> CallError {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use dubbo_proto::attachment::TYPED;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use http_body_util::Full;
@@ -10,6 +11,7 @@ use http_body_util::Full;
 use super::arguments::Arguments;
 use super::method::{BodyShape, Method};
 use super::reply::ATTACHMENT;
+use crate::attachments;
 use crate::backend::AppCall;
 use crate::error::{CallError, Code};
 
@@ -110,20 +112,27 @@ fn body(method: &Method, arguments: &Arguments) -> Result<Option<Vec<u8>>, CallE
     Ok(Some(out))
 }
 
-/// Attachments as headers. One whose name or value cannot stand in a header is left out: HTTP
-/// knows no way to tell it.
+/// Attachments as headers. One whose name or value cannot stand in a header of its own stands in the header of
+/// all, in which case counts and numbers are numbers.
 fn attachments(call: &AppCall<'_>, headers: &mut HeaderMap) {
     for (name, value) in call.attachments {
+        let name = name.trim_start_matches(TYPED);
         let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) else { continue };
-        if *name == "remote.application" {
+        if name == "remote.application" {
             headers.insert(CALLER, value);
-        } else if PROTOCOL.contains(name) {
-        } else if TRACE.contains(name) {
+        } else if PROTOCOL.contains(&name) {
+        } else if TRACE.contains(&name) {
             if let Ok(name) = HeaderName::from_bytes(name.as_bytes()) {
                 headers.insert(name, value);
             }
         } else if let Ok(name) = HeaderName::from_bytes(format!("{ATTACHMENT}{name}").as_bytes()) {
             headers.insert(name, value);
         }
+    }
+    let is_own = |name: &str| !PROTOCOL.contains(&name) && !TRACE.contains(&name);
+    if let Some(object) = attachments::header_for_app(call.attachments, is_own)
+        && let Ok(value) = HeaderValue::try_from(object)
+    {
+        headers.insert(attachments::HEADER, value);
     }
 }

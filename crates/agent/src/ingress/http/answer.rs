@@ -2,21 +2,28 @@
 
 use bytes::Bytes;
 use hessian::Limits;
-use hessian::json::JsonReader;
+use hessian::json::{self, JsonReader};
 use hessian::transcode::JsonOptions;
-use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
-use http::{Response, StatusCode};
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use http::{HeaderMap, Response, StatusCode, Version};
 use http_body_util::Full;
 
 use super::{ATTACHMENT, Style};
+use crate::attachments::{HEADER, MAX_LEN, Replied};
 use crate::call::Reply;
-use crate::error::CallError;
+use crate::error::{CallError, Code, Fault};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const POST: HeaderValue = HeaderValue::from_static("POST");
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
+/// Longest message about a mistake of the caller's, in bytes. Much of it may be what the caller has sent.
+const MAX_COMPLAINT_LEN: usize = 4096;
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain;charset=utf-8");
 /// Names the caller's options of the JSON mapping that changed nothing, since nothing tells the types of the
 /// reply's values.
 const IGNORED: HeaderName = HeaderName::from_static("x-dubbo-json-ignored");
+/// How many attachments of a reply stand in no header, for there is no room, or they cannot be told in JSON.
+const LEFT_OUT: HeaderName = HeaderName::from_static("x-dubbo-attachments-left-out");
 /// When to come back after a refusal, in seconds: the least that the header can say.
 const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
 
@@ -41,33 +48,93 @@ pub(super) fn value(
     if let Some(value) = ignored {
         response.headers_mut().insert(IGNORED, value);
     }
-    for (name, value) in crate::reply::attachments_of(reply) {
-        // Names and values that no header can have are left out.
-        let name = HeaderName::from_bytes(format!("{ATTACHMENT}{name}").as_bytes());
-        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value.as_bytes())) {
-            response.headers_mut().append(name, value);
-        }
+    let attachments = crate::reply::attachments_of(reply, options);
+    if attachments != Replied::default() {
+        attach(&attachments, response.headers_mut());
     }
     Ok(response)
 }
 
+/// Adds the attachments of a reply: all of them in one header, and the texts in headers of their own.
+fn attach(attachments: &Replied, headers: &mut HeaderMap) {
+    let (object, n_left_out) = attachments.header();
+    if let Ok(value) = HeaderValue::from_str(&object) {
+        headers.insert(HeaderName::from_static(HEADER), value);
+    }
+    if n_left_out != 0 {
+        headers.insert(LEFT_OUT, n_left_out.into());
+    }
+    let mut room = MAX_LEN;
+    for (name, value) in &attachments.members {
+        let Ok(value) = JsonReader::new(value, Limits::default()).read_string() else { continue };
+        let Some(left) = room.checked_sub(name.len() + value.len()) else { continue };
+        // Names and values that no header can have are left out.
+        let name = HeaderName::from_bytes(format!("{ATTACHMENT}{name}").as_bytes());
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value.as_bytes())) {
+            room = left;
+            headers.append(name, value);
+        }
+    }
+}
+
 /// The answer to a call that failed.
-pub(super) fn error(error: &CallError) -> Response<Full<Bytes>> {
+pub(super) fn error(error: &CallError, version: Version) -> Response<Full<Bytes>> {
     let row = error.code.row();
-    let body = serde_json::json!({
-        "code": row.name,
-        "message": error.summary(),
-        "endpoint": error.endpoint,
-        "retryable": error.is_retryable(),
-    });
-    let mut response = Response::new(Full::new(Bytes::from(body.to_string())));
+    let mut response = Response::new(Full::new(Bytes::from(body_of(error))));
     *response.status_mut() =
         StatusCode::from_u16(row.http_status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
         response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S);
     }
+    if error.code == Code::MethodNotAllowed {
+        response.headers_mut().insert(ALLOW, POST);
+    }
+    // Where the body ends is not known for sure. (HTTP/2 knows neither such codings nor this header.)
+    if error.code == Code::NotImplemented && version < Version::HTTP_2 {
+        response.headers_mut().insert(CONNECTION, CLOSE);
+    }
     response
+}
+
+/// An error as JSON.
+fn body_of(error: &CallError) -> Vec<u8> {
+    let mut body = Vec::with_capacity(128);
+    let member = |body: &mut Vec<u8>, name: &str| {
+        json::write_string(body, name);
+        body.push(b':');
+    };
+    body.push(b'{');
+    member(&mut body, "code");
+    json::write_string(&mut body, error.code.row().name);
+    body.push(b',');
+    member(&mut body, "message");
+    let summary = error.summary();
+    let max = match error.code.row().fault {
+        Fault::Downstream => MAX_COMPLAINT_LEN,
+        Fault::Local | Fault::Upstream => summary.len(),
+    };
+    json::write_string(
+        &mut body,
+        summary.get(..summary.floor_char_boundary(max)).unwrap_or_default(),
+    );
+    if let Some(exception) = &error.exception {
+        body.push(b',');
+        member(&mut body, "exception");
+        body.extend_from_slice(exception.as_bytes());
+    }
+    body.push(b',');
+    member(&mut body, "endpoint");
+    match &error.endpoint {
+        Some(endpoint) => json::write_string(&mut body, endpoint),
+        None => body.extend_from_slice(b"null"),
+    }
+    body.push(b',');
+    member(&mut body, "retryable");
+    let is_retryable: &[u8] = if error.is_retryable() { b"true" } else { b"false" };
+    body.extend_from_slice(is_retryable);
+    body.push(b'}');
+    body
 }
 
 /// JSON text without the quotes of a string, for callers that want the bare value.

@@ -5,6 +5,7 @@ use dubbo_proto::Serialization;
 use hessian::json::JsonReader;
 use hessian::{Decoder, JavaType, Limits};
 
+use super::CallHeaders;
 use super::form::Form;
 use super::json::Target as Path;
 use crate::args::{ArgumentList, Target, parse_types};
@@ -23,10 +24,12 @@ pub fn mapping(data: &[u8]) {
         encode(&args, &parameters);
         encode(&args, &Parameters::Unknown);
     }
+    let _ = crate::attachments::read(body);
     let head = http::Request::post("/").body(()).map(|request| request.into_parts().0);
     if let (Ok(form), Ok(head)) = (Form::parse(body), head)
-        && let Ok(invocation) = form.invocation(&head)
+        && let Ok(headers) = CallHeaders::read(&head, false)
     {
+        let invocation = form.invocation(headers, &[]);
         encode(&invocation.args, &parameters);
         encode(&invocation.args, &Parameters::Unknown);
         if let Parameters::Given(types) = &parameters {

@@ -5,8 +5,6 @@
 
 use std::borrow::Cow;
 
-use http::request::Parts;
-
 use super::CallHeaders;
 use crate::args::ArgumentList;
 use crate::error::{CallError, Code};
@@ -58,23 +56,22 @@ impl<'a> Form<'a> {
     }
 
     /// The call that the form and the request's headers describe.
-    pub(super) fn invocation(&'a self, head: &'a Parts) -> Result<Invocation<'a>, CallError> {
-        let headers = CallHeaders::read(head)?;
-        let types = self.types.or(headers.types);
+    pub(super) fn invocation(
+        &'a self,
+        mut headers: CallHeaders<'a>,
+        more: &'a [(String, String)],
+    ) -> Invocation<'a> {
+        let attachments = headers.all_attachments(more);
         let name = RouteName {
             interface: &self.interface,
             version: headers.version,
             group: headers.group,
             method: &self.method,
-            types,
+            types: self.types.or(headers.types),
             generic: headers.generic,
         };
-        Ok(Invocation {
-            name,
-            args: ArgumentList::Text(&self.parameters),
-            timeout: headers.timeout,
-            attachments: headers.attachments,
-        })
+        let args = ArgumentList::Text(&self.parameters);
+        Invocation { name, args, timeout: headers.timeout, attachments }
     }
 }
 

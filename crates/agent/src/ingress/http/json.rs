@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 
-use http::request::Parts;
 use percent_encoding::percent_decode_str;
 
 use super::CallHeaders;
 use crate::args::ArgumentList;
-use crate::error::{CallError, Code};
+use crate::error::{CallError, Code, clip};
 use crate::invoke::Invocation;
 use crate::route::RouteName;
 
@@ -24,6 +23,7 @@ impl<'a> Target<'a> {
         let Some((interface, method)) =
             parts.filter(|(interface, method)| !interface.is_empty() && !method.is_empty())
         else {
+            let path = clip(path);
             let message = format!("{path:?} names no method; POST to /INTERFACE/METHOD");
             return Err(CallError::new(Code::NoRoute, message));
         };
@@ -33,10 +33,11 @@ impl<'a> Target<'a> {
     /// The call that path, headers and body describe.
     pub(super) fn invocation(
         &'a self,
-        head: &'a Parts,
+        mut headers: CallHeaders<'a>,
+        more: &'a [(String, String)],
         body: &'a [u8],
     ) -> Result<Invocation<'a>, CallError> {
-        let headers = CallHeaders::read(head)?;
+        let attachments = headers.all_attachments(more);
         let args = ArgumentList::json(body)?;
         let name = RouteName {
             interface: &self.interface,
@@ -46,8 +47,7 @@ impl<'a> Target<'a> {
             types: headers.types,
             generic: headers.generic,
         };
-        let (timeout, attachments) = (headers.timeout, headers.attachments);
-        Ok(Invocation { name, args, timeout, attachments })
+        Ok(Invocation { name, args, timeout: headers.timeout, attachments })
     }
 }
 

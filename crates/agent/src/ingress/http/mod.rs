@@ -4,16 +4,20 @@
 //! - `POST /{interface}/{method}` with JSON: an array of arguments, or one bare value; answered by
 //!   the JSON value.
 //!
-//! `session` is one connection, `form` and `json` read requests, `options` what form of JSON they want, `answer`
-//! writes responses.
+//! `session` is one connection, `head` what its requests say before the call, `site` which web pages may call, `form`
+//! and `json` read calls, `options` what form of JSON they want, `answer` writes responses, `prepared` those to what
+//! is no HTTP.
 
 mod answer;
 #[doc(hidden)]
 pub mod exercise;
 mod form;
+pub(crate) mod head;
 mod json;
 mod options;
+mod prepared;
 mod session;
+pub(crate) mod site;
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -22,17 +26,20 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use dubbo_proto::attachment::TYPED;
 use hessian::transcode::{JsonOptions, RefStyle};
-use http::header::CONTENT_ENCODING;
-use http::{HeaderName, Method, Request, Response};
+use http::request::Parts;
+use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use tracing::debug;
 
+use self::head::Facts;
 pub use self::session::HttpSession;
+use crate::attachments;
 use crate::call::Reply;
 use crate::config::HttpIngressConfig;
-use crate::error::{CallError, Code};
+use crate::error::{CallError, Code, clip};
 use crate::invoke::invoke;
 use crate::metrics::CallStats;
 use crate::route::Generic;
@@ -55,28 +62,56 @@ enum Style {
     Json,
 }
 
+/// What a request is answered with.
+type Answer = Response<Full<Bytes>>;
+
+fn empty() -> Full<Bytes> {
+    Full::new(Bytes::new())
+}
+
 /// Answers one request; a failure is an answer, too.
-async fn handle(
-    worker: &Worker,
-    listener: &HttpListener,
-    request: Request<Incoming>,
-) -> Response<Full<Bytes>> {
+async fn handle(worker: &Worker, listener: &HttpListener, request: Request<Incoming>) -> Answer {
     let started = Instant::now();
+    let (head, body) = request.into_parts();
+    let cors = listener.config.cors.as_ref();
+    let facts = Facts::read(&head);
+    let page =
+        facts.and_then(|facts| Ok((facts, site::judge(&facts, cors, &listener.config.hosts)?)));
+    // Who asks whether a call may be made has not made one.
+    if let (Ok((facts, Some(origin))), Some(cors)) = (&page, cors)
+        && site::is_preflight(&head, facts)
+    {
+        let mut answer = site::preflight(&head, cors);
+        site::share(answer.headers_mut(), cors, Some(*origin));
+        return answer;
+    }
+    let origin = page.as_ref().ok().and_then(|(_, origin)| *origin);
     let stats = &listener.stats[worker.index];
     stats.started();
     let mut counted = Counted { stats, started, code: Some(Code::Cancelled as u8) };
-    let result = match answer_request(worker, listener, request, started).await {
-        Ok((style, options, reply)) => {
-            answer::value(style, &options, &reply).inspect_err(|error| told(listener, error))
+    let result = match page {
+        Ok((facts, _)) => {
+            match answer_request(worker, &listener.config, (&head, &facts), body, started).await {
+                Ok((style, options, reply)) => answer::value(style, &options, &reply)
+                    .inspect_err(|error| told(listener, error)),
+                Err(Failure::Request(error)) => {
+                    told(listener, &error);
+                    Err(error)
+                }
+                Err(Failure::Call(error)) => Err(error),
+            }
         }
-        Err(Failure::Request(error)) => {
+        Err(error) => {
             told(listener, &error);
             Err(error)
         }
-        Err(Failure::Call(error)) => Err(error),
     };
     counted.code = result.as_ref().err().map(|error| error.code as u8);
-    result.unwrap_or_else(|error| answer::error(&error))
+    let mut answer = result.unwrap_or_else(|error| answer::error(&error, head.version));
+    if let Some(cors) = cors {
+        site::share(answer.headers_mut(), cors, origin);
+    }
+    answer
 }
 
 /// Counts a call however it ends: when its future is dropped the caller has gone away.
@@ -113,31 +148,36 @@ fn told(listener: &HttpListener, error: &CallError) {
 
 async fn answer_request(
     worker: &Worker,
-    listener: &HttpListener,
-    request: Request<Incoming>,
+    config: &HttpIngressConfig,
+    (head, facts): (&Parts, &Facts<'_>),
+    body: Incoming,
     mut started: Instant,
 ) -> Result<(Style, JsonOptions, Reply), Failure> {
-    let config = &listener.config;
-    if request.method() != Method::POST {
-        let message = format!("{} is not allowed here; calls are made by POST", request.method());
+    if head.method != Method::POST {
+        let method = clip(head.method.as_str());
+        let message = format!("{method} is not allowed here; calls are made by POST");
         return Err(CallError::new(Code::MethodNotAllowed, message).into());
     }
-    let (head, body) = request.into_parts();
-    if let Some(encoding) = head.headers.get(CONTENT_ENCODING).filter(|name| *name != "identity") {
-        let message = format!("content-encoding {encoding:?} is not read here; send it plain");
+    if let Some(encoding) = facts.content_encoding.filter(|name| *name != "identity") {
+        let encoding = String::from_utf8_lossy(encoding.as_bytes());
+        let message =
+            format!("content-encoding {:?} is not read here; send it plain", clip(&encoding));
         return Err(CallError::new(Code::UnsupportedMediaType, message).into());
     }
-    let options = options::read(&head)?;
+    let options = options::read(head)?;
+    let headers = CallHeaders::read(head, facts.has_ours)?;
+    let more = headers.more_attachments()?;
     let body = read_body(body, config, &mut started).await?;
     match head.uri.path() {
         "/" => {
             let form = form::Form::parse(&body)?;
-            let outcome = invoke(worker, config.registry, &form.invocation(&head)?, started).await;
+            let invocation = form.invocation(headers, &more);
+            let outcome = invoke(worker, config.registry, &invocation, started).await;
             Ok((Style::Text, options, outcome.map_err(Failure::Call)?))
         }
         path => {
             let target = json::Target::parse(path)?;
-            let mut invocation = target.invocation(&head, &body)?;
+            let mut invocation = target.invocation(headers, &more, &body)?;
             if options.refs == RefStyle::Path {
                 invocation.args = invocation.args.with_refs();
             }
@@ -202,7 +242,7 @@ fn too_large(max_len: usize) -> CallError {
 }
 
 /// The value of a header as text, if there is one.
-fn header<'a>(head: &'a http::request::Parts, name: &str) -> Result<Option<&'a str>, CallError> {
+fn header<'a>(head: &'a Parts, name: &str) -> Result<Option<&'a str>, CallError> {
     let Some(value) = head.headers.get(name) else {
         return Ok(None);
     };
@@ -219,6 +259,8 @@ struct CallHeaders<'a> {
     generic: Option<Generic>,
     timeout: Option<Duration>,
     attachments: Vec<(&'a str, &'a str)>,
+    /// A JSON object of further attachments.
+    more: Option<&'a str>,
 }
 
 const VERSION: &str = "x-dubbo-service-version";
@@ -227,17 +269,14 @@ const TYPES: &str = "x-dubbo-parameter-types";
 const GENERIC: &str = "x-dubbo-generic";
 const TIMEOUT: &str = "x-dubbo-timeout-ms";
 const ATTACHMENT: &str = "x-dubbo-attachment-";
-/// What every name above begins with: a request without such a header is read at once.
-const PREFIX: &str = "x-dubbo-";
 
-/// Whether a header is the trace context or baggage of the caller, which goes on as the attachment
-/// of that name, by which Java programs and HTTP apps find it.
-fn is_trace(name: &str) -> bool {
-    matches!(name, "traceparent" | "tracestate" | "baggage")
-}
+/// The trace context and baggage of the caller. They go on as attachments of these names, by which Java programs and
+/// HTTP apps find them.
+const TRACE: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 
 impl<'a> CallHeaders<'a> {
-    fn read(head: &'a http::request::Parts) -> Result<Self, CallError> {
+    /// A request that has none of them is read at once.
+    fn read(head: &'a Parts, has_ours: bool) -> Result<Self, CallError> {
         let mut headers = Self {
             version: "",
             group: "",
@@ -245,10 +284,9 @@ impl<'a> CallHeaders<'a> {
             generic: None,
             timeout: None,
             attachments: Vec::new(),
+            more: None,
         };
-        let is_known =
-            |name: &HeaderName| name.as_str().starts_with(PREFIX) || is_trace(name.as_str());
-        if !head.headers.keys().any(is_known) {
+        if !has_ours {
             return Ok(headers);
         }
         headers.version = header(head, VERSION)?.unwrap_or("");
@@ -256,21 +294,43 @@ impl<'a> CallHeaders<'a> {
         headers.types = header(head, TYPES)?;
         headers.generic = header(head, GENERIC)?.map(parse_generic).transpose()?;
         headers.timeout = header(head, TIMEOUT)?.map(parse_timeout).transpose()?;
+        headers.more = header(head, attachments::HEADER)?;
         for name in head.headers.keys() {
-            let trace = Some(name.as_str()).filter(|name| is_trace(name));
+            let trace = Some(name.as_str()).filter(|name| TRACE.contains(name));
             if let Some(key) = name.as_str().strip_prefix(ATTACHMENT).or(trace)
                 && let Some(value) = header(head, name.as_str())?
             {
+                attachments::check_name(key).map_err(|error| {
+                    CallError::new(Code::BadRequest, format!("header {ATTACHMENT}*: {error}"))
+                })?;
                 headers.attachments.push((key, value));
             }
         }
         Ok(headers)
     }
+
+    /// The attachments of the JSON object.
+    fn more_attachments(&self) -> Result<Vec<(String, String)>, CallError> {
+        let Some(text) = self.more else { return Ok(Vec::new()) };
+        attachments::read(text.as_bytes()).map_err(|error| {
+            CallError::new(Code::BadRequest, format!("header {}: {error}", attachments::HEADER))
+        })
+    }
+
+    /// All attachments. One that stands in both forms is taken from the JSON object.
+    fn all_attachments(&mut self, more: &'a [(String, String)]) -> Vec<(&'a str, &'a str)> {
+        let mut all = std::mem::take(&mut self.attachments);
+        all.retain(|(name, _)| {
+            more.iter().all(|(other, _)| other.trim_start_matches(TYPED) != *name)
+        });
+        all.extend(more.iter().map(|(name, value)| (&**name, &**value)));
+        all
+    }
 }
 
 fn parse_generic(text: &str) -> Result<Generic, CallError> {
     Generic::from_name(text.trim()).ok_or_else(|| {
-        let message = format!("{GENERIC} is {text:?}; it must be true or gson");
+        let message = format!("{GENERIC} is {:?}; it must be true or gson", clip(text));
         CallError::new(Code::BadRequest, message)
     })
 }
@@ -279,6 +339,7 @@ fn parse_timeout(text: &str) -> Result<Duration, CallError> {
     match text.trim().parse::<u32>() {
         Ok(ms) if ms != 0 => Ok(Duration::from_millis(ms.into())),
         _ => {
+            let text = clip(text);
             let message = format!("{TIMEOUT} is {text:?}; it must be a whole number from 1 up");
             Err(CallError::new(Code::BadRequest, message))
         }

@@ -1,0 +1,163 @@
+//! A request's headers that say nothing of the call: whether it is sound HTTP, and where it comes from.
+//!
+//! All of them are found in one pass. What hyper lets through and RFC 9110 and RFC 9112 forbid is refused
+//! here: hosts that are missing, doubled or none, and transfer codings that only end in `chunked`.
+
+use std::net::Ipv6Addr;
+
+use http::header::HOST;
+use http::request::Parts;
+use http::{HeaderValue, Version};
+
+use super::TRACE;
+use crate::error::{CallError, Code, clip};
+
+/// What every header of ours begins with.
+pub(super) const PREFIX: &str = "x-dubbo-";
+
+/// What the headers say beside the call.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Facts<'a> {
+    /// Whether there are headers of ours, or of a trace.
+    pub has_ours: bool,
+    pub content_encoding: Option<&'a HeaderValue>,
+    /// The page that sends the request, as a browser tells it.
+    pub origin: Option<&'a HeaderValue>,
+    /// How that page and this agent are related, as a browser tells it.
+    pub fetch_site: Option<&'a HeaderValue>,
+    /// The name by which the client has reached this agent, with its port; empty if it does not tell.
+    pub host: &'a str,
+}
+
+impl<'a> Facts<'a> {
+    /// Looks at all headers of a request.
+    ///
+    /// # Errors
+    /// [`Code::BadRequest`] or [`Code::NotImplemented`] where a rule of HTTP is broken.
+    pub(super) fn read(head: &'a Parts) -> Result<Self, CallError> {
+        let mut facts = Self::default();
+        let (mut n_hosts, mut host, mut coding) = (0, None, Coding::default());
+        for (name, value) in &head.headers {
+            match name.as_str() {
+                "host" => {
+                    n_hosts += 1;
+                    host = Some(value);
+                }
+                "transfer-encoding" => coding.read(value)?,
+                "content-encoding" => facts.content_encoding = Some(value),
+                "origin" => facts.origin = Some(value),
+                "sec-fetch-site" => facts.fetch_site = Some(value),
+                name if name.starts_with(PREFIX) || TRACE.contains(&name) => facts.has_ours = true,
+                _ => {}
+            }
+        }
+        if 1 < n_hosts {
+            return Err(bad(format!("{n_hosts} Host headers; a request has one")));
+        }
+        if n_hosts == 0 && head.version == Version::HTTP_11 {
+            return Err(bad("no Host header; a request of HTTP/1.1 has one"));
+        }
+        if let Some(value) = host {
+            facts.host = value.to_str().ok().filter(|text| is_host(text)).ok_or_else(|| {
+                let shown = String::from_utf8_lossy(value.as_bytes());
+                bad(format!("Host {:?} is no HOST or HOST:PORT", clip(&shown)))
+            })?;
+        }
+        // An absolute URL, or HTTP/2's own way to tell the host.
+        if let Some(authority) = head.uri.authority() {
+            let authority = authority.as_str();
+            let is_other = host.is_some() && !facts.host.eq_ignore_ascii_case(authority);
+            if is_other && head.version == Version::HTTP_2 {
+                let (host, other) = (clip(facts.host), clip(authority));
+                return Err(bad(format!("Host is {host:?}, but :authority {other:?}")));
+            }
+            facts.host = authority;
+        }
+        Ok(facts)
+    }
+}
+
+/// The codings of a body, of which `chunked` alone is known here.
+#[derive(Default)]
+struct Coding {
+    is_chunked: bool,
+}
+
+impl Coding {
+    fn read(&mut self, value: &HeaderValue) -> Result<(), CallError> {
+        for name in value.as_bytes().split(|byte| *byte == b',') {
+            let name = name.trim_ascii();
+            if name.is_empty() {
+                continue;
+            }
+            if !name.eq_ignore_ascii_case(b"chunked") {
+                let name = String::from_utf8_lossy(name);
+                let message = format!(
+                    "transfer-encoding {:?} is not known here; send the body plain or chunked",
+                    clip(&name)
+                );
+                return Err(CallError::new(Code::NotImplemented, message));
+            }
+            if std::mem::replace(&mut self.is_chunked, true) {
+                return Err(bad("transfer-encoding: a body is chunked once"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether `text` is what a Host header may hold: `uri-host [ ":" port ]`, or nothing.
+/// Source: RFC 9110, 7.2; RFC 3986, 3.2.2.
+pub(crate) fn is_host(text: &str) -> bool {
+    let (name, port) = host_and_port(text);
+    let is_name_byte =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(&byte);
+    let is_name = match name.strip_prefix('[') {
+        Some(address) => {
+            address.strip_suffix(']').is_some_and(|address| address.parse::<Ipv6Addr>().is_ok())
+        }
+        None => name.bytes().all(is_name_byte),
+    };
+    let is_empty = name.is_empty() && port.is_some();
+    is_name && !is_empty && port.is_none_or(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The two parts of `HOST:PORT`. The port may be missing.
+pub(crate) fn host_and_port(text: &str) -> (&str, Option<&str>) {
+    match text.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => (name, Some(port)),
+        _ => (text, None),
+    }
+}
+
+fn bad(message: impl Into<Box<str>>) -> CallError {
+    debug_assert!(HOST == "host");
+    CallError::new(Code::BadRequest, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_names_or_addresses_with_or_without_port() {
+        for good in [
+            "",
+            "a",
+            "localhost:20000",
+            "127.0.0.1",
+            "[::1]:80",
+            "[::1]",
+            "a_b.example",
+            "a:",
+            "%41",
+        ] {
+            assert!(is_host(good), "{good:?}");
+        }
+        for bad in [
+            ":80", "a b", "a/b", "u@a", "a:b", "a:1:2", "[::1", "::1", "[x]", "a\\", "a#", "[::1]x",
+        ] {
+            assert!(!is_host(bad), "{bad:?}");
+        }
+    }
+}

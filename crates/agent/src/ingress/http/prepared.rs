@@ -1,0 +1,58 @@
+//! Answers that stand ready: to what never became a request.
+
+/// The request did not arrive in time.
+pub(super) const TIMEOUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n\
+    content-type: application/json\r\ncontent-length: 112\r\n\r\n\
+    {\"code\":\"request_timeout\",\"message\":\"the request did not arrive in time\",\
+    \"endpoint\":null,\"retryable\":true}      ";
+
+/// What was sent is no HTTP.
+const BAD_REQUEST: &[u8] = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\
+    content-type: application/json\r\ncontent-length: 103\r\n\r\n\
+    {\"code\":\"bad_request\",\"message\":\"the head of the request is no HTTP\",\
+    \"endpoint\":null,\"retryable\":false}";
+
+/// The request's head is too long.
+const HEAD_TOO_LARGE: &[u8] = b"HTTP/1.1 431 Request Header Fields Too Large\r\n\
+    connection: close\r\ncontent-type: application/json\r\ncontent-length: 130\r\n\r\n\
+    {\"code\":\"head_too_large\",\"message\":\"the head of the request is over the limit \
+    (max_head_bytes)\",\"endpoint\":null,\"retryable\":false}";
+
+/// What to write instead of an answer that hyper gives by itself: those have no body, and ours always have one.
+pub(super) fn instead_of(answer: &[u8]) -> Option<&'static [u8]> {
+    let status = answer.strip_prefix(b"HTTP/1.1 ").or_else(|| answer.strip_prefix(b"HTTP/1.0 "))?;
+    let instead = match status.get(..4)? {
+        b"400 " => BAD_REQUEST,
+        // 414 is hyper's word for a path that is too long.
+        b"414 " | b"431 " => HEAD_TOO_LARGE,
+        _ => return None,
+    };
+    let is_empty = memchr::memmem::find(answer, b"\r\ncontent-length: 0\r\n").is_some();
+    is_empty.then_some(instead)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+
+    #[test]
+    fn prepared_answers_are_sound() {
+        for (answer, code) in [
+            (TIMEOUT, Code::RequestTimeout),
+            (BAD_REQUEST, Code::BadRequest),
+            (HEAD_TOO_LARGE, Code::HeadTooLarge),
+        ] {
+            let text = std::str::from_utf8(answer).unwrap();
+            let (head, body) = text.split_once("\r\n\r\n").unwrap();
+            assert!(head.ends_with(&format!("content-length: {}", body.len())), "{}", body.len());
+            let json: serde_json::Value = serde_json::from_str(body).unwrap();
+            assert_eq!(json["code"], code.row().name);
+            assert!(head.starts_with(&format!("HTTP/1.1 {} ", code.row().http_status)));
+            assert_eq!(instead_of(answer), None, "our own answers stay as they are");
+        }
+        let hypers = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\
+            content-length: 0\r\ndate: x\r\n\r\n";
+        assert_eq!(instead_of(hypers), Some(HEAD_TOO_LARGE));
+    }
+}
