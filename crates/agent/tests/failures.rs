@@ -76,6 +76,51 @@ fn a_body_without_a_length_is_cut_off_at_the_limit() {
     assert_eq!(http.read().status, 413);
 }
 
+/// What is announced counts: nobody waits for it.
+#[test]
+fn a_chunk_that_is_longer_than_the_limit_is_refused_when_it_is_announced() {
+    let hub = MemoryHub::new();
+    let provider = FakeProvider::start(Behaviour::Good);
+    let _registered = register(&hub, provider.addr);
+    let agent = consumer(&hub, "max_body_bytes = 10000\nbody_timeout_ms = 600000");
+    let head = format!(
+        "POST /{SERVICE}/echo HTTP/1.1\r\nhost: x\r\n{STRING}\r\ntransfer-encoding: chunked\r\n\r\n"
+    );
+    let refuses = |pieces: &[&str]| {
+        let mut http = Http::to(&agent);
+        // A first request on the connection is read in another way than a later one.
+        for n_before in 0..2 {
+            for _ in 0..n_before {
+                http.send(request(&format!("/{SERVICE}/nothing"), &[], "[]"));
+                assert_eq!(http.read().status, 200);
+            }
+            for (index, piece) in pieces.iter().enumerate() {
+                http.send(piece);
+                if index + 1 < pieces.len() {
+                    // Read apart from what follows, or not: either has to do.
+                    std::thread::yield_now();
+                }
+            }
+            let answer = http.read();
+            assert_eq!((answer.status, &*answer.code()), (413, "body_too_large"), "{pieces:?}");
+            http = Http::to(&agent);
+        }
+    };
+    refuses(&[&format!("{head}ffffffffffffffff\r\n")]);
+    refuses(&[&format!("{head}ffffffffffffffff\r\nabc")]);
+    refuses(&[&head, "ffffffffffffffff\r\n"]);
+    refuses(&[&head, "ffff", "ffffffffffff\r", "\n"]);
+    refuses(&[&head, "3\r\n\"a\"\r\n", "2711\r\n"]);
+    refuses(&[&format!("{head}3\r\n\"a\"\r\n270e\r\n")]);
+    // What looks like a length in the data is none.
+    let mut http = Http::to(&agent);
+    http.send(head.replace(STRING, "x-dubbo-parameter-types: long"));
+    http.send("e\r\n[\r\n99999999\r\n]\r\n0\r\n\r\n");
+    let answer = http.read();
+    assert_eq!((answer.status, &*answer.body), (200, "99999999"));
+    assert_eq!(http.post(&format!("/{SERVICE}/nothing"), &[], "[]").status, 200);
+}
+
 #[test]
 fn a_request_that_dawdles_is_told_so() {
     let hub = MemoryHub::new();

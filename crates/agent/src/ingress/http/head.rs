@@ -5,7 +5,6 @@
 
 use std::net::Ipv6Addr;
 
-use http::header::HOST;
 use http::request::Parts;
 use http::{HeaderValue, Version};
 
@@ -21,6 +20,8 @@ pub(super) struct Facts<'a> {
     /// Whether there are headers of ours, or of a trace.
     pub has_ours: bool,
     pub content_encoding: Option<&'a HeaderValue>,
+    /// Whether the body comes in chunks.
+    pub is_chunked: bool,
     /// The page that sends the request, as a browser tells it.
     pub origin: Option<&'a HeaderValue>,
     /// How that page and this agent are related, as a browser tells it.
@@ -51,6 +52,7 @@ impl<'a> Facts<'a> {
                 _ => {}
             }
         }
+        facts.is_chunked = coding.is_chunked;
         if 1 < n_hosts {
             return Err(bad(format!("{n_hosts} Host headers; a request has one")));
         }
@@ -131,7 +133,6 @@ pub(crate) fn host_and_port(text: &str) -> (&str, Option<&str>) {
 }
 
 fn bad(message: impl Into<Box<str>>) -> CallError {
-    debug_assert!(HOST == "host");
     CallError::new(Code::BadRequest, message)
 }
 

@@ -6,21 +6,23 @@
 //!
 //! `session` is one connection, `head` what its requests say before the call, `site` which web pages may call, `form`
 //! and `json` read calls, `options` what form of JSON they want, `answer` writes responses, `prepared` those to what
-//! is no HTTP.
+//! is no HTTP. `chunks` watches the lengths of chunked bodies, for which `last_read` keeps what is read of a head.
 
 mod answer;
+mod chunks;
 #[doc(hidden)]
 pub mod exercise;
 mod form;
 pub(crate) mod head;
 mod json;
+mod last_read;
 mod options;
 mod prepared;
 mod session;
 pub(crate) mod site;
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -31,7 +33,7 @@ use hessian::transcode::{JsonOptions, RefStyle};
 use http::request::Parts;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Incoming};
+use hyper::body::{Body, Frame, Incoming};
 use tracing::debug;
 
 use self::head::Facts;
@@ -70,11 +72,19 @@ fn empty() -> Full<Bytes> {
 }
 
 /// Answers one request; a failure is an answer, too.
-async fn handle(worker: &Worker, listener: &HttpListener, request: Request<Incoming>) -> Answer {
+async fn handle(
+    worker: &Worker,
+    listener: &HttpListener,
+    session: &HttpSession,
+    request: Request<Incoming>,
+) -> Answer {
     let started = Instant::now();
     let (head, body) = request.into_parts();
     let cors = listener.config.cors.as_ref();
     let facts = Facts::read(&head);
+    if facts.as_ref().is_ok_and(|facts| facts.is_chunked) {
+        session.watch_chunks(listener.config.max_body_len);
+    }
     let page =
         facts.and_then(|facts| Ok((facts, site::judge(&facts, cors, &listener.config.hosts)?)));
     // Who asks whether a call may be made has not made one.
@@ -91,7 +101,15 @@ async fn handle(worker: &Worker, listener: &HttpListener, request: Request<Incom
     let mut counted = Counted { stats, started, code: Some(Code::Cancelled as u8) };
     let result = match page {
         Ok((facts, _)) => {
-            match answer_request(worker, &listener.config, (&head, &facts), body, started).await {
+            match answer_request(
+                worker,
+                &listener.config,
+                (&head, &facts),
+                (body, session),
+                started,
+            )
+            .await
+            {
                 Ok((style, options, reply)) => answer::value(style, &options, &reply)
                     .inspect_err(|error| told(listener, error)),
                 Err(Failure::Request(error)) => {
@@ -150,7 +168,7 @@ async fn answer_request(
     worker: &Worker,
     config: &HttpIngressConfig,
     (head, facts): (&Parts, &Facts<'_>),
-    body: Incoming,
+    (body, session): (Incoming, &HttpSession),
     mut started: Instant,
 ) -> Result<(Style, JsonOptions, Reply), Failure> {
     if head.method != Method::POST {
@@ -167,7 +185,7 @@ async fn answer_request(
     let options = options::read(head)?;
     let headers = CallHeaders::read(head, facts.has_ours)?;
     let more = headers.more_attachments()?;
-    let body = read_body(body, config, &mut started).await?;
+    let body = read_body((body, session), config, &mut started).await?;
     match head.uri.path() {
         "/" => {
             let form = form::Form::parse(&body)?;
@@ -190,11 +208,11 @@ async fn answer_request(
 /// The whole body, within the listener's limits of length and time. If that took a while, the call
 /// counts as `started` only now.
 async fn read_body(
-    body: Incoming,
+    (body, session): (Incoming, &HttpSession),
     config: &HttpIngressConfig,
     started: &mut Instant,
 ) -> Result<Bytes, CallError> {
-    let mut whole = pin!(collect(body, config.max_body_len));
+    let mut whole = pin!(collect(body, session, config.max_body_len));
     // Most bodies came along with their head; those need no timer.
     if let Poll::Ready(whole) = poll_fn(|cx| Poll::Ready(whole.as_mut().poll(cx))).await {
         return whole;
@@ -211,14 +229,18 @@ async fn read_body(
 }
 
 /// All data of a body; the usual one piece is not copied.
-async fn collect(mut body: Incoming, max_len: usize) -> Result<Bytes, CallError> {
+async fn collect(
+    mut body: Incoming,
+    session: &HttpSession,
+    max_len: usize,
+) -> Result<Bytes, CallError> {
     let announced_len = body.size_hint().lower();
     if usize::try_from(announced_len).map_or(true, |len| max_len < len) {
         return Err(too_large(max_len));
     }
     let mut pieces: Option<BytesMut> = None;
     let mut first = Bytes::new();
-    while let Some(frame) = body.frame().await {
+    while let Some(frame) = next_frame(&mut body, session, max_len).await? {
         let frame = frame.map_err(|error| {
             CallError::new(Code::BadRequest, format!("the body cannot be read: {error}"))
         })?;
@@ -234,6 +256,20 @@ async fn collect(mut body: Incoming, max_len: usize) -> Result<Bytes, CallError>
         }
     }
     Ok(pieces.map_or(first, BytesMut::freeze))
+}
+
+/// The next piece of a body, unless that has announced more than is taken.
+async fn next_frame(
+    body: &mut Incoming,
+    session: &HttpSession,
+    max_len: usize,
+) -> Result<Option<Result<Frame<Bytes>, hyper::Error>>, CallError> {
+    let mut frame = body.frame();
+    poll_fn(|cx| match session.is_body_too_long() {
+        true => Poll::Ready(Err(too_large(max_len))),
+        false => Pin::new(&mut frame).poll(cx).map(Ok),
+    })
+    .await
 }
 
 fn too_large(max_len: usize) -> CallError {

@@ -14,10 +14,10 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -29,6 +29,8 @@ use tokio::io::AsyncReadExt;
 use tracing::debug;
 use wire::Connection;
 
+use super::chunks::Chunks;
+use super::last_read::LAST_READ;
 use super::{HttpListener, handle, prepared};
 use crate::worker::{Session, Worker};
 
@@ -62,6 +64,10 @@ pub struct HttpSession {
     is_http2: Cell<bool>,
     expired: Cell<bool>,
     draining: Cell<bool>,
+    /// Of the request that is being answered, if its body is chunked and its begin is known.
+    chunks: Cell<Option<Chunks>>,
+    /// Whether that body has announced more than it may have.
+    is_too_long: Cell<bool>,
     task: RefCell<Option<Waker>>,
 }
 
@@ -82,8 +88,37 @@ impl HttpSession {
             is_http2: Cell::new(false),
             expired: Cell::new(false),
             draining: Cell::new(false),
+            chunks: Cell::new(None),
+            is_too_long: Cell::new(false),
             task: RefCell::new(None),
         })
+    }
+
+    /// Watches the chunks of the request's body, of which at most `max_len` bytes are taken. To be called as
+    /// soon as the request's head is known to say that there are any.
+    pub(super) fn watch_chunks(&self, max_len: usize) {
+        let begin = LAST_READ.with_borrow_mut(|last| {
+            let body = last.take_body_of(self)?;
+            let mut chunks = Chunks::new(max_len);
+            Some((chunks.read(body), chunks))
+        });
+        if let Some((is_too_long, chunks)) = begin {
+            self.is_too_long.set(is_too_long);
+            self.chunks.set(Some(chunks));
+        }
+    }
+
+    /// Whether the body of the request that is being answered has announced more than is taken.
+    pub(super) fn is_body_too_long(&self) -> bool {
+        self.is_too_long.get()
+    }
+
+    fn read_of_chunks(&self, bytes: &[u8]) {
+        if let Some(mut chunks) = self.chunks.get() {
+            let is_too_long = chunks.read(bytes);
+            self.is_too_long.set(self.is_too_long.get() || is_too_long);
+            self.chunks.set(Some(chunks));
+        }
     }
 
     fn wake(&self) {
@@ -124,7 +159,7 @@ impl HttpSession {
             let active = Active::begin(&session);
             let (worker, listener) = (Rc::clone(&worker), Arc::clone(listener));
             async move {
-                let answer = handle(&worker, &listener, request).await;
+                let answer = handle(&worker, &listener, &active.0, request).await;
                 drop(active);
                 Ok::<_, Infallible>(answer)
             }
@@ -271,6 +306,8 @@ impl Drop for Active {
     fn drop(&mut self) {
         self.0.n_active.set(self.0.n_active.get() - 1);
         if self.0.n_active.get() == 0 {
+            self.0.chunks.set(None);
+            self.0.is_too_long.set(false);
             self.0.enter(Phase::Idle);
         }
     }
@@ -292,15 +329,25 @@ impl hyper::rt::Read for SessionIo {
         let this = &mut *self;
         if !this.start.is_empty() {
             let len = this.start.len().min(buffer.remaining());
-            buffer.put_slice(&this.start[..len]);
-            this.start.advance(len);
+            let start = this.start.split_to(len);
+            buffer.put_slice(&start);
+            LAST_READ.with_borrow_mut(|last| last.keep(&this.session, &start));
             return Poll::Ready(Ok(()));
         }
         if this.session.expired.get() && !this.session.is_http2.get() {
             return Poll::Ready(this.give_up());
         }
-        let read = Pin::new(&mut this.stream).poll_read(cx, buffer);
         let session = &this.session;
+        let is_watched = session.phase.get() != Phase::Busy || session.chunks.get().is_some();
+        let stream = Pin::new(&mut this.stream);
+        let read = match is_watched && !session.is_http2.get() {
+            true => LAST_READ.with_borrow_mut(|last| {
+                ready!(last.poll_read(session, stream, cx, buffer))?;
+                session.read_of_chunks(last.bytes());
+                Poll::Ready(Ok(()))
+            }),
+            false => stream.poll_read(cx, buffer),
+        };
         if read.is_ready() && session.phase.get() == Phase::Idle && !session.is_http2.get() {
             session.enter(Phase::Head);
         }
