@@ -4,13 +4,18 @@ use std::borrow::Cow;
 
 use dubbo_proto::{Serialization, ServiceDefinition, fastjson};
 use hessian::json::{self, JsonKind, JsonReader};
-use hessian::transcode::{InputOptions, Schema, check_scalars, json_to_hessian_by};
-use hessian::{Encoder, JavaType, Limits};
+use hessian::transcode::{
+    DateStyle, InputOptions, JsonOptions, Schema, check_scalars, hessian_to_json,
+    json_to_hessian_by,
+};
+use hessian::{Decoder, Encoder, JavaType, Limits};
 use jsonb::json_to_jsonb_by;
+use memchr::memmem;
 use percent_encoding::percent_decode_str;
 
 use crate::error::{CallError, Code};
 use crate::resolve::fits::{self, Fit};
+use crate::resolve::records::Records;
 use crate::route::{Parameters, Route};
 use crate::upstream::Arguments;
 
@@ -108,6 +113,17 @@ impl<'a> ArgumentList<'a> {
         }
     }
 
+    /// Whether the text has the name of a class somewhere.
+    pub(crate) fn mentions(&self, class: &str) -> bool {
+        let finder = memmem::Finder::new(class);
+        match self {
+            Self::Json(values) | Self::JsonWithRefs(values) => {
+                values.iter().any(|text| finder.find(text).is_some())
+            }
+            Self::Text(values) => values.iter().any(|text| finder.find(text.as_bytes()).is_some()),
+        }
+    }
+
     /// How well the argument at `index` fits a type.
     pub(crate) fn fits(
         &self,
@@ -164,7 +180,8 @@ impl<'a> ArgumentList<'a> {
     fn encode_hessian(&self, target: Target<'_>, out: &mut Vec<u8>) -> Result<(), CallError> {
         let mut encoder = Encoder::new(out);
         let refs = matches!(self, Self::JsonWithRefs(_));
-        let options = InputOptions { schema: target.schema(), refs };
+        let as_maps = target.parameters.is_generic();
+        let options = InputOptions { schema: target.schema(), refs, as_maps };
         if target.parameters.is_generic() {
             // Dubbo's generic call: the method's name, its types if they are known, all arguments in one array.
             encoder.string(target.method);
@@ -240,7 +257,10 @@ impl<'a> ArgumentList<'a> {
                     if let Some(ty) = ty {
                         self.check_written(index, &text, ty, target)?;
                     }
-                    write_on_one_line(out, &text);
+                    match is_generic && matches!(self, Self::Json(_)) {
+                        true => write_plain_values(index, &text, out)?,
+                        false => write_on_one_line(out, &text),
+                    }
                 }
             }
         }
@@ -262,7 +282,7 @@ impl<'a> ArgumentList<'a> {
         let mut unused = Vec::with_capacity(16);
         let mut reader = JsonReader::new(text, Limits::default());
         let refs = matches!(self, Self::JsonWithRefs(_));
-        let options = InputOptions { schema: target.schema(), refs };
+        let options = InputOptions { schema: target.schema(), refs, as_maps: false };
         json_to_hessian_by(&mut reader, Some(ty), &mut Encoder::new(&mut unused), &options)
             .map_err(|error| bad_argument(index, Some(ty), &error.to_string()))
     }
@@ -352,7 +372,8 @@ impl<'a> ArgumentList<'a> {
         let text = self.json_at(index, ty);
         let mut reader = JsonReader::new(&text, Limits::default());
         let refs = matches!(self, Self::JsonWithRefs(_));
-        let options = InputOptions { schema: target.schema(), refs };
+        let as_maps = target.parameters.is_generic();
+        let options = InputOptions { schema: target.schema(), refs, as_maps };
         json_to_jsonb_by(&mut reader, ty, encoder, &options, root)
             .map_err(|error| bad_argument(index, ty, &error.to_string()))
     }
@@ -380,8 +401,11 @@ impl Arguments for ArgumentList<'_> {
         serialization: Serialization,
         out: &mut Vec<u8>,
     ) -> Result<(), CallError> {
-        let schema = route.plan.schema.as_deref().map(|schema| &schema.service);
-        let target = Target { method: &route.method, parameters: &route.parameters, schema };
+        let plan = &route.plan;
+        let schema = plan.schema.as_deref().map(|schema| &schema.service);
+        let records = Some(&plan.records);
+        let (method, parameters) = (&*route.method, &route.parameters);
+        let target = Target { method, parameters, schema, records };
         self.encode_for(target, serialization, out)
     }
 }
@@ -395,14 +419,17 @@ pub struct Target<'a> {
     pub parameters: &'a Parameters,
     /// What is known of the fields of their classes.
     pub schema: Option<&'a ServiceDefinition>,
+    /// Which classes a generic call cannot write as maps.
+    pub records: Option<&'a Records>,
 }
 
 impl<'a> Target<'a> {
     /// What tells the types of fields that are written. In a generic call the provider makes the objects.
     fn schema(&self) -> &'a dyn Schema {
-        match self.schema {
-            Some(schema) if !self.parameters.is_generic() => schema,
-            _ => &(),
+        match (self.schema, self.records) {
+            (Some(schema), _) if !self.parameters.is_generic() => schema,
+            (_, Some(records)) => records,
+            (_, None) => &(),
         }
     }
 }
@@ -427,6 +454,27 @@ fn is_text(ty: &JavaType) -> bool {
 fn bad_argument(index: usize, ty: Option<&JavaType>, what: &str) -> CallError {
     let of = ty.map_or(String::new(), |ty| format!(" ({})", ty.java_name()));
     CallError::new(Code::BadArguments, format!("argument {index}{of}: {what}"))
+}
+
+/// JSON for a generic call by fastjson, which says nothing of the types of values: what names a class that is no
+/// JSON object (`{"class":"java.util.Date","value":0}`) becomes the plain value, as Java's own generic callers write it
+/// there. The provider makes of it what a field or parameter is declared as.
+fn write_plain_values(index: usize, text: &[u8], out: &mut Vec<u8>) -> Result<(), CallError> {
+    if memmem::find(text, b"\"class\"").is_none() {
+        write_on_one_line(out, text);
+        return Ok(());
+    }
+    let (mut value, mut plain) = (Vec::with_capacity(text.len()), Vec::new());
+    let mut reader = JsonReader::new(text, Limits::default());
+    let options = InputOptions { as_maps: true, ..InputOptions::default() };
+    json_to_hessian_by(&mut reader, None, &mut Encoder::new(&mut value), &options)
+        .map_err(|error| bad_argument(index, None, &error.to_string()))?;
+    let options = JsonOptions { dates: DateStyle::Millis, ..JsonOptions::default() };
+    let mut decoder = Decoder::new(&value, Limits::default());
+    hessian_to_json(&mut decoder, &mut plain, &options)
+        .map_err(|error| bad_argument(index, None, &error.to_string()))?;
+    out.extend_from_slice(&plain);
+    Ok(())
 }
 
 /// JSON text without line ends: where they are allowed at all they mean nothing.

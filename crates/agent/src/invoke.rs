@@ -10,7 +10,7 @@ use tracing::debug;
 use crate::args::ArgumentList;
 use crate::call::{Outcome, Reply};
 use crate::error::{CallError, Code};
-use crate::resolve::{self, refusal};
+use crate::resolve::{self, records, refusal};
 use crate::route::{Parameters, Route, RouteName, Verdict};
 use crate::upstream;
 use crate::worker::Worker;
@@ -93,7 +93,7 @@ async fn make(
     started: Instant,
 ) -> Outcome {
     if !route.plan.is_guess {
-        let outcome = send(&route, invocation, started).await;
+        let outcome = send_anew(&route, invocation, started).await;
         return match outcome {
             Err(error) if error.is_unreadable() => {
                 Err(refusal::explain(worker, registry, invocation, (&route, started), error).await)
@@ -121,9 +121,9 @@ async fn by_definition(
         Verdict::None => {}
         Verdict::Refused => {
             check_scalars(route, invocation).inspect_err(count)?;
-            return send(&generic()?, invocation, started).await;
+            return send_anew(&generic()?, invocation, started).await;
         }
-        Verdict::Wrong => return send(&generic()?, invocation, started).await,
+        Verdict::Wrong => return send_anew(&generic()?, invocation, started).await,
     }
     let error = match send(route, invocation, started).await {
         Err(error) => error,
@@ -137,7 +137,7 @@ async fn by_definition(
         Code::MethodNotFound | Code::ProviderRejected => {}
         _ => return Err(error),
     }
-    let second = send(&generic()?, invocation, started).await;
+    let second = send_anew(&generic()?, invocation, started).await;
     if second.is_ok() && error.code != Code::BadArguments {
         let verdict = refusal::verdict(worker, registry, invocation, (route, started)).await;
         debug!(service = %route.cluster.service, method = &*route.method, %error, ?verdict,
@@ -169,6 +169,32 @@ fn schema_of(route: &Route) -> &dyn Schema {
         Some(definition) => &definition.service,
         None => &(),
     }
+}
+
+/// Makes the call of a route; and once more, as long as the provider refuses a generic one because it cannot make an
+/// object of a class that the arguments name.
+async fn send_anew(route: &Rc<Route>, invocation: &Invocation<'_>, started: Instant) -> Outcome {
+    let mut outcome = send(route, invocation, started).await;
+    if !route.parameters.is_generic() {
+        return outcome;
+    }
+    while let Err(error) = &outcome
+        && let Some(class) = records::named_in(error)
+        && invocation.args.mentions(class)
+        && route.plan.records.learn(class)
+    {
+        let second = send(route, invocation, started).await;
+        if let Err(second) = &second
+            && matches!(second.code, Code::BadArguments | Code::ProviderRejected)
+            && records::named_in(second).is_none()
+        {
+            // It cannot make an object of the class from an object either.
+            route.plan.records.forget(class);
+            break;
+        }
+        outcome = second;
+    }
+    outcome.map_err(|error| records::advise(error, |class| invocation.args.mentions(class)))
 }
 
 /// Makes the call of a route, its arguments written as the route wants them.

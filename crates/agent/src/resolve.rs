@@ -12,10 +12,11 @@
 //! for an int) is refused here: in a generic call Java would make another value of it. See [`crate::invoke`].
 //!
 //! `fits` tells which parameters a JSON value can be meant for; [`definitions`] holds what a worker
-//! knows of its services; `refusal` finds out what a provider means that does not say why it refuses.
+//! knows of its services; `records` which classes a generic call cannot write as maps; `refusal` finds out what a provider means that does not say why it refuses.
 
 pub mod definitions;
 pub(crate) mod fits;
+pub(crate) mod records;
 pub(crate) mod refusal;
 
 use std::rc::Rc;

@@ -18,6 +18,7 @@ use registry::Definition;
 
 use crate::cluster::Cluster;
 use crate::error::{CallError, Code};
+use crate::resolve::records::Records;
 
 /// Routes that one worker remembers. A link's peer remembers as many.
 pub const MAX_ROUTES: usize = 4096;
@@ -101,6 +102,8 @@ pub struct Plan {
     pub generic: Generic,
     /// The types that a definition tells of the parameters of a generic call that does not send them.
     pub told: Vec<JavaType>,
+    /// The classes whose objects a generic call cannot write as maps, as far as the provider has told.
+    pub records: Records,
 }
 
 /// What a provider has said of the types that a definition tells.

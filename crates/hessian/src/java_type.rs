@@ -131,6 +131,14 @@ impl JavaType {
         parse::descriptors(text)
     }
 
+    /// Whether the text is a class's name: parts between points, each of letters, digits and signs that Java's
+    /// compilers use.
+    #[must_use]
+    pub fn is_class_name(text: &str) -> bool {
+        let belongs = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '-');
+        text.split('.').all(|part| !part.is_empty() && part.chars().all(belongs))
+    }
+
     /// A class by its name, without generic arguments.
     #[must_use]
     pub fn class(name: &str) -> Self {

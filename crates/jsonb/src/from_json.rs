@@ -56,7 +56,7 @@ pub fn json_to_jsonb_with(
     enc: &mut Encoder<'_>,
     schema: &dyn Schema,
 ) -> Result<(), JsonbError> {
-    json_to_jsonb_by(json, ty, enc, &InputOptions { schema, refs: false }, ROOT)
+    json_to_jsonb_by(json, ty, enc, &InputOptions { schema, ..Default::default() }, ROOT)
 }
 
 /// The path of a message's outermost value.
@@ -78,7 +78,8 @@ pub fn json_to_jsonb_by(
     let may_have_class = memmem::find(rest, b"\"class\"").is_some();
     let places = options.refs.then(Places::default);
     let schema = options.schema;
-    let mut writer = Writer { json, enc, schema, may_have_class, places, root };
+    let as_maps = options.as_maps;
+    let mut writer = Writer { json, enc, schema, as_maps, may_have_class, places, root };
     let place = if ty.is_some() { Place::Declared } else { Place::Open };
     writer.value(ty, place)
 }
@@ -96,6 +97,8 @@ struct Writer<'r, 'a, 'e, 'o, 's> {
     json: &'r mut JsonReader<'a>,
     enc: &'e mut Encoder<'o>,
     schema: &'s dyn Schema,
+    /// Whether objects of classes are written as maps here. Inside of an object they never are.
+    as_maps: bool,
     /// Whether there is a member named `class` at all. (One that is written with escapes is taken
     /// for a class only if another is not.)
     may_have_class: bool,
@@ -190,6 +193,14 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             JsonKind::Null => self.null(),
             JsonKind::Object => self.object(Some(name), place),
             // An enum, most likely.
+            JsonKind::String if self.is_map(name) => {
+                self.enc.object_begin();
+                self.class_entry(name);
+                self.enc.string("name");
+                self.text()?;
+                self.enc.object_end();
+                Ok(())
+            }
             JsonKind::String => {
                 self.class_if_open(Some(name), place);
                 self.text()
@@ -203,7 +214,9 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         if kind == JsonKind::Null {
             return self.null();
         }
-        if place == Place::Open {
+        // Of an array that holds maps the provider makes the elements, and the array.
+        let is_of_maps = self.as_maps && is_of_beans(element);
+        if place == Place::Open && !is_of_maps {
             self.enc.class(&array_name(element));
         }
         match (element, kind) {
@@ -219,6 +232,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             (JavaType::Byte, JsonKind::Array) => self.byte_array(),
             (JavaType::Char, JsonKind::String) => self.text(),
             (JavaType::Char, JsonKind::Array) => self.char_array(),
+            (_, JsonKind::Array) if is_of_maps => self.elements(Some(element), Place::Open),
             (_, JsonKind::Array) => self.elements(Some(element), Place::Declared),
             _ => Err(self.wrong_kind(&(element.java_name() + "[]"))),
         }
@@ -279,6 +293,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                     json: &mut json,
                     enc: self.enc,
                     schema: self.schema,
+                    as_maps: false,
                     may_have_class: false,
                     places: None,
                     root: self.root,
@@ -366,6 +381,15 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
     fn wrong_value(&self, offset: usize, expected: &'static str) -> JsonbError {
         let found = expected::found_at(self.json.text(), offset);
         JsonbError::Value { offset, found, expected }
+    }
+}
+
+/// Whether an array of these elements holds objects of a class that the mapping does not know, on whatever level.
+fn is_of_beans(element: &JavaType) -> bool {
+    match element {
+        JavaType::Array(inner) => is_of_beans(inner),
+        JavaType::Class(class) => class.builtin().is_none(),
+        _ => false,
     }
 }
 

@@ -35,7 +35,11 @@ impl<'n> Named<'n> {
         }
         let Some((class, _)) = name.split_once('<') else {
             let builtin = Builtin::of_declared(name);
-            return is_class_name(name).then_some(Self { class: name, builtin, ty: None });
+            return JavaType::is_class_name(name).then_some(Self {
+                class: name,
+                builtin,
+                ty: None,
+            });
         };
         let class = class.trim();
         let ty = JavaType::parse(name).ok().filter(has_packages)?;
@@ -104,12 +108,6 @@ fn has_packages(ty: &JavaType) -> bool {
         }
         _ => true,
     }
-}
-
-/// Names in packages, each of letters, digits and signs that Java's compilers use.
-fn is_class_name(name: &str) -> bool {
-    let belongs = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '-');
-    name.split('.').all(|part| !part.is_empty() && part.chars().all(belongs))
 }
 
 #[cfg(test)]

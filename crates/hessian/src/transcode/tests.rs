@@ -420,3 +420,59 @@ fn checks_hold_on_texts_with_types() {
     assert!(crate::check::from_json(b"java.time.Duration\n\"PT1H-2M3.5S\""));
     assert!(crate::check::from_json(b"java.time.ZonedDateTime\n\"2024-02-29T13:05Z[UTC]\""));
 }
+
+/// As a generic call has it: what comes out without `class=yes` shows what was an object, and what a map.
+#[test]
+fn objects_of_a_generic_call_are_maps_with_their_class() {
+    struct Records;
+    impl Schema for Records {
+        fn field_type(&self, _: &str, _: &str) -> Option<&JavaType> {
+            None
+        }
+        fn takes_no_map(&self, class: &str) -> bool {
+            class == "a.Size"
+        }
+    }
+    let options = InputOptions { schema: &Records, as_maps: true, ..InputOptions::default() };
+    let write = |json: &str| {
+        let (mut bytes, mut out) = (Vec::new(), Vec::new());
+        let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+        json_to_hessian_by(&mut reader, None, &mut Encoder::new(&mut bytes), &options).unwrap();
+        let shown = JsonOptions { dates: DateStyle::Millis, ..JsonOptions::default() };
+        hessian_to_json(&mut Decoder::new(&bytes, Limits::default()), &mut out, &shown).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    for (json, expected) in [
+        (
+            r#"{"a":1,"class":"a.B","b":{"class":"a.C"}}"#,
+            r#"{"class":"a.B","a":1,"b":{"class":"a.C"}}"#,
+        ),
+        (r#"[{"class":"a.Color","name":"RED"}]"#, r#"[{"class":"a.Color","name":"RED"}]"#),
+        (r#"{"class":"java.util.Date","value":7}"#, "7"),
+        (r#"{"class":"java.util.TreeMap","a":{"class":"a.B"}}"#, r#"{"a":{"class":"a.B"}}"#),
+        // Where the class is declared it is told as well.
+        (r#"{"class":"java.util.ArrayList<a.B>","value":[{"x":1}]}"#, r#"[{"class":"a.B","x":1}]"#),
+        (
+            r#"{"class":"a.B[][]","value":[[{}],["RED"]]}"#,
+            r#"[[{"class":"a.B"}],[{"class":"a.B","name":"RED"}]]"#,
+        ),
+        // An object is one throughout, and so is what follows none.
+        (
+            r#"[{"class":"a.Size","x":{"class":"a.B","y":1}},{"class":"a.B"}]"#,
+            r#"[{"x":{"y":1}},{"class":"a.B"}]"#,
+        ),
+        (r#"{"class":"java.util.Optional<a.B>","value":{"x":1}}"#, r#"{"x":1}"#),
+    ] {
+        assert_eq!(write(json), expected, "{json}");
+    }
+    let arrays = |json: &str| {
+        let mut bytes = Vec::new();
+        let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+        json_to_hessian_by(&mut reader, None, &mut Encoder::new(&mut bytes), &options).unwrap();
+        bytes
+    };
+    // Java would put no map into an array of another class.
+    let tags = |bytes: &[u8]| bytes.windows(7).filter(|part| part == b"[object").count();
+    assert_eq!(tags(&arrays(r#"{"class":"a.B[]","value":[{}]}"#)), 1);
+    assert_eq!(tags(&arrays(r#"{"class":"long[]","value":[1]}"#)), 0);
+}

@@ -50,6 +50,12 @@ pub trait Schema {
     fn is_enum(&self, class: &str) -> Option<bool> {
         self.is_bean(class).then_some(false)
     }
+
+    /// Whether a provider cannot make objects of this class from maps, as a generic call has them: a record, whose
+    /// fields nobody can set.
+    fn takes_no_map(&self, _class: &str) -> bool {
+        false
+    }
 }
 
 /// Nothing is known.
@@ -82,7 +88,7 @@ pub fn json_to_hessian_with(
     enc: &mut Encoder<'_>,
     schema: &dyn Schema,
 ) -> Result<(), TranscodeError> {
-    json_to_hessian_by(json, ty, enc, &InputOptions { schema, refs: false })
+    json_to_hessian_by(json, ty, enc, &InputOptions { schema, ..Default::default() })
 }
 
 /// The choices in the mapping of JSON to Hessian.
@@ -94,17 +100,23 @@ pub struct InputOptions<'s> {
     /// which has to begin before: one value that is shared, or a cycle. What
     /// [`RefStyle::Path`](super::RefStyle::Path) writes is read so.
     pub refs: bool,
+    /// Whether objects of classes are maps with an entry `class`, of which the provider makes the objects: the form
+    /// of Dubbo's generic calls. What is no JSON object in the table (`java.util.Date`, say) stays what it is.
+    pub as_maps: bool,
 }
 
 impl Default for InputOptions<'_> {
     fn default() -> Self {
-        Self { schema: &(), refs: false }
+        Self { schema: &(), refs: false, as_maps: false }
     }
 }
 
 impl std::fmt::Debug for InputOptions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("InputOptions").field("refs", &self.refs).finish_non_exhaustive()
+        f.debug_struct("InputOptions")
+            .field("refs", &self.refs)
+            .field("as_maps", &self.as_maps)
+            .finish_non_exhaustive()
     }
 }
 
@@ -142,6 +154,7 @@ fn write(
         enc,
         has_runs,
         schema: opts.schema,
+        as_maps: opts.as_maps,
         members: Vec::new(),
         ends: Vec::new(),
         scanned: 0,
@@ -182,6 +195,8 @@ struct Writer<'r, 'a, 'e, 'o, 's> {
     json: &'r mut JsonReader<'a>,
     enc: &'e mut Encoder<'o>,
     schema: &'s dyn Schema,
+    /// Whether objects of classes are written as maps here. Inside of an object they never are.
+    as_maps: bool,
     /// The members of the objects that are being written, the innermost last.
     members: Vec<Member<'a>>,
     /// Where the arrays and objects begin and end that were passed while looking through, in order.
@@ -269,7 +284,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         match (builtin, kind) {
             (Builtin::Optional, _) => {
                 self.enc.object_begin("java.util.Optional", &["value"]);
-                self.value(class.args().first())
+                self.as_object(|writer| writer.value(class.args().first()))
             }
             (_, JsonKind::Null) => self.null(),
             (Builtin::List, JsonKind::Array) => {
@@ -297,7 +312,18 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         self.enc.object_begin(class, &["type", "objects"]);
         self.enc.object_begin("java.lang.Class", &["name"]);
         self.enc.string(of.name());
-        self.elements(Some("[object"), Some(element))
+        self.as_object(|writer| writer.elements(Some("[object"), Some(element)))
+    }
+
+    /// Writes what is inside of an object, where the provider's generic call does not look for maps.
+    fn as_object(
+        &mut self,
+        write: impl FnOnce(&mut Self) -> Result<(), TranscodeError>,
+    ) -> Result<(), TranscodeError> {
+        let outside = std::mem::replace(&mut self.as_maps, false);
+        let written = write(self);
+        self.as_maps = outside;
+        written
     }
 
     /// A value of a class that we know nothing of but its name.
@@ -306,6 +332,14 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             JsonKind::Null => self.null(),
             JsonKind::Object => self.object(Some(name)),
             // The only class that has a text for its JSON is an enum.
+            JsonKind::String if self.is_map(name) => {
+                self.enc.map_begin(None);
+                self.class_entry(name);
+                self.enc.string("name");
+                self.text()?;
+                self.enc.map_end();
+                Ok(())
+            }
             JsonKind::String => {
                 self.enc.object_begin(name, &["name"]);
                 self.text()
@@ -332,7 +366,11 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             (JavaType::Char, JsonKind::Array) => self.char_array(),
             (_, JsonKind::Array) => {
                 let mut tag = String::new();
-                JavaType::array_tag(element, &mut tag);
+                match self.as_maps && is_of_beans(element) {
+                    // It holds maps, of which the provider makes the elements.
+                    true => tag.push_str("[object"),
+                    false => JavaType::array_tag(element, &mut tag),
+                }
                 self.elements(Some(&tag), Some(element))
             }
             _ => Err(self.wrong_kind(kind, &(element.java_name() + "[]"))),
@@ -423,6 +461,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                     json: &mut json,
                     enc: self.enc,
                     schema: self.schema,
+                    as_maps: false,
                     members: Vec::new(),
                     ends: Vec::new(),
                     scanned: 0,
@@ -476,5 +515,14 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
     fn wrong_value(&self, offset: usize, expected: &'static str) -> TranscodeError {
         let found = expected::found_at(self.json.text(), offset);
         TranscodeError::Value { offset, found, expected }
+    }
+}
+
+/// Whether an array of these elements holds objects of a class that the mapping does not know, on whatever level.
+fn is_of_beans(element: &JavaType) -> bool {
+    match element {
+        JavaType::Array(inner) => is_of_beans(inner),
+        JavaType::Class(class) => class.builtin().is_none(),
+        _ => false,
     }
 }

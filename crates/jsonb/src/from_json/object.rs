@@ -46,6 +46,9 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             && let Some(name) = &look.only_name
             && let Some(class) = named.or(declared).filter(|class| self.is_enum(class, name, named))
         {
+            if self.is_map(class) {
+                return self.object_map(class, declared);
+            }
             let is_told = place == Place::Declared && declared == Some(class);
             self.class_if_open(Some(class), if is_told { place } else { Place::Open });
             self.enc.string(name);
@@ -74,17 +77,66 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             (Some(named), _) if only_value.is_some() && named.is_of_value() => {
                 self.only_value(&named.into_type(args))
             }
+            (Some(Named { class, .. }), _) | (None, Some(class)) if self.is_map(class) => {
+                self.object_map(class, declared)
+            }
             (Some(Named { class, .. }), _) => {
                 if place == Place::Open || declared != Some(class) {
                     self.enc.class(class);
                 }
-                self.fields(Some(class), declared)
+                self.as_object(|writer| writer.fields(Some(class), declared))
             }
-            (None, _) => {
+            (None, Some(class)) => {
                 self.class_if_open(declared, place);
-                self.fields(None, declared)
+                self.as_object(|writer| writer.fields(None, Some(class)))
             }
+            (None, None) => self.fields(None, None),
         }
+    }
+
+    /// Writes what is inside of an object, where the provider's generic call does not look for maps.
+    fn as_object(
+        &mut self,
+        write: impl FnOnce(&mut Self) -> Result<(), JsonbError>,
+    ) -> Result<(), JsonbError> {
+        let outside = std::mem::replace(&mut self.as_maps, false);
+        let written = write(self);
+        self.as_maps = outside;
+        written
+    }
+
+    /// Whether an object of this class is written as a map.
+    pub(super) fn is_map(&self, class: &str) -> bool {
+        self.as_maps && !self.schema.takes_no_map(class)
+    }
+
+    /// What names the class in a map that stands for an object.
+    pub(super) fn class_entry(&mut self, class: &str) {
+        self.enc.string("class");
+        self.enc.string(class);
+    }
+
+    /// The members of an object, as the map of which the provider makes an object of the class.
+    fn object_map(&mut self, class: &str, declared: Option<&str>) -> Result<(), JsonbError> {
+        self.enter();
+        self.enc.object_begin();
+        self.class_entry(class);
+        let schema = self.schema;
+        let mut object = self.json.begin_object()?;
+        while let Some(key) = self.json.next_key(&mut object)? {
+            if key == "class" && self.json.peek()? == JsonKind::String {
+                self.json.skip_value()?;
+                continue;
+            }
+            let field_type = |class| schema.field_type(class, &key);
+            let ty = field_type(class).or_else(|| field_type(declared?));
+            self.enc.string(&key);
+            self.at_key(key);
+            self.value(ty, Place::Open)?;
+        }
+        self.enc.object_end();
+        self.leave();
+        Ok(())
     }
 
     /// The members of an object that says of which types its keys and values are.

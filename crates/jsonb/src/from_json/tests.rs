@@ -275,3 +275,46 @@ fn the_long_form_of_an_enum_is_one() {
     }
     assert_eq!(write(Some("a.Other"), r#"{"name":"RED"}"#).1, r#"{"name":"RED"}"#);
 }
+
+/// As a generic call has it: what comes out without `class=yes` shows what was an object, and what a map.
+#[test]
+fn objects_of_a_generic_call_are_maps_with_their_class() {
+    struct Records;
+    impl Schema for Records {
+        fn field_type(&self, _: &str, _: &str) -> Option<&JavaType> {
+            None
+        }
+        fn takes_no_map(&self, class: &str) -> bool {
+            class == "a.Size"
+        }
+    }
+    let options = InputOptions { schema: &Records, as_maps: true, ..InputOptions::default() };
+    let write = |json: &str| {
+        let (mut bytes, mut out) = (Vec::new(), Vec::new());
+        let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+        json_to_jsonb_by(&mut reader, None, &mut Encoder::new(&mut bytes), &options, "$").unwrap();
+        let mut decoder = Decoder::new(&bytes, Limits::default());
+        jsonb_to_json(&mut decoder, &mut out, &JsonOptions::default()).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    for (json, expected) in [
+        (
+            r#"{"a":1,"class":"a.B","b":{"class":"a.C"}}"#,
+            r#"{"class":"a.B","a":1,"b":{"class":"a.C"}}"#,
+        ),
+        (r#"[{"class":"a.Color","name":"RED"}]"#, r#"[{"class":"a.Color","name":"RED"}]"#),
+        (r#"{"class":"java.math.BigDecimal","value":1.10}"#, "1.10"),
+        (r#"{"class":"java.util.TreeMap","a":{"class":"a.B"}}"#, r#"{"a":{"class":"a.B"}}"#),
+        (r#"{"class":"java.util.ArrayList<a.B>","value":[{"x":1}]}"#, r#"[{"class":"a.B","x":1}]"#),
+        (
+            r#"{"class":"a.B[][]","value":[[{}],["RED"]]}"#,
+            r#"[[{"class":"a.B"}],[{"class":"a.B","name":"RED"}]]"#,
+        ),
+        (
+            r#"[{"class":"a.Size","x":{"class":"a.B","y":1}},{"class":"a.B"}]"#,
+            r#"[{"x":{"y":1}},{"class":"a.B"}]"#,
+        ),
+    ] {
+        assert_eq!(write(json), expected, "{json}");
+    }
+}

@@ -17,11 +17,12 @@ const MAX_KNOWN: usize = 8;
 /// have been written in vain, with all that is inside it.
 const MAX_MISSES: u32 = 16;
 
-impl<'a> Writer<'_, 'a, '_, '_, '_> {
+impl<'a, 's> Writer<'_, 'a, '_, '_, 's> {
     /// A JSON object as an object of `declared` or of the class that its member `class` names, or
     /// as a map if there is neither.
     pub(super) fn object(&mut self, declared: Option<&str>) -> Result<(), TranscodeError> {
         if let Some(class) = declared
+            && !self.as_maps
             && (self.object_as_before(class)? || self.object_at_once(class))
         {
             return Ok(());
@@ -71,6 +72,9 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             (Some(named), _) if only_value.is_some() && named.is_of_value() => {
                 self.member(base, Some(&named.into_type(args)))?;
             }
+            (Some(Named { class, .. }), _) | (None, Some(class)) if self.is_map(class) => {
+                self.object_map(class, declared, base)?;
+            }
             (Some(Named { class, .. }), _) | (None, Some(class)) => {
                 let members = self.members.get(base..).unwrap_or_default();
                 let number = self.enc.class_number(class, members);
@@ -78,14 +82,11 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 if name.is_none() && may_repeat {
                     self.remember(class, base, number);
                 }
-                let schema = self.schema;
-                for index in base..self.members.len() {
-                    let member = self.members.get(index);
-                    // Of a subclass that nobody knows, the fields of its superclass are known.
-                    let field_type = |class| schema.field_type(class, &member?.name);
-                    let ty = field_type(class).or_else(|| field_type(declared?));
-                    self.member(index, ty)?;
-                }
+                self.as_object(|writer| {
+                    (base..writer.members.len()).try_for_each(|index| {
+                        writer.member(index, writer.field_type(index, class, declared))
+                    })
+                })?;
             }
         }
         self.leave();
@@ -218,6 +219,49 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         }
         self.enc.map_end();
         Ok(())
+    }
+
+    /// The members that were looked through, as the map of which the provider makes an object of the class.
+    fn object_map(
+        &mut self,
+        class: &str,
+        declared: Option<&str>,
+        base: usize,
+    ) -> Result<(), TranscodeError> {
+        self.enc.map_begin(None);
+        self.class_entry(class);
+        for index in base..self.members.len() {
+            if let Some(member) = self.members.get(index) {
+                self.enc.string(&member.name);
+            }
+            self.member(index, self.field_type(index, class, declared))?;
+        }
+        self.enc.map_end();
+        Ok(())
+    }
+
+    /// Whether an object of this class is written as a map.
+    pub(super) fn is_map(&self, class: &str) -> bool {
+        self.as_maps && !self.schema.takes_no_map(class)
+    }
+
+    /// What names the class in a map that stands for an object.
+    pub(super) fn class_entry(&mut self, class: &str) {
+        self.enc.string("class");
+        self.enc.string(class);
+    }
+
+    /// The type of a member that was looked through. Of a subclass that nobody knows, the fields of its superclass
+    /// are known.
+    fn field_type(
+        &self,
+        index: usize,
+        class: &str,
+        declared: Option<&str>,
+    ) -> Option<&'s JavaType> {
+        let name = &self.members.get(index)?.name;
+        let of = |class| self.schema.field_type(class, name);
+        of(class).or_else(|| of(declared?))
     }
 
     /// The value of one member that was looked through. What is inside it is taken off again.

@@ -11,6 +11,7 @@ import org.apache.dubbo.config.bootstrap.DubboBootstrap;
 import org.apache.dubbo.metadata.definition.ServiceDefinitionBuilder;
 import org.apache.dubbo.metadata.definition.model.FullServiceDefinition;
 import org.dubmesh.interop.PeopleService;
+import org.dubmesh.interop.ShopService;
 import org.dubmesh.interop.TypesService;
 
 /** Tells the world what the services look like. */
@@ -35,7 +36,7 @@ final class Metadata {
         if (!options.isSet("--definitions")) {
             return;
         }
-        for (Class<?> type : new Class<?>[] {TypesService.class, PeopleService.class}) {
+        for (Class<?> type : new Class<?>[] {TypesService.class, PeopleService.class, ShopService.class}) {
             Map<String, String> parameters = new HashMap<>();
             parameters.put("interface", type.getName());
             parameters.put("side", "provider");

@@ -9,6 +9,7 @@ import org.apache.dubbo.config.ProtocolConfig;
 import org.apache.dubbo.config.RegistryConfig;
 import org.apache.dubbo.config.ServiceConfig;
 import org.dubmesh.interop.PeopleService;
+import org.dubmesh.interop.ShopService;
 import org.dubmesh.interop.TypesService;
 import org.dubmesh.interop.UserService;
 
@@ -38,6 +39,7 @@ final class Provider {
                 service(IHelloService.class, new HelloService(options.number("--sleep-ms")), options),
                 service(TypesService.class, new TypesServiceImpl("plain"), options),
                 service(PeopleService.class, new PeopleServiceImpl(), options),
+                service(ShopService.class, new ShopServiceImpl(), options),
                 service(UserService.class, new UserServiceImpl(), options),
                 variant);
         RegistryConfig registry = Dialect.registry(options.textOrNull("--registry"), options.number("--session-ms"));
