@@ -81,7 +81,7 @@ pub fn post(addr: SocketAddr, path: &str, headers: &[&str], body: &str) -> Answe
 /// `GET`s `path`; `None` if nobody answers.
 pub fn get(addr: SocketAddr, path: &str) -> Option<(u16, String)> {
     let mut stream = connect(addr).ok()?;
-    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).ok()?;
     let (answer, _) = read(&mut stream).ok()?;
     Some((answer.status, answer.body))
