@@ -13,7 +13,7 @@ DEMO_ARGS ?= --for 60s
 help:
 	@echo "make setup        install what building, testing and measuring need"
 	@echo "make demo         run registry, providers, agents and load on this machine, a minute, live"
-	@echo "make build        the release binary, target/release/dubmesh"
+	@echo "make build        the release binary, target/release/dubmesh, and its symbols beside it"
 	@echo "make test         format, lints, docs, all tests, with real Java Dubbo and etcd"
 	@echo "make interop-full every version of Dubbo with every other one, through one agent and two; half an hour"
 	@echo "make lint         format and lints alone; also licences and advisories if cargo-deny is there"
@@ -27,7 +27,8 @@ setup:
 
 build:
 	@scripts/setup.sh build
-	$(CARGO) build --release --locked -p dubmesh
+	$(CARGO) rustc --release --locked -p dubmesh --bin dubmesh -- -C strip=none
+	@scripts/split-symbols.sh target/release/dubmesh
 
 demo: build
 	target/release/dubmesh demo $(DEMO_ARGS)
