@@ -21,14 +21,12 @@ use crate::config::ClusterPolicy;
 use crate::error::{CallError, Code};
 use crate::learnt::Learnt;
 use crate::metrics::{CallStats, Hub};
+use crate::timeout::Limit;
 use crate::upstream::{AnyUpstream, Arguments, Pool, Request, Setup, Standing};
 
 mod holding;
 
 use holding::Holding;
-
-/// Dubbo's own default deadline.
-const DEFAULT_TIMEOUT: Duration = Duration::from_millis(1000);
 
 /// All endpoints of one service.
 pub struct Cluster {
@@ -186,12 +184,13 @@ impl Cluster {
 
     /// How long a call may take whose caller asks for `wanted`.
     pub fn timeout(&self, wanted: Option<Duration>) -> Duration {
-        let policy = self.policy.borrow();
-        wanted
-            .or(policy.timeout)
-            .or(self.registered_timeout.get())
-            .unwrap_or(DEFAULT_TIMEOUT)
-            .min(policy.max_timeout)
+        Limit::time(&self.policy.borrow(), wanted, self.registered_timeout.get())
+    }
+
+    /// The same, and who says so.
+    #[cold]
+    pub fn limit(&self, wanted: Option<Duration>) -> Limit {
+        Limit::new(&self.policy.borrow(), wanted, self.registered_timeout.get())
     }
 
     /// Whether nothing is known of the service and nobody has asked for it since `since`.
@@ -434,6 +433,15 @@ impl Attempt {
     /// The endpoint, not to be tried again.
     pub fn member(&self) -> &Member {
         &self.member
+    }
+
+    /// What a Dubbo consumer is told whose call got no answer within `took`. It does without the
+    /// configuration's own timeouts: a consumer always brings one.
+    #[cold]
+    pub fn overdue(&self, took: Duration) -> String {
+        let policy = self.cluster.policy.borrow();
+        let limit = Limit::new(&policy, Some(took), None);
+        limit.overdue(Some(self.upstream().address()), "the consumer's timeout")
     }
 
     /// The call has ended, at `now`, well or with an error.

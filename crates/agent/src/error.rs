@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::time::{Duration, Instant};
 
 use dubbo_proto::{Serialization, Status as DubboStatus};
 use link_proto::Status as LinkStatus;
@@ -300,6 +301,9 @@ fn is_refused_generic_call(text: &str) -> bool {
     is_thrown_there || is_not_made || text.contains(NOT_UNIQUE)
 }
 
+/// Timeouts are kept to a few milliseconds on either side.
+const CLOCK_STEP: Duration = Duration::from_millis(20);
+
 /// A failed call: what happened, where, in words.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CallError {
@@ -334,6 +338,14 @@ impl CallError {
     pub fn from_provider(status: DubboStatus, text: &str) -> Self {
         let code = Code::from_dubbo(status, text);
         Self { provider_status: Some(status), ..Self::new(code, text) }
+    }
+
+    /// Whether the caller's time was up, so that nobody else's limit is meant. A peer is told how
+    /// much time is left, and may say so a moment earlier than our own clock.
+    pub fn is_overdue(&self, deadline: Instant) -> bool {
+        self.code == Code::Timeout
+            && self.provider_status.is_none()
+            && deadline <= Instant::now() + CLOCK_STEP
     }
 
     /// The same, and where it happened.

@@ -26,6 +26,8 @@ pub struct Invocation<'a> {
     pub args: ArgumentList<'a>,
     /// How long the caller wants to wait; the service's own timeout if it does not say.
     pub timeout: Option<Duration>,
+    /// How the caller says that, for messages.
+    pub timeout_key: &'static str,
     /// Attachments of this call.
     pub attachments: Vec<(&'a str, &'a str)>,
 }
@@ -250,7 +252,15 @@ async fn send_args(
     let one_way = attachments.contains(&ONE_WAY);
     let (path, now) = (None, started);
     let request = upstream::Request { route, args, attachments, path, now, deadline, one_way };
-    route.cluster.call(request).await
+    let outcome = route.cluster.call(request).await;
+    outcome.map_err(|error| match error.is_overdue(deadline) {
+        true => {
+            let limit = route.cluster.limit(invocation.timeout);
+            let message = limit.overdue(error.endpoint.as_deref(), invocation.timeout_key);
+            CallError { message: message.into(), ..error }
+        }
+        false => error,
+    })
 }
 
 /// The failure of a call that was tried by its definition, and then as a generic call.

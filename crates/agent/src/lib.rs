@@ -34,6 +34,7 @@ pub mod reply;
 pub mod resolve;
 pub mod route;
 pub mod scratch;
+pub mod timeout;
 pub mod upstream;
 pub mod worker;
 

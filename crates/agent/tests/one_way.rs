@@ -76,6 +76,7 @@ fn sent_by_a_client(hub: &MemoryHub, argument: &str) {
             },
             args: ArgumentList::json(argument.as_bytes()).unwrap(),
             timeout: Some(Duration::from_secs(20)),
+            timeout_key: "timeout",
             attachments: vec![ONE_WAY],
         };
         let answer = client.call(&invocation, &JsonOptions::default()).await.unwrap();

@@ -174,6 +174,7 @@ async fn is_offered(place: &Place, service: &ServiceKey) -> Result<(), String> {
         name: RouteName { interface, version, group, method: "$echo", types, generic },
         args: ArgumentList::Json(vec![b"0"]),
         timeout: Some(CONNECT_TIMEOUT),
+        timeout_key: "",
         attachments: Vec::new(),
     };
     // Dubbo 3 says only that it cannot read the request, and it can read this one for any service.

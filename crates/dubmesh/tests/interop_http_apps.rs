@@ -142,6 +142,15 @@ fn http_calls_node_over_a_link() {
         let answer = call(method, types, body);
         assert_eq!((answer.status, &*answer.body), (200, expected), "{method} {body}");
     }
+    // The agent registers the methods that its configuration names.
+    let described = Command::new(env!("CARGO_BIN_EXE_dubmesh"))
+        .args(["describe", USERS, "--registry", &format!("etcd://{}", etcd.addr())])
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(described.stdout).unwrap();
+    for name in ["find", "list", "save", "replace", "remove", "status"] {
+        assert!(shown.contains(&format!("\n  {name}\n")), "{name} in {shown}");
+    }
     for (method, types, body, status, code, said) in [
         ("save", person, "[{}]", 500, "exception", "BusinessException: a user needs a name"),
         ("status", "int", "[503]", 500, "exception", "java.lang.RuntimeException: status 503"),

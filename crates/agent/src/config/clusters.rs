@@ -1,5 +1,7 @@
 //! `[defaults]` and `[[cluster]]`: how upstream services are called.
 
+use std::sync::Arc;
+
 use balance::HoldPolicy;
 use dubbo_proto::{Serialization, validate_interface};
 
@@ -7,6 +9,9 @@ use super::defaults;
 use super::error::{Place, Problems};
 use super::section::Section;
 use super::{ClusterPolicy, ClusterRule, ClusterRules};
+
+/// The section that all policies start from.
+const DEFAULTS: &str = "[defaults]";
 
 /// The serializations that an agent writes by itself.
 pub(super) const SERIALIZATIONS: [(&str, Serialization); 4] = [
@@ -22,13 +27,14 @@ pub(super) fn clusters(
     clusters: Vec<Section<'_>>,
     problems: &Problems<'_>,
 ) -> ClusterRules {
-    let default = policy(&mut defaults, &ClusterPolicy::default());
+    let default = policy(&mut defaults, DEFAULTS, &ClusterPolicy::default());
     defaults.finish();
     let mut rules: Vec<ClusterRule> = Vec::with_capacity(clusters.len());
     let mut places: Vec<Place> = Vec::with_capacity(clusters.len());
     for mut section in clusters {
         let interface = pattern(&mut section);
-        let policy = policy(&mut section, &default);
+        let name = format!("[[cluster]] {}", interface.as_deref().unwrap_or_default());
+        let policy = policy(&mut section, &name, &default);
         let place = section.place("interface");
         section.finish();
         let Some(interface) = interface else {
@@ -54,7 +60,9 @@ impl Default for ClusterPolicy {
         Self {
             balance: defaults::BALANCE,
             timeout: None,
+            timeout_section: DEFAULTS.into(),
             max_timeout: defaults::MAX_TIMEOUT,
+            max_timeout_section: DEFAULTS.into(),
             connect_timeout: defaults::CONNECT_TIMEOUT,
             serialization: defaults::SERIALIZATION,
             max_attempts: defaults::MAX_ATTEMPTS,
@@ -65,11 +73,16 @@ impl Default for ClusterPolicy {
     }
 }
 
-fn policy(section: &mut Section<'_>, base: &ClusterPolicy) -> ClusterPolicy {
+fn policy(section: &mut Section<'_>, name: &str, base: &ClusterPolicy) -> ClusterPolicy {
+    let says = |key, base: &Arc<str>| if section.has(key) { name.into() } else { Arc::clone(base) };
+    let timeout_section = says("timeout_ms", &base.timeout_section);
+    let max_timeout_section = says("max_timeout_ms", &base.max_timeout_section);
     let policies = balance::Policy::ALL.map(|policy| (policy.name(), policy));
     let policy = ClusterPolicy {
         balance: section.choice("balance", &policies).unwrap_or(base.balance),
         timeout: section.optional_ms("timeout_ms", defaults::LONGEST).or(base.timeout),
+        timeout_section,
+        max_timeout_section,
         max_timeout: section.ms("max_timeout_ms", defaults::LONGEST, base.max_timeout),
         connect_timeout: section.ms("connect_timeout_ms", defaults::LONGEST, base.connect_timeout),
         serialization: section

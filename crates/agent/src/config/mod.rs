@@ -340,8 +340,12 @@ pub struct ClusterPolicy {
     /// Deadline of a call that does not bring its own; `None` takes the provider's registered
     /// timeout, or Dubbo's default of one second.
     pub timeout: Option<Duration>,
+    /// The section that says so, for messages.
+    pub timeout_section: Arc<str>,
     /// Longest deadline that a caller may ask for.
     pub max_timeout: Duration,
+    /// The section that says so, for messages.
+    pub max_timeout_section: Arc<str>,
     /// Longest wait for a connection to an endpoint.
     pub connect_timeout: Duration,
     /// Serialization for endpoints whose registration does not tell; hessian2 unless configured.

@@ -185,11 +185,14 @@ impl Keeper {
         let mut endpoint = Endpoint::new(self.protocol, &self.host, self.port);
         endpoint.weight = *self.weight.borrow_and_update();
         endpoint.serializations = self.export.app.serializations();
-        let mut methods = Vec::new();
+        // A provider lists its own methods; of an app that is none nobody else can tell them.
+        let methods = match &self.export.app {
+            AppConfig::Http(app) => app.methods.names(),
+            AppConfig::Dubbo { .. } => Vec::new(),
+        };
         if self.protocol == Protocol::Dubbo {
             endpoint.params = Arc::new(self.dubbo_params());
             if let AppConfig::Http(app) = &self.export.app {
-                methods = app.methods.names();
                 endpoint.timeout = app.timeout;
             }
         }

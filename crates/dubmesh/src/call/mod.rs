@@ -329,6 +329,7 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, F
         },
         args: list,
         timeout,
+        timeout_key: "--timeout-ms",
         attachments,
     };
     let began = Instant::now();

@@ -64,7 +64,7 @@ pub(super) fn remedy(code: Code) -> &'static str {
         Code::ConnectionBroken => "it may have been carried out; look at the provider's log",
         Code::BadReply => "try another --serialization",
         Code::ReplyTooLarge => "ask for less at a time",
-        Code::Timeout => "it may still be carried out; give it more by --timeout-ms",
+        Code::Timeout => "it may still be carried out",
         Code::ProviderRejected => "check the arguments and --types",
         Code::ProviderError | Code::Exception => "look at the provider's log",
         Code::Cancelled | Code::Internal => "please report this",

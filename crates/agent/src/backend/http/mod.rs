@@ -61,6 +61,8 @@ pub struct HttpApp {
 struct Prepared {
     request: Request<Full<Bytes>>,
     deadline: Instant,
+    /// How long that was when the call came, and who says so.
+    limit: (Duration, &'static str),
     serialization: Serialization,
     takes_attachments: bool,
     mode: Mode,
@@ -122,8 +124,15 @@ impl HttpApp {
     }
 
     async fn send(&self, prepared: Prepared) -> Outcome {
-        let Prepared { request, deadline, .. } = prepared;
-        let answer = self.pool.send(request, deadline).await;
+        let Prepared { request, deadline, limit: (time, origin), .. } = prepared;
+        let answer = self.pool.send(request, deadline).await.map_err(|error| {
+            if error.code != Code::Timeout {
+                return error;
+            }
+            let (ms, app) = (time.as_millis(), self.pool.address());
+            let message = format!("no answer from the app at {app} within {ms} ms ({origin})");
+            CallError { message: message.into(), ..error }
+        });
         if let Err(error) = &answer
             && error.code == Code::Unreachable
         {
@@ -194,16 +203,21 @@ impl HttpApp {
             (method, types, arguments, Mode::Plain)
         };
         self.check_count(&method, &types, &arguments)?;
-        let deadline = match method.timeout.or(self.config.timeout) {
-            Some(timeout) => call.deadline.min(call.now + timeout),
-            None => call.deadline,
+        let own = match (method.timeout, self.config.timeout) {
+            (Some(timeout), _) => Some((timeout, "timeout_ms of [[export.method]]")),
+            (None, Some(timeout)) => Some((timeout, "timeout_ms of [[export]]")),
+            (None, None) => None,
         };
+        let time = call.deadline.saturating_duration_since(call.now);
+        let limit = own.filter(|(own, _)| *own < time).unwrap_or((time, "the caller's own limit"));
+        let deadline = call.now + limit.0;
         let left = deadline.saturating_duration_since(call.now).max(Duration::from_millis(1));
         let names: Vec<String> = types.iter().map(JavaType::java_name).collect();
         let request = self.fixed.request(&method, &names.join(","), &arguments, call, left)?;
         Ok(Prepared {
             request,
             deadline,
+            limit,
             serialization: call.serialization,
             takes_attachments: call.takes_attachments,
             mode,

@@ -168,9 +168,16 @@ impl DubboSession {
             Some(answer) => self.finish(flight, answer, Some(error)),
             None => {
                 let Flight { to, started, counted, .. } = flight;
+                let told = match &counted {
+                    Counted::Attempt(attempt) if error.code == Code::Timeout => {
+                        let message = attempt.overdue(now - started).into();
+                        Some(CallError { message, ..error.clone() })
+                    }
+                    _ => None,
+                };
                 counted.finish(started, now, Some(error));
                 self.stats.finished(now - started, Some(error.code as u8));
-                self.reply_error(to, error);
+                self.reply_error(to, told.as_ref().unwrap_or(error));
             }
         }
     }

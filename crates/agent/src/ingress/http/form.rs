@@ -71,7 +71,8 @@ impl<'a> Form<'a> {
             generic: headers.generic,
         };
         let args = ArgumentList::Text(&self.parameters);
-        Invocation { name, args, timeout: headers.timeout, attachments }
+        let (timeout, timeout_key) = (headers.timeout, super::TIMEOUT);
+        Invocation { name, args, timeout, timeout_key, attachments }
     }
 }
 

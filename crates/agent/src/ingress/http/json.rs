@@ -47,7 +47,8 @@ impl<'a> Target<'a> {
             types: headers.types,
             generic: headers.generic,
         };
-        Ok(Invocation { name, args, timeout: headers.timeout, attachments })
+        let (timeout, timeout_key) = (headers.timeout, super::TIMEOUT);
+        Ok(Invocation { name, args, timeout, timeout_key, attachments })
     }
 }
 

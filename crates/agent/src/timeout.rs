@@ -1,0 +1,130 @@
+//! How long a call may take, and who says so. What a caller waits in vain for is told with both.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::ClusterPolicy;
+
+/// Dubbo's own default deadline.
+const DUBBO_DEFAULT: Duration = Duration::from_millis(1000);
+
+/// How long a call may take.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Limit {
+    /// The time itself.
+    pub time: Duration,
+    /// Who says so.
+    pub origin: Origin,
+}
+
+/// Who says how long a call may take.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Origin {
+    /// The caller.
+    Caller,
+    /// `timeout_ms` of this section of the configuration.
+    Configured(Arc<str>),
+    /// `max_timeout_ms` of this section of the configuration.
+    Longest(Arc<str>),
+    /// The provider, by the parameter `timeout` of its URL.
+    Provider,
+    /// Nobody.
+    DubboDefault,
+}
+
+impl Limit {
+    /// The limit of a call whose caller asks for `wanted`, and whose provider has registered
+    /// `registered`.
+    pub fn new(
+        policy: &ClusterPolicy,
+        wanted: Option<Duration>,
+        registered: Option<Duration>,
+    ) -> Self {
+        let (time, origin) = match (wanted, policy.timeout, registered) {
+            (Some(time), ..) => (time, Origin::Caller),
+            (_, Some(time), _) => (time, Origin::Configured(Arc::clone(&policy.timeout_section))),
+            (.., Some(time)) => (time, Origin::Provider),
+            (None, None, None) => (DUBBO_DEFAULT, Origin::DubboDefault),
+        };
+        if policy.max_timeout < time {
+            let origin = Origin::Longest(Arc::clone(&policy.max_timeout_section));
+            return Self { time: policy.max_timeout, origin };
+        }
+        Self { time, origin }
+    }
+
+    /// The time alone.
+    pub fn time(
+        policy: &ClusterPolicy,
+        wanted: Option<Duration>,
+        registered: Option<Duration>,
+    ) -> Duration {
+        let time = wanted.or(policy.timeout).or(registered).unwrap_or(DUBBO_DEFAULT);
+        time.min(policy.max_timeout)
+    }
+
+    /// What a caller is told who waited in vain for `endpoint`. `key` is how callers of its kind
+    /// ask for a time of their own.
+    pub fn overdue(&self, endpoint: Option<&str>, key: &str) -> String {
+        let from = endpoint.map_or(String::new(), |endpoint| format!(" from {endpoint}"));
+        let ms = self.time.as_millis();
+        let (origin, remedy) = match &self.origin {
+            Origin::Caller => {
+                ("the caller's own limit".to_owned(), format!("give it more by {key}"))
+            }
+            Origin::Configured(section) => {
+                (format!("timeout_ms of {section}"), format!("raise it, or send {key}"))
+            }
+            Origin::Longest(section) => {
+                (format!("max_timeout_ms of {section}"), "raise it".to_owned())
+            }
+            Origin::Provider => (
+                "the timeout that the provider has registered".to_owned(),
+                format!("give it more by {key}"),
+            ),
+            Origin::DubboDefault => {
+                ("Dubbo's default timeout".to_owned(), format!("give it more by {key}"))
+            }
+        };
+        format!("no answer{from} within {ms} ms ({origin}); {remedy}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_to_the_caller_counts_up_to_the_longest() {
+        let ms = Duration::from_millis;
+        let mut policy = ClusterPolicy {
+            timeout_section: "[[cluster]] a.*".into(),
+            max_timeout: ms(5_000),
+            ..ClusterPolicy::default()
+        };
+        let told = |policy: &ClusterPolicy, wanted, registered| {
+            let limit = Limit::new(policy, wanted, registered);
+            assert_eq!(limit.time, Limit::time(policy, wanted, registered));
+            limit.overdue(Some("h:1"), "x-dubbo-timeout-ms")
+        };
+        assert_eq!(
+            told(&policy, None, None),
+            "no answer from h:1 within 1000 ms (Dubbo's default timeout); \
+             give it more by x-dubbo-timeout-ms"
+        );
+        let provider = told(&policy, None, Some(ms(2_000)));
+        assert!(provider.contains("within 2000 ms (the timeout that the provider has registered)"));
+        policy.timeout = Some(ms(3_000));
+        assert_eq!(
+            told(&policy, None, Some(ms(2_000))),
+            "no answer from h:1 within 3000 ms (timeout_ms of [[cluster]] a.*); \
+             raise it, or send x-dubbo-timeout-ms"
+        );
+        let caller = told(&policy, Some(ms(50)), None);
+        assert!(caller.contains("within 50 ms (the caller's own limit); give it more"), "{caller}");
+        assert_eq!(
+            told(&policy, Some(ms(9_000)), None),
+            "no answer from h:1 within 5000 ms (max_timeout_ms of [defaults]); raise it"
+        );
+    }
+}
