@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use dubbo_proto::{Serialization, ServiceDefinition, fastjson};
 use hessian::json::{self, JsonKind, JsonReader};
+use hessian::transcode::scalar::InGenericCall;
 use hessian::transcode::{
     DateStyle, InputOptions, JsonOptions, Schema, check_scalars, hessian_to_json,
     json_to_hessian_by,
@@ -254,7 +255,7 @@ impl<'a> ArgumentList<'a> {
                 Some(text) => json::write_string(out, text),
                 None => {
                     let text = self.json_at(index, ty);
-                    if let Some(ty) = ty {
+                    if ty.is_some() || is_generic && InGenericCall::may_have_nothing(&text) {
                         self.check_written(index, &text, ty, target)?;
                     }
                     match is_generic && matches!(self, Self::Json(_)) {
@@ -276,15 +277,16 @@ impl<'a> ArgumentList<'a> {
         &self,
         index: usize,
         text: &[u8],
-        ty: &JavaType,
+        ty: Option<&JavaType>,
         target: Target<'_>,
     ) -> Result<(), CallError> {
         let mut unused = Vec::with_capacity(16);
         let mut reader = JsonReader::new(text, Limits::default());
         let refs = matches!(self, Self::JsonWithRefs(_));
-        let options = InputOptions { schema: target.schema(), refs, as_maps: false };
-        json_to_hessian_by(&mut reader, Some(ty), &mut Encoder::new(&mut unused), &options)
-            .map_err(|error| bad_argument(index, Some(ty), &error.to_string()))
+        let as_maps = target.parameters.is_generic();
+        let options = InputOptions { schema: target.schema(), refs, as_maps };
+        json_to_hessian_by(&mut reader, ty, &mut Encoder::new(&mut unused), &options)
+            .map_err(|error| bad_argument(index, ty, &error.to_string()))
     }
 
     /// Appends the arguments to `out`.

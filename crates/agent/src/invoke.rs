@@ -265,7 +265,8 @@ async fn send_args(
 
 /// The failure of a call that was tried by its definition, and then as a generic call.
 fn both(route: &Route, first: &CallError, second: CallError) -> CallError {
-    let origin = route.plan.schema.as_ref().map_or(String::new(), |it| it.origin.to_string());
+    let Some(schema) = &route.plan.schema else { return second };
+    let origin = schema.origin.to_string();
     if first.code == Code::BadArguments {
         let message = format!(
             "{}, by {origin}; a generic call fails, too: {}",

@@ -7,11 +7,11 @@ use dubbo_proto::{
 };
 use hessian::json::JsonReader;
 use hessian::transcode::{
-    EnumStyle, JsonOptions, RefStyle, Schema, fold_generalized, hessian_to_json,
+    EnumStyle, JsonOptions, RefStyle, Schema, TranscodeError, fold_generalized, hessian_to_json,
     hessian_to_json_with, json_to_hessian_with,
 };
 use hessian::{Decoder, Encoder, JavaType, Limits};
-use jsonb::jsonb_to_json_as;
+use jsonb::{JsonbError, jsonb_to_json_as};
 
 use crate::attachments::Replied;
 use crate::call::Reply;
@@ -69,6 +69,12 @@ fn unreadable(error: impl Display) -> CallError {
     CallError::new(Code::BadReply, format!("the reply cannot be read: {error}"))
 }
 
+/// A value that contains itself can be read, but not be told without references.
+fn untold(error: impl Display) -> CallError {
+    let how = "header x-dubbo-json: refs=path, or dubmesh call --json refs=path";
+    CallError::new(Code::BadReply, format!("the reply has no form in JSON: {error} ({how})"))
+}
+
 /// Appends the value or the exception of a reply.
 fn write_value(
     outcome: &Outcome<'_>,
@@ -86,7 +92,10 @@ fn write_value(
             let mut decoder = jsonb::Decoder::new(value, limits);
             jsonb_to_json_as(&mut decoder, known.ty, out, options)
                 .and_then(|()| decoder.finish())
-                .map_err(unreadable)
+                .map_err(|error| match error {
+                    JsonbError::Cycle { .. } => untold(error),
+                    error => unreadable(error),
+                })
         }
         _ => {
             let mut decoder = Decoder::new(outcome.value_and_rest(), limits);
@@ -96,7 +105,10 @@ fn write_value(
                 }
                 _ => hessian_to_json(&mut decoder, out, options),
             }
-            .map_err(unreadable)
+            .map_err(|error| match error {
+                TranscodeError::Cycle { .. } => untold(error),
+                error => unreadable(error),
+            })
         }
     }
 }
@@ -225,6 +237,15 @@ mod tests {
         let options = JsonOptions::parse(options).unwrap();
         let json = json_of_with(reply, &options).unwrap();
         (String::from_utf8(json).unwrap(), ignored_options(reply, &options))
+    }
+
+    #[test]
+    fn a_value_that_contains_itself_is_told_by_paths() {
+        // A list without type whose one element is the list.
+        let cycle = reply(Serialization::Hessian2, b"\x91\x79\x51\x90");
+        let error = json_of_with(&cycle, &JsonOptions::default()).unwrap_err();
+        assert!(error.message.contains("dubmesh call --json refs=path"), "{error}");
+        assert_eq!(text(&cycle, "refs=path").0, r#"[{"$ref":"$"}]"#);
     }
 
     #[test]

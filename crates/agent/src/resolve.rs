@@ -151,12 +151,13 @@ fn untyped(
         schema.iter().flat_map(|definition| definition.service.overloads(method)).collect();
     if overloads.is_empty() {
         check_registered(cluster, method, schema.as_deref())?;
-        // A method without parameters has no overloads of the same kind: its types are known.
-        let parameters = match n_args {
-            0 => Parameters::Given(Vec::new()),
-            _ => Parameters::Unknown,
+        // Without arguments there is one method at most, whose types are known. If it is refused, a generic call tells
+        // whether there is one with parameters.
+        let (parameters, is_guess) = match n_args {
+            0 => (Parameters::Given(Vec::new()), true),
+            _ => (Parameters::Unknown, false),
         };
-        return Ok((parameters, Plan::default()));
+        return Ok((parameters, Plan { is_guess, ..Plan::default() }));
     }
     let mut candidates: Vec<Candidate> = overloads
         .iter()

@@ -84,6 +84,10 @@ fn a_table_says_what_methods_become() {
         assert_eq!((answer.status, &*answer.code()), (status, code), "{answer:?}");
         assert!(answer.body.contains(said), "{answer:?}");
     }
+    // One mistake has one code, whichever side of the link finds it.
+    let answer = call(&mesh.consumer, "find", &[], "[7,8]");
+    assert_eq!((answer.status, &*answer.code()), (400, "bad_arguments"), "{answer:?}");
+    assert!(answer.body.contains("takes 1 argument(s), 2 given"), "{answer:?}");
     let answer = mesh.call("find", "int", "[7]");
     assert_eq!((answer.status, &*answer.code()), (404, "method_not_found"), "{answer:?}");
     assert!(answer.body.contains("the app has find(long)"), "{answer:?}");

@@ -133,6 +133,10 @@ impl Schema for ServiceDefinition {
         self.fields(class)?.get(field)
     }
 
+    fn enum_names(&self, class: &str) -> Option<&[Box<str>]> {
+        self.enum_values(class).filter(|values| !values.is_empty())
+    }
+
     fn is_enum(&self, class: &str) -> Option<bool> {
         self.classes.get(class).map(|class| matches!(class, ClassDefinition::Enum(_)))
     }

@@ -107,6 +107,7 @@ fn all_calls(peer: &mut Peer<'_>) {
     contradictions(peer);
     objects(peer);
     generic_modes(peer);
+    generic_numbers(peer);
     failures(peer);
 }
 
@@ -203,6 +204,14 @@ fn contradictions(peer: &mut Peer<'_>) {
             peer.check(&format!("{method} {body} with {types} {generic}"), &answer, is_right);
         }
     }
+    // Java takes what is no value of an enum for null, but in a generic call.
+    peer.fails((TYPES, "color"), "[\"PURPLE\"]", 400, &["bad_arguments", "PURPLE"]);
+    if peer.source.has_classes() {
+        let types = "x-dubbo-parameter-types: org.dubmesh.interop.Color";
+        let answer = peer.call(TYPES, "color", &[types], "[\"PURPLE\"]");
+        let is_right = answer.status == 400 && answer.body.contains("(RED, GREEN, BLUE)");
+        peer.check("a value that an enum does not have", &answer, is_right);
+    }
     if peer.source.has_methods() {
         peer.returns((TYPES, "int32"), "[\"7\"]", "7");
         peer.returns((TYPES, "int64"), "[9.007199254740993e15]", "9007199254740993");
@@ -269,7 +278,40 @@ fn generic_modes(peer: &mut Peer<'_>) {
     peer.check("a mode that is not there", &wrong, wrong.status == 400);
 }
 
+/// Numbers that Java's generic call would change are written so that it does not, or refused.
+fn generic_numbers(peer: &mut Peer<'_>) {
+    let generic = "x-dubbo-generic: true";
+    for (method, body, status, expected) in [
+        ("decimal", "[19.90]", 200, "19.90"),
+        ("decimals", "[[19.90,1.5,100]]", 200, "[19.90,1.5,100"),
+        ("float64", "[19.90]", 200, "19.9"),
+        ("int64", "[9007199254740993]", 200, "9007199254740993"),
+        ("bigInteger", "[9223372036854775807]", 200, "9223372036854775807"),
+        (
+            "bigInteger",
+            "[18446744073709551617]",
+            400,
+            "is not a number that a generic call carries",
+        ),
+        ("anyMap", "[{\"a\":1.10}]", 200, "1.10"),
+    ] {
+        let answer = peer.call(TYPES, method, &[generic], body);
+        let is_right = answer.status == status && answer.body.contains(expected);
+        peer.check(&format!("generic {method} {body} = {expected}"), &answer, is_right);
+    }
+    let types = "x-dubbo-parameter-types: java.math.BigInteger";
+    let answer = peer.call(TYPES, "bigInteger", &[generic, types], "[18446744073709551617]");
+    peer.check("a typed BigInteger", &answer, answer.body == "18446744073709551617");
+}
+
 fn failures(peer: &mut Peer<'_>) {
+    // One mistake has one code, whatever the provider and whoever finds it.
+    for (method, body) in
+        [("add", "[1,2,3]"), ("add", "[1]"), ("text", "[]"), ("text", "[\"a\",\"b\"]")]
+    {
+        peer.fails((TYPES, method), body, 400, &["bad_arguments"]);
+    }
+    peer.fails((TYPES, "txt"), "[]", 404, &["method_not_found"]);
     if peer.version.has_etcd() {
         let parts = ["method_not_found", "did you mean text?", "textArray", "makePerson"];
         peer.fails((TYPES, "txt"), "[\"x\"]", 404, &parts);

@@ -39,6 +39,7 @@ pub fn to_json(bytes: &[u8]) -> bool {
     let is_odd = bytes.len() % 2 == 1;
     let opts = JsonOptions {
         class_name: is_odd,
+        key_classes: is_odd,
         floats: is_odd,
         big_numbers_as_text: is_odd,
         refs: if bytes.len().is_multiple_of(3) { RefStyle::Path } else { RefStyle::Repeat },

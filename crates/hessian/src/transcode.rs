@@ -21,6 +21,8 @@ mod error;
 pub mod expected;
 mod generalized;
 #[doc(hidden)]
+pub mod keys;
+#[doc(hidden)]
 pub mod named;
 mod options;
 mod parts;

@@ -12,6 +12,7 @@ pub fn to_json(bytes: &[u8]) -> bool {
     let is_odd = bytes.len() % 2 == 1;
     let opts = JsonOptions {
         class_name: is_odd,
+        key_classes: is_odd,
         floats: is_odd,
         big_numbers_as_text: is_odd,
         max_out_len: 1 << 20,

@@ -113,10 +113,13 @@ pub enum JsonbError {
         /// The value as JSON, shortened.
         found: Box<str>,
         /// What it should be.
-        expected: &'static str,
+        expected: Box<str>,
     },
     /// A value that contains itself; JSON cannot tell it.
-    #[error("the reference at byte {offset} names a value that it is in")]
+    #[error(
+        "the reference at byte {offset} names a value that it is in, which JSON cannot tell; the \
+         option refs=path writes the path of that value"
+    )]
     Cycle {
         /// Where the reference stands.
         offset: usize,

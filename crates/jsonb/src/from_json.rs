@@ -169,6 +169,9 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 self.class_if_open(Builtin::list_type(name), place);
                 self.elements(args.first(), Place::Open)
             }
+            (Builtin::Map, JsonKind::Object) if self.names_map()? => {
+                self.object_with(None, args, place)
+            }
             (Builtin::Map, JsonKind::Object) => {
                 self.class_if_open(Builtin::map_type(name), place);
                 self.members(args.first(), args.get(1))
@@ -202,10 +205,24 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 Ok(())
             }
             JsonKind::String => {
+                let offset = self.json.position();
+                let text = self.json.read_string()?;
+                self.check_enum(offset, name, &text)?;
                 self.class_if_open(Some(name), place);
-                self.text()
+                self.enc.string(&text);
+                Ok(())
             }
             _ => Err(self.wrong_kind(name)),
+        }
+    }
+
+    /// Checks that a text is a value of the enum, where these are known: what is none, Java takes for null.
+    fn check_enum(&self, offset: usize, class: &str, name: &str) -> Result<(), JsonbError> {
+        match expected::enum_without(self.schema, class, name) {
+            Some(expected) => {
+                Err(JsonbError::Value { offset, found: expected::quoted(name), expected })
+            }
+            None => Ok(()),
         }
     }
 
@@ -305,11 +322,12 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                     _ => JsonbError::Value {
                         offset,
                         found: expected::quoted(key),
-                        expected: "a key of the map's key type",
+                        expected: "a key of the map's key type".into(),
                     },
                 })?;
             }
             None => {
+                self.check_enum(self.json.position(), name, key)?;
                 self.enc.class(name);
                 self.enc.string(key);
             }
@@ -378,9 +396,9 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
 
     /// The number or string at `offset` is not what it should be.
     #[cold]
-    fn wrong_value(&self, offset: usize, expected: &'static str) -> JsonbError {
+    fn wrong_value(&self, offset: usize, expected: &str) -> JsonbError {
         let found = expected::found_at(self.json.text(), offset);
-        JsonbError::Value { offset, found, expected }
+        JsonbError::Value { offset, found, expected: expected.into() }
     }
 }
 

@@ -10,10 +10,13 @@ mod leaf;
 mod reference;
 mod typed;
 
+use std::borrow::Cow;
+
 use hessian::JavaType;
 use hessian::json;
 use hessian::transcode::builtin::Builtin;
-use hessian::transcode::{JsonOptions, Style};
+use hessian::transcode::keys::Keys;
+use hessian::transcode::{JsonOptions, RefStyle, Style};
 use memchr::memmem;
 
 use crate::Decoder;
@@ -62,6 +65,7 @@ pub fn jsonb_to_json_as(
         references: None,
         has_throwables,
         style: opts.style(),
+        last_text_class: None,
     };
     writer.value(Hint::of(ty))
 }
@@ -101,6 +105,8 @@ struct Writer<'d, 'a, 'o> {
     has_throwables: bool,
     /// How values are written just now: the options, and what fields around say.
     style: Style,
+    /// The class of the text that was written last, if it bore one: most likely an enum.
+    last_text_class: Option<String>,
 }
 
 impl Writer<'_, '_, '_> {
@@ -161,6 +167,9 @@ impl Writer<'_, '_, '_> {
     /// A map or an object, of this class if it is to be told.
     fn object(&mut self, class: Option<&str>) -> Result<(), JsonbError> {
         self.dec.take()?;
+        // Paths are those of the plain form.
+        let tells_keys = self.opts.key_classes && self.opts.refs != RefStyle::Path;
+        let (mut keys, object_at) = (Keys::default(), self.out.len());
         self.out.push(b'{');
         let mut is_first = true;
         if let Some(class) = class.filter(|_| self.opts.class_name) {
@@ -168,21 +177,32 @@ impl Writer<'_, '_, '_> {
             json::write_string(self.out, class);
             is_first = false;
         }
+        let entries_at = self.out.len();
         while !self.dec.object_ends()? {
             if !std::mem::replace(&mut is_first, false) {
                 self.out.push(b',');
             }
-            self.member(class)?;
+            let key_at = self.out.len();
+            let key_class = self.member(class)?;
+            if tells_keys {
+                keys.add(key_class.as_deref(), self.out.get(key_at..).unwrap_or_default());
+            }
         }
         self.out.push(b'}');
+        if tells_keys {
+            keys.tell(class, self.out, object_at, entries_at);
+        }
         Ok(())
     }
 
     /// An entry of a map, or a field of an object of this class.
-    fn member(&mut self, class: Option<&str>) -> Result<(), JsonbError> {
+    /// Returns the class of its key, as [`Writer::key_class`] has it.
+    fn member(&mut self, class: Option<&str>) -> Result<Option<Cow<'static, str>>, JsonbError> {
         let outer = self.style;
         let start = self.out.len() + 1;
+        let found = self.dec.peek()?;
         self.key()?;
+        let key_class = self.key_class(found);
         if !self.opts.fields.is_empty() {
             let name = self.out.get(start..self.out.len() - 1).unwrap_or_default();
             self.style = outer.inside(&self.opts.fields, class, name);
@@ -190,7 +210,36 @@ impl Writer<'_, '_, '_> {
         self.out.push(b':');
         self.value(Hint::Nothing)?;
         self.style = outer;
-        Ok(())
+        Ok(key_class)
+    }
+
+    /// The class of the key that was written last and began with this byte, where the classes of objects are told and
+    /// the text of a key of a map of that class is read as the same.
+    fn key_class(&mut self, found: u8) -> Option<Cow<'static, str>> {
+        if !self.opts.key_classes {
+            return None;
+        }
+        let name = match found {
+            found if tag::is_text(found) || found == tag::SYMBOL => "java.lang.String",
+            tag::INT_8 => "java.lang.Byte",
+            tag::INT_16 => "java.lang.Short",
+            found if tag::is_int(found) => "java.lang.Integer",
+            tag::LONG_64..=tag::LONG_NUM_LAST => "java.lang.Long",
+            tag::TRUE | tag::FALSE => "java.lang.Boolean",
+            tag::CHAR => "java.lang.Character",
+            tag::DOUBLE_0 | tag::DOUBLE_1 | tag::DOUBLE | tag::DOUBLE_LONG => "java.lang.Double",
+            tag::FLOAT | tag::FLOAT_INT => "java.lang.Float",
+            tag::DECIMAL | tag::DECIMAL_LONG => "java.math.BigDecimal",
+            tag::BIGINT | tag::BIGINT_LONG => "java.math.BigInteger",
+            tag::MILLIS | tag::SECONDS | tag::MINUTES => "java.util.Date",
+            tag::LOCAL_DATE => "java.time.LocalDate",
+            tag::LOCAL_TIME => "java.time.LocalTime",
+            tag::LOCAL_DATE_TIME => "java.time.LocalDateTime",
+            tag::INSTANT => "java.time.Instant",
+            tag::TYPED => return self.last_text_class.take().map(Cow::Owned),
+            _ => return None,
+        };
+        Some(name.into())
     }
 
     /// A map's key: its JSON where that is a string, and otherwise the text of its JSON.

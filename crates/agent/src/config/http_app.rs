@@ -127,8 +127,10 @@ fn json(section: &mut Section<'_>) -> JsonOptions {
     let dates = [("iso", DateStyle::Iso), ("millis", DateStyle::Millis)];
     let enums = [("name", EnumStyle::Name), ("object", EnumStyle::Object)];
     let big_numbers = [("number", false), ("text", true)];
+    let class_names = section.flag("class_names", false);
     JsonOptions {
-        class_name: section.flag("class_names", false),
+        class_name: class_names,
+        key_classes: class_names,
         dates: section.choice("dates", &dates).unwrap_or_default(),
         enums: section.choice("enums", &enums).unwrap_or_default(),
         big_numbers_as_text: section.choice("big_numbers", &big_numbers).unwrap_or_default(),

@@ -130,6 +130,10 @@ impl LinkPeer {
                 ),
                 None => CallError::new(Code::BadReply, "the agent sent an empty Dubbo status"),
             },
+            // The agent there has read the call, and its app's method takes no such arguments.
+            Status::BAD_REQUEST => {
+                CallError::new(Code::BadArguments, &*String::from_utf8_lossy(&payload))
+            }
             _ => CallError::new(Code::from_link(status), &*String::from_utf8_lossy(&payload)),
         };
         Err(error.at(&self.address))

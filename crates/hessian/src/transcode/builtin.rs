@@ -1,5 +1,7 @@
 //! The table of classes that the mapping knows by name: what each is in JSON.
 
+use std::borrow::Cow;
+
 /// A class with a mapping of its own. Every other class is an object of named fields.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Builtin {
@@ -126,6 +128,21 @@ impl Builtin {
                 | Self::LocalDateTime
         )
         .then_some(known)
+    }
+
+    /// The declared class of a key that is an object of this class in a message; nothing if no text is read as one.
+    pub(super) fn of_key(name: &str) -> Option<Cow<'static, str>> {
+        let handle = name.strip_prefix(HANDLES).and_then(|rest| rest.strip_suffix("Handle"));
+        let declared = match (handle, name.strip_prefix(IO)) {
+            (Some(class), _) => Cow::Owned(format!("java.time.{class}")),
+            (_, Some("LocaleHandle")) => Cow::Borrowed("java.util.Locale"),
+            (_, Some("CalendarHandle")) => Cow::Borrowed("java.util.Calendar"),
+            _ => Cow::Owned(name.to_owned()),
+        };
+        let builtin = Self::of_declared(&declared)?;
+        let is_text =
+            !matches!(builtin, Self::Any | Self::List | Self::Map | Self::Optional | Self::EnumSet);
+        is_text.then_some(declared)
     }
 
     fn of_lang(name: &str) -> Option<Self> {

@@ -32,10 +32,13 @@ pub enum TranscodeError {
         /// The value as JSON, shortened.
         found: Box<str>,
         /// What it should be.
-        expected: &'static str,
+        expected: Box<str>,
     },
     /// A list, map or object that contains itself; JSON cannot tell it.
-    #[error("the value at byte {offset} contains itself (reference {index})")]
+    #[error(
+        "the value at byte {offset} contains itself (reference {index}), which JSON cannot tell; the \
+         option refs=path writes the path of the value around it"
+    )]
     Cycle {
         /// Where the reference stands.
         offset: usize,

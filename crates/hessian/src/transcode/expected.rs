@@ -1,6 +1,6 @@
 //! The words of errors: what stands in a JSON text, and what its Java type takes instead.
 
-use super::Builtin;
+use super::{Builtin, Schema};
 use crate::Limits;
 use crate::json::JsonReader;
 
@@ -28,6 +28,23 @@ fn shortened(text: &str) -> Box<str> {
         ..=MAX_SHOWN => text.into(),
         _ => format!("{}...", text.split_at(text.floor_char_boundary(MAX_SHOWN)).0).into(),
     }
+}
+
+/// A message lists no more values of an enum than this.
+const MAX_NAMES: usize = 32;
+
+/// What an enum takes, if its values are known and `name` is none of them.
+#[must_use]
+pub fn enum_without(schema: &dyn Schema, class: &str, name: &str) -> Option<Box<str>> {
+    let names = schema.enum_names(class)?;
+    if names.iter().any(|one| **one == *name) {
+        return None;
+    }
+    let mut list = names.iter().take(MAX_NAMES).map(|name| &**name).collect::<Vec<_>>().join(", ");
+    if MAX_NAMES < names.len() {
+        list.push_str(", ...");
+    }
+    Some(format!("a value of {class} ({list})").into())
 }
 
 /// An element of a `byte[]`: some writers have a sign, and others none.

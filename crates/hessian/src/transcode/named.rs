@@ -66,15 +66,18 @@ impl<'n> Named<'n> {
         }
     }
 
-    /// The type of the value that it stands for. Where a collection is declared, and this one says not of what,
-    /// the elements are those that are declared.
+    /// The type of the value that it stands for. Where a collection or map is declared, it holds what is declared.
     #[must_use]
     pub fn into_type(self, declared_args: &[JavaType]) -> JavaType {
-        let args = match self.builtin {
-            Some(Builtin::List | Builtin::EnumSet | Builtin::Optional) => declared_args,
-            _ => &[],
-        };
-        self.ty.unwrap_or_else(|| JavaType::class_of(self.class, args.to_vec()))
+        let holds = matches!(
+            self.builtin,
+            Some(Builtin::List | Builtin::EnumSet | Builtin::Optional | Builtin::Map)
+        );
+        match self.ty {
+            Some(ty) if !holds || declared_args.is_empty() => ty,
+            _ if holds => JavaType::class_of(self.class, declared_args.to_vec()),
+            _ => JavaType::class_of(self.class, Vec::new()),
+        }
     }
 
     /// Whether a value of this class may stand where a class is declared that is `declared` in the table. A box or a

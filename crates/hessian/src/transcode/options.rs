@@ -36,6 +36,9 @@ pub enum RefStyle {
 pub struct JsonOptions {
     /// Whether objects and typed maps begin with a member `class`, their Java class.
     pub class_name: bool,
+    /// Whether maps whose keys are no texts, or that have an entry named `class`, are written into an object that names
+    /// the class of their keys. With `class_name`, what comes out can be sent in again.
+    pub key_classes: bool,
     /// How dates are written.
     pub dates: DateStyle,
     /// How objects are written that look like enums.
@@ -62,6 +65,7 @@ impl Default for JsonOptions {
     fn default() -> Self {
         Self {
             class_name: false,
+            key_classes: false,
             dates: DateStyle::Iso,
             enums: EnumStyle::Name,
             big_numbers_as_text: false,
@@ -267,6 +271,7 @@ impl JsonOptions {
         }
         if name == "class" {
             self.class_name = pick(name, value, "no or yes", [("no", false), ("yes", true)])?;
+            self.key_classes = self.class_name;
         } else {
             let known = [("repeat", RefStyle::Repeat), ("path", RefStyle::Path)];
             self.refs = pick(name, value, "repeat or path", known)?;
@@ -341,6 +346,7 @@ mod tests {
         let text = "big-numbers=text; longs = text;floats=float;dates=millis;enums=object;class=yes;refs=path";
         let expected = JsonOptions {
             class_name: true,
+            key_classes: true,
             dates: DateStyle::Millis,
             enums: EnumStyle::Object,
             big_numbers_as_text: true,

@@ -60,6 +60,57 @@ pub(super) fn write_untyped(enc: &mut Encoder<'_>, text: &str) {
     }
 }
 
+/// What a number has to be in a generic call.
+pub const GENERIC_NUMBER: &str = "a number that a generic call carries: it changes whole ones beyond 64 bits, whose type \
+     it does not know; tell the parameter types, or write {\"class\": \"java.math.BigInteger\", \"value\": ..}";
+
+/// What becomes of a number of unknown type in a generic call. Java makes of it what the method takes: of a double a
+/// `BigDecimal` by its shortest text, and of whatever is no `BigInteger` one by its low 64 bits.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum InGenericCall {
+    /// The same as elsewhere.
+    Usual,
+    /// A `BigDecimal`, for zeros at the end that a double does not have: `19.90`.
+    Decimal,
+    /// There is none that is the same whatever the method takes.
+    Nothing,
+}
+
+impl InGenericCall {
+    /// Of the text of a JSON number.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let unsigned = text.strip_prefix('-').unwrap_or(text);
+        if unsigned.bytes().all(|b| b.is_ascii_digit()) {
+            return if text.parse::<i64>().is_ok() { Self::Usual } else { Self::Nothing };
+        }
+        let has_zeros = unsigned.split_once('.').is_some_and(|(_, fraction)| {
+            1 < fraction.len()
+                && fraction.ends_with('0')
+                && fraction.bytes().all(|b| b.is_ascii_digit())
+        });
+        // Minus zero is a double, the only type that has one.
+        let is_minus_zero =
+            text.starts_with('-') && text.bytes().all(|b| !(b'1'..=b'9').contains(&b));
+        if has_zeros && !is_minus_zero { Self::Decimal } else { Self::Usual }
+    }
+
+    /// Whether a JSON text may hold a number of [`InGenericCall::Decimal`].
+    pub(super) fn may_have_decimal(json: &[u8]) -> bool {
+        memchr::memchr_iter(b'.', json).any(|at| {
+            let after = json.get(at + 1..).unwrap_or_default();
+            let len = after.iter().take_while(|b| b.is_ascii_digit()).count();
+            1 < len && after.get(len - 1) == Some(&b'0')
+        })
+    }
+
+    /// Whether a JSON text may hold a number of [`InGenericCall::Nothing`].
+    #[must_use]
+    pub fn may_have_nothing(json: &[u8]) -> bool {
+        json.split(|b| !b.is_ascii_digit()).any(|digits| 19 <= digits.len())
+    }
+}
+
 /// `java.math.BigDecimal`, as hessian-lite writes it.
 pub(super) fn write_big_decimal(enc: &mut Encoder<'_>, text: &str) {
     enc.object_begin("java.math.BigDecimal", &["value"]);
@@ -156,6 +207,36 @@ mod tests {
             let expected = vec![("value", Value::string(text))];
             assert_eq!(untyped(text), Value::object("java.math.BigDecimal", expected), "{text}");
         }
+    }
+
+    #[test]
+    fn a_generic_call_takes_numbers_that_java_does_not_change() {
+        use InGenericCall::{Decimal, Nothing, Usual};
+        for (text, expected) in [
+            ("7", Usual),
+            ("9223372036854775807", Usual),
+            ("-9223372036854775808", Usual),
+            ("9223372036854775808", Nothing),
+            ("-18446744073709551617", Nothing),
+            ("1e30", Usual),
+            ("19.9", Usual),
+            ("19.0", Usual),
+            ("19.90", Decimal),
+            ("-19.00", Decimal),
+            ("0.00", Decimal),
+            ("-0.00", Usual),
+            ("1.50e3", Usual),
+            ("0.12345678901234567890", Decimal),
+        ] {
+            assert_eq!(InGenericCall::of(text), expected, "{text}");
+            let json = format!("[{text},1]");
+            let may_have = InGenericCall::may_have_decimal(json.as_bytes());
+            assert!(expected != Decimal || may_have, "{text}");
+            let may_have = InGenericCall::may_have_nothing(json.as_bytes());
+            assert!(expected != Nothing || may_have, "{text}");
+        }
+        assert!(!InGenericCall::may_have_decimal(b"[1.5,100,\"a.b\",\"1.0\"]"));
+        assert!(!InGenericCall::may_have_nothing(b"[123456789012345678]"));
     }
 
     #[test]

@@ -108,9 +108,24 @@ impl Check<'_, '_, '_> {
         if self.json.peek()? != JsonKind::Object {
             return self.skip();
         }
+        let name = if self.may_have_class { class_of(self.json.clone())? } else { None };
+        let named = name.as_deref().and_then(Named::of);
+        let named = named.filter(|named| named.builtin == Some(Builtin::Map));
         let (key_ty, value_ty) = (class.args().first(), class.args().get(1));
         let mut object = self.json.begin_object()?;
         while let Some(key) = self.json.next_key(&mut object)? {
+            // One that names its class, which may be around its entries.
+            if let Some(named) = &named {
+                let kind = self.json.peek()?;
+                if key == "class" && kind == JsonKind::String {
+                    self.skip()?;
+                    continue;
+                }
+                if key == "value" && kind == JsonKind::Object && !named.args().is_empty() {
+                    self.map(class)?;
+                    continue;
+                }
+            }
             if let Some(ty) = key_ty {
                 self.key(&key, ty)?;
             }
@@ -223,6 +238,11 @@ mod tests {
             ("a.Order", "{\"next\":{\"id\":1e10}}", "JSON at byte 14: 1e10 is not an int"),
             ("a.Order", "{\"lines\":{\"1\":[1,70000]}}", "JSON at byte 17: 70000 is not a short"),
             ("a.Other", "{\"id\":1.5,\"class\":\"a.Order\"}", "JSON at byte 6: 1.5 is not an int"),
+            (
+                "java.util.Map<java.lang.String,java.lang.Byte>",
+                r#"{"class":"java.util.HashMap<java.lang.String, java.lang.Object>","value":{"a":300}}"#,
+                "JSON at byte 78: 300 is not a byte",
+            ),
             (
                 "java.util.List<java.lang.Integer>",
                 "{\"class\":\"java.util.LinkedList\",\"value\":[1,\"x\"]}",

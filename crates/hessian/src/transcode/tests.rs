@@ -319,6 +319,178 @@ fn fields_take_the_types_of_a_schema() {
     assert_eq!(Decoder::new(&out, Limits::default()).read_value(), Ok(expected));
 }
 
+/// What Java takes for null instead: texts and keys that are no value of an enum, and its long form.
+#[test]
+fn an_enum_has_the_values_of_a_schema() {
+    struct Colors([Box<str>; 2]);
+    impl Schema for Colors {
+        fn field_type(&self, _class: &str, _field: &str) -> Option<&JavaType> {
+            None
+        }
+
+        fn enum_names(&self, class: &str) -> Option<&[Box<str>]> {
+            (class == "a.Color").then_some(&self.0)
+        }
+    }
+    let schema = Colors(["RED", "BLUE"].map(Into::into));
+    let check = |ty: &str, json: &str| {
+        let (mut out, ty) = (Vec::new(), JavaType::parse(ty).unwrap());
+        let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+        json_to_hessian_with(&mut reader, Some(&ty), &mut Encoder::new(&mut out), &schema)
+            .map_err(|error| error.to_string())
+    };
+    for (ty, json) in [
+        ("a.Color", "\"RED\""),
+        ("a.Color[]", "[null,\"BLUE\"]"),
+        ("java.util.Map<a.Color,a.Color>", "{\"RED\":\"BLUE\"}"),
+        ("a.Color", r#"{"class":"a.Color","name":"RED"}"#),
+        ("a.Other", "\"PURPLE\""),
+    ] {
+        assert_eq!(check(ty, json), Ok(()), "{ty} {json}");
+    }
+    for (ty, json, offset) in [
+        ("a.Color", "\"PURPLE\"", 0),
+        ("a.Color", "\"red\"", 0),
+        ("a.Color[]", "[\"RED\", \"PURPLE\"]", 8),
+        ("java.util.Map<a.Color,a.B>", "{\"PURPLE\":null}", 10),
+        ("java.lang.Object", r#"{"class":"a.Color","name":"PURPLE"}"#, 26),
+    ] {
+        let error = check(ty, json).unwrap_err();
+        assert!(error.starts_with(&format!("JSON at byte {offset}: \"")), "{ty} {json}: {error}");
+        assert!(error.ends_with(" is not a value of a.Color (RED, BLUE)"), "{error}");
+    }
+}
+
+/// Java makes of a double a decimal without its zeros, and of a large number one of 64 bits.
+#[test]
+fn numbers_in_a_generic_call_are_none_that_java_changes() {
+    let write = |json: &str| {
+        let mut out = Vec::new();
+        let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+        let options = InputOptions { as_maps: true, ..InputOptions::default() };
+        json_to_hessian_by(&mut reader, None, &mut Encoder::new(&mut out), &options)
+            .map_err(|error| error.to_string())?;
+        Ok::<_, String>(Decoder::new(&out, Limits::default()).read_value().unwrap())
+    };
+    let decimal =
+        |text| Value::object("java.math.BigDecimal", vec![("value", Value::string(text))]);
+    let expected = vec![
+        decimal("19.90"),
+        Value::Double(19.9),
+        Value::Int(7),
+        decimal("-1.00"),
+        Value::map(vec![(Value::string("1.10"), decimal("1.10"))]),
+    ];
+    let json = r#"[19.90,19.9,7,-1.00,{"1.10":1.10}]"#;
+    assert_eq!(write(json), Ok(Value::list(expected.clone())));
+    let json = r#"[ 19.90, 19.9, 7, -1.00, { "1.10": 1.10 } ]"#;
+    assert_eq!(write(json), Ok(Value::list(expected)));
+    assert_eq!(write("19.90"), Ok(decimal("19.90")));
+    let json = r#"{"class":"java.util.List<java.lang.Object>","value":[1.50]}"#;
+    assert_eq!(write(json), Ok(Value::list(vec![decimal("1.50")])));
+    for (json, offset) in [("18446744073709551617", 0), ("[1, -9223372036854775809]", 4)] {
+        let error = write(json).unwrap_err();
+        assert!(error.starts_with(&format!("JSON at byte {offset}: ")), "{error}");
+        assert!(error.contains("is not a number that a generic call carries"), "{error}");
+    }
+    let json = r#"{"class":"java.math.BigInteger","value":18446744073709551617}"#;
+    assert!(write(json).is_ok() && write("9223372036854775807") == Ok(Value::Long(i64::MAX)));
+}
+
+/// What `class=yes` writes is the same value when it is sent in again: maps keep the types of their keys, and an entry
+/// named `class` is one.
+#[test]
+fn maps_with_their_classes_can_be_sent_in_again() {
+    let object =
+        |class: &str, field: &'static str, value| Value::object(class, vec![(field, value)]);
+    let date = |day| {
+        let fields =
+            vec![("year", Value::Int(2024)), ("month", Value::Int(2)), ("day", Value::Int(day))];
+        Value::object("com.alibaba.com.caucho.hessian.io.java8.LocalDateHandle", fields)
+    };
+    let tree = |entries| Value::Map { ty: Some("java.util.TreeMap".into()), entries };
+    let one = || Value::string("x");
+    for (value, json) in [
+        (
+            Value::map(vec![(Value::Int(1), one()), (Value::Int(2), Value::Null)]),
+            r#"{"class":"java.util.HashMap<java.lang.Integer, java.lang.Object>","value":{"1":"x","2":null}}"#,
+        ),
+        (
+            tree(vec![(Value::Long(1), tree(vec![(Value::Bool(true), one())]))]),
+            r#"{"class":"java.util.TreeMap<java.lang.Long, java.lang.Object>","value":{"1":{"class":"java.util.TreeMap<java.lang.Boolean, java.lang.Object>","value":{"true":"x"}}}}"#,
+        ),
+        (
+            Value::map(vec![(Value::Double(f64::INFINITY), one())]),
+            r#"{"class":"java.util.HashMap<java.lang.Double, java.lang.Object>","value":{"Infinity":"x"}}"#,
+        ),
+        (
+            Value::map(vec![(Value::Date(0), one())]),
+            r#"{"class":"java.util.HashMap<java.util.Date, java.lang.Object>","value":{"1970-01-01T00:00:00.000Z":"x"}}"#,
+        ),
+        (
+            Value::map(vec![(object("a.Color", "name", Value::string("RED")), one())]),
+            r#"{"class":"java.util.HashMap<a.Color, java.lang.Object>","value":{"RED":"x"}}"#,
+        ),
+        (
+            Value::map(vec![(date(28), one()), (date(29), one())]),
+            r#"{"class":"java.util.HashMap<java.time.LocalDate, java.lang.Object>","value":{"2024-02-28":"x","2024-02-29":"x"}}"#,
+        ),
+        (
+            Value::map(vec![(
+                object("java.math.BigDecimal", "value", Value::string("1.10")),
+                one(),
+            )]),
+            r#"{"class":"java.util.HashMap<java.math.BigDecimal, java.lang.Object>","value":{"1.10":"x"}}"#,
+        ),
+        (
+            Value::map(vec![(Value::string("class"), one()), (Value::string("b"), Value::Int(1))]),
+            r#"{"class":"java.util.HashMap<java.lang.String, java.lang.Object>","value":{"class":"x","b":1}}"#,
+        ),
+        (
+            tree(vec![(Value::string("class"), one())]),
+            r#"{"class":"java.util.TreeMap<java.lang.String, java.lang.Object>","value":{"class":"x"}}"#,
+        ),
+        // No such member has to be told apart here.
+        (Value::map(vec![(Value::string("class"), Value::Int(1))]), r#"{"class":1}"#),
+        (Value::map(vec![(Value::string("value"), Value::map(vec![]))]), r#"{"value":{}}"#),
+        (
+            tree(vec![(Value::string("value"), one())]),
+            r#"{"class":"java.util.TreeMap","value":"x"}"#,
+        ),
+        (tree(vec![]), r#"{"class":"java.util.TreeMap"}"#),
+    ] {
+        let mut hessian = Vec::new();
+        Encoder::new(&mut hessian).value(&value);
+        let opts = JsonOptions::parse("class=yes").unwrap();
+        let mut out = Vec::new();
+        hessian_to_json(&mut Decoder::new(&hessian, Limits::default()), &mut out, &opts).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), json);
+        assert_eq!(transcode("java.lang.Object", json), Ok(value.clone()), "{json}");
+        // Also where a map is declared: there a `class` of another name is a key.
+        if json.starts_with("{\"class\":\"") {
+            assert_eq!(transcode("java.util.Map", json), Ok(value), "{json}");
+        }
+    }
+    let json = r#"{"class":"java.util.HashMap<java.lang.Long, java.lang.Object>","value":{"1":2}}"#;
+    let short = "java.util.Map<java.lang.Short,java.lang.Short>";
+    let expected = Value::map(vec![(Value::Int(1), Value::Int(2))]);
+    assert_eq!(transcode(short, json), Ok(expected));
+    assert!(transcode(short, &json.replace("\"1\":2", "\"1\":70000")).is_err());
+    let expected = Value::map(vec![(Value::string("class"), Value::string("a.B"))]);
+    assert_eq!(transcode("java.util.Map", r#"{"class":"a.B"}"#), Ok(expected));
+    // Keys of several classes are texts, and so are objects.
+    for keys in
+        [vec![Value::Int(1), one()], vec![object("a.B", "x", Value::Null)], vec![Value::Null]]
+    {
+        let value = Value::map(keys.into_iter().map(|key| (key, Value::Null)).collect());
+        let (mut hessian, mut out) = (Vec::new(), Vec::new());
+        Encoder::new(&mut hessian).value(&value);
+        let opts = JsonOptions::parse("class=yes").unwrap();
+        hessian_to_json(&mut Decoder::new(&hessian, Limits::default()), &mut out, &opts).unwrap();
+        assert!(!out.starts_with(b"{\"class\""), "{}", String::from_utf8_lossy(&out));
+    }
+}
+
 /// Also where a class is declared that is no object in JSON.
 #[test]
 fn an_object_that_names_a_class_is_of_that_class() {

@@ -24,6 +24,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 #[doc(hidden)]
 pub use self::refs::Places;
 use self::run::Rule;
+use self::scalar::InGenericCall;
 use super::builtin::Builtin;
 use super::{TranscodeError, expected, scalar};
 use crate::java_type::ClassType;
@@ -44,6 +45,11 @@ pub trait Schema {
     /// Whether a class is known to be no enum, although its objects look like one.
     fn is_bean(&self, _class: &str) -> bool {
         false
+    }
+
+    /// The values of an enum, where they are known.
+    fn enum_names(&self, _class: &str) -> Option<&[Box<str>]> {
+        None
     }
 
     /// Whether a class is an enum, where that is known.
@@ -101,7 +107,9 @@ pub struct InputOptions<'s> {
     /// [`RefStyle::Path`](super::RefStyle::Path) writes is read so.
     pub refs: bool,
     /// Whether objects of classes are maps with an entry `class`, of which the provider makes the objects: the form
-    /// of Dubbo's generic calls. What is no JSON object in the table (`java.util.Date`, say) stays what it is.
+    /// of Dubbo's generic calls. What is no JSON object in the table (`java.util.Date`, say) stays what it is. Numbers
+    /// of unknown type are written so that Java, which makes them what the method takes, changes none: decimals keep
+    /// the zeros at their end, and whole numbers beyond 64 bits are an error.
     pub as_maps: bool,
 }
 
@@ -149,10 +157,14 @@ fn write(
     opts: &InputOptions<'_>,
     has_runs: bool,
 ) -> Result<(), TranscodeError> {
+    let rest = json.text().get(json.position()..).unwrap_or_default();
+    let has_decimals = opts.as_maps && InGenericCall::may_have_decimal(rest);
     let mut writer = Writer {
+        has_decimals,
         json,
         enc,
-        has_runs,
+        // By runs a decimal would become a double.
+        has_runs: has_runs && !has_decimals,
         schema: opts.schema,
         as_maps: opts.as_maps,
         members: Vec::new(),
@@ -207,6 +219,8 @@ struct Writer<'r, 'a, 'e, 'o, 's> {
     has_class: Option<bool>,
     /// What objects of declared classes had for members.
     known: Vec<Known<'s>>,
+    /// Whether there may be decimals that are no doubles in a generic call.
+    has_decimals: bool,
     /// Whether simple values may go by runs, and objects be written while they are read.
     has_runs: bool,
     /// How often an object had others.
@@ -260,17 +274,33 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 Ok(())
             }
             JsonKind::Number => {
-                match self.json.read_short_number() {
-                    Some(number) => self.number(number),
-                    None => scalar::write_untyped(self.enc, self.json.read_number()?),
+                let short = if self.has_decimals { None } else { self.json.read_short_number() };
+                match short {
+                    Some(number) => {
+                        self.number(number);
+                        Ok(())
+                    }
+                    None => self.untyped_number(),
                 }
-                Ok(())
             }
             JsonKind::String => self.text(),
             JsonKind::Array => self.elements(None, None),
             JsonKind::Object if self.may_have_class() => self.object(None),
             JsonKind::Object => self.members(None, None, None),
         }
+    }
+
+    fn untyped_number(&mut self) -> Result<(), TranscodeError> {
+        let offset = self.json.position();
+        let text = self.json.read_number()?;
+        match InGenericCall::of(text) {
+            InGenericCall::Decimal if self.as_maps => scalar::write_big_decimal(self.enc, text),
+            InGenericCall::Nothing if self.as_maps => {
+                return Err(self.wrong_value(offset, scalar::GENERIC_NUMBER));
+            }
+            _ => scalar::write_untyped(self.enc, text),
+        }
+        Ok(())
     }
 
     fn class_value(&mut self, class: &ClassType) -> Result<(), TranscodeError> {
@@ -289,6 +319,9 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             (_, JsonKind::Null) => self.null(),
             (Builtin::List, JsonKind::Array) => {
                 self.elements(Builtin::list_type(class.name()), class.args().first())
+            }
+            (Builtin::Map, JsonKind::Object) if self.names_map()? => {
+                self.object_by_look(None, class.args())
             }
             (Builtin::Map, JsonKind::Object) => {
                 let (key, value) = (class.args().first(), class.args().get(1));
@@ -341,10 +374,26 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 Ok(())
             }
             JsonKind::String => {
+                self.check_enum(name)?;
                 self.enc.object_begin(name, &["name"]);
                 self.text()
             }
             kind => Err(self.wrong_kind(kind, name)),
+        }
+    }
+
+    /// Checks that the string that comes next is a value of the enum, where these are known: what is none, Java takes for
+    /// null.
+    fn check_enum(&self, class: &str) -> Result<(), TranscodeError> {
+        if self.schema.enum_names(class).is_none() {
+            return Ok(());
+        }
+        let mut json = self.json.scan();
+        json.peek()?;
+        let offset = json.position();
+        match expected::enum_without(self.schema, class, &json.read_string()?) {
+            Some(expected) => Err(self.wrong_value(offset, &expected)),
+            None => Ok(()),
         }
     }
 
@@ -460,6 +509,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 let mut writer = Writer {
                     json: &mut json,
                     enc: self.enc,
+                    has_decimals: false,
                     schema: self.schema,
                     as_maps: false,
                     members: Vec::new(),
@@ -478,11 +528,16 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                     _ => TranscodeError::Value {
                         offset,
                         found: expected::quoted(key),
-                        expected: "a key of the map's key type",
+                        expected: "a key of the map's key type".into(),
                     },
                 })?;
             }
             None => {
+                let offset = self.json.position();
+                if let Some(expected) = expected::enum_without(self.schema, name, key) {
+                    let found = expected::quoted(key);
+                    return Err(TranscodeError::Value { offset, found, expected });
+                }
                 self.enc.object_begin(name, &["name"]);
                 self.enc.string(key);
             }
@@ -512,9 +567,9 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
 
     /// The number or string at `offset` is not what it should be.
     #[cold]
-    fn wrong_value(&self, offset: usize, expected: &'static str) -> TranscodeError {
+    fn wrong_value(&self, offset: usize, expected: &str) -> TranscodeError {
         let found = expected::found_at(self.json.text(), offset);
-        TranscodeError::Value { offset, found, expected }
+        TranscodeError::Value { offset, found, expected: expected.into() }
     }
 }
 

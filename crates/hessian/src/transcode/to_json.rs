@@ -13,6 +13,8 @@ mod paths;
 mod run;
 mod throwable;
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -20,6 +22,7 @@ use self::object::Plan;
 use self::paths::Paths;
 
 use super::builtin::Builtin;
+use super::keys::Keys;
 use super::options::{EnumStyle, JsonOptions, RefStyle, Style};
 use super::{DateStyle, Schema, TranscodeError, time};
 use crate::json;
@@ -94,6 +97,7 @@ fn write(
         open: Vec::new(),
         style: opts.style(),
         paths: (opts.refs == RefStyle::Path).then(Paths::default),
+        last_class: None,
     };
     writer.style.floats |= ty.is_some_and(holds_floats);
     writer.value()
@@ -166,6 +170,8 @@ struct Writer<'r, 'a, 'o> {
     style: Style,
     /// Where everything stands, if references are to name it.
     paths: Option<Paths>,
+    /// The class of the object that was written last.
+    last_class: Option<usize>,
 }
 
 impl Writer<'_, '_, '_> {
@@ -328,6 +334,9 @@ impl Writer<'_, '_, '_> {
         let start = self.dec.position();
         let mut map = self.dec.read_map_begin()?;
         self.enter(start);
+        // Paths are those of the plain form.
+        let tells_keys = self.opts.key_classes && self.paths.is_none();
+        let (mut keys, map_at) = (Keys::default(), self.out.len());
         self.out.push(b'{');
         let mut is_first = true;
         if let Some(ty) = map.ty().filter(|_| self.opts.class_name) {
@@ -335,8 +344,9 @@ impl Writer<'_, '_, '_> {
             json::write_string(self.out, ty);
             is_first = false;
         }
+        let entries_at = self.out.len();
         loop {
-            if self.is_plain {
+            if self.is_plain && !tells_keys {
                 let n = self.run_entries(is_first);
                 is_first &= n == 0;
                 self.check_len()?;
@@ -348,9 +358,11 @@ impl Writer<'_, '_, '_> {
                 self.out.push(b',');
             }
             let key_at = self.out.len();
+            let kind = if tells_keys { Some(self.dec.peek()?) } else { None };
             if !(self.has_simple && self.simple_key()) {
                 self.key()?;
             }
+            let key_class = self.key_class(kind);
             if let Some(paths) = &mut self.paths {
                 paths.at_key(key_at..self.out.len());
             }
@@ -362,10 +374,40 @@ impl Writer<'_, '_, '_> {
             self.out.push(b':');
             self.value()?;
             self.style = outer;
+            if tells_keys {
+                keys.add(key_class.as_deref(), self.out.get(key_at..).unwrap_or_default());
+            }
         }
         self.out.push(b'}');
+        if tells_keys {
+            keys.tell(map.ty().map(|ty| &**ty), self.out, map_at, entries_at);
+        }
         self.leave();
         Ok(())
+    }
+
+    /// The class of the key that was written last, if the text of a key of a map of that class is read as the same.
+    fn key_class(&self, kind: Option<Kind>) -> Option<Cow<'static, str>> {
+        let name = match kind? {
+            Kind::String => "java.lang.String",
+            Kind::Bool => "java.lang.Boolean",
+            Kind::Int => "java.lang.Integer",
+            Kind::Long => "java.lang.Long",
+            Kind::Double => "java.lang.Double",
+            Kind::Date => "java.util.Date",
+            Kind::Object => {
+                let name = &self.dec.class(self.last_class?)?.name;
+                return match self.plans.get(self.last_class?)?.shape() {
+                    Shape::Enum if self.style.enums == EnumStyle::Name => {
+                        Some(name.to_string().into())
+                    }
+                    Shape::Known(_) => Builtin::of_key(name),
+                    _ => None,
+                };
+            }
+            _ => return None,
+        };
+        Some(name.into())
     }
 
     /// A map's key: its JSON where that is a string, and otherwise the text of its JSON. What is

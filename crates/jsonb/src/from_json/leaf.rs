@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use hessian::json::{JsonKind, JsonReader};
 use hessian::transcode::builtin::Builtin;
+use hessian::transcode::scalar::InGenericCall;
 use hessian::transcode::time::{self, Date, Time};
 use hessian::transcode::{expected, scalar, temporal};
 
@@ -104,6 +105,15 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
     pub(super) fn untyped_number(&mut self) -> Result<(), JsonbError> {
         let offset = self.json.position();
         let text = self.json.read_number()?;
+        if self.as_maps {
+            match InGenericCall::of(text) {
+                InGenericCall::Usual => {}
+                InGenericCall::Decimal => return self.decimal(text, offset),
+                InGenericCall::Nothing => {
+                    return Err(self.wrong_value(offset, scalar::GENERIC_NUMBER));
+                }
+            }
+        }
         match text.parse::<i64>() {
             // Minus zero is a double, the only type that has one.
             Ok(value) if value != 0 || !text.starts_with('-') => match i32::try_from(value) {
@@ -234,9 +244,9 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         let offset = self.json.position();
         let text = self.json.read_string()?;
         let iso = expected::scalar(builtin);
-        let wrong = |expected| {
+        let wrong = |expected: &str| {
             let found = expected::quoted(&text);
-            JsonbError::Value { offset, found, expected }
+            JsonbError::Value { offset, found, expected: expected.into() }
         };
         if let Some(written) = self.date_or_time(builtin, &text, name, place) {
             return written.ok_or_else(|| wrong(iso));

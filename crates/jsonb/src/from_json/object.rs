@@ -31,8 +31,8 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         self.object_with(declared, &[], place)
     }
 
-    /// The same; a collection that the object stands for has elements as in `args`.
-    fn object_with(
+    /// The same; a collection or map that the object stands for holds what `args` say.
+    pub(super) fn object_with(
         &mut self,
         declared: Option<&str>,
         args: &[JavaType],
@@ -46,6 +46,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             && let Some(name) = &look.only_name
             && let Some(class) = named.or(declared).filter(|class| self.is_enum(class, name, named))
         {
+            self.check_enum(offset, class, name)?;
             if self.is_map(class) {
                 return self.object_map(class, declared);
             }
@@ -62,10 +63,10 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         match (named, declared) {
             (Some(named @ Named { builtin: Some(Builtin::Map), .. }), _) => {
                 if only_value == Some(JsonKind::Object) && !named.args().is_empty() {
-                    return self.only_value(&named.into_type(&[]));
+                    return self.only_value(&named.into_type(args));
                 }
                 self.class_if_open(Builtin::map_type(named.class), Place::Open);
-                match named.args() {
+                match if args.is_empty() { named.args() } else { args } {
                     [] => self.fields(Some(named.class), declared),
                     [key, rest @ ..] => self.entries(key, rest.first()),
                 }
@@ -201,6 +202,14 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         self.object_with(None, args, Place::Open)
     }
 
+    /// Whether the object that comes next, where a map is declared, says by its member `class` which map of java.util
+    /// it is. Otherwise that is a key like any other.
+    pub(super) fn names_map(&self) -> Result<bool, JsonbError> {
+        let name = if self.may_have_class { self.look()?.class } else { None };
+        let named = name.as_deref().and_then(Named::of);
+        Ok(named.is_some_and(|named| named.builtin == Some(Builtin::Map)))
+    }
+
     /// The member `value` in place of its object.
     fn only_value(&mut self, ty: &JavaType) -> Result<(), JsonbError> {
         let mut object = self.json.begin_object()?;
@@ -254,5 +263,5 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
 /// The member `class` of the object at `offset` names none.
 #[cold]
 fn no_class(offset: usize, name: &str) -> JsonbError {
-    JsonbError::Value { offset, found: expected::quoted(name), expected: CLASS_NAME }
+    JsonbError::Value { offset, found: expected::quoted(name), expected: CLASS_NAME.into() }
 }

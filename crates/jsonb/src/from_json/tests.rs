@@ -111,6 +111,37 @@ fn atomic_numbers_are_what_they_hold() {
     assert!(of("AtomicBoolean", "1").is_err() && of("AtomicInteger", "2147483648").is_err());
 }
 
+/// What `class=yes` writes is the same value when it is sent in again.
+#[test]
+fn maps_with_their_classes_can_be_sent_in_again() {
+    let map = |class: &str, key: &str, entries: &str| {
+        format!(r#"{{"class":"{class}<{key}, java.lang.Object>","value":{{{entries}}}}}"#)
+    };
+    let (hash, tree) = ("java.util.HashMap", "java.util.TreeMap");
+    for json in [
+        map(hash, "java.lang.Integer", r#""1":"x","200":null"#),
+        map(tree, "java.lang.Long", r#""1":"x""#),
+        map(hash, "java.lang.Short", r#""1":"x""#),
+        map(
+            tree,
+            "java.lang.Boolean",
+            &format!(r#""true":{}"#, map(hash, "java.lang.Byte", r#""7":1"#)),
+        ),
+        map(hash, "a.Color", r#""RED":1"#),
+        map(hash, "java.time.LocalDate", r#""2024-02-29":1"#),
+        map(hash, "java.lang.String", r#""class":"x","b":1"#),
+        map(tree, "java.lang.String", r#""class":"x""#),
+        r#"{"class":"java.util.TreeMap","value":"x"}"#.to_owned(),
+        r#"{"value":{"class":7}}"#.to_owned(),
+    ] {
+        let bytes = bytes("java.lang.Object", &json).unwrap();
+        let opts = JsonOptions::parse("class=yes").unwrap();
+        let mut out = Vec::new();
+        jsonb_to_json(&mut Decoder::new(&bytes, Limits::default()), &mut out, &opts).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), json);
+    }
+}
+
 #[test]
 fn keys_take_the_types_of_the_map() {
     let of = |ty: &str, json: &str| bytes(&format!("java.util.Map<{ty},a.B>"), json);
@@ -142,6 +173,59 @@ fn numbers_keep_their_value() {
         // Java writes the last but two with an exponent.
         let is_same = again == text || again == "1.234567890123456789E-7";
         assert!(is_same, "{text} {again}");
+    }
+}
+
+/// Java makes of a double a decimal without its zeros, and of a large number one of 64 bits.
+#[test]
+fn numbers_in_a_generic_call_are_none_that_java_changes() {
+    let write = |json: &str, generic: bool| {
+        let mut out = Vec::new();
+        let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+        let options = InputOptions { as_maps: generic, ..InputOptions::default() };
+        json_to_jsonb_by(&mut reader, None, &mut Encoder::new(&mut out), &options, "$")?;
+        Ok::<_, JsonbError>(out)
+    };
+    let decimal = bytes("java.math.BigDecimal", "19.90").unwrap();
+    assert_eq!(write("19.90", true), Ok(decimal));
+    assert_eq!(write("[19.9,7]", true), write("[19.9,7]", false));
+    assert!(write("18446744073709551617", false).is_ok());
+    let error = write("[1,18446744073709551617]", true).unwrap_err();
+    assert_eq!(error.offset(), 3, "{error}");
+}
+
+#[test]
+fn an_enum_has_the_values_of_a_schema() {
+    struct Colors([Box<str>; 1]);
+    impl Schema for Colors {
+        fn field_type(&self, _class: &str, _field: &str) -> Option<&JavaType> {
+            None
+        }
+
+        fn is_enum(&self, class: &str) -> Option<bool> {
+            Some(class == "a.Color")
+        }
+
+        fn enum_names(&self, class: &str) -> Option<&[Box<str>]> {
+            (class == "a.Color").then_some(&self.0)
+        }
+    }
+    let schema = Colors(["RED".into()]);
+    for ty in ["a.Color", "java.util.List<a.Color>", "java.util.Map<a.Color,a.B>"] {
+        for (name, is_good) in [("RED", true), ("PURPLE", false)] {
+            let jsons = match ty {
+                "a.Color" => [format!("\"{name}\""), format!("{{\"name\":\"{name}\"}}")],
+                _ if ty.contains("List") => [format!("[\"{name}\"]"), format!("[null,\"{name}\"]")],
+                _ => [format!("{{\"{name}\":null}}"), format!("{{\"{name}\":{{}}}}")],
+            };
+            for json in jsons {
+                let (mut out, parsed) = (Vec::new(), JavaType::parse(ty).unwrap());
+                let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+                let mut encoder = Encoder::new(&mut out);
+                let written = json_to_jsonb_with(&mut reader, Some(&parsed), &mut encoder, &schema);
+                assert_eq!(written.is_ok(), is_good, "{ty} {json}");
+            }
+        }
     }
 }
 

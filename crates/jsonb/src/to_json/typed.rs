@@ -43,6 +43,8 @@ impl Writer<'_, '_, '_> {
             _ => self.value(Hint::Nothing)?,
         }
         self.end();
+        let is_text = tag::is_text(found) && self.style.enums == EnumStyle::Name;
+        self.last_text_class = (self.opts.key_classes && is_text).then(|| class.into_owned());
         Ok(())
     }
 

@@ -30,8 +30,8 @@ impl<'a, 's> Writer<'_, 'a, '_, '_, 's> {
         self.object_by_look(declared, &[])
     }
 
-    /// The same, after it was looked through. A collection that the object stands for has elements as in `args`.
-    fn object_by_look(
+    /// The same, after it was looked through. A collection or map that it stands for holds what `args` say.
+    pub(super) fn object_by_look(
         &mut self,
         declared: Option<&str>,
         args: &[JavaType],
@@ -63,9 +63,10 @@ impl<'a, 's> Writer<'_, 'a, '_, '_, 's> {
                 let is_inside = !named.args().is_empty()
                     && only_value.is_some_and(|at| self.kind_at(at) == Some(JsonKind::Object));
                 if is_inside {
-                    self.member(base, Some(&named.into_type(&[])))?;
+                    self.member(base, Some(&named.into_type(args)))?;
                 } else {
-                    self.map(Builtin::map_type(named.class), base, named.args())?;
+                    let args = if args.is_empty() { named.args() } else { args };
+                    self.map(Builtin::map_type(named.class), base, args)?;
                 }
             }
             // `{"class": "java.util.Date", "value": 0}`: of a class that is no JSON object.
@@ -82,6 +83,7 @@ impl<'a, 's> Writer<'_, 'a, '_, '_, 's> {
                 if name.is_none() && may_repeat {
                     self.remember(class, base, number);
                 }
+                self.check_enum_object(class, base)?;
                 self.as_object(|writer| {
                     (base..writer.members.len()).try_for_each(|index| {
                         writer.member(index, writer.field_type(index, class, declared))
@@ -93,6 +95,35 @@ impl<'a, 's> Writer<'_, 'a, '_, '_, 's> {
         self.members.truncate(base);
         self.json.jump_out(end);
         Ok(())
+    }
+
+    /// Whether the object that comes next, where a map is declared, says by its member `class` which map of java.util
+    /// it is. Otherwise that is a key like any other.
+    pub(super) fn names_map(&mut self) -> Result<bool, TranscodeError> {
+        if !self.may_have_class() {
+            return Ok(false);
+        }
+        let base = self.members.len();
+        let (name, _) = self.scan_object()?;
+        self.members.truncate(base);
+        let named = name.as_deref().and_then(Named::of);
+        Ok(named.is_some_and(|named| named.builtin == Some(Builtin::Map)))
+    }
+
+    /// Checks that an object of an enum whose values are known has the name of one of them.
+    fn check_enum_object(&mut self, class: &str, base: usize) -> Result<(), TranscodeError> {
+        if self.schema.enum_names(class).is_none() {
+            return Ok(());
+        }
+        let members = self.members.get(base..).unwrap_or_default();
+        let name = members.iter().find(|member| member.name == "name").map(|member| member.at);
+        match name.filter(|&at| self.kind_at(at) == Some(JsonKind::String)) {
+            Some(at) => {
+                self.json.jump(at);
+                self.check_enum(class)
+            }
+            None => Ok(()),
+        }
     }
 
     /// What stands at a place that was looked through.
@@ -330,7 +361,7 @@ impl<'a, 's> Writer<'_, 'a, '_, '_, 's> {
 /// The member `class` of the object at `offset` names none.
 #[cold]
 fn no_class(offset: usize, name: &str) -> TranscodeError {
-    TranscodeError::Value { offset, found: expected::quoted(name), expected: CLASS_NAME }
+    TranscodeError::Value { offset, found: expected::quoted(name), expected: CLASS_NAME.into() }
 }
 
 /// Reads past a value and notes where its arrays and objects begin and end, in order.

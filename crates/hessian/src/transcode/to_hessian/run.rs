@@ -183,6 +183,7 @@ impl Writer<'_, '_, '_, '_, '_> {
                 Some(text) => self.enc.ascii(text),
                 None => return false,
             },
+            Some(b'-' | b'0'..=b'9') if self.has_decimals => return false,
             Some(b'-' | b'0'..=b'9') => match self.json.read_short_number() {
                 Some(number) => self.number(number),
                 None => return false,

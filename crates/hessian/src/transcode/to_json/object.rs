@@ -22,6 +22,10 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    pub(super) fn shape(&self) -> Shape {
+        self.shape
+    }
+
     fn of(class: &ClassDef<'_>, schema: &dyn Schema) -> Self {
         let shape = match Shape::of(class) {
             Shape::Enum if schema.is_bean(&class.name) => Shape::Bean,
@@ -42,7 +46,10 @@ impl Writer<'_, '_, '_> {
     pub(super) fn object(&mut self) -> Result<(), TranscodeError> {
         let start = self.dec.position();
         let mut object = self.dec.read_object_begin()?;
-        let shape = match self.shape(object.class()) {
+        let class = object.class();
+        // One whose members are written last is no key.
+        self.last_class = None;
+        let shape = match self.shape(class) {
             Shape::Enum if self.style.enums == EnumStyle::Object => Shape::Bean,
             shape => shape,
         };
@@ -78,6 +85,7 @@ impl Writer<'_, '_, '_> {
             }
         }
         self.open.pop();
+        self.last_class = Some(class);
         Ok(())
     }
 
