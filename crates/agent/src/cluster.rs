@@ -138,7 +138,7 @@ impl Cluster {
                 warm_up: endpoint.warm_up.and_then(warm_up),
             }
         });
-        balancer.update(now, holding.update(now, specs.collect()));
+        balancer.update(now, holding.update(now, specs.collect(), &snapshot.unused));
         self.registered_timeout.set(snapshot.endpoints.iter().find_map(|known| known.timeout));
         if !snapshot.endpoints.is_empty() && !self.had_endpoints.replace(true) {
             // A known service always has a label of its own.
@@ -383,14 +383,21 @@ impl Cluster {
             let message = format!("no endpoint of {service} can be reached; down: {list}");
             return CallError::new(Code::NoEndpoint, message);
         }
+        let unused = self.holding.borrow().unused();
         match (self.had_endpoints.get(), self.status.get()) {
-            (false, Freshness::Current) => CallError::new(
+            (false, Freshness::Current) if unused.is_empty() => CallError::new(
                 Code::ServiceNotFound,
                 format!("nobody offers {service} in registry {registry:?}"),
             ),
+            (false, Freshness::Current) => CallError::new(
+                Code::ServiceNotFound,
+                format!(
+                    "nobody offers {service} in registry {registry:?} in a way that can be used{unused}"
+                ),
+            ),
             (_, Freshness::Current) => CallError::new(
                 Code::NoEndpoint,
-                format!("every endpoint of {service} has left registry {registry:?}"),
+                format!("every endpoint of {service} has left registry {registry:?}{unused}"),
             ),
             _ => CallError::new(
                 Code::RegistryUnavailable,

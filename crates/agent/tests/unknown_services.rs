@@ -4,10 +4,11 @@ mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use agent::{Agent, config};
 use registry::MemoryHub;
 use support::{
-    Behaviour, FakeProvider, Http, STRING, consumer_with_metrics, metric, register_service,
-    wait_until,
+    Behaviour, FakeProvider, Http, SERVICE, STRING, call, consumer_with_metrics, metric,
+    register_service, wait_until,
 };
 
 fn echo(http: &mut Http, service: &str) -> (u16, String) {
@@ -61,4 +62,44 @@ fn made_up_names_keep_nobody_out() {
     let n_watched = metric(&agent, "dubmesh_registry_subscriptions{registry=\"main\"}");
     assert!(n_watched <= 20 + 2 * 32, "{n_watched} services are watched");
     assert!(5700 <= n_asked.load(Ordering::SeqCst));
+}
+
+/// A file may list what others can use. The rest of it counts, and callers are told what was seen.
+#[test]
+fn what_cannot_be_called_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let services = folder.path().join("services.toml");
+    let write = |endpoints: &str| {
+        let text = format!("[[service]]\ninterface = \"{SERVICE}\"\nendpoints = [{endpoints}]\n");
+        std::fs::write(&services, text).unwrap();
+    };
+    write("\"tri://10.0.0.1:50051\", \"dubbo://10.0.0.2:1?disabled=true\"");
+    let text = format!(
+        "[admin]\nenabled = false\n[[registry]]\nkind = \"file\"\npath = {services:?}\n\
+         [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\n"
+    );
+    let agent = Agent::start(config::parse(&text, "test.toml").unwrap()).unwrap();
+    let answer = call(&agent, "echo", &[STRING], "[\"x\"]");
+    assert_eq!((answer.status, &*answer.code()), (404, "service_not_found"));
+    for part in [
+        "in a way that can be used",
+        "tri://10.0.0.1:50051 (protocol tri is not supported, only dubbo and link)",
+        "dubbo://10.0.0.2:1 (disabled by its URL)",
+    ] {
+        assert!(answer.body.contains(part), "{part} is not in {answer:?}");
+    }
+
+    let provider = FakeProvider::start(Behaviour::Good);
+    write(&format!("\"tri://10.0.0.1:50051\", \"dubbo://{}\"", provider.addr));
+    wait_until("a good answer", || {
+        (call(&agent, "echo", &[STRING], "[\"x\"]").status == 200).then_some(())
+    });
+
+    // Switched off by hand: at once, although its connection answers.
+    write(&format!("\"dubbo://{}?disabled=true\"", provider.addr));
+    wait_until("its end", || {
+        (call(&agent, "echo", &[STRING], "[\"x\"]").status == 503).then_some(())
+    });
+    let answer = call(&agent, "echo", &[STRING], "[\"x\"]");
+    assert!(answer.body.contains("disabled by its URL"), "{answer:?}");
 }

@@ -62,6 +62,13 @@ fn held(agent: &Agent) -> u64 {
     metric(agent, &format!("dubmesh_endpoints_held{{service=\"{SERVICE}\"}}"))
 }
 
+/// Has both workers call, and so look the service up: connections are spread evenly over them.
+fn warm_up(agent: &Agent) {
+    let load = Load::start(agent, 4);
+    load.wait_for(40);
+    assert_eq!(load.stop(), Vec::<String>::new());
+}
+
 /// Waits until calls have gone to all of these endpoints, by both workers.
 fn wait_for_calls_at(agent: &Agent, load: &Load, endpoints: &[SocketAddr]) {
     for endpoint in endpoints {
@@ -135,7 +142,7 @@ fn what_is_down_is_not_held() {
     let registered = register(&hub, provider.addr);
     let consumer = consumer_with_metrics(&hub, "");
     let works = || call(&consumer, "echo", &[STRING], "[\"x\"]").status == 200;
-    wait_until("the first answer", || works().then_some(()));
+    warm_up(&consumer);
     drop(registered);
     wait_until("it to be held", || (held(&consumer) == 1).then_some(()));
     provider.kill();
@@ -155,13 +162,13 @@ fn holding_ends_in_time_and_can_be_switched_off() {
         let registered = register(&hub, provider.addr);
         let consumer = consumer_with_metrics(&hub, &format!("[defaults]\n{keys}"));
         let works = || call(&consumer, "echo", &[STRING], "[\"x\"]").status == 200;
-        wait_until("the first answer", || works().then_some(()));
+        warm_up(&consumer);
         let since = Instant::now();
         drop(registered);
         wait_until("the end", || (!works()).then_some(()));
         assert!(Duration::from_millis(at_least) <= since.elapsed(), "{:?}", since.elapsed());
         assert!(since.elapsed() < Duration::from_millis(at_least + 3000), "{:?}", since.elapsed());
-        assert_eq!(held(&consumer), 0);
+        wait_until("the end at both workers", || (held(&consumer) == 0).then_some(()));
     }
 }
 

@@ -1,9 +1,10 @@
 //! `dubmesh check`: whether a configuration is good, and what it would do.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use agent::config::{self, AppConfig, Config, ConfigErrors};
-use registry::RegistryConfig;
+use registry::{RegistryConfig, RegistryError};
 
 use crate::Exit;
 
@@ -11,14 +12,44 @@ use crate::Exit;
 pub(crate) fn check(path: &Path) -> Exit {
     match config::load(path) {
         Ok(config) => {
-            println!("{}: good: {}", path.display(), summary(&config));
+            let files = check_files(&config);
+            if matches!(files, Exit::Ok) {
+                println!("{}: good: {}", path.display(), summary(&config));
+            }
             for warning in &config.warnings {
                 eprintln!("warning: {warning}");
             }
-            Exit::Ok
+            files
         }
         Err(errors) => refuse(&errors),
     }
+}
+
+/// Checks the files that list endpoints. Says what is wrong with them, and what of them is not used.
+fn check_files(config: &Config) -> Exit {
+    let mut exit = Exit::Ok;
+    for entry in &config.registries {
+        let RegistryConfig::File { path } = &entry.config else { continue };
+        match registry::file::check(path) {
+            Ok(checked) => {
+                for (interface, unused) in &checked.unused {
+                    eprintln!("{}: {interface}: not used: {unused}", path.display());
+                }
+            }
+            Err(RegistryError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                eprintln!(
+                    "{}: is not there yet; registry {:?} lists nothing until it is",
+                    path.display(),
+                    entry.name
+                );
+            }
+            Err(error) => {
+                eprintln!("{error}");
+                exit = Exit::Usage;
+            }
+        }
+    }
+    exit
 }
 
 /// Prints what is wrong with a configuration, one mistake per line.

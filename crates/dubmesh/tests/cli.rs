@@ -129,6 +129,42 @@ fn check_and_run_refuse_a_bad_file_with_all_its_mistakes() {
     }
 }
 
+/// A file registry's file is part of what is checked.
+#[test]
+fn check_reads_the_files_of_file_registries() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, services) = (folder.path().join("agent.toml"), folder.path().join("services.toml"));
+    let ingress = "[[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n";
+    fs::write(&path, format!("[[registry]]\nkind = 'file'\npath = 'services.toml'\n{ingress}"))
+        .unwrap();
+    let check = || {
+        let output = output(&["check", "--config", path.to_str().unwrap()]);
+        (output.status.code(), text(&output.stdout).to_owned(), text(&output.stderr).to_owned())
+    };
+    let (code, stdout, stderr) = check();
+    assert_eq!(code, Some(0));
+    assert!(
+        stdout.contains("good") && stderr.contains("services.toml: is not there yet"),
+        "{stderr}"
+    );
+
+    let list = |endpoint: &str| {
+        format!("[[service]]\ninterface = 'a.B'\nendpoints = ['dubbo://h:1', '{endpoint}']\n")
+    };
+    fs::write(&services, list("tri://h:2")).unwrap();
+    let (code, stdout, stderr) = check();
+    assert_eq!(code, Some(0));
+    let told = "a.B: not used: tri://h:2 (protocol tri is not supported, only dubbo and link)";
+    assert!(stdout.contains("good") && stderr.contains(told), "{stderr}");
+
+    for (broken, line) in [(list("dubbo://h"), 3), ("[[servce]]\n".into(), 1), ("".into(), 1)] {
+        fs::write(&services, broken).unwrap();
+        let (code, stdout, stderr) = check();
+        assert_eq!((code, &*stdout), (Some(2), ""), "{stderr}");
+        assert!(stderr.contains(&format!("services.toml:{line}: ")), "{stderr}");
+    }
+}
+
 #[test]
 fn a_missing_file_and_wrong_arguments() {
     let missing = output(&["check", "--config", "/no/file.toml"]);

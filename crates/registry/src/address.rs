@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use dubbo_proto::{DubboUrl, Serialization};
 
-use crate::endpoint::{DEFAULT_WEIGHT, Endpoint, Protocol, Registration, WarmUp};
+use crate::endpoint::{DEFAULT_WEIGHT, Endpoint, NotUsed, Protocol, Registration, Unused, WarmUp};
 use crate::listing::Listing;
 
 /// The parameter in which an agent names the app that it stands in for.
@@ -41,6 +41,24 @@ pub(crate) fn endpoint(
         timeout: timeout.map(Duration::from_millis),
         params: Arc::new(url.params),
     }
+}
+
+/// What a provider's URL offers, or why that is not used.
+pub(crate) fn offer(url: DubboUrl) -> Result<Listing, Unused> {
+    if !url.is_enabled() {
+        return Err(unused(&url, NotUsed::Disabled));
+    }
+    let if_not_spoken = unused(&url, NotUsed::Protocol);
+    listing(url).ok_or(if_not_spoken)
+}
+
+fn unused(url: &DubboUrl, reason: NotUsed) -> Unused {
+    let host = match url.host.contains(':') {
+        true => format!("[{}]", url.host),
+        false => url.host.clone(),
+    };
+    let address = format!("{host}:{}", url.port);
+    Unused { what: format!("{}://{address}", url.protocol), address: Some(address), reason }
 }
 
 /// What a provider's URL offers; `None` if we do not speak its protocol.

@@ -160,6 +160,48 @@ pub struct Snapshot {
     pub status: Freshness,
     /// Each address once, ordered by key.
     pub endpoints: Arc<[Endpoint]>,
+    /// What else is registered for the service, in no order: at most [`MAX_UNUSED`].
+    pub unused: Arc<[Unused]>,
+}
+
+/// More would tell nobody more.
+pub const MAX_UNUSED: usize = 64;
+
+/// Something that is registered for a service and cannot be called.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Unused {
+    /// `protocol://host:port`, or as much as can be read of what was written.
+    pub what: String,
+    /// Its `host:port`, if it has one.
+    pub address: Option<String>,
+    /// Why it is not used.
+    pub reason: NotUsed,
+}
+
+/// Why something that is registered is not used.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum NotUsed {
+    /// We do not speak its protocol.
+    Protocol,
+    /// Its URL says `disabled=true` or `enabled=false`.
+    Disabled,
+    /// It cannot be read, for this reason.
+    Unreadable(String),
+}
+
+/// What it is, and why it is not used.
+impl fmt::Display for Unused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = &self.what;
+        match &self.reason {
+            NotUsed::Protocol => {
+                let protocol = what.split("://").next().unwrap_or_default();
+                write!(f, "{what} (protocol {protocol} is not supported, only dubbo and link)")
+            }
+            NotUsed::Disabled => write!(f, "{what} (disabled by its URL)"),
+            NotUsed::Unreadable(error) => write!(f, "{what} ({error})"),
+        }
+    }
 }
 
 /// What an agent tells the world: this service is offered at this endpoint.

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! An endpoint's parameters are those of Dubbo's URLs: `weight`, `serialization`,
-//! `prefer.serialization`, `timeout`, `timestamp`, `warmup`; `disabled=true` hides it.
+//! `prefer.serialization`, `timeout`, `timestamp`, `warmup`; `disabled=true` hides it. Endpoints of other
+//! protocols are left out, and a warning names them.
 //!
 //! The file is watched. A change counts as soon as the file is valid; while it is missing or invalid
 //! the last good list stays, marked as stale, and one warning says why. It may be rewritten in place
@@ -28,12 +29,14 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
-use crate::endpoint::Freshness;
+use crate::endpoint::{Freshness, Unused};
 use crate::error::RegistryError;
-use crate::memory::{Row, Table};
+use crate::memory::Table;
 use crate::registry::{RegistryStatus, StatusSender, note};
 
 mod format;
+
+use format::Content;
 
 /// The safety net below the file system's events: network file systems have none, and a link's
 /// target may lie in a folder that we do not watch.
@@ -41,6 +44,9 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// An editor that writes in place writes more than once; what it leaves in between is not meant.
 const SETTLE_TIME: Duration = Duration::from_millis(30);
+
+/// Unused endpoints that are logged when the file is read.
+const MAX_TOLD: usize = 10;
 
 /// The longest file: about a hundred thousand endpoints.
 const MAX_FILE_LEN: u64 = 16 << 20;
@@ -125,7 +131,7 @@ impl Loader {
                 let parsed = format::parse(&self.path, &text);
                 self.text = Some(text);
                 match parsed {
-                    Ok(rows) => self.accept(rows),
+                    Ok(content) => self.accept(content),
                     Err(error) => self.refuse(&error),
                 }
             }
@@ -133,10 +139,16 @@ impl Loader {
         }
     }
 
-    fn accept(&mut self, rows: Vec<Row>) {
-        tracing::info!(path = %self.path.display(), endpoints = rows.len(), "registry file read");
+    fn accept(&mut self, content: Content) {
+        let Content { rows, leftovers } = content;
+        let path = self.path.display();
+        tracing::info!(%path, endpoints = rows.len(), unused = leftovers.len(), "registry file read");
+        for (interface, leftover) in leftovers.iter().take(MAX_TOLD) {
+            let unused = &leftover.unused;
+            tracing::warn!(%path, interface, %unused, "an endpoint of the registry file is not used");
+        }
         self.failure = None;
-        self.table.send_replace(Table::new(Freshness::Current, rows));
+        self.table.send_replace(Table::new(Freshness::Current, rows, leftovers));
         note(&self.status, true, None);
     }
 
@@ -156,6 +168,25 @@ impl Loader {
         note(&self.status, false, Some(failure.clone()));
         self.failure = Some(failure);
     }
+}
+
+/// What is in a registry file: how many endpoints, and what cannot be used of it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Checked {
+    /// Endpoints of all services.
+    pub n_endpoints: usize,
+    /// What is not used, by interface.
+    pub unused: Vec<(String, Unused)>,
+}
+
+/// Reads a registry file once, as an agent that uses it would.
+///
+/// # Errors
+/// When the file is not there, or an agent would not take it.
+pub fn check(path: &Path) -> Result<Checked, RegistryError> {
+    let Content { rows, leftovers } = format::parse(path, &read(path)?)?;
+    let unused = leftovers.into_iter().map(|(interface, it)| (interface, it.unused)).collect();
+    Ok(Checked { n_endpoints: rows.len(), unused })
 }
 
 fn read(path: &Path) -> Result<String, RegistryError> {

@@ -32,7 +32,8 @@ pub use config::{EtcdConfig, EtcdTls, Layout, RegistryConfig};
 pub use definitions::{Definition, DefinitionSources, DefinitionWatch, Lookup, Origin};
 pub use directory::Presence;
 pub use endpoint::{
-    DEFAULT_WEIGHT, Endpoint, EndpointKey, Freshness, Protocol, Registration, Snapshot, WarmUp,
+    DEFAULT_WEIGHT, Endpoint, EndpointKey, Freshness, MAX_UNUSED, NotUsed, Protocol, Registration,
+    Snapshot, Unused, WarmUp,
 };
 pub use error::RegistryError;
 pub use memory::MemoryHub;

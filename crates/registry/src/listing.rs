@@ -18,7 +18,7 @@ use std::sync::Arc;
 use dubbo_proto::ServiceKey;
 
 use crate::address;
-use crate::endpoint::{Endpoint, EndpointKey, Protocol};
+use crate::endpoint::{Endpoint, EndpointKey, MAX_UNUSED, Protocol, Unused};
 
 /// One registered endpoint.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -35,6 +35,23 @@ impl Listing {
     pub(crate) fn matches(&self, wanted: &ServiceKey) -> bool {
         is_match(wanted, &self.version, &self.group)
     }
+}
+
+/// What is registered beside the listings and cannot be used.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Leftover {
+    pub(crate) version: String,
+    pub(crate) group: String,
+    pub(crate) unused: Unused,
+}
+
+/// What of it a subscriber of `wanted` is told of.
+pub(crate) fn unused<'a>(
+    wanted: &ServiceKey,
+    all: impl IntoIterator<Item = &'a Leftover>,
+) -> Arc<[Unused]> {
+    let of_wanted = all.into_iter().filter(|it| is_match(wanted, &it.version, &it.group));
+    of_wanted.take(MAX_UNUSED).map(|it| it.unused.clone()).collect()
 }
 
 /// Whether a subscriber of `wanted` may use what is offered with this version and group.

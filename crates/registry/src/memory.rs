@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use crate::address;
 use crate::directory::{Directory, Presence, Variant};
 use crate::endpoint::{Freshness, Registration, Snapshot};
-use crate::listing::{Listing, resolve};
+use crate::listing::{Leftover, Listing, resolve, unused};
 
 /// Everything that is registered in one process. Clones share it.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub struct MemoryHub {
 
 impl Default for MemoryHub {
     fn default() -> Self {
-        let table = Table::new(Freshness::Current, Vec::new());
+        let table = Table::new(Freshness::Current, Vec::new(), Vec::new());
         Self { table: watch::Sender::new(table), next_id: Arc::default() }
     }
 }
@@ -62,7 +62,7 @@ impl MemoryHub {
     pub(crate) fn remove(&self, id: u64) {
         self.table.send_modify(|table| {
             table.rows.retain(|row| row.id != id);
-            table.directory = directory(&table.rows);
+            table.directory = directory(&table.rows, &table.leftovers);
         });
     }
 }
@@ -72,7 +72,9 @@ impl MemoryHub {
 pub(crate) struct Table {
     pub(crate) status: Freshness,
     pub(crate) rows: Vec<Row>,
-    /// Of the rows.
+    /// What is registered beside the rows and cannot be used, by interface.
+    leftovers: Vec<(String, Leftover)>,
+    /// Of rows and leftovers.
     directory: Directory,
 }
 
@@ -85,9 +87,12 @@ pub(crate) struct Row {
     pub(crate) url: String,
 }
 
-fn directory(rows: &[Row]) -> Directory {
+fn directory(rows: &[Row], leftovers: &[(String, Leftover)]) -> Directory {
     let mut directory = Directory::default();
     rows.iter().for_each(|row| directory.add(&row.interface, row.variant()));
+    for (interface, Leftover { version, group, .. }) in leftovers {
+        directory.add(interface, Some((version.as_str().into(), group.as_str().into())));
+    }
     directory
 }
 
@@ -98,8 +103,12 @@ impl Row {
 }
 
 impl Table {
-    pub(crate) fn new(status: Freshness, rows: Vec<Row>) -> Self {
-        Self { status, directory: directory(&rows), rows }
+    pub(crate) fn new(
+        status: Freshness,
+        rows: Vec<Row>,
+        leftovers: Vec<(String, Leftover)>,
+    ) -> Self {
+        Self { status, directory: directory(&rows, &leftovers), rows, leftovers }
     }
 
     pub(crate) fn presence(&self, wanted: &ServiceKey) -> Presence {
@@ -114,7 +123,9 @@ impl Table {
     pub(crate) fn snapshot(&self, wanted: &ServiceKey) -> Snapshot {
         let of_interface = self.rows.iter().filter(|row| row.interface == wanted.interface);
         let endpoints = resolve(wanted, of_interface.map(|row| &row.listing));
-        Snapshot { status: self.status, endpoints }
+        let leftovers = self.leftovers.iter().filter(|(name, _)| *name == wanted.interface);
+        let unused = unused(wanted, leftovers.map(|(_, leftover)| leftover));
+        Snapshot { status: self.status, endpoints, unused }
     }
 }
 

@@ -4,10 +4,11 @@
 //! shown in metrics and in the log.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use balance::{EndpointSpec, Evidence, Holder};
-use registry::Endpoint;
+use registry::{Endpoint, NotUsed, Unused};
 use tracing::{info, warn};
 
 use super::{Member, Standing};
@@ -18,6 +19,9 @@ use crate::metrics::{HeldEndpoint, Hub};
 /// said aloud that is over within this time.
 const ALOUD_AFTER: Duration = Duration::from_secs(1);
 
+/// As many of the endpoints that are not used as a message names.
+const MAX_SHOWN: usize = 5;
+
 /// The parameter by which an agent names the app that it stands in for.
 const FOR: &str = "for";
 
@@ -27,6 +31,8 @@ pub(super) struct Holding {
     registry: Box<str>,
     hub: Hub,
     listed: Vec<EndpointSpec<Member>>,
+    /// What else is registered.
+    unused: Arc<[Unused]>,
     holder: Holder<Member>,
     /// One for each endpoint that is held.
     shown: Vec<HeldEndpoint>,
@@ -34,9 +40,9 @@ pub(super) struct Holding {
 
 impl Holding {
     pub(super) fn new(service: &str, registry: &str, policy: &ClusterPolicy, hub: Hub) -> Self {
-        let (listed, shown) = Default::default();
-        let holder = Holder::new(policy.hold);
-        Self { service: service.into(), registry: registry.into(), hub, listed, holder, shown }
+        let (listed, unused, shown) = Default::default();
+        let (service, registry) = (service.into(), registry.into());
+        Self { service, registry, hub, listed, unused, holder: Holder::new(policy.hold), shown }
     }
 
     pub(super) fn set_policy(&mut self, policy: &ClusterPolicy) {
@@ -53,8 +59,10 @@ impl Holding {
         &mut self,
         now: Instant,
         specs: Vec<EndpointSpec<Member>>,
+        unused: &Arc<[Unused]>,
     ) -> Vec<EndpointSpec<Member>> {
-        let list = List::of(&specs);
+        let list = List::of(&specs, unused);
+        self.unused = Arc::clone(unused);
         let before = std::mem::replace(&mut self.listed, specs);
         self.holder.listed(|member| list.has(member));
         self.holder.vanished(now, before.into_iter().filter(|spec| !list.has(&spec.key)));
@@ -68,6 +76,17 @@ impl Holding {
             return None;
         }
         self.decide(now).then(|| self.all())
+    }
+
+    /// What is registered and cannot be used, as the end of a message; empty if there is nothing.
+    pub(super) fn unused(&self) -> String {
+        let shown: Vec<String> =
+            self.unused.iter().take(MAX_SHOWN).map(ToString::to_string).collect();
+        match self.unused.len() {
+            0 => String::new(),
+            n if n <= MAX_SHOWN => format!("; not used: {}", shown.join(", ")),
+            n => format!("; not used: {} and {} more", shown.join(", "), n - MAX_SHOWN),
+        }
     }
 
     fn all(&self) -> Vec<EndpointSpec<Member>> {
@@ -129,8 +148,11 @@ impl Member {
 struct List(HashSet<String>);
 
 impl List {
-    fn of(specs: &[EndpointSpec<Member>]) -> Self {
-        Self(specs.iter().flat_map(|spec| addresses(&spec.key.0.endpoint)).collect())
+    fn of(specs: &[EndpointSpec<Member>], unused: &[Unused]) -> Self {
+        let listed = specs.iter().flat_map(|spec| addresses(&spec.key.0.endpoint));
+        // Somebody has switched these off: that is no mistake of the registry.
+        let off = unused.iter().filter(|it| it.reason == NotUsed::Disabled);
+        Self(listed.chain(off.filter_map(|it| it.address.clone())).collect())
     }
 
     /// Whether an endpoint is listed, or another one goes the same way in its place: it was

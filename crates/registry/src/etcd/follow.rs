@@ -13,16 +13,19 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use wire::Backoff;
 
-use crate::endpoint::{Freshness, Snapshot};
-use crate::listing::{Listing, resolve};
+use crate::endpoint::{Freshness, NotUsed, Snapshot, Unused};
+use crate::listing::{Leftover, Listing, resolve, unused};
 use crate::memory::publish;
 
 use super::connection::{Connection, EtcdError, Live};
-use super::layout::Keys;
+use super::layout::{BadKey, Entry, Keys};
 use super::new_backoff;
 
 /// The longest answer that we read. 64 MiB are some fifty thousand Java providers of one service.
 const MAX_MESSAGE_LEN: usize = 64 << 20;
+
+/// As much of a key that cannot be read as callers are shown.
+const MAX_SHOWN_LEN: usize = 200;
 
 /// How often a quiet watch is asked to show that it still runs.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(30);
@@ -37,11 +40,11 @@ pub(super) struct Follower {
     wanted: ServiceKey,
     snapshots: watch::Sender<Snapshot>,
     /// All keys of the service. `None` for a key that is not for us.
-    listings: BTreeMap<Vec<u8>, Option<Listing>>,
+    entries: BTreeMap<Vec<u8>, Option<Entry>>,
     /// Endpoints of a history that etcd has lost, kept until their owners had time to register again.
     ghosts: BTreeMap<Vec<u8>, Listing>,
     ghosts_until: Option<Instant>,
-    /// The revision up to which `listings` is complete.
+    /// The revision up to which `entries` is complete.
     revision: i64,
 }
 
@@ -66,7 +69,7 @@ impl Follower {
             grace,
             wanted,
             snapshots,
-            listings: BTreeMap::new(),
+            entries: BTreeMap::new(),
             ghosts: BTreeMap::new(),
             ghosts_until: None,
             revision: 0,
@@ -165,46 +168,59 @@ impl Follower {
         let answer = self.connection.request("reading", read).await?;
         let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
 
-        let mut listings = BTreeMap::new();
+        let mut entries = BTreeMap::new();
         for response in answer.op_responses() {
             let TxnOpResponse::Get(response) = response else { continue };
             for kv in response.kvs() {
-                let listing = self.read_key(kv);
-                listings.insert(kv.key().to_vec(), listing);
+                let entry = self.read_key(kv);
+                entries.insert(kv.key().to_vec(), entry);
             }
         }
-        let before = std::mem::replace(&mut self.listings, listings);
+        let before = std::mem::replace(&mut self.entries, entries);
         if revision < self.revision {
             self.keep_as_ghosts(before);
         }
-        self.ghosts.retain(|key, _| !self.listings.contains_key(key));
+        self.ghosts.retain(|key, _| !self.entries.contains_key(key));
         self.revision = revision;
         self.publish();
         Ok(())
     }
 
     /// One key, with a warning if it is bad and was not so before.
-    fn read_key(&self, kv: &KeyValue) -> Option<Listing> {
+    fn read_key(&self, kv: &KeyValue) -> Option<Entry> {
         match self.keys.read(&self.wanted, kv.key(), kv.value()) {
-            Ok(listing) => listing,
+            Ok(entry) => entry,
             Err(error) => {
-                let was_bad = self.listings.get(kv.key()).is_some_and(Option::is_none);
-                if !was_bad {
+                let leftover = self.unreadable(kv.key(), &error);
+                let entry = Some(Entry::Leftover(leftover));
+                if self.entries.get(kv.key()) != Some(&entry) {
                     let key = String::from_utf8_lossy(kv.key());
                     tracing::warn!(%key, %error, "registry key skipped");
                 }
-                None
+                entry
             }
         }
     }
 
-    fn keep_as_ghosts(&mut self, before: BTreeMap<Vec<u8>, Option<Listing>>) {
+    /// Nobody knows for which version and group it was meant, so whoever asks is told of it.
+    fn unreadable(&self, key: &[u8], error: &BadKey) -> Leftover {
+        let key = String::from_utf8_lossy(key);
+        let what = key.chars().take(MAX_SHOWN_LEN).collect();
+        let unused = Unused { what, address: None, reason: NotUsed::Unreadable(error.to_string()) };
+        let ServiceKey { version, group, .. } = self.wanted.clone();
+        Leftover { version, group, unused }
+    }
+
+    fn keep_as_ghosts(&mut self, before: BTreeMap<Vec<u8>, Option<Entry>>) {
         tracing::warn!(
             service = %self.wanted,
             grace = ?self.grace,
             "etcd came back without its history, endpoints known before are kept for a while",
         );
-        let usable = before.into_iter().filter_map(|(key, listing)| Some((key, listing?)));
+        let usable = before.into_iter().filter_map(|(key, entry)| match entry? {
+            Entry::Listing(listing) => Some((key, listing)),
+            Entry::Leftover(_) => None,
+        });
         self.ghosts.extend(usable);
         self.ghosts_until = Some(Instant::now() + self.grace);
     }
@@ -252,11 +268,11 @@ impl Follower {
         self.ghosts.remove(kv.key());
         match event.event_type() {
             EventType::Put => {
-                let listing = self.read_key(kv);
-                self.listings.insert(kv.key().to_vec(), listing);
+                let entry = self.read_key(kv);
+                self.entries.insert(kv.key().to_vec(), entry);
             }
             EventType::Delete => {
-                self.listings.remove(kv.key());
+                self.entries.remove(kv.key());
             }
         }
     }
@@ -270,9 +286,17 @@ impl Follower {
             Some(_) => Freshness::Stale,
         };
         // The living come last: of two with one address, the last one counts.
-        let known = self.ghosts.values().chain(self.listings.values().flatten());
-        let endpoints = resolve(&self.wanted, known);
-        publish(&self.snapshots, Snapshot { status, endpoints });
+        let listed = self.entries.values().flatten().filter_map(|entry| match entry {
+            Entry::Listing(listing) => Some(listing),
+            Entry::Leftover(_) => None,
+        });
+        let leftovers = self.entries.values().flatten().filter_map(|entry| match entry {
+            Entry::Leftover(leftover) => Some(leftover),
+            Entry::Listing(_) => None,
+        });
+        let endpoints = resolve(&self.wanted, self.ghosts.values().chain(listed));
+        let unused = unused(&self.wanted, leftovers);
+        publish(&self.snapshots, Snapshot { status, endpoints, unused });
     }
 }
 

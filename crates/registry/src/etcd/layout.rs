@@ -10,10 +10,13 @@ use crate::config::Layout;
 use crate::directory::Directory;
 use crate::endpoint::{Endpoint, Protocol, Registration};
 use crate::error::RegistryError;
-use crate::listing::Listing;
+use crate::listing::{Leftover, Listing};
 
 const PROVIDERS: &str = "providers";
 const AGENTS: &str = "agents";
+
+/// The protocol of the URL by which Dubbo says that there is no provider.
+const EMPTY: &str = "empty";
 
 /// The checked layout.
 #[derive(Clone, Debug)]
@@ -21,6 +24,15 @@ pub(super) struct Keys {
     /// With a slash in front, without one at its end.
     root: String,
     is_contest: bool,
+}
+
+/// What a key is about.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Entry {
+    /// An endpoint.
+    Listing(Listing),
+    /// Something that cannot be used.
+    Leftover(Leftover),
 }
 
 /// What is written under a key.
@@ -103,19 +115,22 @@ impl Keys {
         directory.add(&interface, variant);
     }
 
-    /// Reads one key. `Ok(None)` is a good key that is not for us, such as another protocol's.
+    /// Reads one key. `Ok(None)` is a good key that is not about an endpoint.
     pub(super) fn read(
         &self,
         wanted: &ServiceKey,
         key: &[u8],
         value: &[u8],
-    ) -> Result<Option<Listing>, BadKey> {
+    ) -> Result<Option<Entry>, BadKey> {
         let key = std::str::from_utf8(key).map_err(|_| BadKey::NotText)?;
         let name = key.rsplit('/').next().unwrap_or_default();
         if name.is_empty() {
             return Ok(None);
         }
-        if self.is_contest { read_contest(wanted, name, value).map(Some) } else { read_dubbo(name) }
+        if !self.is_contest {
+            return read_dubbo(name);
+        }
+        read_contest(wanted, name, value).map(|listing| Some(Entry::Listing(listing)))
     }
 
     /// The key and value of a registration.
@@ -181,19 +196,20 @@ fn unbracket(host: &str) -> Option<&str> {
     (!host.is_empty() && (is_name || is_v6)).then_some(host)
 }
 
-fn read_dubbo(name: &str) -> Result<Option<Listing>, BadKey> {
+fn read_dubbo(name: &str) -> Result<Option<Entry>, BadKey> {
     let url: DubboUrl = decode_key(name)?.parse()?;
-    if Protocol::from_scheme(&url.protocol).is_none() || !url.is_enabled() {
-        return Ok(None);
-    }
     // Agents have no category of their own in Dubbo's sense: what they offer is a provider.
-    if ![PROVIDERS, AGENTS].contains(&url.category()) {
+    if url.protocol == EMPTY || ![PROVIDERS, AGENTS].contains(&url.category()) {
         return Ok(None);
     }
     if url.host.is_empty() || url.port == 0 {
         return Err(BadKey::NoHost);
     }
-    Ok(address::listing(url))
+    let (version, group) = (url.version().to_owned(), url.group().to_owned());
+    Ok(Some(match address::offer(url) {
+        Ok(listing) => Entry::Listing(listing),
+        Err(unused) => Entry::Leftover(Leftover { version, group, unused }),
+    }))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use toml::Spanned;
 
 use crate::address;
 use crate::error::RegistryError;
+use crate::listing::{Leftover, Listing};
 use crate::memory::Row;
 
 #[derive(Deserialize)]
@@ -34,16 +35,24 @@ struct Mistake {
     reason: String,
 }
 
+/// What a file lists.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    pub(super) rows: Vec<Row>,
+    /// What is written well and cannot be used, by interface.
+    pub(super) leftovers: Vec<(String, Leftover)>,
+}
+
 /// Reads the whole file or nothing of it.
-pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<Row>, RegistryError> {
-    rows(text).map_err(|mistake| {
+pub(super) fn parse(path: &Path, text: &str) -> Result<Content, RegistryError> {
+    content(text).map_err(|mistake| {
         let before = text.get(..mistake.offset).unwrap_or(text);
         let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
         RegistryError::File { path: path.to_owned(), line, reason: mistake.reason }
     })
 }
 
-fn rows(text: &str) -> Result<Vec<Row>, Mistake> {
+fn content(text: &str) -> Result<Content, Mistake> {
     if text.trim().is_empty() {
         // An editor may have emptied the file on its way to writing it.
         let reason = "the file is empty: to list no service at all, write `service = []`";
@@ -53,7 +62,7 @@ fn rows(text: &str) -> Result<Vec<Row>, Mistake> {
         offset: error.span().map_or(0, |span| span.start),
         reason: error.message().trim().to_owned(),
     })?;
-    let mut rows = Vec::new();
+    let mut content = Content::default();
     for service in file.service {
         let interface = service.interface;
         let key = ServiceKey::new(interface.get_ref(), &service.version, &service.group);
@@ -62,27 +71,32 @@ fn rows(text: &str) -> Result<Vec<Row>, Mistake> {
             reason: error.to_string(),
         })?;
         for endpoint in service.endpoints {
-            rows.extend(row(&key, &endpoint)?);
+            add(&key, &endpoint, &mut content)?;
         }
     }
-    Ok(rows)
+    Ok(content)
 }
 
-fn row(service: &ServiceKey, endpoint: &Spanned<String>) -> Result<Option<Row>, Mistake> {
+fn add(
+    service: &ServiceKey,
+    endpoint: &Spanned<String>,
+    content: &mut Content,
+) -> Result<(), Mistake> {
     let mistake = |reason| Mistake { offset: endpoint.span().start, reason };
     let text = endpoint.get_ref();
     let url: DubboUrl = text.parse().map_err(|error| mistake(format!("{text:?}: {error}")))?;
     if url.host.is_empty() || url.port == 0 {
         return Err(mistake(format!("{text:?}: an endpoint has a host and a port")));
     }
-    let enabled = url.is_enabled();
-    let Some(mut listing) = address::listing(url) else {
-        return Err(mistake(format!("{text:?}: expected link://HOST:PORT or dubbo://HOST:PORT")));
-    };
-    listing.version.clone_from(&service.version);
-    listing.group.clone_from(&service.group);
-    let (interface, url) = (service.interface.clone(), text.clone());
-    Ok(enabled.then_some(Row { id: 0, interface, listing, url }))
+    let ServiceKey { interface, version, group } = service.clone();
+    match address::offer(url) {
+        Ok(listing) => {
+            let (listing, url) = (Listing { version, group, ..listing }, text.clone());
+            content.rows.push(Row { id: 0, interface, listing, url });
+        }
+        Err(unused) => content.leftovers.push((interface, Leftover { version, group, unused })),
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -90,7 +104,25 @@ mod tests {
     use super::*;
 
     fn parse_text(text: &str) -> Result<Vec<Row>, String> {
-        parse(Path::new("services.toml"), text).map_err(|error| error.to_string())
+        let content = parse(Path::new("services.toml"), text);
+        content.map(|content| content.rows).map_err(|error| error.to_string())
+    }
+
+    /// What is written for others does not keep us from the rest.
+    #[test]
+    fn what_cannot_be_used_is_left_out_and_told() {
+        let text = GOOD.replace("link://[::1]:30000", "tri://[::1]:50051");
+        let content = parse(Path::new("services.toml"), &text).unwrap();
+        assert_eq!(content.rows.len(), 2);
+        let told: Vec<String> =
+            content.leftovers.iter().map(|(name, it)| format!("{name}: {}", it.unused)).collect();
+        let expected = [
+            "a.B: tri://[::1]:50051 (protocol tri is not supported, only dubbo and link)",
+            "a.C: dubbo://h:1 (disabled by its URL)",
+        ];
+        assert_eq!(told, expected);
+        let of_b = &content.leftovers[0].1;
+        assert_eq!((of_b.version.as_str(), of_b.group.as_str()), ("1.0", "g"));
     }
 
     const GOOD: &str = r#"
@@ -129,7 +161,7 @@ endpoints = ["dubbo://h:1?disabled=true", "dubbo://h:2/a.C?version=9"]
     #[test]
     fn names_the_line_of_a_mistake() {
         for (from, to, line, word) in [
-            ("link://[::1]:30000", "http://x:1", 6, "expected link://"),
+            ("link://[::1]:30000", "no url", 6, "no url"),
             ("link://[::1]:30000", "link://x", 6, "a host and a port"),
             ("\"a.C\"", "\"a..C\"", 9, "interface"),
             ("group", "gruop", 5, "unknown field `gruop`"),

@@ -14,6 +14,11 @@ fn dubbo() -> Keys {
     Keys::new(&Layout::dubbo()).unwrap()
 }
 
+fn listing(read: Result<Option<Entry>, BadKey>) -> Listing {
+    let Ok(Some(Entry::Listing(listing))) = read else { panic!("{read:?}") };
+    listing
+}
+
 fn registration(endpoint: Endpoint) -> Registration {
     let service = service("g/a.B:1.0");
     Registration { service, endpoint, methods: vec!["hash".into()], app_address: None }
@@ -41,12 +46,12 @@ fn reads_the_contests_keys() {
     let read = |key: &str, value: &str| {
         contest().read(&service("a.B:1.0"), key.as_bytes(), value.as_bytes())
     };
-    let listing = read("/dubbomesh/a.B/10.0.0.1:30000", " 3\n").unwrap().unwrap();
-    assert_eq!(listing.endpoint.key().to_string(), "link://10.0.0.1:30000");
-    assert_eq!(listing.endpoint.weight, 3);
-    assert!(listing.matches(&service("a.B:1.0")));
-    let listing = read("/dubbomesh/a.B/[::1]:30000", "0").unwrap().unwrap();
-    assert_eq!((listing.endpoint.address().as_str(), listing.endpoint.weight), ("[::1]:30000", 0));
+    let first = listing(read("/dubbomesh/a.B/10.0.0.1:30000", " 3\n"));
+    assert_eq!(first.endpoint.key().to_string(), "link://10.0.0.1:30000");
+    assert_eq!(first.endpoint.weight, 3);
+    assert!(first.matches(&service("a.B:1.0")));
+    let second = listing(read("/dubbomesh/a.B/[::1]:30000", "0"));
+    assert_eq!((second.endpoint.address().as_str(), second.endpoint.weight), ("[::1]:30000", 0));
     assert_eq!(read("/dubbomesh/a.B/", ""), Ok(None));
     for key in ["10.0.0.1", ":1", "h:", "h:0", "h:65536", "a b:1", "[x]:1"] {
         assert_eq!(read(&format!("/dubbomesh/a.B/{key}"), "1"), Err(BadKey::NoAddress), "{key}");
@@ -67,16 +72,20 @@ fn reads_java_providers_from_the_key() {
         dubbo().read(&service("a.B"), key.as_bytes(), b"7587883")
     };
     let url = "dubbo://10.0.0.1:20880/a.B?interface=a.B&methods=hash&version=1.0&weight=200";
-    let listing = read(url).unwrap().unwrap();
+    let listing = listing(read(url));
     assert_eq!(listing.endpoint.key().to_string(), "dubbo://10.0.0.1:20880");
     assert_eq!((listing.version.as_str(), listing.endpoint.weight), ("1.0", 200));
-    for ignored in [
-        "tri://10.0.0.1:50051/a.B",
-        "empty://0.0.0.0/a.B",
-        "dubbo://10.0.0.1:20880/a.B?enabled=false",
-        "dubbo://10.0.0.1:20880/a.B?disabled=true",
-        "dubbo://10.0.0.1:20880/a.B?category=configurators",
+    for (url, expected) in [
+        ("tri://10.0.0.1:50051/a.B?version=1.0", "protocol tri is not supported"),
+        ("dubbo://10.0.0.1:20880/a.B?version=1.0&enabled=false", "disabled"),
+        ("dubbo://10.0.0.1:20880/a.B?version=1.0&disabled=true", "disabled"),
     ] {
+        let Entry::Leftover(leftover) = read(url).unwrap().unwrap() else { panic!("{url}") };
+        let told = leftover.unused.to_string();
+        assert!(told.contains(expected) && url.starts_with(&leftover.unused.what), "{told}");
+        assert_eq!(leftover.version, "1.0");
+    }
+    for ignored in ["empty://0.0.0.0/a.B", "dubbo://10.0.0.1:20880/a.B?category=configurators"] {
         assert_eq!(read(ignored), Ok(None), "{ignored}");
     }
     for bad in ["dubbo://10.0.0.1/a.B", "dubbo://:20880/a.B", "no url", "dubbo://h:99999"] {
@@ -99,7 +108,7 @@ fn what_an_agent_writes_reads_back() {
         "{key}"
     );
     assert_eq!((value, value.text(42).as_str()), (Value::LeaseId, "42"));
-    let listing = dubbo().read(&registration.service, key.as_bytes(), b"").unwrap().unwrap();
+    let listing = listing(dubbo().read(&registration.service, key.as_bytes(), b""));
     assert_eq!(listing.stands_for.as_deref(), Some("10.0.0.9:20880"));
     assert!(listing.matches(&registration.service));
 
