@@ -266,6 +266,8 @@ fn exceptions(peer: &mut Peer<'_>) {
     // Some replies in fastjson do not name the class.
     let is_fastjson = peer.is_fastjson();
     let is = |told: &Value, class: &str| *told == class || is_fastjson && told.is_null();
+    // fastjson as Dubbo 3 has it writes an empty text for a null one.
+    let is_none = |told: &Value| told.is_null() || is_fastjson && *told == "";
     let answer = peer.call("fail", Some(STRING), &[], "[\"no luck\"]");
     let told = exception(&answer);
     let is_right = is(&told["class"], "org.dubmesh.interop.BusinessException")
@@ -276,7 +278,7 @@ fn exceptions(peer: &mut Peer<'_>) {
     let answer = peer.call("failUnchecked", Some(STRING), &[], "[null]");
     let told = exception(&answer);
     let is_right = is(&told["class"], "java.lang.IllegalStateException")
-        && told["message"].is_null()
+        && is_none(&told["message"])
         && told["fields"] == serde_json::json!({});
     peer.check("an exception without a message", &answer, is_right);
     let answer = peer.call("failOutOfStock", Some(STRING), &[], "[\"none left\"]");
@@ -294,7 +296,9 @@ fn exceptions(peer: &mut Peer<'_>) {
     ] {
         let answer = peer.call(method, None, &[], body);
         let told = exception(&answer);
-        let is_right = is(&told["class"], class) && told["message"] == message;
+        let is_message =
+            told["message"] == message || message.is_null() && is_none(&told["message"]);
+        let is_right = is(&told["class"], class) && is_message;
         peer.check(&format!("a generic exception of {method}"), &answer, is_right);
     }
 }

@@ -111,7 +111,12 @@ fn read(stream: &mut TcpStream) -> io::Result<(Answer, bool)> {
         }
         read_more(&mut bytes)?;
     };
-    let head = String::from_utf8_lossy(&bytes[..head_len]).to_lowercase();
+    // Names have no case, and values do.
+    let small = |line: &str| match line.split_once(':') {
+        Some((name, value)) => format!("{}:{value}\r\n", name.to_lowercase()),
+        None => format!("{line}\r\n"),
+    };
+    let head: String = String::from_utf8_lossy(&bytes[..head_len]).lines().map(small).collect();
     let status = head[9..12].parse().unwrap();
     let len: usize = head
         .split("content-length: ")
