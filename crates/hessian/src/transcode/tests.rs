@@ -319,6 +319,34 @@ fn fields_take_the_types_of_a_schema() {
     assert_eq!(Decoder::new(&out, Limits::default()).read_value(), Ok(expected));
 }
 
+/// Java's float fields arrive as doubles; the schema tells them.
+#[test]
+fn fields_that_are_floats_have_the_digits_of_floats() {
+    struct Goods([JavaType; 2]);
+    impl Schema for Goods {
+        fn field_type(&self, class: &str, field: &str) -> Option<&JavaType> {
+            let index = ["price", "sizes"].iter().position(|&name| name == field)?;
+            (class == "a.Good").then(|| &self.0[index])
+        }
+    }
+    let sizes = JavaType::parse("java.util.List<java.lang.Float>").unwrap();
+    let schema = Goods([JavaType::Float, sizes]);
+    let double = || Value::Double(f64::from(99.8_f32));
+    let fields = vec![
+        ("name", Value::string("x")),
+        ("price", double()),
+        ("sizes", Value::list(vec![double()])),
+        ("weight", double()),
+    ];
+    let good = Value::object("a.Good", fields);
+    let (mut hessian, mut out) = (Vec::new(), Vec::new());
+    Encoder::new(&mut hessian).value(&Value::list(vec![good.clone(), good]));
+    let mut decoder = Decoder::new(&hessian, Limits::default());
+    hessian_to_json_with(&mut decoder, None, &mut out, &JsonOptions::default(), &schema).unwrap();
+    let one = r#"{"name":"x","price":99.8,"sizes":[99.8],"weight":99.80000305175781}"#;
+    assert_eq!(String::from_utf8(out).unwrap(), format!("[{one},{one}]"));
+}
+
 /// What Java takes for null instead: texts and keys that are no value of an enum, and its long form.
 #[test]
 fn an_enum_has_the_values_of_a_schema() {

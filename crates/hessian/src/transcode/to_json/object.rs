@@ -19,6 +19,8 @@ pub(super) struct Plan {
     pub(super) hidden: Hidden,
     /// What stands before the values of the fields, once an object was met.
     pub(super) leads: Vec<Lead>,
+    /// By field: whether doubles in it come from floats. None if there are none of these.
+    floats: Vec<bool>,
 }
 
 impl Plan {
@@ -38,7 +40,14 @@ impl Plan {
         };
         let is_hiding = shape == Shape::Bean && !hidden.is_empty();
         let shape = if is_hiding { Shape::HidingBean } else { shape };
-        Self { shape, hidden, leads: Vec::new() }
+        let is_float = |field: &Name<'_>| {
+            schema.field_type(&class.name, field).is_some_and(super::holds_floats)
+        };
+        let floats = match class.fields.iter().any(is_float) {
+            true => class.fields.iter().map(is_float).collect(),
+            false => Vec::new(),
+        };
+        Self { shape, hidden, leads: Vec::new(), floats }
     }
 }
 
@@ -92,12 +101,13 @@ impl Writer<'_, '_, '_> {
     fn bean(&mut self, mut object: ObjectCursor) -> Result<(), TranscodeError> {
         let class = object.class();
         self.prepare_leads(class);
+        let has_floats = self.plans.get(class).is_some_and(|plan| !plan.floats.is_empty());
         self.out.push(b'{');
         if self.opts.class_name {
             self.class_member(class);
         }
         loop {
-            if self.is_plain {
+            if self.is_plain && !has_floats {
                 object.pass(self.run_fields(class, object.index()));
                 // The run ended with what is too long, if that is so.
                 self.check_len()?;
@@ -110,7 +120,7 @@ impl Writer<'_, '_, '_> {
             if let Some(paths) = &mut self.paths {
                 paths.at_key(lead_at + usize::from(has_comma)..self.out.len() - 1);
             }
-            if self.opts.fields.is_empty() {
+            if self.opts.fields.is_empty() && !has_floats {
                 self.value()?;
             } else {
                 self.styled_field(class, index)?;
@@ -154,7 +164,7 @@ impl Writer<'_, '_, '_> {
         self.out.push(b':');
     }
 
-    /// A field where options of single fields were given.
+    /// A field where options of single fields were given, or a float.
     pub(super) fn styled_field(
         &mut self,
         class: usize,
@@ -166,6 +176,8 @@ impl Writer<'_, '_, '_> {
         {
             self.style = outer.inside(&self.opts.fields, Some(&def.name), name.as_bytes());
         }
+        let plan = self.plans.get(class);
+        self.style.floats |= plan.and_then(|plan| plan.floats.get(index)).is_some_and(|&is| is);
         self.value()?;
         self.style = outer;
         Ok(())

@@ -1,0 +1,179 @@
+//! JSON arrays and objects as arrays, lists and maps.
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+use super::run::Rule;
+use super::{Builtin, JsonKind, JsonReader, TranscodeError, Writer};
+use crate::JavaType;
+use crate::transcode::expected;
+
+/// With or without padding, for both are met.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+impl Writer<'_, '_, '_, '_, '_> {
+    pub(super) fn array(&mut self, element: &JavaType) -> Result<(), TranscodeError> {
+        let kind = self.json.peek()?;
+        match (element, kind) {
+            (_, JsonKind::Null) => self.null(),
+            (JavaType::Byte, JsonKind::String) => {
+                let offset = self.json.position();
+                let text = self.json.read_string()?;
+                let bytes = BASE64
+                    .decode(text.as_bytes())
+                    .map_err(|_| self.wrong_value(offset, "base64"))?;
+                self.enc.binary(&bytes);
+                Ok(())
+            }
+            (JavaType::Byte, JsonKind::Array) => self.byte_array(),
+            (JavaType::Char, JsonKind::String) => self.text(),
+            (JavaType::Char, JsonKind::Array) => self.char_array(),
+            (_, JsonKind::Array) => {
+                let mut tag = String::new();
+                match self.as_maps && is_of_beans(element) {
+                    // It holds maps, of which the provider makes the elements.
+                    true => tag.push_str("[object"),
+                    false => JavaType::array_tag(element, &mut tag),
+                }
+                self.elements(Some(&tag), Some(element))
+            }
+            _ => Err(self.wrong_kind(kind, &(element.java_name() + "[]"))),
+        }
+    }
+
+    /// A JSON array as a list. Its length is not known before its end, unless it is empty.
+    pub(super) fn elements(
+        &mut self,
+        tag: Option<&str>,
+        ty: Option<&JavaType>,
+    ) -> Result<(), TranscodeError> {
+        self.enter();
+        let mut array = self.json.begin_array()?;
+        if !self.json.next_element(&mut array)? {
+            self.enc.list_begin(tag, 0);
+            self.leave();
+            return Ok(());
+        }
+        let list = self.enc.list_open(tag);
+        let mut len = 0;
+        let rule = Rule::of(ty);
+        loop {
+            if let Some(places) = &mut self.places {
+                places.at_index(len);
+            }
+            self.value(ty)?;
+            len += 1 + self.run_elements(&mut array, rule);
+            if !self.json.next_element(&mut array)? {
+                break;
+            }
+        }
+        self.enc.list_close(list, len);
+        self.leave();
+        Ok(())
+    }
+
+    /// A JSON object as a map.
+    pub(super) fn members(
+        &mut self,
+        tag: Option<&str>,
+        key_ty: Option<&JavaType>,
+        ty: Option<&JavaType>,
+    ) -> Result<(), TranscodeError> {
+        self.enter();
+        self.enc.map_begin(tag);
+        let mut object = self.json.begin_object()?;
+        let is_text = self.places.is_none()
+            && match key_ty {
+                None => true,
+                Some(JavaType::Class(class)) => class.builtin() == Some(Builtin::String),
+                Some(_) => false,
+            };
+        let rule = if is_text { Rule::of(ty) } else { Rule::Never };
+        loop {
+            self.run_entries(&mut object, rule);
+            if !self.json.next_member(&mut object)? {
+                break;
+            }
+            if is_text && let Some(key) = self.json.take_plain_key() {
+                self.enc.ascii(key);
+                self.value(ty)?;
+                continue;
+            }
+            let key = self.json.read_key()?;
+            self.key(&key, key_ty)?;
+            if let Some(places) = &mut self.places {
+                places.at_key(key);
+            }
+            self.value(ty)?;
+        }
+        self.enc.map_end();
+        self.leave();
+        Ok(())
+    }
+
+    /// A name as a map's key: what the key's type makes of the text.
+    pub(super) fn key(&mut self, key: &str, ty: Option<&JavaType>) -> Result<(), TranscodeError> {
+        let (builtin, name) = match ty {
+            Some(JavaType::Class(class)) => (class.builtin(), class.name()),
+            _ => (Some(Builtin::String), ""),
+        };
+        match builtin {
+            Some(Builtin::String | Builtin::Any) => self.enc.string(key),
+            Some(builtin) => {
+                // Reads the key as the JSON string that it is.
+                let mut quoted = Vec::new();
+                crate::json::write_string(&mut quoted, key);
+                let offset = self.json.position();
+                let mut json = JsonReader::new(&quoted, crate::Limits::default());
+                let mut writer = Writer {
+                    json: &mut json,
+                    enc: self.enc,
+                    has_decimals: false,
+                    schema: self.schema,
+                    as_maps: false,
+                    members: Vec::new(),
+                    ends: Vec::new(),
+                    scanned: 0,
+                    has_class: None,
+                    known: Vec::new(),
+                    has_runs: false,
+                    n_misses: 0,
+                    places: None,
+                };
+                writer.scalar(builtin, name).map_err(|error| match error {
+                    TranscodeError::Value { found, expected, .. } => {
+                        TranscodeError::Value { offset, found, expected }
+                    }
+                    _ => TranscodeError::Value {
+                        offset,
+                        found: expected::quoted(key),
+                        expected: "a key of the map's key type".into(),
+                    },
+                })?;
+            }
+            None => {
+                let offset = self.json.position();
+                if let Some(expected) = expected::enum_without(self.schema, name, key) {
+                    let found = expected::quoted(key);
+                    return Err(TranscodeError::Value { offset, found, expected });
+                }
+                self.enc.object_begin(name, &["name"]);
+                self.enc.string(key);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether an array of these elements holds objects of a class that the mapping does not know, on whatever level.
+fn is_of_beans(element: &JavaType) -> bool {
+    match element {
+        JavaType::Array(inner) => is_of_beans(inner),
+        JavaType::Class(class) => class.builtin().is_none(),
+        _ => false,
+    }
+}
