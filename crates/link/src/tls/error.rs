@@ -2,7 +2,9 @@
 
 use std::io;
 
-use tokio_rustls::rustls::{self, AlertDescription, CertificateError, Error, InvalidMessage};
+use tokio_rustls::rustls::{
+    self, AlertDescription, CertificateError, Error, InvalidMessage, OtherError,
+};
 
 /// Why TLS settings were refused. Whether certificates are out of date shows in the handshake.
 #[derive(Debug, thiserror::Error)]
@@ -109,6 +111,12 @@ pub fn words(error: &io::Error, peer: &str) -> Option<String> {
     tls.map(|tls| in_words(tls, peer))
 }
 
+/// Whether a certificate was refused because authorities alone have such ones.
+fn is_authority(error: &OtherError) -> bool {
+    let error = error.0.downcast_ref::<webpki::Error>();
+    error.is_some_and(|error| *error == webpki::Error::CaUsedAsEndEntity)
+}
+
 fn in_words(error: &Error, peer: &str) -> String {
     use AlertDescription as Alert;
     use CertificateError as Bad;
@@ -129,6 +137,11 @@ fn in_words(error: &Error, peer: &str) -> String {
         Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
             format!("the {peer}'s certificate is for another name ({error})")
         }
+        Error::InvalidCertificate(Bad::Other(other)) if is_authority(other) => format!(
+            "the {peer}'s certificate is that of an authority (CA:TRUE), as self-signed ones are \
+             that openssl req -x509 makes; have the authority sign one for the {peer}, as \
+             docs/certificates.md shows"
+        ),
         Error::AlertReceived(Alert::CertificateRequired) => {
             format!("the {peer} requires a certificate, and none was shown")
         }

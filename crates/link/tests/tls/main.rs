@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use link::tls::{
-    ALPN, ClientTls, ClientTlsConfig, Clients, Pem, ServerTls, ServerTlsConfig, TlsError, rustls,
+    ALPN, Certificate, ClientTls, ClientTlsConfig, Clients, Pem, ServerTls, ServerTlsConfig,
+    TlsError, rustls,
 };
 use link::{Client, ClientConfig, Listening, Server, ServerConfig, SetupError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -380,4 +381,51 @@ async fn a_host_without_a_certifiable_name_is_refused_at_once() {
         panic!("taken");
     };
     assert!(matches!(error, SetupError::Tls(TlsError::ServerName(name)) if name == "not_a/name"));
+}
+
+/// The commands of docs/certificates.md, run by a shell in a folder of their own.
+fn by_the_recipe() -> tempfile::TempDir {
+    let page = include_str!("../../../../docs/certificates.md");
+    let script = page.split("```sh\n").nth(1).unwrap().split("```").next().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let made = std::process::Command::new("sh")
+        .args(["-e", "-c", script])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    folder
+}
+
+fn pair(folder: &tempfile::TempDir, name: &str) -> Certificate {
+    let file = |ending| Pem::file(folder.path().join(format!("{name}.{ending}")));
+    Certificate { chain: file("pem"), key: file("key") }
+}
+
+#[tokio::test]
+async fn certificates_by_the_recipe_work_both_ways() {
+    let folder = by_the_recipe();
+    let ca = || Pem::file(folder.path().join("ca.pem"));
+    let tls = server_tls(pair(&folder, "server"), Clients::Require { ca: ca() });
+    let server = serve(Some(tls)).await;
+    let tls = client_tls(ca(), Some(pair(&folder, "client")));
+    let client = connect(&server, Some(tls)).await.unwrap();
+    assert!(who(&client).await.contains("\"shop.internal\""));
+}
+
+/// What openssl req -x509 makes is an authority, and no server's certificate.
+#[tokio::test]
+async fn an_authority_in_place_of_a_server_is_told_with_the_remedy() {
+    let folder = by_the_recipe();
+    let server = serve(Some(server_tls(pair(&folder, "ca"), Clients::Unknown))).await;
+    let tls = client_tls(Pem::file(folder.path().join("ca.pem")), None);
+    let error = connect(&server, Some(tls)).await.err().expect("refused");
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(inner) = source {
+        text += &inner.to_string();
+        source = inner.source();
+    }
+    assert!(text.contains("is that of an authority (CA:TRUE)"), "{text}");
+    assert!(text.contains("docs/certificates.md"), "{text}");
 }
