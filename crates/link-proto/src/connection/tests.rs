@@ -695,3 +695,54 @@ fn something_else_on_the_port_is_named() {
     let error = fail_server(&mut pair, BytesMut::from("GET / HTTP/1.1\r\n\r\n"));
     assert_eq!(error, LinkError::NotHello { kind: b'/' });
 }
+
+/// A side may ask sooner than the keepalive does, one question at a time.
+#[test]
+fn a_peer_that_is_asked_answers_or_counts_as_silent() {
+    let mut pair = Pair::new(Config::default(), Config::default());
+    let heard_at = pair.client.heard_at();
+    pair.now += Duration::from_secs(1);
+    let asked_at = pair.now;
+    for _ in 0..3 {
+        pair.client.ask(pair.now);
+        assert_eq!(pair.client.unanswered_since(), Some(asked_at));
+        pair.now += Duration::from_millis(100);
+    }
+    assert_eq!(pair.client.transmit().len(), 16 + 8, "one PING");
+    assert_eq!(pair.client.heard_at(), heard_at);
+    assert!(pair.at_server().is_empty() && pair.at_client().is_empty());
+    assert_eq!((pair.client.unanswered_since(), pair.client.heard_at()), (None, pair.now));
+
+    // Nobody answers the next one: the link ends as it does after a PING of the keepalive.
+    pair.client.ask(pair.now);
+    pair.now += Config::default().ping_timeout;
+    assert_eq!(pair.client.poll_timeout(), Some(pair.now));
+    pair.client.handle_timeout(pair.now);
+    assert!(matches!(pair.client.poll_event(), Some(Event::Dead(LinkError::PeerSilent))));
+}
+
+/// The server may answer a route again whenever it changes its mind; the last answer holds.
+#[test]
+fn a_route_is_refused_and_accepted_again() {
+    let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
+    for _ in 0..2 {
+        pair.server.refuse_route(route, Status::UPSTREAM_UNREACHABLE, "the app is away");
+        let events = pair.at_client();
+        let status = Status::UPSTREAM_UNREACHABLE;
+        assert!(matches!(events[..], [Event::RouteRefused { status: it, .. }] if it == status));
+        pair.send(route, b"crossed".to_vec(), 1);
+        assert!(pair.at_server().is_empty(), "refused without the driver");
+        let events = pair.at_client();
+        assert!(
+            matches!(events[..], [Event::Response { token: 1, status: it, .. }] if it == status)
+        );
+
+        pair.server.accept_route(route, 2);
+        assert!(matches!(pair.at_client()[..], [Event::RouteAccepted { codec: 2, .. }]));
+        pair.send(route, b"taken".to_vec(), 2);
+        let events = pair.at_server();
+        let [Event::Request { id, .. }] = events[..] else { panic!("{events:?}") };
+        pair.server.respond(id, Reply::new(Status::OK));
+        assert!(matches!(pair.at_client()[..], [Event::Response { token: 2, .. }]));
+    }
+}
