@@ -3,7 +3,7 @@
 //! Goes by what the object looks like in JSON, which is nearly the same in all serializations. Knows
 //! nothing of HTTP.
 //!
-//! Invariant: the description is never longer than [`MAX_LEN`], however long the exception is.
+//! Invariant: what is told of an exception is bounded, however long the exception is.
 
 use std::borrow::Cow;
 
