@@ -39,32 +39,27 @@ impl Connection {
         }
     }
 
-    /// Makes one call; anything but the right answer is a failure.
-    pub(super) fn call(&mut self) -> Result<(), String> {
-        match self {
+    /// Makes one call; anything but the right answer is a failure. The outer error is about the
+    /// connection, the inner one about an answer after which the connection goes on.
+    pub(super) fn call(&mut self) -> io::Result<Result<(), String>> {
+        let (answer, is_right) = match self {
+            Self::Dubbo { stream, n_calls } => {
+                *n_calls += 1;
+                return ask_by_dubbo(stream, *n_calls);
+            }
             Self::Http { client, interface } => {
                 let head =
                     format!("POST /{interface}/hash HTTP/1.1\r\ncontent-type: application/json");
-                let answer = client.request(&head, &format!("[\"{TEXT}\"]"));
-                let answer = answer.map_err(|error| error.to_string())?;
-                match (answer.status, answer.body) {
-                    (200, body) if body == java_hash(TEXT).to_string() => Ok(()),
-                    (status, body) => Err(format!("status {status}: {body}")),
-                }
+                let answer = client.request(&head, &format!("[\"{TEXT}\"]"))?;
+                let is_right = answer.body == java_hash(TEXT).to_string();
+                (answer, is_right)
             }
-            Self::Dubbo { stream, n_calls } => {
-                *n_calls += 1;
-                let answer = ask_by_dubbo(stream, *n_calls);
-                answer.map_err(|error| error.to_string())?
-            }
-            Self::Health(client) => {
-                let answer = client.request("GET /healthz HTTP/1.1", "");
-                match answer.map_err(|error| error.to_string())?.status {
-                    200 => Ok(()),
-                    status => Err(format!("status {status}")),
-                }
-            }
-        }
+            Self::Health(client) => (client.request("GET /healthz HTTP/1.1", "")?, true),
+        };
+        Ok(match answer.status == 200 && is_right {
+            true => Ok(()),
+            false => Err(format!("status {}: {}", answer.status, answer.body)),
+        })
     }
 }
 
@@ -76,7 +71,7 @@ fn connect(addr: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// The outer error is about the connection, the inner one about the answer.
+/// As [`Connection::call`].
 fn ask_by_dubbo(stream: &mut TcpStream, id: u64) -> io::Result<Result<(), String>> {
     stream.write_all(&dubbo::request(INTERFACE, "echo", TEXT, id))?;
     let (header, body) = loop {

@@ -139,10 +139,7 @@ pub(crate) fn wait_until_answered(
     // The late ones must find a service that was never asked for.
     for caller in callers.iter().filter(|caller| caller.kind != Kind::Late) {
         loop {
-            let answer = Connection::open(caller.kind, addresses)
-                .map_err(|error| error.to_string())
-                .and_then(|mut connection| connection.call());
-            match answer {
+            match call_once(caller.kind, addresses) {
                 Ok(()) => break,
                 Err(problem) if deadline < Instant::now() => return Err(problem),
                 Err(_) => thread::sleep(Duration::from_millis(20)),
@@ -172,12 +169,9 @@ fn run(caller: Caller, addresses: Addresses, offset: Duration, signals: &Signals
             break;
         }
         let is_new = calls_per_new != 0 && nth % calls_per_new == 0;
-        let answer = if is_new {
-            Connection::open(kind, addresses)
-                .map_err(|error| not_connected(&error))
-                .and_then(|mut connection| connection.call())
-        } else {
-            call_over(&mut own, kind, addresses)
+        let answer = match is_new {
+            true => call_once(kind, addresses),
+            false => call_over(&mut own, kind, addresses),
         };
         calls.push(Call { kind, start, latency: start.elapsed(), problem: answer.err() });
         due += interval;
@@ -185,15 +179,20 @@ fn run(caller: Caller, addresses: Addresses, offset: Duration, signals: &Signals
     calls
 }
 
-/// Makes a call over a connection that is kept, unless it failed.
+/// Makes a call over a new connection, and closes it.
+fn call_once(kind: Kind, addresses: Addresses) -> Result<(), String> {
+    call_over(&mut None, kind, addresses)
+}
+
+/// Makes a call over a connection that is kept, unless it broke.
 fn call_over(own: &mut Option<Connection>, kind: Kind, addresses: Addresses) -> Result<(), String> {
     let mut connection = match own.take() {
         Some(connection) => connection,
         None => Connection::open(kind, addresses).map_err(|error| not_connected(&error))?,
     };
-    connection.call()?;
+    let answer = connection.call().map_err(|error| format!("connection broken: {error}"))?;
     *own = Some(connection);
-    Ok(())
+    answer
 }
 
 fn not_connected(error: &io::Error) -> String {
