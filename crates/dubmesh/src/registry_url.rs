@@ -41,11 +41,8 @@ fn etcd(rest: &str) -> Result<EtcdConfig, String> {
     let (addresses, query) = rest.split_once('?').unwrap_or((rest, ""));
     let mut members = Vec::new();
     for address in addresses.trim_end_matches('/').split(',') {
-        let is_good = address.rsplit_once(':').is_some_and(|(host, port)| {
-            !host.is_empty() && !host.contains(['/', '@']) && port.parse::<u16>().is_ok()
-        });
-        if !is_good {
-            return Err(format!("{address:?} is no HOST:PORT; write {FORMS}"));
+        if let Err(error) = wire::address::split(address) {
+            return Err(format!("{address:?} is not HOST:PORT: {error}; write {FORMS}"));
         }
         members.push(format!("http://{address}"));
     }

@@ -347,5 +347,6 @@ fn wrong_demos_and_providers_are_refused() {
     let address = taken.local_addr().unwrap().to_string();
     let (status, _, err) = run(&["provider", "--listen", &address]);
     assert_eq!(status, 1, "{err}");
-    assert!(err.contains(&address), "{err}");
+    let told = format!("cannot listen on {address} (--listen): ");
+    assert!(err.contains(&told) && err.contains("give --listen another port"), "{err}");
 }

@@ -161,7 +161,7 @@ pub enum SetupError {
         reason: String,
     },
     /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}; {}", wire::remedy(.source, "the server"))]
     Listen {
         /// The address.
         address: String,

@@ -41,12 +41,21 @@ mod tests {
         ] {
             texts(text);
         }
-        for good in ["localhost:80", "[::1]:80", "[host]:1"] {
+        for good in ["localhost:80", "[::1]:80", "[fe80::1%eth0]:80"] {
             assert!(Target::new(&good.into(), &ClientConfig::default()).is_ok(), "{good}");
         }
-        for bad in
-            ["", ":80", "host", "host:", "host:65536", "::1:80", "[]:80", "[[x]]:80", "[x:80"]
-        {
+        for bad in [
+            "",
+            ":80",
+            "host",
+            "host:",
+            "host:65536",
+            "::1:80",
+            "[]:80",
+            "[[x]]:80",
+            "[x:80",
+            "[host]:1",
+        ] {
             assert!(Target::new(&bad.into(), &ClientConfig::default()).is_err(), "{bad}");
         }
     }

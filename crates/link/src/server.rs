@@ -18,12 +18,12 @@ mod watched;
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
+use wire::{Connection, ConnectionCounts, Files, Limits};
 
 pub use config::ServerConfig;
 pub use context::{Context, Peer};
@@ -34,8 +34,8 @@ use crate::socket;
 use pool::Pool;
 use session::Session;
 
-/// Pause after the operating system refused to give a connection, such as for want of files.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Sessions that have ended stay in the list until there are so many more of them than tasks.
+const MAX_ENDED_SESSIONS: usize = 64;
 
 /// A server that is being put together.
 ///
@@ -59,7 +59,7 @@ pub(crate) struct Shared {
     pub services: HashMap<String, Service>,
     pub calls: Calls,
     pub pool: Pool,
-    n_connections: AtomicUsize,
+    connections: Arc<ConnectionCounts>,
     #[cfg(feature = "tls")]
     n_failed_handshakes: AtomicUsize,
 }
@@ -134,17 +134,24 @@ impl Server {
         let fail = |source| SetupError::Listen { address: text.clone(), source };
         let found = address.to_socket_addrs().map_err(fail)?.next();
         let address = found.ok_or_else(|| SetupError::Address(text.clone()))?;
-        let listener = socket::listen(address).and_then(TcpListener::from_std).map_err(fail)?;
-        let address = listener.local_addr().map_err(fail)?;
+        let socket = socket::listen(address).map_err(fail)?;
+        let address = socket.local_addr().map_err(fail)?;
         let shared = Arc::new(Shared {
             calls: Calls::new(self.config.max_calls),
             pool: Pool::new(self.config.blocking_threads, self.config.max_waiting_blocking),
             services: self.services,
             config: self.config,
-            n_connections: AtomicUsize::new(0),
+            connections: Arc::default(),
             #[cfg(feature = "tls")]
             n_failed_handshakes: AtomicUsize::new(0),
         });
+        let limits = Limits {
+            max_connections: shared.config.max_connections,
+            key: "ServerConfig::max_connections",
+            files: Files::of_process(),
+        };
+        let counts = Arc::clone(&shared.connections);
+        let listener = wire::Listener::new(socket, "link", limits, counts).map_err(fail)?;
         let (leave, leaving) = watch::channel(false);
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared), leaving));
         Ok(Listening { address, shared, leave, accepting: Some(accepting) })
@@ -172,7 +179,7 @@ impl Listening {
 
     /// Connections that are open.
     pub fn n_connections(&self) -> usize {
-        self.shared.n_connections.load(Ordering::SeqCst)
+        usize::try_from(self.shared.connections.n_open()).unwrap_or(usize::MAX)
     }
 
     /// Connections so far that ended because TLS could not be set up with the client.
@@ -207,68 +214,43 @@ impl Drop for Listening {
 }
 
 /// Takes connections until the server is to leave, and then waits for them to end.
-async fn accept(listener: TcpListener, shared: Arc<Shared>, mut leaving: watch::Receiver<bool>) {
+async fn accept(
+    mut listener: wire::Listener,
+    shared: Arc<Shared>,
+    mut leaving: watch::Receiver<bool>,
+) {
     let mut tasks = JoinSet::new();
-    let sessions: Mutex<Vec<Weak<Session>>> = Mutex::default();
+    let mut sessions: Vec<Weak<Session>> = Vec::new();
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+        let connection = tokio::select! {
+            connection = listener.accept() => connection,
             Some(_) = tasks.join_next() => continue,
             _ = leaving.wait_for(|leaving| *leaving) => break,
         };
-        match accepted {
-            Ok((stream, address)) => {
-                if let Some(session) = open(&shared, stream, address, &mut tasks, &leaving) {
-                    let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
-                    sessions.retain(|session| session.strong_count() != 0);
-                    sessions.push(Arc::downgrade(&session));
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection; trying again");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
+        if tasks.len() + MAX_ENDED_SESSIONS < sessions.len() {
+            sessions.retain(|session| session.strong_count() != 0);
         }
+        sessions.push(open(&shared, connection, &mut tasks, &leaving));
     }
     drop(listener);
-    let sessions = sessions.into_inner().unwrap_or_else(PoisonError::into_inner);
     sessions.iter().filter_map(Weak::upgrade).for_each(|session| session.leave());
     while tasks.join_next().await.is_some() {}
 }
 
-/// Begins a session, if there may be one more.
+/// Begins a session.
 fn open(
     shared: &Arc<Shared>,
-    stream: TcpStream,
-    address: SocketAddr,
+    connection: Connection,
     tasks: &mut JoinSet<()>,
     leaving: &watch::Receiver<bool>,
-) -> Option<Arc<Session>> {
-    if shared.n_connections.load(Ordering::SeqCst) >= shared.config.max_connections {
-        tracing::warn!(client = %address, "there are as many connections as may be; closing this one");
-        return None;
-    }
-    if let Err(error) = socket::tune(&stream) {
-        tracing::debug!(client = %address, %error, "the connection ended at once");
-        return None;
-    }
+) -> Weak<Session> {
     let session = Session::new(Arc::clone(shared));
-    shared.n_connections.fetch_add(1, Ordering::SeqCst);
-    let open = Open(Arc::clone(shared));
-    let (running, leaving) = (Arc::clone(&session), leaving.clone());
+    let weak = Arc::downgrade(&session);
+    let (shared, leaving) = (Arc::clone(shared), leaving.clone());
     tasks.spawn(async move {
-        if let Some((stream, peer)) = handshake::shake(&open.0, stream, address, leaving).await {
-            running.serve(stream, peer).await;
+        if let Some((stream, peer)) = handshake::shake(&shared, connection, leaving).await {
+            session.serve(stream, peer).await;
         }
     });
-    Some(session)
-}
-
-/// Counts a connection as open until it is dropped.
-struct Open(Arc<Shared>);
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.n_connections.fetch_sub(1, Ordering::SeqCst);
-    }
+    weak
 }

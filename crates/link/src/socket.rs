@@ -23,7 +23,7 @@ pub async fn connect_tls(
     timeout: Duration,
 ) -> io::Result<impl AsyncRead + AsyncWrite + Unpin + use<>> {
     let deadline = tokio::time::Instant::now() + timeout;
-    let stream = connect(host, port, timeout).await?;
+    let stream = wire::Connection::outgoing(connect(host, port, timeout).await?, "tls")?;
     tokio::time::timeout_at(deadline, tls.connect(host, stream)).await.map_err(|_| {
         let text = "the server did not finish the TLS handshake in time";
         io::Error::new(io::ErrorKind::TimedOut, text)

@@ -9,9 +9,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 #[cfg(feature = "tls")]
 use tokio_rustls::TlsStream;
+use wire::Connection;
 
 use crate::client::ClientConfig;
 use crate::error::SetupError;
@@ -68,14 +68,7 @@ impl Target {
         config: &ClientConfig,
     ) -> Result<Self, SetupError> {
         let wrong = || SetupError::Address(address.clone());
-        let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
-        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        let host = bare.unwrap_or(host);
-        let is_odd = host.contains(['[', ']']) || bare.is_none() && host.contains(':');
-        if host.is_empty() || is_odd {
-            return Err(wrong());
-        }
-        let port = port.parse().map_err(|_| wrong())?;
+        let (host, port) = wire::address::split(address).map_err(|_| wrong())?;
         #[cfg(feature = "tls")]
         if let Some(tls) = &config.tls {
             tls.server_name(host)?;
@@ -97,6 +90,7 @@ impl Target {
         #[cfg(feature = "tls")]
         let deadline = tokio::time::Instant::now() + timeout;
         let stream = socket::connect(&self.host, self.port, timeout).await?;
+        let stream = Connection::outgoing(stream, "link")?;
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
             let shaking = tls.connect(&self.host, stream);
@@ -114,24 +108,21 @@ impl Target {
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.contains(':') {
-            true => write!(f, "[{}]:{}", self.host, self.port),
-            false => write!(f, "{}:{}", self.host, self.port),
-        }
+        f.write_str(&wire::address::join(&self.host, self.port))
     }
 }
 
 /// The byte stream below a link.
 pub(crate) enum Stream {
     /// TCP. `is_fresh` until the first bytes have come.
-    Plain { stream: TcpStream, is_fresh: bool, traffic: Option<Arc<Traffic>> },
+    Plain { stream: Connection, is_fresh: bool, traffic: Option<Arc<Traffic>> },
     /// TLS over TCP.
     #[cfg(feature = "tls")]
     Tls(Box<TlsStream<TlsSocket>>),
 }
 
 impl Stream {
-    pub(crate) fn plain(stream: TcpStream, traffic: Option<Arc<Traffic>>) -> Self {
+    pub(crate) fn plain(stream: Connection, traffic: Option<Arc<Traffic>>) -> Self {
         Self::Plain { stream, is_fresh: true, traffic }
     }
 }
@@ -139,7 +130,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if let Self::Plain { stream, traffic: Some(traffic), .. } = self {
-            traffic.count_segments(stream);
+            traffic.count_segments(stream.tcp());
         }
     }
 }

@@ -49,10 +49,10 @@ mod server;
 use std::sync::Arc;
 
 use tokio::io::BufReader;
-use tokio::net::TcpStream;
 use tokio_rustls::rustls::SupportedProtocolVersion;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::version::{TLS12, TLS13};
+use wire::Connection;
 
 pub use client::{ClientTls, ClientTlsConfig};
 pub use error::{TlsError, words};
@@ -72,9 +72,9 @@ pub const ALPN: &[u8] = b"dubmesh-link/1";
 const READ_LEN: usize = 32 * 1024;
 
 /// The socket below TLS, read in larger pieces than rustls asks for.
-pub(crate) type TlsSocket = BufReader<TcpStream>;
+pub(crate) type TlsSocket = BufReader<Connection>;
 
-fn buffered(stream: TcpStream) -> TlsSocket {
+fn buffered(stream: Connection) -> TlsSocket {
     BufReader::with_capacity(READ_LEN, stream)
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use link_proto::{Connection, features};
 use std::time::Duration;
 use tokio::net::TcpStream;
+use wire::TcpInfo;
 
 /// How what a connection carries is compressed. A client asks for it, and a server allows it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -129,58 +130,26 @@ impl Traffic {
 
     /// Adds what the kernel says of a connection that is about to be closed.
     pub(crate) fn count_segments(&self, stream: &TcpStream) {
-        if let Some((n_in, n_out)) = kernel::segments(stream) {
-            self.n_segments_in.fetch_add(n_in.into(), Ordering::Relaxed);
-            self.n_segments_out.fetch_add(n_out.into(), Ordering::Relaxed);
-        }
+        let Some(info) = TcpInfo::of(stream) else { return };
+        let both = info.data_segments_in().zip(info.data_segments_out());
+        let Some((n_in, n_out)) = both else { return };
+        self.n_segments_in.fetch_add(n_in.into(), Ordering::Relaxed);
+        self.n_segments_out.fetch_add(n_out.into(), Ordering::Relaxed);
     }
 }
 
 #[cfg(target_os = "linux")]
 mod kernel {
-    use nix::sys::socket::GetSockOpt as _;
-    // The macro's own macros and names have to be in scope.
     use nix::time::ClockId;
-    use nix::{getsockopt_impl, libc, sockopt_impl};
     use std::time::Duration;
-    use tokio::net::TcpStream;
-
-    /// The part of `struct tcp_info` of `linux/tcp.h` that kernels have had since 4.10.
-    type Info = [u8; 168];
-
-    const DATA_SEGS_IN: usize = 152;
-    const DATA_SEGS_OUT: usize = 156;
-
-    sockopt_impl!(
-        /// The kernel's figures of a connection.
-        TcpInfo,
-        GetOnly,
-        libc::IPPROTO_TCP,
-        libc::TCP_INFO,
-        Info
-    );
 
     pub(super) const CPU_CLOCK: Option<fn() -> Duration> =
         Some(|| ClockId::CLOCK_THREAD_CPUTIME_ID.now().map_or(Duration::ZERO, Duration::from));
-
-    /// Segments with data that came in and went out.
-    pub(super) fn segments(stream: &TcpStream) -> Option<(u32, u32)> {
-        let info = TcpInfo.get(stream).ok()?;
-        let at = |offset: usize| info.get(offset..)?.first_chunk().copied().map(u32::from_ne_bytes);
-        Some((at(DATA_SEGS_IN)?, at(DATA_SEGS_OUT)?))
-    }
 }
 
 #[cfg(not(target_os = "linux"))]
 mod kernel {
-    use tokio::net::TcpStream;
-
     pub(super) const CPU_CLOCK: Option<fn() -> std::time::Duration> = None;
-
-    /// Nothing tells.
-    pub(super) fn segments(_: &TcpStream) -> Option<(u32, u32)> {
-        None
-    }
 }
 
 #[cfg(test)]

@@ -59,10 +59,7 @@ impl EndpointKey {
     /// `host:port`, with brackets around an IPv6 address.
     #[must_use]
     pub fn address(&self) -> String {
-        if self.host.contains(':') {
-            return format!("[{}]:{}", self.host, self.port);
-        }
-        format!("{}:{}", self.host, self.port)
+        wire::address::join(&self.host, self.port)
     }
 }
 

@@ -6,14 +6,16 @@
 //!   until it is dropped; see [`ConnectionCounts`].
 //! - [`Loads`] finds the worker that has fewest connections.
 //! - [`Files`] keeps some of the process's file descriptors from those who connect.
-//! - [`socket`] opens and tunes TCP sockets.
+//! - [`socket`] opens and tunes TCP sockets; [`TcpInfo`] is what the kernel knows of one.
 //! - [`Budget`] is the memory that all peers together may make this process hold.
 //! - [`Taking`] is whether a peer takes what is written to it.
+//! - [`address`] reads and writes `HOST:PORT`.
 //! - [`Backoff`] is the pause before something is tried again.
 //!
 //! This crate must not know what the bytes on a connection mean, nor any registry or configuration
 //! file.
 
+pub mod address;
 mod backoff;
 mod budget;
 mod connection;
@@ -24,6 +26,7 @@ mod listener;
 mod loads;
 pub mod socket;
 mod taking;
+mod tcp_info;
 
 pub use backoff::{Backoff, jitter};
 pub use budget::{Account, Budget, Group, Hold, Holder, Lease, Refused, memory_of_machine};
@@ -34,3 +37,4 @@ pub use listen_error::{ListenError, listen, remedy};
 pub use listener::{Limits, Listener};
 pub use loads::{Assigned, Loads};
 pub use taking::{MIN_TAKEN_LEN, Taking, Watched};
+pub use tcp_info::TcpInfo;

@@ -47,8 +47,8 @@ impl fmt::Display for Remedy<'_> {
         match kind {
             io::ErrorKind::AddrInUse => write!(
                 f,
-                "another process has this port, perhaps a second dubmesh: give {key} another port \
-                 (0 takes a free one), or stop that process"
+                "another process has this port, perhaps a second copy of this one: give {key} \
+                 another port (0 takes a free one), or stop that process"
             ),
             io::ErrorKind::AddrNotAvailable => {
                 write!(

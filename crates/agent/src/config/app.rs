@@ -6,7 +6,6 @@ use std::sync::Arc;
 use dubbo_proto::ServiceKey;
 use link::tls::{Certificate, ClientTls, ClientTlsConfig, Pem, TlsError};
 
-use super::check::host_and_port;
 use super::clusters::SERIALIZATIONS;
 use super::http_app::{HTTP_APP_KEYS, http_app};
 use super::section::Section;
@@ -93,14 +92,14 @@ fn url(text: &str) -> Option<Url<'_>> {
         _ => return None,
     };
     let (place, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let (host, port) = host_and_port(place)?;
+    let (host, port) = wire::address::split_optional(place).ok()?;
     let path = path.trim_end_matches('/');
     let is_path = path.is_empty()
         || scheme != Scheme::Dubbo
             && !path.contains('?')
             && Template::parse(path, &[], Some(0)).is_ok();
     let port = port.or(default_port)?;
-    Some(Url { scheme, host, port, path }).filter(|_| is_path)
+    Some(Url { scheme, host: host.to_owned(), port, path }).filter(|_| is_path)
 }
 
 fn origin(section: &mut Section<'_>, url: Url<'_>, folder: &Path) -> Origin {

@@ -4,7 +4,6 @@
 //! A wrong value is noted and replaced by a fallback that never leaves this folder, because
 //! the caller throws the result away when anything was noted.
 
-use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
@@ -132,8 +131,8 @@ fn admin(mut section: Section<'_>, places: &mut Places) -> Option<AdminConfig> {
 pub(super) fn hosts(section: &mut Section<'_>) -> Vec<String> {
     let mut hosts = Vec::new();
     for text in section.optional_texts("hosts").unwrap_or_default() {
-        match host_and_port(text) {
-            Some((host, None)) => hosts.push(host.to_ascii_lowercase()),
+        match wire::address::split_optional(text) {
+            Ok((host, None)) => hosts.push(host.to_ascii_lowercase()),
             _ => {
                 let remedy = "write a name without port, such as \"mesh.example\"";
                 section.wrong("hosts", format!("\"{text}\" is not a name"), remedy);
@@ -223,29 +222,4 @@ fn service(section: &mut Section<'_>) -> Option<ServiceKey> {
         }
     }
     ServiceKey::new(interface, version, group).ok()
-}
-
-/// Reads `HOST`, `HOST:PORT`, `[IPv6]`, `[IPv6]:PORT` or a bare IPv6 address.
-pub(super) fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
-    if let Ok(ip) = text.parse::<IpAddr>() {
-        return Some((ip.to_string(), None));
-    }
-    let (host, port) = if let Some(rest) = text.strip_prefix('[') {
-        let (host, port) = rest.split_once(']')?;
-        host.parse::<IpAddr>().ok()?;
-        let port = if port.is_empty() { None } else { Some(port.strip_prefix(':')?) };
-        (host, port)
-    } else {
-        let (host, port) = text.split_once(':').map_or((text, None), |(h, p)| (h, Some(p)));
-        let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
-        if host.is_empty() || !host.chars().all(is_host) {
-            return None;
-        }
-        (host, port)
-    };
-    let port = match port {
-        Some(port) => Some(port.parse().ok().filter(|port| *port != 0)?),
-        None => None,
-    };
-    Some((host.to_owned(), port))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
 
-use super::check::{host_and_port, hosts, registry};
+use super::check::{hosts, registry};
 use super::conflicts::{Ingress, Listen, Listener, Places};
 use super::defaults;
 use super::registries::RegistryDraft;
@@ -244,9 +244,12 @@ fn listen_if_present(section: &mut Section<'_>, places: &mut Places) -> Option<S
 /// `HOST` or `HOST:PORT`, as others shall connect to it.
 fn advertise(section: &Section<'_>, text: &str) -> Option<(String, Option<u16>)> {
     const REMEDY: &str = "write HOST or HOST:PORT such as \"10.0.0.5\" or \"10.0.0.5:30880\"";
-    let Some((host, port)) = host_and_port(text) else {
-        section.wrong("advertise", format!("\"{text}\" is not a host"), REMEDY);
-        return None;
+    let (host, port) = match wire::address::split_optional(text) {
+        Ok((host, port)) => (host.to_owned(), port),
+        Err(error) => {
+            section.wrong("advertise", format!("\"{text}\" is not a host: {error}"), REMEDY);
+            return None;
+        }
     };
     if host.parse().is_ok_and(|ip: IpAddr| ip.is_unspecified()) {
         let problem = format!("nobody can connect to {host}, the address of all interfaces");

@@ -32,7 +32,6 @@ use registry::{DefinitionSources, RegistryConfig};
 use toml::de::DeTable;
 
 use self::error::{Place, Problems};
-use crate::upstream::address;
 
 pub use self::error::{ConfigError, ConfigErrors};
 pub use self::http_app::HttpAppConfig;
@@ -313,7 +312,7 @@ impl AppConfig {
     #[must_use]
     pub fn address(&self) -> String {
         match self {
-            Self::Dubbo { host, port, .. } => address(host, *port),
+            Self::Dubbo { host, port, .. } => wire::address::join(host, *port),
             Self::Http(app) => app.origin.address(),
         }
     }

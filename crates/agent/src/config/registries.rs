@@ -174,10 +174,7 @@ fn endpoints(section: &mut Section<'_>) -> Vec<String> {
     };
     let is_url = |url: &str| {
         let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
-        let address = rest.and_then(|rest| rest.trim_end_matches('/').rsplit_once(':'));
-        address.is_some_and(|(host, port)| {
-            !host.is_empty() && !host.contains(['/', '@']) && port.parse::<u16>().is_ok()
-        })
+        rest.is_some_and(|rest| wire::address::split(rest.trim_end_matches('/')).is_ok())
     };
     for url in urls.iter().filter(|url| !is_url(url)) {
         section.wrong("endpoints", format!("\"{url}\" is not an address of etcd"), REMEDY);

@@ -98,7 +98,7 @@ fn what_the_file_leaves_out_has_its_default() {
 fn holding_is_limited_and_can_be_switched_off() {
     let hold = |keys: &str| {
         let text = format!(
-            "[[registry]]\nkind = 'memory'\n[[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n[defaults]\n{keys}"
+            "[[registry]]\nkind = 'etcd'\n[[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n[defaults]\n{keys}"
         );
         parse(&text, "agent.toml").map(|config| config.clusters.policy("a.B").hold)
     };
@@ -376,8 +376,12 @@ fn addresses_that_others_cannot_use() {
     for (advertise, problem) in [
         ("0.0.0.0", "nobody can connect to 0.0.0.0, the address of all interfaces"),
         ("[::]:5", "nobody can connect to ::, the address of all interfaces"),
-        ("a:0", "\"a:0\" is not a host"),
-        ("http://a", "\"http://a\" is not a host"),
+        ("a:0", "\"a:0\" is not a host: the port is not a number from 1 to 65535"),
+        ("http://a", "\"http://a\" is not a host: the port is not a number from 1 to 65535"),
+        (
+            "a b",
+            "\"a b\" is not a host: the host is neither a name nor an IP address (an IPv6 address stands in brackets)",
+        ),
     ] {
         assert_errors_behind_good(
             &format!("{export}[link]\nlisten = '0.0.0.0:3'\nadvertise = '{advertise}'"),

@@ -100,7 +100,7 @@ impl<P: Peer> Upstream<P> {
     pub fn start(peer: P, host: &str, port: u16, connect_timeout: Duration) -> Self {
         let inner = Rc::new(Inner {
             peer,
-            address: address(host, port).into(),
+            address: wire::address::join(host, port).into(),
             state: RefCell::new(State::Connecting(None)),
             changed: Notify::new(),
             soon: Notify::new(),
@@ -322,13 +322,5 @@ impl<P: Peer> Inner<P> {
             warn!(endpoint = %self.address, reason, "endpoint is down; connecting again");
         }
         self.changed.notify_waiters();
-    }
-}
-
-/// `host:port`, with brackets where an IPv6 address needs them.
-pub fn address(host: &str, port: u16) -> String {
-    match host.contains(':') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
     }
 }

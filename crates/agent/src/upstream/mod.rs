@@ -16,9 +16,10 @@ use balance::Evidence;
 use bytes::Bytes;
 use dubbo_proto::Serialization;
 use registry::Protocol;
+use wire::address::join;
 
 use self::dubbo::DubboPeer;
-pub use self::lifecycle::{Peer, Signs, Standing, Upstream, address};
+pub use self::lifecycle::{Peer, Signs, Standing, Upstream};
 use self::link::LinkPeer;
 use crate::call::{Outcome, Reply};
 use crate::config::ClusterPolicy;
@@ -194,7 +195,7 @@ impl Pool {
     pub fn upstream(&self, protocol: Protocol, host: &str, port: u16, setup: Setup) -> AnyUpstream {
         match protocol {
             Protocol::Link => AnyUpstream::Link(shared(&self.links, host, port, setup, || {
-                LinkPeer::new(&address(host, port), &self.agent_name, setup)
+                LinkPeer::new(&join(host, port), &self.agent_name, setup)
             })),
             Protocol::Dubbo => AnyUpstream::Dubbo(self.dubbo(host, port, setup)),
         }
@@ -214,7 +215,7 @@ impl Pool {
 
     /// The Dubbo upstream at an address, connecting if there is none yet.
     pub fn dubbo(&self, host: &str, port: u16, setup: Setup) -> Rc<Upstream<DubboPeer>> {
-        shared(&self.dubbos, host, port, setup, || DubboPeer::new(&address(host, port), setup))
+        shared(&self.dubbos, host, port, setup, || DubboPeer::new(&join(host, port), setup))
     }
 }
 
@@ -226,7 +227,7 @@ fn shared<P: Peer>(
     peer: impl FnOnce() -> P,
 ) -> Rc<Upstream<P>> {
     let mut known = known.borrow_mut();
-    let address = address(host, port);
+    let address = join(host, port);
     if let Some(upstream) = known.get(&address).and_then(Weak::upgrade) {
         return upstream;
     }

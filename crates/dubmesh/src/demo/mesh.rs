@@ -10,7 +10,7 @@ use agent::{Agent, StartError};
 use dubbo_proto::ServiceKey;
 use registry::{MemoryHub, Registry, RegistryConfig};
 
-use crate::provider::{HELLO, Provider, ProviderConfig};
+use crate::provider::{HELLO, Provider, ProviderConfig, ProviderError};
 
 /// How long each call takes its provider.
 pub(super) const WORK: Duration = Duration::from_millis(50);
@@ -44,7 +44,7 @@ pub(super) struct Mesh {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MeshError {
     #[error("cannot start a provider: {0}")]
-    Provider(std::io::Error),
+    Provider(#[from] ProviderError),
     #[error("cannot start an agent: {0}")]
     Agent(#[from] StartError),
     #[error("a part of the demo does not fit: {0}; please report this")]
@@ -121,8 +121,7 @@ fn member(name: &'static str, threads: usize, hub: &MemoryHub) -> Result<Member,
         threads: NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN),
         work: WORK,
         workers: NonZeroUsize::MIN,
-    })
-    .map_err(MeshError::Provider)?;
+    })?;
     let app = provider.addr();
     // The weight is what a person would set who knows the sizes.
     let text = format!(

@@ -111,17 +111,14 @@ async fn serve(args: &ProviderArgs) -> Result<bool, String> {
     let no_signals = |error: io::Error| format!("cannot watch for signals: {error}");
     let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
-    let listen = args.listen;
     let provider = Provider::start(&ProviderConfig {
-        listen,
+        listen: args.listen,
         service: args.interface.clone(),
         threads: args.threads,
         work: Duration::from_millis(args.work_ms),
         workers: args.workers,
     })
-    .map_err(|error| {
-        format!("cannot listen on {listen}: {error}; is another process using the port?")
-    })?;
+    .map_err(|error| error.to_string())?;
     let registered = args.registry.as_ref().map(|url| register(args, url, provider.addr()));
     let registered = registered.transpose()?;
     let mut stdout = io::stdout();

@@ -9,5 +9,5 @@ mod server;
 mod service;
 
 pub(crate) use self::command::{HELLO, HELP, ProviderArgs, provider, serialization};
-pub(crate) use self::server::{Provider, ProviderConfig};
+pub(crate) use self::server::{Provider, ProviderConfig, ProviderError};
 pub(crate) use self::service::java_hash;

@@ -10,7 +10,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream as StdStream};
+use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use dubbo_proto::{
     ProtoError, ReplyKind, ReplyTo, Request, ServerConfig, ServerConnection, ServerEvent,
     ServiceKey, Status,
 };
-use link::{Conn, Machine, drive, socket};
-use tokio::net::TcpStream;
+use link::{Conn, Machine, drive};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::{debug, warn};
+use wire::{Detached, Files, Limits, ListenError, Listener, Loads};
 
 use super::service::{HelloService, Refusal};
 
@@ -34,8 +34,6 @@ use super::service::{HelloService, Refusal};
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// A consumer has heard that the provider is leaving when it has been silent this long.
 const QUIET: Duration = Duration::from_millis(100);
-/// After a failed accept (too many open files): when to try again.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What a provider offers, and how much of it.
 #[derive(Clone, Debug)]
@@ -50,6 +48,17 @@ pub(crate) struct ProviderConfig {
     pub(crate) work: Duration,
     /// Threads that serve connections.
     pub(crate) workers: NonZeroUsize,
+}
+
+/// Why a provider did not start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProviderError {
+    /// Its address cannot be used.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// A thread or an event loop could not be made.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] io::Error),
 }
 
 /// What a provider has done so far.
@@ -90,7 +99,7 @@ struct WorkerHandle {
 }
 
 enum ToWorker {
-    Serve(StdStream),
+    Serve(Detached),
     /// Answered with whether all calls in flight were answered.
     Drain(oneshot::Sender<bool>),
 }
@@ -99,9 +108,9 @@ impl Provider {
     /// Binds the listener and starts the threads.
     ///
     /// # Errors
-    /// What the operating system says, such as that the address is in use.
-    pub(crate) fn start(config: &ProviderConfig) -> io::Result<Self> {
-        let listener = socket::listen(config.listen)?;
+    /// [`ProviderError`], such as that the address is in use.
+    pub(crate) fn start(config: &ProviderConfig) -> Result<Self, ProviderError> {
+        let listener = wire::listen(config.listen, "--listen")?;
         let addr = listener.local_addr()?;
         let counts = Arc::<Counts>::default();
         let busy = Arc::<AtomicUsize>::default();
@@ -109,7 +118,7 @@ impl Provider {
             (0..config.workers.get()).map(|_| mpsc::unbounded_channel()).collect();
         let weak = inboxes.iter().map(|(inbox, _)| inbox.downgrade()).collect();
         // The first worker accepts for all of them.
-        let mut acceptor = Some((listener, weak));
+        let mut acceptor = Some((listener, weak, Loads::new(config.workers)));
         let mut workers = Vec::new();
         for (index, (inbox, messages)) in inboxes.into_iter().enumerate() {
             let shared = Shared {
@@ -158,7 +167,7 @@ impl Provider {
     }
 }
 
-type Acceptor = (TcpListener, Vec<mpsc::WeakUnboundedSender<ToWorker>>);
+type Acceptor = (TcpListener, Vec<mpsc::WeakUnboundedSender<ToWorker>>, Loads);
 
 fn start_worker(
     index: usize,
@@ -184,24 +193,28 @@ fn start_worker(
     Ok(thread)
 }
 
-/// Gives each new connection to the next worker.
+/// Gives each new connection to the worker that has fewest.
 async fn accept(
-    listener: tokio::net::TcpListener,
+    mut listener: Listener,
     workers: Vec<mpsc::WeakUnboundedSender<ToWorker>>,
+    loads: Loads,
 ) {
-    for worker in workers.iter().cycle() {
-        let stream = loop {
-            match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
-                Ok(stream) => break stream,
-                Err(error) => {
-                    warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        };
-        let Some(worker) = worker.upgrade() else { return };
-        let _ = worker.send(ToWorker::Serve(stream));
+    loop {
+        let connection = listener.accept().await;
+        let assigned = loads.assign();
+        let Some(worker) = workers[assigned.worker()].upgrade() else { return };
+        match connection.detach(assigned) {
+            Ok(connection) => drop(worker.send(ToWorker::Serve(connection))),
+            Err(error) => debug!(%error, "connection lost"),
+        }
     }
+}
+
+/// A provider for trying things out takes what the process can.
+fn listener(socket: TcpListener) -> io::Result<Listener> {
+    let files = Files::of_process();
+    let limits = Limits { max_connections: usize::MAX, key: "the provider", files };
+    Listener::new(socket, "dubbo", limits, Arc::default())
 }
 
 /// [`ServerConnection`] as the driver sees it.
@@ -286,13 +299,11 @@ impl Worker {
     ) {
         let worker = Rc::clone(&self);
         tokio::task::spawn_local(async move { worker.work().await });
-        let accepting = acceptor.and_then(|(listener, workers)| {
-            match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => Some(tokio::task::spawn_local(accept(listener, workers))),
-                Err(error) => {
-                    warn!(%error, "the provider cannot accept connections");
-                    None
-                }
+        let accepting = acceptor.and_then(|(socket, workers, loads)| match listener(socket) {
+            Ok(listener) => Some(tokio::task::spawn_local(accept(listener, workers, loads))),
+            Err(error) => {
+                warn!(%error, "the provider cannot accept connections");
+                None
             }
         });
         while let Some(message) = messages.recv().await {
@@ -309,14 +320,10 @@ impl Worker {
         }
     }
 
-    fn serve(self: &Rc<Self>, stream: StdStream) {
+    fn serve(self: &Rc<Self>, connection: Detached) {
         let worker = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            let opened = TcpStream::from_std(stream).and_then(|stream| {
-                socket::tune(&stream)?;
-                Ok(stream)
-            });
-            let stream = match opened {
+            let stream = match connection.attach() {
                 Ok(stream) => stream,
                 Err(error) => return debug!(%error, "connection lost"),
             };

@@ -1,9 +1,10 @@
 //! What comes before the link's own handshake: TLS, if the server is set to it.
 
+#[cfg(feature = "tls")]
 use std::net::SocketAddr;
 
-use tokio::net::TcpStream;
 use tokio::sync::watch;
+use wire::Connection;
 
 use super::{Peer, Shared};
 use crate::stream::Stream;
@@ -13,10 +14,10 @@ use crate::stream::Stream;
 #[cfg(feature = "tls")]
 pub(super) async fn shake(
     shared: &Shared,
-    stream: TcpStream,
-    address: SocketAddr,
+    stream: Connection,
     mut leaving: watch::Receiver<bool>,
 ) -> Option<(Stream, Peer)> {
+    let address = stream.facts().peer;
     let Some(tls) = &shared.config.tls else {
         return Some((plain(shared, stream), Peer::new(address)));
     };
@@ -52,13 +53,13 @@ fn note_failure(shared: &Shared, client: SocketAddr, reason: &dyn std::fmt::Disp
 #[cfg(not(feature = "tls"))]
 pub(super) async fn shake(
     shared: &Shared,
-    stream: TcpStream,
-    address: SocketAddr,
+    stream: Connection,
     _: watch::Receiver<bool>,
 ) -> Option<(Stream, Peer)> {
-    Some((plain(shared, stream), Peer::new(address)))
+    let peer = Peer::new(stream.facts().peer);
+    Some((plain(shared, stream), peer))
 }
 
-fn plain(shared: &Shared, stream: TcpStream) -> Stream {
+fn plain(shared: &Shared, stream: Connection) -> Stream {
     Stream::plain(stream, shared.config.traffic.clone())
 }

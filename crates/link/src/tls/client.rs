@@ -5,12 +5,12 @@ use std::io;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls;
 use tokio_rustls::rustls::client::Resumption;
 use tokio_rustls::rustls::pki_types::ServerName;
+use wire::Connection;
 
 use super::error::{TlsError, explain};
 use super::pem::{Certificate, Pem};
@@ -99,7 +99,7 @@ impl ClientTls {
     pub(crate) async fn connect(
         &self,
         host: &str,
-        stream: TcpStream,
+        stream: Connection,
     ) -> io::Result<TlsStream<TlsSocket>> {
         let name = self.server_name(host).map_err(io::Error::other)?;
         let connector = TlsConnector::from(Arc::clone(&self.0.load().rustls));

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use tokio_rustls::server::TlsStream;
+use wire::Connection;
 
 use super::error::{TlsError, explain};
 use super::identity::Identity;
@@ -95,7 +95,7 @@ impl ServerTls {
     /// Shakes hands with a client, and learns who it is. The caller limits the time.
     pub(crate) async fn accept(
         &self,
-        stream: TcpStream,
+        stream: Connection,
     ) -> Result<(TlsStream<TlsSocket>, Option<Identity>), Refused> {
         let acceptor = TlsAcceptor::from(Arc::clone(&self.0.load().rustls));
         match acceptor.accept(buffered(stream)).into_fallible().await {

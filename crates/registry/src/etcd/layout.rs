@@ -1,7 +1,5 @@
 //! Where services are in etcd's flat space of keys, and what keys and values mean. Pure.
 
-use std::net::{IpAddr, Ipv6Addr};
-
 use dubbo_proto::url::{decode_key, encode_key};
 use dubbo_proto::{DubboUrl, ServiceKey};
 
@@ -173,9 +171,7 @@ impl Value {
 
 /// The layout knows neither version nor group: whoever asks gets what is there.
 fn read_contest(wanted: &ServiceKey, name: &str, value: &[u8]) -> Result<Listing, BadKey> {
-    let (host, port) = name.rsplit_once(':').ok_or(BadKey::NoAddress)?;
-    let port: u16 = port.parse().ok().filter(|port| 0 < *port).ok_or(BadKey::NoAddress)?;
-    let host = unbracket(host).ok_or(BadKey::NoAddress)?;
+    let (host, port) = wire::address::split(name).map_err(|_| BadKey::NoAddress)?;
     let text = String::from_utf8_lossy(value);
     let weight = text.trim().parse();
     let weight =
@@ -184,16 +180,6 @@ fn read_contest(wanted: &ServiceKey, name: &str, value: &[u8]) -> Result<Listing
     endpoint.weight = weight;
     let (version, group) = (wanted.version.clone(), wanted.group.clone());
     Ok(Listing { version, group, endpoint, stands_for: None })
-}
-
-fn unbracket(host: &str) -> Option<&str> {
-    let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    if let Some(inner) = inner {
-        return inner.parse::<Ipv6Addr>().is_ok().then_some(inner);
-    }
-    let is_name = host.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c));
-    let is_v6 = host.parse().is_ok_and(|ip: IpAddr| ip.is_ipv6());
-    (!host.is_empty() && (is_name || is_v6)).then_some(host)
 }
 
 fn read_dubbo(name: &str) -> Result<Option<Entry>, BadKey> {

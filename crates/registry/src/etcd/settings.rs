@@ -83,10 +83,7 @@ fn check_url(url: &str, tls: Option<&EtcdTls>) -> Result<(), RegistryError> {
     let bad = || RegistryError::BadEtcdUrl { url: url.to_owned() };
     let (scheme, rest) = url.split_once("://").ok_or_else(bad)?;
     let address = rest.strip_suffix('/').unwrap_or(rest);
-    let (host, port) = address.rsplit_once(':').ok_or_else(bad)?;
-    if host.is_empty() || host.contains(['/', '@', ' ']) || port.parse::<u16>().is_err() {
-        return Err(bad());
-    }
+    wire::address::split(address).map_err(|_| bad())?;
     match (scheme, tls) {
         ("http", None) => Ok(()),
         ("http", Some(_)) => Err(RegistryError::TlsForPlainUrl { url: url.to_owned() }),

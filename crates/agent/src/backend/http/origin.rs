@@ -66,7 +66,7 @@ impl Origin {
     /// What messages call the app: `host:port`, or `unix:` and a path.
     pub fn address(&self) -> String {
         match &self.way {
-            Way::Tcp { host, port, .. } => crate::upstream::address(host, *port),
+            Way::Tcp { host, port, .. } => wire::address::join(host, *port),
             Way::Unix(path) => format!("unix:{}", path.display()),
         }
     }

@@ -1,6 +1,7 @@
 //! A provider as the bytes on a connection show it.
 
 use std::io::{Read, Write};
+use std::net::TcpStream as StdStream;
 
 use dubbo_proto::frame::{self, Frame};
 
