@@ -377,10 +377,10 @@ fn wrong_settings_name_the_file_and_the_fault() {
 async fn a_host_without_a_certifiable_name_is_refused_at_once() {
     let tls = Some(client_tls(Authority::new().ca(), None));
     let config = ClientConfig { tls, ..ClientConfig::default() };
-    let Err(error) = Client::lazy("not_a/name:7000", config) else {
+    let Err(error) = Client::lazy("not..a.name:7000", config) else {
         panic!("taken");
     };
-    assert!(matches!(error, SetupError::Tls(TlsError::ServerName(name)) if name == "not_a/name"));
+    assert!(matches!(error, SetupError::Tls(TlsError::ServerName(name)) if name == "not..a.name"));
 }
 
 /// The commands of docs/certificates.md, run by a shell in a folder of their own.
