@@ -69,7 +69,11 @@ impl Running {
 
     /// A server on this address, and where it listens.
     fn server(source: &str, address: &str) -> (Self, String) {
-        let mut server = Self::start(transfer(&["serve", source, "--listen", address]));
+        Self::serving(&["serve", source, "--listen", address])
+    }
+
+    fn serving(args: &[&str]) -> (Self, String) {
+        let mut server = Self::start(transfer(args));
         let mut line = String::new();
         BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.strip_prefix("READY ").unwrap_or_else(|| panic!("{line:?}")).trim();
@@ -226,6 +230,52 @@ fn lines_are_compressed_where_they_repeat_themselves() {
     }
 }
 
+/// Lines that end with `\n`, or each with its own end; and what is told if nobody says so.
+#[test]
+fn lines_that_end_otherwise() {
+    for lines in ["lf", "any"] {
+        let folder = Folder(tempfile::tempdir().unwrap());
+        let [source, to, local] = ["source", "output", "local"].map(|name| folder.path(name));
+        succeed(&["generate", &source, "--bytes", "2MB", "--lines", lines]);
+        let (_server, address) =
+            Running::serving(&["serve", &source, "--listen", "127.0.0.1:0", "--lines", lines]);
+        for side in ["server", "client"] {
+            let fetch = ["fetch", &address, "--output", &to, "--force", "--process", "contest"];
+            succeed(&[&fetch[..], &["--process-at", side]].concat());
+            succeed(&["verify", &source, &to, "--process", "contest", "--lines", lines]);
+        }
+        succeed(&["local", &source, &local, "--process", "contest", "--lines", lines]);
+        assert_eq!(fs::read(&to).unwrap(), fs::read(&local).unwrap());
+        refused(&["verify", &source, &to, "--process", "contest"]);
+        succeed(&["fetch", &address, "--output", &to, "--force"]);
+        assert_eq!(fs::read(&to).unwrap(), fs::read(&source).unwrap());
+    }
+
+    let folder = Folder(tempfile::tempdir().unwrap());
+    let [source, to] = ["source", "output"].map(|name| folder.path(name));
+    succeed(&["generate", &source, "--bytes", "2MB", "--lines", "lf"]);
+    let (_server, address) = Running::server(&source, "127.0.0.1:0");
+    for command in [
+        &["fetch", &address, "--output", &to][..],
+        &["local", &source, &to],
+        &["verify", &source, &to],
+    ] {
+        let told = refused(command);
+        assert!(told.contains("line 0 at offset 0 is over the limit of 1048576 bytes"), "{told}");
+        assert!(told.contains("use --lines lf for \\n"), "{told}");
+    }
+    // A short file is one line, as it has always been, and its owner is told.
+    fs::write(&source, "a\nb\n").unwrap();
+    let output = output(&["local", &source, &to, "--process", "contest"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(fs::read(&to).unwrap(), b"0\nba");
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        told.contains("seems to have lines that end with \\n") && told.contains("--lines lf"),
+        "{told}"
+    );
+}
+
 #[test]
 fn what_cannot_be_done_is_told() {
     let folder = Folder::with_lines("100kB");
@@ -256,6 +306,7 @@ fn what_cannot_be_done_is_told() {
         &["fetch", "x", "--output", "y", "--process", "zip"][..],
         &["fetch", "x"],
         &["generate", "x", "--bytes", "many"],
+        &["serve", "x", "--lines", "cr"],
         &["fetch", "x", "--output", "y", "--resume", "--force"],
     ] {
         assert_eq!(output(wrong).status.code(), Some(2), "{wrong:?}");

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::lines::LineEnds;
+
 /// Why a transfer, a generated file or a comparison failed.
 ///
 /// It can be cloned, because one failure (a full disk, say) ends the work of many callers.
@@ -37,7 +39,7 @@ pub enum TransferError {
     },
     /// A line that is longer than a message may be.
     #[error(
-        "line {number} at offset {offset} is over the limit of {max} bytes; lines end with \\r\\n"
+        "line {number} at offset {offset} is over the limit of {max} bytes; {}", ends_told(*ends)
     )]
     LineTooLong {
         /// The line's number, from 0.
@@ -46,6 +48,8 @@ pub enum TransferError {
         offset: u64,
         /// The limit in bytes.
         max: usize,
+        /// What ends lines.
+        ends: LineEnds,
     },
     /// A line was asked for that the source does not have.
     #[error("line {number} was asked for, the source has {count} lines")]
@@ -120,7 +124,10 @@ pub enum TransferError {
         reason: String,
     },
     /// The server's source is another one than when this transfer began.
-    #[error("the server's source is not what it was when this transfer began")]
+    #[error(
+        "the server's source is not what it was when this transfer began: its length, time of change or \
+         --lines differs"
+    )]
     OtherSource,
     /// The transfer was told to end early.
     #[error("stopped")]
@@ -225,6 +232,12 @@ pub enum TransferError {
         /// What was named.
         name: String,
     },
+    /// The name of no rule for the ends of lines.
+    #[error("{name:?} is no rule for the ends of lines; there are: crlf, lf, any")]
+    UnknownLineEnds {
+        /// What was named.
+        name: String,
+    },
     /// A peer's message that does not have the form of its kind.
     #[error("{len} bytes are no {message:?} message of a transfer")]
     BadMessage {
@@ -247,6 +260,17 @@ pub enum TransferError {
         /// The first difference.
         difference: Difference,
     },
+}
+
+/// What ends a line, and what to do if the file's lines end otherwise.
+fn ends_told(ends: LineEnds) -> &'static str {
+    match ends {
+        LineEnds::Crlf => {
+            "by --lines crlf, the default, only \\r\\n ends a line; use --lines lf for \\n"
+        }
+        LineEnds::Lf => "by --lines lf, \\n ends a line",
+        LineEnds::Any => "by --lines any, \\n and \\r\\n end a line",
+    }
 }
 
 /// The first place where an output is not what its source and processing step make it.

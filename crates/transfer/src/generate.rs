@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 
 use crate::TransferError;
-use crate::lines::LINE_END;
+use crate::lines::{CRLF, LF, LineEnds};
 
 /// The longest content of a line.
 const MAX_CONTENT_LEN: u64 = 200;
@@ -19,47 +19,77 @@ const BUFFER_LEN: usize = 256 * 1024;
 const PIECE_LEN: usize = 64;
 
 /// Lines of 0 to 200 bytes, uniformly, with their ends, `len` bytes in all. The last line takes what
-/// is left; only a file of one byte has no room for a line's end.
+/// is left; only a file of one byte has no room for `\r\n`.
 #[derive(Debug)]
 pub struct Lines {
     left: u64,
+    ends: LineEnds,
     random: Random,
 }
 
 impl Lines {
-    /// The lines of a file of `len` bytes.
+    /// The lines of a file of `len` bytes. They end with `\r\n`.
     #[must_use]
     pub fn new(len: u64, seed: u64) -> Self {
-        Self { left: len, random: Random::new(seed) }
+        Self::with_ends(len, seed, LineEnds::Crlf)
+    }
+
+    /// The same with lines that end by another rule. By [`LineEnds::Any`], half of them end with `\n`.
+    #[must_use]
+    pub fn with_ends(len: u64, seed: u64, ends: LineEnds) -> Self {
+        Self { left: len, ends, random: Random::new(seed) }
     }
 
     /// Appends the next line to `out`; `false`, and nothing, when there is none left.
     pub fn next_line(&mut self, out: &mut Vec<u8>) -> bool {
-        if self.left < 2 {
+        let crlf = self.ends == LineEnds::Crlf;
+        if self.left == 0 || crlf && self.left == 1 {
             let any = self.left == 1;
             out.extend(std::iter::repeat_n(b'x', usize::from(any)));
             self.left = 0;
             return any;
         }
-        let room = self.left - 2;
+        let random = self.random.next();
+        let end = match self.ends {
+            LineEnds::Crlf => CRLF,
+            // The length depends on the high bits.
+            LineEnds::Any if random & 1 == 1 && 2 <= self.left => CRLF,
+            LineEnds::Lf | LineEnds::Any => LF,
+        };
+        let room = self.left - end.len() as u64;
         // The high half of a product: uniform enough, and without a division.
-        let random = u128::from(self.random.next()) * u128::from(MAX_CONTENT_LEN + 1);
+        let random = u128::from(random) * u128::from(MAX_CONTENT_LEN + 1);
         let mut content_len = u64::try_from(random >> 64).unwrap_or(0).min(room);
-        // A single byte that is left over could not hold a line's end.
-        if room - content_len == 1 {
+        // A single byte that is left over could not hold a long end.
+        if crlf && room - content_len == 1 {
             content_len =
                 if content_len < MAX_CONTENT_LEN { content_len + 1 } else { content_len - 1 };
         }
         self.left = room - content_len;
 
         #[expect(clippy::cast_possible_truncation, reason = "at most 200")]
-        let end = out.len() + content_len as usize;
-        while out.len() < end {
+        let content_end = out.len() + content_len as usize;
+        while out.len() < content_end {
             out.extend_from_slice(&self.random.printable());
         }
-        out.truncate(end);
-        out.extend_from_slice(LINE_END);
+        out.truncate(content_end);
+        out.extend_from_slice(end);
         true
+    }
+
+    /// Writes all lines to `path` and returns how many there are. `progress` is told the bytes written so
+    /// far. An existing file is replaced only with `force`.
+    ///
+    /// # Errors
+    /// [`TransferError::OutputExists`], or what writing can end with. A file that could not be finished
+    /// is removed.
+    pub fn write_to(
+        self,
+        path: &Path,
+        force: bool,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<u64, TransferError> {
+        write(self, path, force, progress)
     }
 }
 
@@ -110,16 +140,23 @@ fn split_mix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Writes the file of `len` bytes and `seed` to `path` and returns its number of lines. `progress` is
-/// told the bytes written so far. An existing file is replaced only with `force`.
+/// Writes the file of `len` bytes and `seed`, with lines that end with `\r\n`; see [`Lines::write_to`].
 ///
 /// # Errors
-/// [`TransferError::OutputExists`], or what writing can end with. A file that could not be finished is
-/// removed.
+/// Those of [`Lines::write_to`].
 pub fn generate(
     path: &Path,
     len: u64,
     seed: u64,
+    force: bool,
+    progress: &mut dyn FnMut(u64),
+) -> Result<u64, TransferError> {
+    Lines::new(len, seed).write_to(path, force, progress)
+}
+
+fn write(
+    mut lines: Lines,
+    path: &Path,
     force: bool,
     progress: &mut dyn FnMut(u64),
 ) -> Result<u64, TransferError> {
@@ -134,7 +171,6 @@ pub fn generate(
         std::io::ErrorKind::AlreadyExists => TransferError::OutputExists { path: path.to_owned() },
         _ => TransferError::io("create", path)(error),
     })?;
-    let mut lines = Lines::new(len, seed);
     let mut buffer = Vec::with_capacity(BUFFER_LEN + 512);
     let (mut count, mut written) = (0, 0);
     loop {
@@ -247,6 +283,27 @@ mod tests {
         for bad in ["", "GiB", "-1", "1.5G", "1XB", "99999999999999999999", "18446744073709551615K"]
         {
             assert!(parse_len(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn other_ends() {
+        let bytes = |len, ends| {
+            let (mut lines, mut out) = (Lines::with_ends(len, 7, ends), Vec::new());
+            while lines.next_line(&mut out) {}
+            out
+        };
+        let count =
+            |bytes: &[u8], end: &[u8]| bytes.windows(end.len()).filter(|it| it == &end).count();
+        for len in [0, 1, 2, 3, 1000, 100_000] {
+            let short = bytes(len, LineEnds::Lf);
+            assert_eq!(short.len() as u64, len);
+            assert!(!short.contains(&b'\r') && short.last().is_none_or(|&byte| byte == b'\n'));
+            let mixed = bytes(len, LineEnds::Any);
+            assert_eq!(mixed.len() as u64, len);
+            assert!(mixed.last().is_none_or(|&byte| byte == b'\n'));
+            let (long, all) = (count(&mixed, CRLF), count(&mixed, LF));
+            assert!(len < 100_000 || (400..600).contains(&long) && (800..1200).contains(&all));
         }
     }
 

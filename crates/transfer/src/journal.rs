@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::checksum::{Digest, Totals};
+use crate::lines::LineEnds;
 use crate::{Identity, TransferError};
 
 const HEADING: &str = "dubmesh transfer 1";
@@ -64,8 +65,13 @@ impl Journal {
 
     fn to_text(&self) -> String {
         let Self { subject, totals, len, digest } = self;
+        // Earlier versions know `\r\n` alone: its journals have no line about it, and they refuse others.
+        let ends = match subject.source.ends {
+            LineEnds::Crlf => String::new(),
+            other => format!("source-lines {other}\n"),
+        };
         let text = format!(
-            "{HEADING}\nsource-len {}\nsource-modified-ns {}\nstep {}\nlines {}\nsent-bytes {}\n\
+            "{HEADING}\nsource-len {}\nsource-modified-ns {}\n{ends}step {}\nlines {}\nsent-bytes {}\n\
              sent-sum {:016x}\nlen {len}\nxxh3 {digest:016x}\n",
             subject.source.len,
             subject.source.modified_ns,
@@ -83,25 +89,30 @@ impl Journal {
         if check.trim_end() != format!("{:016x}", digest_of(body)) {
             return Err("its own checksum does not match");
         }
-        let mut lines = body.lines();
+        let mut lines = body.lines().peekable();
         if lines.next() != Some(HEADING) {
             return Err("another version wrote it");
         }
-        let mut value = |key| {
-            let line = lines.next().and_then(|line| line.split_once(' '));
-            line.filter(|(found, _)| *found == key)
-                .map(|(_, value)| value)
-                .ok_or("a line is missing")
+        let mut optional = |key| {
+            let value = lines.peek().and_then(|line| line.split_once(' '));
+            let value = value.filter(|(found, _)| *found == key).map(|(_, value)| value);
+            value.inspect(|_| _ = lines.next())
         };
+        let missing = "a line is missing";
+        let len = optional("source-len").ok_or(missing)?;
+        let modified_ns = optional("source-modified-ns").ok_or(missing)?;
+        let ends = optional("source-lines");
+        let mut value = |key| optional(key).ok_or(missing);
         let number = |text: &str| text.parse().map_err(|_| "a number is none");
         let hex = |text: &str| u64::from_str_radix(text, 16).map_err(|_| "a checksum is none");
         Ok(Self {
             subject: Subject {
                 source: Identity {
-                    len: number(value("source-len")?)?,
-                    modified_ns: value("source-modified-ns")?
-                        .parse()
-                        .map_err(|_| "a time is none")?,
+                    len: number(len)?,
+                    modified_ns: modified_ns.parse().map_err(|_| "a time is none")?,
+                    ends: ends.map_or(Ok(LineEnds::Crlf), |name| {
+                        name.parse().map_err(|_| "its rule for the ends of lines is none")
+                    })?,
                 },
                 step: value("step")?.to_owned(),
             },
@@ -126,10 +137,12 @@ fn digest_of(text: &str) -> u64 {
 mod tests {
     use super::*;
 
-    fn journal() -> Journal {
+    const ALL_ENDS: [LineEnds; 3] = [LineEnds::Crlf, LineEnds::Lf, LineEnds::Any];
+
+    fn journal(ends: LineEnds) -> Journal {
         Journal {
             subject: Subject {
-                source: Identity { len: 1 << 40, modified_ns: -5 },
+                source: Identity { len: 1 << 40, modified_ns: -5, ends },
                 step: "contest on the server".to_owned(),
             },
             totals: Totals { lines: 7, bytes: 700, sum: u64::MAX },
@@ -143,23 +156,37 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.partial.journal");
         assert_eq!(Journal::load(&path).unwrap(), None);
-        journal().store(&path).unwrap();
-        let later = Journal { len: 651, ..journal() };
-        later.store(&path).unwrap();
-        assert_eq!(Journal::load(&path).unwrap(), Some(later));
+        for ends in ALL_ENDS {
+            journal(ends).store(&path).unwrap();
+            let later = Journal { len: 651, ..journal(ends) };
+            later.store(&path).unwrap();
+            assert_eq!(Journal::load(&path).unwrap(), Some(later));
+        }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    /// Journals about `\r\n` are those of versions that know nothing else; other journals have a line more.
+    #[test]
+    fn the_usual_ends_are_not_mentioned() {
+        let text = journal(LineEnds::Crlf).to_text();
+        assert!(text.contains("\nsource-modified-ns -5\nstep contest on the server\n"), "{text}");
+        let text = journal(LineEnds::Lf).to_text();
+        assert!(text.contains("\nsource-modified-ns -5\nsource-lines lf\nstep "), "{text}");
     }
 
     /// Cut off anywhere, or with any one byte changed, it is refused.
     #[test]
     fn damage_is_found() {
-        let text = journal().to_text();
-        assert_eq!(Journal::from_text(&text), Ok(journal()));
-        for at in 0..text.len() - 1 {
-            assert!(Journal::from_text(&text[..at]).is_err(), "{at}");
-            let mut bytes = text.clone().into_bytes();
-            bytes[at] ^= 1;
-            assert!(Journal::from_text(std::str::from_utf8(&bytes).unwrap()).is_err(), "{at}");
+        for ends in ALL_ENDS {
+            let text = journal(ends).to_text();
+            assert_eq!(Journal::from_text(&text), Ok(journal(ends)));
+            for at in 0..text.len() - 1 {
+                assert!(Journal::from_text(&text[..at]).is_err(), "{at}");
+                let mut bytes = text.clone().into_bytes();
+                bytes[at] ^= 1;
+                let bytes = std::str::from_utf8(&bytes).unwrap();
+                assert!(Journal::from_text(bytes).is_err(), "{at}");
+            }
         }
     }
 }

@@ -1,12 +1,74 @@
 //! Where a line ends. Bytes in, offsets out; no file in this module.
 //!
-//! A line ends with `\r\n`, and with nothing else: a lone `\n` or `\r` is a byte of its line. The last
-//! line may lack its end; nothing after the last `\r\n` is no line.
+//! What ends a line is said by [`LineEnds`]: `\r\n` alone unless told otherwise. A lone `\r` is always a byte of
+//! its line. The last line may lack its end. An end at the end of the bytes begins no further line.
 
+use std::fmt;
 use std::ops::Range;
+use std::str::FromStr;
 
-/// What a line ends with.
-pub const LINE_END: &[u8] = b"\r\n";
+use crate::TransferError;
+
+/// The long end of a line.
+pub const CRLF: &[u8] = b"\r\n";
+/// The short end of a line.
+pub const LF: &[u8] = b"\n";
+/// How long an end is at most.
+pub(crate) const MAX_END_LEN: usize = CRLF.len();
+
+/// What ends the lines of a file.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum LineEnds {
+    /// `\r\n`, and nothing else: a lone `\n` is a byte of its line.
+    #[default]
+    Crlf,
+    /// `\n`, and nothing else: a `\r` before it is a byte of its line.
+    Lf,
+    /// Each line by its own end, which is either.
+    Any,
+}
+
+impl LineEnds {
+    const ALL: [Self; 3] = [Self::Crlf, Self::Lf, Self::Any];
+
+    /// The name on the command line, in journals and on the wire.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Crlf => "crlf",
+            Self::Lf => "lf",
+            Self::Any => "any",
+        }
+    }
+
+    /// How long the end of `line` is; 0 for a last line without one.
+    #[inline]
+    fn end_len(self, line: &[u8]) -> usize {
+        let ends_with = |end: &[u8]| if line.ends_with(end) { end.len() } else { 0 };
+        match self {
+            Self::Crlf => ends_with(CRLF),
+            Self::Lf => ends_with(LF),
+            Self::Any => ends_with(CRLF).max(ends_with(LF)),
+        }
+    }
+}
+
+impl FromStr for LineEnds {
+    type Err = TransferError;
+
+    fn from_str(name: &str) -> Result<Self, TransferError> {
+        Self::ALL
+            .into_iter()
+            .find(|ends| ends.name() == name)
+            .ok_or_else(|| TransferError::UnknownLineEnds { name: name.to_owned() })
+    }
+}
+
+impl fmt::Display for LineEnds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
 
 /// How many bytes are looked at together: as many as a word has bits.
 const CHUNK_LEN: usize = 64;
@@ -19,7 +81,16 @@ const CHUNK_LEN: usize = 64;
 ///
 /// # Panics
 /// If `bytes` is longer than `u32::MAX`; blocks are far shorter.
-pub(crate) fn find_ends(bytes: &[u8], ends: &mut Vec<u32>) {
+pub(crate) fn find_ends(kind: LineEnds, bytes: &[u8], ends: &mut Vec<u32>) {
+    // One copy of the loop for each, so that neither asks once a line.
+    match kind {
+        LineEnds::Crlf => find_ends_by::<true>(bytes, ends),
+        LineEnds::Lf | LineEnds::Any => find_ends_by::<false>(bytes, ends),
+    }
+}
+
+/// `WITH_RETURN` says whether a newline needs a `\r` before it.
+fn find_ends_by<const WITH_RETURN: bool>(bytes: &[u8], ends: &mut Vec<u32>) {
     assert!(u32::try_from(bytes.len()).is_ok(), "a block is shorter than 4 GiB");
     ends.clear();
     let mut found = 0;
@@ -31,14 +102,14 @@ pub(crate) fn find_ends(bytes: &[u8], ends: &mut Vec<u32>) {
             ends.resize(2 * found + CHUNK_LEN, 0);
         }
         let Some(room) = ends[found..].first_chunk_mut::<CHUNK_LEN>() else { break };
-        found += find_in_chunk(chunk, at * CHUNK_LEN, bytes, room);
+        found += find_in_chunk::<WITH_RETURN>(chunk, at * CHUNK_LEN, bytes, room);
     }
     ends.truncate(found);
 }
 
 /// Stores the ends in `chunk`, which lies at `begin` of `bytes`, and returns how many there are.
 #[inline]
-fn find_in_chunk(
+fn find_in_chunk<const WITH_RETURN: bool>(
     chunk: &[u8; CHUNK_LEN],
     begin: usize,
     bytes: &[u8],
@@ -48,11 +119,11 @@ fn find_in_chunk(
     let mut found = 0;
     let mut store_one = |left: u64| {
         let at = begin + left.trailing_zeros() as usize;
-        let after_return = bytes.get(at.wrapping_sub(1)) == Some(&b'\r');
+        let ends_line = !WITH_RETURN || bytes.get(at.wrapping_sub(1)) == Some(&b'\r');
         #[expect(clippy::cast_possible_truncation, reason = "the caller has asserted that it fits")]
         let end = at as u32 + 1;
         ends[found] = end;
-        found += usize::from(left != 0 && after_return);
+        found += usize::from(left != 0 && ends_line);
     };
     for _ in 0..2 {
         store_one(left);
@@ -93,18 +164,17 @@ pub struct Line<'a> {
 impl<'a> Line<'a> {
     /// A line that has its memory to itself.
     #[must_use]
-    pub fn new(bytes: &'a [u8]) -> Self {
-        Self::within(bytes, 0..bytes.len())
+    pub fn new(ends: LineEnds, bytes: &'a [u8]) -> Self {
+        Self::within(ends, bytes, 0..bytes.len())
     }
 
-    /// The line at `place` of `memory`.
+    /// The line at `place` of `memory`; `ends` says what of it is its end.
     ///
     /// # Panics
     /// If `place` is not within `memory`.
     #[must_use]
-    pub fn within(memory: &'a [u8], place: Range<usize>) -> Self {
-        let bytes = &memory[place.clone()];
-        let end_len = if bytes.ends_with(LINE_END) { LINE_END.len() } else { 0 };
+    pub fn within(ends: LineEnds, memory: &'a [u8], place: Range<usize>) -> Self {
+        let end_len = ends.end_len(&memory[place.clone()]);
         Self { memory, begin: place.start, content_end: place.end - end_len, end: place.end }
     }
 
@@ -140,10 +210,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn ends(bytes: &[u8]) -> Vec<u32> {
+    fn ends_by(kind: LineEnds, bytes: &[u8]) -> Vec<u32> {
         let mut ends = Vec::new();
-        find_ends(bytes, &mut ends);
+        find_ends(kind, bytes, &mut ends);
         ends
+    }
+
+    fn ends(bytes: &[u8]) -> Vec<u32> {
+        ends_by(LineEnds::Crlf, bytes)
     }
 
     #[test]
@@ -156,14 +230,45 @@ mod tests {
         assert_eq!(ends(b"ab\r\ncd"), [4]);
     }
 
+    fn parts(kind: LineEnds, bytes: &[u8]) -> (&[u8], &[u8]) {
+        let line = Line::new(kind, bytes);
+        (line.content(), line.end())
+    }
+
+    #[test]
+    fn a_newline_alone_ends_a_line_if_it_may() {
+        for kind in [LineEnds::Lf, LineEnds::Any] {
+            assert_eq!(ends_by(kind, b""), [0_u32; 0]);
+            assert_eq!(ends_by(kind, b"\r"), [0_u32; 0]);
+            assert_eq!(ends_by(kind, b"\n\n"), [1, 2]);
+            assert_eq!(ends_by(kind, b"a\nb\r\rc\n\r\nd"), [2, 7, 9]);
+            assert_eq!(parts(kind, b"ab\n"), (&b"ab"[..], &b"\n"[..]));
+            assert_eq!(parts(kind, b"ab\r"), (&b"ab\r"[..], &b""[..]));
+            assert_eq!(parts(kind, b""), (&b""[..], &b""[..]));
+        }
+        assert_eq!(parts(LineEnds::Crlf, b"ab\n"), (&b"ab\n"[..], &b""[..]));
+        assert_eq!(parts(LineEnds::Lf, b"ab\r\n"), (&b"ab\r"[..], &b"\n"[..]));
+        assert_eq!(parts(LineEnds::Any, b"ab\r\n"), (&b"ab"[..], &b"\r\n"[..]));
+        assert_eq!(parts(LineEnds::Any, b"ab\r\r\n"), (&b"ab\r"[..], &b"\r\n"[..]));
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for kind in LineEnds::ALL {
+            assert_eq!(kind.to_string().parse::<LineEnds>().unwrap(), kind);
+        }
+        let error = "cr".parse::<LineEnds>().unwrap_err().to_string();
+        assert!(error.ends_with("there are: crlf, lf, any"), "{error}");
+    }
+
     #[test]
     fn an_end_may_be_missing() {
-        let parts = |bytes| (Line::new(bytes).content(), Line::new(bytes).end());
+        let parts = |bytes| parts(LineEnds::Crlf, bytes);
         assert_eq!(parts(b"ab\r\n"), (&b"ab"[..], &b"\r\n"[..]));
         assert_eq!(parts(b"ab\r"), (&b"ab\r"[..], &b""[..]));
         assert_eq!(parts(b"\r\n"), (&b""[..], &b"\r\n"[..]));
         assert_eq!(parts(b""), (&b""[..], &b""[..]));
-        let (memory, content) = Line::within(b"xxab\r\nyy", 2..6).content_within();
+        let (memory, content) = Line::within(LineEnds::Crlf, b"xxab\r\nyy", 2..6).content_within();
         assert_eq!((memory.len(), content), (8, 2..4));
     }
 
@@ -171,8 +276,10 @@ mod tests {
         #[test]
         fn the_same_as_a_loop_over_bytes(bytes in "[ab\r\n]{0,400}") {
             let bytes = bytes.as_bytes();
-            let slow = (1..).zip(1..=bytes.len()).filter(|&(_, end)| bytes[..end].ends_with(LINE_END));
-            prop_assert_eq!(ends(bytes), slow.map(|(end, _)| end).collect::<Vec<_>>());
+            for (kind, end) in [(LineEnds::Crlf, CRLF), (LineEnds::Lf, LF), (LineEnds::Any, LF)] {
+                let slow = (1..).zip(1..=bytes.len()).filter(|&(_, at)| bytes[..at].ends_with(end));
+                prop_assert_eq!(ends_by(kind, bytes), slow.map(|(at, _)| at).collect::<Vec<_>>());
+            }
         }
     }
 }

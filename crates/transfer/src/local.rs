@@ -5,16 +5,22 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use crate::lines::LineEnds;
 use crate::process::{Process, line_max_len, process_line};
 use crate::{Reader, Source, TransferError};
 
-/// Processes `source` into `output`, which is replaced. An output of before that is long enough is
+/// Processes `source`, whose lines end as `ends` says, into `output`, which is replaced. An output of before that is long enough is
 /// written over and then cut, so that its pages need not be found anew. Returns the number of lines.
 ///
 /// # Errors
 /// What reading and writing can end with.
-pub fn local(source: &Path, output: &Path, step: &dyn Process) -> Result<u64, TransferError> {
-    let mut reader = Reader::new(Source::open(source)?);
+pub fn local(
+    source: &Path,
+    output: &Path,
+    ends: LineEnds,
+    step: &dyn Process,
+) -> Result<u64, TransferError> {
+    let mut reader = Reader::new(Source::open_with(source, ends)?);
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false);
     let file = options.open(output).map_err(TransferError::io("create", output))?;
@@ -43,7 +49,7 @@ pub fn local(source: &Path, output: &Path, step: &dyn Process) -> Result<u64, Tr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generate::generate;
+    use crate::generate::Lines;
     use crate::process::{Contest, Unchanged};
     use crate::verify::verify;
 
@@ -51,10 +57,14 @@ mod tests {
     fn its_output_is_right() {
         let folder = tempfile::tempdir().unwrap();
         let [source, output] = ["source", "output"].map(|name| folder.path().join(name));
-        let count = generate(&source, 3_000_000, 1, false, &mut |_| {}).unwrap();
-        for step in [&Unchanged as &dyn Process, &Contest, &Unchanged] {
-            assert_eq!(local(&source, &output, step).unwrap(), count);
-            assert_eq!(verify(&source, &output, step, &mut |_| {}).unwrap().lines, count);
+        for ends in [LineEnds::Crlf, LineEnds::Lf, LineEnds::Any] {
+            let lines = Lines::with_ends(3_000_000, 1, ends);
+            let count = lines.write_to(&source, true, &mut |_| {}).unwrap();
+            for step in [&Unchanged as &dyn Process, &Contest, &Unchanged] {
+                assert_eq!(local(&source, &output, ends, step).unwrap(), count);
+                let verified = verify(&source, &output, ends, step, &mut |_| {}).unwrap();
+                assert_eq!(verified.lines, count);
+            }
         }
     }
 }

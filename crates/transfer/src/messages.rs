@@ -8,6 +8,7 @@ use bytes::BufMut;
 use crate::TransferError;
 use crate::checksum::Totals;
 use crate::handout::{Ask, Handed};
+use crate::lines::LineEnds;
 use crate::process::Step;
 use crate::source::Identity;
 
@@ -127,6 +128,7 @@ impl Message for Opened {
         out.extend_from_slice(&self.session.to_be_bytes());
         out.extend_from_slice(&self.source.len.to_be_bytes());
         out.extend_from_slice(&self.source.modified_ns.to_be_bytes());
+        encode_ends(self.source.ends, out);
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, TransferError> {
@@ -134,8 +136,8 @@ impl Message for Opened {
         let session = u64::from_be_bytes(fields.take()?);
         let len = u64::from_be_bytes(fields.take()?);
         let modified_ns = i128::from_be_bytes(fields.take()?);
-        fields.end()?;
-        Ok(Self { session, source: Identity { len, modified_ns } })
+        let ends = fields.ends()?;
+        Ok(Self { session, source: Identity { len, modified_ns, ends } })
     }
 }
 
@@ -189,6 +191,7 @@ impl Message for Standing {
         out.extend_from_slice(&self.source.len.to_be_bytes());
         out.extend_from_slice(&self.source.modified_ns.to_be_bytes());
         out.extend_from_slice(&self.offset.to_be_bytes());
+        encode_ends(self.source.ends, out);
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, TransferError> {
@@ -196,8 +199,8 @@ impl Message for Standing {
         let len = u64::from_be_bytes(fields.take()?);
         let modified_ns = i128::from_be_bytes(fields.take()?);
         let offset = u64::from_be_bytes(fields.take()?);
-        fields.end()?;
-        Ok(Self { source: Identity { len, modified_ns }, offset })
+        let ends = fields.ends()?;
+        Ok(Self { source: Identity { len, modified_ns, ends }, offset })
     }
 }
 
@@ -337,6 +340,14 @@ impl<'a> Reply<'a> {
     }
 }
 
+/// What ends lines, as the last field. Nothing stands for `\r\n`, which is all that earlier versions know:
+/// they refuse messages that say more, so they never take lines apart by the wrong rule.
+fn encode_ends(ends: LineEnds, out: &mut Vec<u8>) {
+    if ends != LineEnds::Crlf {
+        out.extend_from_slice(ends.name().as_bytes());
+    }
+}
+
 /// A message that is being read.
 struct Fields<'a> {
     message: &'static str,
@@ -362,6 +373,14 @@ impl<'a> Fields<'a> {
             .filter(|name| name.len() < 64)
             .ok_or_else(|| self.bad())?
             .parse()
+    }
+
+    fn ends(&self) -> Result<LineEnds, TransferError> {
+        let named = |ends: &LineEnds| self.rest == ends.name().as_bytes();
+        match self.rest {
+            [] => Ok(LineEnds::Crlf),
+            _ => [LineEnds::Lf, LineEnds::Any].into_iter().find(named).ok_or_else(|| self.bad()),
+        }
     }
 
     fn end(&self) -> Result<(), TransferError> {
@@ -405,16 +424,39 @@ mod tests {
         assert_eq!(out, b"\0\0\0\0\0\0\x01\x02ab\r\n\x80\0\0\0\0\0\0\x05");
     }
 
+    /// By the usual rule a message is what earlier versions send and take. By another one it is longer, and
+    /// they refuse it.
+    #[test]
+    fn ends_of_lines_that_are_not_usual() {
+        let opened =
+            |ends| Opened { session: 1, source: Identity { len: 2, modified_ns: 3, ends } };
+        let usual = encoded(&opened(LineEnds::Crlf));
+        assert_eq!(usual.len(), 32);
+        for (ends, name) in [(LineEnds::Lf, &b"lf"[..]), (LineEnds::Any, b"any")] {
+            let bytes = encoded(&opened(ends));
+            assert_eq!(bytes, [&usual, name].concat());
+            assert_eq!(Opened::decode(&bytes).unwrap(), opened(ends));
+            let standing = Standing { source: opened(ends).source, offset: 4 };
+            let bytes = encoded(&standing);
+            assert_eq!(bytes.len(), 32 + name.len());
+            assert_eq!(Standing::decode(&bytes).unwrap(), standing);
+        }
+        for wrong in [&b"l"[..], b"an", b"crlf", b"lfx", b"LF", b"\0"] {
+            assert!(Opened::decode(&[&usual, wrong].concat()).is_err(), "{wrong:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn all_messages(a: u64, b: u64, c: u64, d: i128, e: u32, contest: bool) {
             let step = if contest { Step::Contest } else { Step::Unchanged };
             there_and_back(&Open { first: a, callers: e, step });
-            there_and_back(&Opened { session: a, source: Identity { len: b, modified_ns: d } });
+            let source = Identity { len: b, modified_ns: d, ends: LineEnds::Crlf };
+            there_and_back(&Opened { session: a, source });
             there_and_back(&Next { session: a, ask: Ask { caller: e, turn: b } });
             there_and_back(&Close { session: a });
             there_and_back(&Look { session: a });
-            there_and_back(&Standing { source: Identity { len: b, modified_ns: d }, offset: c });
+            there_and_back(&Standing { source, offset: c });
             there_and_back(&Before { lines: a, step });
             there_and_back(&Totals { lines: a, bytes: b, sum: c });
         }

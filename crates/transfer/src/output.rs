@@ -280,10 +280,11 @@ fn check_subject(partial: &Path, old: &Subject, new: &Subject) -> Result<(), Tra
     if old.source != new.source {
         let text = |it: crate::Identity| {
             format!(
-                "of {} bytes, changed {}.{:09} s after 1970",
+                "of {} bytes, changed {}.{:09} s after 1970, served with --lines {}",
                 it.len,
                 it.modified_ns / NS,
-                it.modified_ns % NS
+                it.modified_ns % NS,
+                it.ends
             )
         };
         return Err(differs("a source", text(old.source), text(new.source)));

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::TransferError;
-use crate::lines::{LINE_END, Line};
+use crate::lines::{CRLF, LF, Line, MAX_END_LEN};
 
 /// A processing step. It must be a function of the line's number and content alone: a line may be
 /// processed again, after a connection was lost, and must come out the same.
@@ -163,32 +163,39 @@ fn reverse_into(from: &[u8], into: &mut [u8]) {
 /// If `out` is shorter than [`line_max_len`] says.
 pub fn process_line(step: &dyn Process, number: u64, line: Line<'_>, out: &mut [u8]) -> usize {
     let len = step.process(number, line, out);
-    if line.end().is_empty() {
-        return len;
+    // Each branch copies a length that is known: no call for one or two bytes.
+    match line.end() {
+        CRLF => out[len..len + CRLF.len()].copy_from_slice(CRLF),
+        LF => out[len..len + LF.len()].copy_from_slice(LF),
+        _ => return len,
     }
-    out[len..len + LINE_END.len()].copy_from_slice(LINE_END);
-    len + LINE_END.len()
+    len + line.end().len()
 }
 
 /// How much memory [`process_line`] needs, for a line of `len` bytes with its end.
 pub fn line_max_len(step: &dyn Process, len: usize) -> usize {
-    step.max_len(len) + LINE_END.len()
+    step.max_len(len) + MAX_END_LEN
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lines::LineEnds;
     use proptest::prelude::*;
 
     fn processed(step: &dyn Process, number: u64, line: &[u8]) -> Vec<u8> {
+        processed_by(LineEnds::Crlf, step, number, line)
+    }
+
+    fn processed_by(ends: LineEnds, step: &dyn Process, number: u64, line: &[u8]) -> Vec<u8> {
         let mut out = vec![0; line_max_len(step, line.len())];
-        let len = process_line(step, number, Line::new(line), &mut out);
+        let len = process_line(step, number, Line::new(ends, line), &mut out);
         out.truncate(len);
         // Whatever lies around the line in memory, the result is the same.
         for (before, after) in [(1, 0), (80, 0), (200, 100)] {
             let memory = [&vec![b'<'; before], line, &vec![b'>'; after]].concat();
             let mut again = vec![0; line_max_len(step, line.len())];
-            let line = Line::within(&memory, before..before + line.len());
+            let line = Line::within(ends, &memory, before..before + line.len());
             let len = process_line(step, number, line, &mut again);
             assert_eq!(&again[..len], out);
         }
@@ -221,6 +228,19 @@ mod tests {
         for line in [&b"abc\r\n"[..], b"abc", b"\r\n", b"", b"a\nb\r\n", b"a\r"] {
             assert_eq!(processed(&Unchanged, 9, line), line);
         }
+    }
+
+    #[test]
+    fn each_line_keeps_its_end() {
+        let contest = |ends, line| processed_by(ends, &Contest, 4, line);
+        assert_eq!(contest(LineEnds::Lf, b"abc\n"), b"4ca\n");
+        assert_eq!(contest(LineEnds::Lf, b"ab\r\n"), b"4\ra\n");
+        assert_eq!(contest(LineEnds::Lf, b"abc"), b"4ca");
+        assert_eq!(contest(LineEnds::Any, b"abc\n"), b"4ca\n");
+        assert_eq!(contest(LineEnds::Any, b"abc\r\n"), b"4ca\r\n");
+        assert_eq!(contest(LineEnds::Any, b"\n"), b"4\n");
+        assert_eq!(contest(LineEnds::Any, b"abc"), b"4ca");
+        assert_eq!(contest(LineEnds::Crlf, b"ab\n"), b"4\na");
     }
 
     #[test]

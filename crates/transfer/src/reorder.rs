@@ -9,7 +9,7 @@
 
 use crate::TransferError;
 use crate::checksum::{Sent, Totals};
-use crate::lines::Line;
+use crate::lines::{Line, LineEnds};
 use crate::process::{Process, line_max_len, process_line};
 
 /// A batch that has reached this length goes to the writer.
@@ -43,12 +43,13 @@ impl Batch {
         Self { bytes, lines: Vec::with_capacity(BATCH_LINES), left: 0 }
     }
 
-    /// Processes `line` into the batch's memory.
-    pub(crate) fn push(&mut self, number: u64, line: &[u8], step: &dyn Process) {
+    /// Processes `line`, whose end is one of `ends`, into the batch's memory.
+    pub(crate) fn push(&mut self, number: u64, line: &[u8], ends: LineEnds, step: &dyn Process) {
         let begin = self.bytes.len();
         if step.changes() {
             self.bytes.resize(begin + line_max_len(step, line.len()), 0);
-            let len = process_line(step, number, Line::new(line), &mut self.bytes[begin..]);
+            let (line, out) = (Line::new(ends, line), &mut self.bytes[begin..]);
+            let len = process_line(step, number, line, out);
             self.bytes.truncate(begin + len);
         } else {
             self.bytes.extend_from_slice(line);
@@ -203,7 +204,8 @@ mod tests {
     fn batch(lines: &[u64], step: &dyn Process) -> Batch {
         let mut batch = Batch::new();
         for &number in lines {
-            batch.push(number, format!("line {number}\r\n").as_bytes(), step);
+            let line = format!("line {number}\r\n");
+            batch.push(number, line.as_bytes(), LineEnds::Crlf, step);
         }
         batch
     }

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 
 use crate::TransferError;
 use crate::handout::{HandOut, totals_before};
+use crate::lines::LineEnds;
 use crate::messages::{Opened, Refusal, Standing};
 use crate::methods::{BEFORE, CLOSE, LOOK, NEXT, OPEN, SERVICE};
 use crate::source::Source;
@@ -39,12 +40,19 @@ pub struct ServeOptions {
     pub max_callers: usize,
     /// A transfer that nobody has used for so long is forgotten. Its client opens another one.
     pub idle: Duration,
+    /// What ends the file's lines; clients are told.
+    pub ends: LineEnds,
 }
 
 impl Default for ServeOptions {
-    /// 2,048 transfers, 8 million callers (256 MiB, if all are there), five minutes.
+    /// 2,048 transfers, 8 million callers (256 MiB, if all are there), five minutes, `\r\n`.
     fn default() -> Self {
-        Self { max_transfers: 2048, max_callers: 8 << 20, idle: Duration::from_secs(300) }
+        Self {
+            max_transfers: 2048,
+            max_callers: 8 << 20,
+            idle: Duration::from_secs(300),
+            ends: LineEnds::Crlf,
+        }
     }
 }
 
@@ -81,7 +89,7 @@ impl Serving {
             callers: options.max_callers,
             idle: options.idle.as_secs().max(1),
         };
-        let source = Source::open(path)?;
+        let source = Source::open_with(path, options.ends)?;
         source.read_ahead()?;
         let sessions = Sessions::new(source, limits);
         let mut config = ServerConfig {

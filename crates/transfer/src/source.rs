@@ -20,7 +20,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::TransferError;
-use crate::lines::{Line, MARGIN, find_ends};
+use crate::lines::{CRLF, Line, LineEnds, MARGIN, find_ends};
 use crate::process::{Process, line_max_len, process_line};
 
 /// How many bytes are read at once. Small enough that a block, its ends and what is made of them
@@ -44,14 +44,17 @@ pub struct Identity {
     pub len: u64,
     /// When its content was last changed, in nanoseconds since 1970.
     pub modified_ns: i128,
+    /// What ends its lines. With another rule the same bytes are other lines.
+    pub ends: LineEnds,
 }
 
 impl Identity {
-    fn of(metadata: &Metadata) -> Self {
+    fn of(metadata: &Metadata, ends: LineEnds) -> Self {
         let seconds = i128::from(metadata.mtime());
         Self {
             len: metadata.len(),
             modified_ns: seconds * 1_000_000_000 + i128::from(metadata.mtime_nsec()),
+            ends,
         }
     }
 }
@@ -101,22 +104,31 @@ struct Memory {
 struct Block {
     index: usize,
     start: Position,
+    ends: LineEnds,
     memory: Memory,
     spare: Arc<Mutex<Vec<Memory>>>,
 }
 
 impl Source {
-    /// Opens `path`, which has to be a regular file.
+    /// Opens `path`, which has to be a regular file. Its lines end with `\r\n`.
     ///
     /// # Errors
     /// [`TransferError::Io`] or [`TransferError::NotAFile`].
     pub fn open(path: &Path) -> Result<Arc<Self>, TransferError> {
+        Self::open_with(path, LineEnds::Crlf)
+    }
+
+    /// As [`Source::open`], with lines that end as `ends` says.
+    ///
+    /// # Errors
+    /// [`TransferError::Io`] or [`TransferError::NotAFile`].
+    pub fn open_with(path: &Path, ends: LineEnds) -> Result<Arc<Self>, TransferError> {
         let file = File::open(path).map_err(TransferError::io("open", path))?;
         let metadata = file.metadata().map_err(TransferError::io("look at", path))?;
         if !metadata.is_file() {
             return Err(TransferError::NotAFile { path: path.to_owned() });
         }
-        let identity = Identity::of(&metadata);
+        let identity = Identity::of(&metadata, ends);
         Ok(Arc::new(Self {
             path: path.to_owned(),
             file,
@@ -172,6 +184,29 @@ impl Source {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Advice for whoever opened a file whose lines seem to end with a lone `\n`, by the rule that only
+    /// `\r\n` ends one: there is a newline at its beginning, and no end. Such a file is one line.
+    ///
+    /// # Errors
+    /// What reading can end with.
+    pub fn advice(&self) -> Result<Option<String>, TransferError> {
+        if self.identity.ends != LineEnds::Crlf {
+            return Ok(None);
+        }
+        let len = usize::try_from(self.identity.len).map_or(BLOCK_LEN, |len| len.min(BLOCK_LEN));
+        let mut bytes = vec![0; len];
+        self.file.read_exact_at(&mut bytes, 0).map_err(|error| self.explain(error))?;
+        let lone =
+            memchr::memchr(b'\n', &bytes).is_some() && memchr::memmem::find(&bytes, CRLF).is_none();
+        Ok(lone.then(|| {
+            let path = self.path.display();
+            format!(
+                "{path} seems to have lines that end with \\n; by --lines crlf, the default, only \\r\\n \
+                 ends a line, so that they count as one; use --lines lf"
+            )
+        }))
     }
 
     /// What the file was when it was opened.
@@ -270,7 +305,7 @@ impl Source {
             }
             let bytes = &mut memory.bytes[MARGIN..MARGIN + len];
             self.file.read_exact_at(bytes, start.offset).map_err(|error| self.explain(error))?;
-            find_ends(bytes, &mut memory.ends);
+            find_ends(self.identity.ends, bytes, &mut memory.ends);
             let whole = memory.ends.last().map_or(0, |&end| end as usize);
             if len as u64 == left && whole < len {
                 // The last line has no end. A block is at most MAX_LINE_LEN long.
@@ -284,12 +319,14 @@ impl Source {
                     number: start.line,
                     offset: start.offset,
                     max: MAX_LINE_LEN,
+                    ends: self.identity.ends,
                 });
             }
             want = MAX_LINE_LEN;
         }
         self.check_unchanged()?;
-        Ok(Block { index, start, memory, spare: Arc::clone(&self.spare) })
+        let (ends, spare) = (self.identity.ends, Arc::clone(&self.spare));
+        Ok(Block { index, start, ends, memory, spare })
     }
 
     /// A read that comes up short found a file that was truncated.
@@ -302,7 +339,8 @@ impl Source {
 
     fn check_unchanged(&self) -> Result<(), TransferError> {
         let metadata = self.file.metadata().map_err(TransferError::io("look at", &self.path))?;
-        if Identity::of(&metadata) == self.identity { Ok(()) } else { Err(self.changed()) }
+        let now = Identity::of(&metadata, self.identity.ends);
+        if now == self.identity { Ok(()) } else { Err(self.changed()) }
     }
 
     fn changed(&self) -> TransferError {
@@ -339,7 +377,7 @@ impl Block {
         let at = usize::try_from(number.checked_sub(self.start.line)?).ok()?;
         let end = *self.memory.ends.get(at)? as usize;
         let begin = if at == 0 { 0 } else { self.memory.ends[at - 1] as usize };
-        Some(Line::within(&self.memory.bytes, MARGIN + begin..MARGIN + end))
+        Some(Line::within(self.ends, &self.memory.bytes, MARGIN + begin..MARGIN + end))
     }
 }
 
@@ -461,7 +499,7 @@ impl Reader {
         let mut begin = skip.checked_sub(1).map_or(0, |before| block.memory.ends[before] as usize);
         for (line, &end) in (number..).zip(&block.memory.ends[skip..]) {
             let place = MARGIN + begin..MARGIN + end as usize;
-            each(line, Line::within(&block.memory.bytes, place))?;
+            each(line, Line::within(block.ends, &block.memory.bytes, place))?;
             begin = end as usize;
         }
         Ok(block.next_line())

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::lines::Line;
+use crate::lines::{Line, LineEnds};
 use crate::process::{Process, line_max_len, process_line};
 use crate::{Difference, Reader, Source, TransferError};
 
@@ -24,7 +24,7 @@ pub struct Verified {
     pub output_len: u64,
 }
 
-/// Whether `output` is `source`, each line processed by `step`. `progress` is told the bytes of output
+/// Whether `output` is `source`, each line (which `ends` tells apart) processed by `step`. `progress` is told the bytes of output
 /// that have been compared.
 ///
 /// # Errors
@@ -32,10 +32,11 @@ pub struct Verified {
 pub fn verify(
     source: &Path,
     output: &Path,
+    ends: LineEnds,
     step: &dyn Process,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Verified, TransferError> {
-    let source = Source::open(source)?;
+    let source = Source::open_with(source, ends)?;
     let mut file = File::open(output).map_err(TransferError::io("open", output))?;
     let mut reader = Reader::new(Arc::clone(&source));
     let mut expected = Expected::default();
@@ -123,11 +124,20 @@ mod tests {
         output: &[u8],
         step: &dyn Process,
     ) -> Result<Verified, TransferError> {
+        compare_by(LineEnds::Crlf, source, output, step)
+    }
+
+    fn compare_by(
+        ends: LineEnds,
+        source: &[u8],
+        output: &[u8],
+        step: &dyn Process,
+    ) -> Result<Verified, TransferError> {
         let folder = tempfile::tempdir().unwrap();
         let [source_path, output_path] = ["source", "output"].map(|name| folder.path().join(name));
         std::fs::write(&source_path, source).unwrap();
         std::fs::write(&output_path, output).unwrap();
-        verify(&source_path, &output_path, step, &mut |_| {})
+        verify(&source_path, &output_path, ends, step, &mut |_| {})
     }
 
     fn difference(source: &[u8], output: &[u8], step: &dyn Process) -> (u64, u64, String, String) {
@@ -149,6 +159,23 @@ mod tests {
         }
         let verified = compare(b"a\r\nb\r\n", b"a\r\nb\r\n", &Unchanged).unwrap();
         assert_eq!(verified, Verified { lines: 2, source_len: 6, output_len: 6 });
+    }
+
+    #[test]
+    fn lines_by_other_ends() {
+        let source = b"abc\nab\r\nx";
+        let lines = |ends, output: &[u8]| compare_by(ends, source, output, &Contest);
+        assert_eq!(lines(LineEnds::Lf, b"0ca\n1\ra\n2x").unwrap().lines, 3);
+        assert_eq!(lines(LineEnds::Any, b"0ca\n1ba\r\n2x").unwrap().lines, 3);
+        // An end that became another one is a difference.
+        match lines(LineEnds::Any, b"0ca\r\n1ba\r\n2x") {
+            Err(TransferError::Different {
+                difference: Difference { line, offset, .. }, ..
+            }) => {
+                assert_eq!((line, offset), (0, 3));
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
@@ -180,9 +207,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("source");
         std::fs::write(&path, "x").unwrap();
-        let error = verify(&path, folder.path(), &Unchanged, &mut |_| {}).unwrap_err();
+        let error =
+            verify(&path, folder.path(), LineEnds::Crlf, &Unchanged, &mut |_| {}).unwrap_err();
         assert!(error.to_string().starts_with("cannot read "), "{error}");
-        let error = verify(folder.path(), &path, &Unchanged, &mut |_| {}).unwrap_err();
+        let error =
+            verify(folder.path(), &path, LineEnds::Crlf, &Unchanged, &mut |_| {}).unwrap_err();
         assert!(matches!(error, TransferError::NotAFile { .. }), "{error}");
     }
 }

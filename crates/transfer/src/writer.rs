@@ -21,6 +21,7 @@ use std::time::Duration;
 use crate::TransferError;
 use crate::checksum::Totals;
 use crate::journal::Subject;
+use crate::lines::LineEnds;
 use crate::output::{Output, OutputOptions};
 use crate::process::Process;
 use crate::reorder::{Batch, Reorder};
@@ -74,6 +75,8 @@ pub struct Writer {
 /// What the lanes and the writer's thread both see.
 #[derive(Debug)]
 struct Shared {
+    /// What ends lines, as the server says.
+    ends: LineEnds,
     window: u64,
     budget: u64,
     oldest: AtomicU64,
@@ -122,9 +125,11 @@ impl Writer {
         subject: Subject,
         options: WriterOptions,
     ) -> Result<Self, TransferError> {
+        let ends = subject.source.ends;
         let (output, totals) = Output::open(output, subject)?;
         let window = options.window.max(1).next_power_of_two();
         let shared = Arc::new(Shared {
+            ends,
             window: window as u64,
             budget: options.budget as u64,
             oldest: AtomicU64::new(totals.lines),
@@ -262,7 +267,7 @@ impl Lane {
 
     /// Takes in line `number` as it came, with its end, and processes it. There has to be room for it.
     pub fn push(&mut self, number: u64, line: &[u8]) {
-        self.batch.push(number, line, self.step);
+        self.batch.push(number, line, self.shared.ends, self.step);
         if self.batch.is_full() {
             self.flush();
         }

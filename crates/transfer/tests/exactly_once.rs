@@ -13,8 +13,8 @@ use proptest::prelude::*;
 use transfer::generate::generate;
 use transfer::verify::verify;
 use transfer::{
-    Ask, HandOut, Handed, OutputOptions, Reader, Source, Step, Subject, Totals, TransferError,
-    Writer, WriterOptions, totals_before,
+    Ask, HandOut, Handed, LineEnds, OutputOptions, Reader, Source, Step, Subject, Totals,
+    TransferError, Writer, WriterOptions, totals_before,
 };
 
 const THREADS: u32 = 3;
@@ -162,7 +162,7 @@ proptest! {
             false => Sides { server: Step::Unchanged, client: Step::Contest },
         };
         transfer(&source, &output, sides, &accidents).unwrap();
-        verify(&source, &output, Step::Contest.process(), &mut |_| {}).unwrap();
+        verify(&source, &output, LineEnds::Crlf, Step::Contest.process(), &mut |_| {}).unwrap();
         prop_assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 }

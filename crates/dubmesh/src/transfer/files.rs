@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use transfer::generate::parse_len;
+use transfer::generate::{Lines, parse_len};
 use transfer::{Step, TransferError};
 
-use super::failed;
 use super::meter::{Line, bytes};
+use super::{LineEnds, advise, failed};
 use crate::Exit;
 
 pub(super) const GENERATE_HELP: &str = "\
@@ -17,6 +17,7 @@ The same length and seed give the same bytes, always.
 Examples:
   dubmesh transfer generate lines.txt --bytes 1GiB --seed 7
   dubmesh transfer generate small.txt --bytes 10MB --force
+  dubmesh transfer generate unix.txt --bytes 10MB --lines lf
 
 Exit status:
   0  written
@@ -27,6 +28,7 @@ pub(super) const VERIFY_HELP: &str = "\
 Examples:
   dubmesh transfer verify lines.txt copy.txt
   dubmesh transfer verify lines.txt moved.txt --process contest
+  dubmesh transfer verify unix.txt moved.txt --process contest --lines lf
 
 Exit status:
   0  the output is what it should be
@@ -53,6 +55,9 @@ pub(super) struct GenerateArgs {
     /// What its lines depend on
     #[arg(long, value_name = "N", default_value = "7")]
     seed: u64,
+    /// What ends a line: crlf is \r\n, lf is \n, any is one or the other at random
+    #[arg(long, value_enum, value_name = "ENDS", default_value = "crlf")]
+    lines: LineEnds,
     /// Replace a file of that name
     #[arg(long)]
     force: bool,
@@ -68,6 +73,9 @@ pub(super) struct VerifyArgs {
     /// What was done to each line: contest or none
     #[arg(long, value_name = "STEP", default_value = "none")]
     process: Step,
+    /// What ends the source's lines: crlf is \r\n alone, lf is \n alone, any is either
+    #[arg(long, value_enum, value_name = "ENDS", default_value = "crlf")]
+    lines: LineEnds,
 }
 
 /// The arguments of `dubmesh transfer local`.
@@ -80,6 +88,9 @@ pub(super) struct LocalArgs {
     /// What is done to each line: contest or none
     #[arg(long, value_name = "STEP", default_value = "none")]
     process: Step,
+    /// What ends the source's lines: crlf is \r\n alone, lf is \n alone, any is either
+    #[arg(long, value_enum, value_name = "ENDS", default_value = "crlf")]
+    lines: LineEnds,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -89,19 +100,20 @@ pub(super) struct LocalArgs {
 pub(super) fn generate(args: &GenerateArgs) -> Exit {
     let mut line = Line::new(false);
     let mut progress = |written| line.update(written, args.bytes, "");
-    let written =
-        transfer::generate::generate(&args.file, args.bytes, args.seed, args.force, &mut progress);
+    let lines = Lines::with_ends(args.bytes, args.seed, args.lines.into());
+    let written = lines.write_to(&args.file, args.force, &mut progress);
     drop(line);
     end("generate", written.map(|count| format!("{count} lines, {} bytes", args.bytes)))
 }
 
 /// Compares two files.
 pub(super) fn verify(args: &VerifyArgs) -> Exit {
+    advise("verify", &args.source, args.lines);
     let whole = std::fs::metadata(&args.output).map_or(0, |metadata| metadata.len());
     let mut line = Line::new(false);
     let mut progress = |compared| line.update(compared, whole, "");
-    let step = args.process.process();
-    let verified = transfer::verify::verify(&args.source, &args.output, step, &mut progress);
+    let (step, ends) = (args.process.process(), args.lines.into());
+    let verified = transfer::verify::verify(&args.source, &args.output, ends, step, &mut progress);
     drop(line);
     let told = verified
         .map(|it| format!("the same: {} lines, {} bytes of output", it.lines, it.output_len));
@@ -110,8 +122,10 @@ pub(super) fn verify(args: &VerifyArgs) -> Exit {
 
 /// Processes a file.
 pub(super) fn local(args: &LocalArgs) -> Exit {
+    advise("local", &args.source, args.lines);
     let start = Instant::now();
-    let count = transfer::local::local(&args.source, &args.output, args.process.process());
+    let (step, ends) = (args.process.process(), args.lines.into());
+    let count = transfer::local::local(&args.source, &args.output, ends, step);
     let took = start.elapsed().as_secs_f64();
     let told = count.map(|rows| {
         let rate = rows as f64 / took;

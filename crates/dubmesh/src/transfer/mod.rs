@@ -5,7 +5,10 @@ mod files;
 mod meter;
 mod serve;
 
-use clap::{Args, Subcommand};
+use std::path::Path;
+
+use clap::{Args, Subcommand, ValueEnum};
+use transfer::Source;
 
 use crate::Exit;
 use fetch::FetchArgs;
@@ -14,7 +17,8 @@ use serve::ServeArgs;
 
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
-Lines end with \\r\\n. Each is asked for by a request of its own, by a caller
+Lines end with \\r\\n; serve, generate, verify and local take --lines lf for \\n,
+and --lines any where both occur. Each line is asked for by a request of its own, by a caller
 that has no other request at that time; docs/transfer.md tells how every line
 arrives exactly once.
 
@@ -60,6 +64,33 @@ pub(crate) fn transfer(args: &TransferArgs) -> Exit {
         What::Generate(args) => files::generate(args),
         What::Verify(args) => files::verify(args),
         What::Local(args) => files::local(args),
+    }
+}
+
+/// What ends lines.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum LineEnds {
+    Crlf,
+    Lf,
+    Any,
+}
+
+impl From<LineEnds> for transfer::LineEnds {
+    fn from(ends: LineEnds) -> Self {
+        match ends {
+            LineEnds::Crlf => Self::Crlf,
+            LineEnds::Lf => Self::Lf,
+            LineEnds::Any => Self::Any,
+        }
+    }
+}
+
+/// Tells on standard error if the file's lines seem to end otherwise than was said. What keeps it from being read
+/// is told by whoever reads all of it.
+fn advise(command: &str, path: &Path, ends: LineEnds) {
+    let advice = Source::open_with(path, ends.into()).and_then(|source| source.advice());
+    if let Ok(Some(advice)) = advice {
+        eprintln!("dubmesh transfer {command}: {advice}");
     }
 }
 

@@ -9,7 +9,7 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use transfer::{ServeOptions, Serving};
 
-use super::failed;
+use super::{LineEnds, advise, failed};
 use crate::Exit;
 use crate::logging::Logging;
 
@@ -27,6 +27,7 @@ SIGTERM and SIGINT: answer what is in flight, end.
 
 Examples:
   dubmesh transfer serve lines.txt
+  dubmesh transfer serve unix.txt --lines lf
   dubmesh transfer serve lines.txt --listen 0.0.0.0:7700 --max-transfers 10
 
 Exit status:
@@ -37,8 +38,11 @@ Exit status:
 /// The arguments of `dubmesh transfer serve`.
 #[derive(Args, Debug)]
 pub(super) struct ServeArgs {
-    /// The file; its lines end with \r\n
+    /// The file
     file: PathBuf,
+    /// What ends a line: crlf is \r\n alone, lf is \n alone, any is either
+    #[arg(long, value_enum, value_name = "ENDS", default_value = "crlf")]
+    lines: LineEnds,
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7700")]
     listen: String,
@@ -67,7 +71,9 @@ async fn run(args: &ServeArgs) -> Result<(), String> {
     let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
     let max_transfers = usize::try_from(args.max_transfers).unwrap_or(usize::MAX);
-    let options = ServeOptions { max_transfers, ..ServeOptions::default() };
+    let options =
+        ServeOptions { max_transfers, ends: args.lines.into(), ..ServeOptions::default() };
+    advise("serve", &args.file, args.lines);
     let serving = Serving::start(&args.file, &args.listen, options)
         .await
         .map_err(|error| error.to_string())?;

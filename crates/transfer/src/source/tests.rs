@@ -11,8 +11,12 @@ fn file_of(bytes: &[u8]) -> tempfile::NamedTempFile {
 }
 
 fn all_lines(bytes: &[u8]) -> Vec<Vec<u8>> {
+    all_lines_by(LineEnds::Crlf, bytes)
+}
+
+fn all_lines_by(ends: LineEnds, bytes: &[u8]) -> Vec<Vec<u8>> {
     let file = file_of(bytes);
-    let mut reader = Reader::new(Source::open(file.path()).unwrap());
+    let mut reader = Reader::new(Source::open_with(file.path(), ends).unwrap());
     let mut lines = Vec::new();
     while let Some(line) = reader.line(lines.len() as u64).unwrap() {
         lines.push(line.to_vec());
@@ -27,6 +31,38 @@ fn ends_of_files() {
     assert_eq!(all_lines(b"\r\n"), [b"\r\n"]);
     assert_eq!(all_lines(b"a\r\nb"), [&b"a\r\n"[..], b"b"]);
     assert_eq!(all_lines(b"a\r\n\r\n\n"), [&b"a\r\n"[..], b"\r\n", b"\n"]);
+}
+
+#[test]
+fn lines_by_their_ends() {
+    for ends in [LineEnds::Lf, LineEnds::Any] {
+        assert_eq!(all_lines_by(ends, b""), Vec::<Vec<u8>>::new());
+        assert_eq!(all_lines_by(ends, b"\n"), [b"\n"]);
+        let lines = all_lines_by(ends, b"a\r\n\nb\rc\nd");
+        assert_eq!(lines, [&b"a\r\n"[..], b"\n", b"b\rc\n", b"d"]);
+        // An end, and a return before it, lie across the block's end.
+        let bytes = [&vec![b'x'; BLOCK_LEN - 1][..], b"\r\nab\n", &vec![b'y'; BLOCK_LEN]].concat();
+        let lens: Vec<_> = all_lines_by(ends, &bytes).iter().map(Vec::len).collect();
+        assert_eq!(lens, [BLOCK_LEN + 1, 3, BLOCK_LEN]);
+        // As many lines as a block can have.
+        assert_eq!(all_lines_by(ends, &b"\n".repeat(2 * BLOCK_LEN)).len(), 2 * BLOCK_LEN);
+    }
+}
+
+#[test]
+fn advice_for_files_with_short_ends() {
+    let advice = |bytes: &[u8], ends| {
+        Source::open_with(file_of(bytes).path(), ends).unwrap().advice().unwrap()
+    };
+    let told = advice(b"a\nb\n", LineEnds::Crlf).unwrap();
+    assert!(told.ends_with("use --lines lf"), "{told}");
+    assert_eq!(advice(b"a\nb\n", LineEnds::Lf), None);
+    for fine in [&b""[..], b"a", b"\r", b"a\nb\r\n"] {
+        assert_eq!(advice(fine, LineEnds::Crlf), None);
+    }
+    let long = file_of(&b"a\n".repeat(MAX_LINE_LEN));
+    let error = Reader::new(Source::open(long.path()).unwrap()).line(0).unwrap_err();
+    assert!(error.to_string().ends_with("use --lines lf for \\n"), "{error}");
 }
 
 #[test]

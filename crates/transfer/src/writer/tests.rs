@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::Identity;
 use crate::checksum::Sent;
+use crate::lines::LineEnds;
 use crate::process::{Contest, Unchanged};
 
 struct Unpark(Thread);
@@ -67,7 +68,10 @@ impl Folder {
 }
 
 fn subject(step: &str) -> Subject {
-    Subject { source: Identity { len: 9, modified_ns: 5 }, step: step.to_owned() }
+    Subject {
+        source: Identity { len: 9, modified_ns: 5, ends: LineEnds::Crlf },
+        step: step.to_owned(),
+    }
 }
 
 fn line(number: u64) -> String {
@@ -198,7 +202,10 @@ fn only_the_same_transfer_is_resumed() {
     };
     let error = resume(subject("contest"));
     assert!(error.to_string().contains("the processing step none, now it is contest"), "{error}");
-    let source = Identity { len: 10, modified_ns: 5 };
+    let (source, ends) = (subject("none").source, LineEnds::Lf);
+    let error = resume(Subject { source: Identity { ends, ..source }, ..subject("none") });
+    assert!(error.to_string().ends_with("--lines lf; --force starts anew"), "{error}");
+    let source = Identity { len: 10, ..source };
     let error = resume(Subject { source, ..subject("none") });
     assert!(matches!(error, TransferError::OtherTransfer { what: "a source", .. }), "{error}");
 

@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use crate::support::{Folder, Proxy, fetch, fetch_until};
+use transfer::generate::Lines;
 use transfer::{
-    Compression, FetchOptions, OutputOptions, Side, Step, TransferError, WriterOptions,
+    Compression, FetchOptions, LineEnds, OutputOptions, Side, Step, TransferError, WriterOptions,
 };
 
 const BOTH: [Side; 2] = [Side::Server, Side::Client];
@@ -93,6 +94,69 @@ fn files_that_are_unusual() {
     }
 }
 
+/// Lines that end with `\n`, or each with its own end: by hand, and many of them while connections break. A
+/// transfer that is stopped goes on, but not by another rule.
+#[test]
+fn lines_that_end_otherwise() {
+    let mixed = b"123456789\nabc\r\n\n\r\na\rb\r\nend";
+    let results = [
+        (LineEnds::Lf, &b"0987321\n1\rca\n2\n3\r\n4\rba\n5de"[..]),
+        (LineEnds::Any, b"0987321\n1ca\r\n2\n3\r\n4ba\r\n5de"),
+    ];
+    for (ends, expected) in results {
+        let folder = Folder::with_source(mixed);
+        let server = folder.serve_by(ends);
+        for side in BOTH {
+            fetch(&folder.options(server.address, Step::Contest, side)).unwrap();
+            assert_eq!(
+                std::fs::read(folder.path("output")).unwrap().escape_ascii().to_string(),
+                expected.escape_ascii().to_string()
+            );
+            std::fs::remove_file(folder.path("output")).unwrap();
+            fetch(&folder.options(server.address, Step::Unchanged, side)).unwrap();
+            assert_eq!(std::fs::read(folder.path("output")).unwrap(), mixed);
+            std::fs::remove_file(folder.path("output")).unwrap();
+        }
+        drop(server);
+
+        let lines = Lines::with_ends(4_000_000, 7, ends);
+        lines.write_to(&folder.path("source"), true, &mut |_| {}).unwrap();
+        for side in BOTH {
+            stopped_and_resumed(&folder, ends, side);
+        }
+    }
+}
+
+fn stopped_and_resumed(folder: &Folder, ends: LineEnds, side: Side) {
+    let server = folder.serve_by(ends);
+    let proxy = Proxy::start(server.address);
+    let options = folder.options(proxy.address, Step::Contest, side);
+    let output = OutputOptions { resume: true, ..options.output.clone() };
+    let options = FetchOptions { output, ..options };
+    proxy.end_after(900_000);
+    let stop = async {
+        while !proxy.has_ended() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let error = fetch_until(&options, stop).unwrap_err();
+    assert!(matches!(error, TransferError::Stopped), "{error}");
+    drop(server);
+    let server = folder.serve();
+    proxy.go_on(server.address);
+    let error = fetch(&options).unwrap_err().to_string();
+    let told = format!("served with --lines {ends}, now it is of ");
+    assert!(error.contains(&told) && error.contains("--lines crlf; --force"), "{error}");
+    drop(server);
+    let server = folder.serve_by(ends);
+    proxy.go_on(server.address);
+    proxy.cut_connections(3);
+    let fetched = fetch(&options).unwrap();
+    assert!(1000 < fetched.resumed, "{}", fetched.resumed);
+    folder.check_by(ends, Step::Contest);
+    std::fs::remove_file(folder.path("output")).unwrap();
+}
+
 #[test]
 fn a_line_that_is_too_long_ends_the_transfer() {
     let folder = Folder::with_source(&[&b"ok\r\n"[..], &b"x\n".repeat(1 << 20)].concat());
@@ -100,6 +164,7 @@ fn a_line_that_is_too_long_ends_the_transfer() {
     let options = folder.options(server.address, Step::Contest, Side::Server);
     let error = fetch(&options).unwrap_err().to_string();
     assert!(error.contains("line 1 at offset 4 is over the limit"), "{error}");
+    assert!(error.contains("use --lines lf for \\n"), "{error}");
     assert!(!folder.path("output").exists());
 }
 

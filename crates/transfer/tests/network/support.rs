@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use transfer::generate::generate;
 use transfer::{
-    FetchOptions, Fetched, OutputOptions, Progress, ServeOptions, Serving, Side, Step,
+    FetchOptions, Fetched, LineEnds, OutputOptions, Progress, ServeOptions, Serving, Side, Step,
     TransferError,
 };
 
@@ -43,6 +43,12 @@ impl Folder {
         folder
     }
 
+    /// Serves lines that end by this rule.
+    pub(crate) fn serve_by(&self, ends: LineEnds) -> Server {
+        let options = ServeOptions { ends, ..ServeOptions::default() };
+        Server::start(&self.path("source"), options).unwrap()
+    }
+
     pub(crate) fn serve(&self) -> Server {
         Server::start(&self.path("source"), ServeOptions::default()).unwrap()
     }
@@ -62,8 +68,13 @@ impl Folder {
 
     /// Checks the output against what the same step makes of the source without a network, byte by byte.
     pub(crate) fn check(&self, step: Step) {
+        self.check_by(LineEnds::Crlf, step);
+    }
+
+    /// The same with lines that end otherwise.
+    pub(crate) fn check_by(&self, ends: LineEnds, step: Step) {
         let expected = self.path("expected");
-        transfer::local::local(&self.path("source"), &expected, step.process()).unwrap();
+        transfer::local::local(&self.path("source"), &expected, ends, step.process()).unwrap();
         let [expected, output] =
             [expected, self.path("output")].map(|it| std::fs::read(it).unwrap());
         assert!(expected == output, "{} and {} bytes differ", expected.len(), output.len());
