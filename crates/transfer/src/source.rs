@@ -13,6 +13,8 @@
 //! - Memory does not depend on the file's length, but for 16 bytes a block of 256 KiB (1 MiB for
 //!   16 GiB), nor on the number of clients: 16 blocks are shared, and each reader holds 2.
 
+mod advice;
+
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -20,7 +22,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::TransferError;
-use crate::lines::{CRLF, Line, LineEnds, MARGIN, find_ends};
+use crate::lines::{Line, LineEnds, MARGIN, find_ends};
 use crate::process::{Process, line_max_len, process_line};
 
 /// How many bytes are read at once. Small enough that a block, its ends and what is made of them
@@ -184,29 +186,6 @@ impl Source {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Advice for whoever opened a file whose lines seem to end with a lone `\n`, by the rule that only
-    /// `\r\n` ends one: there is a newline at its beginning, and no end. Such a file is one line.
-    ///
-    /// # Errors
-    /// What reading can end with.
-    pub fn advice(&self) -> Result<Option<String>, TransferError> {
-        if self.identity.ends != LineEnds::Crlf {
-            return Ok(None);
-        }
-        let len = usize::try_from(self.identity.len).map_or(BLOCK_LEN, |len| len.min(BLOCK_LEN));
-        let mut bytes = vec![0; len];
-        self.file.read_exact_at(&mut bytes, 0).map_err(|error| self.explain(error))?;
-        let lone =
-            memchr::memchr(b'\n', &bytes).is_some() && memchr::memmem::find(&bytes, CRLF).is_none();
-        Ok(lone.then(|| {
-            let path = self.path.display();
-            format!(
-                "{path} seems to have lines that end with \\n; by --lines crlf, the default, only \\r\\n \
-                 ends a line, so that they count as one; use --lines lf"
-            )
-        }))
     }
 
     /// What the file was when it was opened.

@@ -18,9 +18,9 @@ use serve::ServeArgs;
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
 Lines end with \\r\\n; serve, generate, verify and local take --lines lf for \\n,
-and --lines any where both occur. Each line is asked for by a request of its own, by a caller
-that has no other request at that time; docs/transfer.md tells how every line
-arrives exactly once.
+and --lines any where both occur. Each line is asked for by a request of its
+own, by a caller that has no other request at that time; docs/transfer.md tells
+how every line arrives exactly once.
 
 Examples:
   dubmesh transfer generate lines.txt --bytes 1GiB --seed 7
@@ -85,8 +85,8 @@ impl From<LineEnds> for transfer::LineEnds {
     }
 }
 
-/// Tells on standard error if the file's lines seem to end otherwise than was said. What keeps it from being read
-/// is told by whoever reads all of it.
+/// Tells on standard error if the file's lines seem to end otherwise than was said. Whoever reads
+/// all of the file tells what keeps it from being read.
 fn advise(command: &str, path: &Path, ends: LineEnds) {
     let advice = Source::open_with(path, ends.into()).and_then(|source| source.advice());
     if let Ok(Some(advice)) = advice {
