@@ -34,7 +34,8 @@ impl Lines {
         Self::with_ends(len, seed, LineEnds::Crlf)
     }
 
-    /// The same with lines that end by another rule. By [`LineEnds::Any`], half of them end with `\n`.
+    /// The same with lines that end by another rule. By [`LineEnds::Any`], half of them end with
+    /// `\n`.
     #[must_use]
     pub fn with_ends(len: u64, seed: u64, ends: LineEnds) -> Self {
         Self { left: len, ends, random: Random::new(seed) }
@@ -77,12 +78,12 @@ impl Lines {
         true
     }
 
-    /// Writes all lines to `path` and returns how many there are. `progress` is told the bytes written so
-    /// far. An existing file is replaced only with `force`.
+    /// Writes all lines to `path` and returns how many there are. `progress` is told the bytes
+    /// written so far. An existing file is replaced only with `force`.
     ///
     /// # Errors
-    /// [`TransferError::OutputExists`], or what writing can end with. A file that could not be finished
-    /// is removed.
+    /// [`TransferError::OutputExists`], or what writing can end with. A file that could not be
+    /// finished is removed.
     pub fn write_to(
         self,
         path: &Path,
@@ -140,7 +141,8 @@ fn split_mix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Writes the file of `len` bytes and `seed`, with lines that end with `\r\n`; see [`Lines::write_to`].
+/// Writes the file of `len` bytes and `seed`, with lines that end with `\r\n`; see
+/// [`Lines::write_to`].
 ///
 /// # Errors
 /// Those of [`Lines::write_to`].

@@ -65,7 +65,8 @@ impl Journal {
 
     fn to_text(&self) -> String {
         let Self { subject, totals, len, digest } = self;
-        // Earlier versions know `\r\n` alone: its journals have no line about it, and they refuse others.
+        // Earlier versions know `\r\n` alone: its journals have no line about it, and they refuse
+        // others.
         let ends = match subject.source.ends {
             LineEnds::Crlf => String::new(),
             other => format!("source-lines {other}\n"),
@@ -165,7 +166,8 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
-    /// Journals about `\r\n` are those of versions that know nothing else; other journals have a line more.
+    /// Journals about `\r\n` are those of versions that know nothing else; other journals have a
+    /// line more.
     #[test]
     fn the_usual_ends_are_not_mentioned() {
         let text = journal(LineEnds::Crlf).to_text();

@@ -1,7 +1,8 @@
 //! Where a line ends. Bytes in, offsets out; no file in this module.
 //!
-//! What ends a line is said by [`LineEnds`]: `\r\n` alone unless told otherwise. A lone `\r` is always a byte of
-//! its line. The last line may lack its end. An end at the end of the bytes begins no further line.
+//! What ends a line is said by [`LineEnds`]: `\r\n` alone unless told otherwise. A lone `\r` is
+//! always a byte of its line. The last line may lack its end. An end at the end of the bytes
+//! begins no further line.
 
 use std::fmt;
 use std::ops::Range;

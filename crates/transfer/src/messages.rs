@@ -340,8 +340,9 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// What ends lines, as the last field. Nothing stands for `\r\n`, which is all that earlier versions know:
-/// they refuse messages that say more, so they never take lines apart by the wrong rule.
+/// What ends lines, as the last field. Nothing stands for `\r\n`, which is all that earlier
+/// versions know: they refuse messages that say more, so they never take lines apart by the wrong
+/// rule.
 fn encode_ends(ends: LineEnds, out: &mut Vec<u8>) {
     if ends != LineEnds::Crlf {
         out.extend_from_slice(ends.name().as_bytes());
@@ -424,8 +425,8 @@ mod tests {
         assert_eq!(out, b"\0\0\0\0\0\0\x01\x02ab\r\n\x80\0\0\0\0\0\0\x05");
     }
 
-    /// By the usual rule a message is what earlier versions send and take. By another one it is longer, and
-    /// they refuse it.
+    /// By the usual rule a message is what earlier versions send and take. By another one it is
+    /// longer, and they refuse it.
     #[test]
     fn ends_of_lines_that_are_not_usual() {
         let opened =

@@ -24,8 +24,8 @@ pub struct Verified {
     pub output_len: u64,
 }
 
-/// Whether `output` is `source`, each line (which `ends` tells apart) processed by `step`. `progress` is told the bytes of output
-/// that have been compared.
+/// Whether `output` is `source`, each line (which `ends` tells apart) processed by `step`.
+/// `progress` is told the bytes of output that have been compared.
 ///
 /// # Errors
 /// [`TransferError::Different`] with the first difference, or what reading can end with.

@@ -1,5 +1,5 @@
-//! What somebody is told whose file seems to need another rule for the ends of its lines. It looks at the
-//! file's beginning only, and changes nothing.
+//! What somebody is told whose file seems to need another rule for the ends of its lines. It
+//! looks at the file's beginning only, and changes nothing.
 
 use std::os::unix::fs::FileExt;
 
@@ -8,8 +8,9 @@ use crate::TransferError;
 use crate::lines::{CRLF, LineEnds};
 
 impl Source {
-    /// Advice for whoever opened a file whose lines seem to end with a lone `\n`, by the rule that only
-    /// `\r\n` ends one: there is a newline at its beginning, and no end. Such a file is one line.
+    /// Advice for whoever opened a file whose lines seem to end with a lone `\n`, by the rule
+    /// that only `\r\n` ends one: there is a newline at its beginning, and no end. Such a file is
+    /// one line.
     ///
     /// # Errors
     /// What reading can end with.

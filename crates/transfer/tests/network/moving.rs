@@ -94,8 +94,8 @@ fn files_that_are_unusual() {
     }
 }
 
-/// Lines that end with `\n`, or each with its own end: by hand, and many of them while connections break. A
-/// transfer that is stopped goes on, but not by another rule.
+/// Lines that end with `\n`, or each with its own end: by hand, and many of them while
+/// connections break. A transfer that is stopped goes on, but not by another rule.
 #[test]
 fn lines_that_end_otherwise() {
     let mixed = b"123456789\nabc\r\n\n\r\na\rb\r\nend";
