@@ -15,12 +15,13 @@ use hessian::{Decoder, Encoder, JavaType, Limits};
 use jsonb::json_to_jsonb_by;
 use memchr::memmem;
 
-pub use self::types::parse_types;
 use crate::error::{CallError, Code};
 use crate::resolve::fits::{self, Fit};
-use crate::resolve::records::Records;
-use crate::route::{Parameters, Route};
+use crate::route::{Parameters, Plan, Route};
 use crate::upstream::Arguments;
+
+pub use self::types::parse_types;
+pub(crate) use self::types::{advise, understood};
 
 /// More parameters than any Java method has.
 pub const MAX_ARGUMENTS: usize = 255;
@@ -405,11 +406,8 @@ impl Arguments for ArgumentList<'_> {
         serialization: Serialization,
         out: &mut Vec<u8>,
     ) -> Result<(), CallError> {
-        let plan = &route.plan;
-        let schema = plan.schema.as_deref().map(|schema| &schema.service);
-        let records = Some(&plan.records);
         let (method, parameters) = (&*route.method, &route.parameters);
-        let target = Target { method, parameters, schema, records };
+        let target = Target { method, parameters, plan: Some(&route.plan) };
         self.encode_for(target, serialization, out)
     }
 }
@@ -421,19 +419,17 @@ pub struct Target<'a> {
     pub method: &'a str,
     /// What is known of its parameters.
     pub parameters: &'a Parameters,
-    /// What is known of the fields of their classes.
-    pub schema: Option<&'a ServiceDefinition>,
-    /// Which classes a generic call cannot write as maps.
-    pub records: Option<&'a Records>,
+    /// What else is known of the method.
+    pub plan: Option<&'a Plan>,
 }
 
 impl<'a> Target<'a> {
     /// What tells the types of fields that are written. In a generic call the provider makes the objects.
     fn schema(&self) -> &'a dyn Schema {
-        match (self.schema, self.records) {
-            (Some(schema), _) if !self.parameters.is_generic() => schema,
-            (_, Some(records)) => records,
-            (_, None) => &(),
+        match self.plan {
+            Some(plan) if self.parameters.is_generic() => &plan.records,
+            Some(plan) => plan,
+            None => &(),
         }
     }
 }

@@ -4,7 +4,6 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use dubbo_proto::ServiceKey;
-use hessian::transcode::Schema;
 use tracing::debug;
 
 use crate::args::ArgumentList;
@@ -155,7 +154,7 @@ fn check_scalars(route: &Route, invocation: &Invocation<'_>) -> Result<(), CallE
     let packed = packed(route, invocation);
     let list = packed.as_ref().map(|texts| ArgumentList::of_texts(texts));
     let args = list.as_ref().unwrap_or(&invocation.args);
-    args.check_scalars(types, schema_of(route), |_| false).map_err(|error| {
+    args.check_scalars(types, &route.plan, |_| false).map_err(|error| {
         let origin = route.plan.schema.as_ref().map_or(String::new(), |it| it.origin.to_string());
         let message = format!(
             "{}; the types are those of {origin}; where these are wrong, tell them (header \
@@ -164,13 +163,6 @@ fn check_scalars(route: &Route, invocation: &Invocation<'_>) -> Result<(), CallE
         );
         CallError { message: message.into(), ..error }
     })
-}
-
-fn schema_of(route: &Route) -> &dyn Schema {
-    match &route.plan.schema {
-        Some(definition) => &definition.service,
-        None => &(),
-    }
 }
 
 /// Makes the call of a route; and once more, as long as the provider refuses a generic one because it cannot make an
@@ -217,7 +209,7 @@ async fn send(route: &Rc<Route>, invocation: &Invocation<'_>, started: Instant) 
         Parameters::Named(types, _) => types,
         _ => &route.plan.told,
     };
-    args.check_scalars(types, schema_of(route), |index| route.parameters.at(index).is_some())
+    args.check_scalars(types, &route.plan, |index| route.parameters.at(index).is_some())
         .inspect_err(|error| route.cluster.count_without_endpoint(started, error.code))?;
     let outcome = if route.answers_json_text() {
         let texts = args.quoted();

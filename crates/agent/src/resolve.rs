@@ -24,12 +24,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dubbo_proto::definition::MethodDefinition;
-use hessian::JavaType;
 use hessian::transcode::builtin::Builtin;
+use hessian::{ClassType, JavaType};
 use registry::{Definition, Endpoint, Origin};
 
 use self::fits::Fit;
-use crate::args::{ArgumentList, parse_types};
+use crate::args::{ArgumentList, parse_types, understood};
 use crate::cluster::Cluster;
 use crate::config::closest;
 use crate::error::{CallError, Code};
@@ -87,7 +87,8 @@ pub async fn prepare(
                 false => None,
             };
             let result = schema.as_ref().and_then(|schema| result_of(schema, name.method, &types));
-            (Parameters::Given(types), Plan { schema, result, ..Plan::default() })
+            let instances = understood(&types, schema.as_deref())?;
+            (Parameters::Given(types), Plan { schema, result, instances, ..Plan::default() })
         }
         (None, None) => {
             let schema = definition(worker, registry, &cluster, deadline).await?;
@@ -183,10 +184,8 @@ fn untyped(
 /// lists and maps where nobody tells their types, or a `List<Order>` would hold maps.
 fn resolved(method: &Candidate, schema: Option<Arc<Definition>>) -> (Parameters, Plan) {
     let (types, n_packed) = (method.types.clone(), method.n_packed);
-    let is_known = |class: &str| {
-        let service = schema.as_ref().map(|schema| &schema.service);
-        service.is_some_and(|service| service.classes.contains_key(class))
-    };
+    let is_known =
+        |class: &ClassType| schema.as_ref().is_some_and(|schema| schema.service.knows(class));
     let is_erased =
         schema.as_ref().is_some_and(|schema| matches!(schema.origin, Origin::Provider(_)));
     let may_pack = n_packed.is_none() && matches!(types.last(), Some(JavaType::Array(_)));
@@ -200,11 +199,11 @@ fn resolved(method: &Candidate, schema: Option<Arc<Definition>>) -> (Parameters,
 }
 
 /// Whether all classes in a type are known.
-fn are_known(ty: &JavaType, is_known: &impl Fn(&str) -> bool) -> bool {
+fn are_known(ty: &JavaType, is_known: &impl Fn(&ClassType) -> bool) -> bool {
     match ty {
         JavaType::Array(element) => are_known(element, is_known),
         JavaType::Class(class) => {
-            (class.builtin().is_some() || is_known(class.name()))
+            (class.builtin().is_some() || is_known(class))
                 && class.args().iter().all(|arg| are_known(arg, is_known))
         }
         _ => true,

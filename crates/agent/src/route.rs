@@ -12,6 +12,8 @@ use std::sync::Arc;
 use dubbo_proto::definition::MethodDefinition;
 use dubbo_proto::{RequestHead, RequestTemplate, Serialization, ServiceKey};
 use hessian::JavaType;
+use hessian::generics::Instances;
+use hessian::transcode::Schema;
 use hessian::transcode::builtin::Builtin;
 use link_proto::RouteDef;
 use registry::Definition;
@@ -82,7 +84,7 @@ impl Generic {
 }
 
 /// What was found out about a method when its route was made.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Plan {
     /// Tells the types of the fields of its parameters' classes.
     pub schema: Option<Arc<Definition>>,
@@ -104,6 +106,26 @@ pub struct Plan {
     pub told: Vec<JavaType>,
     /// The classes whose objects a generic call cannot write as maps, as far as the provider has told.
     pub records: Records,
+    /// What the type arguments mean that the caller has told.
+    pub instances: Instances,
+}
+
+/// What is known of the fields of classes.
+impl Schema for Plan {
+    fn field_type(&self, class: &str, field: &str) -> Option<&JavaType> {
+        if let Some(fields) = self.instances.fields(class) {
+            return fields.get(field);
+        }
+        self.schema.as_ref()?.service.field_type(class, field)
+    }
+
+    fn enum_names(&self, class: &str) -> Option<&[Box<str>]> {
+        self.schema.as_ref()?.service.enum_names(class)
+    }
+
+    fn is_enum(&self, class: &str) -> Option<bool> {
+        self.schema.as_ref()?.service.is_enum(class)
+    }
 }
 
 /// What a provider has said of the types that a definition tells.

@@ -16,8 +16,9 @@ mod telnet;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use hessian::JavaType;
+use hessian::generics::{GenericClass, Instances};
 use hessian::transcode::Schema;
+use hessian::{ClassType, JavaType};
 
 use crate::ProtoError;
 
@@ -43,6 +44,10 @@ pub struct ServiceDefinition {
     pub methods: Vec<MethodDefinition>,
     /// The classes with fields and the enums among the types, by name.
     pub classes: BTreeMap<Box<str>, ClassDefinition>,
+    /// Those of them whose type parameters are known.
+    pub generics: BTreeMap<Box<str>, GenericClass>,
+    /// The types with type arguments that occur in the methods and fields.
+    pub instances: Instances,
 }
 
 /// What tells two services of one interface apart.
@@ -118,6 +123,22 @@ impl ServiceDefinition {
         }
     }
 
+    /// Whether the fields of a class are known, or that it is an enum; of one with type arguments, what these mean
+    /// for its fields. It is named as [`ClassType::key`] has it.
+    #[must_use]
+    pub fn knows(&self, class: &ClassType) -> bool {
+        match class.args() {
+            [] => self.classes.contains_key(class.name()),
+            _ => self.instances.fields(class.key()).is_some(),
+        }
+    }
+
+    /// A class with type parameters.
+    #[must_use]
+    pub fn generic(&self, class: &str) -> Option<&GenericClass> {
+        self.generics.get(class)
+    }
+
     /// The fields of a class, if they are known.
     #[must_use]
     pub fn fields(&self, class: &str) -> Option<&BTreeMap<Box<str>, JavaType>> {
@@ -130,7 +151,11 @@ impl ServiceDefinition {
 
 impl Schema for ServiceDefinition {
     fn field_type(&self, class: &str, field: &str) -> Option<&JavaType> {
-        self.fields(class)?.get(field)
+        let fields = match class.split_once('<') {
+            None => self.fields(class),
+            Some((raw, _)) => self.instances.fields(class).or_else(|| self.fields(raw)),
+        };
+        fields?.get(field)
     }
 
     fn enum_names(&self, class: &str) -> Option<&[Box<str>]> {

@@ -6,7 +6,7 @@ mod interop_support;
 use std::fs;
 use std::thread;
 
-use interop_harness::{DubboVersion, JavaProvider};
+use interop_harness::{DubboVersion, JavaProvider, ProviderOptions};
 use interop_support::{Agent, Answer, post, speaking, wait_until};
 
 const SHOP: &str = "org.dubmesh.interop.ShopService";
@@ -22,15 +22,26 @@ struct Estate {
 
 impl Estate {
     fn start(version: DubboVersion, serialization: &'static str) -> Self {
-        let java = JavaProvider::start(version, speaking(serialization)).unwrap();
+        Self::with(version, serialization, false)
+    }
+
+    /// The same; the agent may know the documents that Dubbo's own builder makes.
+    fn with(version: DubboVersion, serialization: &'static str, is_told: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        let definitions = is_told.then(|| folder.path().to_owned());
+        let options = ProviderOptions { definitions, ..speaking(serialization) };
+        let java = JavaProvider::start(version, options).unwrap();
+        let known = match is_told {
+            true => format!("definitions = \"{}\"\n", folder.path().display()),
+            false => String::new(),
+        };
         let path = folder.path().join("services.toml");
         let url = format!("{}?serialization={serialization}", java.url());
         let services = format!("[[service]]\ninterface = \"{SHOP}\"\nendpoints = [\"{url}\"]\n");
         fs::write(&path, services).unwrap();
         let config = format!(
             "[agent]\nworkers = 1\n[log]\nformat = \"json\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
-             [[registry]]\nkind = \"file\"\npath = \"{}\"\nask_providers = false\n\
+             [[registry]]\nkind = \"file\"\npath = \"{}\"\nask_providers = false\n{known}\
              [defaults]\ntimeout_ms = 20000\nserialization = \"{serialization}\"\n\
              [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\n",
             path.display()
@@ -218,4 +229,80 @@ fn objects_that_name_their_class_reach_dubbo_3_2() {
 #[test]
 fn objects_that_name_their_class_reach_dubbo_3_3() {
     check(DubboVersion::V3_3);
+}
+
+const PAGE_OF_ITEMS: &str =
+    "x-dubbo-parameter-types: org.dubmesh.interop.Page<org.dubmesh.interop.Item>";
+
+/// With the fields of `Page` known, the types between < and > count for what it holds: the class goes out alone, its
+/// elements as what they are. Dubbo's own documents tell of `List<T>`, but of no type parameter by itself.
+fn type_arguments(version: DubboVersion, serialization: &'static str) -> Vec<String> {
+    let estate = Estate::with(version, serialization, true);
+    let item = r#"{"code":"a","price":1.10,"made":"1970-01-01T00:00:01Z","day":"2024-02-29","level":"HIGH"}"#;
+    let shown = "Item{a price 1.10 made 1000 day 2024-60 rank 9}";
+    let book = r#"{"class":"org.dubmesh.interop.Book","price":2.5,"pages":3}"#;
+    let body = format!(
+        r#"{{"number":1,"items":[{item},{book},null],"byName":{{"n":{item}}},
+           "next":{{"number":2,"items":[{item}]}}}}"#
+    );
+    let expected =
+        format!("\"page 1 {shown};Book{{null price 2.5}}*3;null; n={shown} page 2 {shown};\"");
+    let mut wrong = Vec::new();
+    let mut check = |headers: &[&str], body: &str, is_right: &dyn Fn(&Answer) -> bool| {
+        for _ in 0..2 {
+            let answer = estate.call("page", headers, body);
+            if !is_right(&answer) {
+                wrong.push(format!(
+                    "{version:?} by {serialization}: {headers:?} {body}\n  {answer:?}\n  {expected}"
+                ));
+            }
+        }
+    };
+    check(&[PAGE_OF_ITEMS], &body, &|answer| answer.body == expected);
+    // What does not fit an element's field is refused with its place.
+    check(&[PAGE_OF_ITEMS], r#"{"items":[{"made":"soon"}]}"#, &|answer| {
+        answer.status == 400 && answer.body.contains("argument 0") && answer.body.contains("soon")
+    });
+    for (types, words) in [
+        ("Page<Item>", "Page has no package"),
+        ("String", "did you mean java.lang.String?"),
+        ("org.dubmesh.interop.Page<T>", "T has no package"),
+        ("org.dubmesh.interop.Page<java.lang.Long,java.lang.Long>", "takes 1 types"),
+        ("org.dubmesh.interop.Item<java.lang.Long>", "org.dubmesh.interop.Item"),
+        ("org.dubmesh.interop.Page<org.dubmesh.interop.Item", "ends too early"),
+    ] {
+        let header = format!("x-dubbo-parameter-types: {types}");
+        check(&[&header], &body, &|answer| answer.status == 400 && answer.body.contains(words));
+    }
+    wrong
+}
+
+#[test]
+fn types_between_angle_brackets_count() {
+    let wrong: Vec<String> = thread::scope(|scope| {
+        let checks = [
+            (DubboVersion::V2_7, "hessian2"),
+            (DubboVersion::V3_3, "hessian2"),
+            (DubboVersion::V3_3, "fastjson2"),
+        ]
+        .map(|(version, serialization)| {
+            scope.spawn(move || type_arguments(version, serialization))
+        });
+        checks.into_iter().flat_map(|check| check.join().unwrap()).collect()
+    });
+    assert!(wrong.is_empty(), "{} calls went wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Where nothing tells of `Page`, nobody can say which of its fields the types are of. Java's own generic call makes no
+/// elements of a `List<T>` either. Objects that name their class need nobody to tell.
+#[test]
+fn types_between_angle_brackets_are_refused_where_nothing_tells_what_they_mean() {
+    let estate = Estate::start(DubboVersion::V3_3, "hessian2");
+    let refused = estate.call("page", &[PAGE_OF_ITEMS], r#"{"items":[{"code":"x"}]}"#);
+    assert_eq!((refused.status, &*refused.code()), (400, "bad_arguments"), "{refused:?}");
+    assert!(refused.body.contains("which fields of org.dubmesh.interop.Page"), "{refused:?}");
+    let body =
+        r#"{"number":1,"items":[{"class":"org.dubmesh.interop.Item","code":"x","price":2.5}]}"#;
+    let named = estate.call("page", &[], body);
+    assert_eq!(named.body, "\"page 1 Item{x price 2.5};\"", "{named:?}");
 }

@@ -1,6 +1,7 @@
 //! What has to hold for any bytes. The fuzz targets and the property tests call these; each
 //! panics where it does not hold, and returns whether the bytes were good.
 
+use crate::generics::{GenericClass, Instances};
 use crate::json::{self, JsonKind, JsonReader};
 use crate::transcode::scalar::digits_of;
 use crate::transcode::{
@@ -67,6 +68,26 @@ pub fn to_json(bytes: &[u8]) -> bool {
     true
 }
 
+/// What declares a class does so whatever it is; and a class that holds anything of itself ends.
+fn declaration(text: &str) {
+    let (name, parameters) = match JavaType::parse_declaration(text) {
+        Ok(declared) => declared,
+        Err(_) => return,
+    };
+    assert!(parameters.iter().all(|it| !it.name.contains(['.', '<'])));
+    let variables = parameters.iter().map(|it| JavaType::class(&it.name));
+    let deeper = |ty: JavaType| JavaType::class_of("java.util.List", vec![ty]);
+    let itself = JavaType::class_of(&name, variables.map(deeper).collect());
+    let n_args = parameters.len();
+    let class = GenericClass::new(parameters, [("itself".into(), itself)].into());
+    let ty = JavaType::class_of(&name, vec![JavaType::class("a.B"); n_args]);
+    let mut instances = Instances::default();
+    let added = instances.add(&ty, &|known| (known == name).then_some(&class));
+    if added.is_ok() && 0 < n_args && !name.starts_with("java.") {
+        assert!(instances.fields(&ty.to_string()).is_some_and(|it| it.contains_key("itself")));
+    }
+}
+
 /// What JSON becomes is Hessian, whatever type it is to have. The type is what stands before the
 /// first line feed.
 pub fn from_json(bytes: &[u8]) -> bool {
@@ -74,8 +95,16 @@ pub fn from_json(bytes: &[u8]) -> bool {
         Some(at) => bytes.split_at(at),
         None => (&[][..], bytes),
     };
-    let ty = std::str::from_utf8(ty).ok().and_then(|text| JavaType::parse(text).ok());
+    let text = std::str::from_utf8(ty).unwrap_or_default();
+    declaration(text);
+    let ty = JavaType::parse(text).ok();
     if let Some(ty) = &ty {
+        let spelled = ty.to_string();
+        if !matches!(ty, JavaType::Class(class) if class.name().len() == 1)
+            && spelled.len() <= JavaType::MAX_LEN
+        {
+            assert_eq!(JavaType::parse(&spelled).as_ref(), Ok(ty), "{spelled}");
+        }
         let again = JavaType::parse(&ty.to_descriptor()).map(|ty| ty.java_name());
         // A class of one letter has the name of a primitive's descriptor.
         assert!(again.is_ok_and(|name| name == ty.java_name()));

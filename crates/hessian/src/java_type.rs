@@ -3,6 +3,7 @@
 //! A type says how a JSON value is to be written (see [`crate::transcode`]). The classes that the
 //! mapping knows by name are told apart once, when the type is parsed.
 
+mod common;
 mod parse;
 
 use std::fmt;
@@ -42,6 +43,17 @@ pub struct ClassType {
     name: Box<str>,
     args: Vec<JavaType>,
     builtin: Option<Builtin>,
+    /// The whole text of the type, where fields may depend on the arguments.
+    key: Option<Box<str>>,
+}
+
+/// A type parameter that a class declares: `T extends com.acme.Item`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TypeParameter {
+    /// Its name.
+    pub name: Box<str>,
+    /// What it extends; `java.lang.Object` if it does not say.
+    pub bound: JavaType,
 }
 
 impl ClassType {
@@ -55,6 +67,13 @@ impl ClassType {
     #[must_use]
     pub fn args(&self) -> &[JavaType] {
         &self.args
+    }
+
+    /// What a [`Schema`](crate::transcode::Schema) knows its fields by: the name, or with generic arguments the
+    /// text of the whole type: `com.acme.Page<com.acme.Order>`.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        self.key.as_deref().unwrap_or(&self.name)
     }
 
     /// What the mapping knows of this class.
@@ -99,6 +118,20 @@ pub enum TypeError {
         /// The limit.
         max: usize,
     },
+    /// The whole text is over the limit.
+    #[error("the type has {len} bytes, and no more than {max} are read")]
+    TypeTooLong {
+        /// How many there are.
+        len: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// What should be the name of a type parameter is none, or there twice.
+    #[error("what is at byte {offset} is no name of a type parameter, or is there twice")]
+    Parameter {
+        /// Bytes before it.
+        offset: usize,
+    },
     /// More parameters than a Java method can have.
     #[error("more than {max} types")]
     TooMany {
@@ -111,6 +144,9 @@ impl JavaType {
     /// The longest name of a class, in bytes. Classes are files, whose names end at 255 bytes on most systems.
     pub const MAX_NAME_LEN: usize = 1024;
 
+    /// The longest text of one type, in bytes.
+    pub const MAX_LEN: usize = 8192;
+
     /// A type from any spelling: `I`, `[J`, `Ljava/lang/String;`, `[Ljava.lang.String;`, `int`,
     /// `int[]`, `java.lang.String`, `java.util.List<com.acme.Order>`.
     ///
@@ -120,6 +156,44 @@ impl JavaType {
     /// [`TypeError`] where the text is none of these.
     pub fn parse(text: &str) -> Result<Self, TypeError> {
         parse::any(text)
+    }
+
+    /// A type from any spelling that has more than one letter: `B` is a class of that name, not `byte`.
+    ///
+    /// # Errors
+    /// [`TypeError`] where the text is none of these.
+    pub fn parse_named(text: &str) -> Result<Self, TypeError> {
+        parse::named(text)
+    }
+
+    /// A class as it is declared, and its type parameters: `com.acme.Page<T extends com.acme.Item>`.
+    ///
+    /// # Errors
+    /// [`TypeError`] where the text is none.
+    pub fn parse_declaration(text: &str) -> Result<(String, Vec<TypeParameter>), TypeError> {
+        parse::declaration(text)
+    }
+
+    /// The class of the JDK that a name without its package stands for in Java's source, or with an import that is
+    /// usual: `java.lang.String` for `String`. Whether it is in capitals does not matter.
+    #[must_use]
+    pub fn full_name(simple: &str) -> Option<&'static str> {
+        common::full_name(simple)
+    }
+
+    /// The first class in the type, its generic arguments among them, that `is_it` is content with.
+    pub fn find_class(&self, is_it: &dyn Fn(&ClassType) -> bool) -> Option<&ClassType> {
+        match self {
+            Self::Array(element) => element.find_class(is_it),
+            Self::Class(class) if is_it(class) => Some(class),
+            Self::Class(class) => class.args.iter().find_map(|arg| arg.find_class(is_it)),
+            _ => None,
+        }
+    }
+
+    /// Whether it is `java.lang.Object`, which says nothing.
+    pub(crate) fn is_object(&self) -> bool {
+        matches!(self, Self::Class(class) if *class.name == *"java.lang.Object")
     }
 
     /// The types of a method's parameters, as Dubbo sends them: descriptors without separators,
@@ -149,7 +223,12 @@ impl JavaType {
     #[doc(hidden)]
     #[must_use]
     pub fn class_of(name: &str, args: Vec<Self>) -> Self {
-        Self::Class(ClassType { name: name.into(), args, builtin: Builtin::of_declared(name) })
+        let builtin = Builtin::of_declared(name);
+        let mut class = ClassType { name: name.into(), args, builtin, key: None };
+        if builtin.is_none() && !class.args.is_empty() {
+            class.key = Some(class.to_string().into());
+        }
+        Self::Class(class)
     }
 
     /// The JVM descriptor, without generic arguments: `[Ljava/lang/String;`.
@@ -275,16 +354,21 @@ impl fmt::Display for JavaType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Array(element) => write!(f, "{element}[]"),
-            Self::Class(class) => {
-                f.write_str(&class.name)?;
-                for (index, arg) in class.args.iter().enumerate() {
-                    f.write_str(if index == 0 { "<" } else { ", " })?;
-                    write!(f, "{arg}")?;
-                }
-                f.write_str(if class.args.is_empty() { "" } else { ">" })
-            }
+            Self::Class(class) => write!(f, "{class}"),
             primitive => f.write_str(primitive.keyword()),
         }
+    }
+}
+
+/// The same.
+impl fmt::Display for ClassType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        for (index, arg) in self.args.iter().enumerate() {
+            f.write_str(if index == 0 { "<" } else { ", " })?;
+            write!(f, "{arg}")?;
+        }
+        f.write_str(if self.args.is_empty() { "" } else { ">" })
     }
 }
 

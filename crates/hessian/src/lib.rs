@@ -7,6 +7,7 @@
 //! - [`Value`] is a tree for tests, tools and cold paths.
 //! - [`json`] reads and writes JSON text; [`transcode`] turns one format into the other directly.
 //! - [`JavaType`] is what a parameter is declared as; it guides JSON to Hessian.
+//! - [`generics`] knows the fields of classes with type parameters.
 //! - `serde` (with the feature of that name) writes and reads Rust types with serde derives.
 //! - [`Limits`] bound everything that a peer can ask for.
 //!
@@ -20,6 +21,7 @@ mod chunk;
 mod decode;
 mod encode;
 mod error;
+pub mod generics;
 mod java_type;
 pub mod json;
 mod limits;
@@ -36,6 +38,6 @@ pub use encode::{
     write_string,
 };
 pub use error::HessianError;
-pub use java_type::{ClassType, JavaType, TypeError};
+pub use java_type::{ClassType, JavaType, TypeError, TypeParameter};
 pub use limits::Limits;
 pub use value::{Class, Value};

@@ -18,10 +18,10 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use hessian::JavaType;
 use hessian::json::{JsonKind, JsonReader};
 use hessian::transcode::builtin::Builtin;
 use hessian::transcode::{InputOptions, Places, Schema, expected};
+use hessian::{ClassType, JavaType};
 use memchr::memmem;
 
 use crate::Encoder;
@@ -113,10 +113,10 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             return Ok(());
         }
         match ty {
-            None => self.untyped(None),
+            None => self.untyped(),
             Some(JavaType::Class(class)) => match class.builtin() {
-                None => self.bean(class.name(), place),
-                Some(Builtin::Any) => self.untyped(None),
+                None => self.bean(class, place),
+                Some(Builtin::Any) => self.untyped(),
                 Some(builtin) => self.builtin(builtin, class.name(), class.args(), place),
             },
             Some(JavaType::Array(element)) => self.array(element, place),
@@ -140,8 +140,8 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         }
     }
 
-    /// Whatever the JSON value looks like; an object is of this class unless it says another.
-    fn untyped(&mut self, class: Option<&str>) -> Result<(), JsonbError> {
+    /// Whatever the JSON value looks like.
+    fn untyped(&mut self) -> Result<(), JsonbError> {
         match self.json.peek()? {
             JsonKind::Null => self.null(),
             JsonKind::Bool => {
@@ -151,7 +151,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             JsonKind::Number => self.untyped_number(),
             JsonKind::String => self.text(),
             JsonKind::Array => self.elements(None, Place::Open),
-            JsonKind::Object => self.object(class, Place::Open),
+            JsonKind::Object => self.object(None, Place::Open),
         }
     }
 
@@ -191,10 +191,11 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
     }
 
     /// A value of a class that we know nothing of but its name.
-    fn bean(&mut self, name: &str, place: Place) -> Result<(), JsonbError> {
+    fn bean(&mut self, class: &ClassType, place: Place) -> Result<(), JsonbError> {
+        let name = class.name();
         match self.json.peek()? {
             JsonKind::Null => self.null(),
-            JsonKind::Object => self.object(Some(name), place),
+            JsonKind::Object => self.object(Some(class), place),
             // An enum, most likely.
             JsonKind::String if self.is_map(name) => {
                 self.enc.object_begin();

@@ -1,7 +1,9 @@
-//! Parameter types as callers write them.
+//! The types of parameters as a caller tells them.
 
-use hessian::JavaType;
+use hessian::generics::{self, GenericsError, Instances};
+use hessian::{ClassType, JavaType};
 use percent_encoding::percent_decode_str;
+use registry::Definition;
 
 use super::MAX_ARGUMENTS;
 use crate::error::{CallError, Code};
@@ -14,9 +16,15 @@ use crate::error::{CallError, Code};
 pub fn parse_types(text: &str) -> Result<Vec<JavaType>, CallError> {
     let text = percent_decode_str(text).decode_utf8_lossy();
     let text = text.trim();
-    let types = JavaType::parse_descriptors(text).or_else(|_| {
-        split_names(text).into_iter().map(|name| JavaType::parse(name.trim())).collect()
-    });
+    let types = match JavaType::parse_descriptors(text) {
+        Ok(types) => Ok(types),
+        Err(_) => {
+            let named: Result<Vec<JavaType>, _> =
+                split_names(text).into_iter().map(|name| JavaType::parse(name.trim())).collect();
+            check_names(text, named.as_deref().unwrap_or_default())?;
+            named
+        }
+    };
     match types {
         Ok(types) if types.len() <= MAX_ARGUMENTS => Ok(types),
         Ok(types) => Err(CallError::new(
@@ -44,6 +52,62 @@ fn split_names(text: &str) -> Vec<&str> {
     text.split(is_separator).collect()
 }
 
+/// Refuses a class without its package: it would be another class, if there is one at all, or a type variable.
+fn check_names(text: &str, types: &[JavaType]) -> Result<(), CallError> {
+    let is_simple = |class: &ClassType| !class.name().contains('.');
+    match types.iter().find_map(|ty| ty.find_class(&is_simple)) {
+        None => Ok(()),
+        Some(class) => {
+            let name = class.name();
+            let message =
+                format!("parameter types {text:?}: {name} has no package; {}", advise(name));
+            Err(CallError::new(Code::BadRequest, message))
+        }
+    }
+}
+
+/// What to write in place of a class's name without its package.
+pub(crate) fn advise(name: &str) -> String {
+    match JavaType::full_name(name) {
+        Some(full) => format!("did you mean {full}?"),
+        None => format!("write the full name of the class, such as com.acme.{name}"),
+    }
+}
+
+/// What the type arguments of parameters mean for the fields of their classes.
+///
+/// # Errors
+/// [`Code::BadArguments`] with the parameter whose arguments are not understood.
+pub(crate) fn understood(
+    types: &[JavaType],
+    schema: Option<&Definition>,
+) -> Result<Instances, CallError> {
+    let mut instances = Instances::default();
+    let known = |class: &str| schema?.service.generic(class);
+    for (index, ty) in types.iter().enumerate() {
+        let is_told = |class: &ClassType| {
+            !class.args().is_empty() && schema.is_some_and(|it| it.service.knows(class))
+        };
+        // A definition may tell of one type alone, without a word of the class.
+        if matches!(ty, JavaType::Class(class) if is_told(class)) {
+            continue;
+        }
+        let added = generics::check(ty, &known).and_then(|()| instances.add(ty, &known));
+        added.map_err(|error| {
+            let advice = match error {
+                GenericsError::Unknown { .. } => {
+                    "; describe the class in a definition (docs/calling.md), or leave out what is between < and > \
+                     and let objects name their class: {\"class\":\"com.acme.Order\", ..}"
+                }
+                _ => "",
+            };
+            let message = format!("parameter type {index} ({ty}): {error}{advice}");
+            CallError::new(Code::BadArguments, message)
+        })?;
+    }
+    Ok(instances)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,5 +125,24 @@ mod tests {
         assert!(names("").is_empty());
         let error = parse_types("Ljava/lang/String").unwrap_err();
         assert_eq!(error.code, Code::BadRequest);
+    }
+
+    #[test]
+    fn a_class_has_its_package() {
+        for (text, advice) in [
+            ("String", "did you mean java.lang.String?"),
+            ("int,List<com.acme.Order>", "did you mean java.util.List?"),
+            ("java.util.List<string>", "did you mean java.lang.String?"),
+            ("Page<OrderDTO>", "such as com.acme.Page"),
+            ("com.acme.Page<OrderDTO>", "such as com.acme.OrderDTO"),
+            ("com.acme.Page<T>", "T has no package"),
+            ("bigdecimal[]", "did you mean java.math.BigDecimal?"),
+        ] {
+            let error = parse_types(text).unwrap_err();
+            assert_eq!(error.code, Code::BadRequest);
+            assert!(error.message.contains(advice), "{text}: {}", error.message);
+        }
+        // A descriptor says all there is to say.
+        assert_eq!(parse_types("LOrder;B").map(|types| types.len()), Ok(2));
     }
 }

@@ -1,6 +1,8 @@
 //! The part of an `[[export]]` that is about an app which speaks HTTP: `[[export.method]]`,
 //! `[[export.class]]` and the keys beside them.
 
+mod classes;
+
 use std::time::Duration;
 
 use dubbo_proto::{Status as DubboStatus, validate_interface, validate_method};
@@ -67,8 +69,6 @@ pub(super) const HTTP_APP_KEYS: [&str; 16] = [
     "class_names",
 ];
 
-const TYPE_REMEDY: &str =
-    "write a Java type such as \"long\", \"java.lang.String\" or \"java.util.List<com.acme.User>\"";
 const ERROR_REMEDY: &str = "write \"null\", the class of an exception such as \
                             \"com.acme.NotFoundException\", or one of busy, timeout, bad-request, \
                             failed";
@@ -90,11 +90,11 @@ pub(super) fn http_app(
 ) -> HttpAppConfig {
     let base = &*origin.base;
     let common = Common { interface, base, headers: headers(section), errors: errors(section) };
-    let classes = classes(section);
+    let mut classes = classes::read(section);
     let mut methods = Methods::default();
     let sections = section.tables_as("method", "export.method");
     for section in sections {
-        if let Some(method) = method(section, &common, &methods) {
+        if let Some(method) = method(section, &common, &methods, &mut classes) {
             methods.add(method);
         }
     }
@@ -208,49 +208,24 @@ fn errors(section: &mut Section<'_>) -> StatusTable {
     table
 }
 
-fn classes(section: &mut Section<'_>) -> Classes {
-    let mut classes = Classes::default();
-    for mut section in section.tables_as("class", "export.class") {
-        const REMEDY: &str = "write a Java class such as \"com.acme.User\"";
-        let name = section.required_text("name", REMEDY);
-        if let Some(name) = name.filter(|name| validate_interface(name).is_err()) {
-            section.wrong("name", format!("\"{name}\" is not the name of a class"), REMEDY);
-        }
-        let name = name.unwrap_or_default();
-        if classes.knows(name) {
-            section.wrong("name", format!("{name} is described already"), "remove one");
-        }
-        if !section.has("fields") {
-            let remedy = "write fields = { born = \"java.util.Date\" }";
-            section.wrong("fields", "is missing", remedy);
-        }
-        classes.add_class(name);
-        for (place, field, value) in section.pairs("fields") {
-            match JavaType::parse(value) {
-                Ok(JavaType::Void) | Err(_) => {
-                    section.wrong_at(&place, format!("\"{value}\" is not a type"), TYPE_REMEDY);
-                }
-                Ok(ty) => classes.add(name, field, ty),
-            }
-        }
-        section.finish();
-    }
-    classes
-}
-
 /// The request of a method: `GET /users/{id}`.
 struct Target<'d> {
     http: http::Method,
     path: Option<&'d str>,
 }
 
-fn method(mut section: Section<'_>, common: &Common<'_>, known: &Methods) -> Option<Method> {
+fn method(
+    mut section: Section<'_>,
+    common: &Common<'_>,
+    known: &Methods,
+    classes: &mut Classes,
+) -> Option<Method> {
     const NAME_REMEDY: &str = "write the method's name in Java";
     let name = section.required_text("name", NAME_REMEDY);
     if let Some(name) = name.filter(|name| validate_method(name).is_err()) {
         section.wrong("name", format!("\"{name}\" is not the name of a method"), NAME_REMEDY);
     }
-    let types = types(&mut section);
+    let types = types(&mut section, classes);
     let names = section.optional_texts("params").unwrap_or_default();
     if let Some(types) =
         types.as_ref().filter(|it| section.has("params") && it.len() != names.len())
@@ -258,7 +233,9 @@ fn method(mut section: Section<'_>, common: &Common<'_>, known: &Methods) -> Opt
         let problem = format!("{} names for {} types", names.len(), types.len());
         section.wrong("params", problem, "name each parameter once, in their order");
     }
-    let returns = section.text("returns").and_then(|text| java_type(&section, "returns", text));
+    let returns = section
+        .text("returns")
+        .and_then(|text| classes::java_type(&section, "returns", text, classes));
     let target = target(&mut section);
     let path = path(&section, &target, &names, types.as_ref().map(Vec::len));
     let mut own_headers = self::headers(&mut section);
@@ -291,23 +268,10 @@ fn method(mut section: Section<'_>, common: &Common<'_>, known: &Methods) -> Opt
     name.map(|_| method)
 }
 
-fn types(section: &mut Section<'_>) -> Option<Vec<JavaType>> {
+fn types(section: &mut Section<'_>, classes: &mut Classes) -> Option<Vec<JavaType>> {
     let texts = section.optional_texts("types")?;
-    Some(texts.into_iter().filter_map(|text| java_type(section, "types", text)).collect())
-}
-
-fn java_type(section: &Section<'_>, key: &str, text: &str) -> Option<JavaType> {
-    match JavaType::parse(text) {
-        Ok(JavaType::Void) if key != "returns" => {
-            section.wrong(key, "void is no type of a parameter", TYPE_REMEDY);
-            None
-        }
-        Ok(ty) => Some(ty),
-        Err(error) => {
-            section.wrong(key, format!("\"{text}\" is not a type: {error}"), TYPE_REMEDY);
-            None
-        }
-    }
+    let read = |text| classes::java_type(section, "types", text, classes);
+    Some(texts.into_iter().filter_map(read).collect())
 }
 
 /// Reads `path`, with the method of HTTP before it or not.

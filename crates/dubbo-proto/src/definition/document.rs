@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hessian::JavaType;
+use hessian::generics::GenericClass;
+use hessian::{JavaType, TypeParameter};
 use serde_json::Value;
 
 use super::{
@@ -40,6 +41,80 @@ fn bound(what: &'static str, count: usize, max: usize) -> Result<(), ProtoError>
     Ok(())
 }
 
+/// What becomes of type variables.
+#[derive(Clone, Copy)]
+enum Variables {
+    /// They are classes of their name.
+    Keep,
+    /// Each may be anything.
+    Drop,
+}
+
+/// The only type parameter of a class, as far as its fields tell. Dubbo's own documents do not name the parameters of a
+/// class, and tell a field of type `T` as `java.lang.Object`, but a `List<T>` as it is; and a field of the class itself
+/// without its arguments, which are the same as those of the class wherever Java's programmers do what is usual.
+fn only_parameter(
+    class: &str,
+    fields: &mut BTreeMap<Box<str>, JavaType>,
+    known: &BTreeSet<&str>,
+) -> Option<TypeParameter> {
+    const OBJECT: &str = "java.lang.Object";
+    let mut names = BTreeSet::new();
+    fields.values().for_each(|ty| note_variables(ty, known, &mut names));
+    let name = match names.len() {
+        1 => names.into_iter().next()?,
+        0 => {
+            let is_open =
+                |ty: &&mut JavaType| matches!(ty, JavaType::Class(class) if class.name() == OBJECT);
+            let mut open = fields.values_mut().filter(is_open);
+            let (field, None) = (open.next()?, open.next()) else { return None };
+            *field = JavaType::class("T");
+            "T".into()
+        }
+        _ => return None,
+    };
+    let itself = JavaType::class_of(class, vec![JavaType::class(&name)]);
+    for ty in fields.values_mut() {
+        let mut inner = ty;
+        while let JavaType::Array(element) = inner {
+            inner = element;
+        }
+        if *inner == JavaType::class(class) {
+            inner.clone_from(&itself);
+        }
+    }
+    Some(TypeParameter { name, bound: JavaType::class(OBJECT) })
+}
+
+fn note_variables(ty: &JavaType, known: &BTreeSet<&str>, names: &mut BTreeSet<Box<str>>) {
+    match ty {
+        JavaType::Array(element) => note_variables(element, known, names),
+        JavaType::Class(class) => {
+            if !class.name().contains('.') && !known.contains(class.name()) {
+                names.insert(class.name().into());
+            }
+            class.args().iter().for_each(|arg| note_variables(arg, known, names));
+        }
+        _ => {}
+    }
+}
+
+/// Works out what type arguments mean for fields, wherever there are some. A document with more of them than
+/// there is room for tells less.
+fn add_instances(service: &mut ServiceDefinition) {
+    let ServiceDefinition { methods, classes, generics, instances, .. } = service;
+    let of_methods = methods.iter().flat_map(|it| it.parameters.iter().chain(&it.result));
+    let of_fields = classes.values().flat_map(|class| match class {
+        ClassDefinition::Bean(fields) => Some(fields.values()),
+        ClassDefinition::Enum(_) => None,
+    });
+    for ty in of_methods.chain(of_fields.flatten()) {
+        if instances.add(ty, &|name| generics.get(name)).is_err() {
+            break;
+        }
+    }
+}
+
 struct Document<'a> {
     root: &'a Value,
     /// Names that are certainly as the JVM has them.
@@ -49,10 +124,15 @@ struct Document<'a> {
 impl<'a> Document<'a> {
     /// Dubbo 2.7 names classes with fields as the JVM does; everything else has points throughout.
     fn note_exact_names(&mut self) {
-        let exact = self.all_types().into_iter().filter(|ty| {
-            ty.get("typeBuilderName").is_some()
-                && !properties(ty).is_none_or(serde_json::Map::is_empty)
-        });
+        let is_exact = |ty: &&Value| {
+            let has_fields = !properties(ty).is_none_or(serde_json::Map::is_empty);
+            // Without a package it is the whole name, whoever wrote it.
+            let is_simple = !ty.get("type").and_then(Value::as_str).unwrap_or("").contains('.');
+            let is_enum = ["enums", "enum"].iter().any(|key| !list(ty.get(key)).is_empty());
+            has_fields && ty.get("typeBuilderName").is_some()
+                || is_simple && (has_fields || is_enum)
+        };
+        let exact = self.all_types().into_iter().filter(is_exact);
         self.exact = exact.filter_map(|ty| ty.get("type")?.as_str()).collect();
     }
 
@@ -68,12 +148,15 @@ impl<'a> Document<'a> {
                 group: text(map.get("group")),
             }
         });
-        Ok(ServiceDefinition {
+        let mut service = ServiceDefinition {
             interface: text(self.root.get("canonicalName")),
             variant,
             methods: self.methods()?,
-            classes: self.classes(),
-        })
+            ..ServiceDefinition::default()
+        };
+        self.add_classes(&mut service);
+        add_instances(&mut service);
+        Ok(service)
     }
 
     fn methods(&self) -> Result<Vec<MethodDefinition>, ProtoError> {
@@ -88,38 +171,60 @@ impl<'a> Document<'a> {
                 continue;
             }
             // Without one of its parameters nobody could call it.
-            let Some(parameters) =
-                types.iter().map(|ty| self.java_type(ty).and_then(super::parameter)).collect()
+            let Some(parameters) = types
+                .iter()
+                .map(|ty| self.java_type(ty, Variables::Drop).and_then(super::parameter))
+                .collect()
             else {
                 continue;
             };
-            let result = method.get("returnType").and_then(|ty| self.java_type(ty));
+            let result =
+                method.get("returnType").and_then(|ty| self.java_type(ty, Variables::Drop));
             methods.push(MethodDefinition { name: name.into(), parameters, result });
         }
         Ok(methods)
     }
 
-    fn classes(&self) -> BTreeMap<Box<str>, ClassDefinition> {
-        let mut classes = BTreeMap::new();
+    fn add_classes(&self, service: &mut ServiceDefinition) {
         for ty in self.all_types() {
-            let Some(name) = ty.get("type").and_then(Value::as_str) else { continue };
-            if name.contains(['<', '[', ' ']) {
+            let Some(text) = ty.get("type").and_then(Value::as_str) else { continue };
+            if text.contains(['[', '?']) {
                 continue;
             }
-            let name: Box<str> = self.jvm_name(name).into();
             let values = ["enums", "enum"].map(|key| list(ty.get(key))).concat();
             if !values.is_empty() {
                 let values = values.iter().filter_map(Value::as_str).map(Box::from).collect();
-                classes.insert(name, ClassDefinition::Enum(values));
+                let name = self.jvm_name(text).into();
+                service.classes.insert(name, ClassDefinition::Enum(values));
                 continue;
             }
             let Some(properties) = properties(ty).filter(|map| !map.is_empty()) else { continue };
-            let fields = properties
-                .iter()
-                .filter_map(|(field, ty)| Some((field.as_str().into(), self.java_type(ty)?)));
-            classes.insert(name, ClassDefinition::Bean(fields.collect()));
+            let read = |variables| {
+                let fields = properties.iter().filter_map(|(field, ty)| {
+                    Some((field.as_str().into(), self.java_type(ty, variables)?))
+                });
+                fields.collect::<BTreeMap<Box<str>, JavaType>>()
+            };
+            // `a.Page<a.Order>` tells of this type alone, `a.Page<T>` of the class, and so does `a.Page`.
+            let of_all = JavaType::parse_declaration(&self.jvm_type(text, Variables::Keep));
+            let Ok((name, parameters)) = of_all else {
+                if let Some(JavaType::Class(class)) = self.type_of(text, Variables::Drop) {
+                    service.instances.put(&class, read(Variables::Drop));
+                }
+                continue;
+            };
+            let mut fields = read(Variables::Keep);
+            let parameters = match parameters.as_slice() {
+                [] => only_parameter(&name, &mut fields, &self.exact).into_iter().collect(),
+                _ => parameters,
+            };
+            let name: Box<str> = name.into();
+            if !parameters.is_empty() {
+                service.generics.insert(name.clone(), GenericClass::new(parameters, fields));
+            }
+            let fields = read(Variables::Drop);
+            service.classes.insert(name, ClassDefinition::Bean(fields));
         }
-        classes
     }
 
     /// Every type definition, also those inside of others. Each value of the document is seen once, as no
@@ -143,15 +248,15 @@ impl<'a> Document<'a> {
     }
 
     /// A type that is given by its name, by a definition or by a reference.
-    fn java_type(&self, value: &Value) -> Option<JavaType> {
+    fn java_type(&self, value: &Value, variables: Variables) -> Option<JavaType> {
         let mut value = value;
         for _ in 0..MAX_HOPS {
             if let Some(name) = value.as_str().or_else(|| value.get("type")?.as_str()) {
-                return JavaType::parse(&self.jvm_type(name)).ok();
+                return self.type_of(name, variables);
             }
             let reference = value.get("$ref")?.as_str()?;
             if !reference.starts_with('$') {
-                return JavaType::parse(&self.jvm_type(reference)).ok();
+                return self.type_of(reference, variables);
             }
             value = self.at_path(reference)?;
         }
@@ -171,20 +276,18 @@ impl<'a> Document<'a> {
         Some(value)
     }
 
+    fn type_of(&self, text: &str, variables: Variables) -> Option<JavaType> {
+        JavaType::parse_named(&self.jvm_type(text, variables)).ok()
+    }
+
     /// The text of a type, each class in it named as the JVM does.
-    fn jvm_type(&self, text: &str) -> String {
+    fn jvm_type(&self, text: &str, variables: Variables) -> String {
         let is_in_name = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '$' | '-');
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
-        let mut depth = 0_usize;
         while let Some(first) = rest.chars().next() {
             let len = rest.find(|c| !is_in_name(c)).unwrap_or(rest.len());
             if len == 0 {
-                match first {
-                    '<' => depth += 1,
-                    '>' => depth = depth.saturating_sub(1),
-                    _ => {}
-                }
                 out.push(first);
                 rest = rest.get(first.len_utf8()..).unwrap_or_default();
                 continue;
@@ -192,15 +295,22 @@ impl<'a> Document<'a> {
             let (name, behind) = rest.split_at(len);
             rest = behind;
             let is_word = matches!(name, "extends" | "super");
-            if 0 < depth && !is_word && !name.contains('.') && !self.exact.contains(name) {
-                // A type variable: `T` may be anything. (No primitive stands alone between `<` and `>`.)
-                let is_array = behind.trim_start().starts_with('[');
-                out.push_str(if is_array { name } else { "java.lang.Object" });
+            if !is_word && self.is_variable(name) {
+                out.push_str(match variables {
+                    Variables::Keep => name,
+                    Variables::Drop => "java.lang.Object",
+                });
                 continue;
             }
             out.push_str(&self.jvm_name(name));
         }
         out
+    }
+
+    /// Whether a name is that of a type variable: it has no package, and is neither a class of the document nor primitive.
+    fn is_variable(&self, name: &str) -> bool {
+        let is_primitive = || JavaType::parse_named(name).is_ok_and(|ty| ty.is_primitive());
+        !name.contains('.') && !self.exact.contains(name) && !is_primitive()
     }
 
     /// `com.acme.Outer.Inner` as `com.acme.Outer$Inner`: what follows a class, which begins with a capital,

@@ -78,10 +78,14 @@ fn method(line: &str) -> Option<MethodDefinition> {
     let types = parameters.split(',').filter(|name| !name.is_empty());
     let parameters: Vec<JavaType> = types
         .take(MAX_PARAMETERS + 1)
-        .map(|name| JavaType::parse(name).ok().and_then(super::parameter))
+        .map(|name| JavaType::parse_named(name).ok().and_then(super::parameter))
         .collect::<Option<_>>()?;
     if MAX_PARAMETERS < parameters.len() {
         return None;
     }
-    Some(MethodDefinition { name: name.into(), parameters, result: JavaType::parse(result).ok() })
+    Some(MethodDefinition {
+        name: name.into(),
+        parameters,
+        result: JavaType::parse_named(result).ok(),
+    })
 }

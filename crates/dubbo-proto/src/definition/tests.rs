@@ -186,3 +186,55 @@ proptest! {
         crate::exercise::definition(&text);
     }
 }
+
+/// As Dubbo itself, and as somebody by hand would write it.
+#[test]
+fn type_arguments_take_the_place_of_variables() {
+    let definition = document(
+        r#"[{"name":"put","parameterTypes":["a.Page<a.Order>","java.util.List<a.Page<a.Item[]>>"]},
+            {"name":"raw","parameterTypes":["a.Page"],"returnType":"T"},
+            {"name":"pair","parameterTypes":["a.Pair<a.Order,java.lang.Long>","a.Result<a.Order>"]},
+            {"name":"one","parameterTypes":["a.Exact<a.Order>","a.Unknown<a.Order>"]}]"#,
+        r#"[{"type":"a.Page","properties":{"items":"java.util.List<T>","next":"a.Page","all":"a.Page[]","n":"int"}},
+            {"type":"a.Pair<A,B>","properties":{"a":"A","b":"B[]"}},
+            {"type":"a.Result","properties":{"code":"int","data":"java.lang.Object"}},
+            {"type":"a.Exact<a.Order>","properties":{"it":"a.Order"}},
+            {"type":"a.Many","properties":{"a":"java.util.List<A>","b":"java.util.List<B>"}}]"#,
+    );
+    let field = |class: &str, field: &str| {
+        definition.field_type(class, field).map_or("none".to_owned(), ToString::to_string)
+    };
+    for (class, name, expected) in [
+        ("a.Page<a.Order>", "items", "java.util.List<a.Order>"),
+        ("a.Page<a.Order>", "next", "a.Page<a.Order>"),
+        ("a.Page<a.Order>", "all", "a.Page<a.Order>[]"),
+        ("a.Page", "next", "a.Page"),
+        ("a.Page<a.Item[]>", "items", "java.util.List<a.Item[]>"),
+        ("a.Page<a.Order>", "n", "int"),
+        ("a.Pair<a.Order, java.lang.Long>", "a", "a.Order"),
+        ("a.Pair<a.Order, java.lang.Long>", "b", "java.lang.Long[]"),
+        ("a.Result<a.Order>", "data", "a.Order"),
+        ("a.Exact<a.Order>", "it", "a.Order"),
+        // Without arguments, or with some that nobody can place, a variable may be anything: never a class or a byte.
+        ("a.Page", "items", "java.util.List<java.lang.Object>"),
+        ("a.Page<a.Other>", "items", "java.util.List<java.lang.Object>"),
+        ("a.Pair", "a", "java.lang.Object"),
+        ("a.Pair", "b", "java.lang.Object[]"),
+        ("a.Many", "b", "java.util.List<java.lang.Object>"),
+        ("a.Unknown<a.Order>", "x", "none"),
+    ] {
+        assert_eq!(field(class, name), expected, "{class}.{name}");
+    }
+    assert!(definition.generic("a.Many").is_none() && definition.generic("a.Exact").is_none());
+    let raw = definition.overloads("raw").next().unwrap();
+    assert_eq!(raw.result.as_ref().map(ToString::to_string).as_deref(), Some("java.lang.Object"));
+    let one = definition.overloads("one").next().unwrap();
+    let known = |ty: &JavaType| matches!(ty, JavaType::Class(class) if definition.knows(class));
+    assert_eq!(one.parameters.iter().map(known).collect::<Vec<_>>(), [true, false]);
+}
+
+#[test]
+fn telnet_names_no_descriptors() {
+    let definition = ServiceDefinition::from_telnet("a.B", "void m(B)\r\ndubbo>").unwrap();
+    assert_eq!(definition.methods[0].parameters, [JavaType::class("B")]);
+}

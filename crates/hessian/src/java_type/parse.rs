@@ -1,6 +1,6 @@
 //! Spellings of Java types.
 
-use super::{JavaType, TypeError};
+use super::{JavaType, TypeError, TypeParameter};
 
 /// The JVM's own limit on array dimensions is 255; nobody comes near this one either.
 const MAX_DEPTH: usize = 32;
@@ -25,17 +25,53 @@ pub(super) fn descriptors(text: &str) -> Result<Vec<JavaType>, TypeError> {
 }
 
 pub(super) fn any(text: &str) -> Result<JavaType, TypeError> {
-    let mut parser = Parser { text: text.trim(), at: 0 };
-    let is_descriptor = match parser.text.as_bytes() {
-        [letter] => JavaType::from_letter(*letter).is_some(),
-        [b'[', ..] | [b'L', .., b';'] => true,
-        _ => false,
-    };
-    let ty = if is_descriptor { parser.descriptor()? } else { parser.name(0)? };
-    match parser.peek() {
-        None => Ok(ty),
-        Some(_) => Err(parser.unexpected()),
+    match text.trim().as_bytes() {
+        [letter] if JavaType::from_letter(*letter).is_some() => {
+            let mut parser = Parser::new(text)?;
+            parser.descriptor()
+        }
+        _ => named(text),
     }
+}
+
+/// The same, but one letter is the name of a class.
+pub(super) fn named(text: &str) -> Result<JavaType, TypeError> {
+    let mut parser = Parser::new(text)?;
+    let is_descriptor = matches!(parser.text.as_bytes(), [b'[', ..] | [b'L', .., b';']);
+    let ty = if is_descriptor { parser.descriptor()? } else { parser.name(0)? };
+    parser.finish()?;
+    Ok(ty)
+}
+
+/// `com.acme.Page<T extends com.acme.Item, U>`
+pub(super) fn declaration(text: &str) -> Result<(String, Vec<TypeParameter>), TypeError> {
+    let mut parser = Parser::new(text)?;
+    let name = parser.class_name()?;
+    let mut parameters: Vec<TypeParameter> = Vec::new();
+    parser.space();
+    if parser.peek() == Some(b'<') {
+        loop {
+            parser.at += 1;
+            parser.space();
+            if parameters.len() == MAX_TYPES {
+                return Err(TypeError::TooMany { max: MAX_TYPES });
+            }
+            let offset = parser.at;
+            let parameter = parser.parameter()?;
+            if parameters.iter().any(|known| known.name == parameter.name) {
+                return Err(TypeError::Parameter { offset });
+            }
+            parameters.push(parameter);
+            match parser.peek() {
+                Some(b',') => {}
+                Some(b'>') => break,
+                _ => return Err(parser.unexpected()),
+            }
+        }
+        parser.at += 1;
+    }
+    parser.finish()?;
+    Ok((name, parameters))
 }
 
 /// Whether a class's name could be none: each part of it, package or class, has a name.
@@ -43,7 +79,71 @@ fn has_empty_part(name: &str) -> bool {
     name.split('.').any(str::is_empty)
 }
 
-impl Parser<'_> {
+impl<'a> Parser<'a> {
+    fn new(text: &'a str) -> Result<Self, TypeError> {
+        let text = text.trim();
+        match text.len() {
+            len if JavaType::MAX_LEN < len => {
+                Err(TypeError::TypeTooLong { len, max: JavaType::MAX_LEN })
+            }
+            _ => Ok(Self { text, at: 0 }),
+        }
+    }
+
+    fn finish(&self) -> Result<(), TypeError> {
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => Err(self.unexpected()),
+        }
+    }
+
+    /// `T`, `T extends com.acme.Item & java.io.Serializable`. Of several bounds the first one counts, as in Java; one
+    /// that is a parameter itself tells nothing.
+    fn parameter(&mut self) -> Result<TypeParameter, TypeError> {
+        let offset = self.at;
+        let name = self.word(|c| c.is_alphanumeric() || "_$".contains(c))?;
+        let is_name = !name.is_empty() && !name.starts_with(|first: char| first.is_numeric());
+        if !is_name || JavaType::from_name(&name, Vec::new()).is_primitive() {
+            return Err(TypeError::Parameter { offset });
+        }
+        self.space();
+        let mut bound = None;
+        let mut is_bounded = self.keyword("extends");
+        while is_bounded {
+            let ty = self.name(1)?;
+            bound.get_or_insert(ty);
+            self.space();
+            is_bounded = self.peek() == Some(b'&');
+            self.at += usize::from(is_bounded);
+        }
+        let bound = match bound {
+            Some(JavaType::Class(class)) if class.name().contains('.') => {
+                JavaType::class(class.name())
+            }
+            _ => JavaType::class("java.lang.Object"),
+        };
+        Ok(TypeParameter { name: name.into(), bound })
+    }
+
+    /// A word with white space behind it, and that.
+    fn keyword(&mut self, word: &str) -> bool {
+        let rest = self.rest().strip_prefix(word);
+        let is_there = rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_whitespace()));
+        if is_there {
+            self.at += word.len();
+            self.space();
+        }
+        is_there
+    }
+
+    fn class_name(&mut self) -> Result<String, TypeError> {
+        let name = self.word(|c| c.is_alphanumeric() || "._$-".contains(c))?;
+        if has_empty_part(&name) {
+            return Err(self.unexpected());
+        }
+        Ok(name)
+    }
+
     /// `[[I`, `Ljava/lang/String;`, and with dots, as `Class.getName` gives it for arrays.
     fn descriptor(&mut self) -> Result<JavaType, TypeError> {
         let start = self.at;
@@ -82,7 +182,7 @@ impl Parser<'_> {
             return Err(TypeError::TooDeep { offset: self.at, max: MAX_DEPTH });
         }
         self.space();
-        if self.peek() == Some(b'?') {
+        if self.peek() == Some(b'?') && 0 < depth {
             return self.wildcard(depth);
         }
         let name = self.word(|c| c.is_alphanumeric() || "._$-".contains(c))?;
@@ -96,9 +196,13 @@ impl Parser<'_> {
         }
         let mut args = Vec::new();
         self.space();
-        if self.peek() == Some(b'<') {
+        if self.peek() == Some(b'<') && !JavaType::from_name(&name, Vec::new()).is_primitive() {
             loop {
                 self.at += 1;
+                self.space();
+                if args.len() == MAX_TYPES {
+                    return Err(TypeError::TooMany { max: MAX_TYPES });
+                }
                 args.push(self.name(depth + 1)?);
                 self.space();
                 match self.peek() {
@@ -117,14 +221,11 @@ impl Parser<'_> {
     fn wildcard(&mut self, depth: usize) -> Result<JavaType, TypeError> {
         self.at += 1;
         self.space();
-        let rest = self.rest();
-        if rest.starts_with("extends ") {
-            self.at += "extends ".len();
-            return self.name(depth + 1);
-        }
-        if rest.starts_with("super ") {
-            self.at += "super ".len();
-            return self.name(depth + 1);
+        if self.keyword("extends") || self.keyword("super") {
+            let offset = self.at;
+            // A wildcard of a wildcard is none.
+            let bound = if self.peek() == Some(b'?') { None } else { Some(self.name(depth + 1)?) };
+            return bound.ok_or(TypeError::Character { offset, found: '?' });
         }
         Ok(JavaType::class("java.lang.Object"))
     }
@@ -161,7 +262,7 @@ impl Parser<'_> {
     }
 
     fn space(&mut self) {
-        while self.peek() == Some(b' ') {
+        while self.peek().is_some_and(|byte| byte.is_ascii_whitespace()) {
             self.at += 1;
         }
     }

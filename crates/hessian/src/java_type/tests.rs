@@ -61,3 +61,97 @@ fn refuses_what_is_no_type() {
     assert!(JavaType::parse_descriptors("Q").is_err());
     assert!(JavaType::parse_descriptors(&"I".repeat(256)).is_err());
 }
+
+#[test]
+fn declarations_name_their_parameters() {
+    let show = |text: &str| {
+        let (name, parameters) = JavaType::parse_declaration(text).unwrap();
+        let parameters = parameters.iter().map(|it| format!(" {}:{}", it.name, it.bound));
+        format!("{name}{}", parameters.collect::<String>())
+    };
+    for (text, expected) in [
+        ("a.B", "a.B"),
+        (" a.Outer$Page< T , U > ", "a.Outer$Page T:java.lang.Object U:java.lang.Object"),
+        ("a.B<T extends a.Item & java.io.Serializable>", "a.B T:a.Item"),
+        (
+            "a.B<T\textends java.lang.Comparable<T>, B extends T>",
+            "a.B T:java.lang.Comparable B:java.lang.Object",
+        ),
+    ] {
+        assert_eq!(show(text), expected, "{text}");
+    }
+    for text in [
+        "",
+        "a..B",
+        "a.B<",
+        "a.B<>",
+        "a.B<T",
+        "a.B<T>>",
+        "a.B<T,T>",
+        "a.B<a.C>",
+        "a.B<int>",
+        "a.B<?>",
+        "a.B<1>",
+        "a.B<T extends>",
+        "a.B<T extends a.C &>",
+        "a.B<T super a.C>",
+        "a.B<T[]>",
+    ] {
+        assert!(JavaType::parse_declaration(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn one_letter_is_a_class_where_descriptors_are_not_expected() {
+    let name = |ty: Result<JavaType, TypeError>| ty.unwrap().java_name();
+    assert_eq!(
+        (name(JavaType::parse("B")), name(JavaType::parse_named("B"))),
+        ("byte".into(), "B".into())
+    );
+    assert_eq!(name(JavaType::parse_named("[B")), "byte[]");
+    let ty = JavaType::parse("java.util.Map<java.lang.String,a.Page<OrderDTO[]>>").unwrap();
+    let found = ty.find_class(&|class| !class.name().contains('.')).map(ClassType::name);
+    assert_eq!(found, Some("OrderDTO"));
+}
+
+#[test]
+fn usual_classes_are_known_without_their_package() {
+    for (simple, full) in [
+        ("String", Some("java.lang.String")),
+        ("string", Some("java.lang.String")),
+        ("BigDecimal", Some("java.math.BigDecimal")),
+        ("List", Some("java.util.List")),
+        ("LocalDate", Some("java.time.LocalDate")),
+        ("Order", None),
+        ("", None),
+    ] {
+        assert_eq!(JavaType::full_name(simple), full, "{simple}");
+    }
+}
+
+#[test]
+fn what_is_odd_in_generic_types_is_read_or_refused_with_its_place() {
+    for (text, expected) in [
+        ("a.B<? >", "a.B<java.lang.Object>"),
+        ("a.B<?\textends\n a.C [ ] >[]", "a.B<a.C[]>[]"),
+        ("a.B<? super a.C$D,a.E<?>>", "a.B<a.C$D, a.E<java.lang.Object>>"),
+    ] {
+        assert_eq!(JavaType::parse(text).unwrap().to_string(), expected, "{text}");
+    }
+    let wide = format!("a.B<{}a.C>", "a.C,".repeat(300));
+    let long = format!("a.B<{}a.C>", "a.Long,".repeat(2000));
+    for (text, part) in [
+        ("int<a.B>", "'<' at byte 3"),
+        ("a.B<? extends ?>", "'?' at byte 14"),
+        ("?", "'?' at byte 0"),
+        ("a.B<a.C>>", "'>' at byte 8"),
+        ("a.B<a.C", "ends too early"),
+        ("a.B<a.C>.D", "'.' at byte 8"),
+        ("a.B<,>", "',' at byte 4"),
+        (&*wide, "more than 255 types"),
+        (&*long, "no more than 8192"),
+    ] {
+        let error = JavaType::parse(text).unwrap_err().to_string();
+        assert!(error.contains(part), "{text}: {error}");
+    }
+}

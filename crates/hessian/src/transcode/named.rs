@@ -1,6 +1,6 @@
 //! What the member `class` of a JSON object says: the same for every serialization.
 
-use super::Builtin;
+use super::{Builtin, Schema};
 use crate::JavaType;
 
 /// What a member `class` has to be.
@@ -8,7 +8,7 @@ pub const CLASS_NAME: &str =
     "the name of a class, with its package, also between < and > (java.lang.Integer, not Integer)";
 
 /// A class that an object names.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Named<'n> {
     /// The name, without generic arguments.
     pub class: &'n str,
@@ -57,6 +57,15 @@ impl<'n> Named<'n> {
         self.ty.as_ref().is_some_and(|ty| !matches!(ty, JavaType::Class(_)))
     }
 
+    /// What a [`Schema`](super::Schema) knows its fields by.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        match &self.ty {
+            Some(JavaType::Class(class)) => class.key(),
+            _ => self.class,
+        }
+    }
+
     /// Its generic arguments.
     #[must_use]
     pub fn args(&self) -> &[JavaType] {
@@ -102,15 +111,26 @@ impl<'n> Named<'n> {
     }
 }
 
+/// The type of a field of an object, by what a schema knows its class and the declared one by. Of a subclass that nobody
+/// knows, the fields of its superclass are known; and where type arguments are declared, these tell more than the
+/// class alone.
+pub fn field_type<'s>(
+    schema: &'s dyn Schema,
+    class: &str,
+    declared: Option<&str>,
+    field: &str,
+) -> Option<&'s JavaType> {
+    let of = |class| schema.field_type(class, field);
+    match declared {
+        None => of(class),
+        Some(declared) if declared.contains('<') => of(declared).or_else(|| of(class)),
+        Some(declared) => of(class).or_else(|| of(declared)),
+    }
+}
+
 /// Whether all classes of a type have a package. In Java's source some need none, but here it would be another class.
 fn has_packages(ty: &JavaType) -> bool {
-    match ty {
-        JavaType::Array(element) => has_packages(element),
-        JavaType::Class(class) => {
-            class.name().contains('.') && class.args().iter().all(has_packages)
-        }
-        _ => true,
-    }
+    ty.find_class(&|class| !class.name().contains('.')).is_none()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 use super::builtin::Builtin;
-use super::named::Named;
+use super::named::{Named, field_type};
 use super::{Schema, TranscodeError, json_to_hessian_with};
 use crate::java_type::ClassType;
 use crate::json::{JsonKind, JsonReader};
@@ -41,7 +41,7 @@ impl Check<'_, '_, '_> {
         match ty {
             JavaType::Array(element) => self.array(ty, element),
             JavaType::Class(class) => match class.builtin() {
-                None => self.bean(class.name()),
+                None => self.bean(class.key()),
                 Some(Builtin::Any | Builtin::StackTraceElement) => self.skip(),
                 Some(Builtin::List | Builtin::EnumSet) => self.list(class),
                 Some(Builtin::Map) => self.map(class),
@@ -157,12 +157,12 @@ impl Check<'_, '_, '_> {
             return self.skip();
         }
         let name = if self.may_have_class { class_of(self.json.clone())? } else { None };
-        let named = name.as_deref().and_then(Named::of).map(|named| named.class);
+        let named = name.as_deref().and_then(Named::of);
+        let named = named.as_ref().map(Named::key);
         let schema = self.schema;
         let mut object = self.json.begin_object()?;
         while let Some(field) = self.json.next_key(&mut object)? {
-            let field_type = |class| schema.field_type(class, &field);
-            let ty = named.and_then(field_type).or_else(|| field_type(declared));
+            let ty = field_type(schema, named.unwrap_or(declared), Some(declared), &field);
             // The member that names the class is no field.
             match ty.filter(|_| named.is_none() || field != "class") {
                 Some(ty) => self.value(ty)?,

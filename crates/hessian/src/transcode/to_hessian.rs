@@ -184,7 +184,7 @@ impl AsRef<str> for Member<'_> {
 
 /// The members that objects of a class have, and the number of the class definition that says so.
 struct Known<'s> {
-    class: Box<str>,
+    key: Box<str>,
     /// How each name stands in JSON without white space: `,"name":`, but the first has no comma.
     leads: Vec<Box<[u8]>>,
     /// The same for names that are short, and what simple values are.
@@ -296,7 +296,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
 
     fn class_value(&mut self, class: &ClassType) -> Result<(), TranscodeError> {
         let Some(builtin) = class.builtin() else {
-            return self.bean_value(class.name());
+            return self.bean_value(class);
         };
         if builtin == Builtin::Any {
             return self.untyped();
@@ -351,10 +351,11 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
     }
 
     /// A value of a class that we know nothing of but its name.
-    fn bean_value(&mut self, name: &str) -> Result<(), TranscodeError> {
+    fn bean_value(&mut self, class: &ClassType) -> Result<(), TranscodeError> {
+        let name = class.name();
         match self.json.peek()? {
             JsonKind::Null => self.null(),
-            JsonKind::Object => self.object(Some(name)),
+            JsonKind::Object => self.object(Some(class)),
             // The only class that has a text for its JSON is an enum.
             JsonKind::String if self.is_map(name) => {
                 self.enc.map_begin(None);

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use hessian::JavaType;
 use hessian::json::JsonKind;
 use hessian::transcode::builtin::Builtin;
 use hessian::transcode::expected;
-use hessian::transcode::named::{CLASS_NAME, Named};
+use hessian::transcode::named::{CLASS_NAME, Named, field_type};
+use hessian::{ClassType, JavaType};
 
 use super::{Place, Writer};
 use crate::error::JsonbError;
@@ -20,12 +20,31 @@ struct Look<'a> {
     only_name: Option<Cow<'a, str>>,
 }
 
+/// The class of an object.
+#[derive(Clone, Copy)]
+struct Of<'c> {
+    /// What its fields are known by.
+    key: &'c str,
+    /// Whether the object itself says so.
+    is_named: bool,
+    /// The class that is declared, which may be a superclass.
+    declared: Option<&'c ClassType>,
+}
+
+impl<'c> Of<'c> {
+    /// The text of a type with type arguments, if it is one.
+    fn generic_key(self) -> Option<&'c str> {
+        let declared = self.declared.map(ClassType::key);
+        declared.into_iter().chain([self.key]).find(|key| key.contains('<'))
+    }
+}
+
 impl<'a> Writer<'_, 'a, '_, '_, '_> {
     /// A JSON object as an object of `declared` or of the class that its member `class` names, or
     /// as a map if there is neither.
     pub(super) fn object(
         &mut self,
-        declared: Option<&str>,
+        declared: Option<&ClassType>,
         place: Place,
     ) -> Result<(), JsonbError> {
         self.object_with(declared, &[], place)
@@ -34,23 +53,25 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
     /// The same; a collection or map that the object stands for holds what `args` say.
     pub(super) fn object_with(
         &mut self,
-        declared: Option<&str>,
+        declared: Option<&ClassType>,
         args: &[JavaType],
         place: Place,
     ) -> Result<(), JsonbError> {
         let offset = self.json.position();
-        let is_enum = declared.is_some_and(|class| self.schema.is_enum(class) == Some(true));
+        let declared_name = declared.map(ClassType::name);
+        let is_enum = declared_name.is_some_and(|class| self.schema.is_enum(class) == Some(true));
         let look = if self.may_have_class || is_enum { Some(self.look()?) } else { None };
         let named = look.as_ref().and_then(|look| look.class.as_deref());
         if let Some(look) = &look
             && let Some(name) = &look.only_name
-            && let Some(class) = named.or(declared).filter(|class| self.is_enum(class, name, named))
+            && let Some(class) =
+                named.or(declared_name).filter(|class| self.is_enum(class, name, named))
         {
             self.check_enum(offset, class, name)?;
             if self.is_map(class) {
-                return self.object_map(class, declared);
+                return self.fields(Of { key: class, is_named: true, declared }, Some(class));
             }
-            let is_told = place == Place::Declared && declared == Some(class);
+            let is_told = place == Place::Declared && declared_name == Some(class);
             self.class_if_open(Some(class), if is_told { place } else { Place::Open });
             self.enc.string(name);
             return self.json.skip_value().map(drop).map_err(Into::into);
@@ -67,32 +88,39 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 }
                 self.class_if_open(Builtin::map_type(named.class), Place::Open);
                 match if args.is_empty() { named.args() } else { args } {
-                    [] => self.fields(Some(named.class), declared),
+                    [] => self.fields(Of { key: named.class, is_named: true, declared }, None),
                     [key, rest @ ..] => self.entries(key, rest.first()),
                 }
             }
             (Some(Named { class, builtin: Some(Builtin::Any), .. }), _) => {
-                self.fields(Some(class), declared)
+                self.fields(Of { key: class, is_named: true, declared }, None)
             }
             // `{"class": "java.util.Date", "value": 0}`: of a class that is no JSON object.
             (Some(named), _) if only_value.is_some() && named.is_of_value() => {
                 self.only_value(&named.into_type(args))
             }
-            (Some(Named { class, .. }), _) | (None, Some(class)) if self.is_map(class) => {
-                self.object_map(class, declared)
+            (Some(named), _) => {
+                let of = Of { key: named.key(), is_named: true, declared };
+                self.object_of(of, named.class, place)
             }
-            (Some(Named { class, .. }), _) => {
-                if place == Place::Open || declared != Some(class) {
-                    self.enc.class(class);
-                }
-                self.as_object(|writer| writer.fields(Some(class), declared))
-            }
-            (None, Some(class)) => {
-                self.class_if_open(declared, place);
-                self.as_object(|writer| writer.fields(None, Some(class)))
-            }
-            (None, None) => self.fields(None, None),
+            (None, Some(class)) => self.object_of(
+                Of { key: class.key(), is_named: false, declared },
+                class.name(),
+                place,
+            ),
+            (None, None) => self.fields(Of { key: "", is_named: false, declared: None }, None),
         }
+    }
+
+    /// The object that comes next as one of the class `name`, or as the map of which the provider makes one.
+    fn object_of(&mut self, of: Of<'_>, name: &str, place: Place) -> Result<(), JsonbError> {
+        if self.is_map(name) {
+            return self.fields(of, Some(name));
+        }
+        if place == Place::Open || of.declared.map(ClassType::name) != Some(name) {
+            self.enc.class(name);
+        }
+        self.as_object(|writer| writer.fields(of, None))
     }
 
     /// Writes what is inside of an object, where the provider's generic call does not look for maps.
@@ -117,29 +145,6 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         self.enc.string(class);
     }
 
-    /// The members of an object, as the map of which the provider makes an object of the class.
-    fn object_map(&mut self, class: &str, declared: Option<&str>) -> Result<(), JsonbError> {
-        self.enter();
-        self.enc.object_begin();
-        self.class_entry(class);
-        let schema = self.schema;
-        let mut object = self.json.begin_object()?;
-        while let Some(key) = self.json.next_key(&mut object)? {
-            if key == "class" && self.json.peek()? == JsonKind::String {
-                self.json.skip_value()?;
-                continue;
-            }
-            let field_type = |class| schema.field_type(class, &key);
-            let ty = field_type(class).or_else(|| field_type(declared?));
-            self.enc.string(&key);
-            self.at_key(key);
-            self.value(ty, Place::Open)?;
-        }
-        self.enc.object_end();
-        self.leave();
-        Ok(())
-    }
-
     /// The members of an object that says of which types its keys and values are.
     fn entries(&mut self, key_ty: &JavaType, ty: Option<&JavaType>) -> Result<(), JsonbError> {
         self.enter();
@@ -159,26 +164,32 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         Ok(())
     }
 
-    /// The members of an object of the class that it names, or that is declared; what names it is left out.
-    fn fields(&mut self, named: Option<&str>, declared: Option<&str>) -> Result<(), JsonbError> {
+    /// The members of an object; what names its class is left out. In a map of which the provider makes an object of the
+    /// class `told`, that is the first entry.
+    fn fields(&mut self, of: Of<'_>, told: Option<&str>) -> Result<(), JsonbError> {
         self.enter();
         self.enc.object_begin();
-        let schema = self.schema;
+        if let Some(class) = told {
+            self.class_entry(class);
+        }
+        let (schema, generic) = (self.schema, of.generic_key().and_then(|key| key.split_once('<')));
         let mut object = self.json.begin_object()?;
         while let Some(key) = self.json.next_key(&mut object)? {
-            if named.is_some() && key == "class" && self.json.peek()? == JsonKind::String {
+            let may_be_class = of.is_named || told.is_some();
+            if may_be_class && key == "class" && self.json.peek()? == JsonKind::String {
                 self.json.skip_value()?;
                 continue;
             }
-            // Of a subclass that nobody knows, the fields of its superclass are known.
-            let field_type = |class| schema.field_type(class, &key);
-            let ty = named.and_then(field_type).or_else(|| field_type(declared?));
+            let ty = field_type(schema, of.key, of.declared.map(ClassType::key), &key);
+            // The reader knows a field by its class alone, without type arguments, and an entry of a map not at all.
+            let is_declared = ty.filter(|_| told.is_none()).is_some_and(|ty| {
+                let Some((class, _)) = generic else { return true };
+                let raw = schema.field_type(class, &key);
+                raw.is_some_and(|raw| raw.to_descriptor() == ty.to_descriptor())
+            });
             self.enc.string(&key);
             self.at_key(key);
-            match ty {
-                Some(ty) => self.value(Some(ty), Place::Declared)?,
-                None => self.value(None, Place::Open)?,
-            }
+            self.value(ty, if is_declared { Place::Declared } else { Place::Open })?;
         }
         self.enc.object_end();
         self.leave();

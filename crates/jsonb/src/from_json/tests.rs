@@ -402,3 +402,46 @@ fn objects_of_a_generic_call_are_maps_with_their_class() {
         assert_eq!(write(json), expected, "{json}");
     }
 }
+
+/// The reader knows a field of type `T` as an `Object`, so that its value has to tell its class; of a list it does anyway.
+#[test]
+fn what_type_arguments_say_is_told() {
+    struct Pages(Vec<(&'static str, &'static str, JavaType)>);
+    impl Schema for Pages {
+        fn field_type(&self, class: &str, field: &str) -> Option<&JavaType> {
+            let is_it = |one: &&(&str, &str, JavaType)| one.0 == class && one.1 == field;
+            self.0.iter().find(is_it).map(|(_, _, ty)| ty)
+        }
+    }
+    let fields = [
+        ("a.Page", "first", "java.lang.Object"),
+        ("a.Page", "items", "java.util.List<java.lang.Object>"),
+        ("a.Page", "cover", "a.Item"),
+        ("a.Page<a.Item>", "first", "a.Item"),
+        ("a.Page<a.Item>", "items", "java.util.List<a.Item>"),
+        ("a.Page<a.Item>", "cover", "a.Item"),
+        ("a.Item", "at", "java.time.LocalDate"),
+    ];
+    let schema =
+        Pages(fields.map(|(class, field, ty)| (class, field, JavaType::parse(ty).unwrap())).into());
+    let write = |json: &str| {
+        let (mut bytes, mut out) = (Vec::new(), Vec::new());
+        let ty = JavaType::parse("a.Page<a.Item>").unwrap();
+        let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+        json_to_jsonb_with(&mut reader, Some(&ty), &mut Encoder::new(&mut bytes), &schema).unwrap();
+        let options = JsonOptions { class_name: true, ..JsonOptions::default() };
+        let mut decoder = Decoder::new(&bytes, Limits::default());
+        jsonb_to_json(&mut decoder, &mut out, &options).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    assert_eq!(
+        write(r#"{"first":{},"items":[{}],"cover":{}}"#),
+        r#"{"first":{"class":"a.Item"},"items":[{"class":"a.Item"}],"cover":{}}"#
+    );
+    // Also where the object names the class again, and for a subclass that nobody knows.
+    for class in ["a.Page", "a.Sub"] {
+        let json = format!(r#"{{"class":"{class}","first":{{"at":"2024-02-29"}}}}"#);
+        let written = write(&json);
+        assert!(written.contains(r#""first":{"class":"a.Item","at":"2024-02-29"}"#), "{written}");
+    }
+}

@@ -297,7 +297,8 @@ fn object(
     out: &mut Vec<u8>,
 ) -> Result<(), TranscodeError> {
     let (class, value_ty) = match ty {
-        Some(JavaType::Class(class)) => (class.name(), class.args().get(1)),
+        Some(JavaType::Class(class)) if class.builtin().is_some() => ("", class.args().get(1)),
+        Some(JavaType::Class(class)) => (class.key(), None),
         _ => ("", None),
     };
     out.push(b'{');

@@ -1,11 +1,12 @@
 //! What is known of an HTTP app's methods: which one a call means, and what its errors become.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use dubbo_proto::Status as DubboStatus;
-use hessian::JavaType;
+use hessian::generics::{GenericClass, GenericsError, Instances};
 use hessian::transcode::Schema;
+use hessian::{JavaType, TypeParameter};
 use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::template::Template;
@@ -143,28 +144,80 @@ impl StatusTable {
 
 /// The types of the fields of classes, as far as they were configured.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Classes(HashMap<Box<str>, HashMap<Box<str>, JavaType>>);
+pub struct Classes {
+    /// By class; type parameters are what they extend.
+    fields: HashMap<Box<str>, BTreeMap<Box<str>, JavaType>>,
+    generics: HashMap<Box<str>, GenericClass>,
+    instances: Instances,
+}
 
 impl Classes {
-    /// Adds a class that is no enum.
-    pub fn add_class(&mut self, class: &str) {
-        self.0.entry(class.into()).or_default();
-    }
-
-    /// Adds the type of a field.
-    pub fn add(&mut self, class: &str, field: &str, ty: JavaType) {
-        self.0.entry(class.into()).or_default().insert(field.into(), ty);
+    /// Adds a class that is no enum, with its type parameters and the types of its fields in terms of these.
+    pub fn add(
+        &mut self,
+        class: &str,
+        parameters: Vec<TypeParameter>,
+        fields: BTreeMap<Box<str>, JavaType>,
+    ) {
+        let generic = GenericClass::new(parameters, fields);
+        self.fields.insert(class.into(), generic.erased());
+        self.generics.remove(class);
+        if generic.has_parameters() {
+            self.generics.insert(class.into(), generic);
+        }
     }
 
     /// Whether anything was said of a class.
     pub fn knows(&self, class: &str) -> bool {
-        self.0.contains_key(class)
+        self.fields.contains_key(class)
+    }
+
+    /// The classes that something was said of.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.fields.keys().map(|name| &**name)
+    }
+
+    /// A class that declares type parameters.
+    pub fn generic(&self, class: &str) -> Option<&GenericClass> {
+        self.generics.get(class)
+    }
+
+    /// Works out what the type arguments in a type mean.
+    ///
+    /// # Errors
+    /// [`GenericsError`] with what is not understood.
+    pub fn take_in(&mut self, ty: &JavaType) -> Result<(), GenericsError> {
+        let Self { generics, instances, .. } = self;
+        let known = |class: &str| generics.get(class);
+        hessian::generics::check(ty, &known)?;
+        instances.add(ty, &known)
+    }
+}
+
+impl Classes {
+    /// The same for the fields of classes without type parameters. Those of others are worked out with the arguments
+    /// that these get somewhere.
+    ///
+    /// # Errors
+    /// [`GenericsError`] with what is not understood.
+    pub fn take_in_fields(&mut self) -> Result<(), GenericsError> {
+        let plain = self.fields.iter().filter(|(class, _)| !self.generics.contains_key(*class));
+        let known = |class: &str| self.generics.get(class);
+        let mut instances = std::mem::take(&mut self.instances);
+        let added = plain
+            .flat_map(|(_, fields)| fields.values())
+            .try_for_each(|ty| instances.add(ty, &known));
+        self.instances = instances;
+        added
     }
 }
 
 impl Schema for Classes {
     fn field_type(&self, class: &str, field: &str) -> Option<&JavaType> {
-        self.0.get(class)?.get(field)
+        match self.instances.fields(class) {
+            Some(fields) => fields.get(field),
+            None => self.fields.get(class.split('<').next()?)?.get(field),
+        }
     }
 
     fn is_bean(&self, class: &str) -> bool {

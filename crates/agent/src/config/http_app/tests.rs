@@ -201,6 +201,116 @@ fn mistakes_are_named_with_their_line() {
     }
 }
 
+const SHOP: &str = "[[export.class]]\nname = 'a.Page<T>'\n\
+    fields = { items = 'java.util.List<T>', next = 'a.Page<T>', first = 'T', n = 'int' }\n\
+    [[export.class]]\nname = 'a.Shelf'\nfields = { pages = 'a.Page<a.Order>[]' }\n";
+
+/// What stands between < and > counts, in parameters, results and fields.
+#[test]
+fn type_arguments_are_taken_in() {
+    use hessian::transcode::Schema;
+    let app = app(&format!(
+        "[[export.method]]\nname = 'm'\ntypes = ['a.Page<java.util.Date>']\n\
+         returns = 'java.util.List<a.Page<? extends java.math.BigDecimal>>'\n{SHOP}"
+    ));
+    let field = |class: &str, field: &str| {
+        app.classes.field_type(class, field).map(ToString::to_string).unwrap_or_default()
+    };
+    for (class, name, expected) in [
+        ("a.Page<java.util.Date>", "items", "java.util.List<java.util.Date>"),
+        ("a.Page<java.util.Date>", "first", "java.util.Date"),
+        ("a.Page<java.math.BigDecimal>", "next", "a.Page<java.math.BigDecimal>"),
+        ("a.Page<a.Order>", "items", "java.util.List<a.Order>"),
+        ("a.Page", "first", "java.lang.Object"),
+        ("a.Shelf", "pages", "a.Page<a.Order>[]"),
+    ] {
+        assert_eq!(field(class, name), expected, "{class}.{name}");
+    }
+}
+
+#[test]
+fn types_that_are_not_understood_are_named_with_their_place() {
+    for (lines, expected, remedy) in [
+        (
+            "types = ['String']",
+            "a.toml:10: export.method.types: \"String\": String has no package",
+            "java.lang.String?",
+        ),
+        ("types = ['B']", "a.toml:10: export.method.types: \"B\": B has no package", "com.acme.B"),
+        (
+            "returns = 'Page<OrderDTO>'",
+            "a.toml:10: export.method.returns: \"Page<OrderDTO>\": Page has no package",
+            "did you mean a.Page?",
+        ),
+        (
+            "returns = 'a.Page<OrderDTO>'",
+            "a.toml:10: export.method.returns: \"a.Page<OrderDTO>\": OrderDTO has",
+            "com.acme.OrderDTO",
+        ),
+        (
+            "returns = 'a.Page<T>'",
+            "a.toml:10: export.method.returns: \"a.Page<T>\": T has",
+            "com.acme.T",
+        ),
+        (
+            "returns = 'a.Page'",
+            "a.toml:10: export.method.returns: \"a.Page\": a.Page has type parameters",
+            "a.Page<?>",
+        ),
+        (
+            "returns = 'a.Page<a.A,a.B>'",
+            "a.toml:10: export.method.returns: \"a.Page<a.A,a.B>\": a.Page takes 1",
+            "[[export.class]]",
+        ),
+        (
+            "returns = 'a.Other<a.A>'",
+            "a.toml:10: export.method.returns: \"a.Other<a.A>\": nothing tells",
+            "[[export.class]]",
+        ),
+        (
+            "returns = 'java.util.Map<java.lang.String>'",
+            "a.toml:10: export.method.returns: ",
+            "[[export.class]]",
+        ),
+        (
+            "returns = 'java.util.List<int>'",
+            "a.toml:10: export.method.returns: ",
+            "[[export.class]]",
+        ),
+        (
+            "returns = 'java.util.List<java.lang.Long'",
+            "a.toml:10: export.method.returns: \"java.util.List<java.lang.Long\" is not a type: the type ends",
+            "write",
+        ),
+    ] {
+        let found = error(&format!("[[export.method]]\nname = 'm'\n{lines}\n{SHOP}"));
+        assert!(found.starts_with(expected) && found.contains(remedy), "{lines}\n  {found}");
+    }
+    for (class, expected) in [
+        (
+            "name = 'a.C<T'\nfields = {}",
+            "a.toml:9: export.class.name: \"a.C<T\" is not the name of a class",
+        ),
+        ("name = 'a.C<T,T>'\nfields = {}", "a.toml:9: export.class.name: "),
+        ("name = 'a.C<a.D>'\nfields = {}", "a.toml:9: export.class.name: "),
+        (
+            "name = 'a.C<T>'\nfields = { x = 'U' }",
+            "a.toml:10: export.class.fields.x: \"U\": U has no package, and is no type parameter",
+        ),
+        (
+            "name = 'a.C'\nfields = { x = 'B' }",
+            "a.toml:10: export.class.fields.x: \"B\": B has no package",
+        ),
+        (
+            "name = 'a.C'\nfields = { x = 'a.D<a.E>' }",
+            "a.toml:10: export.class.fields.x: \"a.D<a.E>\": nothing tells",
+        ),
+    ] {
+        let found = error(&format!("[[export.class]]\n{class}"));
+        assert!(found.starts_with(expected), "{class}\n  {found}\n  {expected}");
+    }
+}
+
 #[test]
 fn a_dubbo_app_has_none_of_these_keys() {
     let dubbo = format!("{}health = '/'", HEAD.replace("http:", "dubbo:"));

@@ -42,7 +42,7 @@ pub fn mapping(data: &[u8]) {
 }
 
 fn encode(args: &ArgumentList<'_>, parameters: &Parameters) {
-    let target = Target { method: "method", parameters, schema: None, records: None };
+    let target = Target { method: "method", parameters, plan: None };
     let mut hessian = Vec::new();
     if args.encode_for(target, Serialization::Hessian2, &mut hessian).is_ok() {
         let mut decoder = Decoder::new(&hessian, Limits::default());

@@ -9,7 +9,7 @@ use crate::encode::Mark;
 use crate::java_type::ClassType;
 use crate::json;
 use crate::transcode::expected;
-use crate::transcode::named::{CLASS_NAME, Named};
+use crate::transcode::named::{CLASS_NAME, Named, field_type};
 
 /// So many classes are remembered in one value; there are seldom more.
 const MAX_KNOWN: usize = 8;
@@ -17,13 +17,24 @@ const MAX_KNOWN: usize = 8;
 /// have been written in vain, with all that is inside it.
 const MAX_MISSES: u32 = 16;
 
+/// The class of an object.
+#[derive(Clone, Copy)]
+struct Of<'c> {
+    /// As it is written.
+    name: &'c str,
+    /// What its fields are known by.
+    key: &'c str,
+    /// The class that is declared, which may be a superclass.
+    declared: Option<&'c ClassType>,
+}
+
 impl<'a, 's> Writer<'_, 'a, '_, '_, 's> {
     /// A JSON object as an object of `declared` or of the class that its member `class` names, or
     /// as a map if there is neither.
-    pub(super) fn object(&mut self, declared: Option<&str>) -> Result<(), TranscodeError> {
+    pub(super) fn object(&mut self, declared: Option<&ClassType>) -> Result<(), TranscodeError> {
         if let Some(class) = declared
             && !self.as_maps
-            && (self.object_as_before(class)? || self.object_at_once(class))
+            && (self.object_as_before(class.key())? || self.object_at_once(class))
         {
             return Ok(());
         }
@@ -33,7 +44,7 @@ impl<'a, 's> Writer<'_, 'a, '_, '_, 's> {
     /// The same, after it was looked through. A collection or map that it stands for holds what `args` say.
     pub(super) fn object_by_look(
         &mut self,
-        declared: Option<&str>,
+        declared: Option<&ClassType>,
         args: &[JavaType],
     ) -> Result<(), TranscodeError> {
         let base = self.members.len();
@@ -73,22 +84,13 @@ impl<'a, 's> Writer<'_, 'a, '_, '_, 's> {
             (Some(named), _) if only_value.is_some() && named.is_of_value() => {
                 self.member(base, Some(&named.into_type(args)))?;
             }
-            (Some(Named { class, .. }), _) | (None, Some(class)) if self.is_map(class) => {
-                self.object_map(class, declared, base)?;
+            (Some(named), _) => {
+                let of = Of { name: named.class, key: named.key(), declared };
+                self.object_of(of, base, false)?;
             }
-            (Some(Named { class, .. }), _) | (None, Some(class)) => {
-                let members = self.members.get(base..).unwrap_or_default();
-                let number = self.enc.class_number(class, members);
-                self.enc.object_head(number);
-                if name.is_none() && may_repeat {
-                    self.remember(class, base, number);
-                }
-                self.check_enum_object(class, base)?;
-                self.as_object(|writer| {
-                    (base..writer.members.len()).try_for_each(|index| {
-                        writer.member(index, writer.field_type(index, class, declared))
-                    })
-                })?;
+            (None, Some(class)) => {
+                let of = Of { name: class.name(), key: class.key(), declared };
+                self.object_of(of, base, may_repeat)?;
             }
         }
         self.leave();
@@ -154,8 +156,8 @@ impl<'a, 's> Writer<'_, 'a, '_, '_, 's> {
 
     /// An object of a class that was met before, if it has the same members in the same order. If it
     /// has not, all is as it was.
-    fn object_as_before(&mut self, class: &str) -> Result<bool, TranscodeError> {
-        let known = self.known.iter().position(|known| &*known.class == class);
+    fn object_as_before(&mut self, key: &str) -> Result<bool, TranscodeError> {
+        let known = self.known.iter().position(|known| &*known.key == key);
         let Some(index) = known.filter(|_| self.may_guess()) else {
             return Ok(false);
         };
@@ -211,9 +213,9 @@ impl<'a, 's> Writer<'_, 'a, '_, '_, 's> {
     }
 
     /// Remembers an object's members. One that is called `class` might be a class the next time.
-    pub(super) fn remember(&mut self, class: &str, base: usize, number: u32) {
+    pub(super) fn remember(&mut self, key: &str, base: usize, number: u32) {
         let members = self.members.get(base..).unwrap_or_default();
-        let is_new = self.known.iter().all(|known| &*known.class != class);
+        let is_new = self.known.iter().all(|known| &*known.key != key);
         let is_fit = self.places.is_none() && members.iter().all(|member| member.name != "class");
         if is_new && is_fit && self.known.len() < MAX_KNOWN {
             let names: Vec<_> = members.iter().map(|member| member.name.clone()).collect();
@@ -225,12 +227,12 @@ impl<'a, 's> Writer<'_, 'a, '_, '_, 's> {
             };
             let leads = names.iter().enumerate().map(lead).collect();
             let schema = self.schema;
-            let types: Vec<_> = names.iter().map(|name| schema.field_type(class, name)).collect();
+            let types: Vec<_> = names.iter().map(|name| schema.field_type(key, name)).collect();
             let simple = |((index, name), ty): ((usize, &Cow<'_, str>), &Option<&JavaType>)| {
                 (Lead::new(name, index != 0), Rule::of(*ty))
             };
             let simple = names.iter().enumerate().zip(&types).map(simple).collect();
-            self.known.push(Known { class: class.into(), leads, simple, types, number });
+            self.known.push(Known { key: key.into(), leads, simple, types, number });
         }
     }
 
@@ -252,23 +254,36 @@ impl<'a, 's> Writer<'_, 'a, '_, '_, 's> {
         Ok(())
     }
 
-    /// The members that were looked through, as the map of which the provider makes an object of the class.
-    fn object_map(
+    /// The members that were looked through, as an object, or as the map of which the provider makes one.
+    fn object_of(
         &mut self,
-        class: &str,
-        declared: Option<&str>,
+        of: Of<'_>,
         base: usize,
+        may_remember: bool,
     ) -> Result<(), TranscodeError> {
-        self.enc.map_begin(None);
-        self.class_entry(class);
-        for index in base..self.members.len() {
-            if let Some(member) = self.members.get(index) {
-                self.enc.string(&member.name);
+        if self.is_map(of.name) {
+            self.enc.map_begin(None);
+            self.class_entry(of.name);
+            for index in base..self.members.len() {
+                if let Some(member) = self.members.get(index) {
+                    self.enc.string(&member.name);
+                }
+                self.member(index, self.field_type(index, of))?;
             }
-            self.member(index, self.field_type(index, class, declared))?;
+            self.enc.map_end();
+            return Ok(());
         }
-        self.enc.map_end();
-        Ok(())
+        let members = self.members.get(base..).unwrap_or_default();
+        let number = self.enc.class_number(of.name, members);
+        self.enc.object_head(number);
+        if may_remember {
+            self.remember(of.key, base, number);
+        }
+        self.check_enum_object(of.name, base)?;
+        self.as_object(|writer| {
+            (base..writer.members.len())
+                .try_for_each(|index| writer.member(index, writer.field_type(index, of)))
+        })
     }
 
     /// Whether an object of this class is written as a map.
@@ -282,17 +297,10 @@ impl<'a, 's> Writer<'_, 'a, '_, '_, 's> {
         self.enc.string(class);
     }
 
-    /// The type of a member that was looked through. Of a subclass that nobody knows, the fields of its superclass
-    /// are known.
-    fn field_type(
-        &self,
-        index: usize,
-        class: &str,
-        declared: Option<&str>,
-    ) -> Option<&'s JavaType> {
+    /// The type of a member that was looked through.
+    fn field_type(&self, index: usize, of: Of<'_>) -> Option<&'s JavaType> {
         let name = &self.members.get(index)?.name;
-        let of = |class| self.schema.field_type(class, name);
-        of(class).or_else(|| of(declared?))
+        field_type(self.schema, of.key, of.declared.map(ClassType::key), name)
     }
 
     /// The value of one member that was looked through. What is inside it is taken off again.

@@ -9,10 +9,11 @@ use std::borrow::Cow;
 use ascii::AsAsciiStr as _;
 
 use super::{Member, TranscodeError, Writer};
+use crate::java_type::ClassType;
 
 impl<'a> Writer<'_, 'a, '_, '_, '_> {
     /// Writes the object that comes next. If that cannot be, all is as it was.
-    pub(super) fn object_at_once(&mut self, class: &str) -> bool {
+    pub(super) fn object_at_once(&mut self, class: &ClassType) -> bool {
         if self.places.is_some() || !self.may_guess() {
             return false;
         }
@@ -31,10 +32,14 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
     }
 
     /// Nothing if the object is not as most are.
-    fn try_at_once(&mut self, class: &str, base: usize) -> Result<Option<()>, TranscodeError> {
+    fn try_at_once(
+        &mut self,
+        class: &ClassType,
+        base: usize,
+    ) -> Result<Option<()>, TranscodeError> {
         // Nothing comes after the outermost object that could be like it.
         let may_repeat = self.json.is_inside();
-        let Some(open) = self.enc.object_open(class) else { return Ok(None) };
+        let Some(open) = self.enc.object_open(class.name()) else { return Ok(None) };
         if self.members.capacity() == 0 {
             self.members.reserve(32);
         }
@@ -48,14 +53,16 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             if name == "class" {
                 return Ok(None);
             }
-            let ty = self.schema.field_type(class, &name);
+            let ty = self.schema.field_type(class.key(), &name);
             self.members.push(Member { name, at: 0 });
             self.value(ty)?;
         }
         let members = self.members.get(base..).unwrap_or_default();
-        let Some(number) = self.enc.object_close(open, class, members) else { return Ok(None) };
+        let Some(number) = self.enc.object_close(open, class.name(), members) else {
+            return Ok(None);
+        };
         if may_repeat {
-            self.remember(class, base, number);
+            self.remember(class.key(), base, number);
         }
         Ok(Some(()))
     }

@@ -59,7 +59,7 @@ fn reads_what_java_wrote() {
 
 fn classes() -> Classes {
     let mut classes = Classes::default();
-    for (field, ty) in [
+    let fields = [
         ("born", "java.util.Date"),
         ("color", "com.acme.Color"),
         ("id", "long"),
@@ -70,9 +70,9 @@ fn classes() -> Classes {
         ("names", "java.lang.String[]"),
         ("days", "java.util.Map<java.lang.Integer,java.time.LocalDate>"),
         ("friends", "java.util.Set<com.acme.User>"),
-    ] {
-        classes.add("com.acme.User", field, JavaType::parse(ty).unwrap());
-    }
+    ];
+    let fields = fields.map(|(field, ty)| (field.into(), JavaType::parse(ty).unwrap()));
+    classes.add("com.acme.User", Vec::new(), fields.into());
     classes
 }
 

@@ -3,8 +3,9 @@
 use dubbo_proto::Serialization;
 use hessian::json::{self, JsonError, JsonKind, JsonReader};
 use hessian::transcode::builtin::Builtin;
-use hessian::transcode::{Schema, TranscodeError, json_to_hessian_with};
-use hessian::{Decoder, Encoder, JavaType, Limits, Value};
+use hessian::transcode::named::field_type;
+use hessian::transcode::{TranscodeError, json_to_hessian_with};
+use hessian::{ClassType, Decoder, Encoder, JavaType, Limits, Value};
 use jsonb::{JsonbError, json_to_jsonb_with};
 
 use super::Kind;
@@ -89,7 +90,7 @@ impl Writer<'_, '_, '_> {
                 let name = map_class(class.name());
                 self.entries(name, class.args().first(), class.args().get(1), false)
             }
-            (JsonKind::Object, _, Some((class, None))) => self.object(Some(class.name()), ty),
+            (JsonKind::Object, _, Some((class, None))) => self.object(Some(class.key()), ty),
             (JsonKind::String, _, Some((class, None))) => {
                 let name = self.json.read_string()?;
                 self.begin(Kind::Enum, class.name());
@@ -160,7 +161,7 @@ impl Writer<'_, '_, '_> {
         };
         match JavaType::parse(class) {
             Ok(JavaType::Class(class)) => match class.builtin() {
-                None => self.bean(class.name(), declared),
+                None => self.bean(&class, declared),
                 Some(Builtin::Map) => self.entries(map_class(class.name()), None, None, true),
                 Some(Builtin::Any) => self.entries(map_class("java.util.Map"), None, None, true),
                 Some(_) => self.leaf(ty),
@@ -169,8 +170,8 @@ impl Writer<'_, '_, '_> {
         }
     }
 
-    fn bean(&mut self, class: &str, declared: Option<&str>) -> Result<(), BeanError> {
-        self.begin(Kind::Bean, class);
+    fn bean(&mut self, class: &ClassType, declared: Option<&str>) -> Result<(), BeanError> {
+        self.begin(Kind::Bean, class.name());
         let mut object = self.json.begin_object()?;
         while let Some(name) = self.json.next_key(&mut object)? {
             let is_class = name == "class" && self.json.peek()? == JsonKind::String;
@@ -180,8 +181,7 @@ impl Writer<'_, '_, '_> {
                 continue;
             }
             self.out.string(&name);
-            let field_type = |class| self.classes.field_type(class, &name);
-            let ty = field_type(class).or_else(|| field_type(declared?));
+            let ty = field_type(self.classes, class.key(), declared, &name);
             self.value(ty)?;
         }
         self.out.end();
