@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use balance::{Balancer, EndpointSpec, Slot, Ticket};
-use dubbo_proto::{Serialization, ServiceKey};
+use dubbo_proto::{Serialization, ServiceKey, Status};
 use registry::{Endpoint, Freshness, Protocol, Snapshot};
 use tokio::sync::Notify;
 use tracing::info;
@@ -153,6 +153,15 @@ impl Cluster {
     pub fn check_held(&self, now: Instant) {
         let mut holding = self.holding.borrow_mut();
         if let Some(specs) = holding.check(now) {
+            self.balancer.borrow_mut().update(now, specs);
+        }
+    }
+
+    /// An endpoint shows that it does not serve the service. If it has vanished from the registry, the
+    /// registry was right, whatever else its connection answers.
+    fn stop_holding(&self, member: &Member, now: Instant) {
+        let mut holding = self.holding.borrow_mut();
+        if let Some(specs) = holding.stop(now, member) {
             self.balancer.borrow_mut().update(now, specs);
         }
     }
@@ -423,6 +432,13 @@ impl MemberState {
     }
 }
 
+/// Whether a call failed because its endpoint cannot serve any: it has no app, or not this service. A
+/// Dubbo provider, or an agent in one's place, says so by its status SERVER_ERROR.
+fn is_about_the_endpoint(error: &CallError) -> bool {
+    matches!(error.code, Code::Unreachable | Code::ServiceNotFound)
+        || error.provider_status == Some(Status::ServerError)
+}
+
 /// A call on its way to one endpoint.
 pub struct Attempt {
     cluster: Rc<Cluster>,
@@ -462,6 +478,12 @@ impl Attempt {
                 balancer.refused(ticket, now, latency, &mut rand::rng());
             }
             _ => balancer.finish(ticket, now, latency, error.is_none()),
+        }
+        drop(balancer);
+        if let Some(error) = error
+            && is_about_the_endpoint(error)
+        {
+            self.cluster.stop_holding(&self.member, now);
         }
     }
 

@@ -134,6 +134,23 @@ fn providers_are_held_as_agents_are() {
     assert!(answer.body.contains("has left registry"), "{answer:?}");
 }
 
+/// An agent in its app's place still answers when the app has gone: by saying that it has.
+#[test]
+fn who_says_that_the_app_is_away_is_not_held() {
+    let hub = MemoryHub::new();
+    let provider = FakeProvider::start(Behaviour::Away);
+    let registered = register(&hub, provider.addr);
+    let consumer = consumer_with_metrics(&hub, "");
+    let one_call = || call(&consumer, "echo", &[STRING], "[\"x\"]");
+    assert_ne!(one_call().status, 503);
+    drop(registered);
+    wait_until("it to be held", || (held(&consumer) == 1).then_some(()));
+    assert_ne!(one_call().status, 503);
+    assert_eq!(held(&consumer), 0);
+    let answer = one_call();
+    assert_eq!((answer.status, &*answer.code()), (503, "no_endpoint"), "{answer:?}");
+}
+
 /// A connection that breaks ends it as well, although the provider would take a new one.
 #[test]
 fn what_is_down_is_not_held() {

@@ -30,7 +30,7 @@ fn bash_completes_commands_and_options() {
         String::from_utf8(output.stdout).unwrap()
     };
     assert_eq!(complete("desc"), "describe\n");
-    assert_eq!(complete("call --attach"), "--attachment\n");
+    assert_eq!(complete("call --attach"), "--attachment --attachments\n");
 }
 
 #[test]

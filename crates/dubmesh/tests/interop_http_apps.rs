@@ -195,10 +195,11 @@ fn the_examples_of_the_guide() {
         let _app = Child::spawn(file, &command).unwrap();
         let config = read("http-app.toml")
             .replace("8080", &app_port)
-            .replace("20880", &port)
-            .replace("30880", &free_port().to_string())
+            .replace("127.0.0.1:9702", "127.0.0.1:0")
+            .replace("20990", &port)
+            .replace("30890", &free_port().to_string())
             .replace("http://127.0.0.1:2379", &etcd.client_url())
-            + "[admin]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n";
+            + "[log]\nformat = \"json\"\n";
         let mut agent = Agent::start("users", &config);
         let call = |method: &str, types: &str, body: &str| {
             let types = format!("x-dubbo-parameter-types: {types}");

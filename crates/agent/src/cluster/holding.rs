@@ -89,6 +89,20 @@ impl Holding {
         }
     }
 
+    /// Keeps an endpoint no longer that has shown that it does not serve. Returns all endpoints to use
+    /// if it was one of them.
+    pub(super) fn stop(
+        &mut self,
+        now: Instant,
+        gone: &Member,
+    ) -> Option<Vec<EndpointSpec<Member>>> {
+        if self.holder.is_empty() {
+            return None;
+        }
+        self.holder.listed(|member| member == gone);
+        self.decide(now).then(|| self.all())
+    }
+
     fn all(&self) -> Vec<EndpointSpec<Member>> {
         self.listed.iter().chain(self.holder.held()).cloned().collect()
     }

@@ -45,6 +45,8 @@ pub enum Behaviour {
     Close,
     /// Its thread pool is always full.
     Busy,
+    /// It is an agent in an app's place, and the app is away.
+    Away,
     /// It has withdrawn its services, and says so as Dubbo 2.7 does.
     Leaving,
     /// It answers a megabyte, whatever the question.
@@ -160,6 +162,10 @@ fn serve(mut stream: TcpStream, behaviour: Behaviour, n_requests: &AtomicUsize) 
                 Behaviour::Close => return drop(stream.shutdown(Shutdown::Both)),
                 Behaviour::Busy => {
                     let status = Status::ServerThreadpoolExhausted;
+                    machine.reply_error(now, to, status, "Thread pool is EXHAUSTED!").unwrap();
+                }
+                Behaviour::Away => {
+                    let status = Status::ServerError;
                     machine.reply_error(now, to, status, "Thread pool is EXHAUSTED!").unwrap();
                 }
                 Behaviour::Leaving => {
