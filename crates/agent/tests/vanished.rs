@@ -141,11 +141,13 @@ fn who_says_that_the_app_is_away_is_not_held() {
     let provider = FakeProvider::start(Behaviour::Away);
     let registered = register(&hub, provider.addr);
     let consumer = consumer_with_metrics(&hub, "");
-    let one_call = || call(&consumer, "echo", &[STRING], "[\"x\"]");
-    assert_ne!(one_call().status, 503);
+    // One connection, for one worker: each holds for itself.
+    let mut http = Http::to(&consumer);
+    let mut one_call = || http.post(&format!("/{SERVICE}/echo"), &[STRING], "[\"x\"]");
+    wait_until("its refusal", || (one_call().status == 502).then_some(()));
     drop(registered);
     wait_until("it to be held", || (held(&consumer) == 1).then_some(()));
-    assert_ne!(one_call().status, 503);
+    assert_eq!(one_call().status, 502);
     assert_eq!(held(&consumer), 0);
     let answer = one_call();
     assert_eq!((answer.status, &*answer.code()), (503, "no_endpoint"), "{answer:?}");
