@@ -3,6 +3,8 @@
 //! `cli.rs` is the list of commands; each has a file of its own. Exit statuses are those of
 //! [`Exit`], for every command.
 
+#[cfg(target_os = "linux")]
+mod allocator;
 mod bench;
 mod call;
 mod check;
