@@ -14,6 +14,7 @@ use tracing::debug;
 use crate::codec;
 use crate::error::{CallError, Code};
 use crate::ingress::dubbo::DubboToken;
+use crate::memory::{Metered, no_room_for_reply};
 use crate::metrics::CallStats;
 use crate::route::Route;
 
@@ -34,7 +35,7 @@ pub struct Reply {
 }
 
 /// A connection from another agent's side: it has no calls of its own.
-pub type LinkServer = link_proto::Connection<()>;
+pub type LinkServer = Metered<link_proto::Connection<()>>;
 
 /// Who waits for the outcome of a call.
 #[derive(Debug)]
@@ -82,6 +83,10 @@ impl LinkCaller {
     /// Answers the call.
     pub fn complete(self, outcome: Outcome) {
         self.finish(outcome.as_ref().err());
+        let outcome = outcome.and_then(|reply| {
+            let room = self.conn.look(|link| link.account().check(reply.body.len()));
+            room.map_err(|refused| no_room_for_reply(reply.body.len(), &refused)).map(|()| reply)
+        });
         let reply = match outcome {
             Ok(reply) => link_proto::Reply {
                 codec: codec::of(reply.serialization),

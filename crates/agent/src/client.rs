@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use hessian::transcode::JsonOptions;
 use registry::Registry;
+use wire::{Budget, Group};
 
 use crate::config::{ClusterPolicy, ClusterRules};
 use crate::error::{CallError, Code};
@@ -31,6 +32,9 @@ impl Client {
             exports: Vec::new(),
             app_health: Vec::new(),
             hub: Hub::new(&Code::NAMES),
+            // One caller that asks for itself: what it is answered is limited call by call.
+            budget: Budget::new(usize::MAX),
+            endpoints: Group::new(),
         }))
     }
 

@@ -6,7 +6,7 @@
 //! one that is in it always gets its place.
 //!
 //! Invariants:
-//! - Clusters without endpoints are at most `MAX_WITHOUT_ENDPOINTS`.
+//! - Clusters without endpoints are at most [`MAX_WITHOUT_ENDPOINTS`].
 //! - Where the registry cannot list its services, new names are watched at a limited rate.
 
 use std::cell::{Cell, RefCell};

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use dubbo_proto::{RequestTemplate, Serialization};
 use link::{Conn, drive};
-use link_proto::{CallId, Event, Meta, RouteDef, RouteId, Status};
+use link_proto::{CallId, Connection, Event, Meta, RouteDef, RouteId, Status};
 use tokio::task::AbortHandle;
 use tracing::{debug, info};
-use wire::Connection;
+use wire::{Account, Group, Taking, Watched};
 
 use crate::backend::{self, App, AppCall, Backend, Backends, DubboApp, HttpApp};
 use crate::call::{LinkCaller, LinkServer, Outcome, ReplyTo};
@@ -30,6 +30,16 @@ use crate::worker::Session;
 /// The deadline of a request that brings none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// The listener for links, as workers see it.
+pub struct LinkListener {
+    /// How links are spoken.
+    pub protocol: link_proto::Config,
+    /// How long a peer may leave its answers unread.
+    pub write_timeout: Duration,
+    /// What its connections hold.
+    pub memory: Arc<Group>,
+}
+
 /// One link from another agent; clones are handles to the same.
 #[derive(Clone)]
 pub struct LinkSession {
@@ -39,6 +49,8 @@ pub struct LinkSession {
     routes: Rc<RefCell<Vec<Option<Rc<Target>>>>>,
     /// The calls of HTTP apps that run.
     running: Rc<RefCell<HashMap<CallId, AbortHandle>>>,
+    taking: Rc<Taking>,
+    write_timeout: Duration,
 }
 
 /// One request of the peer.
@@ -94,14 +106,18 @@ impl Target {
 
 impl LinkSession {
     /// A link that has just been accepted.
-    pub fn new(config: &link_proto::Config, backends: Rc<Backends>) -> Rc<Self> {
-        let machine = LinkServer::server(config.clone(), Instant::now());
+    pub fn new(listener: &LinkListener, backends: Rc<Backends>, account: Rc<Account>) -> Rc<Self> {
+        let machine = Connection::server(listener.protocol.clone(), Instant::now());
+        let machine = LinkServer::new(machine, account);
+        let (taking, write_timeout) = (Taking::new(), listener.write_timeout);
         let (routes, running) = (Rc::default(), Rc::default());
-        Rc::new(Self { conn: Conn::new(machine), backends, routes, running })
+        let conn = Conn::new(machine);
+        Rc::new(Self { conn, backends, routes, running, taking, write_timeout })
     }
 
     /// Serves the link until it ends.
-    pub async fn serve(&self, stream: Connection) {
+    pub async fn serve(&self, stream: wire::Connection) {
+        let stream = Watched::new(stream, Rc::clone(&self.taking));
         let ending = drive(stream, &self.conn, |event| self.on_event(event)).await;
         debug!(%ending, "link closed");
         for (_, call) in self.running.borrow_mut().drain() {
@@ -319,8 +335,12 @@ impl Session for LinkSession {
         self.conn.with(|link| link.go_away(link_proto::GoAwayReason::SHUTDOWN));
     }
 
-    /// The link's driver keeps its own time.
-    fn check_time(&self, _: Instant) {}
+    /// The link's driver keeps its own time, but for a peer that does not read.
+    fn check_time(&self, now: Instant) {
+        if self.taking.check(now, self.write_timeout) {
+            debug!("link closed: the peer did not read its answers");
+        }
+    }
 
     /// Whether the app behind `backend` can be reached has changed. The peer is told at once, so
     /// that it offers its calls to others, or to this agent again.

@@ -29,6 +29,7 @@ pub mod export;
 pub mod ingress;
 pub mod invoke;
 mod learnt;
+pub mod memory;
 pub mod metrics;
 pub mod reply;
 pub mod resolve;

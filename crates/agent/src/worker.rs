@@ -12,16 +12,17 @@ use dubbo_proto::ServiceKey;
 use registry::Registry;
 use tokio::sync::{Notify, mpsc};
 use tracing::debug;
-use wire::{Connection, Detached};
+use wire::{Budget, Connection, Detached, Group};
 
 use crate::backend::{Backend, Backends};
 use crate::cluster::Cluster;
 use crate::clusters::{Clusters, Found};
 use crate::config::{ClusterRules, ExportConfig};
 use crate::error::{CallError, Code};
-use crate::export::LinkSession;
+use crate::export::{LinkListener, LinkSession};
 use crate::ingress::dubbo::{DubboListener, DubboSession};
 use crate::ingress::http::{HttpListener, HttpSession};
+use crate::memory::Memory;
 use crate::metrics::Hub;
 use crate::resolve::definitions::Definitions;
 use crate::route::RouteTable;
@@ -48,7 +49,7 @@ pub enum Protocol {
     /// Dubbo, by its own consumers.
     Dubbo(Arc<DubboListener>),
     /// Links from other agents.
-    Link(Arc<link_proto::Config>),
+    Link(Arc<LinkListener>),
 }
 
 impl Protocol {
@@ -88,6 +89,10 @@ pub struct WorkerSetup {
     pub app_health: Vec<AppHealth>,
     /// Where calls are counted.
     pub hub: Hub,
+    /// What connections may hold.
+    pub budget: Budget,
+    /// What those to endpoints hold, of all workers.
+    pub endpoints: Arc<Group>,
 }
 
 /// How many workers are connected to the app of an export. The control thread registers it only
@@ -104,6 +109,8 @@ pub struct Worker {
     pub routes: RouteTable,
     /// What the called services look like.
     pub definitions: Definitions,
+    /// This worker's part of the budget.
+    pub memory: Rc<Memory>,
     pool: Rc<Pool>,
     backends: Rc<Backends>,
     hub: Hub,
@@ -122,7 +129,8 @@ type Sessions = Rc<RefCell<Vec<Weak<dyn Session>>>>;
 impl Worker {
     /// Builds the worker. Must be called on the worker's runtime.
     pub fn new(setup: WorkerSetup) -> Rc<Self> {
-        let pool = Rc::new(Pool::new(&setup.name));
+        let memory = Rc::new(Memory::new(setup.budget, setup.endpoints));
+        let pool = Rc::new(Pool::new(&setup.name, Rc::clone(&memory)));
         let sessions = Sessions::default();
         let backends = setup.exports.iter().zip(&setup.app_health).map(|(export, health)| {
             let backend = Rc::new(Backend::start(export, &pool, &setup.rules, &setup.hub));
@@ -137,6 +145,7 @@ impl Worker {
             clusters: Clusters::new(setup.registries),
             routes: RouteTable::default(),
             definitions: Definitions::default(),
+            memory,
             pool,
             hub: setup.hub,
             rules_epoch: Cell::new(0),
@@ -196,22 +205,26 @@ impl Worker {
 
     /// Makes the session for a connection, and serves it.
     fn serve(self: &Rc<Self>, connection: Detached, protocol: Protocol) {
+        let peer = connection.facts().peer.ip();
         match protocol {
             Protocol::Http(listener) => {
-                let session = HttpSession::new();
+                let account = self.memory.accepted(&listener.memory, peer);
+                let session = HttpSession::new(account);
                 let (worker, table_entry) = (Rc::clone(self), Rc::downgrade(&session));
                 self.run_session(connection, table_entry, async move |stream| {
                     session.serve(worker, &listener, stream).await;
                 });
             }
             Protocol::Dubbo(listener) => {
-                let session = DubboSession::new(self, listener);
+                let account = self.memory.accepted(&listener.memory, peer);
+                let session = DubboSession::new(self, listener, account);
                 self.run_session(connection, Rc::downgrade(&session), async move |stream| {
                     session.serve(stream).await;
                 });
             }
-            Protocol::Link(config) => {
-                let session = LinkSession::new(&config, Rc::clone(&self.backends));
+            Protocol::Link(listener) => {
+                let account = self.memory.accepted(&listener.memory, peer);
+                let session = LinkSession::new(&listener, Rc::clone(&self.backends), account);
                 self.run_session(connection, Rc::downgrade(&session), async move |stream| {
                     session.serve(stream).await;
                 });

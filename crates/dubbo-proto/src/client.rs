@@ -310,6 +310,13 @@ impl<T> ClientConnection<T> {
         &mut self.out
     }
 
+    /// Bytes that wait to be written.
+    #[inline]
+    #[must_use]
+    pub fn buffered_bytes(&self) -> usize {
+        self.out.len()
+    }
+
     /// Whether the connection is of no use any more and should be closed.
     #[must_use]
     pub const fn is_finished(&self) -> bool {

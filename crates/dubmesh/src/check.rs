@@ -96,8 +96,10 @@ fn summary(config: &Config) -> String {
         Some(admin) => format!("serves metrics on {}", admin.listen),
         None => "serves no metrics".to_owned(),
     });
-    let workers = config.process.workers;
-    format!("agent {}: {}; {workers} worker threads", config.process.name, parts.join("; "))
+    let (workers, memory) = (config.process.workers, config.process.memory_len >> 20);
+    parts.push(format!("{workers} worker threads"));
+    parts.push(format!("holds up to {memory} MiB for connections"));
+    format!("agent {}: {}", config.process.name, parts.join("; "))
 }
 
 fn list(items: impl Iterator<Item = impl ToString>) -> String {

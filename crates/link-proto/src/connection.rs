@@ -227,11 +227,11 @@ impl<T> Connection<T> {
         self.core.budget.held()
     }
 
-    /// Server: gives up the request in parts that takes most memory; its caller learns `text`, with
-    /// [`Status::OVERLOADED`]. `false` if there is none.
+    /// Gives up the message in parts that takes most memory. `text` tells its caller why: with [`Status::OVERLOADED`] that of
+    /// a request, with [`Status::TOO_LARGE`] that of an answer. `false` if there is none.
     pub fn shed_parts(&mut self, text: &str) -> bool {
         match &mut self.side {
-            Side::Client(_) => false,
+            Side::Client(client) => client.shed_parts(&mut self.core, text),
             Side::Server(server) => server.shed_parts(&mut self.core, text),
         }
     }

@@ -16,6 +16,9 @@
 //! - A peer that holds less than half of what is free is not refused for what its listener holds, until only an eighth is
 //!   free.
 //!
+//! A connection to an endpoint carries the calls of many. Each of its messages counts by itself: what the connection holds
+//! already is no reason to refuse a small one.
+//!
 //! Invariants:
 //! - What is in use beyond [`FREE_LEN`] is always counted: a growth that is refused by [`Account::set`] is counted until the caller sheds it.
 //! - What an account holds is given back when it is dropped.
@@ -273,17 +276,30 @@ pub struct Account {
     lease: Rc<Lease>,
     listener: Arc<Group>,
     peer: Arc<Group>,
+    /// Whether it carries what many callers have asked for: then what it holds already is nobody's fault.
+    is_shared: bool,
     held: Cell<usize>,
 }
 
 impl Account {
-    /// A connection that holds nothing yet.
+    /// A connection of one caller, which holds nothing yet.
     #[must_use]
     pub fn new(lease: &Rc<Lease>, listener: &Arc<Group>, peer: Arc<Group>) -> Rc<Self> {
+        Self::of(lease, listener, peer, false)
+    }
+
+    /// A connection that carries the calls of many. `group` is all such connections.
+    #[must_use]
+    pub fn shared(lease: &Rc<Lease>, group: &Arc<Group>) -> Rc<Self> {
+        Self::of(lease, group, Group::new(), true)
+    }
+
+    fn of(lease: &Rc<Lease>, listener: &Arc<Group>, peer: Arc<Group>, is_shared: bool) -> Rc<Self> {
         Rc::new(Self {
             lease: Rc::clone(lease),
             listener: Arc::clone(listener),
             peer,
+            is_shared,
             held: Cell::new(0),
         })
     }
@@ -301,7 +317,8 @@ impl Account {
     #[inline]
     pub fn check(&self, len: usize) -> Result<(), Refused> {
         // Nearly all calls.
-        if self.held.get() + len <= FREE_LEN {
+        let before = if self.is_shared { 0 } else { self.held.get() };
+        if before + len <= FREE_LEN {
             return Ok(());
         }
         self.check_shares(len)
@@ -310,7 +327,10 @@ impl Account {
     fn check_shares(&self, wanted: usize) -> Result<(), Refused> {
         let (free, limit) = (self.lease.free(), self.lease.shared.limit);
         let left = free.saturating_sub(wanted);
-        let (connection, peer, listener) = (self.cost(), self.peer.held(), self.listener.held());
+        let (connection, peer, listener) = match self.is_shared {
+            true => (0, 0, self.listener.held()),
+            false => (self.cost(), self.peer.held(), self.listener.held()),
+        };
         let is_small_connection = SMALL_CONNECTION.is(connection + wanted, left, limit);
         let is_small_peer = SMALL_PEER.is(peer + wanted, left, limit);
         let shares = [

@@ -15,7 +15,9 @@ use super::clusters::clusters;
 use super::conflicts::{self, Export, Listen, Places};
 use super::defaults;
 use super::error::Problems;
+
 use super::listeners::{dubbo_exports, ingresses, link};
+use super::memory;
 use super::registries::{RegistryDraft, registries};
 use super::section::{Section, closest};
 use super::{AdminConfig, Config, ExportConfig, LogConfig, LogFormat, ProcessConfig};
@@ -32,7 +34,10 @@ pub(super) fn check<'d>(
 ) -> Config {
     let mut file = Section::root(root, problems);
     let mut places = Places::default();
-    let process = process(file.table("agent"));
+    let mut agent = file.table("agent");
+    let memory_len = memory::configured(&mut agent);
+    let memory_place = agent.place("memory_bytes");
+    let process = process(agent);
     let log = log(file.table("log"));
     let admin = admin(file.table("admin"), &mut places);
     let registries = registries(file.tables("registry"), folder, problems);
@@ -47,7 +52,7 @@ pub(super) fn check<'d>(
     file.finish();
     conflicts::check(&places, &registries, problems);
     let registries = registries.into_iter().filter_map(|draft| draft.entry).collect();
-    Config {
+    let mut config = Config {
         process,
         log,
         admin,
@@ -60,7 +65,9 @@ pub(super) fn check<'d>(
         clusters,
         // Nobody knows them all yet.
         warnings: Vec::new(),
-    }
+    };
+    config.process.memory_len = memory::check(memory_len, &memory_place, &config, problems);
+    config
 }
 
 fn process(mut section: Section<'_>) -> ProcessConfig {
@@ -73,6 +80,7 @@ fn process(mut section: Section<'_>) -> ProcessConfig {
         name,
         workers: workers.and_then(NonZeroUsize::new).unwrap_or_else(cores),
         drain_timeout: section.ms("drain_ms", defaults::LONGEST, defaults::DRAIN_TIMEOUT),
+        memory_len: 0, // Known when all sections were read.
         reserved_files: section.optional_number("reserved_files", 1..=defaults::MAX_FILES),
     };
     section.finish();

@@ -18,6 +18,17 @@ pub(super) const MAX_WORKERS: usize = 1024;
 /// More file descriptors than a process may have on any machine.
 pub(super) const MAX_FILES: u64 = 1 << 30;
 
+/// With this, 4,000 hostile connections do not take an agent over 256 MB.
+pub(super) const MEMORY_LEN: usize = 96 * 1024 * 1024;
+/// The rest of the memory is for the app beside the agent, and for what is not counted.
+pub(super) const MEMORY_PART: u64 = 4;
+/// Below this not even common calls of a few connections fit.
+pub(super) const MIN_MEMORY_LEN: usize = 1024 * 1024;
+/// Nobody has more.
+pub(super) const MAX_MEMORY_LEN: usize = 1 << 46;
+/// One connection may use half of the budget, so the longest body fits into it twice.
+pub(super) const BODY_TIMES: usize = 2;
+
 /// Lines for an operator to act on, and no others.
 pub(super) const LOG_LEVEL: &str = "info";
 
@@ -49,6 +60,8 @@ pub(super) const MAX_HEAD_LEN: usize = 1024 * 1024;
 pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// A body of the largest size on a line of 2 Mbit/s.
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// As long as a body may take: what is read back is no longer than what was sent.
+pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longer than the idle timeout of common clients (60 s), so that they close first and never
 /// send a request into a closing connection.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(75);

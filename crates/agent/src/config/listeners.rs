@@ -72,10 +72,11 @@ fn http_ingress(
             defaults::HEAD_LEN,
         ),
         head_timeout: section.ms("head_timeout_ms", defaults::LONGEST, defaults::HEAD_TIMEOUT),
-        body_timeout: section.ms("body_timeout_ms", defaults::LONGEST, defaults::BODY_TIMEOUT),
+        body_timeout: body_timeout(&mut section),
         idle_timeout: section.ms("idle_timeout_ms", defaults::LONGEST, defaults::IDLE_TIMEOUT),
         hosts: hosts(&mut section),
         cors: cors(section.table_as("cors", "ingress.cors")),
+        write_timeout: write_timeout(&mut section),
     };
     section.finish();
     ingress
@@ -170,7 +171,17 @@ fn limits(section: &mut Section<'_>) -> DubboLimits {
             1..=defaults::MAX_BODY_LEN,
             defaults::BODY_LEN,
         ),
+        body_timeout: body_timeout(section),
+        write_timeout: write_timeout(section),
     }
+}
+
+fn body_timeout(section: &mut Section<'_>) -> Duration {
+    section.ms("body_timeout_ms", defaults::LONGEST, defaults::BODY_TIMEOUT)
+}
+
+fn write_timeout(section: &mut Section<'_>) -> Duration {
+    section.ms("write_timeout_ms", defaults::LONGEST, defaults::WRITE_TIMEOUT)
 }
 
 /// Reads `[dubbo]`, where Dubbo's own consumers find what is exported.
@@ -214,6 +225,8 @@ pub(super) fn link(mut section: Section<'_>, places: &mut Places) -> Option<Link
             defaults::LINK_CONNECTIONS,
         ),
         window: section.number("window", 1..=defaults::MAX_LINK_WINDOW, defaults::LINK_WINDOW),
+        body_timeout: body_timeout(&mut section),
+        write_timeout: write_timeout(&mut section),
     };
     let is_present = section.is_present();
     if is_present {

@@ -12,6 +12,7 @@ mod defaults;
 mod error;
 mod http_app;
 mod listeners;
+mod memory;
 mod registries;
 mod reload;
 mod section;
@@ -123,6 +124,8 @@ pub struct ProcessConfig {
     pub workers: NonZeroUsize,
     /// How long calls in flight may take to finish after SIGTERM.
     pub drain_timeout: Duration,
+    /// Bytes that all connections together may have this process hold for them.
+    pub memory_len: usize,
     /// File descriptors that are kept from callers, for connections to endpoints, registries and
     /// files; a share of the process's limit unless configured.
     pub reserved_files: Option<u64>,
@@ -185,6 +188,8 @@ pub struct HttpIngressConfig {
     pub body_timeout: Duration,
     /// How long an idle keep-alive connection is kept.
     pub idle_timeout: Duration,
+    /// How long a peer may leave its answers unread.
+    pub write_timeout: Duration,
     /// Names by which web pages may call, beside addresses and the names of this machine for itself.
     pub hosts: Vec<String>,
     /// Which web pages of other origins may call; none without it.
@@ -233,6 +238,10 @@ pub struct DubboLimits {
     pub max_connections: usize,
     /// Longest body of a request, in bytes; a longer one is answered with an error.
     pub max_body_len: usize,
+    /// Longest time that one request may take to come.
+    pub body_timeout: Duration,
+    /// How long a peer may leave its answers unread.
+    pub write_timeout: Duration,
 }
 
 /// The listener for Dubbo's own consumers of exported services.
@@ -276,6 +285,10 @@ pub struct LinkListenerConfig {
     pub max_connections: usize,
     /// Calls in flight that one link may have: its fixed window.
     pub window: u32,
+    /// Longest time that the parts of one request may take to come.
+    pub body_timeout: Duration,
+    /// How long a peer may leave its answers unread.
+    pub write_timeout: Duration,
 }
 
 /// One service of the local app that is offered to other agents.

@@ -48,6 +48,7 @@ impl Config {
         let restart = &mut plan.needs_restart;
         note(restart, "agent.name", process.name == new.process.name);
         note(restart, "agent.workers", process.workers == new.process.workers);
+        note(restart, "agent.memory_bytes", process.memory_len == new.process.memory_len);
         note(restart, "agent.drain_ms", process.drain_timeout == new.process.drain_timeout);
         let is_same = process.reserved_files == new.process.reserved_files;
         note(restart, "agent.reserved_files", is_same);

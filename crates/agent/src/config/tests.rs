@@ -691,3 +691,22 @@ fn secrets_that_all_may_read_are_warned_of() {
     );
     assert_eq!(warnings("password = 'x'", [0o644, 0o600]), Vec::<String>::new());
 }
+
+#[test]
+fn the_longest_body_fits_into_the_memory() {
+    let text = "[agent]\nmemory_bytes = 8388608\n[[registry]]\nkind = 'file'\npath = 'x'\n\
+                [[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:1'\nmax_body_bytes = 5000000\n\
+                write_timeout_ms = 7\n[defaults]\nmax_reply_bytes = 1000\n";
+    assert_errors(
+        text,
+        &[
+            "a.toml:2: agent.memory_bytes: 8388608 is too little for ingress.max_body_bytes = 5000000: \
+           one connection may use half of it; write at least 10000000, or lower ingress.max_body_bytes",
+        ],
+    );
+    let config = parse(&text.replace("5000000", "4000000"), "a.toml").unwrap();
+    assert_eq!(config.process.memory_len, 8_388_608);
+    assert_eq!(config.http[0].write_timeout, Duration::from_millis(7));
+    let config = parse(&text.replace("memory_bytes = 8388608", ""), "a.toml").unwrap();
+    assert!(10_000_000 <= config.process.memory_len);
+}

@@ -15,13 +15,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
-use wire::{ConnectionCounts, Files, Limits, Loads};
+use wire::{Budget, ConnectionCounts, Files, Group, Limits, Loads};
 
 use self::exports::Exports;
 use crate::admin::{AdminState, Readiness};
 use crate::agent::{DrainSummary, StartError};
 use crate::config::{AppConfig, Config, DubboLimits, ReloadPlan};
 use crate::error::Code;
+use crate::export::LinkListener;
 use crate::ingress::dubbo::{DubboListener, Offers};
 use crate::ingress::http::HttpListener;
 use crate::metrics::Hub;
@@ -101,6 +102,10 @@ impl Control {
         let hub = Hub::new(&Code::NAMES);
         let loads = Loads::new(config.process.workers);
         hub.show_loads(loads.clone());
+        let budget = Budget::new(config.process.memory_len);
+        hub.show_memory(budget.clone());
+        info!(memory_bytes = budget.limit(), "holding so much for connections at most");
+        let endpoints = Group::new();
         let registries = registries::open(&config)?;
         let app_health: Vec<_> =
             config.exports.iter().map(|_| tokio::sync::watch::Sender::new(0)).collect();
@@ -115,6 +120,8 @@ impl Control {
                 exports: config.exports.clone(),
                 app_health: app_health.clone(),
                 hub: hub.clone(),
+                budget: budget.clone(),
+                endpoints: Arc::clone(&endpoints),
             };
             let (worker, end) = start_worker(setup)?;
             workers.push(worker);
@@ -146,7 +153,7 @@ impl Control {
             let name = listener.local_addr()?.to_string();
             let stats = self.workers.iter().map(|_| hub.ingress(&name)).collect();
             let limits = self.limits("ingress.max_connections", config.max_connections);
-            let http = Arc::new(HttpListener { config, stats });
+            let http = Arc::new(HttpListener { config, stats, memory: Group::new() });
             info!(listen = name, "taking calls by HTTP");
             self.accept(listener, hub, limits, Protocol::Http(http))?;
         }
@@ -166,16 +173,19 @@ impl Control {
             let addr = listener.local_addr()?;
             let name = addr.to_string();
             self.exports.advertise_link(&config, addr);
-            let protocol = Arc::new(link_proto::Config {
+            let protocol = link_proto::Config {
                 name: self.config.process.name.clone(),
                 window: config.window,
+                assembly_timeout: config.body_timeout,
                 // Agents carry calls with one request and one reply, and say so.
                 features: 0,
                 ..link_proto::Config::default()
-            });
+            };
+            let (memory, write_timeout) = (Group::new(), config.write_timeout);
+            let link = Arc::new(LinkListener { protocol, write_timeout, memory });
             info!(listen = name, "taking calls by link");
             let limits = self.limits("link.max_connections", config.max_connections);
-            self.accept(listener, hub, limits, Protocol::Link(protocol))?;
+            self.accept(listener, hub, limits, Protocol::Link(link))?;
         }
         if let Some(listener) = listeners.admin {
             info!(listen = %listener.local_addr()?, "serving metrics and health");
@@ -198,7 +208,7 @@ impl Control {
         let name = listener.local_addr()?.to_string();
         let stats = self.workers.iter().map(|_| hub.ingress(&name)).collect();
         info!(listen = name, "taking calls by Dubbo TCP");
-        let dubbo = Arc::new(DubboListener { offers, limits, stats });
+        let dubbo = Arc::new(DubboListener { offers, limits, stats, memory: Group::new() });
         let limits = self.limits(key, limits.max_connections);
         self.accept(listener, hub, limits, Protocol::Dubbo(dubbo))
     }

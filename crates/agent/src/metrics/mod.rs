@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
-use wire::{ConnectionCounts, Loads};
+use wire::{Budget, ConnectionCounts, Loads};
 
 use self::family::{Family, OTHER};
 use self::gauges::Named;
@@ -48,6 +48,7 @@ struct Inner {
     export: Family,
     connections: Named<ConnectionCounts>,
     loads: OnceLock<Loads>,
+    memory: OnceLock<Budget>,
     registries: Named<RegistryStats>,
     holds: Holds,
 }
@@ -67,6 +68,7 @@ impl Hub {
             export: Family::new(n_codes, render::EXPORT.labels.len()),
             connections: Named::default(),
             loads: OnceLock::new(),
+            memory: OnceLock::new(),
             registries: Named::default(),
             holds: Holds::default(),
         }))
@@ -118,6 +120,11 @@ impl Hub {
     /// Shows the connections of each worker from now on. The first that are given stay.
     pub fn show_loads(&self, loads: Loads) {
         let _ = self.0.loads.set(loads);
+    }
+
+    /// Has the budget of memory shown.
+    pub fn show_memory(&self, budget: Budget) {
+        let _ = self.0.memory.set(budget);
     }
 
     /// The state of the registry `name`, shared by all threads.

@@ -72,6 +72,7 @@ impl Collector for Hub {
         family(&mut out, &INGRESS, &self.0.ingress, names)?;
         family(&mut out, &EXPORT, &self.0.export, names)?;
         connections(&mut out, self)?;
+        memory(&mut out, self)?;
         registries(&mut out, self)?;
         holds(&mut out, self)?;
         process(&mut out, self)
@@ -183,6 +184,26 @@ fn connections(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
         metric.encode_family(&labels)?.encode_gauge(&n_connections)?;
     }
     Ok(())
+}
+
+fn memory(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
+    let Some(budget) = hub.0.memory.get() else { return Ok(()) };
+    let help = "Bytes that connections have this agent hold";
+    let name = "dubmesh_memory_used_bytes";
+    let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    metric.encode_gauge(&gauge(budget.used()))?;
+    let help = "Bytes that connections may have this agent hold";
+    let name = "dubmesh_memory_limit_bytes";
+    let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    metric.encode_gauge(&gauge(budget.limit()))?;
+    let help = "How often a connection was refused memory";
+    let name = "dubmesh_memory_refused";
+    let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
+    metric.encode_counter::<NoLabelSet, u64, f64>(&budget.refused(), None)
+}
+
+fn gauge(len: usize) -> i64 {
+    i64::try_from(len).unwrap_or(i64::MAX)
 }
 
 fn registries(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Instant;
 
+use bytes::BytesMut;
 use dubbo_proto::{
     ClientConfig, ClientConnection, ClientEvent, ProtoError, SendError, Serialization, Status,
     error_text,
@@ -15,6 +16,7 @@ use super::{Arguments, Peer, Request, Setup, Signs, Upstream, Whole, sent};
 use crate::call::{Outcome, Reply, ReplyTo, wait};
 use crate::error::{CallError, Code};
 use crate::ingress::dubbo::DubboAnswer;
+use crate::memory::{Buffers, Memory, Metered, check_room};
 use crate::scratch::Scratch;
 
 /// What a reply may carry beside a value of the longest kind.
@@ -24,11 +26,15 @@ const ATTACHMENTS_LEN: usize = 64 * 1024;
 pub struct DubboPeer {
     address: Rc<str>,
     setup: Setup,
+    memory: Rc<Memory>,
     scratch: Scratch,
 }
 
+/// A connection to a provider.
+pub type DubboClient = Metered<DubboMachine>;
+
 /// [`ClientConnection`] as the driver sees it.
-pub struct DubboClient(pub ClientConnection<ReplyTo>, Reading);
+pub struct DubboMachine(pub ClientConnection<ReplyTo>, Reading);
 
 /// What the driver's last reading was like.
 struct Reading {
@@ -37,16 +43,12 @@ struct Reading {
     is_dead: bool,
 }
 
-impl Machine for DubboClient {
+impl Machine for DubboMachine {
     /// When it was read, and what it is.
     type Event = (Instant, ClientEvent<ReplyTo>);
     type Error = dubbo_proto::ProtoError;
 
-    fn handle_bytes(
-        &mut self,
-        now: Instant,
-        input: &mut bytes::BytesMut,
-    ) -> Result<(), Self::Error> {
+    fn handle_bytes(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), Self::Error> {
         self.1.at = now;
         self.0.handle_bytes(now, input)
     }
@@ -61,7 +63,7 @@ impl Machine for DubboClient {
         self.1.is_dead |= matches!(event, ClientEvent::Dead(_));
         Some((self.1.at, event))
     }
-    fn transmit(&mut self) -> &mut bytes::BytesMut {
+    fn transmit(&mut self) -> &mut BytesMut {
         self.0.transmit()
     }
     fn is_finished(&self) -> bool {
@@ -72,10 +74,27 @@ impl Machine for DubboClient {
     }
 }
 
+impl Buffers for DubboMachine {
+    const IS_ASKED: bool = false;
+
+    fn waiting_len(&self) -> usize {
+        self.0.buffered_bytes()
+    }
+
+    /// A frame that is not whole is in the driver's input.
+    fn assembly_len(&self) -> usize {
+        0
+    }
+
+    fn shed(&mut self, _: Instant, input: &mut BytesMut, _: &str) -> Result<bool, ProtoError> {
+        self.0.shed_frame(input)
+    }
+}
+
 impl DubboPeer {
     /// The endpoint at `address`.
-    pub fn new(address: &str, setup: Setup) -> Self {
-        Self { address: address.into(), setup, scratch: Scratch::default() }
+    pub fn new(address: &str, setup: Setup, memory: Rc<Memory>) -> Self {
+        Self { address: address.into(), setup, memory, scratch: Scratch::default() }
     }
 
     fn outcome(&self, status: Status, serialization: Serialization, body: bytes::Bytes) -> Outcome {
@@ -105,7 +124,9 @@ impl Peer for DubboPeer {
             max_request_len: u32::MAX as usize,
             ..ClientConfig::default()
         };
-        DubboClient(ClientConnection::new(config, now), Reading { at: now, is_dead: false })
+        let reading = Reading { at: now, is_dead: false };
+        let machine = DubboMachine(ClientConnection::new(config, now), reading);
+        Metered::new(machine, self.memory.endpoint())
     }
 
     fn is_ready(machine: &DubboClient) -> bool {
@@ -130,6 +151,14 @@ impl Peer for DubboPeer {
             }
             ClientEvent::Reply { token, status, serialization, body } => {
                 token.complete(self.outcome(status, serialization, body));
+            }
+            ClientEvent::Shed { token, len } => {
+                let message = format!(
+                    "a reply of {len} bytes was not read: connections hold all the memory that \
+                     they may (memory_bytes of [agent])"
+                );
+                let error = CallError::new(Code::ReplyTooLarge, message);
+                token.complete(Err(error.at(&self.address)));
             }
             ClientEvent::Expired { token } => {
                 let error = CallError::new(Code::Timeout, "no answer before the deadline");
@@ -181,6 +210,7 @@ pub async fn call<A: Arguments>(
     if request.one_way {
         return upstream.peer().scratch.with(|args| {
             request.args.encode(request.route, serialization, args)?;
+            check_room(&conn, args.len())?;
             conn.with(|machine| machine.0.send_one_way(now, template, args, request.attachments))
                 .map_err(|error| refused(&error).at(upstream.address()))?;
             sent(upstream.address())
@@ -189,6 +219,7 @@ pub async fn call<A: Arguments>(
     let (task, outcome) = oneshot::channel();
     let id = upstream.peer().scratch.with(|args| {
         request.args.encode(request.route, serialization, args)?;
+        check_room(&conn, args.len())?;
         let (attachments, to) = (request.attachments, ReplyTo::Task(task));
         conn.with(|machine| machine.0.send(now, template, args, attachments, request.deadline, to))
             .map_err(|(_, error)| refused(&error).at(upstream.address()))
@@ -211,6 +242,7 @@ pub async fn pass_on_body(
     (now, deadline): (Instant, Instant),
 ) -> Outcome {
     let (conn, now) = upstream.conn_soon(deadline, now).await?;
+    check_room(&conn, body.len())?;
     if one_way {
         let sent = conn.with(|machine| machine.0.send_body_one_way(now, serialization, body));
         sent.map_err(|error| refused(&error).at(upstream.address()))?;

@@ -14,6 +14,7 @@ use super::{Arguments, Peer, Request, Setup, Signs, Upstream, Whole, sent};
 use crate::call::{Outcome, Reply, ReplyTo, wait};
 use crate::codec;
 use crate::error::{CallError, Code};
+use crate::memory::{Memory, Metered, check_room};
 use crate::route::Route;
 use crate::scratch::Scratch;
 
@@ -21,11 +22,12 @@ use crate::scratch::Scratch;
 const REFUSAL_TTL: Duration = Duration::from_secs(1);
 
 /// A link from the calling side.
-pub type LinkClient = Connection<ReplyTo>;
+pub type LinkClient = Metered<Connection<ReplyTo>>;
 
 /// The protocol's side of one provider's agent.
 pub struct LinkPeer {
     address: Rc<str>,
+    memory: Rc<Memory>,
     config: link_proto::Config,
     /// By the worker's own number of a route. Belongs to the connection that is up.
     routes: RefCell<Vec<Option<LinkRoute>>>,
@@ -63,7 +65,7 @@ enum RouteState {
 
 impl LinkPeer {
     /// The agent at `address`; `agent_name` is what we call ourselves.
-    pub fn new(address: &str, agent_name: &str, setup: Setup) -> Self {
+    pub fn new(address: &str, agent_name: &str, setup: Setup, memory: Rc<Memory>) -> Self {
         let config = link_proto::Config {
             name: agent_name.to_owned(),
             window: setup.max_in_flight,
@@ -74,6 +76,7 @@ impl LinkPeer {
         };
         Self {
             address: address.into(),
+            memory,
             config,
             routes: RefCell::default(),
             settled: Notify::new(),
@@ -187,6 +190,9 @@ impl LinkPeer {
             Ok((id, _)) => id,
             Err(error) => return Err((token, error)),
         };
+        if let Err(error) = check_room(conn, whole.body.len()) {
+            return Err((token, error));
+        }
         let request = RequestOut {
             deadline: Some(whole.deadline),
             codec: codec::of(whole.serialization),
@@ -215,7 +221,7 @@ impl LinkPeer {
             if tokio::time::timeout_at(deadline.into(), settled).await.is_err() {
                 return Err(CallError::new(Code::Timeout, "the agent did not answer in time"));
             }
-            if !conn.look(Connection::is_accepting) {
+            if !conn.look(|link| link.is_accepting()) {
                 return Err(CallError::new(Code::Unreachable, "the link broke"));
             }
         }
@@ -228,7 +234,8 @@ impl Peer for LinkPeer {
     fn machine(&self, now: Instant) -> LinkClient {
         self.routes.borrow_mut().clear();
         self.away.borrow_mut().clear();
-        Connection::client(self.config.clone(), now)
+        let machine = Connection::client(self.config.clone(), now);
+        Metered::new(machine, self.memory.endpoint())
     }
 
     fn is_ready(machine: &LinkClient) -> bool {
@@ -305,6 +312,7 @@ pub async fn call<A: Arguments>(
     let (task, outcome) = oneshot::channel();
     let id = peer.scratch.with(|args| {
         request.args.encode(request.route, serialization, args)?;
+        check_room(&conn, args.len())?;
         let request = RequestOut {
             route,
             deadline: Some(request.deadline),

@@ -24,6 +24,7 @@ use self::link::LinkPeer;
 use crate::call::{Outcome, Reply};
 use crate::config::ClusterPolicy;
 use crate::error::{CallError, Code};
+use crate::memory::Memory;
 use crate::route::Route;
 
 /// What writes the arguments of a call in the serialization that the provider speaks.
@@ -140,6 +141,7 @@ impl AnyUpstream {
 /// The upstreams of one worker, by address.
 pub struct Pool {
     agent_name: Rc<str>,
+    memory: Rc<Memory>,
     links: RefCell<HashMap<String, Weak<Upstream<LinkPeer>>>>,
     dubbos: RefCell<HashMap<String, Weak<Upstream<DubboPeer>>>>,
 }
@@ -182,10 +184,11 @@ pub struct Whole<'a> {
 }
 
 impl Pool {
-    /// An empty pool of the agent called `agent_name`.
-    pub fn new(agent_name: &str) -> Self {
+    /// An empty pool of the agent called `agent_name`, whose connections draw from `memory`.
+    pub fn new(agent_name: &str, memory: Rc<Memory>) -> Self {
         Self {
             agent_name: agent_name.into(),
+            memory,
             links: RefCell::default(),
             dubbos: RefCell::default(),
         }
@@ -195,7 +198,8 @@ impl Pool {
     pub fn upstream(&self, protocol: Protocol, host: &str, port: u16, setup: Setup) -> AnyUpstream {
         match protocol {
             Protocol::Link => AnyUpstream::Link(shared(&self.links, host, port, setup, || {
-                LinkPeer::new(&join(host, port), &self.agent_name, setup)
+                let memory = Rc::clone(&self.memory);
+                LinkPeer::new(&join(host, port), &self.agent_name, setup, memory)
             })),
             Protocol::Dubbo => AnyUpstream::Dubbo(self.dubbo(host, port, setup)),
         }
@@ -215,7 +219,9 @@ impl Pool {
 
     /// The Dubbo upstream at an address, connecting if there is none yet.
     pub fn dubbo(&self, host: &str, port: u16, setup: Setup) -> Rc<Upstream<DubboPeer>> {
-        shared(&self.dubbos, host, port, setup, || DubboPeer::new(&join(host, port), setup))
+        shared(&self.dubbos, host, port, setup, || {
+            DubboPeer::new(&join(host, port), setup, Rc::clone(&self.memory))
+        })
     }
 }
 

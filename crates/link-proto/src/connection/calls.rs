@@ -53,6 +53,16 @@ impl<T> Calls<T> {
         self.earliest
     }
 
+    /// The call whose answer in parts takes most memory.
+    pub(super) fn largest_partial(&self) -> Option<CallId> {
+        let partials = (0_u32..).zip(&self.slots).filter_map(|(slot, entry)| match &entry.state {
+            State::Receiving(_, partial) => Some((partial.held(), slot, entry.generation)),
+            _ => None,
+        });
+        let (_, slot, generation) = partials.max_by_key(|(held, ..)| *held)?;
+        Some(CallId::new(slot, generation))
+    }
+
     /// All calls that have not ended.
     pub(super) fn open_ids(&self) -> Vec<CallId> {
         let slots = (0_u32..).zip(&self.slots);

@@ -324,6 +324,13 @@ impl<T> ClientSide<T> {
         }
     }
 
+    /// Gives up the answer in parts that holds most memory. `false` if there is none.
+    pub(super) fn shed_parts(&mut self, core: &mut Core<T>, text: &str) -> bool {
+        let Some(id) = self.calls.largest_partial() else { return false };
+        self.refuse_response(core, id, true, text.to_owned());
+        true
+    }
+
     /// Ends one call of which an item cannot be taken.
     pub(super) fn refuse_item(&mut self, core: &mut Core<T>, id: CallId, text: String) {
         self.refuse_response(core, id, true, text);

@@ -28,6 +28,8 @@ const MAX_WRITES_PER_TURN: usize = 16;
 const MIN_SLICE_LEN: usize = 8;
 /// A write buffer that has grown beyond this is given back once it is empty.
 const KEEP_WRITE_LEN: usize = 1024 * 1024;
+/// A read buffer that has grown beyond this is given back once it is empty.
+const KEEP_READ_LEN: usize = 1024 * 1024;
 /// How long a connection that is over on one side waits for the end of the other.
 pub(super) const LINGER: Duration = Duration::from_secs(5);
 
@@ -233,6 +235,9 @@ impl<E> Turn<E> {
             let now = Instant::now();
             conn.lock(|machine| machine.handle_bytes(now, &mut self.input))
                 .map_err(Ending::Protocol)?;
+            if self.input.is_empty() && KEEP_READ_LEN < self.input.capacity() {
+                self.input = BytesMut::new();
+            }
         }
         cx.waker().wake_by_ref();
         Ok(Reading::Registered)

@@ -109,6 +109,16 @@ fn a_small_call_passes_whatever_others_hold() {
 }
 
 #[test]
+fn a_small_message_to_an_endpoint_is_not_refused_for_large_ones() {
+    let process = Process::new(32 * MIB);
+    let endpoint = Account::shared(&process.lease, &Group::new());
+    let held = take_all(&endpoint, 4 * MIB);
+    assert!((4..8).contains(&held.len()), "{}", held.len());
+    assert!(endpoint.take(FREE_LEN).is_ok());
+    assert!(endpoint.take(MIB).is_ok());
+}
+
+#[test]
 fn what_is_there_is_counted_even_where_it_is_refused() {
     let process = Process::new(4 * MIB);
     let account = process.connection([10, 0, 0, 1]);

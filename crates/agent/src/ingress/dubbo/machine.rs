@@ -6,6 +6,8 @@ use bytes::BytesMut;
 use dubbo_proto::{ProtoError, ReplyTo, ServerConfig, ServerConnection, ServerEvent, Status};
 use link::Machine;
 
+use crate::memory::Buffers;
+
 /// A consumer's connection.
 pub(super) struct DubboServer {
     connection: ServerConnection,
@@ -49,6 +51,23 @@ impl DubboServer {
     /// Closes the connection when what waits is written.
     pub(super) fn close(&mut self) {
         self.connection.close();
+    }
+}
+
+impl Buffers for DubboServer {
+    const IS_ASKED: bool = true;
+
+    fn waiting_len(&self) -> usize {
+        self.connection.buffered_bytes()
+    }
+
+    /// A frame that is not whole is in the driver's input.
+    fn assembly_len(&self) -> usize {
+        0
+    }
+
+    fn shed(&mut self, now: Instant, input: &mut BytesMut, text: &str) -> Result<bool, ProtoError> {
+        self.connection.shed_frame(now, input, text)
     }
 }
 

@@ -18,6 +18,7 @@ mod session;
 use std::sync::Arc;
 
 use dubbo_proto::ServiceKey;
+use wire::Group;
 
 use crate::config::DubboLimits;
 use crate::metrics::CallStats;
@@ -32,6 +33,8 @@ pub struct DubboListener {
     pub limits: DubboLimits,
     /// What counts its calls, by worker.
     pub stats: Vec<Arc<CallStats>>,
+    /// What its connections hold.
+    pub memory: Arc<Group>,
 }
 
 /// What a listener for Dubbo TCP offers.

@@ -15,19 +15,17 @@ use crate::backend::{self, App, HttpApp};
 use crate::call::{Outcome, ReplyTo};
 use crate::cluster::{Attempt, Member};
 use crate::error::{CallError, Code};
+use crate::memory::check_room;
 use crate::metrics::CallStats;
 use crate::route::Route;
 use crate::upstream::dubbo::{DubboPeer, refused};
 use crate::upstream::link::LinkPeer;
 use crate::upstream::{AnyUpstream, Standing, Upstream, Whole, dubbo};
 
-/// Bytes of requests of one connection that may wait for an endpoint, or be kept in case that one
-/// refuses: four of the longest, or tens of thousands of common ones.
-const MAX_KEPT_LEN: usize = 32 << 20;
 /// Requests of one connection that nobody waits for, and that wait for an endpoint.
 const MAX_WAITING_ONE_WAY: usize = 4096;
 /// A short body is copied rather than that it keeps the whole buffer alive that it was read into.
-const MAX_COPIED_LEN: usize = 16 << 10;
+const MAX_COPIED_LEN: usize = 64 << 10;
 /// Stands for the number of a call that is not answered.
 const NO_NUMBER: u32 = u32::MAX;
 
@@ -124,6 +122,11 @@ impl DubboSession {
     ) {
         stats.started();
         let Asked { to, two_way, ref body, now } = *asked;
+        let Some(kept) = Kept::new(self, body.len(), false) else {
+            let message = "too many requests of this connection wait for the app";
+            stats.finished(now.elapsed(), Some(Code::Overloaded as u8));
+            return self.refuse(asked, &CallError::new(Code::Overloaded, message));
+        };
         let number = self.reserve(asked);
         if two_way {
             let counted = Counted::Export(Arc::clone(stats));
@@ -132,6 +135,7 @@ impl DubboSession {
         }
         let (session, stats) = (Rc::clone(self), Arc::clone(stats));
         let done = move |outcome: Outcome| {
+            drop(kept);
             if two_way {
                 return DubboToken { session, number }.complete(outcome);
             }
@@ -166,6 +170,7 @@ impl DubboSession {
         number: u32,
     ) -> Result<Sent, CallError> {
         let conn = upstream.conn()?;
+        check_room(&conn, asked.body.len())?;
         let (now, serialization, body) = (asked.now, asked.to.serialization, &asked.body);
         let sent = match number {
             NO_NUMBER => conn.with(|app| app.0.send_body_one_way(now, serialization, body)),
@@ -210,10 +215,9 @@ impl DubboSession {
     /// What it takes to offer a call again, if there is anybody to offer it to.
     #[inline]
     fn keep(&self, route: &Rc<Route>, body: &Bytes, deadline: Instant) -> Option<Box<Again>> {
-        if !route.cluster.has_choice() || MAX_KEPT_LEN < self.kept_len.get() + body.len() {
+        if !route.cluster.has_choice() || !self.keep_bytes(body.len()) {
             return None;
         }
-        self.kept_len.set(self.kept_len.get() + body.len());
         Some(Box::new(Again { route: Rc::clone(route), body: compact(body), deadline }))
     }
 
@@ -244,18 +248,15 @@ impl DubboSession {
         deadline: Instant,
         tried: Vec<Member>,
     ) {
-        let n_one_way = usize::from(!asked.two_way);
-        let is_full = MAX_KEPT_LEN < self.kept_len.get() + asked.body.len()
-            || MAX_WAITING_ONE_WAY < self.n_waiting_one_way.get() + n_one_way;
-        if is_full {
+        let Some(kept) = Kept::new(self, asked.body.len(), !asked.two_way) else {
             let message = "too many requests of this connection wait for an endpoint";
             if let (Service::Route(route), true) = (&service, tried.is_empty()) {
                 route.cluster.count_without_endpoint(asked.now, Code::Overloaded);
             }
             return self.refuse(&asked, &CallError::new(Code::Overloaded, message));
-        }
+        };
         let Asked { to, two_way, body, now } = asked;
-        let (kept, number) = (Kept::new(self, body.len(), n_one_way), self.reserve_if(two_way));
+        let number = self.reserve_if(two_way);
         let (session, body) = (Rc::clone(self), compact(&body));
         let task = tokio::task::spawn_local(async move {
             let times = (now, deadline);
@@ -324,17 +325,22 @@ struct Kept {
 }
 
 impl Kept {
-    fn new(session: &Rc<DubboSession>, len: usize, n_one_way: usize) -> Self {
-        session.kept_len.set(session.kept_len.get() + len);
-        session.n_waiting_one_way.set(session.n_waiting_one_way.get() + n_one_way);
-        Self { session: Rc::clone(session), len, n_one_way }
+    /// `None` if there is no room.
+    fn new(session: &Rc<DubboSession>, len: usize, one_way: bool) -> Option<Self> {
+        let n_one_way = usize::from(one_way);
+        let n_waiting = session.n_waiting_one_way.get() + n_one_way;
+        if MAX_WAITING_ONE_WAY < n_waiting || !session.keep_bytes(len) {
+            return None;
+        }
+        session.n_waiting_one_way.set(n_waiting);
+        Some(Self { session: Rc::clone(session), len, n_one_way })
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
         let session = &self.session;
-        session.kept_len.set(session.kept_len.get() - self.len);
+        session.forget_bytes(self.len);
         session.n_waiting_one_way.set(session.n_waiting_one_way.get() - self.n_one_way);
     }
 }

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use dubbo_proto::{ReplyTo, Serialization, ServerConfig, ServerEvent, Status};
 use link::{Conn, drive};
 use tracing::debug;
-use wire::Connection;
+use wire::{Account, Connection, Taking, Watched};
 
 use super::DubboListener;
 use super::flights::{Counted, Flight, Flights};
@@ -23,6 +23,7 @@ use super::machine::DubboServer;
 use super::services::{Service, Services};
 use crate::call::{Outcome, Reply};
 use crate::error::{CallError, Code};
+use crate::memory::{Metered, no_room_for_reply};
 use crate::metrics::CallStats;
 use crate::worker::{Session, Worker};
 
@@ -30,14 +31,21 @@ use crate::worker::{Session, Worker};
 /// been on their way by then have come.
 const QUIET_BEFORE_CLOSE: Duration = Duration::from_millis(200);
 
+/// Bytes of requests of one connection that may wait for an endpoint, or be kept in case that one
+/// refuses: four of the longest, or tens of thousands of common ones.
+const MAX_KEPT_LEN: usize = 32 << 20;
+
 /// One consumer's connection.
 pub struct DubboSession {
-    conn: Conn<DubboServer>,
+    conn: Conn<Metered<DubboServer>>,
+    account: Rc<Account>,
+    taking: Rc<Taking>,
+    write_timeout: Duration,
     services: Services,
     pub(super) stats: Arc<CallStats>,
     pub(super) flights: RefCell<Flights>,
     /// Bytes of requests that are kept.
-    pub(super) kept_len: Cell<usize>,
+    kept_len: Cell<usize>,
     /// Requests that nobody waits for, and that wait for an endpoint.
     pub(super) n_waiting_one_way: Cell<usize>,
     is_draining: Cell<bool>,
@@ -53,16 +61,25 @@ pub(super) struct Asked {
 
 impl DubboSession {
     /// A connection that has just been accepted.
-    pub fn new(worker: &Rc<Worker>, listener: Arc<DubboListener>) -> Rc<Self> {
+    pub fn new(
+        worker: &Rc<Worker>,
+        listener: Arc<DubboListener>,
+        account: Rc<Account>,
+    ) -> Rc<Self> {
         let config = ServerConfig {
             max_body_len: listener.limits.max_body_len,
+            body_timeout: listener.limits.body_timeout,
             // What providers may answer is limited where it is read.
             payload_limit: u32::MAX as usize,
             pass_through: true,
             ..ServerConfig::default()
         };
+        let machine = DubboServer::new(config, Instant::now());
         Rc::new(Self {
-            conn: Conn::new(DubboServer::new(config, Instant::now())),
+            conn: Conn::new(Metered::new(machine, Rc::clone(&account))),
+            account,
+            taking: Taking::new(),
+            write_timeout: listener.limits.write_timeout,
             stats: Arc::clone(&listener.stats[worker.index]),
             services: Services::new(Rc::clone(worker), listener),
             flights: RefCell::default(),
@@ -74,6 +91,7 @@ impl DubboSession {
 
     /// Serves the connection until it ends, and gives up then what is under way.
     pub async fn serve(self: &Rc<Self>, stream: Connection) {
+        let stream = Watched::new(stream, Rc::clone(&self.taking));
         let ending = drive(stream, &self.conn, |event| self.on_event(event)).await;
         debug!(%ending, "consumer's connection closed");
         let flights = self.flights.borrow_mut().take_all();
@@ -139,6 +157,9 @@ impl DubboSession {
         counted.finish(started, answer.at, error);
         let latency = answer.at.saturating_duration_since(started);
         self.stats.finished(latency, error.map(|error| error.code as u8));
+        if let Err(refused) = self.account.check(answer.body.len()) {
+            return self.reply_error(to, &no_room_for_reply(answer.body.len(), &refused));
+        }
         // Whatever the provider has written says so in its header.
         let to = ReplyTo { serialization: answer.serialization, ..to };
         self.conn.with(|consumer| consumer.reply_body(answer.at, to, answer.status, answer.body));
@@ -187,9 +208,29 @@ impl DubboSession {
     fn take(&self, number: u32) -> Option<Flight> {
         let flight = self.flights.borrow_mut().take(number)?;
         if let Some(again) = &flight.again {
-            self.kept_len.set(self.kept_len.get() - again.body.len());
+            self.forget_bytes(again.body.len());
         }
         Some(flight)
+    }
+
+    /// Counts bytes of a request that are kept for later; says whether there is room for them.
+    #[inline]
+    pub(super) fn keep_bytes(&self, len: usize) -> bool {
+        let before = self.kept_len.get();
+        let fits = before + len <= MAX_KEPT_LEN && self.account.check(len).is_ok();
+        if fits {
+            self.kept_len.set(before + len);
+            let _ = self.account.set(before, before + len);
+        }
+        fits
+    }
+
+    /// These bytes are kept no longer.
+    #[inline]
+    pub(super) fn forget_bytes(&self, len: usize) {
+        let before = self.kept_len.get();
+        self.kept_len.set(before - len);
+        let _ = self.account.set(before, before - len);
     }
 }
 
@@ -208,7 +249,10 @@ impl Session for DubboSession {
                 consumer.in_flight() == 0 && QUIET_BEFORE_CLOSE <= silence
             });
         if is_done {
-            self.conn.with(DubboServer::close);
+            self.conn.with(|consumer| consumer.close());
+        }
+        if self.taking.check(now, self.write_timeout) {
+            debug!("consumer's connection closed: it did not read its answers");
         }
     }
 }

@@ -6,9 +6,8 @@ use hessian::json::{self, JsonReader};
 use hessian::transcode::JsonOptions;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Response, StatusCode, Version};
-use http_body_util::Full;
 
-use super::{ATTACHMENT, Style};
+use super::{ATTACHMENT, Answer, Style};
 use crate::attachments::{HEADER, MAX_LEN, Replied};
 use crate::call::Reply;
 use crate::error::{CallError, Code, Fault};
@@ -35,13 +34,13 @@ pub(super) fn value(
     style: Style,
     options: &JsonOptions,
     reply: &Reply,
-) -> Result<Response<Full<Bytes>>, CallError> {
+) -> Result<Answer, CallError> {
     let json = crate::reply::json_of_with(reply, options)?;
     let (content_type, body) = match style {
         Style::Json => (JSON, json),
         Style::Text => (TEXT, unquote(json)),
     };
-    let mut response = Response::new(Full::new(Bytes::from(body)));
+    let mut response = Response::new(Bytes::from(body));
     response.headers_mut().insert(CONTENT_TYPE, content_type);
     let ignored = crate::reply::ignored_options(reply, options).join("; ");
     let ignored = HeaderValue::from_str(&ignored).ok().filter(|ignored| !ignored.is_empty());
@@ -78,9 +77,9 @@ fn attach(attachments: &Replied, headers: &mut HeaderMap) {
 }
 
 /// The answer to a call that failed.
-pub(super) fn error(error: &CallError, version: Version) -> Response<Full<Bytes>> {
+pub(super) fn error(error: &CallError, version: Version) -> Answer {
     let row = error.code.row();
-    let mut response = Response::new(Full::new(Bytes::from(body_of(error))));
+    let mut response = Response::new(Bytes::from(body_of(error)));
     *response.status_mut() =
         StatusCode::from_u16(row.http_status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(CONTENT_TYPE, JSON);

@@ -5,8 +5,9 @@
 //!   the JSON value.
 //!
 //! `session` is one connection, `head` what its requests say before the call, `site` which web pages may call, `form`
-//! and `json` read calls, `options` what form of JSON they want, `answer` writes responses, `prepared` those to what
-//! is no HTTP. `chunks` watches the lengths of chunked bodies, for which `last_read` keeps what is read of a head.
+//! and `json` read calls, `options` what form of JSON they want, `answer` writes responses, `leaving` hands them out piece by
+//! piece, `prepared` has those to what is no HTTP. `chunks` watches the lengths of chunked bodies, for which `last_read` keeps
+//! what is read of a head.
 
 mod answer;
 mod chunks;
@@ -16,6 +17,7 @@ mod form;
 pub(crate) mod head;
 mod json;
 mod last_read;
+mod leaving;
 mod options;
 mod prepared;
 mod session;
@@ -32,9 +34,10 @@ use dubbo_proto::attachment::TYPED;
 use hessian::transcode::{JsonOptions, RefStyle};
 use http::request::Parts;
 use http::{Method, Request, Response};
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming};
 use tracing::debug;
+use wire::{Group, Hold};
 
 use self::head::Facts;
 pub use self::session::HttpSession;
@@ -53,6 +56,8 @@ pub struct HttpListener {
     pub config: HttpIngressConfig,
     /// What counts its calls, by number of the worker.
     pub stats: Vec<Arc<CallStats>>,
+    /// What its connections hold.
+    pub memory: Arc<Group>,
 }
 
 /// How the caller wants its answer.
@@ -65,23 +70,19 @@ enum Style {
 }
 
 /// What a request is answered with.
-type Answer = Response<Full<Bytes>>;
-
-fn empty() -> Full<Bytes> {
-    Full::new(Bytes::new())
-}
+type Answer = Response<Bytes>;
 
 /// Answers one request; a failure is an answer, too.
 async fn handle(
     worker: &Worker,
     listener: &HttpListener,
-    session: &HttpSession,
+    (session, room): (&HttpSession, Result<(), CallError>),
     request: Request<Incoming>,
 ) -> Answer {
     let started = Instant::now();
     let (head, body) = request.into_parts();
     let cors = listener.config.cors.as_ref();
-    let facts = Facts::read(&head);
+    let facts = room.and_then(|()| Facts::read(&head));
     if facts.as_ref().is_ok_and(|facts| facts.is_chunked) {
         session.watch_chunks(listener.config.max_body_len);
     }
@@ -185,7 +186,7 @@ async fn answer_request(
     let options = options::read(head)?;
     let headers = CallHeaders::read(head, facts.has_ours)?;
     let more = headers.more_attachments()?;
-    let body = read_body((body, session), config, &mut started).await?;
+    let (body, _hold) = read_body((body, session), config, &mut started).await?;
     match head.uri.path() {
         "/" => {
             let form = form::Form::parse(&body)?;
@@ -211,7 +212,7 @@ async fn read_body(
     (body, session): (Incoming, &HttpSession),
     config: &HttpIngressConfig,
     started: &mut Instant,
-) -> Result<Bytes, CallError> {
+) -> Result<(Bytes, Hold), CallError> {
     let mut whole = pin!(collect(body, session, config.max_body_len));
     // Most bodies came along with their head; those need no timer.
     if let Poll::Ready(whole) = poll_fn(|cx| Poll::Ready(whole.as_mut().poll(cx))).await {
@@ -233,11 +234,12 @@ async fn collect(
     mut body: Incoming,
     session: &HttpSession,
     max_len: usize,
-) -> Result<Bytes, CallError> {
-    let announced_len = body.size_hint().lower();
-    if usize::try_from(announced_len).map_or(true, |len| max_len < len) {
-        return Err(too_large(max_len));
-    }
+) -> Result<(Bytes, Hold), CallError> {
+    let announced_len = match usize::try_from(body.size_hint().lower()) {
+        Ok(len) if len <= max_len => len,
+        _ => return Err(too_large(max_len)),
+    };
+    let mut hold = session.account().take(0)?;
     let mut pieces: Option<BytesMut> = None;
     let mut first = Bytes::new();
     while let Some(frame) = next_frame(&mut body, session, max_len).await? {
@@ -249,13 +251,24 @@ async fn collect(
         if max_len < len + data.len() {
             return Err(too_large(max_len));
         }
+        // With its first byte a body is counted whole, if its length is known: of many that come at a time some pass, where
+        // otherwise all would end in the middle.
+        let needed = (len + data.len()).max(announced_len);
+        if hold.len() < needed {
+            hold.resize(if pieces.is_some() { needed.max(2 * len) } else { needed })?;
+        }
         match &mut pieces {
             None if first.is_empty() => first = data,
-            None => pieces.insert(BytesMut::from(&first[..])).extend_from_slice(&data),
+            None => {
+                let pieces = pieces.insert(BytesMut::with_capacity(needed));
+                pieces.extend_from_slice(&first);
+                pieces.extend_from_slice(&data);
+                first = Bytes::new();
+            }
             Some(pieces) => pieces.extend_from_slice(&data),
         }
     }
-    Ok(pieces.map_or(first, BytesMut::freeze))
+    Ok((pieces.map_or(first, BytesMut::freeze), hold))
 }
 
 /// The next piece of a body, unless that has announced more than is taken.

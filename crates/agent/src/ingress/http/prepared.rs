@@ -6,6 +6,12 @@ pub(super) const TIMEOUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: 
     {\"code\":\"request_timeout\",\"message\":\"the request did not arrive in time\",\
     \"endpoint\":null,\"retryable\":true}      ";
 
+/// There is no memory for the request's head.
+pub(super) const NO_MEMORY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\n\
+    retry-after: 1\r\ncontent-type: application/json\r\ncontent-length: 147\r\n\r\n\
+    {\"code\":\"overloaded\",\"message\":\"no memory for the head of the request (memory_bytes of \
+    [agent]); try again later\",\"endpoint\":null,\"retryable\":true}";
+
 /// What was sent is no HTTP.
 const BAD_REQUEST: &[u8] = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\
     content-type: application/json\r\ncontent-length: 103\r\n\r\n\
@@ -40,6 +46,7 @@ mod tests {
     fn prepared_answers_are_sound() {
         for (answer, code) in [
             (TIMEOUT, Code::RequestTimeout),
+            (NO_MEMORY, Code::Overloaded),
             (BAD_REQUEST, Code::BadRequest),
             (HEAD_TOO_LARGE, Code::HeadTooLarge),
         ] {

@@ -4,40 +4,54 @@
 //! - A connection on which no request is being answered ends after a bounded time.
 //! - A request that is being answered when the agent drains is answered.
 //!
+//! `io` is its bytes, `held` what it holds in memory.
+//!
 //! Timeouts are kept by the worker's sweep, not by a timer per connection: moving a timer with
 //! every request would cost more than all the rest of this file.
+
+mod held;
+mod io;
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::io;
 use std::pin::{Pin, pin};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use http::{Request, Response};
-use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::rt::ReadBufCursor;
 use hyper::server::conn::{http1, http2};
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::AsyncReadExt;
 use tracing::debug;
-use wire::Connection;
+use wire::{Account, Connection, Taking, Watched};
 
+use self::io::{LocalExecutor, SessionIo};
 use super::chunks::Chunks;
 use super::last_read::LAST_READ;
-use super::{HttpListener, handle, prepared};
+use super::leaving::{Leaving, Pieces, Stream};
+use super::{Answer, HttpListener, answer, handle, prepared};
+use crate::memory::no_room_for_reply;
 use crate::worker::{Session, Worker};
 
 /// How every HTTP/2 connection begins; no method of HTTP/1 begins like this.
 const HTTP2_START: &[u8] = b"PRI";
 /// Requests that one HTTP/2 connection may have in flight.
-const MAX_STREAMS: u32 = 1024;
+///
+/// A client of HTTP/2 counts on 100. Each may cost its head and a piece of its answer, so 1024 were too many.
+const MAX_STREAMS: u32 = 100;
+/// What a peer may send on one stream of HTTP/2 before it is read, and on all of a connection.
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// Streams of HTTP/2 that we have reset, and that may still be spoken of.
+const MAX_RESET_STREAMS: usize = 100;
+/// How long a connection of HTTP/2 that was told to end may take to do so.
+const END_TIME: Duration = Duration::from_secs(5);
 /// An HTTP/2 peer that is silent is asked for a sign of life after this time, and given up if it
 /// does not answer within as long again.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
@@ -69,22 +83,46 @@ pub struct HttpSession {
     /// Whether that body has announced more than it may have.
     is_too_long: Cell<bool>,
     task: RefCell<Option<Waker>>,
+    account: Rc<Account>,
+    taking: Rc<Taking>,
+    /// Bytes of heads, and of answers that hyper has; the account knows them.
+    head_len: Cell<usize>,
+    handed_len: Cell<usize>,
+    /// The streams of HTTP/2 that are being answered, and the last one, whose task is not known yet.
+    streams: RefCell<Vec<Weak<Stream>>>,
+    last_stream: RefCell<Option<Rc<Stream>>>,
+    pieces: Arc<Pieces>,
+    /// Since when pieces wait, how many bytes, and how many had been written by then.
+    pieces_mark: Cell<Option<(Instant, u64, u64)>>,
+    /// The connection is to end, whatever is on it.
+    is_over: Cell<bool>,
 }
 
 #[derive(Clone, Copy)]
 struct Limits {
     head: Duration,
     idle: Duration,
+    write: Duration,
 }
 
 impl HttpSession {
     /// A connection that has just been accepted: its first request's head is awaited.
-    pub fn new() -> Rc<Self> {
+    pub fn new(account: Rc<Account>) -> Rc<Self> {
+        let unlimited = Duration::MAX;
         Rc::new(Self {
+            account,
+            taking: Taking::new(),
+            head_len: Cell::new(0),
+            handed_len: Cell::new(0),
+            streams: RefCell::default(),
+            last_stream: RefCell::default(),
+            pieces: Arc::default(),
+            pieces_mark: Cell::new(None),
+            is_over: Cell::new(false),
             phase: Cell::new(Phase::Head),
             since: Cell::new(Instant::now()),
             n_active: Cell::new(0),
-            limits: Cell::new(Limits { head: Duration::MAX, idle: Duration::MAX }),
+            limits: Cell::new(Limits { head: unlimited, idle: unlimited, write: unlimited }),
             is_http2: Cell::new(false),
             expired: Cell::new(false),
             draining: Cell::new(false),
@@ -148,20 +186,27 @@ impl HttpSession {
         mut stream: Connection,
     ) {
         let config = &listener.config;
-        self.limits.set(Limits { head: config.head_timeout, idle: config.idle_timeout });
+        let (head, idle, write) = (config.head_timeout, config.idle_timeout, config.write_timeout);
+        self.limits.set(Limits { head, idle, write });
         let Some(start) = self.read_start(&mut stream).await else {
             return;
         };
         let is_http2 = start.starts_with(HTTP2_START);
-        let io = SessionIo { stream: TokioIo::new(stream), start, session: Rc::clone(self) };
+        self.read_of_head(start.len());
+        let stream = TokioIo::new(Watched::new(stream, Rc::clone(&self.taking)));
+        let io = SessionIo { stream, start, session: Rc::clone(self) };
         let session = Rc::clone(self);
         let service = service_fn(|request| {
             let active = Active::begin(&session);
             let (worker, listener) = (Rc::clone(&worker), Arc::clone(listener));
+            let (stream, head) = (session.begin_stream(), session.hold_head(request.headers()));
             async move {
-                let answer = handle(&worker, &listener, &active.0, request).await;
-                drop(active);
-                Ok::<_, Infallible>(answer)
+                let (_head, room) = match head {
+                    Ok(hold) => (hold, Ok(())),
+                    Err(error) => (None, Err(error)),
+                };
+                let answer = handle(&worker, &listener, (&active.0, room), request).await;
+                Ok::<_, Infallible>(active.leave(answer, stream))
             }
         });
         let result = match is_http2 {
@@ -180,7 +225,7 @@ impl HttpSession {
         service: S,
     ) -> hyper::Result<()>
     where
-        S: Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible>,
+        S: Service<Request<Incoming>, Response = Response<Leaving>, Error = Infallible>,
         S::Future: 'static,
     {
         let connection = pin!(
@@ -195,24 +240,27 @@ impl HttpSession {
     }
 
     async fn serve_http2<S>(
-        &self,
+        self: &Rc<Self>,
         listener: &HttpListener,
         io: SessionIo,
         service: S,
     ) -> hyper::Result<()>
     where
-        S: Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible>,
+        S: Service<Request<Incoming>, Response = Response<Leaving>, Error = Infallible>,
         S::Future: 'static,
     {
         self.is_http2.set(true);
         self.enter(Phase::Idle);
         let max_head_len = u32::try_from(listener.config.max_head_len).unwrap_or(u32::MAX);
         let connection = pin!(
-            http2::Builder::new(LocalExecutor)
+            http2::Builder::new(LocalExecutor(Rc::clone(self)))
                 .timer(TokioTimer::new())
                 .keep_alive_interval(Some(PING_INTERVAL))
                 .keep_alive_timeout(PING_INTERVAL)
                 .max_concurrent_streams(MAX_STREAMS)
+                .initial_stream_window_size(STREAM_WINDOW)
+                .initial_connection_window_size(CONNECTION_WINDOW)
+                .max_local_error_reset_streams(MAX_RESET_STREAMS)
                 .max_header_list_size(max_head_len)
                 .serve_connection(io, service)
         );
@@ -236,6 +284,9 @@ impl HttpSession {
             if (self.draining.get() || expired) && !told {
                 told = true;
                 leave(connection.as_mut());
+            }
+            if self.is_over.get() {
+                return Poll::Ready(Ok(()));
             }
             connection.as_mut().poll(cx)
         })
@@ -279,12 +330,22 @@ impl Session for HttpSession {
     /// Ends the connection if it has dawdled too long.
     fn check_time(&self, now: Instant) {
         let limits = self.limits.get();
+        if self.taking.check(now, limits.write) {
+            debug!("connection closed: the caller did not read its answers");
+        }
+        if self.is_http2.get() {
+            self.check_streams(now, limits.write);
+        }
         let limit = match self.phase.get() {
             Phase::Busy => return,
             Phase::Head => limits.head,
             Phase::Idle => limits.idle,
         };
-        if limit <= now.saturating_duration_since(self.since.get()) {
+        let time = now.saturating_duration_since(self.since.get());
+        if limit <= time {
+            // One of HTTP/2 is asked to leave first.
+            let is_over = self.is_http2.get() && limit.saturating_add(END_TIME) <= time;
+            self.is_over.set(is_over);
             self.expired.set(true);
             self.wake();
         }
@@ -292,7 +353,7 @@ impl Session for HttpSession {
 }
 
 /// Marks the connection busy for as long as a request is being answered.
-struct Active(Rc<HttpSession>);
+pub(super) struct Active(Rc<HttpSession>);
 
 impl Active {
     fn begin(session: &Rc<HttpSession>) -> Self {
@@ -300,115 +361,35 @@ impl Active {
         session.phase.set(Phase::Busy);
         Self(Rc::clone(session))
     }
+
+    /// Hands an answer to hyper, piece by piece.
+    fn leave(self, answer: Answer, stream: Option<Rc<Stream>>) -> Response<Leaving> {
+        let len = answer.body().len();
+        let hold = match self.0.account.take(len) {
+            Ok(hold) => hold,
+            Err(refused) => {
+                let answer = answer::error(&no_room_for_reply(len, &refused), answer.version());
+                return answer.map(|body| Leaving::new(body, None, self, stream));
+            }
+        };
+        answer.map(|body| Leaving::new(body, Some(hold), self, stream))
+    }
+
+    /// hyper has so many bytes more of the answer, or `waiting_len` of all answers.
+    pub(super) fn handed_out(&self, len: usize, waiting_len: Option<usize>) {
+        let session = &self.0;
+        session.count_handed(waiting_len.unwrap_or(session.handed_len.get() + len));
+    }
 }
 
 impl Drop for Active {
     fn drop(&mut self) {
         self.0.n_active.set(self.0.n_active.get() - 1);
         if self.0.n_active.get() == 0 {
+            self.0.end_head();
             self.0.chunks.set(None);
             self.0.is_too_long.set(false);
             self.0.enter(Phase::Idle);
         }
-    }
-}
-
-/// The socket, with what was read to tell the version, watched for the sake of time.
-struct SessionIo {
-    stream: TokioIo<Connection>,
-    start: Bytes,
-    session: Rc<HttpSession>,
-}
-
-impl hyper::rt::Read for SessionIo {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        mut buffer: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        if !this.start.is_empty() {
-            let len = this.start.len().min(buffer.remaining());
-            let start = this.start.split_to(len);
-            buffer.put_slice(&start);
-            LAST_READ.with_borrow_mut(|last| last.keep(&this.session, &start));
-            return Poll::Ready(Ok(()));
-        }
-        if this.session.expired.get() && !this.session.is_http2.get() {
-            return Poll::Ready(this.give_up());
-        }
-        let session = &this.session;
-        let is_watched = session.phase.get() != Phase::Busy || session.chunks.get().is_some();
-        let stream = Pin::new(&mut this.stream);
-        let read = match is_watched && !session.is_http2.get() {
-            true => LAST_READ.with_borrow_mut(|last| {
-                ready!(last.poll_read(session, stream, cx, buffer))?;
-                session.read_of_chunks(last.bytes());
-                Poll::Ready(Ok(()))
-            }),
-            false => stream.poll_read(cx, buffer),
-        };
-        if read.is_ready() && session.phase.get() == Phase::Idle && !session.is_http2.get() {
-            session.enter(Phase::Head);
-        }
-        read
-    }
-}
-
-impl SessionIo {
-    /// The end of a connection that has dawdled: with an answer if a request had begun.
-    fn give_up(&self) -> io::Result<()> {
-        if self.session.phase.get() == Phase::Head {
-            // The socket's buffer is empty between requests, so that this goes out whole.
-            let _ = self.stream.inner().try_write(prepared::TIMEOUT);
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        Ok(())
-    }
-}
-
-impl hyper::rt::Write for SessionIo {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let session = &self.session;
-        let expired = session.expired.get() && !session.is_http2.get();
-        if expired && session.phase.get() != Phase::Busy {
-            // A peer that asks and does not read its answers. (One of HTTP/2 still gets a GOAWAY;
-            // if it does not read, it does not answer pings either.)
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
-        if session.phase.get() == Phase::Head
-            && !session.is_http2.get()
-            && let Some(instead) = prepared::instead_of(bytes)
-        {
-            // As above: this goes out whole.
-            let _ = self.stream.inner().try_write(instead);
-            return Poll::Ready(Ok(bytes.len()));
-        }
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
-/// Runs hyper's tasks on this worker.
-#[derive(Clone, Copy)]
-struct LocalExecutor;
-
-impl<F> hyper::rt::Executor<F> for LocalExecutor
-where
-    F: Future + 'static,
-{
-    fn execute(&self, future: F) {
-        tokio::task::spawn_local(async move { drop(future.await) });
     }
 }

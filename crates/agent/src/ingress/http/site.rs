@@ -10,6 +10,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
@@ -19,7 +20,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
 
 use super::head::{Facts, PREFIX, host_and_port};
-use super::{Answer, TRACE, empty};
+use super::{Answer, TRACE};
 use crate::config::Cors;
 use crate::error::{CallError, Code, clip};
 
@@ -110,7 +111,7 @@ pub(super) fn is_preflight(head: &Parts, facts: &Facts<'_>) -> bool {
 
 /// The answer to that question, for a page that may call.
 pub(super) fn preflight(head: &Parts, cors: &Cors) -> Answer {
-    let mut response = Response::new(empty());
+    let mut response = Response::new(Bytes::new());
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, POST);

@@ -1,0 +1,177 @@
+//! Answers on their way out: who does not take them is left, and what waits is counted.
+//!
+//! hyper takes of a body what its buffers allow, so a [`Leaving`] hands it out in pieces: what hyper has is then little, and
+//! what is left here is known. For each stream of HTTP/2 a piece may wait for a window; those count until they are dropped.
+//!
+//! Invariants:
+//! - The connection's account knows all of an answer that waits, here or in hyper's buffers.
+//! - An answer of HTTP/2 that does not get on within the listener's time has its stream reset.
+
+use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::task::AbortHandle;
+use wire::{Hold, MIN_TAKEN_LEN};
+
+use super::session::Active;
+
+/// What HTTP/1 is given at a time: as much as its buffer takes by default.
+const PIECE_LEN: usize = 64 * 1024;
+/// What a stream of HTTP/2 is given at a time: the longest frame unless its peer allows longer ones.
+const STREAM_PIECE_LEN: usize = 16 * 1024;
+
+/// What is left of an answer.
+pub(super) struct Leaving {
+    rest: Bytes,
+    hold: Option<Hold>,
+    active: Active,
+    stream: Option<Rc<Stream>>,
+}
+
+impl Leaving {
+    /// An answer of HTTP/1, or of that stream. hyper drops it when all of it has gone into buffers of a connection; until
+    /// then its request counts as being answered.
+    pub(super) fn new(
+        rest: Bytes,
+        hold: Option<Hold>,
+        active: Active,
+        stream: Option<Rc<Stream>>,
+    ) -> Self {
+        if let Some(stream) = &stream {
+            stream.waits_since.set(Some(Instant::now()));
+        }
+        Self { rest, hold, active, stream }
+    }
+}
+
+impl Body for Leaving {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.rest.is_empty() {
+            return Poll::Ready(None);
+        }
+        let piece_len = if self.stream.is_some() { STREAM_PIECE_LEN } else { PIECE_LEN };
+        let len = piece_len.min(self.rest.len());
+        let mut piece = self.rest.split_to(len);
+        if let Some(stream) = &self.stream {
+            stream.took(len);
+            piece = stream.pieces.count(piece);
+        }
+        let waiting_len = self.stream.as_ref().map(|stream| stream.pieces.waiting_len());
+        self.active.handed_out(len, waiting_len);
+        let left = self.rest.len();
+        if let Some(hold) = &mut self.hold {
+            // A hold that shrinks is never refused.
+            let _ = hold.resize(left);
+        }
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.len() as u64)
+    }
+}
+
+/// The answer of one stream of HTTP/2.
+pub(super) struct Stream {
+    /// Since when it waits for the peer to take it, or the next [`MIN_TAKEN_LEN`] of it.
+    waits_since: Cell<Option<Instant>>,
+    n_taken: Cell<u64>,
+    /// hyper's task for it.
+    task: RefCell<Option<AbortHandle>>,
+    pieces: Arc<Pieces>,
+}
+
+impl Stream {
+    pub(super) fn new(pieces: &Arc<Pieces>) -> Rc<Self> {
+        Rc::new(Self {
+            waits_since: Cell::new(None),
+            n_taken: Cell::new(0),
+            task: RefCell::new(None),
+            pieces: Arc::clone(pieces),
+        })
+    }
+
+    /// hyper answers the stream in this task.
+    pub(super) fn runs_in(&self, task: AbortHandle) {
+        *self.task.borrow_mut() = Some(task);
+    }
+
+    fn took(&self, len: usize) {
+        let n_taken = self.n_taken.get() + len as u64;
+        if n_taken / MIN_TAKEN_LEN != self.n_taken.get() / MIN_TAKEN_LEN {
+            self.waits_since.set(Some(Instant::now()));
+        }
+        self.n_taken.set(n_taken);
+    }
+
+    /// Resets the stream if its peer has not taken enough within `time`.
+    pub(super) fn check(&self, now: Instant, time: Duration) {
+        let is_late = |since: Instant| time <= now.saturating_duration_since(since);
+        if self.waits_since.get().is_some_and(is_late)
+            && let Some(task) = self.task.take()
+        {
+            task.abort();
+        }
+    }
+}
+
+/// Pieces that a connection of HTTP/2 has been given and not written. They are dropped wherever h2 does so.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    waiting_len: AtomicUsize,
+    n_dropped: AtomicU64,
+}
+
+impl Pieces {
+    /// The same piece, counted until its last clone is dropped.
+    fn count(self: &Arc<Self>, bytes: Bytes) -> Bytes {
+        self.waiting_len.fetch_add(bytes.len(), Relaxed);
+        Bytes::from_owner(Piece { bytes, pieces: Arc::clone(self) })
+    }
+
+    /// How many bytes they are.
+    pub(super) fn waiting_len(&self) -> usize {
+        self.waiting_len.load(Relaxed)
+    }
+
+    /// How many bytes were written or given up so far.
+    pub(super) fn n_dropped(&self) -> u64 {
+        self.n_dropped.load(Relaxed)
+    }
+}
+
+struct Piece {
+    bytes: Bytes,
+    pieces: Arc<Pieces>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.pieces.waiting_len.fetch_sub(self.bytes.len(), Relaxed);
+        self.pieces.n_dropped.fetch_add(self.bytes.len() as u64, Relaxed);
+    }
+}

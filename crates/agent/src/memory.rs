@@ -1,0 +1,265 @@
+//! What connections hold in memory, counted against the process's budget.
+//!
+//! [`Memory`] is a worker's part of the budget. [`Metered`] is any connection's state machine with an account: it counts what the
+//! driver has read and could not use yet, what the machine puts together, and what waits to be written. Where that
+//! grows and must not, it sheds what has begun to come, and stops reading from a peer that does not take its answers.
+//!
+//! Invariant: the account says what is held after every turn of the driver.
+
+use std::cell::Cell;
+use std::net::IpAddr;
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::BytesMut;
+use link::{Conn, Machine};
+use wire::{Account, Budget, Group, Lease, Refused};
+
+use crate::call::ReplyTo;
+use crate::error::{CallError, Code};
+
+/// While more than this waits for a peer that asks us, nothing more is read from it.
+const MAX_UNREAD_LEN: usize = 4 << 20;
+/// A peer that asks us, and that has left more than this unread when memory is short, loses its connection.
+const MAX_UNREAD_IF_SHORT: usize = 1 << 20;
+/// A buffer that holds less counts by what is in it: the rest was never touched.
+const SMALL_BUFFER_LEN: usize = 8 * 1024;
+
+/// A worker's part of the budget.
+pub struct Memory {
+    budget: Budget,
+    lease: Rc<Lease>,
+    /// All connections to endpoints, of all workers.
+    endpoints: Arc<Group>,
+}
+
+impl Memory {
+    /// For one worker. `endpoints` is the group of all workers' connections to endpoints.
+    pub fn new(budget: Budget, endpoints: Arc<Group>) -> Self {
+        Self { lease: budget.lease(), budget, endpoints }
+    }
+
+    /// The account of an accepted connection.
+    pub fn accepted(&self, listener: &Arc<Group>, peer: IpAddr) -> Rc<Account> {
+        Account::new(&self.lease, listener, self.budget.peer(peer))
+    }
+
+    /// The account of a connection to an endpoint.
+    pub fn endpoint(&self) -> Rc<Account> {
+        Account::shared(&self.lease, &self.endpoints)
+    }
+}
+
+/// A machine that knows what it holds.
+pub trait Buffers: Machine {
+    /// Whether the peer asks and we answer: it is held back, or left, when it does not read.
+    const IS_ASKED: bool;
+
+    /// Bytes that wait to be written, without those that the driver has taken.
+    fn waiting_len(&self) -> usize;
+    /// Bytes of messages that are not whole.
+    fn assembly_len(&self) -> usize;
+    /// Gives up a message that has begun to come, in `input` or in the machine; `text` tells why. `false` if there is none.
+    ///
+    /// # Errors
+    /// As [`Machine::handle_bytes`].
+    fn shed(&mut self, now: Instant, input: &mut BytesMut, text: &str)
+    -> Result<bool, Self::Error>;
+}
+
+/// A machine with an account.
+pub struct Metered<M> {
+    machine: M,
+    account: Rc<Account>,
+    /// What the driver has read and the machine could not use yet.
+    input_len: usize,
+    /// What the driver has taken to write it.
+    taken_len: usize,
+    /// What the account was told.
+    counted: Cell<usize>,
+    is_over: Cell<bool>,
+}
+
+impl<M> Metered<M> {
+    /// A machine of a new connection.
+    pub fn new(machine: M, account: Rc<Account>) -> Self {
+        let (counted, is_over) = (Cell::new(0), Cell::new(false));
+        Self { machine, account, input_len: 0, taken_len: 0, counted, is_over }
+    }
+
+    /// The account.
+    pub fn account(&self) -> &Rc<Account> {
+        &self.account
+    }
+}
+
+impl<M: Buffers> Metered<M> {
+    #[inline]
+    fn count(&self) -> Result<(), Refused> {
+        let unread_len = self.unread_len();
+        let held = self.input_len + unread_len + self.machine.assembly_len();
+        let counted = self.account.set(self.counted.replace(held), held);
+        if counted.is_err() && M::IS_ASKED && MAX_UNREAD_IF_SHORT < unread_len {
+            self.is_over.set(true);
+        }
+        counted
+    }
+
+    #[inline]
+    fn unread_len(&self) -> usize {
+        self.taken_len + self.machine.waiting_len()
+    }
+
+    /// Sheds what has begun to come until the rest may be held.
+    #[cold]
+    fn shed(
+        &mut self,
+        now: Instant,
+        input: &mut BytesMut,
+        mut refused: Refused,
+    ) -> Result<(), M::Error> {
+        while self.machine.shed(now, input, &refused.to_string())? {
+            self.input_len = buffer_len(input);
+            match self.count() {
+                Ok(()) => break,
+                Err(still) => refused = still,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a buffer takes.
+#[inline]
+fn buffer_len(buffer: &BytesMut) -> usize {
+    if buffer.len() < SMALL_BUFFER_LEN { buffer.len() } else { buffer.capacity() }
+}
+
+impl<M> Deref for Metered<M> {
+    type Target = M;
+
+    fn deref(&self) -> &M {
+        &self.machine
+    }
+}
+
+impl<M> DerefMut for Metered<M> {
+    fn deref_mut(&mut self) -> &mut M {
+        &mut self.machine
+    }
+}
+
+impl<M: Buffers> Machine for Metered<M> {
+    type Event = M::Event;
+    type Error = M::Error;
+
+    fn handle_bytes(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), M::Error> {
+        self.machine.handle_bytes(now, input)?;
+        self.input_len = buffer_len(input);
+        match self.count() {
+            Ok(()) => Ok(()),
+            Err(refused) => self.shed(now, input, refused),
+        }
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.machine.has_backlog()
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.machine.handle_timeout(now);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.machine.poll_timeout()
+    }
+
+    fn poll_event(&mut self) -> Option<M::Event> {
+        self.machine.poll_event()
+    }
+
+    fn has_events(&self) -> bool {
+        self.machine.has_events()
+    }
+
+    fn transmit(&mut self) -> &mut BytesMut {
+        // The driver asks when it has written all that it took before.
+        self.taken_len = 0;
+        let _ = self.count();
+        let out = self.machine.transmit();
+        self.taken_len = out.len();
+        out
+    }
+
+    fn is_finished(&self) -> bool {
+        self.machine.is_finished()
+    }
+
+    fn is_broken(&self) -> bool {
+        self.machine.is_broken() || self.is_over.get()
+    }
+
+    fn handle_written(&mut self, now: Instant) {
+        self.taken_len = 0;
+        self.machine.handle_written(now);
+    }
+
+    fn wants_input(&self) -> bool {
+        let _ = self.count();
+        let is_reading = !M::IS_ASKED || self.unread_len() <= MAX_UNREAD_LEN;
+        is_reading && self.machine.wants_input()
+    }
+}
+
+macro_rules! link_buffers {
+    ($token:ty, $is_asked:literal) => {
+        impl Buffers for link_proto::Connection<$token> {
+            const IS_ASKED: bool = $is_asked;
+
+            fn waiting_len(&self) -> usize {
+                self.buffered_bytes()
+            }
+
+            fn assembly_len(&self) -> usize {
+                self.assembly_held()
+            }
+
+            fn shed(
+                &mut self,
+                _: Instant,
+                _: &mut BytesMut,
+                text: &str,
+            ) -> Result<bool, link_proto::LinkError> {
+                Ok(self.shed_parts(text))
+            }
+        }
+    };
+}
+
+link_buffers!((), true);
+link_buffers!(ReplyTo, false);
+
+/// Whether `len` more bytes may wait on a connection; a call that needs them has not begun.
+///
+/// # Errors
+/// [`Code::Overloaded`].
+#[inline]
+pub fn check_room<M>(conn: &Conn<Metered<M>>, len: usize) -> Result<(), CallError> {
+    conn.look(|machine| machine.account().check(len)).map_err(CallError::from)
+}
+
+impl From<Refused> for CallError {
+    #[cold]
+    fn from(refused: Refused) -> Self {
+        Self::new(Code::Overloaded, refused.to_string())
+    }
+}
+
+/// Why a reply is not passed on that has come.
+pub fn no_room_for_reply(len: usize, refused: &Refused) -> CallError {
+    let message =
+        format!("the call was answered, but its reply of {len} bytes is dropped: {refused}");
+    CallError::new(Code::ReplyTooLarge, message)
+}

@@ -1,0 +1,301 @@
+//! What peers make an agent hold is bounded, given back, and no trouble for others: by Dubbo and by links.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use agent::Agent;
+use agent::config;
+use bytes::BytesMut;
+use dubbo_proto::frame::Header;
+use dubbo_proto::{Serialization, Status};
+use link_proto::{Connection, Event, RequestOut, RouteDef};
+use registry::{MemoryHub, RegistryConfig};
+use support::dubbo::{Answer, Consumer, body};
+use support::{Behaviour, FakeProvider, SERVICE, metric, register, wait_until};
+
+const MIB: usize = 1 << 20;
+/// The budget of these agents.
+const BUDGET: usize = 32 * MIB;
+
+/// An agent with an ingress for Dubbo and an export by link; `limits` goes into both.
+fn agent(hub: &MemoryHub, app: SocketAddr, limits: &str) -> Agent {
+    let text = format!(
+        "[admin]\nlisten = \"127.0.0.1:0\"\n[agent]\nworkers = 2\nmemory_bytes = {BUDGET}\n\
+         [[registry]]\nname = \"main\"\nkind = \"etcd\"\nendpoints = [\"http://127.0.0.1:1\"]\n\
+         [[ingress]]\nprotocol = \"dubbo\"\nlisten = \"127.0.0.1:0\"\n{limits}\n\
+         [link]\nlisten = \"127.0.0.1:0\"\n{limits}\n\
+         [[export]]\ninterface = \"{SERVICE}\"\napp = \"dubbo://{app}\"\n"
+    );
+    let mut config = config::parse(&text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
+    config.registries[0].config = RegistryConfig::Memory(hub.clone());
+    Agent::start(config).unwrap()
+}
+
+fn used(agent: &Agent) -> usize {
+    metric(agent, "dubmesh_memory_used_bytes").try_into().unwrap()
+}
+
+fn wait_until_free(agent: &Agent) {
+    wait_until("the memory to be given back", || (used(agent) == 0).then_some(()));
+}
+
+/// Calls that must not fail, whatever others do.
+fn expect_calls_pass(caller: &mut Consumer) {
+    for n in 0..50 {
+        let answer = caller.call("echo", &n.to_string(), &[]);
+        assert_eq!(answer.status, Status::Ok, "{}", answer.text());
+    }
+}
+
+fn caller(agent: &Agent) -> Consumer {
+    let mut caller = Consumer::to(agent);
+    wait_until("the first endpoint", || {
+        (caller.call("echo", "x", &[]).status == Status::Ok).then_some(())
+    });
+    caller
+}
+
+/// The header of a request with a body of that length.
+fn head(body_len: usize) -> [u8; 16] {
+    let header = Header {
+        is_request: true,
+        two_way: true,
+        is_event: false,
+        serialization: Serialization::Hessian2,
+        status: 0,
+        id: 7,
+        body_len,
+    };
+    header.encode()
+}
+
+/// Whether the agent has closed the connection, whatever it said before.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    let mut buffer = [0; 4096];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return error.kind() == std::io::ErrorKind::ConnectionReset,
+        }
+    }
+}
+
+/// 100 silent partial bodies of 4 MiB each: 400 MiB in a budget of 32.
+#[test]
+fn partial_bodies_stay_within_the_budget_and_end() {
+    let (provider, hub) = (FakeProvider::start(Behaviour::Good), MemoryHub::new());
+    let _registered = register(&hub, provider.addr);
+    let agent = agent(&hub, provider.addr, "body_timeout_ms = 4000");
+    let mut caller = caller(&agent);
+    let part = vec![b'x'; 4 * MIB];
+    let address = agent.addresses().dubbo[0];
+    let mut attackers: Vec<TcpStream> = Vec::new();
+    for _ in 0..100 {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(&head(8 * MIB - 100)).unwrap();
+        stream.write_all(&part).unwrap();
+        attackers.push(stream);
+        assert!(used(&agent) <= BUDGET, "{}", used(&agent));
+    }
+    expect_calls_pass(&mut caller);
+    assert!(0 < metric(&agent, "dubmesh_memory_refused_total"));
+    // Who was refused has been told, in Dubbo's words.
+    let refused = attackers.iter_mut().filter_map(|stream| {
+        stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let mut head = [0; 16];
+        stream.read_exact(&mut head).ok().map(|()| Status::from_u8(head[3]))
+    });
+    let refused: Vec<Status> = refused.collect();
+    assert!(80 < refused.len(), "{}", refused.len());
+    assert!(refused.iter().all(|status| *status == Status::ServerThreadpoolExhausted));
+    wait_until("the connections to be closed", || {
+        attackers.iter_mut().all(is_closed).then_some(())
+    });
+    wait_until_free(&agent);
+    expect_calls_pass(&mut caller);
+}
+
+#[test]
+fn a_body_that_trickles_in_ends_its_connection() {
+    let (provider, hub) = (FakeProvider::start(Behaviour::Good), MemoryHub::new());
+    let agent = agent(&hub, provider.addr, "body_timeout_ms = 700");
+    let mut stream = TcpStream::connect(agent.addresses().dubbo[0]).unwrap();
+    stream.write_all(&head(1000)).unwrap();
+    let start = Instant::now();
+    wait_until("the connection to be closed", || {
+        let _ = stream.write_all(b"x");
+        is_closed(&mut stream).then_some(())
+    });
+    assert!(Duration::from_millis(600) < start.elapsed(), "{:?}", start.elapsed());
+}
+
+/// Six consumers that ask for 1 MiB, 24 times each, and never read: more than sockets hold.
+#[test]
+fn consumers_that_never_read_are_left_and_hold_little() {
+    let (provider, hub) = (FakeProvider::start(Behaviour::Good), MemoryHub::new());
+    let _registered = register(&hub, provider.addr);
+    let agent = agent(&hub, provider.addr, "write_timeout_ms = 1500");
+    let mut caller = caller(&agent);
+    let request = body(SERVICE, "echo", &"x".repeat(MIB), &[("timeout", "5000")]);
+    let frame = [&head(request.len())[..], &request].concat();
+    let mut attackers: Vec<TcpStream> = Vec::new();
+    for _ in 0..6 {
+        let mut stream = TcpStream::connect(agent.addresses().dubbo[0]).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        // As much as it takes; it stops reading from who does not read.
+        let all = frame.repeat(24);
+        let (mut rest, mut since) = (&all[..], Instant::now());
+        while !rest.is_empty() && since.elapsed() < Duration::from_millis(300) {
+            match stream.write(rest) {
+                Ok(len) => (rest, since) = (&rest[len..], Instant::now()),
+                Err(_) => std::thread::yield_now(),
+            }
+        }
+        stream.set_nonblocking(false).unwrap();
+        attackers.push(stream);
+        assert!(used(&agent) <= BUDGET + 2 * MIB, "{}", used(&agent));
+    }
+    expect_calls_pass(&mut caller);
+    // Those for whom something waits are left; what is in sockets is not ours.
+    wait_until_free(&agent);
+    let n_open = metric(&agent, &open_connections(&agent));
+    assert!(n_open < 7, "nobody was left");
+    expect_calls_pass(&mut caller);
+}
+
+fn open_connections(agent: &Agent) -> String {
+    format!("dubmesh_connections_open{{listener=\"{}\"}}", agent.addresses().dubbo[0])
+}
+
+/// A link of a test's own.
+struct Link {
+    stream: TcpStream,
+    machine: Connection<u64>,
+    input: BytesMut,
+    /// Nothing more is sent.
+    is_stuck: bool,
+}
+
+impl Link {
+    fn to(agent: &Agent) -> Self {
+        let stream = TcpStream::connect(agent.addresses().link.unwrap()).unwrap();
+        let max_buffered_bytes = 64 * MIB;
+        let config =
+            link_proto::Config { features: 0, max_buffered_bytes, ..link_proto::Config::default() };
+        let machine = Connection::client(config, Instant::now());
+        let mut link = Self { stream, machine, input: BytesMut::new(), is_stuck: false };
+        link.next(|event| matches!(event, Event::Ready(_)).then_some(()));
+        link
+    }
+
+    fn flush(&mut self) {
+        while !self.is_stuck && !self.machine.transmit().is_empty() {
+            let bytes = self.machine.transmit().split();
+            self.stream.write_all(&bytes).unwrap();
+        }
+    }
+
+    /// The first event that `wanted` takes.
+    fn next<R>(&mut self, mut wanted: impl FnMut(Event<u64>) -> Option<R>) -> R {
+        self.stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            self.flush();
+            while let Some(event) = self.machine.poll_event() {
+                let refused = matches!(event, Event::RouteRefused { .. });
+                assert!(!refused, "{event:?}");
+                if let Some(found) = wanted(event) {
+                    return found;
+                }
+            }
+            let len = self.stream.read(&mut buffer).unwrap();
+            assert!(len != 0, "the agent closed the link");
+            self.input.extend_from_slice(&buffer[..len]);
+            self.machine.handle_bytes(Instant::now(), &mut self.input).unwrap();
+        }
+    }
+
+    fn route(&mut self) -> link_proto::RouteId {
+        let def = RouteDef {
+            service: SERVICE.to_owned(),
+            attachments: vec![("path".to_owned(), SERVICE.to_owned())],
+            method: "echo".to_owned(),
+            descriptor: "Ljava/lang/String;".to_owned(),
+        };
+        let route = self.machine.define(&def).unwrap();
+        self.next(|event| matches!(event, Event::RouteAccepted { .. }).then_some(()));
+        route
+    }
+
+    /// Begins requests of 4 MiB, and leaves out the last parts of all.
+    fn begin_long(&mut self, route: link_proto::RouteId, n: u64) {
+        for token in 0..n {
+            let payload = vec![7; 4 * MIB].into();
+            let request = RequestOut { payload, ..RequestOut::new(route) };
+            self.machine.send_request(Instant::now(), request, token).unwrap();
+        }
+        // They take turns: all but the last of what there is leaves every one unfinished.
+        self.is_stuck = true;
+        let (n, mut n_sent) = (usize::try_from(n).unwrap(), 0);
+        while n_sent < n * 3 * MIB {
+            let bytes = self.machine.transmit().split();
+            n_sent += bytes.len();
+            if self.stream.write_all(&bytes).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Eight links of eight requests that stay unfinished at 3 of 4 MiB: 192 MiB in a budget of 32.
+#[test]
+fn unfinished_long_requests_stay_within_the_budget_and_end() {
+    let (provider, hub) = (FakeProvider::start(Behaviour::Good), MemoryHub::new());
+    let _registered = register(&hub, provider.addr);
+    let agent = agent(&hub, provider.addr, "body_timeout_ms = 3000");
+    let mut caller = caller(&agent);
+    let mut links = Vec::new();
+    for _ in 0..8 {
+        let mut link = Link::to(&agent);
+        let route = link.route();
+        link.begin_long(route, 8);
+        links.push(link);
+        assert!(used(&agent) <= BUDGET, "{}", used(&agent));
+    }
+    expect_calls_pass(&mut caller);
+    // Some had no room; the others' time is over, though the links live.
+    let mut statuses = Vec::new();
+    links[0].next(|event| {
+        if let Event::Response { status, .. } = event {
+            statuses.push(status);
+        }
+        (statuses.len() == 8).then_some(())
+    });
+    let is_refusal = |status: &link_proto::Status| {
+        [link_proto::Status::OVERLOADED, link_proto::Status::TIMEOUT].contains(status)
+    };
+    assert!(statuses.iter().all(is_refusal), "{statuses:?}");
+    wait_until_free(&agent);
+    expect_calls_pass(&mut caller);
+}
+
+/// The longest body of a single consumer passes, there and back.
+#[test]
+fn the_longest_body_of_one_caller_fits() {
+    let (provider, hub) = (FakeProvider::start(Behaviour::Good), MemoryHub::new());
+    let _registered = register(&hub, provider.addr);
+    let agent = agent(&hub, provider.addr, "");
+    let mut caller = caller(&agent);
+    let long = "x".repeat(7 * MIB);
+    for _ in 0..5 {
+        let answer: Answer = caller.call("echo", &long, &[("timeout", "10000")]);
+        assert_eq!(answer.status, Status::Ok, "{}", answer.text());
+        assert_eq!(answer.value().len(), long.len() + 3 * answer.value().len().div_ceil(32771));
+    }
+    wait_until_free(&agent);
+}
