@@ -1,12 +1,12 @@
 //! The services that a worker calls, and how names that callers make up are kept from costing much.
 //!
 //! A service is looked up by a watch at its registry. Some names without endpoints are watched as
-//! well, so that they are found at once when somebody offers them. Beyond [`MAX_UNSURE`] of
+//! well, so that they are found at once when somebody offers them. Beyond `MAX_UNSURE` of
 //! them the registry is asked for the list of all its services: a name that is not in it costs nothing, and
 //! one that is in it always gets its place.
 //!
 //! Invariants:
-//! - Clusters without endpoints are at most [`MAX_WITHOUT_ENDPOINTS`].
+//! - Clusters without endpoints are at most `MAX_WITHOUT_ENDPOINTS`.
 //! - Where the registry cannot list its services, new names are watched at a limited rate.
 
 use std::cell::{Cell, RefCell};
