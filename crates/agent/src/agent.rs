@@ -1,7 +1,6 @@
 //! An agent as its owner sees it: start, reload, drain.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -9,7 +8,8 @@ use tokio::sync::{mpsc, oneshot};
 use wire::ListenError;
 
 use crate::config::{Config, ReloadPlan};
-use crate::control::{self, Command, Listeners};
+use crate::control::{self, Bound, Command};
+pub use crate::listening::Addresses;
 
 /// Why an agent did not start.
 #[derive(Debug, thiserror::Error)]
@@ -44,21 +44,6 @@ pub enum StartError {
     Lost,
 }
 
-/// Where an agent listens; a port 0 of the configuration is told here.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Addresses {
-    /// HTTP listeners, in the order of the configuration.
-    pub http: Vec<SocketAddr>,
-    /// Dubbo listeners for calls to services of a registry, in the order of the configuration.
-    pub dubbo: Vec<SocketAddr>,
-    /// The listener for other agents.
-    pub link: Option<SocketAddr>,
-    /// The listener for Dubbo's own consumers of what is exported.
-    pub dubbo_exports: Option<SocketAddr>,
-    /// Metrics and health.
-    pub admin: Option<SocketAddr>,
-}
-
 /// How a drain went.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DrainSummary {
@@ -83,8 +68,8 @@ impl Agent {
     /// # Errors
     /// [`StartError`] with what to do about it.
     pub fn start(config: Config) -> Result<Self, StartError> {
-        let listeners = bind(&config)?;
-        let addresses = listeners.addresses()?;
+        let listeners = Bound::bind(&config)?;
+        let addresses = listeners.addresses.clone();
         let (commands, inbox) = mpsc::unbounded_channel();
         let (ready, started) = std::sync::mpsc::channel();
         let control = std::thread::Builder::new()
@@ -126,43 +111,5 @@ impl Drop for Agent {
             let _ = self.commands.send(Command::Stop);
             let _ = control.join();
         }
-    }
-}
-
-fn bind(config: &Config) -> Result<Listeners, StartError> {
-    let http = config.http.iter().map(|http| wire::listen(http.listen, "ingress.listen"));
-    let dubbo = config.dubbo.iter().map(|dubbo| wire::listen(dubbo.listen, "ingress.listen"));
-    let dubbo_exports = config.dubbo_exports.as_ref();
-    Ok(Listeners {
-        http: http.collect::<Result<_, _>>()?,
-        dubbo: dubbo.collect::<Result<_, _>>()?,
-        dubbo_exports: dubbo_exports
-            .map(|dubbo| wire::listen(dubbo.listen, "dubbo.listen"))
-            .transpose()?,
-        link: config
-            .link
-            .as_ref()
-            .map(|link| wire::listen(link.listen, "link.listen"))
-            .transpose()?,
-        admin: config
-            .admin
-            .as_ref()
-            .map(|admin| wire::listen(admin.listen, "admin.listen"))
-            .transpose()?,
-    })
-}
-
-impl Listeners {
-    fn addresses(&self) -> io::Result<Addresses> {
-        let all = |listeners: &[TcpListener]| {
-            listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()
-        };
-        Ok(Addresses {
-            http: all(&self.http)?,
-            dubbo: all(&self.dubbo)?,
-            dubbo_exports: self.dubbo_exports.as_ref().map(TcpListener::local_addr).transpose()?,
-            link: self.link.as_ref().map(TcpListener::local_addr).transpose()?,
-            admin: self.admin.as_ref().map(TcpListener::local_addr).transpose()?,
-        })
     }
 }

@@ -11,34 +11,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use dubbo_proto::{RequestTemplate, Serialization};
+use dubbo_proto::{RequestTemplate, Serialization, ServiceKey};
 use link::{Conn, drive};
 use link_proto::{CallId, Connection, Event, Meta, RouteDef, RouteId, Status};
 use tokio::task::AbortHandle;
 use tracing::{debug, info};
-use wire::{Account, Group, Taking, Watched};
+use wire::{Account, Taking, Watched};
 
 use crate::backend::{self, App, AppCall, Backend, Backends, DubboApp, HttpApp};
 use crate::call::{LinkCaller, LinkServer, Outcome, ReplyTo};
 use crate::codec;
 use crate::config::HTTP_APP_SERIALIZATIONS;
+use crate::connections::{Activity, Session};
 use crate::route::{WHOLE, template};
 use crate::upstream::Standing;
 use crate::upstream::dubbo::{DubboClient, refused};
-use crate::worker::Session;
 
 /// The deadline of a request that brings none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// The listener for links, as workers see it.
-pub struct LinkListener {
-    /// How links are spoken.
-    pub protocol: link_proto::Config,
-    /// How long a peer may leave its answers unread.
-    pub write_timeout: Duration,
-    /// What its connections hold.
-    pub memory: Arc<Group>,
-}
 
 /// One link from another agent; clones are handles to the same.
 #[derive(Clone)]
@@ -105,11 +95,17 @@ impl Target {
 }
 
 impl LinkSession {
-    /// A link that has just been accepted.
-    pub fn new(listener: &LinkListener, backends: Rc<Backends>, account: Rc<Account>) -> Rc<Self> {
-        let machine = Connection::server(listener.protocol.clone(), Instant::now());
+    /// A link that has just been accepted, whose peer may leave its answers unread for
+    /// `write_timeout`.
+    pub fn new(
+        protocol: link_proto::Config,
+        write_timeout: Duration,
+        backends: Rc<Backends>,
+        account: Rc<Account>,
+    ) -> Rc<Self> {
+        let machine = Connection::server(protocol, Instant::now());
         let machine = LinkServer::new(machine, account);
-        let (taking, write_timeout) = (Taking::new(), listener.write_timeout);
+        let taking = Taking::new();
         let (routes, running) = (Rc::default(), Rc::default());
         let conn = Conn::new(machine);
         Rc::new(Self { conn, backends, routes, running, taking, write_timeout })
@@ -342,14 +338,28 @@ impl Session for LinkSession {
         }
     }
 
-    /// Whether the app behind `backend` can be reached has changed. The peer is told at once, so
+    /// Whether the app behind `service` can be reached has changed. The peer is told at once, so
     /// that it offers its calls to others, or to this agent again.
-    fn app_changed(&self, backend: &Rc<Backend>) {
+    fn app_changed(&self, service: &ServiceKey) {
         let routes = self.routes.borrow();
         for (target, index) in routes.iter().zip(0..) {
-            if let Some(target) = target.as_ref().filter(|it| Rc::ptr_eq(&it.backend, backend)) {
+            if let Some(target) = target.as_ref().filter(|it| it.backend.service == *service) {
                 self.answer(RouteId(index), target);
             }
         }
+    }
+
+    fn activity(&self) -> Activity {
+        self.conn.look(|link| {
+            let in_flight = link.in_flight();
+            let doing = match in_flight {
+                _ if link.peer().is_none() => "shaking hands",
+                _ if !link.is_accepting() => "draining",
+                0 => "idle",
+                _ => "answering",
+            };
+            let peer_name = link.peer().map(|hello| hello.name.clone());
+            Activity { doing, in_flight, held_bytes: link.account().held(), peer_name }
+        })
     }
 }

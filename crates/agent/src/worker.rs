@@ -4,7 +4,7 @@
 //! admin listener reads. A call lives and dies on the worker that its connection was given to.
 
 use std::cell::{Cell, RefCell};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,10 +18,9 @@ use crate::backend::{Backend, Backends};
 use crate::cluster::Cluster;
 use crate::clusters::{Clusters, Found};
 use crate::config::{ClusterRules, ExportConfig};
+use crate::connections::{Connections, Direction, Session};
 use crate::error::{CallError, Code};
-use crate::export::{LinkListener, LinkSession};
-use crate::ingress::dubbo::{DubboListener, DubboSession};
-use crate::ingress::http::{HttpListener, HttpSession};
+use crate::listening::ListenerProtocol;
 use crate::memory::Memory;
 use crate::metrics::Hub;
 use crate::resolve::definitions::Definitions;
@@ -34,43 +33,11 @@ const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
 /// What the control thread tells a worker.
 pub enum ToWorker {
     /// Serve a connection that was accepted for it.
-    Serve(Detached, Protocol),
+    Serve(Detached, Arc<dyn ListenerProtocol>),
     /// Make calls by these rules from now on.
     Rules(Arc<ClusterRules>),
     /// Take no new calls; stop as soon as those in flight are done.
     Drain,
-}
-
-/// What is spoken on the connections of a listener, and by which settings.
-#[derive(Clone)]
-pub enum Protocol {
-    /// HTTP, by programs of any language.
-    Http(Arc<HttpListener>),
-    /// Dubbo, by its own consumers.
-    Dubbo(Arc<DubboListener>),
-    /// Links from other agents.
-    Link(Arc<LinkListener>),
-}
-
-impl Protocol {
-    /// Its name, as the configuration has it.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Http(_) => "http",
-            Self::Dubbo(_) => "dubbo",
-            Self::Link(_) => "link",
-        }
-    }
-}
-
-/// One accepted connection and what it is doing, as the worker's table has it.
-pub trait Session {
-    /// Takes no new calls, and ends once those in flight are answered.
-    fn drain(&self);
-    /// Ends what has taken too long. The worker's sweep calls this.
-    fn check_time(&self, now: Instant);
-    /// A worker reaches the app behind an export, or does so no more. Links tell their peers.
-    fn app_changed(&self, _: &Rc<Backend>) {}
 }
 
 /// What a worker is made of.
@@ -115,26 +82,24 @@ pub struct Worker {
     backends: Rc<Backends>,
     hub: Hub,
     rules_epoch: Cell<u32>,
-    /// All accepted connections. Those that have ended stay in it until the next sweep.
-    sessions: Sessions,
+    connections: Connections,
+    /// Accepted connections that have not ended.
     n_open: Cell<usize>,
     /// The last connection has ended.
     is_idle: Notify,
     draining: Cell<bool>,
 }
 
-/// What is being served. Some may have ended.
-type Sessions = Rc<RefCell<Vec<Weak<dyn Session>>>>;
-
 impl Worker {
     /// Builds the worker. Must be called on the worker's runtime.
     pub fn new(setup: WorkerSetup) -> Rc<Self> {
         let memory = Rc::new(Memory::new(setup.budget, setup.endpoints));
-        let pool = Rc::new(Pool::new(&setup.name, Rc::clone(&memory)));
-        let sessions = Sessions::default();
+        let connections = Connections::default();
+        let pool = Pool::new(&setup.name, Rc::clone(&memory), connections.clone());
+        let pool = Rc::new(pool);
         let backends = setup.exports.iter().zip(&setup.app_health).map(|(export, health)| {
             let backend = Rc::new(Backend::start(export, &pool, &setup.rules, &setup.hub));
-            let report = report_health(Rc::clone(&backend), health.clone(), Rc::clone(&sessions));
+            let report = report_health(Rc::clone(&backend), health.clone(), connections.clone());
             tokio::task::spawn_local(report);
             (export.service.to_string(), backend)
         });
@@ -149,7 +114,7 @@ impl Worker {
             pool,
             hub: setup.hub,
             rules_epoch: Cell::new(0),
-            sessions,
+            connections,
             n_open: Cell::new(0),
             is_idle: Notify::new(),
             draining: Cell::new(false),
@@ -177,7 +142,7 @@ impl Worker {
 
     fn handle(self: &Rc<Self>, message: ToWorker) {
         match message {
-            ToWorker::Serve(connection, protocol) => self.serve(connection, protocol),
+            ToWorker::Serve(connection, protocol) => protocol.serve(self, connection),
             ToWorker::Rules(rules) => {
                 self.clusters.each(|cluster| {
                     cluster.set_policy(rules.policy(&cluster.service.interface));
@@ -187,8 +152,7 @@ impl Worker {
             }
             ToWorker::Drain => {
                 self.draining.set(true);
-                let sessions = self.sessions.borrow();
-                sessions.iter().filter_map(Weak::upgrade).for_each(|session| session.drain());
+                self.connections.drain();
             }
         }
     }
@@ -203,46 +167,17 @@ impl Worker {
         self.draining.get()
     }
 
-    /// Makes the session for a connection, and serves it.
-    fn serve(self: &Rc<Self>, connection: Detached, protocol: Protocol) {
-        let peer = connection.facts().peer.ip();
-        match protocol {
-            Protocol::Http(listener) => {
-                let account = self.memory.accepted(&listener.memory, peer);
-                let session = HttpSession::new(account);
-                let (worker, table_entry) = (Rc::clone(self), Rc::downgrade(&session));
-                self.run_session(connection, table_entry, async move |stream| {
-                    session.serve(worker, &listener, stream).await;
-                });
-            }
-            Protocol::Dubbo(listener) => {
-                let account = self.memory.accepted(&listener.memory, peer);
-                let session = DubboSession::new(self, listener, account);
-                self.run_session(connection, Rc::downgrade(&session), async move |stream| {
-                    session.serve(stream).await;
-                });
-            }
-            Protocol::Link(listener) => {
-                let account = self.memory.accepted(&listener.memory, peer);
-                let session = LinkSession::new(&listener, Rc::clone(&self.backends), account);
-                self.run_session(connection, Rc::downgrade(&session), async move |stream| {
-                    session.serve(stream).await;
-                });
-            }
-        }
-    }
-
     /// Puts a session into the table, and serves its connection to the end.
-    fn run_session<S: Session + 'static>(
+    pub fn run_session<S: Session + 'static>(
         self: &Rc<Self>,
         connection: Detached,
-        session: Weak<S>,
+        session: &Rc<S>,
         serve: impl AsyncFnOnce(Connection) + 'static,
     ) {
         if self.draining.get() {
-            session.upgrade().inspect(|session| session.drain());
+            session.drain();
         }
-        self.sessions.borrow_mut().push(session);
+        self.connections.add(connection.facts(), Direction::Downstream, session);
         // From now on, not from when the task first runs: a drain must not miss it.
         let counted = Counted::new(self);
         tokio::task::spawn_local(async move {
@@ -258,9 +193,7 @@ impl Worker {
 
     fn sweep(&self) {
         let now = Instant::now();
-        self.sessions.borrow_mut().retain(|session| {
-            session.upgrade().inspect(|session| session.check_time(now)).is_some()
-        });
+        self.connections.sweep(now);
         self.definitions.sweep(&self.routes);
         self.clusters.sweep(now, |cluster| self.routes.forget(cluster));
     }
@@ -280,6 +213,11 @@ impl Worker {
         let backend = Rc::clone(self.backends.get(&service.to_string())?);
         let max_timeout = self.rules.borrow().policy(&service.interface).max_timeout;
         Some((backend, max_timeout))
+    }
+
+    /// What this agent exports.
+    pub fn backends(&self) -> Rc<Backends> {
+        Rc::clone(&self.backends)
     }
 
     /// The cluster of a service, if it was looked up in a registry before.
@@ -360,7 +298,7 @@ impl Drop for Counted {
 
 /// Tells the control thread, and the agents on this worker's links, whether this worker reaches the
 /// app. When another worker does, this one need not wait until its next attempt is due.
-async fn report_health(backend: Rc<Backend>, health: AppHealth, sessions: Sessions) {
+async fn report_health(backend: Rc<Backend>, health: AppHealth, connections: Connections) {
     let (mut counted, mut standing) = (false, backend.standing());
     let mut of_all = health.subscribe();
     loop {
@@ -368,9 +306,7 @@ async fn report_health(backend: Rc<Backend>, health: AppHealth, sessions: Sessio
         let before = std::mem::replace(&mut standing, backend.standing());
         let is_ready = standing == Standing::Ready;
         if before != standing {
-            let sessions = sessions.borrow();
-            let sessions = sessions.iter().filter_map(Weak::upgrade);
-            sessions.for_each(|session| session.app_changed(&backend));
+            connections.app_changed(&backend.service);
         }
         if is_ready != counted {
             counted = is_ready;

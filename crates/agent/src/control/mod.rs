@@ -6,9 +6,9 @@
 //! for the registry's first word.
 
 mod exports;
+mod listeners;
 mod registries;
 
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,15 +18,15 @@ use tracing::{debug, info, warn};
 use wire::{Budget, ConnectionCounts, Files, Group, Limits, Loads};
 
 use self::exports::Exports;
+pub use self::listeners::Bound;
+use self::listeners::BoundListener;
 use crate::admin::{AdminState, Readiness};
 use crate::agent::{DrainSummary, StartError};
-use crate::config::{AppConfig, Config, DubboLimits, ReloadPlan};
+use crate::config::{AppConfig, Config, ReloadPlan};
 use crate::error::Code;
-use crate::export::LinkListener;
-use crate::ingress::dubbo::{DubboListener, Offers};
-use crate::ingress::http::HttpListener;
+use crate::listening::{ListenerProtocol, PlannedListener, Surroundings};
 use crate::metrics::Hub;
-use crate::worker::{Protocol, ToWorker, Worker, WorkerSetup};
+use crate::worker::{ToWorker, Worker, WorkerSetup};
 
 /// What the agent's owner wants.
 pub enum Command {
@@ -38,20 +38,6 @@ pub enum Command {
     Stop,
 }
 
-/// Listening sockets, not yet attached to an event loop.
-pub struct Listeners {
-    /// For calls by HTTP, in the order of the configuration.
-    pub http: Vec<TcpListener>,
-    /// For calls by Dubbo TCP, in the order of the configuration.
-    pub dubbo: Vec<TcpListener>,
-    /// For Dubbo's own consumers of what is exported.
-    pub dubbo_exports: Option<TcpListener>,
-    /// For other agents.
-    pub link: Option<TcpListener>,
-    /// For metrics and health.
-    pub admin: Option<TcpListener>,
-}
-
 /// A worker thread as the control thread knows it.
 #[derive(Clone)]
 pub struct WorkerHandle {
@@ -61,7 +47,7 @@ pub struct WorkerHandle {
 /// Runs the control thread until it is told to stop.
 pub fn run(
     config: Config,
-    listeners: Listeners,
+    listeners: Bound,
     inbox: mpsc::UnboundedReceiver<Command>,
     ready: &std::sync::mpsc::Sender<Result<(), StartError>>,
 ) {
@@ -97,7 +83,7 @@ struct Control {
 }
 
 impl Control {
-    fn start(config: Config, listeners: Listeners) -> Result<Self, StartError> {
+    fn start(config: Config, listeners: Bound) -> Result<Self, StartError> {
         let files = reserve_files(&config)?;
         let hub = Hub::new(&Code::NAMES);
         let loads = Loads::new(config.process.workers);
@@ -148,46 +134,19 @@ impl Control {
         Ok(control)
     }
 
-    fn open_listeners(&mut self, listeners: Listeners, hub: &Hub) -> Result<(), StartError> {
-        for (listener, config) in listeners.http.into_iter().zip(self.config.http.clone()) {
-            let name = listener.local_addr()?.to_string();
-            let stats = self.workers.iter().map(|_| hub.ingress(&name)).collect();
-            let limits = self.limits("ingress.max_connections", config.max_connections);
-            let http = Arc::new(HttpListener { config, stats, memory: Group::new() });
-            info!(listen = name, "taking calls by HTTP");
-            self.accept(listener, hub, limits, Protocol::Http(http))?;
-        }
-        for (listener, config) in listeners.dubbo.into_iter().zip(self.config.dubbo.clone()) {
-            let (registry, default_service) = (config.registry, config.default_service);
-            let offers = Offers::Registry { registry, default_service };
-            self.open_dubbo(listener, offers, "ingress.max_connections", config.limits, hub)?;
-        }
-        if let (Some(listener), Some(config)) =
-            (listeners.dubbo_exports, self.config.dubbo_exports.clone())
+    fn open_listeners(&mut self, bound: Bound, hub: &Hub) -> Result<(), StartError> {
+        if let (Some(config), Some(address)) =
+            (&self.config.dubbo_exports, bound.addresses.dubbo_exports)
         {
-            self.exports.advertise_dubbo(&config, listener.local_addr()?);
-            let key = "dubbo.max_connections";
-            self.open_dubbo(listener, Offers::Exports, key, config.limits, hub)?;
+            self.exports.advertise_dubbo(config, address);
         }
-        if let (Some(listener), Some(config)) = (listeners.link, self.config.link.clone()) {
-            let addr = listener.local_addr()?;
-            let name = addr.to_string();
-            self.exports.advertise_link(&config, addr);
-            let protocol = link_proto::Config {
-                name: self.config.process.name.clone(),
-                window: config.window,
-                assembly_timeout: config.body_timeout,
-                // Agents carry calls with one request and one reply, and say so.
-                features: 0,
-                ..link_proto::Config::default()
-            };
-            let (memory, write_timeout) = (Group::new(), config.write_timeout);
-            let link = Arc::new(LinkListener { protocol, write_timeout, memory });
-            info!(listen = name, "taking calls by link");
-            let limits = self.limits("link.max_connections", config.max_connections);
-            self.accept(listener, hub, limits, Protocol::Link(link))?;
+        if let (Some(config), Some(address)) = (&self.config.link, bound.addresses.link) {
+            self.exports.advertise_link(config, address);
         }
-        if let Some(listener) = listeners.admin {
+        for listener in bound.listeners {
+            self.open_listener(listener, hub)?;
+        }
+        if let Some(listener) = bound.admin {
             info!(listen = %listener.local_addr()?, "serving metrics and health");
             let hosts = self.config.admin.as_ref().map_or(&[][..], |admin| &admin.hosts).into();
             let state = AdminState { hub: hub.clone(), readiness: self.readiness.clone(), hosts };
@@ -197,38 +156,19 @@ impl Control {
         Ok(())
     }
 
-    fn open_dubbo(
-        &mut self,
-        listener: TcpListener,
-        offers: Offers,
-        key: &'static str,
-        limits: DubboLimits,
-        hub: &Hub,
-    ) -> Result<(), StartError> {
-        let name = listener.local_addr()?.to_string();
-        let stats = self.workers.iter().map(|_| hub.ingress(&name)).collect();
-        info!(listen = name, "taking calls by Dubbo TCP");
-        let dubbo = Arc::new(DubboListener { offers, limits, stats, memory: Group::new() });
-        let limits = self.limits(key, limits.max_connections);
-        self.accept(listener, hub, limits, Protocol::Dubbo(dubbo))
-    }
-
-    fn limits(&self, key: &'static str, max_connections: usize) -> Limits {
-        Limits { max_connections, key, files: self.files }
-    }
-
-    fn accept(
-        &mut self,
-        listener: TcpListener,
-        hub: &Hub,
-        limits: Limits,
-        protocol: Protocol,
-    ) -> Result<(), StartError> {
-        let counts = hub.connections(&listener.local_addr()?.to_string());
+    fn open_listener(&mut self, bound: BoundListener, hub: &Hub) -> Result<(), StartError> {
+        let BoundListener { socket, address, planned } = bound;
+        let PlannedListener { protocol, max_connections, max_connections_key: key, .. } = planned;
+        info!(listen = %address, protocol, "taking calls");
+        let agent_name = &self.config.process.name;
+        let around = Surroundings { agent_name, address, n_workers: self.workers.len(), hub };
+        let served_by = (planned.open)(&around);
+        let limits = Limits { max_connections, key, files: self.files };
+        let counts = hub.connections(&address.to_string());
         self.connections.push(Arc::clone(&counts));
-        let listener = wire::Listener::new(listener, protocol.name(), limits, counts)?;
+        let listener = wire::Listener::new(socket, protocol, limits, counts)?;
         let (workers, loads) = (self.workers.clone(), self.loads.clone());
-        self.accepting.spawn(hand_out(listener, workers, loads, protocol));
+        self.accepting.spawn(hand_out(listener, workers, loads, served_by));
         Ok(())
     }
 
@@ -319,7 +259,7 @@ async fn hand_out(
     mut listener: wire::Listener,
     workers: Vec<WorkerHandle>,
     loads: Loads,
-    protocol: Protocol,
+    protocol: Arc<dyn ListenerProtocol>,
 ) {
     loop {
         let connection = listener.accept().await;
@@ -327,7 +267,7 @@ async fn hand_out(
         let worker = &workers[assigned.worker()];
         match connection.detach(assigned) {
             Ok(connection) => {
-                let _ = worker.inbox.send(ToWorker::Serve(connection, protocol.clone()));
+                let _ = worker.inbox.send(ToWorker::Serve(connection, Arc::clone(&protocol)));
             }
             Err(error) => debug!(%error, "{facts} was lost as it was accepted"),
         }

@@ -2,3 +2,4 @@
 
 pub mod dubbo;
 pub mod http;
+pub mod link;

@@ -14,6 +14,7 @@ use tracing::{debug, info};
 
 use super::{Arguments, Peer, Request, Setup, Signs, Upstream, Whole, sent};
 use crate::call::{Outcome, Reply, ReplyTo, wait};
+use crate::connections::Activity;
 use crate::error::{CallError, Code};
 use crate::ingress::dubbo::DubboAnswer;
 use crate::memory::{Buffers, Memory, Metered, check_room};
@@ -114,6 +115,7 @@ impl DubboPeer {
 }
 
 impl Peer for DubboPeer {
+    const PROTOCOL: &'static str = "dubbo";
     type Machine = DubboClient;
 
     fn machine(&self, now: Instant) -> DubboClient {
@@ -135,6 +137,17 @@ impl Peer for DubboPeer {
 
     fn ask(machine: &mut DubboClient, now: Instant) {
         machine.0.ask(now);
+    }
+
+    fn activity(machine: &DubboClient) -> Activity {
+        let in_flight = machine.0.in_flight();
+        let doing = match in_flight {
+            _ if !Self::is_ready(machine) => "taking no calls",
+            0 => "idle",
+            _ => "calling",
+        };
+        let held_bytes = machine.account().held();
+        Activity { doing, in_flight, held_bytes, peer_name: None }
     }
 
     fn signs(machine: &DubboClient) -> Signs {

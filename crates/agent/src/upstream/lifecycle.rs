@@ -14,8 +14,9 @@ use link::{Conn, Ending, Machine, drive, linger, socket};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tracing::{debug, info, warn};
-use wire::Backoff;
+use wire::{Backoff, Connection};
 
+use crate::connections::{Activity, Connections, Direction, Session};
 use crate::error::{CallError, Code};
 
 /// First wait before another attempt; every further one in a row doubles it.
@@ -25,6 +26,8 @@ const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
 /// What differs between the protocols of endpoints.
 pub trait Peer: 'static {
+    /// What is spoken, as the configuration has it.
+    const PROTOCOL: &'static str;
     /// The state machine of a connection.
     type Machine: Machine + 'static;
 
@@ -34,6 +37,8 @@ pub trait Peer: 'static {
     fn is_ready(machine: &Self::Machine) -> bool;
     /// Asks the peer for a sign of life, unless a question is open.
     fn ask(machine: &mut Self::Machine, now: Instant);
+    /// What the connection does just now.
+    fn activity(machine: &Self::Machine) -> Activity;
     /// What is known of the peer's signs of life.
     fn signs(machine: &Self::Machine) -> Signs;
     /// An event of the connection. Returns whether the peer takes calls now that it did not take
@@ -66,6 +71,7 @@ pub struct Upstream<P: Peer>(Rc<Inner<P>>);
 struct Inner<P: Peer> {
     peer: P,
     address: Rc<str>,
+    connections: Connections,
     state: RefCell<State<P::Machine>>,
     /// A change of `state`, for those who wait for a first connection.
     changed: Notify,
@@ -96,11 +102,19 @@ pub enum Standing {
 }
 
 impl<P: Peer> Upstream<P> {
-    /// Begins to connect to `host:port`. Must be called on a worker's runtime.
-    pub fn start(peer: P, host: &str, port: u16, connect_timeout: Duration) -> Self {
+    /// Begins to connect to `host:port`. Its connections are in the table `connections`. Must be
+    /// called on a worker's runtime.
+    pub fn start(
+        peer: P,
+        host: &str,
+        port: u16,
+        connect_timeout: Duration,
+        connections: Connections,
+    ) -> Self {
         let inner = Rc::new(Inner {
             peer,
             address: wire::address::join(host, port).into(),
+            connections,
             state: RefCell::new(State::Connecting(None)),
             changed: Notify::new(),
             soon: Notify::new(),
@@ -233,6 +247,21 @@ impl<P: Peer> Upstream<P> {
     }
 }
 
+/// One connection, as the worker's table has it.
+struct Made<P: Peer>(Conn<P::Machine>);
+
+impl<P: Peer> Session for Made<P> {
+    /// The calls in flight of a worker that drains need it to the last.
+    fn drain(&self) {}
+
+    /// Its driver keeps its time.
+    fn check_time(&self, _: Instant) {}
+
+    fn activity(&self) -> Activity {
+        self.0.look(P::activity)
+    }
+}
+
 impl<P: Peer> Drop for Upstream<P> {
     fn drop(&mut self) {
         self.begin_close();
@@ -274,8 +303,14 @@ impl<P: Peer> Inner<P> {
     }
 
     /// Drives one connection to its end, and tells why it ended.
-    async fn serve(&self, mut stream: TcpStream, was_ready: &Cell<bool>) -> String {
+    async fn serve(&self, stream: TcpStream, was_ready: &Cell<bool>) -> String {
+        let mut stream = match Connection::outgoing(stream, P::PROTOCOL) {
+            Ok(stream) => stream,
+            Err(error) => return format!("the connection was lost as it was made: {error}"),
+        };
         let conn = Conn::new(self.peer.machine(Instant::now()));
+        let listed = Rc::new(Made::<P>(conn.clone()));
+        self.connections.add(stream.facts(), Direction::Upstream, &listed);
         self.note_progress(&conn, was_ready);
         let ending = drive(&mut stream, &conn, |event| {
             let has_changed = self.peer.on_event(event);

@@ -13,6 +13,7 @@ use tracing::{debug, info};
 use super::{Arguments, Peer, Request, Setup, Signs, Upstream, Whole, sent};
 use crate::call::{Outcome, Reply, ReplyTo, wait};
 use crate::codec;
+use crate::connections::Activity;
 use crate::error::{CallError, Code};
 use crate::memory::{Memory, Metered, check_room};
 use crate::route::Route;
@@ -229,6 +230,7 @@ impl LinkPeer {
 }
 
 impl Peer for LinkPeer {
+    const PROTOCOL: &'static str = "link";
     type Machine = LinkClient;
 
     fn machine(&self, now: Instant) -> LinkClient {
@@ -244,6 +246,22 @@ impl Peer for LinkPeer {
 
     fn ask(machine: &mut LinkClient, now: Instant) {
         machine.ask(now);
+    }
+
+    fn activity(machine: &LinkClient) -> Activity {
+        let in_flight = machine.in_flight();
+        let doing = match in_flight {
+            _ if !Self::is_ready(machine) => "taking no calls",
+            0 => "idle",
+            _ => "calling",
+        };
+        let held_bytes = machine.account().held();
+        Activity {
+            doing,
+            in_flight,
+            held_bytes,
+            peer_name: machine.peer().map(|hello| hello.name.clone()),
+        }
     }
 
     fn signs(machine: &LinkClient) -> Signs {

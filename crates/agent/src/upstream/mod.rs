@@ -23,6 +23,7 @@ pub use self::lifecycle::{Peer, Signs, Standing, Upstream};
 use self::link::LinkPeer;
 use crate::call::{Outcome, Reply};
 use crate::config::ClusterPolicy;
+use crate::connections::Connections;
 use crate::error::{CallError, Code};
 use crate::memory::Memory;
 use crate::route::Route;
@@ -142,6 +143,7 @@ impl AnyUpstream {
 pub struct Pool {
     agent_name: Rc<str>,
     memory: Rc<Memory>,
+    connections: Connections,
     links: RefCell<HashMap<String, Weak<Upstream<LinkPeer>>>>,
     dubbos: RefCell<HashMap<String, Weak<Upstream<DubboPeer>>>>,
 }
@@ -184,11 +186,13 @@ pub struct Whole<'a> {
 }
 
 impl Pool {
-    /// An empty pool of the agent called `agent_name`, whose connections draw from `memory`.
-    pub fn new(agent_name: &str, memory: Rc<Memory>) -> Self {
+    /// An empty pool of the agent called `agent_name`, whose connections draw from `memory` and are in
+    /// the table `connections`.
+    pub fn new(agent_name: &str, memory: Rc<Memory>, connections: Connections) -> Self {
         Self {
             agent_name: agent_name.into(),
             memory,
+            connections,
             links: RefCell::default(),
             dubbos: RefCell::default(),
         }
@@ -197,10 +201,12 @@ impl Pool {
     /// The upstream at an address, connecting if there is none yet.
     pub fn upstream(&self, protocol: Protocol, host: &str, port: u16, setup: Setup) -> AnyUpstream {
         match protocol {
-            Protocol::Link => AnyUpstream::Link(shared(&self.links, host, port, setup, || {
-                let memory = Rc::clone(&self.memory);
-                LinkPeer::new(&join(host, port), &self.agent_name, setup, memory)
-            })),
+            Protocol::Link => {
+                AnyUpstream::Link(self.shared(&self.links, host, port, setup, || {
+                    let memory = Rc::clone(&self.memory);
+                    LinkPeer::new(&join(host, port), &self.agent_name, setup, memory)
+                }))
+            }
             Protocol::Dubbo => AnyUpstream::Dubbo(self.dubbo(host, port, setup)),
         }
     }
@@ -219,26 +225,29 @@ impl Pool {
 
     /// The Dubbo upstream at an address, connecting if there is none yet.
     pub fn dubbo(&self, host: &str, port: u16, setup: Setup) -> Rc<Upstream<DubboPeer>> {
-        shared(&self.dubbos, host, port, setup, || {
+        self.shared(&self.dubbos, host, port, setup, || {
             DubboPeer::new(&join(host, port), setup, Rc::clone(&self.memory))
         })
     }
-}
 
-fn shared<P: Peer>(
-    known: &RefCell<HashMap<String, Weak<Upstream<P>>>>,
-    host: &str,
-    port: u16,
-    setup: Setup,
-    peer: impl FnOnce() -> P,
-) -> Rc<Upstream<P>> {
-    let mut known = known.borrow_mut();
-    let address = join(host, port);
-    if let Some(upstream) = known.get(&address).and_then(Weak::upgrade) {
-        return upstream;
+    fn shared<P: Peer>(
+        &self,
+        known: &RefCell<HashMap<String, Weak<Upstream<P>>>>,
+        host: &str,
+        port: u16,
+        setup: Setup,
+        peer: impl FnOnce() -> P,
+    ) -> Rc<Upstream<P>> {
+        let mut known = known.borrow_mut();
+        let address = join(host, port);
+        if let Some(upstream) = known.get(&address).and_then(Weak::upgrade) {
+            return upstream;
+        }
+        known.retain(|_, upstream| upstream.strong_count() != 0);
+        let connections = self.connections.clone();
+        let upstream = Upstream::start(peer(), host, port, setup.connect_timeout, connections);
+        let upstream = Rc::new(upstream);
+        known.insert(address, Rc::downgrade(&upstream));
+        upstream
     }
-    known.retain(|_, upstream| upstream.strong_count() != 0);
-    let upstream = Rc::new(Upstream::start(peer(), host, port, setup.connect_timeout));
-    known.insert(address, Rc::downgrade(&upstream));
-    upstream
 }

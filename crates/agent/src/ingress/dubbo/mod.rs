@@ -10,6 +10,7 @@
 //! a registry, and `[dubbo]`, for anybody who calls what is exported here.
 
 mod flights;
+mod listener;
 mod machine;
 mod send;
 mod services;
@@ -23,6 +24,7 @@ use wire::Group;
 use crate::config::DubboLimits;
 use crate::metrics::CallStats;
 
+pub use self::listener::{planned, planned_exports};
 pub use self::session::{DubboAnswer, DubboSession, DubboToken};
 
 /// A listener for Dubbo TCP, as workers see it.

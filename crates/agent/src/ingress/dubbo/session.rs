@@ -22,10 +22,11 @@ use super::flights::{Counted, Flight, Flights};
 use super::machine::DubboServer;
 use super::services::{Service, Services};
 use crate::call::{Outcome, Reply};
+use crate::connections::{Activity, Session};
 use crate::error::{CallError, Code};
 use crate::memory::{Metered, no_room_for_reply};
 use crate::metrics::CallStats;
-use crate::worker::{Session, Worker};
+use crate::worker::Worker;
 
 /// A connection that was asked to send nothing new closes after so much silence: requests that had
 /// been on their way by then have come.
@@ -254,6 +255,16 @@ impl Session for DubboSession {
         if self.taking.check(now, self.write_timeout) {
             debug!("consumer's connection closed: it did not read its answers");
         }
+    }
+
+    fn activity(&self) -> Activity {
+        let in_flight = self.conn.look(|consumer| consumer.in_flight());
+        let doing = match in_flight {
+            _ if self.is_draining.get() => "draining",
+            0 => "idle",
+            _ => "answering",
+        };
+        Activity { doing, in_flight, held_bytes: self.account.held(), peer_name: None }
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) mod head;
 mod json;
 mod last_read;
 mod leaving;
+mod listener;
 mod options;
 mod prepared;
 mod session;
@@ -40,6 +41,7 @@ use tracing::debug;
 use wire::{Group, Hold};
 
 use self::head::Facts;
+pub use self::listener::planned;
 pub use self::session::HttpSession;
 use crate::attachments;
 use crate::call::Reply;

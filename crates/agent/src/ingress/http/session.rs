@@ -36,8 +36,9 @@ use super::chunks::Chunks;
 use super::last_read::LAST_READ;
 use super::leaving::{Leaving, Pieces, Stream};
 use super::{Answer, HttpListener, answer, handle, prepared};
+use crate::connections::{Activity, Session};
 use crate::memory::no_room_for_reply;
-use crate::worker::{Session, Worker};
+use crate::worker::Worker;
 
 /// How every HTTP/2 connection begins; no method of HTTP/1 begins like this.
 const HTTP2_START: &[u8] = b"PRI";
@@ -349,6 +350,17 @@ impl Session for HttpSession {
             self.expired.set(true);
             self.wake();
         }
+    }
+
+    fn activity(&self) -> Activity {
+        let doing = match self.phase.get() {
+            _ if self.draining.get() => "draining",
+            Phase::Idle => "idle",
+            Phase::Head => "reading a request",
+            Phase::Busy => "answering",
+        };
+        let in_flight = self.n_active.get() as usize;
+        Activity { doing, in_flight, held_bytes: self.account.held(), peer_name: None }
     }
 }
 

@@ -1,0 +1,62 @@
+//! The listeners of a configuration: which there are, and how they are bound.
+
+use std::net::{SocketAddr, TcpListener};
+
+use wire::ListenError;
+
+use crate::config::Config;
+use crate::ingress::{dubbo, http, link};
+use crate::listening::{Addresses, PlannedListener};
+
+/// All listeners for calls, in the order of the configuration. Each kind has its line here.
+fn planned(config: &Config) -> Vec<PlannedListener> {
+    let http = config.http.iter().cloned().map(http::planned);
+    let dubbo = config.dubbo.iter().cloned().map(dubbo::planned);
+    let dubbo_exports = config.dubbo_exports.iter().map(dubbo::planned_exports);
+    let link = config.link.iter().map(link::planned);
+    http.chain(dubbo).chain(dubbo_exports).chain(link).collect()
+}
+
+/// Listening sockets, not yet attached to an event loop.
+pub struct Bound {
+    /// Where they listen.
+    pub addresses: Addresses,
+    /// Those for calls, with what they are for.
+    pub(super) listeners: Vec<BoundListener>,
+    /// For metrics and health.
+    pub(super) admin: Option<TcpListener>,
+}
+
+/// One of them.
+pub(super) struct BoundListener {
+    pub(super) socket: TcpListener,
+    pub(super) address: SocketAddr,
+    pub(super) planned: PlannedListener,
+}
+
+impl Bound {
+    /// Binds all listeners of a configuration.
+    ///
+    /// # Errors
+    /// The first address that cannot be used.
+    pub fn bind(config: &Config) -> Result<Self, ListenError> {
+        let mut addresses = Addresses::default();
+        let mut listeners = Vec::new();
+        for planned in planned(config) {
+            let (socket, address) = bind(planned.listen, planned.listen_key)?;
+            (planned.note)(&mut addresses, address);
+            listeners.push(BoundListener { socket, address, planned });
+        }
+        let admin = config.admin.as_ref().map(|admin| bind(admin.listen, "admin.listen"));
+        let (admin, admin_address) = admin.transpose()?.unzip();
+        addresses.admin = admin_address;
+        Ok(Self { addresses, listeners, admin })
+    }
+}
+
+fn bind(listen: SocketAddr, key: &'static str) -> Result<(TcpListener, SocketAddr), ListenError> {
+    let socket = wire::listen(listen, key)?;
+    // It is bound, so the system knows where.
+    let address = socket.local_addr().unwrap_or(listen);
+    Ok((socket, address))
+}

@@ -1,0 +1,59 @@
+//! The listeners for Dubbo TCP: how they are opened, and how their connections are served.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use wire::{Detached, Group};
+
+use super::{DubboListener, DubboSession, Offers};
+use crate::config::{DubboIngressConfig, DubboLimits, DubboListenerConfig};
+use crate::listening::{ListenerProtocol, PlannedListener, Surroundings};
+use crate::worker::Worker;
+
+/// An `[[ingress]]` with `protocol = "dubbo"`.
+pub fn planned(config: DubboIngressConfig) -> PlannedListener {
+    let DubboIngressConfig { listen, registry, default_service, limits } = config;
+    let offers = Offers::Registry { registry, default_service };
+    PlannedListener {
+        protocol: "dubbo",
+        listen,
+        listen_key: "ingress.listen",
+        max_connections: limits.max_connections,
+        max_connections_key: "ingress.max_connections",
+        note: |addresses, address| addresses.dubbo.push(address),
+        open: Box::new(move |around| open(offers, limits, around)),
+    }
+}
+
+/// The section `[dubbo]`.
+pub fn planned_exports(config: &DubboListenerConfig) -> PlannedListener {
+    let limits = config.limits;
+    PlannedListener {
+        protocol: "dubbo",
+        listen: config.listen,
+        listen_key: "dubbo.listen",
+        max_connections: limits.max_connections,
+        max_connections_key: "dubbo.max_connections",
+        note: |addresses, address| addresses.dubbo_exports = Some(address),
+        open: Box::new(move |around| open(Offers::Exports, limits, around)),
+    }
+}
+
+fn open(
+    offers: Offers,
+    limits: DubboLimits,
+    around: &Surroundings<'_>,
+) -> Arc<dyn ListenerProtocol> {
+    Arc::new(DubboListener { offers, limits, stats: around.stats(), memory: Group::new() })
+}
+
+impl ListenerProtocol for DubboListener {
+    fn serve(self: Arc<Self>, worker: &Rc<Worker>, connection: Detached) {
+        let account = worker.memory.accepted(&self.memory, connection.facts().peer.ip());
+        let session = DubboSession::new(worker, self, account);
+        let serving = Rc::clone(&session);
+        worker.run_session(connection, &session, async move |stream| {
+            serving.serve(stream).await;
+        });
+    }
+}

@@ -1,0 +1,37 @@
+//! The listener for HTTP: how it is opened, and how its connections are served.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use wire::{Detached, Group};
+
+use super::{HttpListener, HttpSession};
+use crate::config::HttpIngressConfig;
+use crate::listening::{ListenerProtocol, PlannedListener};
+use crate::worker::Worker;
+
+/// An `[[ingress]]` with `protocol = "http"`.
+pub fn planned(config: HttpIngressConfig) -> PlannedListener {
+    PlannedListener {
+        protocol: "http",
+        listen: config.listen,
+        listen_key: "ingress.listen",
+        max_connections: config.max_connections,
+        max_connections_key: "ingress.max_connections",
+        note: |addresses, address| addresses.http.push(address),
+        open: Box::new(|around| {
+            Arc::new(HttpListener { config, stats: around.stats(), memory: Group::new() })
+        }),
+    }
+}
+
+impl ListenerProtocol for HttpListener {
+    fn serve(self: Arc<Self>, worker: &Rc<Worker>, connection: Detached) {
+        let account = worker.memory.accepted(&self.memory, connection.facts().peer.ip());
+        let session = HttpSession::new(account);
+        let (serving, served_by) = (Rc::clone(&session), Rc::clone(worker));
+        worker.run_session(connection, &session, async move |stream| {
+            serving.serve(served_by, &self, stream).await;
+        });
+    }
+}

@@ -1,0 +1,59 @@
+//! The listener for links of other agents: how it is opened, and how its connections are served. What
+//! they ask for is in [`crate::export`].
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use wire::{Detached, Group};
+
+use crate::config::LinkListenerConfig;
+use crate::export::LinkSession;
+use crate::listening::{ListenerProtocol, PlannedListener};
+use crate::worker::Worker;
+
+/// The listener for links, as workers see it.
+struct LinkListener {
+    /// How links are spoken.
+    protocol: link_proto::Config,
+    /// How long a peer may leave its answers unread.
+    write_timeout: Duration,
+    /// What its connections hold.
+    memory: Arc<Group>,
+}
+
+/// The section `[link]`.
+pub fn planned(config: &LinkListenerConfig) -> PlannedListener {
+    let LinkListenerConfig { window, body_timeout, write_timeout, .. } = *config;
+    PlannedListener {
+        protocol: "link",
+        listen: config.listen,
+        listen_key: "link.listen",
+        max_connections: config.max_connections,
+        max_connections_key: "link.max_connections",
+        note: |addresses, address| addresses.link = Some(address),
+        open: Box::new(move |around| {
+            let protocol = link_proto::Config {
+                name: around.agent_name.to_owned(),
+                window,
+                assembly_timeout: body_timeout,
+                // Agents carry calls with one request and one reply, and say so.
+                features: 0,
+                ..link_proto::Config::default()
+            };
+            Arc::new(LinkListener { protocol, write_timeout, memory: Group::new() })
+        }),
+    }
+}
+
+impl ListenerProtocol for LinkListener {
+    fn serve(self: Arc<Self>, worker: &Rc<Worker>, connection: Detached) {
+        let account = worker.memory.accepted(&self.memory, connection.facts().peer.ip());
+        let protocol = self.protocol.clone();
+        let session = LinkSession::new(protocol, self.write_timeout, worker.backends(), account);
+        let serving = Rc::clone(&session);
+        worker.run_session(connection, &session, async move |stream| {
+            serving.serve(stream).await;
+        });
+    }
+}
