@@ -18,6 +18,15 @@ use crate::memory::{Metered, no_room_for_reply};
 use crate::metrics::CallStats;
 use crate::route::Route;
 
+/// The time of a call. One look at the clock serves all that happens to a call in the same turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// When the call came, or when it went on after it had to wait or had failed somewhere.
+    pub now: Instant,
+    /// When the caller gives up.
+    pub deadline: Instant,
+}
+
 /// How a call ended.
 pub type Outcome = Result<Reply, CallError>;
 

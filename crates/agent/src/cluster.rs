@@ -12,11 +12,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use balance::{Balancer, EndpointSpec, Slot, Ticket};
 use dubbo_proto::{Serialization, ServiceKey, Status};
+use flow::{Attempts, Ending, GiveUp, Limits, Next, Rewrites};
 use registry::{Endpoint, Freshness, Protocol, Snapshot};
 use tokio::sync::Notify;
 use tracing::info;
 
-use crate::call::Outcome;
+use crate::call::{Outcome, Times};
 use crate::config::ClusterPolicy;
 use crate::error::{CallError, Code};
 use crate::learnt::Learnt;
@@ -220,28 +221,46 @@ impl Cluster {
 
     /// Whether a call that an endpoint refuses could be offered to another one.
     pub fn has_choice(&self) -> bool {
-        1 < self.balancer.borrow().len() && 1 < self.policy.borrow().max_attempts
+        flow::has_choice(self.policy.borrow().max_attempts, self.balancer.borrow().len())
     }
 
-    /// Whether a call could be offered now to an endpoint that is not among those in `tried`.
-    pub fn has_left(&self, now: Instant, tried: &[Member]) -> bool {
-        tried.len() < self.policy.borrow().max_attempts as usize && self.pick(now, tried).is_some()
+    /// A call that was not offered yet, and whose caller gives up at `deadline`.
+    pub fn attempts(&self, deadline: Instant) -> Attempts<Member> {
+        Attempts::new(Limits { max_attempts: self.policy.borrow().max_attempts, deadline })
+    }
+
+    /// What a call may still try that [`Cluster::begin`] has begun and that failed.
+    ///
+    /// # Errors
+    /// Why it is offered no more.
+    pub fn after_first(
+        &self,
+        attempt: &Attempt,
+        times: Times,
+        error: &CallError,
+    ) -> Result<Attempts<Member>, GiveUp> {
+        let mut attempts = self.attempts(times.deadline);
+        attempts.failed(attempt.member.clone(), error.retry());
+        match self.next(&attempts, times.now) {
+            Next::Offer(_) | Next::Wait => Ok(attempts),
+            Next::GiveUp(reason) => Err(reason),
+        }
     }
 
     /// Begins a call on an endpoint that is connected; `None` if there is none just now.
     pub fn begin(self: &Rc<Self>, now: Instant) -> Option<Attempt> {
         self.last_call.set(now);
-        let slot = self.balancer.borrow_mut().pick(now, &mut rand::rng(), |member| {
-            member.0.upstream.standing(&self.service_name) == Standing::Ready
-        })?;
-        let member = self.balancer.borrow().key(slot)?.clone();
-        Some(self.attempt(slot, member, now))
+        let slot = {
+            let mut balancer = self.balancer.borrow_mut();
+            flow::pick_ready(&mut balancer, now, &mut rand::rng(), |member| self.standing(member))?
+        };
+        self.attempt(slot, now)
     }
 
     /// Makes a call, on another endpoint if one refuses it before it has begun.
     pub async fn call<A: Arguments>(self: &Rc<Self>, request: Request<'_, A>) -> Outcome {
         let otherwise = self.policy.borrow().serialization;
-        self.offer((request.now, request.deadline), Vec::new(), async |attempt, now| {
+        self.offer(request.now, self.attempts(request.deadline), async |attempt, now| {
             let member = &attempt.member.0;
             let used = member.serialization(otherwise);
             // What the caller attaches counts more than what the registry tells.
@@ -264,7 +283,14 @@ impl Cluster {
             let Some(other) = member.learnt.take_in(used, &outcome) else {
                 return outcome;
             };
-            let request = Request { now: Instant::now(), ..request };
+            let now = Instant::now();
+            let is_allowed = |error: &CallError| {
+                Rewrites::new(request.deadline, 1).allow(now, error.retry())
+            };
+            if !outcome.as_ref().is_err_and(is_allowed) {
+                return outcome;
+            }
+            let request = Request { now, ..request };
             let outcome = attempt.upstream().call(&request, other).await;
             if member.learnt.take_in_again(used, other, &outcome) {
                 info!(endpoint = %member.upstream.address(), %used, instead = %other, "serialization refused");
@@ -274,47 +300,79 @@ impl Cluster {
         .await
     }
 
-    /// Offers a call that came `now` to one endpoint after the other, but not to those in `tried`,
-    /// until one takes it.
+    /// Offers a call that goes on `now` to one endpoint after the other, until one takes it or nothing
+    /// is left to try.
     pub async fn offer(
         self: &Rc<Self>,
-        (mut now, deadline): (Instant, Instant),
-        mut tried: Vec<Member>,
+        mut now: Instant,
+        mut attempts: Attempts<Member>,
         mut make: impl AsyncFnMut(&Attempt, Instant) -> Outcome,
     ) -> Outcome {
         self.last_call.set(now);
-        if self.status.get() == Freshness::Pending {
-            let waited = self.wait_for_endpoints(deadline).await;
-            waited.inspect_err(|error| self.count_without_endpoint(now, error.code))?;
-            now = Instant::now();
-        }
+        let mut next = self.next(&attempts, now);
         loop {
-            let Some((slot, member)) = self.pick(now, &tried) else {
-                let error = self.no_endpoint();
-                // Whom it was offered to before has counted it.
-                if tried.is_empty() {
-                    self.count_without_endpoint(now, error.code);
+            let attempt = match next {
+                Next::Offer(slot) => self.attempt(slot, now),
+                Next::Wait => {
+                    // Who waits in vain is told so by the next decision.
+                    let _ = self.wait_for_endpoints(attempts.limits().deadline).await;
+                    now = Instant::now();
+                    next = self.next(&attempts, now);
+                    continue;
                 }
-                return Err(error);
+                Next::GiveUp(reason) => return Err(self.nobody(&attempts, now, reason)),
             };
-            let attempt = self.attempt(slot, member.clone(), now);
+            let Some(attempt) = attempt else { return Err(self.no_endpoint()) };
             let outcome = make(&attempt, now).await;
             now = Instant::now();
-            attempt.finish(now, outcome.as_ref().err());
             let Err(error) = outcome else {
+                attempt.finish(now, None);
                 return outcome;
             };
-            tried.push(member);
-            if !error.may_be_offered_again() || !self.has_left(now, &tried) {
-                return Err(error);
+            attempts.failed(attempt.member.clone(), error.retry());
+            attempt.finish(now, Some(&error));
+            next = self.next(&attempts, now);
+            match next {
+                Next::GiveUp(GiveUp::TooLate) => return Err(too_late(&error)),
+                Next::GiveUp(_) => return Err(error),
+                Next::Offer(_) | Next::Wait => {}
             }
         }
     }
 
-    fn attempt(self: &Rc<Self>, slot: Slot, member: Member, now: Instant) -> Attempt {
-        let ticket = Some(self.balancer.borrow_mut().begin(slot));
+    /// Decides where a call goes next.
+    fn next(&self, attempts: &Attempts<Member>, now: Instant) -> Next {
+        let is_known = self.status.get() != Freshness::Pending;
+        let mut balancer = self.balancer.borrow_mut();
+        attempts
+            .next(now, is_known, &mut balancer, &mut rand::rng(), |member| self.standing(member))
+    }
+
+    /// The failure of a call that nobody was there for.
+    #[cold]
+    fn nobody(&self, attempts: &Attempts<Member>, now: Instant, reason: GiveUp) -> CallError {
+        let error = match reason {
+            GiveUp::NothingKnown => self.registry_silent(),
+            GiveUp::NoEndpoint | GiveUp::LastFailure => self.no_endpoint(),
+            GiveUp::TooLate => CallError::new(Code::Timeout, "the deadline has passed"),
+        };
+        // Whom it was offered to before has counted it.
+        if attempts.is_first() {
+            self.count_without_endpoint(now, error.code);
+        }
+        error
+    }
+
+    fn standing(&self, member: &Member) -> Standing {
+        member.0.upstream.standing(&self.service_name)
+    }
+
+    fn attempt(self: &Rc<Self>, slot: Slot, now: Instant) -> Option<Attempt> {
+        let mut balancer = self.balancer.borrow_mut();
+        let member = balancer.key(slot)?.clone();
+        let ticket = Some(balancer.begin(slot));
         member.0.stats.started();
-        Attempt { cluster: Rc::clone(self), member, ticket, started: now }
+        Some(Attempt { cluster: Rc::clone(self), member, ticket, started: now })
     }
 
     /// No registry tells this cluster anything any more: routes to it are void.
@@ -325,22 +383,6 @@ impl Cluster {
     /// Whether another cluster has to be asked for.
     pub fn is_forgotten(&self) -> bool {
         self.is_forgotten.get()
-    }
-
-    /// Chooses an endpoint that was not tried: one that is connected, or else one that may be soon.
-    fn pick(&self, now: Instant, tried: &[Member]) -> Option<(Slot, Member)> {
-        let mut balancer = self.balancer.borrow_mut();
-        let mut rng = rand::rng();
-        for standing in [Standing::Ready, Standing::Connecting] {
-            let slot = balancer.pick(now, &mut rng, |member| {
-                member.0.upstream.standing(&self.service_name) == standing
-                    && !tried.contains(member)
-            });
-            if let Some(slot) = slot {
-                return Some((slot, balancer.key(slot)?.clone()));
-            }
-        }
-        None
     }
 
     /// The endpoints that are known now, in no order.
@@ -361,11 +403,15 @@ impl Cluster {
                 return Ok(());
             }
             if tokio::time::timeout_at(deadline.into(), changed).await.is_err() {
-                let name = &self.registry_name;
-                let message = format!("registry {name:?} has not answered yet; is it running?");
-                return Err(CallError::new(Code::RegistryUnavailable, message));
+                return Err(self.registry_silent());
             }
         }
+    }
+
+    fn registry_silent(&self) -> CallError {
+        let name = &self.registry_name;
+        let message = format!("registry {name:?} has not answered yet; is it running?");
+        CallError::new(Code::RegistryUnavailable, message)
     }
 
     /// Counts a call that came at `started` and failed before an endpoint was chosen for it.
@@ -414,6 +460,13 @@ impl Cluster {
             ),
         }
     }
+}
+
+/// The failure of a call that could be offered to another endpoint, if there were time.
+#[cold]
+pub fn too_late(last: &CallError) -> CallError {
+    let message = format!("no time is left to try another endpoint; the last one failed: {last}");
+    CallError { endpoint: last.endpoint.clone(), ..CallError::new(Code::Timeout, message) }
 }
 
 /// The registry tells when an endpoint started by the wall clock; the balancer has none.
@@ -472,14 +525,12 @@ impl Attempt {
         let Some(ticket) = self.ticket.take() else { return };
         let latency = now.saturating_duration_since(self.started);
         self.member.0.stats.finished(latency, error.map(|error| error.code as u8));
-        let mut balancer = self.cluster.balancer.borrow_mut();
-        match error {
-            Some(error) if self.is_refusal(error) => {
-                balancer.refused(ticket, now, latency, &mut rand::rng());
-            }
-            _ => balancer.finish(ticket, now, latency, error.is_none()),
-        }
-        drop(balancer);
+        let ending = match error {
+            None => Ending::Answered,
+            Some(error) if self.is_refusal(error) => Ending::Refused,
+            Some(_) => Ending::Failed,
+        };
+        self.give_back(ticket, ending, now, latency);
         if let Some(error) = error
             && is_about_the_endpoint(error)
         {
@@ -492,22 +543,28 @@ impl Attempt {
     /// is offered to it anyway, and it is to be used as soon as it is up again.
     fn is_refusal(&self, error: &CallError) -> bool {
         matches!(error.code, Code::Unreachable | Code::ServiceNotFound)
-            && self.member.0.upstream.standing(&self.cluster.service_name) == Standing::Ready
+            && self.cluster.standing(&self.member) == Standing::Ready
+    }
+
+    fn give_back(&self, ticket: Ticket, ending: Ending, now: Instant, latency: Duration) {
+        let mut balancer = self.cluster.balancer.borrow_mut();
+        ending.give_back(&mut balancer, ticket, now, latency, rand::rng);
     }
 
     /// The call was sent, and nobody will hear how it ends.
     pub fn sent_one_way(mut self) {
         let Some(ticket) = self.ticket.take() else { return };
         self.member.0.stats.finished(Duration::ZERO, None);
-        self.cluster.balancer.borrow_mut().abandon(ticket);
+        self.give_back(ticket, Ending::Unheard, self.started, Duration::ZERO);
     }
 }
 
 impl Drop for Attempt {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            self.member.0.stats.finished(self.started.elapsed(), Some(Code::Cancelled as u8));
-            self.cluster.balancer.borrow_mut().abandon(ticket);
+            let latency = self.started.elapsed();
+            self.member.0.stats.finished(latency, Some(Code::Cancelled as u8));
+            self.give_back(ticket, Ending::Unheard, self.started, latency);
         }
     }
 }

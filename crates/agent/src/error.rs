@@ -8,6 +8,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use dubbo_proto::{Serialization, Status as DubboStatus};
+pub use flow::Retry;
 use link_proto::Status as LinkStatus;
 
 /// Why a call failed, for machines. The name of each is part of our interface.
@@ -85,19 +86,6 @@ pub enum Fault {
     Upstream,
 }
 
-/// Whether a failed call may be made again.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Retry {
-    /// Nothing has begun: it is safe at once, on another endpoint.
-    Safe,
-    /// Nothing has begun: another endpoint may know better, but the same would say the same.
-    Elsewhere,
-    /// It may have been carried out; only an idempotent call may be made again.
-    IfIdempotent,
-    /// It would fail again.
-    Never,
-}
-
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
@@ -112,7 +100,7 @@ pub struct Row {
     /// Status of a Dubbo reply. A consumer makes a timeout of 31 and a network error of all others,
     /// and its cluster strategy tries again after either; 100 tells it that nothing was begun.
     pub dubbo_status: DubboStatus,
-    /// Whether another try is safe.
+    /// Whether another try is safe; [`CallError::retry`] knows the exception.
     pub retry: Retry,
 }
 
@@ -176,7 +164,7 @@ impl Code {
     #[rustfmt::skip] // A table: one line a code.
     pub const fn row(self) -> Row {
         use Fault::{Downstream, Local, Upstream};
-        use Retry::{Elsewhere, IfIdempotent, Never, Safe};
+        use Retry::{Elsewhere, IfIdempotent, Never, Rewritten, Safe};
         type S = LinkStatus;
         type D = DubboStatus;
         match self {
@@ -189,10 +177,10 @@ impl Code {
             Self::HeadTooLarge => row("head_too_large", Downstream, 431, S::BAD_REQUEST, D::BadRequest, Never),
             Self::RequestTimeout => row("request_timeout", Downstream, 408, S::BAD_REQUEST, D::BadRequest, Safe),
             Self::BodyTooLarge => row("body_too_large", Downstream, 413, S::TOO_LARGE, D::BadRequest, Never),
-            Self::BadArguments => row("bad_arguments", Downstream, 400, S::BAD_REQUEST, D::BadRequest, Never),
+            Self::BadArguments => row("bad_arguments", Downstream, 400, S::BAD_REQUEST, D::BadRequest, Rewritten),
             Self::AmbiguousMethod => row("ambiguous_method", Downstream, 400, S::BAD_REQUEST, D::BadRequest, Never),
             Self::ServiceNotFound => row("service_not_found", Downstream, 404, S::NOT_FOUND_SERVICE, D::ServiceNotFound, Elsewhere),
-            Self::MethodNotFound => row("method_not_found", Downstream, 404, S::NOT_FOUND_METHOD, D::ServiceNotFound, Never),
+            Self::MethodNotFound => row("method_not_found", Downstream, 404, S::NOT_FOUND_METHOD, D::ServiceNotFound, Rewritten),
             Self::Draining => row("draining", Local, 503, S::REFUSED, D::ServerThreadpoolExhausted, Safe),
             Self::Overloaded => row("overloaded", Local, 503, S::OVERLOADED, D::ServerThreadpoolExhausted, Safe),
             Self::RegistryUnavailable => row("registry_unavailable", Local, 503, S::UPSTREAM_UNREACHABLE, D::ServerError, Safe),
@@ -204,7 +192,7 @@ impl Code {
             Self::ReplyTooLarge => row("reply_too_large", Upstream, 502, S::TOO_LARGE, D::SerializationError, Never),
             Self::Timeout => row("timeout", Upstream, 504, S::TIMEOUT, D::ServerTimeout, IfIdempotent),
             Self::ThreadPoolExhausted => row("thread_pool_exhausted", Upstream, 503, S::OVERLOADED, D::ServerThreadpoolExhausted, Safe),
-            Self::ProviderRejected => row("provider_rejected", Upstream, 400, S::BAD_REQUEST, D::BadRequest, Never),
+            Self::ProviderRejected => row("provider_rejected", Upstream, 400, S::BAD_REQUEST, D::BadRequest, Rewritten),
             Self::ProviderError => row("provider_error", Upstream, 502, S::SERVER_ERROR, D::ServiceError, IfIdempotent),
             Self::Exception => row("exception", Upstream, 500, S::APP_ERROR, D::ServiceError, Never),
             Self::Cancelled => row("cancelled", Downstream, 499, S::CANCELLED, D::ClientError, IfIdempotent),
@@ -402,18 +390,13 @@ impl CallError {
         self.provider_status == Some(DubboStatus::BadRequest) && self.message.contains(UNREADABLE)
     }
 
-    /// Whether the call may be offered to another endpoint, because none has begun it.
-    pub fn may_be_offered_again(&self) -> bool {
-        // While a provider of 2.7 comes or leaves it says of its services what it says of methods that it does
-        // not have. It says so when it reads the request: nothing was begun.
+    /// What the failure says about another try.
+    pub fn retry(&self) -> Retry {
+        // A provider of 2.7 that is starting or leaving says that it has no such method. It says so when it reads the
+        // request, so nothing was begun. Another provider may have the method.
         let is_unread = self.code == Code::MethodNotFound
             && self.provider_status == Some(DubboStatus::BadRequest);
-        is_unread || matches!(self.code.row().retry, Retry::Safe | Retry::Elsewhere)
-    }
-
-    /// Whether it is worth the caller's while to make the same call again.
-    pub fn is_retryable(&self) -> bool {
-        self.code.row().retry == Retry::Safe
+        if is_unread { Retry::Elsewhere } else { self.code.row().retry }
     }
 }
 
@@ -511,11 +494,11 @@ mod tests {
             (DubboStatus::BadRequest, "Fail to decode request due to: x: y", false),
         ] {
             let error = CallError::from_provider(status, text);
-            assert_eq!(error.may_be_offered_again(), may, "{error}");
-            assert!(!error.is_retryable());
+            assert_eq!(error.retry().allows_another_endpoint(), may, "{error}");
+            assert!(!error.retry().is_worth_repeating());
         }
         let ours = CallError::new(Code::MethodNotFound, "a.B has no method c");
-        assert!(!ours.may_be_offered_again());
+        assert!(!ours.retry().allows_another_endpoint());
     }
 
     /// Nobody is told that it is safe to try again when it is not.
@@ -525,7 +508,7 @@ mod tests {
             let row = code.row();
             assert_ne!(row.dubbo_status, DubboStatus::Ok);
             let seen = Code::from_dubbo(row.dubbo_status, row.name).row().retry;
-            let is_safe = |retry| matches!(retry, Retry::Safe | Retry::Elsewhere);
+            let is_safe = Retry::allows_another_endpoint;
             // That there is no such method is true of every provider.
             let is_same_everywhere = code == Code::MethodNotFound;
             assert!(!is_safe(seen) || is_safe(row.retry) || is_same_everywhere, "{code:?}");

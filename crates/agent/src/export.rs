@@ -19,7 +19,7 @@ use tracing::{debug, info};
 use wire::{Account, Taking, Watched};
 
 use crate::backend::{self, App, AppCall, Backend, Backends, DubboApp, HttpApp};
-use crate::call::{LinkCaller, LinkServer, Outcome, ReplyTo};
+use crate::call::{LinkCaller, LinkServer, Outcome, ReplyTo, Times};
 use crate::codec;
 use crate::config::HTTP_APP_SERIALIZATIONS;
 use crate::connections::{Activity, Session};
@@ -253,7 +253,7 @@ impl LinkSession {
                 false => caller.complete(outcome),
             }
         };
-        let times = (call.now, call.deadline);
+        let times = Times { now: call.now, deadline: call.deadline };
         let handle = match def {
             Some(def) => {
                 let constant = def.attachments.iter();

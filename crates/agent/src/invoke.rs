@@ -4,10 +4,11 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use dubbo_proto::ServiceKey;
+use flow::Rewrites;
 use tracing::debug;
 
 use crate::args::ArgumentList;
-use crate::call::{Outcome, Reply};
+use crate::call::{Outcome, Reply, Times};
 use crate::error::{CallError, Code};
 use crate::resolve::{self, records, refusal};
 use crate::route::{Parameters, Route, RouteName, Verdict};
@@ -16,6 +17,10 @@ use crate::worker::Worker;
 
 /// The attachment by which a caller says that it waits for no reply, as Dubbo for Java has it.
 pub const ONE_WAY: (&str, &str) = ("return", "false");
+
+/// So often one call may be sent in another form: without the types of an outdated definition, and
+/// then once for each class whose objects the provider cannot make of maps.
+const MAX_REWRITES: usize = 1 + records::MAX_RECORDS;
 
 /// One call, not yet checked.
 pub struct Invocation<'a> {
@@ -93,8 +98,11 @@ async fn make(
     route: Rc<Route>,
     started: Instant,
 ) -> Outcome {
+    let deadline = started + route.cluster.timeout(invocation.timeout);
+    let times = Times { now: started, deadline };
     if !route.plan.is_guess {
-        let outcome = send_anew(&route, invocation, started).await;
+        let mut rewrites = Rewrites::new(deadline, MAX_REWRITES);
+        let outcome = send_anew(&route, invocation, times, &mut rewrites).await;
         return match outcome {
             Err(error) if error.is_unreadable() => {
                 Err(refusal::explain(worker, registry, invocation, (&route, started), error).await)
@@ -102,7 +110,7 @@ async fn make(
             outcome => outcome,
         };
     }
-    by_definition(worker, registry, invocation, &route, started).await
+    by_definition(worker, registry, invocation, &route, times).await
 }
 
 /// A call whose types a definition tells, which may be out of date; then a generic one follows. That has no types, so
@@ -113,8 +121,10 @@ async fn by_definition(
     registry: usize,
     invocation: &Invocation<'_>,
     route: &Rc<Route>,
-    started: Instant,
+    times: Times,
 ) -> Outcome {
+    let started = times.now;
+    let mut rewrites = Rewrites::new(times.deadline, MAX_REWRITES);
     let count = |error: &CallError| route.cluster.count_without_endpoint(started, error.code);
     let generic =
         || resolve::generic_instead(worker, registry, invocation, route).inspect_err(count);
@@ -122,11 +132,13 @@ async fn by_definition(
         Verdict::None => {}
         Verdict::Refused => {
             check_scalars(route, invocation).inspect_err(count)?;
-            return send_anew(&generic()?, invocation, started).await;
+            return send_anew(&generic()?, invocation, times, &mut rewrites).await;
         }
-        Verdict::Wrong => return send_anew(&generic()?, invocation, started).await,
+        Verdict::Wrong => {
+            return send_anew(&generic()?, invocation, times, &mut rewrites).await;
+        }
     }
-    let error = match send(route, invocation, started).await {
+    let error = match send(route, invocation, times).await {
         Err(error) => error,
         answered => return answered,
     };
@@ -138,7 +150,11 @@ async fn by_definition(
         Code::MethodNotFound | Code::ProviderRejected => {}
         _ => return Err(error),
     }
-    let second = send_anew(&generic()?, invocation, started).await;
+    let times = Times { now: Instant::now(), ..times };
+    if !rewrites.allow(times.now, error.retry()) {
+        return Err(error);
+    }
+    let second = send_anew(&generic()?, invocation, times, &mut rewrites).await;
     if second.is_ok() && error.code != Code::BadArguments {
         let verdict = refusal::verdict(worker, registry, invocation, (route, started)).await;
         debug!(service = %route.cluster.service, method = &*route.method, %error, ?verdict,
@@ -167,17 +183,23 @@ fn check_scalars(route: &Route, invocation: &Invocation<'_>) -> Result<(), CallE
 
 /// Makes the call of a route; and once more, as long as the provider refuses a generic one because it cannot make an
 /// object of a class that the arguments name.
-async fn send_anew(route: &Rc<Route>, invocation: &Invocation<'_>, started: Instant) -> Outcome {
-    let mut outcome = send(route, invocation, started).await;
+async fn send_anew(
+    route: &Rc<Route>,
+    invocation: &Invocation<'_>,
+    times: Times,
+    rewrites: &mut Rewrites,
+) -> Outcome {
+    let mut outcome = send(route, invocation, times).await;
     if !route.parameters.is_generic() {
         return outcome;
     }
     while let Err(error) = &outcome
         && let Some(class) = records::named_in(error)
         && invocation.args.mentions(class)
+        && rewrites.allow(Instant::now(), error.retry())
         && route.plan.records.learn(class)
     {
-        let second = send(route, invocation, started).await;
+        let second = send(route, invocation, Times { now: Instant::now(), ..times }).await;
         if let Err(second) = &second
             && matches!(second.code, Code::BadArguments | Code::ProviderRejected)
             && records::named_in(second).is_none()
@@ -192,12 +214,12 @@ async fn send_anew(route: &Rc<Route>, invocation: &Invocation<'_>, started: Inst
 }
 
 /// Makes the call of a route, its arguments written as the route wants them.
-async fn send(route: &Rc<Route>, invocation: &Invocation<'_>, started: Instant) -> Outcome {
+async fn send(route: &Rc<Route>, invocation: &Invocation<'_>, times: Times) -> Outcome {
     let packed = packed(route, invocation);
     let list = packed.as_ref().map(|texts| ArgumentList::of_texts(texts));
     let args = list.as_ref().unwrap_or(&invocation.args);
     if !route.parameters.is_generic() {
-        let outcome = send_args(route, args, invocation, started).await;
+        let outcome = send_args(route, args, invocation, times).await;
         // The type of the result is for who reads the reply.
         return match route.plan.result {
             Some(_) => outcome.map(|reply| Reply { route: Some(Rc::clone(route)), ..reply }),
@@ -210,12 +232,12 @@ async fn send(route: &Rc<Route>, invocation: &Invocation<'_>, started: Instant) 
         _ => &route.plan.told,
     };
     args.check_scalars(types, &route.plan, |index| route.parameters.at(index).is_some())
-        .inspect_err(|error| route.cluster.count_without_endpoint(started, error.code))?;
+        .inspect_err(|error| route.cluster.count_without_endpoint(times.now, error.code))?;
     let outcome = if route.answers_json_text() {
         let texts = args.quoted();
-        send_args(route, &ArgumentList::of_texts(&texts), invocation, started).await
+        send_args(route, &ArgumentList::of_texts(&texts), invocation, times).await
     } else {
-        send_args(route, args, invocation, started).await
+        send_args(route, args, invocation, times).await
     };
     outcome.map(|reply| Reply { route: Some(Rc::clone(route)), ..reply })
 }
@@ -237,12 +259,12 @@ async fn send_args(
     route: &Rc<Route>,
     args: &ArgumentList<'_>,
     invocation: &Invocation<'_>,
-    started: Instant,
+    times: Times,
 ) -> Outcome {
-    let deadline = started + route.cluster.timeout(invocation.timeout);
+    let Times { now, deadline } = times;
     let attachments = &invocation.attachments;
     let one_way = attachments.contains(&ONE_WAY);
-    let (path, now) = (None, started);
+    let path = None;
     let request = upstream::Request { route, args, attachments, path, now, deadline, one_way };
     let outcome = route.cluster.call(request).await;
     outcome.map_err(|error| match error.is_overdue(deadline) {

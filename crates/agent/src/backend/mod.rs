@@ -16,7 +16,7 @@ use dubbo_proto::{BodyLimits, Request, Serialization, ServiceKey};
 use tokio::task::AbortHandle;
 
 pub use self::http::HttpApp;
-use crate::call::Outcome;
+use crate::call::{Outcome, Times};
 use crate::config::{AppConfig, ClusterRules, ExportConfig};
 use crate::error::{CallError, Code};
 use crate::metrics::{CallStats, Hub};
@@ -117,13 +117,12 @@ impl Backend {
     }
 }
 
-/// Calls an HTTP app as a whole Dubbo request asks, which came at the first of `times` and whose caller
-/// gives up at the second. `done` is called as [`HttpApp::call`] says.
+/// Calls an HTTP app as a whole Dubbo request asks. `done` is called as [`HttpApp::call`] says.
 pub fn call_whole(
     app: &Rc<HttpApp>,
     serialization: Serialization,
     body: Bytes,
-    (now, deadline): (Instant, Instant),
+    Times { now, deadline }: Times,
     done: impl FnOnce(Outcome) + 'static,
 ) -> Option<AbortHandle> {
     let request = match Request::decode(serialization, body, &BodyLimits::default()) {

@@ -12,7 +12,7 @@ use hessian::transcode::Schema;
 use crate::error::{CallError, Code};
 
 /// So many classes of one method are remembered; a call with more is refused as the provider refuses it.
-const MAX_RECORDS: usize = 8;
+pub(crate) const MAX_RECORDS: usize = 8;
 
 /// What a method's provider has told.
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tracing::{debug, info};
 
 use super::{Arguments, Peer, Request, Setup, Signs, Upstream, Whole, sent};
-use crate::call::{Outcome, Reply, ReplyTo, wait};
+use crate::call::{Outcome, Reply, ReplyTo, Times, wait};
 use crate::connections::Activity;
 use crate::error::{CallError, Code};
 use crate::ingress::dubbo::DubboAnswer;
@@ -244,15 +244,15 @@ pub async fn call<A: Arguments>(
 /// Passes a whole request on and waits for its outcome.
 pub async fn pass_on(upstream: &Upstream<DubboPeer>, whole: &Whole<'_>, now: Instant) -> Outcome {
     let Whole { serialization, body, one_way, deadline, .. } = *whole;
-    pass_on_body(upstream, (serialization, body), one_way, (now, deadline)).await
+    pass_on_body(upstream, (serialization, body), one_way, Times { now, deadline }).await
 }
 
-/// The same for a body that is for no route, between now and its deadline.
+/// The same for a body that is for no route.
 pub async fn pass_on_body(
     upstream: &Upstream<DubboPeer>,
     (serialization, body): (Serialization, &[u8]),
     one_way: bool,
-    (now, deadline): (Instant, Instant),
+    Times { now, deadline }: Times,
 ) -> Outcome {
     let (conn, now) = upstream.conn_soon(deadline, now).await?;
     check_room(&conn, body.len())?;

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use balance::Evidence;
+use flow::Standing;
 use link::{Conn, Ending, Machine, drive, linger, socket};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -88,17 +89,6 @@ enum State<M> {
     Ready(Conn<M>),
     /// The last attempt failed, or the connection broke; another attempt follows.
     Down(Box<str>),
-}
-
-/// How an endpoint stands.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Standing {
-    /// Takes calls.
-    Ready,
-    /// Nothing is known yet.
-    Connecting,
-    /// Takes no calls now.
-    Down,
 }
 
 impl<P: Peer> Upstream<P> {

@@ -15,11 +15,12 @@ use std::time::{Duration, Instant};
 use balance::Evidence;
 use bytes::Bytes;
 use dubbo_proto::Serialization;
+pub use flow::Standing;
 use registry::Protocol;
 use wire::address::join;
 
 use self::dubbo::DubboPeer;
-pub use self::lifecycle::{Peer, Signs, Standing, Upstream};
+pub use self::lifecycle::{Peer, Signs, Upstream};
 use self::link::LinkPeer;
 use crate::call::{Outcome, Reply};
 use crate::config::ClusterPolicy;

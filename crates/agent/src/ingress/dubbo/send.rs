@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use dubbo_proto::Serialization;
+use flow::Attempts;
 
 use super::flights::{Again, Counted, Flight, Sent};
-use super::services::{Export, Service};
+use super::services::Export;
 use super::session::{Asked, DubboSession, DubboToken};
 use crate::backend::{self, App, HttpApp};
-use crate::call::{Outcome, ReplyTo};
+use crate::call::{Outcome, ReplyTo, Times};
 use crate::cluster::{Attempt, Member};
 use crate::error::{CallError, Code};
 use crate::memory::check_room;
@@ -40,7 +41,7 @@ impl DubboSession {
     ) {
         let deadline = asked.now + route.cluster.longest(timeout);
         let Some(attempt) = route.cluster.begin(asked.now) else {
-            return self.wait(asked, Service::Route(route), deadline, Vec::new());
+            return self.wait_for_endpoint(asked, route, deadline);
         };
         let number = self.reserve(&asked);
         let sent = match attempt.upstream() {
@@ -64,7 +65,7 @@ impl DubboSession {
             }
             Ok(None) => {
                 self.flights.borrow_mut().release(number);
-                self.wait(asked, Service::Route(route), deadline, Vec::new());
+                self.wait_for_endpoint(asked, route, deadline);
             }
             Err(error) => {
                 self.flights.borrow_mut().release(number);
@@ -88,7 +89,7 @@ impl DubboSession {
             App::Http(app) => return self.send_to_http_app(&asked, &backend.stats, app, deadline),
         };
         if app.upstream.standing() == Standing::Connecting {
-            return self.wait(asked, Service::Export(export), deadline, Vec::new());
+            return self.wait(asked, Waiting::ForApp(export), deadline);
         }
         let number = self.reserve(&asked);
         match self.send_dubbo(&app.upstream, &asked, deadline, number) {
@@ -143,7 +144,7 @@ impl DubboSession {
             stats.finished(now.elapsed(), error.map(|error| error.code as u8));
             session.end_one_way(now, error);
         };
-        let times = (now, deadline);
+        let times = Times { now, deadline };
         let task = backend::call_whole(app, to.serialization, body.clone(), times, done);
         if let (true, Some(task)) = (two_way, task) {
             self.flights.borrow_mut().moved(number, Sent::Task(task));
@@ -231,26 +232,30 @@ impl DubboSession {
         deadline: Instant,
         error: &CallError,
     ) {
-        let tried = vec![attempt.member().clone()];
+        let times = Times { now: asked.now, deadline };
+        let after = route.cluster.after_first(&attempt, times, error);
         attempt.finish(asked.now, Some(error));
-        if error.may_be_offered_again() && route.cluster.has_left(asked.now, &tried) {
-            return self.wait(asked, Service::Route(route), deadline, tried);
+        match after {
+            Ok(attempts) => self.wait(asked, Waiting::ForEndpoint(route, attempts), deadline),
+            Err(_) => self.refuse(&asked, error),
         }
-        self.refuse(&asked, error);
     }
 
-    /// Has a task wait for an endpoint, other than those in `tried`.
+    /// Has a task wait for a first endpoint.
     #[cold]
-    pub(super) fn wait(
-        self: &Rc<Self>,
-        asked: Asked,
-        service: Service,
-        deadline: Instant,
-        tried: Vec<Member>,
-    ) {
+    fn wait_for_endpoint(self: &Rc<Self>, asked: Asked, route: Rc<Route>, deadline: Instant) {
+        let attempts = route.cluster.attempts(deadline);
+        self.wait(asked, Waiting::ForEndpoint(route, attempts), deadline);
+    }
+
+    /// Has a task wait.
+    #[cold]
+    pub(super) fn wait(self: &Rc<Self>, asked: Asked, waiting: Waiting, deadline: Instant) {
         let Some(kept) = Kept::new(self, asked.body.len(), !asked.two_way) else {
             let message = "too many requests of this connection wait for an endpoint";
-            if let (Service::Route(route), true) = (&service, tried.is_empty()) {
+            if let Waiting::ForEndpoint(route, attempts) = &waiting
+                && attempts.is_first()
+            {
                 route.cluster.count_without_endpoint(asked.now, Code::Overloaded);
             }
             return self.refuse(&asked, &CallError::new(Code::Overloaded, message));
@@ -259,8 +264,8 @@ impl DubboSession {
         let number = self.reserve_if(two_way);
         let (session, body) = (Rc::clone(self), compact(&body));
         let task = tokio::task::spawn_local(async move {
-            let times = (now, deadline);
-            let outcome = pass_on(&service, to.serialization, &body, !two_way, times, tried).await;
+            let times = Times { now, deadline };
+            let outcome = pass_on(waiting, to.serialization, &body, !two_way, times).await;
             drop(kept);
             if two_way {
                 DubboToken { session, number }.complete(outcome);
@@ -280,24 +285,33 @@ impl DubboSession {
     }
 }
 
-/// Sends a request that came at the first of `times` as soon as there is an endpoint.
+/// What a request waits for.
+pub(super) enum Waiting {
+    /// For an endpoint that it was not offered to yet.
+    ForEndpoint(Rc<Route>, Attempts<Member>),
+    /// For the first connection to the app of an export.
+    ForApp(Export),
+}
+
+/// Sends a request as soon as what it waits for is there.
 async fn pass_on(
-    service: &Service,
+    waiting: Waiting,
     serialization: Serialization,
     body: &Bytes,
     one_way: bool,
-    times: (Instant, Instant),
-    tried: Vec<Member>,
+    times: Times,
 ) -> Outcome {
-    match service {
-        Service::Route(route) => {
-            let whole = Whole { route, serialization, body, one_way, deadline: times.1 };
-            let offer = route.cluster.offer(times, tried, async |attempt, now| {
+    match waiting {
+        Waiting::ForEndpoint(route, attempts) => {
+            let deadline = times.deadline;
+            let whole = Whole { route: &route, serialization, body, one_way, deadline };
+            let now = if attempts.is_first() { times.now } else { Instant::now() };
+            let offer = route.cluster.offer(now, attempts, async |attempt, now| {
                 attempt.upstream().pass_on(&whole, now).await
             });
             offer.await
         }
-        Service::Export(Export { backend, .. }) => {
+        Waiting::ForApp(Export { backend, .. }) => {
             backend.stats.started();
             let App::Dubbo(app) = &backend.app else {
                 debug_assert!(false, "an HTTP app is never waited for");
@@ -306,7 +320,7 @@ async fn pass_on(
             let call = (serialization, &body[..]);
             let outcome = dubbo::pass_on_body(&app.upstream, call, one_way, times).await;
             let code = outcome.as_ref().err().map(|error| error.code as u8);
-            backend.stats.finished(times.0.elapsed(), code);
+            backend.stats.finished(times.now.elapsed(), code);
             outcome
         }
     }

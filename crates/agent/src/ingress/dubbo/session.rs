@@ -13,15 +13,18 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use dubbo_proto::{ReplyTo, Serialization, ServerConfig, ServerEvent, Status};
+use flow::GiveUp;
 use link::{Conn, drive};
 use tracing::debug;
 use wire::{Account, Connection, Taking, Watched};
 
 use super::DubboListener;
-use super::flights::{Counted, Flight, Flights};
+use super::flights::{Again, Counted, Flight, Flights};
 use super::machine::DubboServer;
+use super::send::Waiting;
 use super::services::{Service, Services};
-use crate::call::{Outcome, Reply};
+use crate::call::{Outcome, Reply, Times};
+use crate::cluster::too_late;
 use crate::connections::{Activity, Session};
 use crate::error::{CallError, Code};
 use crate::memory::{Metered, no_room_for_reply};
@@ -175,33 +178,31 @@ impl DubboSession {
         answer: Option<&DubboAnswer<'_>>,
     ) {
         let now = Instant::now();
-        if let (Some(again), Counted::Attempt(attempt)) = (flight.again.take(), &flight.counted)
-            && error.may_be_offered_again()
-        {
-            let tried = vec![attempt.member().clone()];
-            if again.route.cluster.has_left(now, &tried) {
-                flight.counted.finish(flight.started, now, Some(error));
-                let (to, body) = (flight.to, again.body);
-                let asked = Asked { to, two_way: true, body, now: flight.started };
-                return self.wait(asked, Service::Route(again.route), again.deadline, tried);
+        let mut told = None;
+        if let (Some(again), Counted::Attempt(attempt)) = (flight.again.take(), &flight.counted) {
+            let Again { route, body, deadline } = *again;
+            match route.cluster.after_first(attempt, Times { now, deadline }, error) {
+                Ok(attempts) => {
+                    flight.counted.finish(flight.started, now, Some(error));
+                    let asked = Asked { to: flight.to, two_way: true, body, now: flight.started };
+                    return self.wait(asked, Waiting::ForEndpoint(route, attempts), deadline);
+                }
+                Err(GiveUp::TooLate) => told = Some(too_late(error)),
+                Err(_) => {}
             }
         }
-        match answer {
-            Some(answer) => self.finish(flight, answer, Some(error)),
-            None => {
-                let Flight { to, started, counted, .. } = flight;
-                let told = match &counted {
-                    Counted::Attempt(attempt) if error.code == Code::Timeout => {
-                        let message = attempt.overdue(now - started).into();
-                        Some(CallError { message, ..error.clone() })
-                    }
-                    _ => None,
-                };
-                counted.finish(started, now, Some(error));
-                self.stats.finished(now - started, Some(error.code as u8));
-                self.reply_error(to, told.as_ref().unwrap_or(error));
-            }
+        if let (Some(answer), None) = (answer, &told) {
+            return self.finish(flight, answer, Some(error));
         }
+        let Flight { to, started, counted, .. } = flight;
+        if let (Counted::Attempt(attempt), Code::Timeout) = (&counted, error.code) {
+            let message = attempt.overdue(now - started).into();
+            told = Some(CallError { message, ..error.clone() });
+        }
+        counted.finish(started, now, Some(error));
+        let error = told.as_ref().unwrap_or(error);
+        self.stats.finished(now - started, Some(error.code as u8));
+        self.reply_error(to, error);
     }
 
     /// The call under that number; `None` if the consumer has gone.

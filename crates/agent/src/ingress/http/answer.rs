@@ -130,7 +130,7 @@ fn body_of(error: &CallError) -> Vec<u8> {
     }
     body.push(b',');
     member(&mut body, "retryable");
-    let is_retryable: &[u8] = if error.is_retryable() { b"true" } else { b"false" };
+    let is_retryable: &[u8] = if error.retry().is_worth_repeating() { b"true" } else { b"false" };
     body.extend_from_slice(is_retryable);
     body.push(b'}');
     body
