@@ -18,7 +18,6 @@ use memchr::memmem;
 use crate::error::{CallError, Code};
 use crate::resolve::fits::{self, Fit};
 use crate::route::{Parameters, Plan, Route};
-use crate::upstream::Arguments;
 
 pub use self::types::parse_types;
 pub(crate) use self::types::{advise, understood};
@@ -292,6 +291,21 @@ impl<'a> ArgumentList<'a> {
             .map_err(|error| bad_argument(index, ty, &error.to_string()))
     }
 
+    /// Appends the arguments of a call of `route` to `out`.
+    ///
+    /// # Errors
+    /// As [`ArgumentList::encode_for`].
+    pub fn encode(
+        &self,
+        route: &Route,
+        serialization: Serialization,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CallError> {
+        let (method, parameters) = (&*route.method, &route.parameters);
+        let target = Target { method, parameters, plan: Some(&route.plan) };
+        self.encode_for(target, serialization, out)
+    }
+
     /// Appends the arguments to `out`.
     ///
     /// # Errors
@@ -397,19 +411,6 @@ fn sized(
         place.copy_from_slice(&len.to_be_bytes());
     }
     Ok(())
-}
-
-impl Arguments for ArgumentList<'_> {
-    fn encode(
-        &self,
-        route: &Route,
-        serialization: Serialization,
-        out: &mut Vec<u8>,
-    ) -> Result<(), CallError> {
-        let (method, parameters) = (&*route.method, &route.parameters);
-        let target = Target { method, parameters, plan: Some(&route.plan) };
-        self.encode_for(target, serialization, out)
-    }
 }
 
 /// What arguments are encoded for.

@@ -1,4 +1,4 @@
-//! One invocation inside the agent, whatever protocol it came by or leaves by.
+//! A call inside the agent, and how it ends, whatever protocol it came by or leaves by.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,12 +11,75 @@ use link_proto::{CallId, Status};
 use tokio::sync::oneshot;
 use tracing::debug;
 
+use crate::args::ArgumentList;
 use crate::codec;
 use crate::error::{CallError, Code};
 use crate::ingress::dubbo::DubboToken;
 use crate::memory::{Metered, no_room_for_reply};
 use crate::metrics::CallStats;
 use crate::route::Route;
+
+/// One call on its way through the agent, whatever protocol it came by or leaves by.
+///
+/// It borrows all that it is made of. The module of the protocol that it came by keeps the bytes, and
+/// knows where the answer goes.
+///
+/// `M` is what is called, in the form in which the receiver knows it: by its [`Route`] on the way to
+/// an endpoint, by name and descriptor on the way to an HTTP app. `P` is the payload: [`Payload`]
+/// where it may be of several forms, or the one form that the receiver takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a, M, P> {
+    /// What is called.
+    pub method: M,
+    /// The arguments.
+    pub payload: P,
+    /// Attachments of this call alone, the trace context among them. The last one of a name counts.
+    pub attachments: &'a [(&'a str, &'a str)],
+    /// When it came, and when its caller gives up.
+    pub times: Times,
+    /// Whether nobody waits for a reply: then null is the outcome once the call is queued on the
+    /// connection.
+    pub one_way: bool,
+}
+
+/// A call on its way to an endpoint.
+pub type RoutedCall<'a> = Call<'a, &'a Rc<Route>, Payload<'a>>;
+
+/// What a call carries.
+#[derive(Clone, Copy, Debug)]
+pub enum Payload<'a> {
+    /// Arguments in JSON, to be written in the serialization that the endpoint wants.
+    Json(&'a ArgumentList<'a>),
+    /// A request that is passed on as it is.
+    Whole(Whole<'a>),
+}
+
+/// The whole body of a Dubbo request, as its consumer wrote it. It names service, method and types,
+/// and holds the attachments.
+#[derive(Clone, Copy, Debug)]
+pub struct Whole<'a> {
+    /// How it is written.
+    pub serialization: Serialization,
+    /// The body.
+    pub body: &'a Bytes,
+}
+
+/// Arguments as they are in the body of a Dubbo request.
+#[derive(Clone, Copy, Debug)]
+pub struct Encoded<'a> {
+    /// How they are written.
+    pub serialization: Serialization,
+    /// The arguments, one after the other.
+    pub bytes: &'a [u8],
+}
+
+impl<'a, M, P> Call<'a, M, P> {
+    /// The same call of what the receiver knows by another form, with the payload in another form.
+    pub fn with<N, Q>(&self, method: N, payload: Q) -> Call<'a, N, Q> {
+        let Self { attachments, times, one_way, .. } = *self;
+        Call { method, payload, attachments, times, one_way }
+    }
+}
 
 /// The time of a call. One look at the clock serves all that happens to a call in the same turn.
 #[derive(Clone, Copy, Debug)]

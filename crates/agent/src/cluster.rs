@@ -17,13 +17,13 @@ use registry::{Endpoint, Freshness, Protocol, Snapshot};
 use tokio::sync::Notify;
 use tracing::info;
 
-use crate::call::{Outcome, Times};
+use crate::call::{Call, Outcome, RoutedCall, Times};
 use crate::config::ClusterPolicy;
 use crate::error::{CallError, Code};
 use crate::learnt::Learnt;
 use crate::metrics::{CallStats, Hub};
 use crate::timeout::Limit;
-use crate::upstream::{AnyUpstream, Arguments, Pool, Request, Setup, Standing};
+use crate::upstream::{AnyUpstream, Dialect, Pool, Setup, Standing};
 
 mod holding;
 
@@ -258,40 +258,42 @@ impl Cluster {
     }
 
     /// Makes a call, on another endpoint if one refuses it before it has begun.
-    pub async fn call<A: Arguments>(self: &Rc<Self>, request: Request<'_, A>) -> Outcome {
+    pub async fn call(self: &Rc<Self>, call: RoutedCall<'_>) -> Outcome {
         let otherwise = self.policy.borrow().serialization;
-        self.offer(request.now, self.attempts(request.deadline), async |attempt, now| {
+        let Times { now, deadline } = call.times;
+        self.offer(now, self.attempts(deadline), async |attempt, now| {
             let member = &attempt.member.0;
             let used = member.serialization(otherwise);
-            // What the caller attaches counts more than what the registry tells.
+            // What the caller attaches counts more than what the registry shows.
             let own = member.attachments.iter().map(|(name, value)| (*name, value.as_str()));
             let all: Vec<(&str, &str)>;
             let attachments = match member.attachments.is_empty() {
-                true => request.attachments,
+                true => call.attachments,
                 false => {
-                    all = own.chain(request.attachments.iter().copied()).collect();
+                    all = own.chain(call.attachments.iter().copied()).collect();
                     &all
                 }
             };
-            let path = member.path(&self.service.interface);
-            let request = Request { now, attachments, path, ..request };
-            let outcome = attempt.upstream().call(&request, used).await;
+            let dialect =
+                Dialect { serialization: used, path: member.path(&self.service.interface) };
+            let call = Call { attachments, times: Times { now, deadline }, ..call };
+            let outcome = attempt.upstream().call(&call, dialect).await;
             // Nobody has read it yet.
-            if request.one_way {
+            if call.one_way {
                 return outcome;
             }
             let Some(other) = member.learnt.take_in(used, &outcome) else {
                 return outcome;
             };
             let now = Instant::now();
-            let is_allowed = |error: &CallError| {
-                Rewrites::new(request.deadline, 1).allow(now, error.retry())
-            };
+            let is_allowed =
+                |error: &CallError| Rewrites::new(deadline, 1).allow(now, error.retry());
             if !outcome.as_ref().is_err_and(is_allowed) {
                 return outcome;
             }
-            let request = Request { now, ..request };
-            let outcome = attempt.upstream().call(&request, other).await;
+            let call = Call { times: Times { now, deadline }, ..call };
+            let dialect = Dialect { serialization: other, ..dialect };
+            let outcome = attempt.upstream().call(&call, dialect).await;
             if member.learnt.take_in_again(used, other, &outcome) {
                 info!(endpoint = %member.upstream.address(), %used, instead = %other, "serialization refused");
             }

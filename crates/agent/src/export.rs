@@ -18,14 +18,14 @@ use tokio::task::AbortHandle;
 use tracing::{debug, info};
 use wire::{Account, Taking, Watched};
 
-use crate::backend::{self, App, AppCall, Backend, Backends, DubboApp, HttpApp};
-use crate::call::{LinkCaller, LinkServer, Outcome, ReplyTo, Times};
+use crate::backend::{self, App, AppMethod, Backend, Backends, DubboApp, HttpApp};
+use crate::call::{Call, Encoded, LinkCaller, LinkServer, Outcome, ReplyTo, Times, Whole};
 use crate::codec;
 use crate::config::HTTP_APP_SERIALIZATIONS;
 use crate::connections::{Activity, Session};
 use crate::route::{WHOLE, template};
 use crate::upstream::Standing;
-use crate::upstream::dubbo::{DubboClient, refused};
+use crate::upstream::dubbo::{self, DubboClient, refused};
 
 /// The deadline of a request that brings none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -43,15 +43,31 @@ pub struct LinkSession {
     write_timeout: Duration,
 }
 
-/// One request of the peer.
-struct Call {
+/// A request of the peer: what a [`Call`] borrows, and what it takes to answer it.
+struct Received {
     id: CallId,
     codec: u8,
-    now: Instant,
-    deadline: Instant,
+    times: Times,
     meta: Meta,
     payload: Bytes,
     one_way: bool,
+}
+
+impl Received {
+    /// The request as a call of what `method` says.
+    fn call<'a, M, P>(
+        &self,
+        method: M,
+        payload: P,
+        attachments: &'a [(&'a str, &'a str)],
+    ) -> Call<'a, M, P> {
+        Call { method, payload, attachments, times: self.times, one_way: self.one_way }
+    }
+
+    /// The same for one that is a whole Dubbo request.
+    fn whole(&self, serialization: Serialization) -> Call<'_, (), Whole<'_>> {
+        self.call((), Whole { serialization, body: &self.payload }, &[])
+    }
 }
 
 /// Where the calls of a route go.
@@ -137,8 +153,8 @@ impl LinkSession {
             Event::Request { id, route, codec, timeout, meta, payload, one_way, .. } => {
                 let now = Instant::now();
                 let deadline = now + timeout.unwrap_or(DEFAULT_TIMEOUT);
-                let call = Call { id, codec, now, deadline, meta, payload, one_way };
-                self.request(route, call);
+                let times = Times { now, deadline };
+                self.request(route, Received { id, codec, times, meta, payload, one_way });
             }
             Event::Defined { route, def } => self.define(route, &def),
             Event::Cancelled { id } => {
@@ -189,7 +205,7 @@ impl LinkSession {
         Ok(Target { backend: Rc::clone(backend), way })
     }
 
-    fn request(&self, route: RouteId, call: Call) {
+    fn request(&self, route: RouteId, call: Received) {
         let target = self.routes.borrow().get(route.index()).cloned().flatten();
         let Some(target) = target else {
             return self.refuse(&call, Status::NOT_FOUND_SERVICE, "the route was refused");
@@ -210,7 +226,7 @@ impl LinkSession {
         app: &DubboApp,
         template: Option<&Rc<RequestTemplate>>,
         target: &Rc<Target>,
-        mut call: Call,
+        mut call: Received,
     ) {
         match app.upstream.conn() {
             Ok(conn) => self.pass_on(template, target, &conn, &call),
@@ -219,9 +235,9 @@ impl LinkSession {
                 let template = template.cloned();
                 let upstream = Rc::clone(&app.upstream);
                 tokio::task::spawn_local(async move {
-                    match upstream.connected(call.deadline).await {
+                    match upstream.connected(call.times.deadline).await {
                         Ok(conn) => {
-                            call.now = Instant::now();
+                            call.times.now = Instant::now();
                             session.pass_on(template.as_ref(), &target, &conn, &call);
                         }
                         Err(error) => session.caller(&target, &call).complete(Err(error)),
@@ -237,7 +253,7 @@ impl LinkSession {
         app: &Rc<HttpApp>,
         def: Option<&RouteDef>,
         target: &Target,
-        call: &Call,
+        call: &Received,
     ) {
         let serialization = match call.codec {
             codec::UNSET => target.preferred(),
@@ -253,25 +269,17 @@ impl LinkSession {
                 false => caller.complete(outcome),
             }
         };
-        let times = Times { now: call.now, deadline: call.deadline };
         let handle = match def {
             Some(def) => {
                 let constant = def.attachments.iter();
                 let constant = constant.map(|(name, value)| (name.as_str(), value.as_str()));
                 let attachments: Vec<(&str, &str)> = constant.chain(&call.meta).collect();
-                let request = AppCall {
-                    method: &def.method,
-                    descriptor: &def.descriptor,
-                    serialization,
-                    args: call.payload.clone(),
-                    attachments: &attachments,
-                    takes_attachments: true,
-                    now: call.now,
-                    deadline: call.deadline,
-                };
-                app.call(&request, done)
+                let (name, descriptor) = (&*def.method, &*def.descriptor);
+                let method = AppMethod { name, descriptor, takes_attachments: true };
+                let payload = Encoded { serialization, bytes: &call.payload };
+                app.call(&call.call(method, payload, &attachments), done)
             }
-            None => backend::call_whole(app, serialization, call.payload.clone(), times, done),
+            None => backend::call_whole(app, &call.whole(serialization), done),
         };
         if let Some(handle) = handle.filter(|_| !one_way) {
             self.running.borrow_mut().insert(id, handle);
@@ -283,44 +291,38 @@ impl LinkSession {
         template: Option<&Rc<RequestTemplate>>,
         target: &Target,
         conn: &Conn<DubboClient>,
-        call: &Call,
+        call: &Received,
     ) {
         let caller = self.caller(target, call);
-        let Call { now, deadline, payload, one_way, codec, .. } = call;
-        if *one_way {
-            let sent = conn.with(|app| match template {
-                Some(template) => {
-                    let meta: Vec<_> = call.meta.iter().collect();
-                    app.0.send_one_way(*now, template, payload, &meta)
-                }
-                None => app.0.send_body_one_way(*now, codec::serialization(*codec), payload),
-            });
-            return caller.finish(sent.err().map(|error| refused(&error)).as_ref());
-        }
-        let token = ReplyTo::Link(caller);
-        let sent = conn.with(|app| match template {
+        let (to, unanswered) = match call.one_way {
+            true => (None, Some(caller)),
+            false => (Some(ReplyTo::Link(caller)), None),
+        };
+        let sent = match template {
             Some(template) => {
-                let meta: Vec<_> = call.meta.iter().collect();
-                app.0.send(*now, template, payload, &meta, *deadline, token)
+                let attachments: Vec<(&str, &str)> = call.meta.iter().collect();
+                let serialization = template.serialization();
+                let payload = Encoded { serialization, bytes: &call.payload };
+                dubbo::send(conn, &call.call(&**template, payload, &attachments), to)
             }
-            None => {
-                let serialization = codec::serialization(*codec);
-                app.0.send_body(*now, serialization, payload, *deadline, token)
-            }
-        });
-        if let Err((token, error)) = sent {
-            token.complete(Err(refused(&error)));
+            None => dubbo::send_whole(conn, &call.whole(codec::serialization(call.codec)), to),
+        };
+        let error = sent.err().map(|(to, error)| (to, refused(&error)));
+        match (unanswered, error) {
+            (Some(caller), error) => caller.finish(error.as_ref().map(|(_, error)| error)),
+            (None, Some((Some(to), error))) => to.complete(Err(error)),
+            (None, _) => {}
         }
     }
 
     /// Who waits for the answer to a call that from now on counts as one of the backend's.
-    fn caller(&self, target: &Target, call: &Call) -> LinkCaller {
+    fn caller(&self, target: &Target, call: &Received) -> LinkCaller {
         let stats = Arc::clone(&target.backend.stats);
         stats.started();
-        LinkCaller { conn: self.conn.clone(), id: call.id, started: call.now, stats }
+        LinkCaller { conn: self.conn.clone(), id: call.id, started: call.times.now, stats }
     }
 
-    fn refuse(&self, call: &Call, status: Status, text: &str) {
+    fn refuse(&self, call: &Received, status: Status, text: &str) {
         self.conn.with(|link| link.respond(call.id, link_proto::Reply::error(status, text)));
     }
 }

@@ -8,11 +8,10 @@ use flow::Rewrites;
 use tracing::debug;
 
 use crate::args::ArgumentList;
-use crate::call::{Outcome, Reply, Times};
+use crate::call::{Call, Outcome, Payload, Reply, Times};
 use crate::error::{CallError, Code};
 use crate::resolve::{self, records, refusal};
 use crate::route::{Parameters, Route, RouteName, Verdict};
-use crate::upstream;
 use crate::worker::Worker;
 
 /// The attachment by which a caller says that it waits for no reply, as Dubbo for Java has it.
@@ -261,13 +260,12 @@ async fn send_args(
     invocation: &Invocation<'_>,
     times: Times,
 ) -> Outcome {
-    let Times { now, deadline } = times;
     let attachments = &invocation.attachments;
     let one_way = attachments.contains(&ONE_WAY);
-    let path = None;
-    let request = upstream::Request { route, args, attachments, path, now, deadline, one_way };
-    let outcome = route.cluster.call(request).await;
-    outcome.map_err(|error| match error.is_overdue(deadline) {
+    let payload = Payload::Json(args);
+    let call = Call { method: route, payload, attachments, times, one_way };
+    let outcome = route.cluster.call(call).await;
+    outcome.map_err(|error| match error.is_overdue(times.deadline) {
         true => {
             let limit = route.cluster.limit(invocation.timeout);
             let message = limit.overdue(error.endpoint.as_deref(), invocation.timeout_key);

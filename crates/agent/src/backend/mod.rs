@@ -9,14 +9,12 @@ pub mod http;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
 
-use bytes::Bytes;
 use dubbo_proto::{BodyLimits, Request, Serialization, ServiceKey};
 use tokio::task::AbortHandle;
 
 pub use self::http::HttpApp;
-use crate::call::{Outcome, Times};
+use crate::call::{Call, Encoded, Outcome, Whole};
 use crate::config::{AppConfig, ClusterRules, ExportConfig};
 use crate::error::{CallError, Code};
 use crate::metrics::{CallStats, Hub};
@@ -53,26 +51,19 @@ pub struct DubboApp {
 /// What a worker exports, by service key as text.
 pub type Backends = HashMap<String, Rc<Backend>>;
 
-/// One call of an HTTP app, whatever protocol it came by.
-#[derive(Clone, Debug)]
-pub struct AppCall<'a> {
-    /// The method, which may be `$invoke` or `$echo`.
-    pub method: &'a str,
+/// A method as an HTTP app's callers name it.
+#[derive(Clone, Copy, Debug)]
+pub struct AppMethod<'a> {
+    /// Its name, which may be `$invoke` or `$echo`.
+    pub name: &'a str,
     /// JVM descriptors of its parameters; empty for none.
     pub descriptor: &'a str,
-    /// How `args` are written, and how the reply is to be.
-    pub serialization: Serialization,
-    /// The arguments, as they stand in a Dubbo request.
-    pub args: Bytes,
-    /// Attachments; the last one of a name counts.
-    pub attachments: &'a [(&'a str, &'a str)],
     /// Whether the caller understands attachments in its reply.
     pub takes_attachments: bool,
-    /// When the call came.
-    pub now: Instant,
-    /// When the caller gives up.
-    pub deadline: Instant,
 }
+
+/// A call of an HTTP app. The serialization is also the reply's.
+pub type AppCall<'a> = Call<'a, AppMethod<'a>, Encoded<'a>>;
 
 impl Backend {
     /// The app of an export. Must be called on a worker's runtime.
@@ -120,12 +111,11 @@ impl Backend {
 /// Calls an HTTP app as a whole Dubbo request asks. `done` is called as [`HttpApp::call`] says.
 pub fn call_whole(
     app: &Rc<HttpApp>,
-    serialization: Serialization,
-    body: Bytes,
-    Times { now, deadline }: Times,
+    call: &Call<'_, (), Whole<'_>>,
     done: impl FnOnce(Outcome) + 'static,
 ) -> Option<AbortHandle> {
-    let request = match Request::decode(serialization, body, &BodyLimits::default()) {
+    let Whole { serialization, body } = call.payload;
+    let request = match Request::decode(serialization, body.clone(), &BodyLimits::default()) {
         Ok(request) => request,
         Err(error) => {
             let message = format!("Fail to decode request due to: {error}");
@@ -134,15 +124,13 @@ pub fn call_whole(
         }
     };
     let attachments: Vec<(&str, &str)> = request.attachments().collect();
-    let call = AppCall {
-        method: request.method(),
+    let method = AppMethod {
+        name: request.method(),
         descriptor: request.descriptor(),
-        serialization: request.serialization(),
-        args: request.args_bytes(),
-        attachments: &attachments,
         takes_attachments: request.takes_reply_attachments(),
-        now,
-        deadline,
     };
+    let args = request.args_bytes();
+    let payload = Encoded { serialization: request.serialization(), bytes: &args };
+    let call = Call { attachments: &attachments, ..call.with(method, payload) };
     app.call(&call, done)
 }

@@ -11,13 +11,12 @@ use std::time::Instant;
 
 use super::{check_registered, registered, signature};
 use crate::args::ArgumentList;
-use crate::call::Outcome;
+use crate::call::{Call, Outcome, Payload, Times};
 use crate::cluster::Cluster;
 use crate::error::{CallError, Code};
 use crate::invoke::Invocation;
 use crate::reply::json_of;
 use crate::route::{Generic, Parameters, Plan, Route, RouteName, Verdict};
-use crate::upstream;
 use crate::worker::Worker;
 
 /// What Dubbo answers when the types fit, and their number is not that of the arguments.
@@ -130,16 +129,11 @@ async fn ask(
         }
     };
     let deadline = started + route.cluster.timeout(invocation.timeout);
-    let request = upstream::Request {
-        route: &asked,
-        args: &args,
-        attachments: &invocation.attachments,
-        path: None,
-        now: Instant::now(),
-        deadline,
-        one_way: false,
-    };
-    let outcome: Outcome = route.cluster.call(request).await;
+    let times = Times { now: Instant::now(), deadline };
+    let attachments = &invocation.attachments;
+    let payload = Payload::Json(&args);
+    let call = Call { method: &asked, payload, attachments, times, one_way: false };
+    let outcome: Outcome = route.cluster.call(call).await;
     match outcome {
         Ok(reply) => json_of(&reply).err(),
         Err(error) => Some(error),

@@ -5,15 +5,17 @@ use std::time::Instant;
 
 use bytes::BytesMut;
 use dubbo_proto::{
-    ClientConfig, ClientConnection, ClientEvent, ProtoError, SendError, Serialization, Status,
-    error_text,
+    ClientConfig, ClientConnection, ClientEvent, ProtoError, RequestId, RequestTemplate, SendError,
+    Serialization, Status, error_text,
 };
 use link::{Conn, Machine};
 use tokio::sync::oneshot;
 use tracing::{debug, info};
 
-use super::{Arguments, Peer, Request, Setup, Signs, Upstream, Whole, sent};
-use crate::call::{Outcome, Reply, ReplyTo, Times, wait};
+use super::{Dialect, Peer, Setup, Signs, Upstream, sent};
+use crate::call::{
+    Call, Encoded, Outcome, Payload, Reply, ReplyTo, RoutedCall, Times, Whole, wait,
+};
 use crate::connections::Activity;
 use crate::error::{CallError, Code};
 use crate::ingress::dubbo::DubboAnswer;
@@ -208,66 +210,115 @@ impl Peer for DubboPeer {
 }
 
 /// Makes a call and waits for its outcome.
-pub async fn call<A: Arguments>(
+pub async fn call(
     upstream: &Upstream<DubboPeer>,
-    request: &Request<'_, A>,
-    serialization: Serialization,
+    call: &RoutedCall<'_>,
+    dialect: Dialect<'_>,
 ) -> Outcome {
-    let (conn, now) = upstream.conn_soon(request.deadline, request.now).await?;
-    let with_path = request.path.map(|path| request.route.template_for_path(serialization, path));
+    let args = match call.payload {
+        Payload::Json(args) => args,
+        Payload::Whole(whole) => return pass_on(upstream, &call.with((), whole)).await,
+    };
+    let (conn, now) = upstream.conn_soon(call.times.deadline, call.times.now).await?;
+    let (route, serialization) = (call.method, dialect.serialization);
+    let with_path = dialect.path.map(|path| route.template_for_path(serialization, path));
     let with_path = with_path.transpose()?;
     let template = match &with_path {
         Some(template) => template,
-        None => request.route.template(serialization)?,
+        None => route.template(serialization)?,
     };
-    if request.one_way {
-        return upstream.peer().scratch.with(|args| {
-            request.args.encode(request.route, serialization, args)?;
-            check_room(&conn, args.len())?;
-            conn.with(|machine| machine.0.send_one_way(now, template, args, request.attachments))
-                .map_err(|error| refused(&error).at(upstream.address()))?;
-            sent(upstream.address())
-        });
-    }
-    let (task, outcome) = oneshot::channel();
-    let id = upstream.peer().scratch.with(|args| {
-        request.args.encode(request.route, serialization, args)?;
-        check_room(&conn, args.len())?;
-        let (attachments, to) = (request.attachments, ReplyTo::Task(task));
-        conn.with(|machine| machine.0.send(now, template, args, attachments, request.deadline, to))
-            .map_err(|(_, error)| refused(&error).at(upstream.address()))
+    let (to, outcome) = caller(call.one_way);
+    let id = upstream.peer().scratch.with(|bytes| {
+        args.encode(route, serialization, bytes)?;
+        check_room(&conn, bytes.len())?;
+        let mut call = call.with(template, Encoded { serialization, bytes });
+        call.times.now = now;
+        send(&conn, &call, to).map_err(|(_, error)| refused(&error).at(upstream.address()))
     })?;
-    // A caller that goes away frees its place in the table of pending calls.
-    wait(outcome, || drop(conn.with(|machine| machine.0.cancel(id)))).await
+    finish(upstream, &conn, id, outcome).await
 }
 
 /// Passes a whole request on and waits for its outcome.
-pub async fn pass_on(upstream: &Upstream<DubboPeer>, whole: &Whole<'_>, now: Instant) -> Outcome {
-    let Whole { serialization, body, one_way, deadline, .. } = *whole;
-    pass_on_body(upstream, (serialization, body), one_way, Times { now, deadline }).await
+pub async fn pass_on(upstream: &Upstream<DubboPeer>, call: &Call<'_, (), Whole<'_>>) -> Outcome {
+    let (conn, now) = upstream.conn_soon(call.times.deadline, call.times.now).await?;
+    check_room(&conn, call.payload.body.len())?;
+    let (to, outcome) = caller(call.one_way);
+    let times = Times { now, ..call.times };
+    let sent = send_whole(&conn, &Call { times, ..*call }, to);
+    let id = sent.map_err(|(_, error)| refused(&error).at(upstream.address()))?;
+    finish(upstream, &conn, id, outcome).await
 }
 
-/// The same for a body that is for no route.
-pub async fn pass_on_body(
-    upstream: &Upstream<DubboPeer>,
-    (serialization, body): (Serialization, &[u8]),
-    one_way: bool,
-    Times { now, deadline }: Times,
-) -> Outcome {
-    let (conn, now) = upstream.conn_soon(deadline, now).await?;
-    check_room(&conn, body.len())?;
+/// A task that waits for the outcome of a call, unless nobody does.
+fn caller(one_way: bool) -> (Option<ReplyTo>, Option<oneshot::Receiver<Outcome>>) {
     if one_way {
-        let sent = conn.with(|machine| machine.0.send_body_one_way(now, serialization, body));
-        sent.map_err(|error| refused(&error).at(upstream.address()))?;
-        let endpoint = Rc::clone(upstream.address());
-        let body = bytes::Bytes::new();
-        return Ok(Reply { serialization, body, endpoint, route: None });
+        return (None, None);
     }
     let (task, outcome) = oneshot::channel();
-    let to = ReplyTo::Task(task);
-    let sent = conn.with(|machine| machine.0.send_body(now, serialization, body, deadline, to));
-    let id = sent.map_err(|(_, error)| refused(&error).at(upstream.address()))?;
-    wait(outcome, || drop(conn.with(|machine| machine.0.cancel(id)))).await
+    (Some(ReplyTo::Task(task)), Some(outcome))
+}
+
+async fn finish(
+    upstream: &Upstream<DubboPeer>,
+    conn: &Conn<DubboClient>,
+    id: RequestId,
+    outcome: Option<oneshot::Receiver<Outcome>>,
+) -> Outcome {
+    match outcome {
+        // A caller that goes away frees its place in the table of pending calls.
+        Some(outcome) => wait(outcome, || drop(conn.with(|machine| machine.0.cancel(id)))).await,
+        None => sent(upstream.address()),
+    }
+}
+
+/// Why a call was not sent, and who waits for its outcome.
+pub type NotSent = (Option<ReplyTo>, SendError);
+
+/// Queues a call on a connection. `to` is who waits for its outcome; nobody waits for a one-way call.
+///
+/// # Errors
+/// Why it was not queued.
+#[inline]
+pub fn send(
+    conn: &Conn<DubboClient>,
+    call: &Call<'_, &RequestTemplate, Encoded<'_>>,
+    to: Option<ReplyTo>,
+) -> Result<RequestId, NotSent> {
+    debug_assert_eq!(call.one_way, to.is_none());
+    let Call { method, payload: Encoded { bytes, .. }, attachments, times, .. } = *call;
+    let Times { now, deadline } = times;
+    conn.with(|machine| match to {
+        Some(to) => machine
+            .0
+            .send(now, method, bytes, attachments, deadline, to)
+            .map_err(|(to, error)| (Some(to), error)),
+        None => {
+            machine.0.send_one_way(now, method, bytes, attachments).map_err(|error| (None, error))
+        }
+    })
+}
+
+/// The same for a whole request.
+///
+/// # Errors
+/// As [`send`].
+#[inline]
+pub fn send_whole(
+    conn: &Conn<DubboClient>,
+    call: &Call<'_, (), Whole<'_>>,
+    to: Option<ReplyTo>,
+) -> Result<RequestId, NotSent> {
+    debug_assert_eq!(call.one_way, to.is_none());
+    let (Whole { serialization, body }, Times { now, deadline }) = (call.payload, call.times);
+    conn.with(|machine| match to {
+        Some(to) => machine
+            .0
+            .send_body(now, serialization, body, deadline, to)
+            .map_err(|(to, error)| (Some(to), error)),
+        None => {
+            machine.0.send_body_one_way(now, serialization, body).map_err(|error| (None, error))
+        }
+    })
 }
 
 /// The failure of a call that could not be sent: nothing has been begun.

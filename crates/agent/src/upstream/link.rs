@@ -10,8 +10,8 @@ use link_proto::{CallId, Connection, Event, RequestOut, RouteId, SendError, Stat
 use tokio::sync::{Notify, oneshot};
 use tracing::{debug, info};
 
-use super::{Arguments, Peer, Request, Setup, Signs, Upstream, Whole, sent};
-use crate::call::{Outcome, Reply, ReplyTo, wait};
+use super::{Peer, Setup, Signs, Upstream, sent};
+use crate::call::{Call, Outcome, Payload, Reply, ReplyTo, RoutedCall, Whole, wait};
 use crate::codec;
 use crate::connections::Activity;
 use crate::error::{CallError, Code};
@@ -176,33 +176,32 @@ impl LinkPeer {
         matches!(self.route(conn, route), Ok((_, RouteState::Accepted(_))))
     }
 
-    /// Sends a whole request over a route that the peer has accepted.
+    /// Queues a whole request for a route that the peer has accepted.
     ///
     /// # Errors
-    /// The token, and why it was not sent.
+    /// Why it was not queued.
     pub fn send_whole(
         &self,
         conn: &Conn<LinkClient>,
-        whole: &Whole<'_>,
-        now: Instant,
+        call: &Call<'_, &Rc<Route>, Whole<'_>>,
         token: ReplyTo,
-    ) -> Result<CallId, (ReplyTo, CallError)> {
-        let route = match self.route(conn, whole.route) {
-            Ok((id, _)) => id,
-            Err(error) => return Err((token, error)),
-        };
-        if let Err(error) = check_room(conn, whole.body.len()) {
-            return Err((token, error));
-        }
-        let request = RequestOut {
-            deadline: Some(whole.deadline),
-            codec: codec::of(whole.serialization),
-            one_way: whole.one_way,
-            payload: whole.body.clone().into(),
-            ..RequestOut::new(route)
-        };
+    ) -> Result<CallId, CallError> {
+        let (route, _) = self.route(conn, call.method)?;
+        let Whole { serialization, body } = call.payload;
+        check_room(conn, body.len())?;
+        let request = request_out(route, serialization, call, body.clone().into());
+        self.send(conn, call.times.now, request, token)
+    }
+
+    fn send(
+        &self,
+        conn: &Conn<LinkClient>,
+        now: Instant,
+        request: RequestOut<'_>,
+        token: ReplyTo,
+    ) -> Result<CallId, CallError> {
         conn.with(|link| link.send_request(now, request, token))
-            .map_err(|(token, error)| (token, refused(&error).at(&self.address)))
+            .map_err(|(_, error)| refused(&error).at(&self.address))
     }
 
     /// Waits for the peer's word on a route: its number, and the serialization to use.
@@ -311,62 +310,59 @@ impl Peer for LinkPeer {
     }
 }
 
+/// A call as the link takes it.
+fn request_out<'a, M, P>(
+    route: RouteId,
+    serialization: Serialization,
+    call: &Call<'a, M, P>,
+    payload: link_proto::Payload<'a>,
+) -> RequestOut<'a> {
+    RequestOut {
+        deadline: Some(call.times.deadline),
+        meta: call.attachments,
+        codec: codec::of(serialization),
+        one_way: call.one_way,
+        payload,
+        ..RequestOut::new(route)
+    }
+}
+
 /// Makes a call and waits for its outcome.
-pub async fn call<A: Arguments>(
-    upstream: &Upstream<LinkPeer>,
-    request: &Request<'_, A>,
-) -> Outcome {
-    let (conn, mut now) = upstream.conn_soon(request.deadline, request.now).await?;
+pub async fn call(upstream: &Upstream<LinkPeer>, call: &RoutedCall<'_>) -> Outcome {
+    let deadline = call.times.deadline;
+    let (conn, mut now) = upstream.conn_soon(deadline, call.times.now).await?;
     let peer = upstream.peer();
-    let (route, serialization) = match peer.route(&conn, request.route)? {
+    let (route, serialization) = match peer.route(&conn, call.method)? {
         (id, RouteState::Accepted(serialization)) => (id, serialization),
         _ => {
-            let settled = peer.settled_route(&conn, request.route, request.deadline).await;
+            let settled = peer.settled_route(&conn, call.method, deadline).await;
             now = Instant::now();
-            settled.map_err(|error| error.at(&peer.address))?
+            let error = |error| match call.payload {
+                Payload::Json(_) => error,
+                Payload::Whole(_) => not_taken_whole(error),
+            };
+            settled.map_err(|it| error(it).at(&peer.address))?
         }
     };
-    let one_way = request.one_way;
     let (task, outcome) = oneshot::channel();
-    let id = peer.scratch.with(|args| {
-        request.args.encode(request.route, serialization, args)?;
-        check_room(&conn, args.len())?;
-        let request = RequestOut {
-            route,
-            deadline: Some(request.deadline),
-            meta: request.attachments,
-            codec: codec::of(serialization),
-            one_way,
-            payload: args.as_slice().into(),
-            ..RequestOut::new(route)
-        };
-        conn.with(|link| link.send_request(now, request, ReplyTo::Task(task)))
-            .map_err(|(_, error)| refused(&error).at(&peer.address))
-    })?;
-    if one_way {
+    let token = ReplyTo::Task(task);
+    let id = match call.payload {
+        Payload::Json(args) => peer.scratch.with(|bytes| {
+            args.encode(call.method, serialization, bytes)?;
+            check_room(&conn, bytes.len())?;
+            let request = request_out(route, serialization, call, bytes.as_slice().into());
+            peer.send(&conn, now, request, token)
+        })?,
+        Payload::Whole(Whole { serialization, body }) => {
+            check_room(&conn, body.len())?;
+            let request = request_out(route, serialization, call, body.clone().into());
+            peer.send(&conn, now, request, token)?
+        }
+    };
+    if call.one_way {
         return sent(&peer.address);
     }
     // A caller that goes away has the peer forget the call.
-    wait(outcome, || drop(conn.with(|link| link.cancel(id)))).await
-}
-
-/// Passes a whole request on and waits for its outcome.
-pub async fn pass_on(upstream: &Upstream<LinkPeer>, whole: &Whole<'_>, now: Instant) -> Outcome {
-    let (conn, mut now) = upstream.conn_soon(whole.deadline, now).await?;
-    let peer = upstream.peer();
-    if !peer.knows(&conn, whole.route) {
-        let settled = peer.settled_route(&conn, whole.route, whole.deadline).await;
-        now = Instant::now();
-        settled.map_err(|error| not_taken_whole(error).at(&peer.address))?;
-    }
-    let (task, outcome) = oneshot::channel();
-    let sent = peer.send_whole(&conn, whole, now, ReplyTo::Task(task));
-    let id = sent.map_err(|(_, error)| error)?;
-    if whole.one_way {
-        let (body, endpoint) = (bytes::Bytes::new(), Rc::clone(&peer.address));
-        let serialization = whole.serialization;
-        return Ok(Reply { serialization, body, endpoint, route: None });
-    }
     wait(outcome, || drop(conn.with(|link| link.cancel(id)))).await
 }
 

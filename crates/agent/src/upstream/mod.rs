@@ -22,44 +22,20 @@ use wire::address::join;
 use self::dubbo::DubboPeer;
 pub use self::lifecycle::{Peer, Signs, Upstream};
 use self::link::LinkPeer;
-use crate::call::{Outcome, Reply};
+use crate::call::{Outcome, Reply, RoutedCall};
 use crate::config::ClusterPolicy;
 use crate::connections::Connections;
 use crate::error::{CallError, Code};
 use crate::memory::Memory;
-use crate::route::Route;
 
-/// What writes the arguments of a call in the serialization that the provider speaks.
-pub trait Arguments {
-    /// Appends the arguments to `out`.
-    ///
-    /// # Errors
-    /// [`Code::BadArguments`](crate::error::Code) and what does not fit.
-    fn encode(
-        &self,
-        route: &Route,
-        serialization: Serialization,
-        out: &mut Vec<u8>,
-    ) -> Result<(), CallError>;
-}
-
-/// One call on its way to an endpoint.
-pub struct Request<'a, A> {
-    /// What is called.
-    pub route: &'a Rc<Route>,
-    /// Its arguments, not yet encoded.
-    pub args: &'a A,
-    /// Attachments of this call alone.
-    pub attachments: &'a [(&'a str, &'a str)],
-    /// The path of the provider's URL, where it is another than the interface.
+/// How a Dubbo provider wants calls written that are in no serialization yet. Over a link its agent
+/// knows that.
+#[derive(Clone, Copy, Debug)]
+pub struct Dialect<'a> {
+    /// In this serialization.
+    pub serialization: Serialization,
+    /// For this path of its URL, where that is not the interface.
     pub path: Option<&'a str>,
-    /// When it came, or when another endpoint refused it. One look at the clock serves all that
-    /// happens to a call in the same turn.
-    pub now: Instant,
-    /// When the caller gives up.
-    pub deadline: Instant,
-    /// Whether nobody waits for a reply: then null is the outcome as soon as the call stands in the connection.
-    pub one_way: bool,
 }
 
 /// The reply that a one-way call has: the type of a null result, as Dubbo numbers them, in Hessian.
@@ -119,23 +95,11 @@ impl AnyUpstream {
         }
     }
 
-    /// Makes a call; `serialization` is for an endpoint that cannot tell its own.
-    pub async fn call<A: Arguments>(
-        &self,
-        request: &Request<'_, A>,
-        serialization: Serialization,
-    ) -> Outcome {
+    /// Makes a call and waits for its outcome.
+    pub async fn call(&self, call: &RoutedCall<'_>, dialect: Dialect<'_>) -> Outcome {
         match self {
-            Self::Link(upstream) => link::call(upstream, request).await,
-            Self::Dubbo(upstream) => dubbo::call(upstream, request, serialization).await,
-        }
-    }
-
-    /// Passes a whole request on. What comes back for a one-way call has no body.
-    pub async fn pass_on(&self, whole: &Whole<'_>, now: Instant) -> Outcome {
-        match self {
-            Self::Link(upstream) => link::pass_on(upstream, whole, now).await,
-            Self::Dubbo(upstream) => dubbo::pass_on(upstream, whole, now).await,
+            Self::Link(upstream) => link::call(upstream, call).await,
+            Self::Dubbo(upstream) => dubbo::call(upstream, call, dialect).await,
         }
     }
 }
@@ -169,21 +133,6 @@ impl Setup {
             max_reply_len: policy.max_reply_len,
         }
     }
-}
-
-/// A call whose whole Dubbo request stands ready, as a consumer wrote it.
-#[derive(Clone, Copy)]
-pub struct Whole<'a> {
-    /// How links know the service.
-    pub route: &'a Route,
-    /// How the body is written.
-    pub serialization: Serialization,
-    /// The request's body.
-    pub body: &'a Bytes,
-    /// Whether nobody waits for a reply.
-    pub one_way: bool,
-    /// When the caller gives up.
-    pub deadline: Instant,
 }
 
 impl Pool {

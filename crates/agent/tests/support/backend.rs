@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agent::backend::{AppCall, HttpApp};
-use agent::call::{Outcome, Reply};
+use agent::backend::{AppCall, AppMethod, HttpApp};
+use agent::call::{Encoded, Outcome, Reply, Times};
 use agent::config::{self, AppConfig, HttpAppConfig};
 use agent::error::CallError;
 use agent::upstream::Setup;
@@ -105,14 +105,15 @@ impl<'a> Call<'a> {
     pub fn begin(self, app: &Rc<HttpApp>) -> (Option<AbortHandle>, oneshot::Receiver<Outcome>) {
         let now = Instant::now();
         let call = AppCall {
-            method: self.method,
-            descriptor: self.descriptor,
-            serialization: self.serialization,
-            args: self.args.into(),
+            method: AppMethod {
+                name: self.method,
+                descriptor: self.descriptor,
+                takes_attachments: true,
+            },
+            payload: Encoded { serialization: self.serialization, bytes: &self.args },
             attachments: self.attachments,
-            takes_attachments: true,
-            now,
-            deadline: now + self.timeout,
+            times: Times { now, deadline: now + self.timeout },
+            one_way: false,
         };
         let (done, outcome) = oneshot::channel();
         let handle = app.call(&call, move |outcome| drop(done.send(outcome)));

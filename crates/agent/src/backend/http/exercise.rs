@@ -23,7 +23,8 @@ use super::bean;
 use super::generic::Mode;
 use super::pool::Answer;
 use super::reply::{ATTACHMENT, EXCEPTION, Form};
-use crate::backend::AppCall;
+use crate::backend::{AppCall, AppMethod};
+use crate::call::{Encoded, Times};
 use crate::config::{AppConfig, ClusterPolicy};
 use crate::error::Code;
 use crate::upstream::Setup;
@@ -109,37 +110,35 @@ fn pick<T: Copy>(choices: &[T], number: u8) -> T {
 pub fn call(data: &[u8], now: Instant) {
     let [how, which, data @ ..] = data else { return };
     let serialization = pick(&SERIALIZATIONS, *how);
-    let (body, attachments);
-    let mut call = AppCall {
-        method: "",
-        descriptor: "",
-        serialization,
-        args: Bytes::copy_from_slice(data),
-        attachments: &[],
-        takes_attachments: true,
-        now,
-        deadline: now + Duration::from_secs(1),
-    };
+    let (body, args, attachments);
+    let (mut name, mut descriptor) = pick(&METHODS, *which);
+    let mut payload = Encoded { serialization, bytes: data };
     if 127 < *which {
-        let limits = BodyLimits::default();
-        let Ok(request) = Request::decode(serialization, call.args.clone(), &limits) else {
+        let (whole, limits) = (Bytes::copy_from_slice(data), BodyLimits::default());
+        let Ok(request) = Request::decode(serialization, whole, &limits) else {
             return;
         };
         body = request;
+        args = body.args_bytes();
         attachments = body.attachments().collect::<Vec<_>>();
-        (call.method, call.descriptor) = (body.method(), body.descriptor());
-        (call.serialization, call.args) = (body.serialization(), body.args_bytes());
+        (name, descriptor) = (body.method(), body.descriptor());
+        payload = Encoded { serialization: body.serialization(), bytes: &args };
     } else {
-        (call.method, call.descriptor) = pick(&METHODS, *which);
         let generic = pick(&GENERIC, how >> 4);
         attachments = generic.map(|mode| ("generic", mode)).into_iter().collect();
     }
-    call.attachments = &attachments;
+    let call = AppCall {
+        method: AppMethod { name, descriptor, takes_attachments: true },
+        payload,
+        attachments: &attachments,
+        times: Times { now, deadline: now + Duration::from_secs(1) },
+        one_way: false,
+    };
     APP.with(|one| make(&one.0, &call));
 }
 
 fn make(app: &HttpApp, call: &AppCall<'_>) {
-    if call.method == super::ECHO {
+    if call.method.name == super::ECHO {
         if let Ok(reply) = app.echo(call) {
             let _ = crate::reply::json_of(&reply);
         }

@@ -103,7 +103,7 @@ impl HttpApp {
         done: impl FnOnce(Outcome) + 'static,
     ) -> Option<AbortHandle> {
         let mut ending = Ending(Some(done));
-        if call.method == ECHO {
+        if call.method.name == ECHO {
             ending.end(self.echo(call));
             return None;
         }
@@ -152,74 +152,76 @@ impl HttpApp {
 
     /// The argument is the reply's value as it is.
     fn echo(&self, call: &AppCall<'_>) -> Outcome {
-        let n_arguments = parse(call.descriptor)?.len();
+        let n_arguments = parse(call.method.descriptor)?.len();
         if n_arguments != 1 {
             let message = format!("{ECHO} takes 1 argument, the request has {n_arguments}");
             return Err(CallError::new(Code::BadArguments, message));
         }
         let form = Form {
-            serialization: call.serialization,
-            takes_attachments: call.takes_attachments,
+            serialization: call.payload.serialization,
+            takes_attachments: call.method.takes_attachments,
             mode: Mode::Plain,
             returns: None,
             errors: &StatusTable::default(),
             classes: &self.config.classes,
         };
-        let value = match call.serialization {
+        let value = match call.payload.serialization {
             // Without the length before it.
             Serialization::FastjsonSized | Serialization::Fastjson2 => {
-                call.args.get(4..).unwrap_or_default()
+                call.payload.bytes.get(4..).unwrap_or_default()
             }
-            _ => &call.args,
+            _ => call.payload.bytes,
         };
         form.of_value(value.to_vec())
     }
 
     fn prepare(&self, call: &AppCall<'_>) -> Result<Prepared, CallError> {
         let style = Style { json: &self.config.json, classes: &self.config.classes };
-        let (method, types, arguments, mode) = if generic::is_generic(call.method, call.descriptor)
-        {
-            let generic = call.attachments.iter().rev().find(|(name, _)| *name == "generic");
-            let mode = Mode::of_attachment(generic.map(|(_, value)| *value))?;
-            let raw = Arguments::raw(call.serialization, &call.args, 3)?;
-            let target = generic::Target::read(&raw)?;
-            let mode = mode.fitting(target.array, call.serialization)?;
-            let method = self.method(&target.method, target.descriptor.as_deref())?;
-            let types = match (&method.types, &target.descriptor) {
-                (Some(types), _) => Some(types.clone()),
-                (None, Some(descriptor)) => Some(parse(descriptor)?),
-                (None, None) => None,
+        let (method, types, arguments, mode) =
+            if generic::is_generic(call.method.name, call.method.descriptor) {
+                let generic = call.attachments.iter().rev().find(|(name, _)| *name == "generic");
+                let mode = Mode::of_attachment(generic.map(|(_, value)| *value))?;
+                let raw = Arguments::raw(call.payload.serialization, call.payload.bytes, 3)?;
+                let target = generic::Target::read(&raw)?;
+                let mode = mode.fitting(target.array, call.payload.serialization)?;
+                let method = self.method(&target.method, target.descriptor.as_deref())?;
+                let types = match (&method.types, &target.descriptor) {
+                    (Some(types), _) => Some(types.clone()),
+                    (None, Some(descriptor)) => Some(parse(descriptor)?),
+                    (None, None) => None,
+                };
+                let arguments = Arguments::of_array(target.array, types.as_deref(), style, |it| {
+                    mode.argument(it)
+                })?;
+                (method, types.unwrap_or_default(), arguments, mode)
+            } else {
+                let method = self.method(call.method.name, Some(call.method.descriptor))?;
+                let types = match &method.types {
+                    Some(types) => types.clone(),
+                    None => parse(call.method.descriptor)?,
+                };
+                let arguments =
+                    Arguments::read(call.payload.serialization, call.payload.bytes, &types, style)?;
+                (method, types, arguments, Mode::Plain)
             };
-            let arguments =
-                Arguments::of_array(target.array, types.as_deref(), style, |it| mode.argument(it))?;
-            (method, types.unwrap_or_default(), arguments, mode)
-        } else {
-            let method = self.method(call.method, Some(call.descriptor))?;
-            let types = match &method.types {
-                Some(types) => types.clone(),
-                None => parse(call.descriptor)?,
-            };
-            let arguments = Arguments::read(call.serialization, &call.args, &types, style)?;
-            (method, types, arguments, Mode::Plain)
-        };
         self.check_count(&method, &types, &arguments)?;
         let own = match (method.timeout, self.config.timeout) {
             (Some(timeout), _) => Some((timeout, "timeout_ms of [[export.method]]")),
             (None, Some(timeout)) => Some((timeout, "timeout_ms of [[export]]")),
             (None, None) => None,
         };
-        let time = call.deadline.saturating_duration_since(call.now);
+        let time = call.times.deadline.saturating_duration_since(call.times.now);
         let limit = own.filter(|(own, _)| *own < time).unwrap_or((time, "the caller's own limit"));
-        let deadline = call.now + limit.0;
-        let left = deadline.saturating_duration_since(call.now).max(Duration::from_millis(1));
+        let deadline = call.times.now + limit.0;
+        let left = deadline.saturating_duration_since(call.times.now).max(Duration::from_millis(1));
         let names: Vec<String> = types.iter().map(JavaType::java_name).collect();
         let request = self.fixed.request(&method, &names.join(","), &arguments, call, left)?;
         Ok(Prepared {
             request,
             deadline,
             limit,
-            serialization: call.serialization,
-            takes_attachments: call.takes_attachments,
+            serialization: call.payload.serialization,
+            takes_attachments: call.method.takes_attachments,
             mode,
             returns: method.returns.clone(),
             errors: method.errors.clone(),

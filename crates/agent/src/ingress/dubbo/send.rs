@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use dubbo_proto::Serialization;
 use flow::Attempts;
 
 use super::flights::{Again, Counted, Flight, Sent};
 use super::services::Export;
-use super::session::{Asked, DubboSession, DubboToken};
+use super::session::{DubboSession, DubboToken, Received};
 use crate::backend::{self, App, HttpApp};
-use crate::call::{Outcome, ReplyTo, Times};
+use crate::call::{Call, Outcome, Payload, ReplyTo, Times};
 use crate::cluster::{Attempt, Member};
 use crate::error::{CallError, Code};
 use crate::memory::check_room;
@@ -21,7 +20,7 @@ use crate::metrics::CallStats;
 use crate::route::Route;
 use crate::upstream::dubbo::{DubboPeer, refused};
 use crate::upstream::link::LinkPeer;
-use crate::upstream::{AnyUpstream, Standing, Upstream, Whole, dubbo};
+use crate::upstream::{AnyUpstream, Dialect, Standing, Upstream, dubbo};
 
 /// Requests of one connection that nobody waits for, and that wait for an endpoint.
 const MAX_WAITING_ONE_WAY: usize = 4096;
@@ -35,21 +34,21 @@ impl DubboSession {
     #[inline]
     pub(super) fn send_to_route(
         self: &Rc<Self>,
-        asked: Asked,
+        received: &Received,
         route: Rc<Route>,
         timeout: Option<Duration>,
     ) {
-        let deadline = asked.now + route.cluster.longest(timeout);
-        let Some(attempt) = route.cluster.begin(asked.now) else {
-            return self.wait_for_endpoint(asked, route, deadline);
+        let deadline = received.now + route.cluster.longest(timeout);
+        let Some(attempt) = route.cluster.begin(received.now) else {
+            return self.wait_for_endpoint(received, route, deadline);
         };
-        let number = self.reserve(&asked);
+        let number = self.reserve(received);
         let sent = match attempt.upstream() {
             AnyUpstream::Dubbo(upstream) => {
-                self.send_dubbo(upstream, &asked, deadline, number).map(Some)
+                self.send_dubbo(upstream, received, deadline, number).map(Some)
             }
             AnyUpstream::Link(upstream) => {
-                self.send_link(upstream, &route, &asked, deadline, number)
+                self.send_link(upstream, &route, received, deadline, number)
             }
         };
         match sent {
@@ -58,18 +57,19 @@ impl DubboSession {
                 self.stats.finished(Duration::ZERO, None);
             }
             Ok(Some(sent)) => {
-                let again = self.keep(&route, &asked.body, deadline);
+                let again = self.keep(&route, &received.body, deadline);
                 let counted = Counted::Attempt(attempt);
-                let flight = Flight { to: asked.to, started: asked.now, counted, sent, again };
+                let flight =
+                    Flight { to: received.to, started: received.now, counted, sent, again };
                 self.flights.borrow_mut().put(number, flight);
             }
             Ok(None) => {
                 self.flights.borrow_mut().release(number);
-                self.wait_for_endpoint(asked, route, deadline);
+                self.wait_for_endpoint(received, route, deadline);
             }
             Err(error) => {
                 self.flights.borrow_mut().release(number);
-                self.not_sent(asked, route, attempt, deadline, &error);
+                self.not_sent(received, route, attempt, deadline, &error);
             }
         }
     }
@@ -78,21 +78,24 @@ impl DubboSession {
     #[inline]
     pub(super) fn send_to_export(
         self: &Rc<Self>,
-        asked: Asked,
+        received: &Received,
         export: Export,
         timeout: Option<Duration>,
     ) {
         let Export { backend, max_timeout } = &export;
-        let deadline = asked.now + timeout.map_or(*max_timeout, |wanted| wanted.min(*max_timeout));
+        let deadline =
+            received.now + timeout.map_or(*max_timeout, |wanted| wanted.min(*max_timeout));
         let app = match &backend.app {
             App::Dubbo(app) => app,
-            App::Http(app) => return self.send_to_http_app(&asked, &backend.stats, app, deadline),
+            App::Http(app) => {
+                return self.send_to_http_app(received, &backend.stats, app, deadline);
+            }
         };
         if app.upstream.standing() == Standing::Connecting {
-            return self.wait(asked, Waiting::ForApp(export), deadline);
+            return self.wait(received, Waiting::ForApp(export), deadline);
         }
-        let number = self.reserve(&asked);
-        match self.send_dubbo(&app.upstream, &asked, deadline, number) {
+        let number = self.reserve(received);
+        match self.send_dubbo(&app.upstream, received, deadline, number) {
             Ok(_) if number == NO_NUMBER => {
                 backend.stats.started();
                 backend.stats.finished(Duration::ZERO, None);
@@ -101,34 +104,34 @@ impl DubboSession {
             Ok(sent) => {
                 backend.stats.started();
                 let counted = Counted::Export(Arc::clone(&backend.stats));
-                let (to, started) = (asked.to, asked.now);
+                let (to, started) = (received.to, received.now);
                 let flight = Flight { to, started, counted, sent, again: None };
                 self.flights.borrow_mut().put(number, flight);
             }
             Err(error) => {
                 self.flights.borrow_mut().release(number);
                 backend.stats.started();
-                backend.stats.finished(asked.now.elapsed(), Some(error.code as u8));
-                self.refuse(&asked, &error);
+                backend.stats.finished(received.now.elapsed(), Some(error.code as u8));
+                self.refuse(received, &error);
             }
         }
     }
 
     fn send_to_http_app(
         self: &Rc<Self>,
-        asked: &Asked,
+        received: &Received,
         stats: &Arc<CallStats>,
         app: &Rc<HttpApp>,
         deadline: Instant,
     ) {
         stats.started();
-        let Asked { to, two_way, ref body, now } = *asked;
+        let Received { to, two_way, ref body, now } = *received;
         let Some(kept) = Kept::new(self, body.len(), false) else {
             let message = "too many requests of this connection wait for the app";
             stats.finished(now.elapsed(), Some(Code::Overloaded as u8));
-            return self.refuse(asked, &CallError::new(Code::Overloaded, message));
+            return self.refuse(received, &CallError::new(Code::Overloaded, message));
         };
-        let number = self.reserve(asked);
+        let number = self.reserve(received);
         if two_way {
             let counted = Counted::Export(Arc::clone(stats));
             let flight = Flight { to, started: now, counted, sent: Sent::Nowhere, again: None };
@@ -144,8 +147,7 @@ impl DubboSession {
             stats.finished(now.elapsed(), error.map(|error| error.code as u8));
             session.end_one_way(now, error);
         };
-        let times = Times { now, deadline };
-        let task = backend::call_whole(app, to.serialization, body.clone(), times, done);
+        let task = backend::call_whole(app, &received.call((), deadline), done);
         if let (true, Some(task)) = (two_way, task) {
             self.flights.borrow_mut().moved(number, Sent::Task(task));
         }
@@ -153,8 +155,8 @@ impl DubboSession {
 
     /// A number for the call, if it is to be answered.
     #[inline]
-    fn reserve(&self, asked: &Asked) -> u32 {
-        if asked.two_way { self.flights.borrow_mut().reserve() } else { NO_NUMBER }
+    fn reserve(&self, received: &Received) -> u32 {
+        if received.two_way { self.flights.borrow_mut().reserve() } else { NO_NUMBER }
     }
 
     #[inline]
@@ -166,24 +168,16 @@ impl DubboSession {
     fn send_dubbo(
         self: &Rc<Self>,
         upstream: &Upstream<DubboPeer>,
-        asked: &Asked,
+        received: &Received,
         deadline: Instant,
         number: u32,
     ) -> Result<Sent, CallError> {
         let conn = upstream.conn()?;
-        check_room(&conn, asked.body.len())?;
-        let (now, serialization, body) = (asked.now, asked.to.serialization, &asked.body);
-        let sent = match number {
-            NO_NUMBER => conn.with(|app| app.0.send_body_one_way(now, serialization, body)),
-            _ => {
-                let token = self.token(number);
-                conn.with(|app| app.0.send_body(now, serialization, body, deadline, token))
-                    .map_err(|(_, error)| error)
-            }
-        };
-        match sent {
+        check_room(&conn, received.body.len())?;
+        let to = (number != NO_NUMBER).then(|| self.token(number));
+        match dubbo::send_whole(&conn, &received.call((), deadline), to) {
             Ok(id) => Ok(Sent::Dubbo(conn, id)),
-            Err(error) => Err(refused(&error).at(upstream.address())),
+            Err((_, error)) => Err(refused(&error).at(upstream.address())),
         }
     }
 
@@ -191,8 +185,8 @@ impl DubboSession {
     fn send_link(
         self: &Rc<Self>,
         upstream: &Upstream<LinkPeer>,
-        route: &Route,
-        asked: &Asked,
+        route: &Rc<Route>,
+        received: &Received,
         deadline: Instant,
         number: u32,
     ) -> Result<Option<Sent>, CallError> {
@@ -200,17 +194,9 @@ impl DubboSession {
         if !upstream.peer().knows(&conn, route) {
             return Ok(None);
         }
-        let whole = Whole {
-            route,
-            serialization: asked.to.serialization,
-            body: &asked.body,
-            one_way: number == NO_NUMBER,
-            deadline,
-        };
-        match upstream.peer().send_whole(&conn, &whole, asked.now, self.token(number)) {
-            Ok(id) => Ok(Some(Sent::Link(conn, id))),
-            Err((_, error)) => Err(error),
-        }
+        let call = received.call(route, deadline);
+        let id = upstream.peer().send_whole(&conn, &call, self.token(number))?;
+        Ok(Some(Sent::Link(conn, id)))
     }
 
     /// What it takes to offer a call again, if there is anybody to offer it to.
@@ -226,46 +212,51 @@ impl DubboSession {
     #[cold]
     fn not_sent(
         self: &Rc<Self>,
-        asked: Asked,
+        received: &Received,
         route: Rc<Route>,
         attempt: Attempt,
         deadline: Instant,
         error: &CallError,
     ) {
-        let times = Times { now: asked.now, deadline };
+        let times = Times { now: received.now, deadline };
         let after = route.cluster.after_first(&attempt, times, error);
-        attempt.finish(asked.now, Some(error));
+        attempt.finish(received.now, Some(error));
         match after {
-            Ok(attempts) => self.wait(asked, Waiting::ForEndpoint(route, attempts), deadline),
-            Err(_) => self.refuse(&asked, error),
+            Ok(attempts) => self.wait(received, Waiting::ForEndpoint(route, attempts), deadline),
+            Err(_) => self.refuse(received, error),
         }
     }
 
     /// Has a task wait for a first endpoint.
     #[cold]
-    fn wait_for_endpoint(self: &Rc<Self>, asked: Asked, route: Rc<Route>, deadline: Instant) {
+    fn wait_for_endpoint(
+        self: &Rc<Self>,
+        received: &Received,
+        route: Rc<Route>,
+        deadline: Instant,
+    ) {
         let attempts = route.cluster.attempts(deadline);
-        self.wait(asked, Waiting::ForEndpoint(route, attempts), deadline);
+        self.wait(received, Waiting::ForEndpoint(route, attempts), deadline);
     }
 
     /// Has a task wait.
     #[cold]
-    pub(super) fn wait(self: &Rc<Self>, asked: Asked, waiting: Waiting, deadline: Instant) {
-        let Some(kept) = Kept::new(self, asked.body.len(), !asked.two_way) else {
+    pub(super) fn wait(self: &Rc<Self>, received: &Received, waiting: Waiting, deadline: Instant) {
+        let Some(kept) = Kept::new(self, received.body.len(), !received.two_way) else {
             let message = "too many requests of this connection wait for an endpoint";
             if let Waiting::ForEndpoint(route, attempts) = &waiting
                 && attempts.is_first()
             {
-                route.cluster.count_without_endpoint(asked.now, Code::Overloaded);
+                route.cluster.count_without_endpoint(received.now, Code::Overloaded);
             }
-            return self.refuse(&asked, &CallError::new(Code::Overloaded, message));
+            return self.refuse(received, &CallError::new(Code::Overloaded, message));
         };
-        let Asked { to, two_way, body, now } = asked;
-        let number = self.reserve_if(two_way);
-        let (session, body) = (Rc::clone(self), compact(&body));
+        let Received { to, two_way, ref body, now } = *received;
+        let number = self.reserve(received);
+        let session = Rc::clone(self);
+        let received = Received { to, two_way, body: compact(body), now };
         let task = tokio::task::spawn_local(async move {
-            let times = Times { now, deadline };
-            let outcome = pass_on(waiting, to.serialization, &body, !two_way, times).await;
+            let outcome = pass_on(waiting, &received, deadline).await;
             drop(kept);
             if two_way {
                 DubboToken { session, number }.complete(outcome);
@@ -279,10 +270,6 @@ impl DubboSession {
             self.flights.borrow_mut().put(number, flight);
         }
     }
-
-    fn reserve_if(&self, two_way: bool) -> u32 {
-        if two_way { self.flights.borrow_mut().reserve() } else { NO_NUMBER }
-    }
 }
 
 /// What a request waits for.
@@ -294,20 +281,16 @@ pub(super) enum Waiting {
 }
 
 /// Sends a request as soon as what it waits for is there.
-async fn pass_on(
-    waiting: Waiting,
-    serialization: Serialization,
-    body: &Bytes,
-    one_way: bool,
-    times: Times,
-) -> Outcome {
+async fn pass_on(waiting: Waiting, received: &Received, deadline: Instant) -> Outcome {
     match waiting {
         Waiting::ForEndpoint(route, attempts) => {
-            let deadline = times.deadline;
-            let whole = Whole { route: &route, serialization, body, one_way, deadline };
-            let now = if attempts.is_first() { times.now } else { Instant::now() };
+            let now = if attempts.is_first() { received.now } else { Instant::now() };
+            let dialect = Dialect { serialization: received.to.serialization, path: None };
             let offer = route.cluster.offer(now, attempts, async |attempt, now| {
-                attempt.upstream().pass_on(&whole, now).await
+                let whole = received.call(&route, deadline);
+                let call = whole.with(whole.method, Payload::Whole(whole.payload));
+                let call = Call { times: Times { now, deadline }, ..call };
+                attempt.upstream().call(&call, dialect).await
             });
             offer.await
         }
@@ -317,10 +300,9 @@ async fn pass_on(
                 debug_assert!(false, "an HTTP app is never waited for");
                 return Err(CallError::new(Code::Internal, "an HTTP app is never waited for"));
             };
-            let call = (serialization, &body[..]);
-            let outcome = dubbo::pass_on_body(&app.upstream, call, one_way, times).await;
+            let outcome = dubbo::pass_on(&app.upstream, &received.call((), deadline)).await;
             let code = outcome.as_ref().err().map(|error| error.code as u8);
-            backend.stats.finished(times.now.elapsed(), code);
+            backend.stats.finished(received.now.elapsed(), code);
             outcome
         }
     }

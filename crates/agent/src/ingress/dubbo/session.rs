@@ -23,7 +23,7 @@ use super::flights::{Again, Counted, Flight, Flights};
 use super::machine::DubboServer;
 use super::send::Waiting;
 use super::services::{Service, Services};
-use crate::call::{Outcome, Reply, Times};
+use crate::call::{Call, Outcome, Reply, Times, Whole};
 use crate::cluster::too_late;
 use crate::connections::{Activity, Session};
 use crate::error::{CallError, Code};
@@ -55,12 +55,22 @@ pub struct DubboSession {
     is_draining: Cell<bool>,
 }
 
-/// A request that came.
-pub(super) struct Asked {
+/// A request that came: what a [`Call`] borrows, and where the answer goes.
+pub(super) struct Received {
     pub(super) to: ReplyTo,
     pub(super) two_way: bool,
     pub(super) body: Bytes,
     pub(super) now: Instant,
+}
+
+impl Received {
+    /// The request as a call of what `method` says.
+    #[inline]
+    pub(super) fn call<M>(&self, method: M, deadline: Instant) -> Call<'_, M, Whole<'_>> {
+        let payload = Whole { serialization: self.to.serialization, body: &self.body };
+        let times = Times { now: self.now, deadline };
+        Call { method, payload, attachments: &[], times, one_way: !self.two_way }
+    }
 }
 
 impl DubboSession {
@@ -108,7 +118,7 @@ impl DubboSession {
     fn on_event(self: &Rc<Self>, (now, event): (Instant, ServerEvent)) {
         match event {
             ServerEvent::Body { to, two_way, body } => {
-                self.request(Asked { to, two_way, body, now });
+                self.request(&Received { to, two_way, body, now });
             }
             ServerEvent::Dead(reason) => debug!(?reason, "consumer is gone"),
             ServerEvent::Request { .. } => debug_assert!(false, "bodies are passed on unread"),
@@ -116,23 +126,25 @@ impl DubboSession {
     }
 
     #[inline]
-    fn request(self: &Rc<Self>, asked: Asked) {
+    fn request(self: &Rc<Self>, received: &Received) {
         self.stats.started();
-        match self.services.of_request(asked.to.serialization, &asked.body) {
-            Ok((Service::Route(route), timeout)) => self.send_to_route(asked, route, timeout),
-            Ok((Service::Export(export), timeout)) => self.send_to_export(asked, export, timeout),
-            Err(error) => self.refuse(&asked, &error),
+        match self.services.of_request(received.to.serialization, &received.body) {
+            Ok((Service::Route(route), timeout)) => self.send_to_route(received, route, timeout),
+            Ok((Service::Export(export), timeout)) => {
+                self.send_to_export(received, export, timeout);
+            }
+            Err(error) => self.refuse(received, &error),
         }
     }
 
     /// Ends a call that went nowhere.
     #[cold]
-    pub(super) fn refuse(&self, asked: &Asked, error: &CallError) {
-        if asked.two_way {
-            self.stats.finished(asked.now.elapsed(), Some(error.code as u8));
-            self.reply_error(asked.to, error);
+    pub(super) fn refuse(&self, received: &Received, error: &CallError) {
+        if received.two_way {
+            self.stats.finished(received.now.elapsed(), Some(error.code as u8));
+            self.reply_error(received.to, error);
         } else {
-            self.end_one_way(asked.now, Some(error));
+            self.end_one_way(received.now, Some(error));
         }
     }
 
@@ -184,8 +196,9 @@ impl DubboSession {
             match route.cluster.after_first(attempt, Times { now, deadline }, error) {
                 Ok(attempts) => {
                     flight.counted.finish(flight.started, now, Some(error));
-                    let asked = Asked { to: flight.to, two_way: true, body, now: flight.started };
-                    return self.wait(asked, Waiting::ForEndpoint(route, attempts), deadline);
+                    let received =
+                        Received { to: flight.to, two_way: true, body, now: flight.started };
+                    return self.wait(&received, Waiting::ForEndpoint(route, attempts), deadline);
                 }
                 Err(GiveUp::TooLate) => told = Some(too_late(error)),
                 Err(_) => {}
