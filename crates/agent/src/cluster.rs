@@ -570,3 +570,6 @@ impl Drop for Attempt {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

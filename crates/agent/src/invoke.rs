@@ -1,4 +1,4 @@
-//! A call as a caller describes it, whatever protocol it came by, on its way to its route.
+//! What a caller asks for by names and in JSON, on its way to its route.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use flow::Rewrites;
 use tracing::debug;
 
 use crate::args::ArgumentList;
-use crate::call::{Call, Outcome, Payload, Reply, Times};
+use crate::call::{Call, Outcome, Payload, Reply, RoutedCall, Times};
 use crate::error::{CallError, Code};
 use crate::resolve::{self, records, refusal};
 use crate::route::{Parameters, Route, RouteName, Verdict};
@@ -21,7 +21,11 @@ pub const ONE_WAY: (&str, &str) = ("return", "false");
 /// then once for each class whose objects the provider cannot make of maps.
 const MAX_REWRITES: usize = 1 + records::MAX_RECORDS;
 
-/// One call, not yet checked.
+/// What a caller asks for, not yet checked.
+///
+/// This is no [`Call`], but what calls are made of: the method has names and no route yet, and how
+/// long the call may take is known only with the route. Calls are as many as it takes, for each may
+/// be of another route, with the arguments packed in another way.
 pub struct Invocation<'a> {
     /// What is called.
     pub name: RouteName<'a>,
@@ -33,6 +37,20 @@ pub struct Invocation<'a> {
     pub timeout_key: &'static str,
     /// Attachments of this call.
     pub attachments: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Invocation<'a> {
+    /// The invocation as a call of a route, with the arguments that the route wants.
+    pub(crate) fn call(
+        &'a self,
+        route: &'a Rc<Route>,
+        args: &'a ArgumentList<'a>,
+        times: Times,
+    ) -> RoutedCall<'a> {
+        let attachments = &self.attachments;
+        let one_way = attachments.contains(&ONE_WAY);
+        Call { method: route, payload: Payload::Json(args), attachments, times, one_way }
+    }
 }
 
 /// Makes a call, which came at `started`, to a service of the registry with the index `registry`.
@@ -260,11 +278,7 @@ async fn send_args(
     invocation: &Invocation<'_>,
     times: Times,
 ) -> Outcome {
-    let attachments = &invocation.attachments;
-    let one_way = attachments.contains(&ONE_WAY);
-    let payload = Payload::Json(args);
-    let call = Call { method: route, payload, attachments, times, one_way };
-    let outcome = route.cluster.call(call).await;
+    let outcome = route.cluster.call(invocation.call(route, args, times)).await;
     outcome.map_err(|error| match error.is_overdue(times.deadline) {
         true => {
             let limit = route.cluster.limit(invocation.timeout);

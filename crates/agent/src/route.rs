@@ -496,3 +496,6 @@ impl Places {
         None
     }
 }
+
+#[cfg(test)]
+mod tests;

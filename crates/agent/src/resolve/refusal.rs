@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use super::{check_registered, registered, signature};
 use crate::args::ArgumentList;
-use crate::call::{Call, Outcome, Payload, Times};
+use crate::call::{Call, Outcome, Times};
 use crate::cluster::Cluster;
 use crate::error::{CallError, Code};
 use crate::invoke::Invocation;
@@ -130,9 +130,8 @@ async fn ask(
     };
     let deadline = started + route.cluster.timeout(invocation.timeout);
     let times = Times { now: Instant::now(), deadline };
-    let attachments = &invocation.attachments;
-    let payload = Payload::Json(&args);
-    let call = Call { method: &asked, payload, attachments, times, one_way: false };
+    // Asking is nothing that can be done one-way.
+    let call = Call { one_way: false, ..invocation.call(&asked, &args, times) };
     let outcome: Outcome = route.cluster.call(call).await;
     match outcome {
         Ok(reply) => json_of(&reply).err(),

@@ -1,0 +1,268 @@
+use std::cell::RefCell;
+
+use balance::Policy;
+use bytes::Bytes;
+use dubbo_proto::Status;
+use registry::Unused;
+use tokio::task::LocalSet;
+use wire::{Budget, Group};
+
+use super::*;
+use crate::call::Reply;
+use crate::connections::Connections;
+use crate::memory::Memory;
+
+/// Runs a test where endpoints can begin to connect. They get no further, unless the test waits.
+fn on_worker(test: impl AsyncFnOnce()) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, test());
+}
+
+fn cluster(policy: &ClusterPolicy) -> Rc<Cluster> {
+    let memory = Rc::new(Memory::new(Budget::new(usize::MAX), Group::new()));
+    let pool = Rc::new(Pool::new("a", memory, Connections::default()));
+    let service = ServiceKey::new("com.acme.Echo", "", "").unwrap();
+    Rc::new(Cluster::new(service, "main", policy, pool, Hub::new(&Code::NAMES)))
+}
+
+fn policy(max_attempts: u32) -> ClusterPolicy {
+    ClusterPolicy { balance: Policy::RoundRobin, max_attempts, ..ClusterPolicy::default() }
+}
+
+/// A list of so many endpoints. Nothing listens there.
+fn list(n_endpoints: u16) -> Snapshot {
+    let endpoint = |port| Endpoint::new(Protocol::Dubbo, "127.0.0.1", port);
+    Snapshot {
+        status: Freshness::Current,
+        endpoints: (1..=n_endpoints).map(endpoint).collect(),
+        unused: Arc::new([]),
+    }
+}
+
+fn in_flight(cluster: &Cluster) -> u32 {
+    cluster.balancer.borrow().stats().map(|stats| stats.in_flight).sum()
+}
+
+fn answer(attempt: &Attempt) -> Outcome {
+    let endpoint = Rc::clone(attempt.upstream().address());
+    let (serialization, body) = (Serialization::Hessian2, Bytes::new());
+    Ok(Reply { serialization, body, endpoint, route: None })
+}
+
+fn failure(code: Code) -> Outcome {
+    Err(CallError::new(code, "no"))
+}
+
+/// Offers a call, which `make` answers, and says where it has been.
+async fn offer(
+    cluster: &Rc<Cluster>,
+    time: Duration,
+    make: impl Fn(&Attempt, usize) -> Outcome,
+) -> (Outcome, Vec<Rc<str>>) {
+    let (now, asked) = (Instant::now(), RefCell::new(Vec::new()));
+    let attempts = cluster.attempts(now + time);
+    let outcome = cluster.offer(now, attempts, async |attempt, _| {
+        asked.borrow_mut().push(Rc::clone(attempt.upstream().address()));
+        let n_asked = asked.borrow().len();
+        assert_eq!(in_flight(cluster), 1, "one attempt at a time");
+        make(attempt, n_asked)
+    });
+    let outcome = outcome.await;
+    assert_eq!(in_flight(cluster), 0, "everything is given back");
+    (outcome, asked.into_inner())
+}
+
+const LONG: Duration = Duration::from_secs(3600);
+
+#[test]
+fn a_call_that_was_refused_goes_to_another_endpoint() {
+    on_worker(async || {
+        let cluster = cluster(&policy(3));
+        cluster.update(&list(3));
+        let (outcome, asked) = offer(&cluster, LONG, |attempt, n_asked| match n_asked {
+            3 => answer(attempt),
+            _ => failure(Code::Refused),
+        })
+        .await;
+        let [first, second, third] = &*asked else { panic!("{asked:?}") };
+        assert!(first != second && second != third && first != third, "{asked:?}");
+        assert_eq!(&outcome.unwrap().endpoint, third);
+    });
+}
+
+#[test]
+fn what_may_have_begun_is_offered_to_nobody_else() {
+    on_worker(async || {
+        let cluster = cluster(&policy(3));
+        cluster.update(&list(3));
+        for code in Code::ALL {
+            let (outcome, asked) = offer(&cluster, LONG, |_, _| failure(code)).await;
+            let n_expected = match code.row().retry.allows_another_endpoint() {
+                true => 3,
+                false => 1,
+            };
+            assert_eq!(asked.len(), n_expected, "{code:?}");
+            assert_eq!(outcome.unwrap_err().code, code, "the last failure is the answer");
+        }
+    });
+}
+
+#[test]
+fn no_endpoint_is_asked_after_the_deadline() {
+    on_worker(async || {
+        let cluster = cluster(&policy(3));
+        cluster.update(&list(3));
+        // The first attempt takes all the time there is.
+        let (outcome, asked) = offer(&cluster, Duration::from_nanos(1), |_, _| {
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_micros(1) {}
+            Err(CallError::new(Code::Unreachable, "gone").at("h:1"))
+        })
+        .await;
+        let error = outcome.unwrap_err();
+        assert_eq!((asked.len(), error.code), (1, Code::Timeout));
+        assert_eq!(error.endpoint.as_deref(), Some("h:1"));
+        assert!(error.message.contains("unreachable: gone"), "{error}");
+    });
+}
+
+#[test]
+fn a_call_waits_for_the_first_list() {
+    on_worker(async || {
+        let cluster = cluster(&policy(2));
+        let later = Rc::clone(&cluster);
+        tokio::task::spawn_local(async move { later.update(&list(1)) });
+        let (outcome, asked) = offer(&cluster, LONG, |attempt, _| answer(attempt)).await;
+        assert!(outcome.is_ok() && asked.len() == 1);
+    });
+}
+
+#[test]
+fn a_silent_registry_is_named_at_the_deadline() {
+    on_worker(async || {
+        let cluster = cluster(&policy(2));
+        let make = |_: &Attempt, _| unreachable!("nobody is known");
+        let (outcome, _) = offer(&cluster, Duration::from_millis(1), make).await;
+        let error = outcome.unwrap_err();
+        assert_eq!(error.code, Code::RegistryUnavailable);
+        assert!(error.message.contains("\"main\" has not answered"), "{error}");
+    });
+}
+
+#[test]
+fn a_service_without_endpoints_says_why() {
+    on_worker(async || {
+        let cluster = cluster(&policy(2));
+        let error = async || {
+            let make = |_: &Attempt, _| unreachable!("nobody is known");
+            offer(&cluster, LONG, make).await.0.unwrap_err()
+        };
+        cluster.update(&list(0));
+        let nobody = error().await;
+        assert_eq!(nobody.code, Code::ServiceNotFound);
+        assert!(nobody.message.starts_with("nobody offers com.acme.Echo"), "{nobody}");
+        let what = Unused {
+            what: "tri://h:1".to_owned(),
+            address: Some("h:1".to_owned()),
+            reason: registry::NotUsed::Protocol,
+        };
+        cluster.update(&Snapshot { unused: Arc::new([what]), ..list(0) });
+        let unused = error().await;
+        assert_eq!(unused.code, Code::ServiceNotFound);
+        assert!(unused.message.contains("tri://h:1"), "{unused}");
+        cluster.update(&Snapshot { status: Freshness::Stale, ..list(0) });
+        assert_eq!(error().await.code, Code::RegistryUnavailable);
+    });
+}
+
+/// A caller that goes away leaves nothing behind.
+#[test]
+fn an_attempt_that_is_dropped_is_given_back() {
+    on_worker(async || {
+        let cluster = cluster(&policy(2));
+        cluster.update(&list(2));
+        let now = Instant::now();
+        let never = cluster
+            .offer(now, cluster.attempts(now + LONG), async |_, _| std::future::pending().await);
+        let mut never = Box::pin(never);
+        let is_pending = std::future::poll_fn(|context| {
+            std::task::Poll::Ready(never.as_mut().poll(context).is_pending())
+        });
+        assert!(is_pending.await);
+        assert_eq!(in_flight(&cluster), 1);
+        drop(never);
+        assert_eq!(in_flight(&cluster), 0);
+    });
+}
+
+/// Those that begin a call in place may not wait.
+#[test]
+fn a_call_begins_at_once_only_on_an_endpoint_that_is_connected() {
+    on_worker(async || {
+        let cluster = cluster(&policy(2));
+        cluster.update(&list(2));
+        assert!(cluster.begin(Instant::now()).is_none(), "all of them are connecting");
+        assert!(cluster.has_choice());
+        cluster.update(&list(1));
+        assert!(!cluster.has_choice());
+        cluster.update(&list(2));
+        cluster.set_policy(&policy(1));
+        assert!(!cluster.has_choice());
+    });
+}
+
+#[test]
+fn what_a_first_failure_leaves_to_try() {
+    on_worker(async || {
+        let cluster = cluster(&policy(2));
+        cluster.update(&list(2));
+        let now = Instant::now();
+        let times = Times { now, deadline: now + LONG };
+        let slot = match cluster.next(&cluster.attempts(times.deadline), now) {
+            Next::Offer(slot) => slot,
+            other => panic!("{other:?}"),
+        };
+        let attempt = cluster.attempt(slot, now).unwrap();
+        let after = |times, error: &CallError| {
+            cluster.after_first(&attempt, times, error).map(|left| left.is_first())
+        };
+        let refused = CallError::new(Code::Refused, "");
+        assert_eq!(after(times, &refused), Ok(false));
+        let late = Times { now: times.deadline + Duration::from_nanos(1), ..times };
+        assert_eq!(after(late, &refused), Err(GiveUp::TooLate));
+        let broken = CallError::new(Code::ConnectionBroken, "");
+        assert_eq!(after(times, &broken), Err(GiveUp::LastFailure));
+        // A provider of 2.7 that is starting knows none of its methods yet.
+        let starting = CallError::from_provider(
+            Status::BadRequest,
+            "Fail to decode request due to: x: Service not found:a.B, c",
+        );
+        assert_eq!(after(times, &starting), Ok(false));
+        attempt.finish(now, Some(&refused));
+        assert_eq!(in_flight(&cluster), 0);
+    });
+}
+
+/// Endpoints that stay keep what is known of them; those that register something else are others.
+#[test]
+fn an_update_keeps_the_endpoints_that_stay() {
+    on_worker(async || {
+        let cluster = cluster(&policy(2));
+        cluster.update(&list(2));
+        let members = || {
+            let balancer = cluster.balancer.borrow();
+            balancer.stats().map(|stats| stats.key.clone()).collect::<Vec<Member>>()
+        };
+        let before = members();
+        cluster.update(&list(3));
+        let after = members();
+        assert_eq!(after.len(), 3);
+        assert!(before.iter().all(|old| after.iter().any(|new| Rc::ptr_eq(&old.0, &new.0))));
+        let mut other = list(1).endpoints[0].clone();
+        other.params = Arc::new([(TOKEN.to_owned(), "secret".to_owned())].into());
+        cluster.update(&Snapshot { endpoints: Arc::new([other]), ..list(0) });
+        let [only] = &*members() else { panic!("one is listed") };
+        assert!(before.iter().all(|old| !Rc::ptr_eq(&old.0, &only.0)));
+        assert_eq!(only.0.attachments, [(TOKEN, "secret".to_owned())]);
+    });
+}
