@@ -23,6 +23,7 @@ use crate::call::{Call, Encoded, LinkCaller, LinkServer, Outcome, ReplyTo, Times
 use crate::codec;
 use crate::config::HTTP_APP_SERIALIZATIONS;
 use crate::connections::{Activity, Session};
+use crate::memory::write_timeout;
 use crate::route::{WHOLE, template};
 use crate::upstream::Standing;
 use crate::upstream::dubbo::{self, DubboClient, refused};
@@ -335,7 +336,8 @@ impl Session for LinkSession {
 
     /// The link's driver keeps its own time, but for a peer that does not read.
     fn check_time(&self, now: Instant) {
-        if self.taking.check(now, self.write_timeout) {
+        let time = self.conn.look(|link| write_timeout(link.account(), self.write_timeout));
+        if self.taking.check(now, time) {
             debug!("link closed: the peer did not read its answers");
         }
     }

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use link::{Conn, Machine};
@@ -22,8 +22,15 @@ use crate::error::{CallError, Code};
 
 /// While more than this waits for a peer that asks us, nothing more is read from it.
 const MAX_UNREAD_LEN: usize = 4 << 20;
-/// A peer that asks us, and that has left more than this unread when memory is short, loses its connection.
-const MAX_UNREAD_IF_SHORT: usize = 1 << 20;
+/// Long requests wait for an endpoint's link up to so many bytes; short ones up to [`MAX_LINK_WAITING_LEN`]: who sends long
+/// ones leaves room for those who do not.
+const MAX_LONG_WAITING_LEN: usize = 4 << 20;
+/// What may wait for an endpoint's link.
+pub const MAX_LINK_WAITING_LEN: usize = 4 * MAX_LONG_WAITING_LEN;
+/// Requests of up to so many bytes are short.
+const SHORT_LEN: usize = 4 << 10;
+/// How long a peer may leave its answers unread that holds more than its share while memory is short.
+const WRITE_TIMEOUT_IF_SHORT: Duration = Duration::from_secs(2);
 /// A buffer that holds less counts by what is in it: the rest was never touched.
 const SMALL_BUFFER_LEN: usize = 8 * 1024;
 
@@ -54,7 +61,7 @@ impl Memory {
 
 /// A machine that knows what it holds.
 pub trait Buffers: Machine {
-    /// Whether the peer asks and we answer: it is held back, or left, when it does not read.
+    /// Whether the peer asks and we answer: it is held back when it does not read.
     const IS_ASKED: bool;
 
     /// Bytes that wait to be written, without those that the driver has taken.
@@ -79,14 +86,12 @@ pub struct Metered<M> {
     taken_len: usize,
     /// What the account was told.
     counted: Cell<usize>,
-    is_over: Cell<bool>,
 }
 
 impl<M> Metered<M> {
     /// A machine of a new connection.
     pub fn new(machine: M, account: Rc<Account>) -> Self {
-        let (counted, is_over) = (Cell::new(0), Cell::new(false));
-        Self { machine, account, input_len: 0, taken_len: 0, counted, is_over }
+        Self { machine, account, input_len: 0, taken_len: 0, counted: Cell::new(0) }
     }
 
     /// The account.
@@ -98,13 +103,8 @@ impl<M> Metered<M> {
 impl<M: Buffers> Metered<M> {
     #[inline]
     fn count(&self) -> Result<(), Refused> {
-        let unread_len = self.unread_len();
-        let held = self.input_len + unread_len + self.machine.assembly_len();
-        let counted = self.account.set(self.counted.replace(held), held);
-        if counted.is_err() && M::IS_ASKED && MAX_UNREAD_IF_SHORT < unread_len {
-            self.is_over.set(true);
-        }
-        counted
+        let held = self.input_len + self.unread_len() + self.machine.assembly_len();
+        self.account.set(self.counted.replace(held), held)
     }
 
     #[inline]
@@ -198,7 +198,7 @@ impl<M: Buffers> Machine for Metered<M> {
     }
 
     fn is_broken(&self) -> bool {
-        self.machine.is_broken() || self.is_over.get()
+        self.machine.is_broken()
     }
 
     fn handle_written(&mut self, now: Instant) {
@@ -248,6 +248,29 @@ link_buffers!(ReplyTo, false);
 #[inline]
 pub fn check_room<M>(conn: &Conn<Metered<M>>, len: usize) -> Result<(), CallError> {
     conn.look(|machine| machine.account().check(len)).map_err(CallError::from)
+}
+
+/// The same on a link.
+///
+/// # Errors
+/// [`Code::Overloaded`].
+#[inline]
+pub fn check_link_room(
+    conn: &Conn<Metered<link_proto::Connection<ReplyTo>>>,
+    len: usize,
+) -> Result<(), CallError> {
+    let waiting_len = conn.look(|link| link.buffered_bytes());
+    if SHORT_LEN < len && MAX_LONG_WAITING_LEN <= waiting_len {
+        let message =
+            format!("{waiting_len} bytes wait to be written, the limit is {MAX_LONG_WAITING_LEN}");
+        return Err(CallError::new(Code::Overloaded, message));
+    }
+    check_room(conn, len)
+}
+
+/// How long a peer may leave its answers unread: `configured`, unless memory is short and it holds more than its share.
+pub fn write_timeout(account: &Account, configured: Duration) -> Duration {
+    if account.is_over_share() { configured.min(WRITE_TIMEOUT_IF_SHORT) } else { configured }
 }
 
 impl From<Refused> for CallError {

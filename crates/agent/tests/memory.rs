@@ -4,6 +4,8 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use agent::Agent;
@@ -14,7 +16,7 @@ use dubbo_proto::{Serialization, Status};
 use link_proto::{Connection, Event, RequestOut, RouteDef};
 use registry::{MemoryHub, RegistryConfig};
 use support::dubbo::{Answer, Consumer, body};
-use support::{Behaviour, FakeProvider, SERVICE, metric, register, wait_until};
+use support::{Behaviour, FakeProvider, SERVICE, dubbo_consumer, metric, register, wait_until};
 
 const MIB: usize = 1 << 20;
 /// The budget of these agents.
@@ -134,42 +136,106 @@ fn a_body_that_trickles_in_ends_its_connection() {
     assert!(Duration::from_millis(600) < start.elapsed(), "{:?}", start.elapsed());
 }
 
-/// Six consumers that ask for 1 MiB, 24 times each, and never read: more than sockets hold.
+/// One consumer has so many calls under way that another one would find no place.
 #[test]
-fn consumers_that_never_read_are_left_and_hold_little() {
+fn a_greedy_consumer_leaves_calls_for_others() {
+    let (provider, hub) = (FakeProvider::start(Behaviour::Hang), MemoryHub::new());
+    let _registered = register(&hub, provider.addr);
+    let agent = dubbo_consumer(&hub, "[defaults]\nmax_in_flight = 90");
+    let request = body(SERVICE, "echo", "x", &[("timeout", "20000")]);
+    let (mut greedy, mut modest) = (Consumer::to(&agent), Consumer::to(&agent));
+    // The first call waits for the endpoint, and for its answer in vain.
+    let first = modest.call("echo", "x", &[("timeout", "300")]);
+    assert_eq!(first.status, Status::ServerTimeout, "{}", first.text());
+    for token in 0..200 {
+        greedy.send(Serialization::Hessian2, &request, token);
+    }
+    for _ in 85..200 {
+        let (_, answer) = greedy.answer();
+        assert_eq!(answer.status, Status::ServerThreadpoolExhausted, "{}", answer.text());
+        assert!(answer.text().contains("the rest is for others"), "{}", answer.text());
+    }
+    wait_until("the first calls", || (provider.n_requests() == 1 + 85).then_some(()));
+    modest.send(Serialization::Hessian2, &request, 1);
+    wait_until("the other's call", || (provider.n_requests() == 1 + 86).then_some(()));
+}
+
+/// One consumer fills what may wait for an endpoint that does not read.
+#[test]
+fn long_requests_that_wait_leave_room_for_short_ones() {
+    let hub = MemoryHub::new();
+    let deaf = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let _registered = register(&hub, deaf.local_addr().unwrap());
+    let agent = dubbo_consumer(&hub, "");
+    let long = body(SERVICE, "echo", &"x".repeat(64 << 10), &[("timeout", "20000")]);
+    let (mut greedy, mut modest) = (Consumer::to(&agent), Consumer::to(&agent));
+    let mut n_sent = 0;
+    let refused = loop {
+        greedy.send(Serialization::Hessian2, &long, n_sent);
+        n_sent += 1;
+        if greedy.hears(Duration::from_millis(1)) {
+            break greedy.answer().1;
+        }
+    };
+    assert!(refused.text().contains("wait to be written"), "{}", refused.text());
+    let answer = modest.call("echo", "x", &[("timeout", "300")]);
+    assert_eq!(answer.status, Status::ServerTimeout, "{}", answer.text());
+}
+
+/// It asks for 1 MiB as soon as the call before is answered, and reads nothing.
+#[test]
+fn a_consumer_that_never_reads_is_left() {
+    let (provider, hub) = (FakeProvider::start(Behaviour::Good), MemoryHub::new());
+    let _registered = register(&hub, provider.addr);
+    let agent = agent(&hub, provider.addr, "write_timeout_ms = 700");
+    let mut caller = caller(&agent);
+    let open = format!("dubmesh_connections_open{{listener=\"{}\"}}", agent.addresses().dubbo[0]);
+    let mut attacker = TcpStream::connect(agent.addresses().dubbo[0]).unwrap();
+    let frame = long_request();
+    for n in provider.n_requests().. {
+        assert!(n < 100, "the agent goes on for a consumer that does not read");
+        if attacker.write_all(&frame).is_err() {
+            break;
+        }
+        let is_left = wait_until("the call, or the end", || {
+            let is_left = metric(&agent, &open) < 2;
+            (is_left || n < provider.n_requests()).then_some(is_left)
+        });
+        if is_left {
+            break;
+        }
+    }
+    wait_until_free(&agent);
+    expect_calls_pass(&mut caller);
+}
+
+/// A request that has 1 MiB come back.
+fn long_request() -> Vec<u8> {
+    let request = body(SERVICE, "echo", &"x".repeat(MIB), &[("timeout", "5000")]);
+    [&head(request.len())[..], &request].concat()
+}
+
+/// Six ask for 1 MiB, 24 times each. Some are left, and the others refused: none of them is trouble for others.
+#[test]
+fn consumers_that_never_read_hold_little() {
     let (provider, hub) = (FakeProvider::start(Behaviour::Good), MemoryHub::new());
     let _registered = register(&hub, provider.addr);
     let agent = agent(&hub, provider.addr, "write_timeout_ms = 1500");
     let mut caller = caller(&agent);
-    let request = body(SERVICE, "echo", &"x".repeat(MIB), &[("timeout", "5000")]);
-    let frame = [&head(request.len())[..], &request].concat();
-    let mut attackers: Vec<TcpStream> = Vec::new();
-    for _ in 0..6 {
+    let all = Arc::new(long_request().repeat(24));
+    let start = |_| {
         let mut stream = TcpStream::connect(agent.addresses().dubbo[0]).unwrap();
-        stream.set_nonblocking(true).unwrap();
-        // As much as it takes; it stops reading from who does not read.
-        let all = frame.repeat(24);
-        let (mut rest, mut since) = (&all[..], Instant::now());
-        while !rest.is_empty() && since.elapsed() < Duration::from_millis(300) {
-            match stream.write(rest) {
-                Ok(len) => (rest, since) = (&rest[len..], Instant::now()),
-                Err(_) => std::thread::yield_now(),
-            }
-        }
-        stream.set_nonblocking(false).unwrap();
-        attackers.push(stream);
+        let all = Arc::clone(&all);
+        // As much as is taken, at most until the agent closes the connection.
+        std::thread::spawn(move || (stream.write_all(&all).is_err(), stream))
+    };
+    let attackers: Vec<_> = (0..6).map(start).collect();
+    while !attackers.iter().all(JoinHandle::is_finished) {
         assert!(used(&agent) <= BUDGET + 2 * MIB, "{}", used(&agent));
+        expect_calls_pass(&mut caller);
     }
-    expect_calls_pass(&mut caller);
-    // Those for whom something waits are left; what is in sockets is not ours.
     wait_until_free(&agent);
-    let n_open = metric(&agent, &open_connections(&agent));
-    assert!(n_open < 7, "nobody was left");
     expect_calls_pass(&mut caller);
-}
-
-fn open_connections(agent: &Agent) -> String {
-    format!("dubmesh_connections_open{{listener=\"{}\"}}", agent.addresses().dubbo[0])
 }
 
 /// A link of a test's own.

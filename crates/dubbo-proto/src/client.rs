@@ -28,6 +28,11 @@ use crate::reply::{self, ReplyTo};
 use crate::unfinished::Unfinished;
 use crate::{DEFAULT_PAYLOAD_LIMIT, ProtoError, RequestTemplate, Serialization, Status};
 
+/// Requests of up to so many bytes are short.
+const SHORT_LEN: usize = 4 << 10;
+/// So many times as much may wait before a short request is refused.
+const SHORT_TIMES: usize = 2;
+
 /// Limits and times of a connection toward a provider.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ClientConfig {
@@ -42,7 +47,8 @@ pub struct ClientConfig {
     pub max_request_len: usize,
     /// Calls that may wait for their reply at once.
     pub max_in_flight: usize,
-    /// Bytes that may wait to be written before a request is refused.
+    /// Bytes that may wait to be written before a request is refused. Short requests, of up to 4 KiB, are taken until twice
+    /// as many wait: who sends long ones leaves room for those who do not.
     pub max_buffered_bytes: usize,
 }
 
@@ -117,7 +123,7 @@ impl<T> ClientConnection<T> {
         deadline: Instant,
         token: T,
     ) -> Result<RequestId, (T, SendError)> {
-        if let Err(error) = self.check_room(true) {
+        if let Err(error) = self.check_room(true, args.len()) {
             return Err((token, error));
         }
         let id = self.pending.next_id();
@@ -140,7 +146,7 @@ impl<T> ClientConnection<T> {
         args: &[u8],
         extra: &[(&str, &str)],
     ) -> Result<RequestId, SendError> {
-        self.check_room(false)?;
+        self.check_room(false, args.len())?;
         let id = self.slotless_id();
         template.encode(id, false, args, extra, &mut self.out)?;
         self.wrote(now, template.serialization());
@@ -159,7 +165,7 @@ impl<T> ClientConnection<T> {
         deadline: Instant,
         token: T,
     ) -> Result<RequestId, (T, SendError)> {
-        if let Err(error) = self.check_room(true) {
+        if let Err(error) = self.check_room(true, body.len()) {
             return Err((token, error));
         }
         let id = self.pending.next_id();
@@ -180,7 +186,7 @@ impl<T> ClientConnection<T> {
         serialization: Serialization,
         body: &[u8],
     ) -> Result<RequestId, SendError> {
-        self.check_room(false)?;
+        self.check_room(false, body.len())?;
         let id = self.slotless_id();
         self.write_body(now, serialization, body, id, false)?;
         Ok(id)
@@ -444,20 +450,27 @@ impl<T> ClientConnection<T> {
 
     /// What we write unasked is small, so a full buffer means a peer that does not read.
     fn check_output(&self) -> Result<(), ProtoError> {
-        let (buffered, max) = (self.out.len(), self.config.max_buffered_bytes);
+        let (buffered, max) = (self.out.len(), self.max_short());
         if buffered < max { Ok(()) } else { Err(ProtoError::OutputFull { buffered, max }) }
     }
 
     #[inline]
-    fn check_room(&self, two_way: bool) -> Result<(), SendError> {
+    fn check_room(&self, two_way: bool, len: usize) -> Result<(), SendError> {
         if !self.is_accepting() {
             return Err(SendError::NotAccepting);
         }
         if two_way && self.pending.is_full() {
             return Err(SendError::TooManyInFlight { max: self.config.max_in_flight });
         }
-        let (buffered, max) = (self.out.len(), self.config.max_buffered_bytes);
+        let (buffered, is_short) = (self.out.len(), len <= SHORT_LEN);
+        let max = if is_short { self.max_short() } else { self.config.max_buffered_bytes };
         if buffered < max { Ok(()) } else { Err(SendError::BufferFull { buffered, max }) }
+    }
+
+    /// Bytes that may wait before what is short is refused.
+    #[inline]
+    const fn max_short(&self) -> usize {
+        self.config.max_buffered_bytes.saturating_mul(SHORT_TIMES)
     }
 
     fn write_body(

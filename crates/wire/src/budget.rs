@@ -325,6 +325,20 @@ impl Account {
     }
 
     fn check_shares(&self, wanted: usize) -> Result<(), Refused> {
+        let checked = self.look_at_shares(wanted);
+        if checked.is_err() {
+            self.lease.shared.refused.fetch_add(1, Relaxed);
+        }
+        checked
+    }
+
+    /// Whether it holds so much that it would get no more: while memory is short, this is whose loss makes room for others.
+    #[must_use]
+    pub fn is_over_share(&self) -> bool {
+        self.cost() != 0 && self.look_at_shares(0).is_err()
+    }
+
+    fn look_at_shares(&self, wanted: usize) -> Result<(), Refused> {
         let (free, limit) = (self.lease.free(), self.lease.shared.limit);
         let left = free.saturating_sub(wanted);
         let (connection, peer, listener) = match self.is_shared {
@@ -341,7 +355,6 @@ impl Account {
         for (holder, held, times, is_exempt) in shares {
             let fits = is_exempt || held + wanted <= left.saturating_mul(times);
             if free < wanted || !fits {
-                self.lease.shared.refused.fetch_add(1, Relaxed);
                 return Err(Refused { wanted, free, limit, held, holder });
             }
         }

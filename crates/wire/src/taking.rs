@@ -59,6 +59,11 @@ impl Taking {
         true
     }
 
+    /// Whether something waits to be written: the last write was not taken whole.
+    pub fn is_blocked(&self) -> bool {
+        self.is_blocked.get()
+    }
+
     /// Has every further use of the stream fail.
     pub fn end(&self) {
         self.is_over.set(true);

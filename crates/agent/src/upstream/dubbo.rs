@@ -100,6 +100,11 @@ impl DubboPeer {
         Self { address: address.into(), setup, memory, scratch: Scratch::default() }
     }
 
+    /// Most calls in flight.
+    pub fn max_in_flight(&self) -> usize {
+        self.setup.max_in_flight as usize
+    }
+
     fn outcome(&self, status: Status, serialization: Serialization, body: bytes::Bytes) -> Outcome {
         if status == Status::Ok {
             let endpoint = Rc::clone(&self.address);

@@ -15,7 +15,7 @@ use crate::call::{Call, Outcome, Payload, Reply, ReplyTo, RoutedCall, Whole, wai
 use crate::codec;
 use crate::connections::Activity;
 use crate::error::{CallError, Code};
-use crate::memory::{Memory, Metered, check_room};
+use crate::memory::{MAX_LINK_WAITING_LEN, Memory, Metered, check_link_room};
 use crate::route::Route;
 use crate::scratch::Scratch;
 
@@ -73,6 +73,7 @@ impl LinkPeer {
             max_message_len: u32::try_from(setup.max_reply_len).unwrap_or(u32::MAX),
             // Agents carry calls with one request and one reply, and say so.
             features: 0,
+            max_buffered_bytes: MAX_LINK_WAITING_LEN,
             ..link_proto::Config::default()
         };
         Self {
@@ -188,7 +189,7 @@ impl LinkPeer {
     ) -> Result<CallId, CallError> {
         let (route, _) = self.route(conn, call.method)?;
         let Whole { serialization, body } = call.payload;
-        check_room(conn, body.len())?;
+        check_link_room(conn, body.len())?;
         let request = request_out(route, serialization, call, body.clone().into());
         self.send(conn, call.times.now, request, token)
     }
@@ -349,12 +350,12 @@ pub async fn call(upstream: &Upstream<LinkPeer>, call: &RoutedCall<'_>) -> Outco
     let id = match call.payload {
         Payload::Json(args) => peer.scratch.with(|bytes| {
             args.encode(call.method, serialization, bytes)?;
-            check_room(&conn, bytes.len())?;
+            check_link_room(&conn, bytes.len())?;
             let request = request_out(route, serialization, call, bytes.as_slice().into());
             peer.send(&conn, now, request, token)
         })?,
         Payload::Whole(Whole { serialization, body }) => {
-            check_room(&conn, body.len())?;
+            check_link_room(&conn, body.len())?;
             let request = request_out(route, serialization, call, body.clone().into());
             peer.send(&conn, now, request, token)?
         }

@@ -456,7 +456,8 @@ pub fn wait_until<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
             return result;
         }
         assert!(start.elapsed() < PATIENCE, "{what} did not happen within {PATIENCE:?}");
-        std::thread::yield_now();
+        // The next look is soon; whoever is waited for may have the core meanwhile.
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -174,14 +174,36 @@ fn limits_refuse_calls_before_anything_is_written() {
 
     while client.send_one_way(now, &template(), b"\x91", &[]).is_ok() {}
     let buffered = client.transmit().len();
-    let full = Err(SendError::BufferFull { buffered, max: 200 });
+    let full = Err(SendError::BufferFull { buffered, max: 400 });
     assert_eq!(client.send_one_way(now, &template(), b"\x91", &[]), full);
-    assert!((200..300).contains(&buffered));
+    assert!((400..500).contains(&buffered));
     // A provider that asks and never reads ends its connection.
     let error = client.handle_bytes(now, &mut frame_of(0xe2, 0, 5, b"N")).unwrap_err();
-    assert_eq!(error, ProtoError::OutputFull { buffered, max: 200 });
+    assert_eq!(error, ProtoError::OutputFull { buffered, max: 400 });
     assert!(client.is_finished());
     assert_eq!(client.drain_pending().collect::<Vec<_>>(), [1, 2]);
+}
+
+/// Who sends long requests to a provider that does not read fills its own half of the buffer.
+#[test]
+fn long_requests_leave_room_for_short_ones() {
+    let now = start();
+    let config = ClientConfig { max_buffered_bytes: 1 << 20, ..ClientConfig::default() };
+    let mut client = ClientConnection::<u64>::new(config, now);
+    let body = vec![b'x'; 64 << 10];
+    let one_way = |client: &mut ClientConnection<u64>, len| {
+        client.send_body_one_way(now, Serialization::Hessian2, &body[..len])
+    };
+    while one_way(&mut client, 64 << 10).is_ok() {}
+    let buffered = client.buffered_bytes();
+    assert!((1 << 20..(1 << 20) + (65 << 10)).contains(&buffered), "{buffered}");
+    assert_eq!(one_way(&mut client, 5000), Err(SendError::BufferFull { buffered, max: 1 << 20 }));
+    for _ in 0..100 {
+        one_way(&mut client, 4096).unwrap();
+    }
+    while one_way(&mut client, 4096).is_ok() {}
+    let buffered = client.buffered_bytes();
+    assert!((2 << 20..(2 << 20) + 5000).contains(&buffered), "{buffered}");
 }
 
 #[test]

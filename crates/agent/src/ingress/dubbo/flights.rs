@@ -97,6 +97,12 @@ pub(super) struct Flights {
 }
 
 impl Flights {
+    /// How many are under way.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
     /// A number for a call that is about to be sent.
     #[inline]
     pub(super) fn reserve(&mut self) -> u32 {

@@ -20,7 +20,7 @@ use crate::metrics::CallStats;
 use crate::route::Route;
 use crate::upstream::dubbo::{DubboPeer, refused};
 use crate::upstream::link::LinkPeer;
-use crate::upstream::{AnyUpstream, Dialect, Standing, Upstream, dubbo};
+use crate::upstream::{AnyUpstream, Dialect, Standing, Upstream, check_share, dubbo};
 
 /// Requests of one connection that nobody waits for, and that wait for an endpoint.
 const MAX_WAITING_ONE_WAY: usize = 4096;
@@ -159,6 +159,12 @@ impl DubboSession {
         if received.two_way { self.flights.borrow_mut().reserve() } else { NO_NUMBER }
     }
 
+    /// The connection's calls that are under way, but for the one of that number.
+    #[inline]
+    fn n_others(&self, number: u32) -> usize {
+        self.flights.borrow().len() - usize::from(number != NO_NUMBER)
+    }
+
     #[inline]
     fn token(self: &Rc<Self>, number: u32) -> ReplyTo {
         ReplyTo::Dubbo(DubboToken { session: Rc::clone(self), number })
@@ -174,6 +180,9 @@ impl DubboSession {
     ) -> Result<Sent, CallError> {
         let conn = upstream.conn()?;
         check_room(&conn, received.body.len())?;
+        let in_flight = conn.look(|app| app.0.in_flight());
+        check_share(self.n_others(number), in_flight, upstream.peer().max_in_flight())
+            .map_err(|error| error.at(upstream.address()))?;
         let to = (number != NO_NUMBER).then(|| self.token(number));
         match dubbo::send_whole(&conn, &received.call((), deadline), to) {
             Ok(id) => Ok(Sent::Dubbo(conn, id)),
@@ -194,6 +203,9 @@ impl DubboSession {
         if !upstream.peer().knows(&conn, route) {
             return Ok(None);
         }
+        let (in_flight, max) = conn.look(|link| (link.in_flight(), link.window()));
+        check_share(self.n_others(number), in_flight, max)
+            .map_err(|error| error.at(upstream.address()))?;
         let call = received.call(route, deadline);
         let id = upstream.peer().send_whole(&conn, &call, self.token(number))?;
         Ok(Some(Sent::Link(conn, id)))

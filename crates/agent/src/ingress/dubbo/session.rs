@@ -27,7 +27,7 @@ use crate::call::{Call, Outcome, Reply, Times, Whole};
 use crate::cluster::too_late;
 use crate::connections::{Activity, Session};
 use crate::error::{CallError, Code};
-use crate::memory::{Metered, no_room_for_reply};
+use crate::memory::{Metered, no_room_for_reply, write_timeout};
 use crate::metrics::CallStats;
 use crate::worker::Worker;
 
@@ -266,7 +266,7 @@ impl Session for DubboSession {
         if is_done {
             self.conn.with(|consumer| consumer.close());
         }
-        if self.taking.check(now, self.write_timeout) {
+        if self.taking.check(now, write_timeout(&self.account, self.write_timeout)) {
             debug!("consumer's connection closed: it did not read its answers");
         }
     }

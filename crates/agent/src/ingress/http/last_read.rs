@@ -1,7 +1,7 @@
 //! What was read last of a request's head on this thread.
 //!
 //! hyper reads a head and calls us before anything else happens on the thread, so one buffer does for all
-//! connections. Reading goes by way of it, which costs a copy of a few hundred bytes for each request.
+//! connections. Reading goes by way of it, which costs a copy: of a few hundred bytes for most requests.
 
 use std::cell::RefCell;
 use std::io;
@@ -12,8 +12,9 @@ use hyper::rt::{Read, ReadBuf, ReadBufCursor};
 
 use super::HttpSession;
 
-/// A head of ordinary length and a small body; of a longer read the rest comes with the next one.
-const LEN: usize = 16 * 1024;
+/// A head of ordinary length and a small body; of a longer read the rest comes with the next one. A byte less than 16 KiB, so
+/// that hyper sees no reason to make its buffer longer than that: it keeps the buffer as long as the connection lasts.
+const LEN: usize = 16 * 1024 - 1;
 
 thread_local! {
     /// That of this thread's connections.
@@ -58,6 +59,11 @@ impl LastRead {
         self.buffer[..self.len].copy_from_slice(&bytes[..self.len]);
         // Of what is longer, the end is not known.
         self.owner = if bytes.len() <= LEN { address(session) } else { 0 };
+    }
+
+    /// What was read last is no head.
+    pub(super) fn forget(&mut self) {
+        self.owner = 0;
     }
 
     /// The bytes that were read last.

@@ -4,13 +4,14 @@
 //! - A connection on which no request is being answered ends after a bounded time.
 //! - A request that is being answered when the agent drains is answered.
 //!
-//! `io` is its bytes, `held` what it holds in memory.
+//! `io` is its bytes, `held` what it holds in memory, `pace` how many frames of HTTP/2 may come that ask for nothing.
 //!
 //! Timeouts are kept by the worker's sweep, not by a timer per connection: moving a timer with
 //! every request would cost more than all the rest of this file.
 
 mod held;
 mod io;
+mod pace;
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -32,12 +33,13 @@ use tracing::debug;
 use wire::{Account, Connection, Taking, Watched};
 
 use self::io::{LocalExecutor, SessionIo};
+use self::pace::Pace;
 use super::chunks::Chunks;
 use super::last_read::LAST_READ;
 use super::leaving::{Leaving, Pieces, Stream};
 use super::{Answer, HttpListener, answer, handle, prepared};
 use crate::connections::{Activity, Session};
-use crate::memory::no_room_for_reply;
+use crate::memory::{no_room_for_reply, write_timeout};
 use crate::worker::Worker;
 
 /// How every HTTP/2 connection begins; no method of HTTP/1 begins like this.
@@ -95,6 +97,8 @@ pub struct HttpSession {
     pieces: Arc<Pieces>,
     /// Since when pieces wait, how many bytes, and how many had been written by then.
     pieces_mark: Cell<Option<(Instant, u64, u64)>>,
+    /// Of HTTP/2.
+    pace: Cell<Pace>,
     /// The connection is to end, whatever is on it.
     is_over: Cell<bool>,
 }
@@ -119,6 +123,7 @@ impl HttpSession {
             last_stream: RefCell::default(),
             pieces: Arc::default(),
             pieces_mark: Cell::new(None),
+            pace: Cell::new(Pace::new()),
             is_over: Cell::new(false),
             phase: Cell::new(Phase::Head),
             since: Cell::new(Instant::now()),
@@ -158,6 +163,13 @@ impl HttpSession {
             self.is_too_long.set(self.is_too_long.get() || is_too_long);
             self.chunks.set(Some(chunks));
         }
+    }
+
+    fn pace<R>(&self, change: impl FnOnce(&mut Pace) -> R) -> R {
+        let mut pace = self.pace.get();
+        let result = change(&mut pace);
+        self.pace.set(pace);
+        result
     }
 
     fn wake(&self) {
@@ -234,7 +246,7 @@ impl HttpSession {
                 .half_close(true)
                 .max_buf_size(listener.config.max_head_len.max(MIN_BUFFER_LEN))
                 .max_header_size(listener.config.max_head_len)
-                .writev(false)
+                .writev(true)
                 .serve_connection(io, service)
         );
         self.until_end(connection, http1::Connection::graceful_shutdown).await
@@ -331,11 +343,13 @@ impl Session for HttpSession {
     /// Ends the connection if it has dawdled too long.
     fn check_time(&self, now: Instant) {
         let limits = self.limits.get();
-        if self.taking.check(now, limits.write) {
+        let write = write_timeout(&self.account, limits.write);
+        if self.taking.check(now, write) {
             debug!("connection closed: the caller did not read its answers");
         }
         if self.is_http2.get() {
-            self.check_streams(now, limits.write);
+            self.pace(Pace::sweep);
+            self.check_streams(now, write);
         }
         let limit = match self.phase.get() {
             Phase::Busy => return,

@@ -1,6 +1,6 @@
 //! What hyper reads and writes of a connection, and where its tasks run.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -8,9 +8,19 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use hyper::rt::ReadBufCursor;
 use hyper_util::rt::TokioIo;
+use tracing::warn;
 use wire::{Connection, Watched};
 
 use super::{HttpSession, LAST_READ, Phase, prepared};
+use crate::scratch::Scratch;
+
+/// What is put together of an answer's head and pieces: of what is longer the rest goes out alone.
+const MAX_JOINED_LEN: usize = 16 * 1024;
+
+thread_local! {
+    /// That of this thread's connections; each puts together and writes in one go.
+    static JOINED: Scratch = Scratch::default();
+}
 
 /// The socket, with what was read to tell the version, watched for the sake of time.
 pub(super) struct SessionIo {
@@ -30,26 +40,38 @@ impl hyper::rt::Read for SessionIo {
             let len = this.start.len().min(buffer.remaining());
             let start = this.start.split_to(len);
             buffer.put_slice(&start);
+            if this.session.is_http2.get() {
+                return Poll::Ready(this.check_pace(&start));
+            }
             LAST_READ.with_borrow_mut(|last| last.keep(&this.session, &start));
             return Poll::Ready(Ok(()));
         }
-        if this.session.expired.get() && !this.session.is_http2.get() {
+        if this.session.is_http2.get() {
+            return LAST_READ.with_borrow_mut(|last| {
+                ready!(last.poll_read(&this.session, Pin::new(&mut this.stream), cx, buffer))?;
+                let checked = this.check_pace(last.bytes());
+                last.forget();
+                Poll::Ready(checked)
+            });
+        }
+        if this.session.expired.get() {
             return Poll::Ready(this.give_up());
         }
         let mut has_room = true;
         let session = &this.session;
         let is_watched = session.phase.get() != Phase::Busy || session.chunks.get().is_some();
         let stream = Pin::new(&mut this.stream);
-        let read = match is_watched && !session.is_http2.get() {
-            true => LAST_READ.with_borrow_mut(|last| {
-                ready!(last.poll_read(session, stream, cx, buffer))?;
-                session.read_of_chunks(last.bytes());
-                has_room = session.read_of_head(last.bytes().len());
-                Poll::Ready(Ok(()))
-            }),
-            false => stream.poll_read(cx, buffer),
-        };
-        if read.is_ready() && session.phase.get() == Phase::Idle && !session.is_http2.get() {
+        let read = LAST_READ.with_borrow_mut(|last| {
+            ready!(last.poll_read(session, stream, cx, buffer))?;
+            if !is_watched {
+                last.forget();
+                return Poll::Ready(Ok(()));
+            }
+            session.read_of_chunks(last.bytes());
+            has_room = session.read_of_head(last.bytes().len());
+            Poll::Ready(Ok(()))
+        });
+        if read.is_ready() && session.phase.get() == Phase::Idle {
             session.enter(Phase::Head);
         }
         if !has_room {
@@ -62,6 +84,21 @@ impl hyper::rt::Read for SessionIo {
 }
 
 impl SessionIo {
+    /// Ends a connection of HTTP/2 by whose frames `bytes` too many have come that ask for nothing.
+    fn check_pace(&self, bytes: &[u8]) -> io::Result<()> {
+        if !self.session.pace(|pace| pace.read(bytes)) {
+            return Ok(());
+        }
+        let (stream, text) =
+            (self.stream.inner(), "more PING, SETTINGS or other such frames than calls need");
+        warn!(peer = %stream.get_ref().facts().peer, "connection closed: {text}");
+        if !self.session.taking.is_blocked() {
+            // No frame has been written in part, so that this is one.
+            let _ = stream.get_ref().try_write(prepared::CALM_DOWN);
+        }
+        Err(io::Error::other(text))
+    }
+
     /// The end of a connection that has dawdled: with an answer if a request had begun.
     fn give_up(&self) -> io::Result<()> {
         if self.session.phase.get() == Phase::Head {
@@ -96,13 +133,42 @@ impl hyper::rt::Write for SessionIo {
         }
         let this = &mut *self;
         let wrote = ready!(Pin::new(&mut this.stream).poll_write(cx, bytes));
-        if let Ok(len) = wrote
-            && !this.session.is_http2.get()
-        {
-            let handed_len = this.session.handed_len.get();
-            this.session.count_handed(handed_len.saturating_sub(len));
+        match wrote {
+            Ok(len) if this.session.is_http2.get() => this.session.pace(|pace| pace.wrote(len)),
+            Ok(len) => {
+                let handed_len = this.session.handed_len.get();
+                this.session.count_handed(handed_len.saturating_sub(len));
+            }
+            Err(_) => {}
         }
         Poll::Ready(wrote)
+    }
+
+    /// hyper gives heads and bodies apart, so that it keeps no buffer as long as the longest answer. What is short is put
+    /// together, so that it goes out at once.
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match pieces {
+            [] => self.poll_write(cx, &[]),
+            [piece] => self.poll_write(cx, piece),
+            [piece, ..] if MAX_JOINED_LEN <= piece.len() => self.poll_write(cx, piece),
+            pieces => JOINED.with(|joined| {
+                joined.with(|joined| {
+                    for piece in pieces {
+                        let len = piece.len().min(MAX_JOINED_LEN - joined.len());
+                        joined.extend_from_slice(&piece[..len]);
+                    }
+                    self.poll_write(cx, joined)
+                })
+            }),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

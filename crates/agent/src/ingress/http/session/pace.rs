@@ -1,0 +1,171 @@
+//! How many frames of HTTP/2 a peer may send that ask for nothing: PING, SETTINGS, RST_STREAM and the like.
+//!
+//! Each costs us more than its sender, and h2 takes as many as come. What is read is therefore looked at here, too. Nothing
+//! is kept of it, and what is broken is left to h2.
+//!
+//! Invariant: a peer that calls, and does no more than calls need, is never over its limit.
+
+/// The bytes by which a connection of HTTP/2 begins, before its first frame.
+const PREFACE_LEN: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
+const HEAD_LEN: usize = 9;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const END_STREAM: u8 = 1;
+
+/// Frames at once: what a browser or a proxy sends when it begins, many times over.
+const BURST: u32 = 500;
+/// Further ones in each sweep, of which there are ten a second.
+const PER_SWEEP: u32 = 10;
+/// Further ones for each request: it may be reset, and be given a priority and windows.
+const PER_REQUEST: u32 = 8;
+/// A window is opened at most once for so many bytes that we have written.
+const BYTES_PER_FRAME: usize = 1024;
+/// DATA of fewer bytes than this asks for more work than it brings.
+const MIN_DATA_LEN: usize = 64;
+
+/// Walks along what is read of one connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// Bytes that come before the next frame's head.
+    skipped_len: usize,
+    head: [u8; HEAD_LEN],
+    head_len: usize,
+    /// Frames that may still come.
+    n_left: u32,
+    /// Written bytes that have not earned a frame yet.
+    written_len: usize,
+}
+
+impl Pace {
+    /// At the begin of a connection.
+    pub(super) fn new() -> Self {
+        let head = [0; HEAD_LEN];
+        Self { skipped_len: PREFACE_LEN, head, head_len: 0, n_left: BURST, written_len: 0 }
+    }
+
+    /// Looks at what comes next; whether there were too many frames that ask for nothing.
+    pub(super) fn read(&mut self, mut bytes: &[u8]) -> bool {
+        loop {
+            let skipped_len = self.skipped_len.min(bytes.len());
+            self.skipped_len -= skipped_len;
+            bytes = bytes.get(skipped_len..).unwrap_or_default();
+            let wanted_len = (HEAD_LEN - self.head_len).min(bytes.len());
+            if wanted_len == 0 {
+                return false;
+            }
+            let (part, rest) = bytes.split_at(wanted_len);
+            self.head[self.head_len..self.head_len + wanted_len].copy_from_slice(part);
+            self.head_len += wanted_len;
+            bytes = rest;
+            if self.head_len == HEAD_LEN && self.frame() {
+                return true;
+            }
+        }
+    }
+
+    /// A frame's head is whole; whether the frame is one too many.
+    fn frame(&mut self) -> bool {
+        let [l0, l1, l2, kind, flags, ..] = self.head;
+        let len = usize::from(l0) << 16 | usize::from(l1) << 8 | usize::from(l2);
+        (self.skipped_len, self.head_len) = (len, 0);
+        match kind {
+            HEADERS => self.earn(PER_REQUEST),
+            DATA if MIN_DATA_LEN <= len || flags & END_STREAM != 0 => {}
+            _ => match self.n_left.checked_sub(1) {
+                Some(n_left) => self.n_left = n_left,
+                None => return true,
+            },
+        }
+        false
+    }
+
+    fn earn(&mut self, n: u32) {
+        self.n_left = (self.n_left + n).min(BURST);
+    }
+
+    /// So many bytes were written to the peer.
+    pub(super) fn wrote(&mut self, len: usize) {
+        let written_len = self.written_len + len;
+        self.written_len = written_len % BYTES_PER_FRAME;
+        self.earn(u32::try_from(written_len / BYTES_PER_FRAME).unwrap_or(BURST).min(BURST));
+    }
+
+    /// Time has passed.
+    pub(super) fn sweep(&mut self) {
+        self.earn(PER_SWEEP);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const RST_STREAM: u8 = 3;
+    const PING: u8 = 6;
+    const WINDOW_UPDATE: u8 = 8;
+
+    fn frame(kind: u8, flags: u8, len: usize) -> Vec<u8> {
+        let head_len = u32::try_from(len).unwrap().to_be_bytes();
+        [&head_len[1..], &[kind, flags, 0, 0, 0, 1], &vec![kind; len]].concat()
+    }
+
+    fn begun() -> Pace {
+        let mut pace = Pace::new();
+        assert!(!pace.read(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"));
+        pace
+    }
+
+    #[test]
+    fn floods_are_seen_and_time_allows_more() {
+        for (kind, flags, len) in
+            [(PING, 0, 8), (PING, 1, 8), (4, 0, 6), (RST_STREAM, 0, 4), (0, 0, 0), (77, 0, 9)]
+        {
+            let mut pace = begun();
+            let frame = frame(kind, flags, len);
+            for n_allowed in [BURST, PER_SWEEP] {
+                for n in 0..n_allowed {
+                    assert!(!pace.read(&frame), "after {n} of kind {kind}");
+                }
+                pace.sweep();
+            }
+            for n in 0..PER_SWEEP {
+                assert!(!pace.read(&frame), "after {n} of kind {kind}");
+            }
+            assert!(pace.read(&frame), "of kind {kind}");
+        }
+    }
+
+    #[test]
+    fn callers_may_cancel_ask_for_life_and_open_windows() {
+        let mut pace = begun();
+        for _ in 0..10_000 {
+            assert!(!pace.read(&frame(HEADERS, 4, 60)));
+            assert!(!pace.read(&frame(0, 0, 16_384)));
+            assert!(!pace.read(&frame(0, END_STREAM, 1)));
+            // The answer, as it is read.
+            for _ in 0..10 {
+                pace.wrote(16_393);
+                assert!(
+                    !pace.read(&[frame(WINDOW_UPDATE, 0, 4), frame(WINDOW_UPDATE, 0, 4)].concat())
+                );
+            }
+            assert!(!pace.read(&[frame(PING, 0, 8), frame(RST_STREAM, 0, 4)].concat()));
+        }
+    }
+
+    proptest! {
+        /// Where the network cuts the bytes changes nothing.
+        #[test]
+        fn cuts_do_not_matter(
+            frames in vec((0..10_u8, 0..2_u8, 0..200_usize), 0..1200), cut_len in 1..3000_usize,
+        ) {
+            let all: Vec<u8> = frames.iter().flat_map(|(kind, flags, len)| frame(*kind, *flags, *len)).collect();
+            let (mut whole, mut cut) = (begun(), begun());
+            prop_assert_eq!(whole.read(&all), all.chunks(cut_len).any(|piece| cut.read(piece)));
+        }
+    }
+}
