@@ -367,3 +367,6 @@ impl Session for LinkSession {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

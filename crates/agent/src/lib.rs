@@ -37,6 +37,8 @@ pub mod reply;
 pub mod resolve;
 pub mod route;
 pub mod scratch;
+#[cfg(test)]
+mod testing;
 pub mod timeout;
 pub mod upstream;
 pub mod worker;

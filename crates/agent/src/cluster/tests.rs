@@ -4,25 +4,14 @@ use balance::Policy;
 use bytes::Bytes;
 use dubbo_proto::Status;
 use registry::Unused;
-use tokio::task::LocalSet;
-use wire::{Budget, Group};
 
 use super::*;
 use crate::call::Reply;
-use crate::connections::Connections;
-use crate::memory::Memory;
-
-/// Runs a test where endpoints can begin to connect. They get no further, unless the test waits.
-fn on_worker(test: impl AsyncFnOnce()) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    LocalSet::new().block_on(&runtime, test());
-}
+use crate::testing::{NOWHERE, on_worker, pool};
 
 fn cluster(policy: &ClusterPolicy) -> Rc<Cluster> {
-    let memory = Rc::new(Memory::new(Budget::new(usize::MAX), Group::new()));
-    let pool = Rc::new(Pool::new("a", memory, Connections::default()));
     let service = ServiceKey::new("com.acme.Echo", "", "").unwrap();
-    Rc::new(Cluster::new(service, "main", policy, pool, Hub::new(&Code::NAMES)))
+    Rc::new(Cluster::new(service, "main", policy, pool(), Hub::new(&Code::NAMES)))
 }
 
 fn policy(max_attempts: u32) -> ClusterPolicy {
@@ -31,7 +20,7 @@ fn policy(max_attempts: u32) -> ClusterPolicy {
 
 /// A list of so many endpoints. Nothing listens there.
 fn list(n_endpoints: u16) -> Snapshot {
-    let endpoint = |port| Endpoint::new(Protocol::Dubbo, "127.0.0.1", port);
+    let endpoint = |port| Endpoint::new(Protocol::Dubbo, NOWHERE.0, port);
     Snapshot {
         status: Freshness::Current,
         endpoints: (1..=n_endpoints).map(endpoint).collect(),

@@ -1,18 +1,12 @@
-use wire::{Budget, Group};
-
 use super::*;
 use crate::config::ClusterPolicy;
-use crate::connections::Connections;
-use crate::memory::Memory;
 use crate::metrics::Hub;
-use crate::upstream::Pool;
+use crate::testing::pool;
 
 fn cluster(interface: &str, version: &str, group: &str) -> Rc<Cluster> {
-    let memory = Rc::new(Memory::new(Budget::new(usize::MAX), Group::new()));
-    let pool = Rc::new(Pool::new("a", memory, Connections::default()));
     let service = ServiceKey::new(interface, version, group).unwrap();
     let (policy, hub) = (ClusterPolicy::default(), Hub::new(&Code::NAMES));
-    Rc::new(Cluster::new(service, "main", &policy, pool, hub))
+    Rc::new(Cluster::new(service, "main", &policy, pool(), hub))
 }
 
 const NAME: RouteName<'static> =

@@ -148,3 +148,6 @@ impl Flights {
         std::mem::take(&mut self.places).into_iter().flatten().collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

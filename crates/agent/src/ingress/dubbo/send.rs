@@ -352,3 +352,6 @@ impl Drop for Kept {
         session.n_waiting_one_way.set(session.n_waiting_one_way.get() - self.n_one_way);
     }
 }
+
+#[cfg(test)]
+mod tests;

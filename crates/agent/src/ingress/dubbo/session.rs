@@ -37,11 +37,11 @@ const QUIET_BEFORE_CLOSE: Duration = Duration::from_millis(200);
 
 /// Bytes of requests of one connection that may wait for an endpoint, or be kept in case that one
 /// refuses: four of the longest, or tens of thousands of common ones.
-const MAX_KEPT_LEN: usize = 32 << 20;
+pub(super) const MAX_KEPT_LEN: usize = 32 << 20;
 
 /// One consumer's connection.
 pub struct DubboSession {
-    conn: Conn<Metered<DubboServer>>,
+    pub(super) conn: Conn<Metered<DubboServer>>,
     account: Rc<Account>,
     taking: Rc<Taking>,
     write_timeout: Duration,
@@ -49,7 +49,7 @@ pub struct DubboSession {
     pub(super) stats: Arc<CallStats>,
     pub(super) flights: RefCell<Flights>,
     /// Bytes of requests that are kept.
-    kept_len: Cell<usize>,
+    pub(super) kept_len: Cell<usize>,
     /// Requests that nobody waits for, and that wait for an endpoint.
     pub(super) n_waiting_one_way: Cell<usize>,
     is_draining: Cell<bool>,
@@ -115,7 +115,7 @@ impl DubboSession {
         }
     }
 
-    fn on_event(self: &Rc<Self>, (now, event): (Instant, ServerEvent)) {
+    pub(super) fn on_event(self: &Rc<Self>, (now, event): (Instant, ServerEvent)) {
         match event {
             ServerEvent::Body { to, two_way, body } => {
                 self.request(&Received { to, two_way, body, now });

@@ -1,0 +1,250 @@
+use bytes::BytesMut;
+use dubbo_proto::{
+    ClientConfig, ClientConnection, ClientEvent, RequestHead, RequestTemplate, Serialization,
+    ServiceKey, Status, error_text,
+};
+use link::Machine;
+use registry::{Endpoint, MemoryHub, Protocol, Registry, RegistryConfig, Snapshot};
+use tokio::sync::watch;
+use wire::{Budget, Group};
+
+use super::super::{DubboListener, Offers};
+use super::*;
+use crate::config::{AppConfig, ClusterPolicy, ClusterRules, DubboLimits, ExportConfig};
+use crate::metrics::Hub;
+use crate::route::{Parameters, Plan, RouteName, WHOLE};
+use crate::testing::{NOWHERE, account, on_worker, until};
+use crate::worker::{Worker, WorkerSetup};
+
+const SERVICE: &str = "com.acme.Echo";
+const LONG: Duration = Duration::from_secs(3600);
+
+/// A connection in memory: a Dubbo consumer, and the session that serves it.
+struct Consumer {
+    client: ClientConnection<u32>,
+    session: Rc<DubboSession>,
+    worker: Rc<Worker>,
+}
+
+impl Consumer {
+    /// A consumer of a worker that exports one service of a Dubbo app, and knows an empty registry.
+    fn new(offers: Offers) -> Self {
+        let hub = Hub::new(&Code::NAMES);
+        let (host, port) = NOWHERE;
+        let serialization = Serialization::Hessian2;
+        let app = AppConfig::Dubbo { host: host.to_owned(), port, serialization };
+        let service = ServiceKey::new(SERVICE, "", "").unwrap();
+        let registry = Registry::open(RegistryConfig::Memory(MemoryHub::new())).unwrap();
+        let worker = Worker::new(WorkerSetup {
+            index: 0,
+            name: "test".to_owned(),
+            registries: vec![("main".to_owned(), registry)],
+            rules: Arc::new(ClusterRules { default: ClusterPolicy::default(), rules: Vec::new() }),
+            exports: vec![ExportConfig { service, app, registry: 0, weight: 1 }],
+            app_health: vec![watch::Sender::new(0)],
+            hub: hub.clone(),
+            budget: Budget::new(usize::MAX),
+            endpoints: Group::new(),
+        });
+        let limits = DubboLimits {
+            max_connections: 1,
+            max_body_len: 1 << 20,
+            body_timeout: LONG,
+            write_timeout: LONG,
+        };
+        let (stats, memory) = (vec![hub.ingress("dubbo")], Group::new());
+        let listener = Arc::new(DubboListener { offers, limits, stats, memory });
+        let session = DubboSession::new(&worker, listener, account());
+        let client = ClientConnection::new(ClientConfig::default(), Instant::now());
+        Self { client, session, worker }
+    }
+
+    fn of_exports() -> Self {
+        Self::new(Offers::Exports)
+    }
+
+    fn template(service: &str) -> RequestTemplate {
+        let head = RequestHead { path: service, version: "", method: "echo", descriptor: "" };
+        let attachments = [("path", service), ("interface", service)];
+        RequestTemplate::new(Serialization::Hessian2, &head, &attachments).unwrap()
+    }
+
+    /// Sends a request and has the session read it; the answer, if there is one at once.
+    fn ask(&mut self, service: &str) -> Option<(Status, String)> {
+        let template = Self::template(service);
+        let now = Instant::now();
+        self.client.send(now, &template, b"", &[], now + LONG, 7).unwrap();
+        self.carry()
+    }
+
+    fn ask_one_way(&mut self, service: &str) {
+        self.client.send_one_way(Instant::now(), &Self::template(service), b"", &[]).unwrap();
+        self.carry();
+    }
+
+    /// Carries bytes there and back; the answer to a request, if it has come.
+    fn carry(&mut self) -> Option<(Status, String)> {
+        let now = Instant::now();
+        let mut out = self.client.transmit().split();
+        self.session.conn.with(|app| app.handle_bytes(now, &mut out)).unwrap();
+        while let Some(event) = self.session.conn.with(|app| Machine::poll_event(&mut *app)) {
+            self.session.on_event(event);
+        }
+        let mut back: BytesMut = self.session.conn.with(|app| Machine::transmit(&mut *app).split());
+        self.client.handle_bytes(now, &mut back).unwrap();
+        std::iter::from_fn(|| self.client.poll_event()).find_map(|event| match event {
+            ClientEvent::Reply { status, serialization, body, .. } => {
+                Some((status, error_text(serialization, &body).into_owned()))
+            }
+            _ => None,
+        })
+    }
+
+    /// What is kept of requests: bytes, and how many are one-way.
+    fn kept(&self) -> (usize, usize) {
+        (self.session.kept_len.get(), self.session.n_waiting_one_way.get())
+    }
+
+    fn n_in_flight(&self) -> usize {
+        self.session.conn.look(|app| app.in_flight())
+    }
+}
+
+#[test]
+fn a_service_that_nobody_offers_is_refused_at_once() {
+    on_worker(async || {
+        let mut consumer = Consumer::of_exports();
+        let (status, text) = consumer.ask("com.acme.Other").expect("nothing is waited for");
+        assert_eq!(status, Status::ServiceNotFound);
+        assert!(text.contains("not among the services of this agent"), "{text}");
+        assert_eq!((consumer.kept(), consumer.n_in_flight()), ((0, 0), 0));
+    });
+}
+
+/// A request may come before it is known whether the app is there. It waits for that.
+#[test]
+fn a_request_waits_for_the_first_connection_to_the_app() {
+    on_worker(async || {
+        let mut consumer = Consumer::of_exports();
+        assert_eq!(consumer.ask(SERVICE), None);
+        assert_eq!(consumer.n_in_flight(), 1);
+        let (kept_len, n_one_way) = consumer.kept();
+        assert!(0 < kept_len && n_one_way == 0);
+        let (status, text) = until(|| consumer.carry()).await;
+        assert_eq!(status, Status::ServerError);
+        assert!(text.contains("unreachable"), "{text}");
+        assert_eq!((consumer.kept(), consumer.n_in_flight()), ((0, 0), 0));
+        // Now that it is known, nothing waits.
+        assert!(consumer.ask(SERVICE).is_some());
+        assert_eq!(consumer.kept(), (0, 0));
+    });
+}
+
+#[test]
+fn a_one_way_request_waits_too_and_is_not_answered() {
+    on_worker(async || {
+        let mut consumer = Consumer::of_exports();
+        consumer.ask_one_way(SERVICE);
+        let (kept_len, n_one_way) = consumer.kept();
+        assert!(0 < kept_len && n_one_way == 1);
+        until(|| (consumer.kept() == (0, 0)).then_some(())).await;
+        assert_eq!(consumer.carry(), None);
+    });
+}
+
+#[test]
+fn what_waits_is_bounded() {
+    on_worker(async || {
+        let mut consumer = Consumer::of_exports();
+        consumer.session.n_waiting_one_way.set(MAX_WAITING_ONE_WAY);
+        consumer.ask_one_way(SERVICE);
+        assert_eq!(consumer.kept(), (0, MAX_WAITING_ONE_WAY), "one more is dropped");
+        assert!(consumer.session.keep_bytes(super::super::session::MAX_KEPT_LEN));
+        let (status, text) = consumer.ask(SERVICE).expect("it is refused at once");
+        assert_eq!(status, Status::ServerThreadpoolExhausted);
+        assert!(text.contains("wait for an endpoint"), "{text}");
+    });
+}
+
+/// A consumer that goes away gives up what waits for it.
+#[test]
+fn a_flight_that_is_given_up_frees_what_it_kept() {
+    on_worker(async || {
+        let mut consumer = Consumer::of_exports();
+        assert_eq!(consumer.ask(SERVICE), None);
+        assert!(0 < consumer.kept().0);
+        let flights = consumer.session.flights.borrow_mut().take_all();
+        assert_eq!(flights.len(), 1);
+        flights.into_iter().for_each(super::super::flights::Flight::cancel);
+        until(|| (consumer.kept() == (0, 0)).then_some(())).await;
+    });
+}
+
+/// A route of whole requests to so many endpoints, where nothing listens.
+fn route(worker: &Rc<Worker>, n_endpoints: u16) -> Rc<Route> {
+    let key = ServiceKey::new(SERVICE, "", "").unwrap();
+    let cluster = worker.cluster(0, key).unwrap();
+    let endpoint = |port| Endpoint::new(Protocol::Dubbo, NOWHERE.0, port);
+    cluster.update(&Snapshot {
+        status: registry::Freshness::Current,
+        endpoints: (1..=n_endpoints).map(endpoint).collect(),
+        unused: Arc::new([]),
+    });
+    let name = RouteName {
+        interface: SERVICE,
+        version: "",
+        group: "",
+        method: WHOLE,
+        types: None,
+        generic: None,
+    };
+    let (parameters, plan) = (Parameters::Unknown, Plan::default());
+    worker.routes.insert(0, &name, 0, cluster, parameters, plan).unwrap()
+}
+
+fn received(two_way: bool) -> Received {
+    let to = dubbo_proto::ReplyTo {
+        id: 7,
+        serialization: Serialization::Hessian2,
+        takes_attachments: false,
+    };
+    Received { to, two_way, body: Bytes::from_static(b"body"), now: Instant::now() }
+}
+
+/// A body is kept for another endpoint only where there is one.
+#[test]
+fn a_request_is_kept_only_where_there_is_a_choice() {
+    on_worker(async || {
+        let consumer = Consumer::of_exports();
+        let (session, deadline) = (&consumer.session, Instant::now() + LONG);
+        let only = route(&consumer.worker, 1);
+        assert!(session.keep(&only, &received(true).body, deadline).is_none());
+        let several = route(&consumer.worker, 2);
+        let again = session.keep(&several, &received(true).body, deadline).unwrap();
+        assert_eq!((&*again.body, consumer.kept().0), (&b"body"[..], 4));
+        session.keep_bytes(super::super::session::MAX_KEPT_LEN - 4);
+        assert!(session.keep(&several, &received(true).body, deadline).is_none(), "no room");
+    });
+}
+
+#[test]
+fn a_received_request_lends_a_call() {
+    let deadline = Instant::now() + LONG;
+    for two_way in [true, false] {
+        let received = received(two_way);
+        let call = received.call((), deadline);
+        assert!(std::ptr::eq(call.payload.body, &received.body), "nothing is copied");
+        assert_eq!((call.one_way, call.times.deadline), (!two_way, deadline));
+        assert!(call.attachments.is_empty(), "they are in the body");
+    }
+}
+
+#[test]
+fn short_bodies_do_not_keep_long_buffers() {
+    let buffer = Bytes::from(vec![7; 1 << 20]);
+    let short = buffer.slice(..MAX_COPIED_LEN);
+    assert_ne!(compact(&short).as_ptr(), short.as_ptr());
+    assert_eq!(compact(&short), short);
+    let long = buffer.slice(..=MAX_COPIED_LEN);
+    assert_eq!(compact(&long).as_ptr(), long.as_ptr());
+}
