@@ -26,6 +26,8 @@ pub mod definition;
 pub mod descriptor;
 mod error;
 mod event;
+#[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod exercise;
 pub mod fastjson;
 pub mod frame;

@@ -16,6 +16,7 @@
 
 mod ascii;
 #[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod check;
 mod chunk;
 mod decode;

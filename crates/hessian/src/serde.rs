@@ -51,6 +51,7 @@
 //! by comparing pointers; fields that were skipped make another definition.
 
 #[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod check;
 mod de;
 mod error;

@@ -54,7 +54,9 @@ pub use to_hessian::{
 pub use to_json::{hessian_to_json, hessian_to_json_as, hessian_to_json_with};
 
 pub(crate) use builtin::Builtin;
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use to_hessian::json_to_hessian_plainly;
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use to_json::hessian_to_json_plainly;
 
 #[cfg(test)]

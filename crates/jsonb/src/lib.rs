@@ -13,6 +13,7 @@
 //! docs/json-mapping.md has the tables of the mapping, and what JSONB cannot tell.
 
 #[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod check;
 mod decode;
 mod encode;

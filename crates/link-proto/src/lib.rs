@@ -60,6 +60,7 @@ mod connection;
 mod error;
 mod event;
 #[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod exercise;
 pub mod header;
 mod hello;

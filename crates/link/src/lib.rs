@@ -23,6 +23,7 @@ pub mod client;
 pub mod codec;
 mod error;
 #[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod exercise;
 pub mod io;
 mod machine;

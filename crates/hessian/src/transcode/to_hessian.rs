@@ -133,6 +133,7 @@ pub fn json_to_hessian_by(
 }
 
 /// The same by the general way alone, which the others have to agree with.
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn json_to_hessian_plainly(
     json: &mut JsonReader<'_>,
     ty: Option<&JavaType>,

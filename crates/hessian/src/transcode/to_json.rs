@@ -69,6 +69,7 @@ pub fn hessian_to_json_with(
 }
 
 /// The same by the general way alone, which the others have to agree with.
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn hessian_to_json_plainly(
     dec: &mut Decoder<'_>,
     out: &mut Vec<u8>,

@@ -9,6 +9,8 @@
 
 pub mod arguments;
 pub mod bean;
+#[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod exercise;
 pub mod generic;
 pub mod health;

@@ -12,6 +12,7 @@
 mod answer;
 mod chunks;
 #[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod exercise;
 mod form;
 pub(crate) mod head;
