@@ -6,12 +6,12 @@ use std::borrow::Cow;
 
 use dubbo_proto::{Serialization, ServiceDefinition, fastjson};
 use hessian::json::{self, JsonKind, JsonReader};
-use hessian::transcode::scalar::InGenericCall;
 use hessian::transcode::{
     DateStyle, InputOptions, JsonOptions, Schema, check_scalars, hessian_to_json,
     json_to_hessian_by,
 };
 use hessian::{Decoder, Encoder, JavaType, Limits};
+use java_json::number::InGenericCall;
 use jsonb::json_to_jsonb_by;
 use memchr::memmem;
 

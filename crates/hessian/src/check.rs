@@ -1,14 +1,14 @@
 //! What has to hold for any bytes. The fuzz targets and the property tests call these; each
 //! panics where it does not hold, and returns whether the bytes were good.
 
-use crate::generics::{GenericClass, Instances};
-use crate::json::{self, JsonKind, JsonReader};
-use crate::transcode::scalar::digits_of;
 use crate::transcode::{
     JsonOptions, RefStyle, hessian_to_json, hessian_to_json_plainly, json_to_hessian,
     json_to_hessian_plainly,
 };
 use crate::{Decoder, Encoder, JavaType, Limits};
+use java_json::generics::{GenericClass, Instances};
+use java_json::json::{self, JsonKind, JsonReader};
+use java_json::number::digits_of;
 
 /// Reading and skipping a value agree on where it ends, and a value that was read is read again
 /// as the same from what the encoder makes of it.

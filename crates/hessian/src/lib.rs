@@ -14,18 +14,12 @@
 //! Begin to read at `encode.rs` and `decode.rs`; docs/json-mapping.md and
 //! docs/serde-mapping.md have the tables of the mappings.
 
-mod ascii;
 #[doc(hidden)]
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod check;
-mod chunk;
 mod decode;
 mod encode;
 mod error;
-pub mod generics;
-mod java_type;
-pub mod json;
-mod limits;
 #[cfg(feature = "serde")]
 pub mod serde;
 mod tag;
@@ -39,6 +33,5 @@ pub use encode::{
     write_string,
 };
 pub use error::HessianError;
-pub use java_type::{ClassType, JavaType, TypeError, TypeParameter};
-pub use limits::Limits;
+pub use java_json::{ClassType, JavaType, Limits, TypeError, TypeParameter, generics, json};
 pub use value::{Class, Value};

@@ -11,49 +11,25 @@
 //! - Output is bounded: by the length of the JSON text on the way in, and by
 //!   [`JsonOptions::max_out_len`] on the way out, where references can repeat a value.
 
-// Hidden, but public: other serializations map the same Java types to the same JSON (crate `jsonb`).
-#[doc(hidden)]
-pub mod bigint;
-#[doc(hidden)]
-pub mod builtin;
 mod error;
-#[doc(hidden)]
-pub mod expected;
 mod generalized;
-#[doc(hidden)]
-pub mod keys;
-#[doc(hidden)]
-pub mod named;
-mod options;
-mod parts;
+mod number;
 mod run;
-#[doc(hidden)]
-pub mod scalar;
 mod scalars;
-#[doc(hidden)]
-pub mod temporal;
-mod texts;
-#[doc(hidden)]
-pub mod time;
+mod temporal;
 mod to_hessian;
 mod to_json;
 
 pub use error::TranscodeError;
 pub use generalized::fold_generalized;
-#[doc(hidden)]
-pub use options::Style;
-pub use options::{
-    DateStyle, EnumStyle, FieldChoice, FieldRule, JsonOptions, OptionsError, RefStyle,
+pub use java_json::{
+    DateStyle, EnumStyle, FieldChoice, FieldRule, InputOptions, JsonOptions, OptionsError,
+    RefStyle, Schema, builtin, named, time,
 };
 pub use scalars::check_scalars;
-#[doc(hidden)]
-pub use to_hessian::Places;
-pub use to_hessian::{
-    InputOptions, Schema, json_to_hessian, json_to_hessian_by, json_to_hessian_with,
-};
+pub use to_hessian::{json_to_hessian, json_to_hessian_by, json_to_hessian_with};
 pub use to_json::{hessian_to_json, hessian_to_json_as, hessian_to_json_with};
 
-pub(crate) use builtin::Builtin;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use to_hessian::json_to_hessian_plainly;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -5,9 +5,9 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
-use hessian::json::JsonReader;
-use hessian::transcode::JsonOptions;
-use hessian::{JavaType, Limits};
+use java_json::JsonOptions;
+use java_json::json::JsonReader;
+use java_json::{JavaType, Limits};
 use jsonb::{Decoder, Encoder, json_to_jsonb, jsonb_to_json};
 
 /// Each vector and the type that a parameter for it is declared as.

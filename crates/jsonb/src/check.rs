@@ -1,9 +1,9 @@
 //! What has to hold for any bytes. The fuzz targets and the property tests call these; each
 //! panics where it does not hold, and returns whether the bytes were good.
 
-use hessian::json::JsonReader;
-use hessian::transcode::JsonOptions;
-use hessian::{JavaType, Limits};
+use java_json::JsonOptions;
+use java_json::json::JsonReader;
+use java_json::{JavaType, Limits};
 
 use crate::{Decoder, Encoder, json_to_jsonb, jsonb_to_json};
 

@@ -9,7 +9,7 @@
 mod number;
 mod text;
 
-use hessian::Limits;
+use java_json::Limits;
 
 use crate::error::{JsonbError, Rule};
 use crate::tag;

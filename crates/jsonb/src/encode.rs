@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use hessian::transcode::bigint;
+use java_json::bigint;
 
 use crate::decode::negate;
 use crate::tag;
@@ -373,7 +373,7 @@ fn signed(is_negative: bool, digits: &str) -> Option<i64> {
 mod tests {
     use super::*;
     use crate::decode::{Decoder, Whole};
-    use hessian::Limits;
+    use java_json::Limits;
 
     #[test]
     fn numbers_are_read_again() {

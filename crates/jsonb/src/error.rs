@@ -1,6 +1,6 @@
 //! Why bytes were refused, or a value has no form in the other format.
 
-use hessian::json::JsonError;
+use java_json::json::JsonError;
 
 /// A rule of JSONB that a message broke.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -80,7 +80,7 @@ pub enum Rule {
 }
 
 /// A message, a text or a value that could not be transcoded. Offsets count in the source; for JSON
-/// [`hessian::json::path_at`] turns one into a path.
+/// [`java_json::json::path_at`] turns one into a path.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JsonbError {

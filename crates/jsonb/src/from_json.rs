@@ -18,10 +18,11 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use hessian::json::{JsonKind, JsonReader};
-use hessian::transcode::builtin::Builtin;
-use hessian::transcode::{InputOptions, Places, Schema, expected};
-use hessian::{ClassType, JavaType};
+use java_json::builtin::Builtin;
+use java_json::json::{JsonKind, JsonReader};
+use java_json::references::ReferencePaths;
+use java_json::{ClassType, JavaType};
+use java_json::{InputOptions, Schema, expected};
 use memchr::memmem;
 
 use crate::Encoder;
@@ -76,7 +77,7 @@ pub fn json_to_jsonb_by(
 ) -> Result<(), JsonbError> {
     let rest = json.text().get(json.position()..).unwrap_or_default();
     let may_have_class = memmem::find(rest, b"\"class\"").is_some();
-    let places = options.refs.then(Places::default);
+    let places = options.refs.then(ReferencePaths::default);
     let schema = options.schema;
     let as_maps = options.as_maps;
     let mut writer = Writer { json, enc, schema, as_maps, may_have_class, places, root };
@@ -103,7 +104,7 @@ struct Writer<'r, 'a, 'e, 'o, 's> {
     /// for a class only if another is not.)
     may_have_class: bool,
     /// What references may name, where they are read.
-    places: Option<Places<'a>>,
+    places: Option<ReferencePaths<'a>>,
     root: &'s str,
 }
 
@@ -304,9 +305,9 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             Some(builtin) => {
                 // Reads the key as the JSON string that it is.
                 let mut quoted = Vec::new();
-                hessian::json::write_string(&mut quoted, key);
+                java_json::json::write_string(&mut quoted, key);
                 let offset = self.json.position();
-                let mut json = JsonReader::new(&quoted, hessian::Limits::default());
+                let mut json = JsonReader::new(&quoted, java_json::Limits::default());
                 let mut writer = Writer {
                     json: &mut json,
                     enc: self.enc,

@@ -5,7 +5,7 @@
 //!
 //! - [`jsonb_to_json`] and [`json_to_jsonb`] turn one format into the other directly, with no tree in
 //!   between. What a Java value is in JSON does not depend on the serialization: the tables of types
-//!   and the texts of dates and numbers are those of crate `hessian`.
+//!   and the texts of dates and numbers are those of crate `java-json`.
 //! - [`Decoder`] finds the ends of values and reads what needs no tree: texts, numbers, maps of texts.
 //! - [`Encoder`] appends values to a buffer of the caller.
 //!

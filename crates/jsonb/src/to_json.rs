@@ -12,11 +12,12 @@ mod typed;
 
 use std::borrow::Cow;
 
-use hessian::JavaType;
-use hessian::json;
-use hessian::transcode::builtin::Builtin;
-use hessian::transcode::keys::Keys;
-use hessian::transcode::{JsonOptions, RefStyle, Style};
+use java_json::JavaType;
+use java_json::builtin::Builtin;
+use java_json::json;
+use java_json::keys::Keys;
+use java_json::options::Style;
+use java_json::{JsonOptions, RefStyle};
 use memchr::memmem;
 
 use crate::Decoder;

@@ -6,9 +6,9 @@
 mod counting;
 
 use counting::peak;
-use hessian::json::JsonReader;
-use hessian::transcode::{JsonOptions, RefStyle};
-use hessian::{JavaType, Limits};
+use java_json::json::JsonReader;
+use java_json::{JavaType, Limits};
+use java_json::{JsonOptions, RefStyle};
 use jsonb::{Decoder, Encoder, JsonbError, json_to_jsonb, jsonb_to_json};
 
 fn to_json(bytes: &[u8], opts: &JsonOptions) -> Result<usize, JsonbError> {

@@ -1,8 +1,8 @@
 //! JSON becomes JSONB and the same JSON again, whatever it is.
 
-use hessian::Limits;
-use hessian::json::JsonReader;
-use hessian::transcode::JsonOptions;
+use java_json::JsonOptions;
+use java_json::Limits;
+use java_json::json::JsonReader;
 use jsonb::{Decoder, Encoder, check, json_to_jsonb, jsonb_to_json};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -44,7 +44,7 @@ proptest! {
     fn every_double_keeps_its_value(value in any::<f64>()) {
         prop_assume!(value.is_finite());
         let (mut text, mut bytes, mut again) = (Vec::new(), Vec::new(), Vec::new());
-        hessian::json::write_f64(&mut text, value);
+        java_json::json::write_f64(&mut text, value);
         let mut reader = JsonReader::new(&text, Limits::default());
         json_to_jsonb(&mut reader, None, &mut Encoder::new(&mut bytes)).unwrap();
         let mut decoder = Decoder::new(&bytes, Limits::default());

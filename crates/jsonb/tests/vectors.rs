@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hessian::transcode::{DateStyle, EnumStyle, JsonOptions, RefStyle, hessian_to_json};
-use hessian::{JavaType, Limits};
+use hessian::transcode::hessian_to_json;
+use java_json::{DateStyle, EnumStyle, JsonOptions, RefStyle};
+use java_json::{JavaType, Limits};
 use jsonb::{Decoder, JsonbError, check, jsonb_to_json, jsonb_to_json_as};
 
 fn crates() -> PathBuf {

@@ -4,7 +4,7 @@
 /// How many stand in place: more than the containers of one object with a list or two in it.
 const N_IN_PLACE: usize = 8;
 
-/// Places, added and taken off at the end.
+/// ReferencePaths, added and taken off at the end.
 #[derive(Debug, Default)]
 pub(crate) struct Starts {
     first: [usize; N_IN_PLACE],

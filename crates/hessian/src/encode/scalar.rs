@@ -2,8 +2,8 @@
 
 use super::place::{put_double, put_int, put_long};
 use super::short::{SHORT_TEXT_ROOM, write_short_text};
-use crate::chunk::push_front;
 use crate::{tag, utf16};
+use java_json::short_copy::push_front;
 
 /// A tag and four bytes, at once.
 #[inline]

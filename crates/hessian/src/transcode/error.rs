@@ -1,10 +1,10 @@
 //! Why a value could not be turned into the other format.
 
 use crate::HessianError;
-use crate::json::JsonError;
+use java_json::json::JsonError;
 
 /// A value that could not be transcoded. Offsets count in the source text or message; for JSON
-/// [`json::path_at`](crate::json::path_at) turns one into a path.
+/// [`json::path_at`](java_json::json::path_at) turns one into a path.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TranscodeError {

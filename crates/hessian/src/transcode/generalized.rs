@@ -8,12 +8,12 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::builtin::Builtin;
-use super::options::{DateStyle, JsonOptions};
-use super::parts::Parts;
 use super::time;
-use crate::json::{self, JsonError, JsonKind, JsonReader};
 use crate::{JavaType, Limits};
+use java_json::builtin::Builtin;
+use java_json::json::{self, JsonError, JsonKind, JsonReader};
+use java_json::options::{DateStyle, JsonOptions};
+use java_json::time::TimeFields;
 
 /// The JSON text of a generic call's result with the beans of the JDK's values folded; nothing if there are none, or if the
 /// text is nothing that can be read within the limits.
@@ -144,7 +144,7 @@ impl<'a> Bean<'a> {
             "java.util.UUID" => {
                 let halves = ["mostSignificantBits", "leastSignificantBits"];
                 let [most, least] = halves.map(|name| self.number(name).map(i64::cast_unsigned));
-                super::texts::uuid(most?, least?)
+                java_json::texts::uuid(most?, least?)
             }
             "java.util.Locale" => self.locale()?,
             "java.util.Currency" => self.string("currencyCode")?.into_owned(),
@@ -185,7 +185,7 @@ impl<'a> Bean<'a> {
                 ("nano", "nano"),
             ],
         };
-        let mut parts = Parts::default();
+        let mut parts = TimeFields::default();
         for (getter, part) in getters {
             if let (Some(value), Some(slot)) = (self.number(getter), parts.number(part)) {
                 *slot = Some(value);
@@ -250,7 +250,7 @@ impl<'a> Bean<'a> {
         let (class, method) = (self.string("className")?, self.string("methodName")?);
         let line = self.number("lineNumber").unwrap_or(-1);
         let file = self.string("fileName");
-        Some(super::texts::stack_trace_element(&class, &method, file.as_deref(), line))
+        Some(java_json::texts::stack_trace_element(&class, &method, file.as_deref(), line))
     }
 }
 

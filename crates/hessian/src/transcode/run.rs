@@ -6,11 +6,11 @@
 
 use std::ops::Range;
 
-use crate::json::PLACE_LEN;
+use java_json::json::LEAF_LEN;
 
 /// Room for one field, entry or element: a name, a value, and what is around them.
 pub(super) type Room = [u8; ROOM_LEN];
-const ROOM_LEN: usize = PLACE_LEN + PLACE_LEN;
+const ROOM_LEN: usize = LEAF_LEN + LEAF_LEN;
 
 /// How many bytes a step took, which is 0 if it did nothing, and how many it put.
 pub(super) type Step = (usize, usize);

@@ -7,12 +7,12 @@
 
 use std::borrow::Cow;
 
-use super::builtin::Builtin;
-use super::named::{Named, field_type};
 use super::{Schema, TranscodeError, json_to_hessian_with};
-use crate::java_type::ClassType;
-use crate::json::{JsonKind, JsonReader};
 use crate::{Encoder, JavaType, Limits};
+use java_json::ClassType;
+use java_json::builtin::Builtin;
+use java_json::json::{JsonKind, JsonReader};
+use java_json::named::{Named, field_type};
 
 /// Looks through the JSON value that `json` is at for a value that the scalar type of its place does not have.
 ///
@@ -144,7 +144,7 @@ impl Check<'_, '_, '_> {
             return Ok(());
         }
         let (mut quoted, offset) = (Vec::new(), self.json.position());
-        crate::json::write_string(&mut quoted, key);
+        java_json::json::write_string(&mut quoted, key);
         let mut json = JsonReader::new(&quoted, Limits::default());
         let (schema, scratch) = (self.schema, Vec::new());
         let mut check = Check { json: &mut json, schema, may_have_class: false, scratch };

@@ -2,8 +2,8 @@
 //! examples/java_check.rs lets Java read what comes out here.
 
 use super::*;
-use crate::json::{JsonReader, path_at};
 use crate::{Decoder, Encoder, JavaType, Limits, Value};
+use java_json::json::{JsonReader, path_at};
 
 fn transcode(ty: &str, json: &str) -> Result<Value, TranscodeError> {
     let ty = JavaType::parse(ty).unwrap();

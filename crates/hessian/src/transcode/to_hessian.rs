@@ -12,55 +12,21 @@ mod containers;
 mod leaf;
 mod object;
 mod once;
-mod refs;
+mod references;
 mod run;
 
 use std::borrow::Cow;
 use std::rc::Rc;
 
-#[doc(hidden)]
-pub use self::refs::Places;
 use self::run::Rule;
-use self::scalar::InGenericCall;
-use super::builtin::Builtin;
-use super::{TranscodeError, expected, scalar};
-use crate::java_type::ClassType;
-use crate::json::{JsonKind, JsonReader, Lead};
+use super::{InputOptions, Schema, TranscodeError, number};
 use crate::{Encoder, JavaType};
-
-/// What is known of classes beside their names: the types of their fields.
-pub trait Schema {
-    /// The type of a field, where it is known.
-    fn field_type(&self, class: &str, field: &str) -> Option<&JavaType>;
-
-    /// Whether a class is known to be no enum, although its objects look like one.
-    fn is_bean(&self, _class: &str) -> bool {
-        false
-    }
-
-    /// The values of an enum, where they are known.
-    fn enum_names(&self, _class: &str) -> Option<&[Box<str>]> {
-        None
-    }
-
-    /// Whether a class is an enum, where that is known.
-    fn is_enum(&self, class: &str) -> Option<bool> {
-        self.is_bean(class).then_some(false)
-    }
-
-    /// Whether a provider cannot make objects of this class from maps, as a generic call has them: a record, whose
-    /// fields nobody can set.
-    fn takes_no_map(&self, _class: &str) -> bool {
-        false
-    }
-}
-
-/// Nothing is known.
-impl Schema for () {
-    fn field_type(&self, _class: &str, _field: &str) -> Option<&JavaType> {
-        None
-    }
-}
+use java_json::ClassType;
+use java_json::builtin::Builtin;
+use java_json::expected;
+use java_json::json::{JsonKind, JsonReader, MemberName};
+use java_json::number::InGenericCall;
+use java_json::references::ReferencePaths;
 
 /// Writes the JSON value that `json` is at, as a value of the Java type `ty`; without a type, as
 /// what the JSON value looks like. The table is in docs/json-mapping.md.
@@ -86,37 +52,6 @@ pub fn json_to_hessian_with(
     schema: &dyn Schema,
 ) -> Result<(), TranscodeError> {
     json_to_hessian_by(json, ty, enc, &InputOptions { schema, ..Default::default() })
-}
-
-/// The choices in the mapping of JSON to Hessian.
-#[derive(Clone, Copy)]
-pub struct InputOptions<'s> {
-    /// What is known of classes.
-    pub schema: &'s dyn Schema,
-    /// Whether `{"$ref":"$.a[0]"}` is the array or object that stands there in the same JSON value,
-    /// which has to begin before: one value that is shared, or a cycle. What
-    /// [`RefStyle::Path`](super::RefStyle::Path) writes is read so.
-    pub refs: bool,
-    /// Whether objects of classes are maps with an entry `class`, of which the provider makes the objects: the form
-    /// of Dubbo's generic calls. What is no JSON object in the table (`java.util.Date`, say) stays what it is. Numbers
-    /// of unknown type are written so that Java, which makes them what the method takes, changes none: decimals keep
-    /// the zeros at their end, and whole numbers beyond 64 bits are an error.
-    pub as_maps: bool,
-}
-
-impl Default for InputOptions<'_> {
-    fn default() -> Self {
-        Self { schema: &(), refs: false, as_maps: false }
-    }
-}
-
-impl std::fmt::Debug for InputOptions<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("InputOptions")
-            .field("refs", &self.refs)
-            .field("as_maps", &self.as_maps)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Like [`json_to_hessian`], with all choices.
@@ -165,7 +100,7 @@ fn write(
         has_class: None,
         known: Vec::new(),
         n_misses: 0,
-        places: opts.refs.then(Places::default),
+        places: opts.refs.then(ReferencePaths::default),
     };
     writer.value(ty)
 }
@@ -189,7 +124,7 @@ struct Known<'s> {
     /// How each name stands in JSON without white space: `,"name":`, but the first has no comma.
     leads: Vec<Box<[u8]>>,
     /// The same for names that are short, and what simple values are.
-    simple: Rc<[(Lead, Rule)]>,
+    simple: Rc<[(MemberName, Rule)]>,
     /// The type of each member, where it is known.
     types: Vec<Option<&'s JavaType>>,
     number: u32,
@@ -218,7 +153,7 @@ struct Writer<'r, 'a, 'e, 'o, 's> {
     /// How often an object had others.
     n_misses: u32,
     /// Where everything stands, if references may name it.
-    places: Option<Places<'a>>,
+    places: Option<ReferencePaths<'a>>,
 }
 
 impl<'a> Writer<'_, 'a, '_, '_, '_> {
@@ -286,11 +221,11 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         let offset = self.json.position();
         let text = self.json.read_number()?;
         match InGenericCall::of(text) {
-            InGenericCall::Decimal if self.as_maps => scalar::write_big_decimal(self.enc, text),
+            InGenericCall::Decimal if self.as_maps => number::write_big_decimal(self.enc, text),
             InGenericCall::Nothing if self.as_maps => {
-                return Err(self.wrong_value(offset, scalar::GENERIC_NUMBER));
+                return Err(self.wrong_value(offset, java_json::number::GENERIC_NUMBER));
             }
-            _ => scalar::write_untyped(self.enc, text),
+            _ => number::write_untyped(self.enc, text),
         }
         Ok(())
     }

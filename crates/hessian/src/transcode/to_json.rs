@@ -21,12 +21,12 @@ use base64::engine::general_purpose::STANDARD;
 use self::object::Plan;
 use self::paths::Paths;
 
-use super::builtin::Builtin;
-use super::keys::Keys;
-use super::options::{EnumStyle, JsonOptions, RefStyle, Style};
 use super::{DateStyle, Schema, TranscodeError, time};
-use crate::json;
 use crate::{ClassDef, Decoder, JavaType, Kind};
+use java_json::builtin::Builtin;
+use java_json::json;
+use java_json::keys::Keys;
+use java_json::options::{EnumStyle, JsonOptions, RefStyle, Style};
 
 /// Appends the next value of `dec` to `out` as JSON. The table is in docs/json-mapping.md.
 ///

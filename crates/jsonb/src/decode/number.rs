@@ -1,6 +1,6 @@
 //! Whole numbers in their many forms, and the digits of large ones.
 
-use hessian::transcode::bigint;
+use java_json::bigint;
 
 use super::Decoder;
 use crate::error::{JsonbError, Rule};
@@ -93,7 +93,7 @@ impl Whole<'_> {
     /// Appends the decimal text, with its sign.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Long(value) => hessian::json::write_i64(out, *value),
+            Self::Long(value) => java_json::json::write_i64(out, *value),
             Self::Bytes(bytes) => {
                 let is_negative = bytes.first().is_some_and(|&byte| 0x80 <= byte);
                 let mut words = words(bytes, is_negative);

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use hessian::{JavaType, json};
+use java_json::{JavaType, json};
 
 use super::{Decoder, SYMBOL_SLACK};
 use crate::error::{JsonbError, Rule};

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use hessian::json::{JsonKind, JsonReader};
-use hessian::transcode::builtin::Builtin;
-use hessian::transcode::scalar::InGenericCall;
-use hessian::transcode::time::{self, Date, Time};
-use hessian::transcode::{expected, scalar, temporal};
+use java_json::builtin::Builtin;
+use java_json::json::{JsonKind, JsonReader};
+use java_json::number::InGenericCall;
+use java_json::time::{self, Date, Time};
+use java_json::{expected, number};
 
 use super::{Place, Writer};
 use crate::encode::{DateParts, TimeParts};
@@ -110,7 +110,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 InGenericCall::Usual => {}
                 InGenericCall::Decimal => return self.decimal(text, offset),
                 InGenericCall::Nothing => {
-                    return Err(self.wrong_value(offset, scalar::GENERIC_NUMBER));
+                    return Err(self.wrong_value(offset, number::GENERIC_NUMBER));
                 }
             }
         }
@@ -121,7 +121,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 Err(_) => self.enc.long(value),
             },
             _ => match text.parse::<f64>() {
-                Ok(value) if scalar::is_exact(text, value) => self.enc.double(value),
+                Ok(value) if number::is_exact(text, value) => self.enc.double(value),
                 _ => return self.decimal(text, offset),
             },
         }
@@ -162,7 +162,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         if !matches!(kind, JsonKind::Number | JsonKind::String) {
             return Err(self.wrong_kind(expected));
         }
-        scalar::integer(&self.number_text()?)
+        number::integer(&self.number_text()?)
             .filter(|value| (min..=max).contains(value))
             .ok_or_else(|| self.wrong_value(offset, expected))
     }
@@ -171,7 +171,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         self.json.peek()?;
         let offset = self.json.position();
         let text = self.number_text()?;
-        let named = scalar::named_double(&text);
+        let named = number::named_double(&text);
         let value = named.unwrap_or_else(|| text.parse::<f64>().unwrap_or(f64::INFINITY));
         #[expect(clippy::cast_possible_truncation, reason = "rounded like Java does")]
         let float = value as f32;
@@ -192,7 +192,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         let offset = self.json.position();
         let text = self.number_text()?;
         // The text of a string has to be a number as JSON has it.
-        let mut reader = JsonReader::new(text.as_bytes(), hessian::Limits::default());
+        let mut reader = JsonReader::new(text.as_bytes(), java_json::Limits::default());
         if reader.read_number() != Ok(&*text) {
             return Err(self.wrong_value(offset, expected::scalar(builtin)));
         }
@@ -263,10 +263,10 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 return self.fields_of(name, &fields);
             }
             Builtin::Duration => {
-                temporal::parse_duration(&text).ok_or_else(|| wrong(iso))?;
+                time::parse_duration(&text).ok_or_else(|| wrong(iso))?;
             }
             Builtin::Period => {
-                temporal::parse_period(&text).ok_or_else(|| wrong(iso))?;
+                time::parse_period(&text).ok_or_else(|| wrong(iso))?;
             }
             Builtin::ZoneOffset => {
                 time::parse_offset(text.as_bytes()).ok_or_else(|| wrong(iso))?;

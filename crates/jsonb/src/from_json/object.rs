@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use hessian::json::JsonKind;
-use hessian::transcode::builtin::Builtin;
-use hessian::transcode::expected;
-use hessian::transcode::named::{CLASS_NAME, Named, field_type};
-use hessian::{ClassType, JavaType};
+use java_json::builtin::Builtin;
+use java_json::expected;
+use java_json::json::JsonKind;
+use java_json::named::{CLASS_NAME, Named, field_type};
+use java_json::{ClassType, JavaType};
 
 use super::{Place, Writer};
 use crate::error::JsonbError;

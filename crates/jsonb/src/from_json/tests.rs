@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{Decoder, check, jsonb_to_json};
-use hessian::Limits;
-use hessian::transcode::JsonOptions;
+use java_json::JsonOptions;
+use java_json::Limits;
 
 fn bytes(ty: &str, json: &str) -> Result<Vec<u8>, JsonbError> {
     let ty = JavaType::parse(ty).ok().filter(|_| !ty.is_empty());

@@ -2,9 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hessian::json;
-use hessian::transcode::DateStyle;
-use hessian::transcode::time::{self, Date, Time};
+use java_json::DateStyle;
+use java_json::json;
+use java_json::time::{self, Date, Time};
 
 use super::{Hint, Writer};
 use crate::decode::Whole;

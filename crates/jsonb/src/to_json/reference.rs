@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use hessian::json;
-use hessian::transcode::RefStyle;
+use java_json::RefStyle;
+use java_json::json;
 
 use super::{Hint, Writer};
 use crate::Decoder;

@@ -3,10 +3,10 @@
 
 use std::borrow::Cow;
 
-use hessian::json;
-use hessian::transcode::EnumStyle;
-use hessian::transcode::builtin::Builtin;
-use hessian::transcode::time;
+use java_json::EnumStyle;
+use java_json::builtin::Builtin;
+use java_json::json;
+use java_json::time;
 
 use super::{Hint, SUPPRESSED, Writer};
 use crate::error::{JsonbError, Rule};

@@ -7,7 +7,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use super::run::Rule;
 use super::{Builtin, JsonKind, JsonReader, TranscodeError, Writer};
 use crate::JavaType;
-use crate::transcode::expected;
+use java_json::expected;
 
 /// With or without padding, for both are met.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -126,7 +126,7 @@ impl Writer<'_, '_, '_, '_, '_> {
             Some(builtin) => {
                 // Reads the key as the JSON string that it is.
                 let mut quoted = Vec::new();
-                crate::json::write_string(&mut quoted, key);
+                java_json::json::write_string(&mut quoted, key);
                 let offset = self.json.position();
                 let mut json = JsonReader::new(&quoted, crate::Limits::default());
                 let mut writer = Writer {

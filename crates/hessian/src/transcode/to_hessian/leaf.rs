@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use super::{Builtin, JsonKind, JsonReader, TranscodeError, Writer};
-use crate::json::Short;
-use crate::transcode::{expected, scalar, temporal, time};
+use crate::transcode::{number, temporal};
+use java_json::json::Short;
+use java_json::{expected, time};
 
 impl<'a> Writer<'_, 'a, '_, '_, '_> {
     pub(super) fn scalar(&mut self, builtin: Builtin, name: &str) -> Result<(), TranscodeError> {
@@ -139,7 +140,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         let short = if kind == JsonKind::Number { self.json.read_short_int() } else { None };
         let value = match short {
             Some(value) => Some(value),
-            None => scalar::integer(&self.number_text()?),
+            None => java_json::number::integer(&self.number_text()?),
         };
         value
             .filter(|value| (min..=max).contains(value))
@@ -151,7 +152,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         let offset = self.json.position();
         let value = if kind == JsonKind::String {
             let text = self.json.read_string()?;
-            match scalar::named_double(&text) {
+            match java_json::number::named_double(&text) {
                 Some(value) => {
                     self.enc.double(value);
                     return Ok(());
@@ -187,10 +188,10 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             return Err(self.wrong_value(offset, expected::scalar(builtin)));
         }
         if builtin == Builtin::BigDecimal {
-            scalar::write_big_decimal(self.enc, &text);
+            number::write_big_decimal(self.enc, &text);
             return Ok(());
         }
-        scalar::write_big_integer(self.enc, &text)
+        number::write_big_integer(self.enc, &text)
             .ok_or_else(|| self.wrong_value(offset, expected::scalar(builtin)))
     }
 

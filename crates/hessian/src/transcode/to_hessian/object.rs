@@ -3,13 +3,15 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use super::{Builtin, JsonKind, JsonReader, Known, Lead, Member, Rule, TranscodeError, Writer};
+use super::{
+    Builtin, JsonKind, JsonReader, Known, Member, MemberName, Rule, TranscodeError, Writer,
+};
 use crate::JavaType;
 use crate::encode::Mark;
-use crate::java_type::ClassType;
-use crate::json;
-use crate::transcode::expected;
-use crate::transcode::named::{CLASS_NAME, Named, field_type};
+use java_json::ClassType;
+use java_json::expected;
+use java_json::json;
+use java_json::named::{CLASS_NAME, Named, field_type};
 
 /// So many classes are remembered in one value; there are seldom more.
 const MAX_KNOWN: usize = 8;
@@ -229,7 +231,7 @@ impl<'a, 's> Writer<'_, 'a, '_, '_, 's> {
             let schema = self.schema;
             let types: Vec<_> = names.iter().map(|name| schema.field_type(key, name)).collect();
             let simple = |((index, name), ty): ((usize, &Cow<'_, str>), &Option<&JavaType>)| {
-                (Lead::new(name, index != 0), Rule::of(*ty))
+                (MemberName::new(name, index != 0), Rule::of(*ty))
             };
             let simple = names.iter().enumerate().zip(&types).map(simple).collect();
             self.known.push(Known { key: key.into(), leads, simple, types, number });

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use ascii::AsAsciiStr as _;
 
 use super::{Member, TranscodeError, Writer};
-use crate::java_type::ClassType;
+use java_json::ClassType;
 
 impl<'a> Writer<'_, 'a, '_, '_, '_> {
     /// Writes the object that comes next. If that cannot be, all is as it was.

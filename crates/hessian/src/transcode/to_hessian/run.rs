@@ -2,12 +2,13 @@
 //! `true`, `false` and `null`, with no white space between them.
 
 use super::Writer;
-use crate::chunk::push_front;
 use crate::encode::{put_double, put_int, put_long};
-use crate::json::{Lead, PLACE_LEN, Place, Sequence, Short, short_number};
-use crate::transcode::Builtin;
 use crate::transcode::run::{NOTHING, Room, Step, run};
-use crate::{JavaType, ascii, tag};
+use crate::{JavaType, tag};
+use java_json::ascii;
+use java_json::builtin::Builtin;
+use java_json::json::{LEAF_LEN, LeafRoom, MemberName, Sequence, Short, short_number};
+use java_json::short_copy::push_front;
 
 /// Beside a quote, as many bytes as are copied at once.
 const CHUNK_LEN: usize = 1 + 32;
@@ -54,7 +55,7 @@ impl Writer<'_, '_, '_, '_, '_> {
     #[inline]
     pub(super) fn simple(&mut self) -> bool {
         let Some(chunk) = self.json.rest().first_chunk() else { return self.plain() };
-        let mut place = [0; PLACE_LEN];
+        let mut place = [0; LEAF_LEN];
         let (n_taken, n_put) = put(&mut place, chunk, Rule::Any, self.max_text_len());
         if n_taken == 0 {
             return self.plain();
@@ -66,9 +67,13 @@ impl Writer<'_, '_, '_, '_, '_> {
 
     /// Writes the simple values of members that have the next names of a known class, and says how
     /// many they were.
-    pub(super) fn run_members(&mut self, object: &mut Sequence, members: &[(Lead, Rule)]) -> usize {
+    pub(super) fn run_members(
+        &mut self,
+        object: &mut Sequence,
+        members: &[(MemberName, Rule)],
+    ) -> usize {
         let (rest, max_text_len) = (self.json.rest(), self.max_text_len());
-        let is_next = |(lead, rule): &(Lead, Rule)| {
+        let is_next = |(lead, rule): &(MemberName, Rule)| {
             *rule != Rule::Never && rest.first_chunk().is_some_and(|text| lead.len_at(text) != 0)
         };
         if !self.has_runs || !members.first().is_some_and(is_next) {
@@ -224,7 +229,7 @@ fn put_first(room: &mut Room, chunk: &[u8; CHUNK_LEN], rule: Rule, max_text_len:
 
 /// Puts the value at the front of the chunk, if it is simple.
 #[inline]
-fn put(place: &mut Place, chunk: &[u8; CHUNK_LEN], rule: Rule, max_text_len: usize) -> Step {
+fn put(place: &mut LeafRoom, chunk: &[u8; CHUNK_LEN], rule: Rule, max_text_len: usize) -> Step {
     let [first, text @ ..] = chunk;
     if *first != b'"' {
         return put_scalar(place, chunk, rule);
@@ -246,7 +251,7 @@ fn put(place: &mut Place, chunk: &[u8; CHUNK_LEN], rule: Rule, max_text_len: usi
 
 /// Puts the number or word at the front of the chunk.
 #[inline(never)]
-fn put_scalar(place: &mut Place, chunk: &[u8; CHUNK_LEN], rule: Rule) -> Step {
+fn put_scalar(place: &mut LeafRoom, chunk: &[u8; CHUNK_LEN], rule: Rule) -> Step {
     let is_bool = matches!(rule, Rule::Any | Rule::Boolean);
     match chunk {
         [b't', b'r', b'u', b'e', ..] if is_bool => {

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 
 use super::{Shape, TranscodeError, Writer};
-use crate::json::{self, JsonReader};
-use crate::transcode::bigint;
 use crate::transcode::builtin::Builtin;
-use crate::transcode::parts::Parts;
-use crate::transcode::texts;
 use crate::{Kind, Limits, Name, ObjectCursor};
+use java_json::bigint;
+use java_json::json::{self, JsonReader};
+use java_json::texts;
+use java_json::time::TimeFields;
 
 impl<'a> Writer<'_, 'a, '_> {
     /// An object of a known class. What cannot be one is an error: its class says what it is.
@@ -203,7 +203,7 @@ impl<'a> Writer<'_, 'a, '_> {
         mut object: ObjectCursor,
         text: &mut Vec<u8>,
     ) -> Result<Option<()>, TranscodeError> {
-        let mut parts = Parts::default();
+        let mut parts = TimeFields::default();
         while let Some(name) = self.next_field(&mut object) {
             self.part(&name, &mut parts)?;
         }
@@ -211,7 +211,7 @@ impl<'a> Writer<'_, 'a, '_> {
     }
 
     /// Takes in one field of a java.time value: a number, or a value of java.time itself.
-    fn part(&mut self, name: &str, parts: &mut Parts<'a>) -> Result<(), TranscodeError> {
+    fn part(&mut self, name: &str, parts: &mut TimeFields<'a>) -> Result<(), TranscodeError> {
         match self.dec.peek()? {
             Kind::Null => self.dec.skip_value()?,
             Kind::Int | Kind::Long => {

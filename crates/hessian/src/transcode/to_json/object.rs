@@ -3,10 +3,10 @@
 use super::hidden::Hidden;
 use super::throwable::key_of;
 use super::{EnumStyle, Shape, TranscodeError, Writer};
-use crate::chunk::push_front;
-use crate::json::{self, Lead};
 use crate::transcode::Schema;
 use crate::{ClassDef, Name, ObjectCursor};
+use java_json::json::{self, MemberName};
+use java_json::short_copy::push_front;
 
 /// Names are prepared for classes of up to so many fields.
 const MAX_LEADS: usize = 256;
@@ -18,7 +18,7 @@ pub(super) struct Plan {
     /// Which fields others of the same name hide.
     pub(super) hidden: Hidden,
     /// What stands before the values of the fields, once an object was met.
-    pub(super) leads: Vec<Lead>,
+    pub(super) leads: Vec<MemberName>,
     /// By field: whether doubles in it come from floats. None if there are none of these.
     floats: Vec<bool>,
 }
@@ -133,7 +133,7 @@ impl Writer<'_, '_, '_> {
     /// The name of a field in quotes, with its colon, and the comma before it.
     fn lead(&mut self, class: usize, index: usize, has_comma: bool) {
         let lead = self.plans.get(class).and_then(|plan| plan.leads.get(index));
-        if let Some((text, len)) = lead.and_then(Lead::text) {
+        if let Some((text, len)) = lead.and_then(MemberName::text) {
             push_front(self.out, text, len);
             return;
         }
@@ -151,8 +151,9 @@ impl Writer<'_, '_, '_> {
             && def.fields.len() <= MAX_LEADS
         {
             let is_after_class = self.opts.class_name;
-            let lead =
-                |(index, name): (usize, &Name<'_>)| Lead::new(name, index != 0 || is_after_class);
+            let lead = |(index, name): (usize, &Name<'_>)| {
+                MemberName::new(name, index != 0 || is_after_class)
+            };
             plan.leads.extend(def.fields.iter().enumerate().map(lead));
         }
     }

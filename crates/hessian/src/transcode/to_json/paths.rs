@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::json;
+use java_json::json;
 
 /// One step down.
 #[derive(Clone, Debug)]

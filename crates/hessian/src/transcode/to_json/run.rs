@@ -6,10 +6,10 @@
 //! all that is left to the general way, which says what.
 
 use super::Writer;
-use crate::chunk::push_front;
-use crate::json::{Lead, PLACE_LEN, Place, put_f64, put_i64, put_text, put_word};
 use crate::tag;
 use crate::transcode::run::{NOTHING, Room, Step, run};
+use java_json::json::{LEAF_LEN, LeafRoom, MemberName, put_f64, put_i64, put_text, put_word};
+use java_json::short_copy::push_front;
 
 /// Beside a tag, as many bytes as are copied at once.
 const CHUNK_LEN: usize = 1 + 32;
@@ -30,7 +30,7 @@ impl Writer<'_, '_, '_> {
         if !is_simple(chunk[0]) {
             return false;
         }
-        let mut place = [0; PLACE_LEN];
+        let mut place = [0; LEAF_LEN];
         let rules = self.rules();
         let (n_taken, n_put) = put(&mut place, chunk, rules);
         push_front(self.out, &place, n_put);
@@ -57,7 +57,7 @@ impl Writer<'_, '_, '_> {
             return 0;
         }
         let step = |n: usize, room: &mut Room, input: &[u8]| {
-            let Some((text, len)) = leads.get(n).and_then(Lead::text) else { return NOTHING };
+            let Some((text, len)) = leads.get(n).and_then(MemberName::text) else { return NOTHING };
             let (Some(place), Some(chunk)) = (room.first_chunk_mut(), input.first_chunk()) else {
                 return NOTHING;
             };
@@ -166,7 +166,7 @@ fn put_behind(room: &mut Room, at: usize, chunk: &[u8; CHUNK_LEN], rules: Rules)
 
 /// Puts the value at the front of the chunk, if it is simple.
 #[inline]
-fn put(place: &mut Place, chunk: &[u8; CHUNK_LEN], rules: Rules) -> Step {
+fn put(place: &mut LeafRoom, chunk: &[u8; CHUNK_LEN], rules: Rules) -> Step {
     if usize::from(chunk[0]) <= tag::STRING_DIRECT_MAX {
         put_simple_text(place, chunk, rules)
     } else {
@@ -176,7 +176,7 @@ fn put(place: &mut Place, chunk: &[u8; CHUNK_LEN], rules: Rules) -> Step {
 
 /// Puts the text at the front of the chunk, if it is a short one.
 #[inline]
-fn put_simple_text(place: &mut Place, chunk: &[u8; CHUNK_LEN], rules: Rules) -> Step {
+fn put_simple_text(place: &mut LeafRoom, chunk: &[u8; CHUNK_LEN], rules: Rules) -> Step {
     let [tag, text @ ..] = chunk;
     let len = usize::from(*tag);
     if rules.max_text_len < len || tag::STRING_DIRECT_MAX < len {
@@ -195,7 +195,7 @@ enum Simple {
 
 /// Puts the number, boolean or null at the front of the chunk.
 #[inline(never)]
-fn put_scalar(place: &mut Place, chunk: &[u8; CHUNK_LEN], rules: Rules) -> Step {
+fn put_scalar(place: &mut LeafRoom, chunk: &[u8; CHUNK_LEN], rules: Rules) -> Step {
     let [tag, b0, b1, b2, b3, b4, b5, b6, b7, ..] = *chunk;
     let of = |tag: u8, zero: u8| i64::from(tag) - i64::from(zero);
     let (short, int) = (u16::from_be_bytes([b0, b1]), i32::from_be_bytes([b0, b1, b2, b3]));

@@ -4,7 +4,7 @@
 //! `class`, is written into an object that says of which types its keys are:
 //! `{"class":"java.util.HashMap<java.lang.Integer, java.lang.Object>","value":{"1":"a"}}`.
 
-use super::Builtin;
+use crate::builtin::Builtin;
 use crate::json;
 
 /// What was seen of a map's keys so far.

@@ -1,7 +1,8 @@
 //! What the member `class` of a JSON object says: the same for every serialization.
 
-use super::{Builtin, Schema};
 use crate::JavaType;
+use crate::Schema;
+use crate::builtin::Builtin;
 
 /// What a member `class` has to be.
 pub const CLASS_NAME: &str =
@@ -57,7 +58,7 @@ impl<'n> Named<'n> {
         self.ty.as_ref().is_some_and(|ty| !matches!(ty, JavaType::Class(_)))
     }
 
-    /// What a [`Schema`](super::Schema) knows its fields by.
+    /// What a [`Schema`](crate::Schema) knows its fields by.
     #[must_use]
     pub fn key(&self) -> &str {
         match &self.ty {

@@ -1,4 +1,4 @@
-//! JSON text: a pull reader, and (in `write`) the pieces of a writer.
+//! JSON text: a pull reader, and (in `append` and `put`) the pieces of a writer.
 //!
 //! Strict RFC 8259 in UTF-8: no comments, no trailing commas, no NaN, no raw control characters.
 //! Surrogate escapes without their other half are refused, for no Rust or JSON text can hold them.
@@ -6,21 +6,21 @@
 //!
 //! The reader allocates only for strings that contain escapes.
 
+mod append;
 mod error;
-mod lead;
+mod member_name;
 mod number;
 mod path;
-mod place;
+mod put;
 mod text;
-mod write;
 
+pub use append::{write_f32, write_f64, write_i64, write_string};
 pub use error::{JsonError, JsonRule};
-pub(crate) use lead::Lead;
-pub(crate) use number::{Short, short_number};
+pub use member_name::MemberName;
+pub use number::{Short, short_number};
 pub use path::path_at;
-pub(crate) use place::{PLACE_LEN, Place, put_f64, put_i64, put_text, put_word};
-pub(crate) use text::escape;
-pub use write::{write_f32, write_f64, write_i64, write_string};
+pub use put::{LEAF_LEN, LeafRoom, put_f64, put_i64, put_text, put_word};
+pub use text::escape;
 
 use std::borrow::Cow;
 
@@ -134,7 +134,7 @@ impl<'a> JsonReader<'a> {
 
     /// A string that is ASCII without escapes. Nothing for any other, and the reader stays.
     #[inline]
-    pub(crate) fn read_plain_ascii(&mut self) -> Result<Option<&'a [u8]>, JsonError> {
+    pub fn read_plain_ascii(&mut self) -> Result<Option<&'a [u8]>, JsonError> {
         self.skip_space();
         if self.byte() != Some(b'"') {
             return Err(self.broken(JsonRule::String));
@@ -152,7 +152,7 @@ impl<'a> JsonReader<'a> {
 
     /// A string that is ASCII without escapes, if one comes next with no white space before it.
     #[inline]
-    pub(crate) fn take_plain_ascii(&mut self) -> Option<&'a [u8]> {
+    pub fn take_plain_ascii(&mut self) -> Option<&'a [u8]> {
         let inside = self.rest().strip_prefix(b"\"")?;
         let (plain, after) = inside.split_at(text::plain_ascii_len(inside));
         if after.first() != Some(&b'"') || self.limits.max_len < plain.len() {
@@ -165,7 +165,7 @@ impl<'a> JsonReader<'a> {
     /// A member's name that is ASCII without escapes, and its colon, if both come next with no white
     /// space around.
     #[inline]
-    pub(crate) fn take_plain_key(&mut self) -> Option<&'a [u8]> {
+    pub fn take_plain_key(&mut self) -> Option<&'a [u8]> {
         let start = self.pos;
         let key = self.take_plain_ascii()?;
         if self.byte() != Some(b':') {
@@ -178,7 +178,7 @@ impl<'a> JsonReader<'a> {
 
     /// Whether the object has one more member, whose name comes next.
     #[inline]
-    pub(crate) fn next_member(&mut self, object: &mut Sequence) -> Result<bool, JsonError> {
+    pub fn next_member(&mut self, object: &mut Sequence) -> Result<bool, JsonError> {
         self.next(object, b'}')
     }
 
@@ -186,11 +186,7 @@ impl<'a> JsonReader<'a> {
     /// without white space has it: `,"name":`, or `"name":` for the first one. If there is white
     /// space, it may be around these. The reader stays if the name is another.
     #[inline]
-    pub(crate) fn next_key_is(
-        &mut self,
-        object: &mut Sequence,
-        lead: &[u8],
-    ) -> Result<bool, JsonError> {
+    pub fn next_key_is(&mut self, object: &mut Sequence, lead: &[u8]) -> Result<bool, JsonError> {
         if self.rest().starts_with(lead) {
             object.is_first = false;
             self.pos += lead.len();
@@ -251,7 +247,7 @@ impl<'a> JsonReader<'a> {
     }
 
     /// The name of a member that [`JsonReader::next_member`] told of.
-    pub(crate) fn read_key(&mut self) -> Result<Cow<'a, str>, JsonError> {
+    pub fn read_key(&mut self) -> Result<Cow<'a, str>, JsonError> {
         self.skip_space();
         if self.byte() != Some(b'"') {
             return Err(self.broken(JsonRule::Key));
@@ -291,7 +287,7 @@ impl<'a> JsonReader<'a> {
     }
 
     /// Like [`JsonReader::next_key`], but the name is left with its escapes, which the flag tells.
-    pub(crate) fn next_raw_key(
+    pub fn next_raw_key(
         &mut self,
         object: &mut Sequence,
     ) -> Result<Option<(&'a str, bool)>, JsonError> {
@@ -313,47 +309,47 @@ impl<'a> JsonReader<'a> {
 
     /// A reader at the same place, to look ahead: it does not check that the strings that it passes
     /// over are UTF-8, for this one will.
-    pub(crate) fn scan(&self) -> Self {
+    pub fn scan(&self) -> Self {
         Self { is_scan: true, ..self.clone() }
     }
 
     /// Goes on after `n` members or elements of `n_bytes`, no more than [`JsonReader::items_left`].
-    pub(crate) fn pass(&mut self, sequence: &mut Sequence, n_bytes: usize, n: usize) {
+    pub fn pass(&mut self, sequence: &mut Sequence, n_bytes: usize, n: usize) {
         self.pos += n_bytes;
         self.n_items += n;
         sequence.is_first &= n == 0;
     }
 
     /// How many more elements and members there may be.
-    pub(crate) fn items_left(&self) -> usize {
+    pub fn items_left(&self) -> usize {
         self.limits.max_items.saturating_sub(self.n_items)
     }
 
     /// How long one text may be.
     #[inline]
-    pub(crate) fn max_len(&self) -> usize {
+    pub fn max_len(&self) -> usize {
         self.limits.max_len
     }
 
     /// Whether there is an array or object around this place.
-    pub(crate) fn is_inside(&self) -> bool {
+    pub fn is_inside(&self) -> bool {
         0 < self.depth
     }
 
     /// Goes on at `pos`, where a value begins or ends that was passed before.
-    pub(crate) fn jump(&mut self, pos: usize) {
+    pub fn jump(&mut self, pos: usize) {
         self.pos = pos;
     }
 
     /// Goes on after the end of the array or object that it is in, which was passed before.
-    pub(crate) fn jump_out(&mut self, end: usize) {
+    pub fn jump_out(&mut self, end: usize) {
         self.pos = end;
         self.depth = self.depth.saturating_sub(1);
     }
 
     /// Counts members that are read by jumping to them.
     #[inline]
-    pub(crate) fn count(&mut self, n: usize) -> Result<(), JsonError> {
+    pub fn count(&mut self, n: usize) -> Result<(), JsonError> {
         self.n_items += n;
         if self.limits.max_items < self.n_items {
             return Err(self.broken(JsonRule::Items { max: self.limits.max_items }));
@@ -453,13 +449,15 @@ impl<'a> JsonReader<'a> {
         }
     }
 
+    /// The next byte, whatever it is.
     #[inline]
-    pub(crate) fn byte(&self) -> Option<u8> {
+    pub fn byte(&self) -> Option<u8> {
         self.buf.get(self.pos).copied()
     }
 
+    /// What has not been read.
     #[inline]
-    pub(crate) fn rest(&self) -> &'a [u8] {
+    pub fn rest(&self) -> &'a [u8] {
         self.buf.get(self.pos..).unwrap_or_default()
     }
 
@@ -478,7 +476,7 @@ pub struct Sequence {
 impl Sequence {
     /// Whether nothing of it was read yet.
     #[inline]
-    pub(crate) fn is_first(&self) -> bool {
+    pub fn is_first(&self) -> bool {
         self.is_first
     }
 }

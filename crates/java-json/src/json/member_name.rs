@@ -4,16 +4,16 @@ use crate::ascii;
 
 /// The lead of one field, in a form that is copied or compared at once.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lead {
+pub struct MemberName {
     text: [u8; 32],
     /// 0 for a name that does not fit here, or that is written with escapes.
     len: u8,
 }
 
-impl Lead {
+impl MemberName {
     /// The lead of a field of this name. There is no comma before the first one.
     #[inline]
-    pub(crate) fn new(name: &str, has_comma: bool) -> Self {
+    pub fn new(name: &str, has_comma: bool) -> Self {
         let mut text = [0; 32];
         let at = usize::from(has_comma);
         // Comma, quotes and colon.
@@ -36,13 +36,13 @@ impl Lead {
 
     /// The text, and how many bytes of it count; nothing if it is not known here.
     #[inline]
-    pub(crate) fn text(&self) -> Option<(&[u8; 32], usize)> {
+    pub fn text(&self) -> Option<(&[u8; 32], usize)> {
         (self.len != 0).then_some((&self.text, usize::from(self.len)))
     }
 
     /// How long the lead is, if it is what the bytes begin with; 0 for any other.
     #[inline]
-    pub(crate) fn len_at(&self, bytes: &[u8; 32]) -> usize {
+    pub fn len_at(&self, bytes: &[u8; 32]) -> usize {
         let len = usize::from(self.len);
         if ascii::is_same_front(bytes, &self.text, len) { len } else { 0 }
     }
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn names_that_are_short_and_plain_have_one() {
         let text = |name: &str, has_comma| {
-            let lead = Lead::new(name, has_comma);
+            let lead = MemberName::new(name, has_comma);
             lead.text().map(|(text, len)| String::from_utf8(text[..len].to_vec()).unwrap())
         };
         for n_letters in 0..28 {

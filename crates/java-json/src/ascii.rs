@@ -10,7 +10,7 @@ const HIGHS: u64 = 0x8080_8080_8080_8080;
 
 /// Whether all bytes are ASCII and mean just themselves in a JSON string.
 #[inline]
-pub(crate) fn is_plain(bytes: &[u8]) -> bool {
+pub fn is_plain(bytes: &[u8]) -> bool {
     match fold_short(bytes, |word| special_bits(word) | word & HIGHS) {
         Some(found) => found == 0,
         None => bytes.iter().all(|&byte| !is_special(byte) && byte < 0x80),
@@ -21,25 +21,25 @@ pub(crate) fn is_plain(bytes: &[u8]) -> bool {
 /// looked at, whatever their number is: a branch by the length costs more, for lengths vary from text to
 /// text.
 #[inline]
-pub(crate) fn is_plain_front(chunk: &[u8; 32], len: usize) -> bool {
+pub fn is_plain_front(chunk: &[u8; 32], len: usize) -> bool {
     chunk::specials::<true>(chunk) & chunk::first(len) == 0
 }
 
 /// Whether the first `len` bytes are the same.
 #[inline]
-pub(crate) fn is_same_front(a: &[u8; 32], b: &[u8; 32], len: usize) -> bool {
+pub fn is_same_front(a: &[u8; 32], b: &[u8; 32], len: usize) -> bool {
     chunk::differences(a, b) & chunk::first(len) == 0
 }
 
 /// How many bytes at the front are ASCII and mean just themselves in a JSON string.
 #[inline]
-pub(crate) fn plain_len(chunk: &[u8; 32]) -> usize {
+pub fn plain_len(chunk: &[u8; 32]) -> usize {
     chunk::specials::<true>(chunk).trailing_zeros() as usize
 }
 
 /// The first byte of the chunk that [`is_special`]; with `OR_HIGH`, or is not ASCII.
 #[inline]
-pub(crate) fn special_in_chunk<const OR_HIGH: bool>(chunk: &[u8; 32]) -> Option<usize> {
+pub fn special_in_chunk<const OR_HIGH: bool>(chunk: &[u8; 32]) -> Option<usize> {
     let found = chunk::specials::<OR_HIGH>(chunk);
     (found != 0).then(|| found.trailing_zeros() as usize)
 }
@@ -67,7 +67,7 @@ fn fold_short(bytes: &[u8], look: impl Fn(u64) -> u64) -> Option<u64> {
 
 /// Whether a byte has to be looked at in a JSON string: a quote, a backslash, a control character.
 #[inline]
-pub(crate) fn is_special(byte: u8) -> bool {
+pub fn is_special(byte: u8) -> bool {
     byte == b'"' || byte == b'\\' || byte < 0x20
 }
 
@@ -85,7 +85,7 @@ fn special_bits(word: u64) -> u64 {
 
 /// The first byte of the eight that [`is_special`]; with `OR_HIGH`, or is not ASCII.
 #[inline]
-pub(crate) fn special_in<const OR_HIGH: bool>(chunk: [u8; 8]) -> Option<usize> {
+pub fn special_in<const OR_HIGH: bool>(chunk: [u8; 8]) -> Option<usize> {
     let word = u64::from_le_bytes(chunk);
     let found = special_bits(word) | if OR_HIGH { word & HIGHS } else { 0 };
     (found != 0).then(|| (found.trailing_zeros() / 8) as usize)

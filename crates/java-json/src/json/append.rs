@@ -1,9 +1,9 @@
 //! Pieces of JSON text, appended to a buffer of the caller.
 
-use super::place::{PLACE_LEN, put_f64, put_i64};
+use super::put::{LEAF_LEN, put_f64, put_i64};
 use super::text;
 use crate::ascii;
-use crate::chunk::{push_front, push_short};
+use crate::short_copy::{push_front, push_short};
 
 /// Most names are no longer; it is worth a look whether they can be copied as they are.
 const SHORT: usize = 32;
@@ -24,7 +24,7 @@ pub fn write_string(out: &mut Vec<u8>, value: &str) {
 /// An integer.
 #[inline]
 pub fn write_i64(out: &mut Vec<u8>, value: i64) {
-    let mut place = [0; PLACE_LEN];
+    let mut place = [0; LEAF_LEN];
     let len = put_i64(&mut place, value);
     push_front(out, &place, len);
 }
@@ -33,7 +33,7 @@ pub fn write_i64(out: &mut Vec<u8>, value: i64) {
 /// they are written as the strings `"NaN"`, `"Infinity"` and `"-Infinity"`.
 #[inline]
 pub fn write_f64(out: &mut Vec<u8>, value: f64) {
-    let mut place = [0; PLACE_LEN];
+    let mut place = [0; LEAF_LEN];
     let len = put_f64(&mut place, value);
     push_front(out, &place, len);
 }

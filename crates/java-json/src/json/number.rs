@@ -13,7 +13,7 @@ const INT_POWERS: [i64; 9] =
 
 /// A number that was read at once.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Short {
+pub enum Short {
     /// A whole number of up to 18 digits.
     Int(i64),
     /// A number with a point and up to 15 digits, which a double holds as it is written.
@@ -40,7 +40,7 @@ impl<'a> JsonReader<'a> {
 
     /// A whole number of up to 18 digits; nothing for any other, and the reader stays.
     #[inline]
-    pub(crate) fn read_short_int(&mut self) -> Option<i64> {
+    pub fn read_short_int(&mut self) -> Option<i64> {
         match short_number(self.rest())? {
             (Short::Int(value), len) => {
                 self.pos += len;
@@ -52,7 +52,7 @@ impl<'a> JsonReader<'a> {
 
     /// A number that needs no more than a few steps; nothing for any other, and the reader stays.
     #[inline]
-    pub(crate) fn read_short_number(&mut self) -> Option<Short> {
+    pub fn read_short_number(&mut self) -> Option<Short> {
         let (value, len) = short_number(self.rest())?;
         self.pos += len;
         Some(value)
@@ -104,7 +104,7 @@ fn eight_digits(word: u64) -> u32 {
 
 /// The number at the front of `bytes`, and its length.
 #[inline]
-pub(crate) fn short_number(bytes: &[u8]) -> Option<(Short, usize)> {
+pub fn short_number(bytes: &[u8]) -> Option<(Short, usize)> {
     let (is_negative, unsigned) = match bytes.split_first() {
         Some((b'-', unsigned)) => (true, unsigned),
         _ => (false, bytes),

@@ -12,8 +12,8 @@
 use std::collections::BTreeMap;
 
 use crate::JavaType;
+use crate::builtin::Builtin;
 use crate::java_type::{ClassType, TypeParameter};
-use crate::transcode::Builtin;
 
 /// Types nest no deeper than they can be written.
 const MAX_DEPTH: usize = 32;

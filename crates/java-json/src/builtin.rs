@@ -131,7 +131,7 @@ impl Builtin {
     }
 
     /// The declared class of a key that is an object of this class in a message; nothing if no text is read as one.
-    pub(super) fn of_key(name: &str) -> Option<Cow<'static, str>> {
+    pub fn of_key(name: &str) -> Option<Cow<'static, str>> {
         let handle = name.strip_prefix(HANDLES).and_then(|rest| rest.strip_suffix("Handle"));
         let declared = match (handle, name.strip_prefix(IO)) {
             (Some(class), _) => Cow::Owned(format!("java.time.{class}")),

@@ -1,7 +1,8 @@
 //! The words of errors: what stands in a JSON text, and what its Java type takes instead.
 
-use super::{Builtin, Schema};
 use crate::Limits;
+use crate::Schema;
+use crate::builtin::Builtin;
 use crate::json::JsonReader;
 
 /// A message shows no more of a value than this, in bytes.

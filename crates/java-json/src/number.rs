@@ -1,8 +1,7 @@
 //! Numbers of JSON as numbers of Java, without loss.
 
-use super::bigint;
+use crate::Limits;
 use crate::json::JsonReader;
-use crate::{Encoder, Limits};
 
 /// The integer that a JSON number or text stands for: `7`, `7.0`, `7e2`. Nothing if it is none, or
 /// lies outside of 64 bits. No digit is lost: `0.99999999999999999999` is not 1.
@@ -37,26 +36,6 @@ pub fn named_double(text: &str) -> Option<f64> {
         "Infinity" => Some(f64::INFINITY),
         "-Infinity" => Some(f64::NEG_INFINITY),
         _ => None,
-    }
-}
-
-/// A number whose Java type is not known: the smallest of int, long and double that holds it
-/// exactly, and `BigDecimal` where none does.
-pub(super) fn write_untyped(enc: &mut Encoder<'_>, text: &str) {
-    if let Ok(value) = text.parse::<i64>() {
-        // Minus zero is a double, the only type that has one.
-        if value != 0 || !text.starts_with('-') {
-            return match i32::try_from(value) {
-                Ok(value) => enc.int(value),
-                Err(_) => enc.long(value),
-            };
-        }
-    }
-    // A whole number stays one, however round it is.
-    let is_whole = text.bytes().all(|b| b.is_ascii_digit() || b == b'-') && text != "-0";
-    match text.parse::<f64>() {
-        Ok(value) if !is_whole && is_exact(text, value) => enc.double(value),
-        _ => write_big_decimal(enc, text),
     }
 }
 
@@ -96,7 +75,7 @@ impl InGenericCall {
     }
 
     /// Whether a JSON text may hold a number of [`InGenericCall::Decimal`].
-    pub(super) fn may_have_decimal(json: &[u8]) -> bool {
+    pub fn may_have_decimal(json: &[u8]) -> bool {
         memchr::memchr_iter(b'.', json).any(|at| {
             let after = json.get(at + 1..).unwrap_or_default();
             let len = after.iter().take_while(|b| b.is_ascii_digit()).count();
@@ -109,30 +88,6 @@ impl InGenericCall {
     pub fn may_have_nothing(json: &[u8]) -> bool {
         json.split(|b| !b.is_ascii_digit()).any(|digits| 19 <= digits.len())
     }
-}
-
-/// `java.math.BigDecimal`, as hessian-lite writes it.
-pub(super) fn write_big_decimal(enc: &mut Encoder<'_>, text: &str) {
-    enc.object_begin("java.math.BigDecimal", &["value"]);
-    enc.string(text);
-}
-
-/// `java.math.BigInteger`, as hessian-lite writes it, but without the fields that only cache.
-/// Nothing is written if the text is not an integer of a bounded length.
-pub(super) fn write_big_integer(enc: &mut Encoder<'_>, text: &str) -> Option<()> {
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let words = bigint::parse_decimal(digits.as_bytes())?;
-    enc.object_begin("java.math.BigInteger", &["signum", "mag"]);
-    enc.int(match (words.is_empty(), text.starts_with('-')) {
-        (true, _) => 0,
-        (false, true) => -1,
-        (false, false) => 1,
-    });
-    enc.list_begin(Some("[int"), words.len());
-    for word in words {
-        enc.int(word.cast_signed());
-    }
-    Some(())
 }
 
 /// Whether a double says the same number as `text`: then its shortest text has the same digits.
@@ -151,7 +106,7 @@ pub fn is_exact(text: &str, value: f64) -> bool {
 
 /// The digits of a number without zeros at either end, and the power of ten of the first one.
 /// Nothing for exponents that nobody means.
-pub(crate) fn digits_of(text: &str) -> Option<(Vec<u8>, i64)> {
+pub fn digits_of(text: &str) -> Option<(Vec<u8>, i64)> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
         None => (text, 0),
@@ -176,38 +131,6 @@ pub(crate) fn digits_of(text: &str) -> Option<(Vec<u8>, i64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Decoder, Limits, Value};
-
-    fn untyped(text: &str) -> Value {
-        let mut out = Vec::new();
-        write_untyped(&mut Encoder::new(&mut out), text);
-        Decoder::new(&out, Limits::default()).read_value().unwrap()
-    }
-
-    #[test]
-    fn the_smallest_type_that_holds_the_number_is_taken() {
-        assert_eq!(untyped("0"), Value::Int(0));
-        assert_eq!(untyped("-2147483648"), Value::Int(i32::MIN));
-        assert_eq!(untyped("2147483648"), Value::Long(2_147_483_648));
-        assert_eq!(untyped("9223372036854775807"), Value::Long(i64::MAX));
-        assert_eq!(untyped("1.0"), Value::Double(1.0));
-        assert_eq!(untyped("1e300"), Value::Double(1e300));
-        assert_eq!(untyped("0.30000000000000004"), Value::Double(0.1 + 0.2));
-        assert_eq!(untyped("0.0000"), Value::Double(0.0));
-        assert_eq!(untyped("5e-324"), Value::Double(5e-324));
-        assert!(matches!(untyped("-0"), Value::Double(v) if v.is_sign_negative()));
-    }
-
-    #[test]
-    fn what_a_double_would_change_becomes_a_big_decimal() {
-        let round = "10043690281865288000";
-        for text in
-            [round, "9223372036854775808", "0.1234567890123456789", "1e400", "1e-400", "3e-324"]
-        {
-            let expected = vec![("value", Value::string(text))];
-            assert_eq!(untyped(text), Value::object("java.math.BigDecimal", expected), "{text}");
-        }
-    }
 
     #[test]
     fn a_generic_call_takes_numbers_that_java_does_not_change() {

@@ -1,5 +1,11 @@
 //! Dates and times as ISO 8601 text, in the proleptic Gregorian calendar, as java.time has it.
 
+mod amount;
+mod fields;
+
+pub use amount::{parse_duration, parse_period};
+pub use fields::TimeFields;
+
 /// A calendar day.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Date {

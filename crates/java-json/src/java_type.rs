@@ -1,6 +1,6 @@
 //! Java types as parameters are declared with: JVM descriptors, `Class.getName`, and source names.
 //!
-//! A type says how a JSON value is to be written (see [`crate::transcode`]). The classes that the
+//! A type says how a JSON value is to be written (see crates `hessian` and `jsonb`). The classes that the
 //! mapping knows by name are told apart once, when the type is parsed.
 
 mod common;
@@ -8,7 +8,7 @@ mod parse;
 
 use std::fmt;
 
-use crate::transcode::Builtin;
+use crate::builtin::Builtin;
 
 /// A Java type.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -69,7 +69,7 @@ impl ClassType {
         &self.args
     }
 
-    /// What a [`Schema`](crate::transcode::Schema) knows its fields by: the name, or with generic arguments the
+    /// What a [`Schema`](crate::Schema) knows its fields by: the name, or with generic arguments the
     /// text of the whole type: `com.acme.Page<com.acme.Order>`.
     #[must_use]
     pub fn key(&self) -> &str {
@@ -192,7 +192,7 @@ impl JavaType {
     }
 
     /// Whether it is `java.lang.Object`, which says nothing.
-    pub(crate) fn is_object(&self) -> bool {
+    pub fn is_object(&self) -> bool {
         matches!(self, Self::Class(class) if *class.name == *"java.lang.Object")
     }
 
@@ -273,7 +273,7 @@ impl JavaType {
     }
 
     /// The type of a list as hessian-lite writes it for arrays of this element: `[int`, `[string`.
-    pub(crate) fn array_tag(element: &Self, out: &mut String) {
+    pub fn array_tag(element: &Self, out: &mut String) {
         out.push('[');
         match element {
             Self::Array(inner) => Self::array_tag(inner, out),

@@ -1,19 +1,20 @@
 //! Values whose JSON is short, put into a place of a fixed length: no store has to be checked, and no
 //! buffer has to grow, for each piece of them.
 
-use super::write::not_finite;
+use super::append::not_finite;
 use crate::ascii;
 
 /// Room for any number, and for a text of 32 bytes with its quotes. Bytes after what is put may change.
-pub(crate) const PLACE_LEN: usize = 40;
-pub(crate) type Place = [u8; PLACE_LEN];
+pub const LEAF_LEN: usize = 40;
+/// Room for one number or short text.
+pub type LeafRoom = [u8; LEAF_LEN];
 
 /// Eight digits hold all below.
 const EIGHT: u64 = 100_000_000;
 
 /// Puts the first `len` bytes as a string, if they are ASCII without escapes.
 #[inline]
-pub(crate) fn put_text(place: &mut Place, text: &[u8; 32], len: usize) -> Option<usize> {
+pub fn put_text(place: &mut LeafRoom, text: &[u8; 32], len: usize) -> Option<usize> {
     if !ascii::is_plain_front(text, len) {
         return None;
     }
@@ -26,21 +27,21 @@ pub(crate) fn put_text(place: &mut Place, text: &[u8; 32], len: usize) -> Option
 
 /// Puts a word of up to eight bytes.
 #[inline]
-pub(crate) fn put_word(place: &mut Place, word: [u8; 8], len: usize) -> usize {
+pub fn put_word(place: &mut LeafRoom, word: [u8; 8], len: usize) -> usize {
     put_eight(place, 0, word);
     len
 }
 
 /// Puts an integer.
 #[inline]
-pub(crate) fn put_i64(place: &mut Place, value: i64) -> usize {
+pub fn put_i64(place: &mut LeafRoom, value: i64) -> usize {
     place[0] = b'-';
     put_u64(place, usize::from(value < 0), value.unsigned_abs())
 }
 
 /// Puts the shortest number that reads back as this double, or the text of what is no number.
 #[inline]
-pub(crate) fn put_f64(place: &mut Place, value: f64) -> usize {
+pub fn put_f64(place: &mut LeafRoom, value: f64) -> usize {
     match millionths(value.abs()) {
         Some(count) => put_millionths(place, value.is_sign_negative(), count),
         None => put_any_f64(place, value),
@@ -65,7 +66,7 @@ fn millionths(value: f64) -> Option<u64> {
 }
 
 #[inline]
-fn put_millionths(place: &mut Place, is_negative: bool, count: u64) -> usize {
+fn put_millionths(place: &mut LeafRoom, is_negative: bool, count: u64) -> usize {
     place[0] = b'-';
     let point = put_u64(place, usize::from(is_negative), count / 1_000_000);
     // Six digits after two zeros.
@@ -80,7 +81,7 @@ fn put_millionths(place: &mut Place, is_negative: bool, count: u64) -> usize {
     point + 1 + n_digits
 }
 
-fn put_any_f64(place: &mut Place, value: f64) -> usize {
+fn put_any_f64(place: &mut LeafRoom, value: f64) -> usize {
     let mut buffer = zmij::Buffer::new();
     let text = match value.is_finite() {
         true => buffer.format_finite(value).as_bytes(),
@@ -91,7 +92,7 @@ fn put_any_f64(place: &mut Place, value: f64) -> usize {
 
 /// Puts a number at `at`, and says where it ends.
 #[inline]
-fn put_u64(place: &mut Place, at: usize, value: u64) -> usize {
+fn put_u64(place: &mut LeafRoom, at: usize, value: u64) -> usize {
     match value {
         0..EIGHT => put_leading(place, at, value),
         EIGHT..10_000_000_000_000_000 => {
@@ -105,7 +106,7 @@ fn put_u64(place: &mut Place, at: usize, value: u64) -> usize {
 
 /// Puts a number of up to eight digits without zeros in front.
 #[inline]
-fn put_leading(place: &mut Place, at: usize, value: u64) -> usize {
+fn put_leading(place: &mut LeafRoom, at: usize, value: u64) -> usize {
     let digits = eight_digits(value);
     // The last digit is written even if it is a zero.
     let n_zeros = (digits | 1 << 56).trailing_zeros() / 8;
@@ -114,13 +115,13 @@ fn put_leading(place: &mut Place, at: usize, value: u64) -> usize {
 }
 
 #[inline]
-fn put_eight(place: &mut Place, at: usize, bytes: [u8; 8]) {
+fn put_eight(place: &mut LeafRoom, at: usize, bytes: [u8; 8]) {
     if let Some(place) = place.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
         *place = bytes;
     }
 }
 
-fn put_bytes(place: &mut Place, at: usize, bytes: &[u8]) -> usize {
+fn put_bytes(place: &mut LeafRoom, at: usize, bytes: &[u8]) -> usize {
     if let Some(place) = place.get_mut(at..at + bytes.len()) {
         place.copy_from_slice(bytes);
     }
@@ -149,8 +150,8 @@ fn ascii_of(digits: u64) -> [u8; 8] {
 mod tests {
     use super::*;
 
-    fn text(put: impl FnOnce(&mut Place) -> usize) -> String {
-        let mut place = [0xff; PLACE_LEN];
+    fn text(put: impl FnOnce(&mut LeafRoom) -> usize) -> String {
+        let mut place = [0xff; LEAF_LEN];
         let len = put(&mut place);
         std::str::from_utf8(&place[..len]).unwrap().to_owned()
     }

@@ -95,7 +95,7 @@ fn low_surrogate(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// The text that `raw` stands for. Its escapes have been checked by [`scan_string`].
-pub(crate) fn unescape(raw: &str) -> String {
+pub(super) fn unescape(raw: &str) -> String {
     let mut text = String::with_capacity(raw.len());
     let mut rest = raw;
     while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
@@ -129,7 +129,7 @@ pub(crate) fn unescape(raw: &str) -> String {
 
 /// Appends text in UTF-8 without quotes, with the escapes that JSON demands.
 #[inline]
-pub(crate) fn escape(out: &mut Vec<u8>, text: &[u8]) {
+pub fn escape(out: &mut Vec<u8>, text: &[u8]) {
     let mut rest = text;
     loop {
         let (plain, after) = rest.split_at(plain_len(rest));

@@ -6,7 +6,7 @@
 
 /// Appends the first `len` bytes of `chunk`, which has as many.
 #[inline]
-pub(crate) fn push_front<const N: usize>(out: &mut Vec<u8>, chunk: &[u8; N], len: usize) {
+pub fn push_front<const N: usize>(out: &mut Vec<u8>, chunk: &[u8; N], len: usize) {
     debug_assert!(len <= N);
     let end = out.len() + len;
     out.extend_from_slice(chunk);
@@ -16,7 +16,7 @@ pub(crate) fn push_front<const N: usize>(out: &mut Vec<u8>, chunk: &[u8; N], len
 /// Appends bytes that are few as a rule, with nothing known of what is behind them: two pieces that
 /// overlap.
 #[inline]
-pub(crate) fn push_short(out: &mut Vec<u8>, bytes: &[u8]) {
+pub fn push_short(out: &mut Vec<u8>, bytes: &[u8]) {
     match bytes.len() {
         4..=8 => push_ends::<4>(out, bytes),
         9..=16 => push_ends::<8>(out, bytes),

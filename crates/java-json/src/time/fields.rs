@@ -2,14 +2,15 @@
 
 use std::borrow::Cow;
 
-use super::builtin::Builtin;
-use super::time::{self, Date, Time};
+use super::{Date, Time};
+use crate::builtin::Builtin;
+use crate::time;
 
 /// The fields of a java.time value and of the values inside it.
 #[derive(Default)]
-pub(super) struct Parts<'a> {
+pub struct TimeFields<'a> {
     numbers: [Option<i64>; NUMBERS.len()],
-    pub(super) zone: Option<Cow<'a, str>>,
+    pub zone: Option<Cow<'a, str>>,
 }
 
 /// `seconds` is that of an `Instant`, a `Duration` or a `ZoneOffset`, never of two of them.
@@ -39,8 +40,8 @@ const MAX_DAY: i64 = 366_000_000_000;
 const EPOCH_DAY: &str = "epochDay";
 const NANO_OF_DAY: &str = "nanoOfDay";
 
-impl Parts<'_> {
-    pub(super) fn number(&mut self, name: &str) -> Option<&mut Option<i64>> {
+impl TimeFields<'_> {
+    pub fn number(&mut self, name: &str) -> Option<&mut Option<i64>> {
         let name = match name {
             "date" => EPOCH_DAY,
             "time" => NANO_OF_DAY,
@@ -86,7 +87,7 @@ impl Parts<'_> {
     }
 
     /// The text, without quotes. Nothing if the parts are not what they have to be.
-    pub(super) fn write(&self, builtin: Builtin, text: &mut Vec<u8>) -> Option<()> {
+    pub fn write(&self, builtin: Builtin, text: &mut Vec<u8>) -> Option<()> {
         match builtin {
             Builtin::LocalDate => self.date()?.write(text),
             Builtin::LocalTime => self.time()?.write_short(text),
