@@ -1,4 +1,5 @@
-//! A cluster: all endpoints of one service, as one worker sees them.
+//! A cluster: all endpoints of one service, as one worker sees them. How it offers calls to them is in
+//! `offering`.
 //!
 //! Invariants:
 //! - A call is offered to another endpoint only if none has begun it.
@@ -10,24 +11,25 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use balance::{Balancer, EndpointSpec, Slot, Ticket};
-use dubbo_proto::{Serialization, ServiceKey, Status};
-use flow::{Attempts, Ending, GiveUp, Limits, Next, Rewrites};
+use balance::{Balancer, EndpointSpec};
+use dubbo_proto::{Serialization, ServiceKey};
 use registry::{Endpoint, Freshness, Protocol, Snapshot};
 use tokio::sync::Notify;
-use tracing::info;
 
-use crate::call::{Call, Outcome, RoutedCall, Times};
 use crate::config::ClusterPolicy;
 use crate::error::{CallError, Code};
 use crate::learnt::Learnt;
 use crate::metrics::{CallStats, Hub};
 use crate::timeout::Limit;
-use crate::upstream::{AnyUpstream, Dialect, Pool, Setup, Standing};
+use crate::upstream::{AnyUpstream, Pool, Setup, Standing};
 
+mod attempt;
 mod holding;
+mod offering;
 
-use holding::Holding;
+pub use self::attempt::Attempt;
+use self::holding::Holding;
+pub use self::offering::too_late;
 
 /// All endpoints of one service.
 pub struct Cluster {
@@ -219,164 +221,6 @@ impl Cluster {
         wanted.map_or(max, |wanted| wanted.min(max))
     }
 
-    /// Whether a call that an endpoint refuses could be offered to another one.
-    pub fn has_choice(&self) -> bool {
-        flow::has_choice(self.policy.borrow().max_attempts, self.balancer.borrow().len())
-    }
-
-    /// A call that was not offered yet, and whose caller gives up at `deadline`.
-    pub fn attempts(&self, deadline: Instant) -> Attempts<Member> {
-        Attempts::new(Limits { max_attempts: self.policy.borrow().max_attempts, deadline })
-    }
-
-    /// What a call may still try that [`Cluster::begin`] has begun and that failed.
-    ///
-    /// # Errors
-    /// Why it is offered no more.
-    pub fn after_first(
-        &self,
-        attempt: &Attempt,
-        times: Times,
-        error: &CallError,
-    ) -> Result<Attempts<Member>, GiveUp> {
-        let mut attempts = self.attempts(times.deadline);
-        attempts.failed(attempt.member.clone(), error.retry());
-        match self.next(&attempts, times.now) {
-            Next::Offer(_) | Next::Wait => Ok(attempts),
-            Next::GiveUp(reason) => Err(reason),
-        }
-    }
-
-    /// Begins a call on an endpoint that is connected; `None` if there is none just now.
-    pub fn begin(self: &Rc<Self>, now: Instant) -> Option<Attempt> {
-        self.last_call.set(now);
-        let slot = {
-            let mut balancer = self.balancer.borrow_mut();
-            flow::pick_ready(&mut balancer, now, &mut rand::rng(), |member| self.standing(member))?
-        };
-        self.attempt(slot, now)
-    }
-
-    /// Makes a call, on another endpoint if one refuses it before it has begun.
-    pub async fn call(self: &Rc<Self>, call: RoutedCall<'_>) -> Outcome {
-        let otherwise = self.policy.borrow().serialization;
-        let Times { now, deadline } = call.times;
-        self.offer(now, self.attempts(deadline), async |attempt, now| {
-            let member = &attempt.member.0;
-            let used = member.serialization(otherwise);
-            // What the caller attaches counts more than what the registry shows.
-            let own = member.attachments.iter().map(|(name, value)| (*name, value.as_str()));
-            let all: Vec<(&str, &str)>;
-            let attachments = match member.attachments.is_empty() {
-                true => call.attachments,
-                false => {
-                    all = own.chain(call.attachments.iter().copied()).collect();
-                    &all
-                }
-            };
-            let dialect =
-                Dialect { serialization: used, path: member.path(&self.service.interface) };
-            let call = Call { attachments, times: Times { now, deadline }, ..call };
-            let outcome = attempt.upstream().call(&call, dialect).await;
-            // Nobody has read it yet.
-            if call.one_way {
-                return outcome;
-            }
-            let Some(other) = member.learnt.take_in(used, &outcome) else {
-                return outcome;
-            };
-            let now = Instant::now();
-            let is_allowed =
-                |error: &CallError| Rewrites::new(deadline, 1).allow(now, error.retry());
-            if !outcome.as_ref().is_err_and(is_allowed) {
-                return outcome;
-            }
-            let call = Call { times: Times { now, deadline }, ..call };
-            let dialect = Dialect { serialization: other, ..dialect };
-            let outcome = attempt.upstream().call(&call, dialect).await;
-            if member.learnt.take_in_again(used, other, &outcome) {
-                info!(endpoint = %member.upstream.address(), %used, instead = %other, "serialization refused");
-            }
-            outcome
-        })
-        .await
-    }
-
-    /// Offers a call that goes on `now` to one endpoint after the other, until one takes it or nothing
-    /// is left to try.
-    pub async fn offer(
-        self: &Rc<Self>,
-        mut now: Instant,
-        mut attempts: Attempts<Member>,
-        mut make: impl AsyncFnMut(&Attempt, Instant) -> Outcome,
-    ) -> Outcome {
-        self.last_call.set(now);
-        let mut next = self.next(&attempts, now);
-        loop {
-            let attempt = match next {
-                Next::Offer(slot) => self.attempt(slot, now),
-                Next::Wait => {
-                    // Who waits in vain is told so by the next decision.
-                    let _ = self.wait_for_endpoints(attempts.limits().deadline).await;
-                    now = Instant::now();
-                    next = self.next(&attempts, now);
-                    continue;
-                }
-                Next::GiveUp(reason) => return Err(self.nobody(&attempts, now, reason)),
-            };
-            let Some(attempt) = attempt else { return Err(self.no_endpoint()) };
-            let outcome = make(&attempt, now).await;
-            now = Instant::now();
-            let Err(error) = outcome else {
-                attempt.finish(now, None);
-                return outcome;
-            };
-            attempts.failed(attempt.member.clone(), error.retry());
-            attempt.finish(now, Some(&error));
-            next = self.next(&attempts, now);
-            match next {
-                Next::GiveUp(GiveUp::TooLate) => return Err(too_late(&error)),
-                Next::GiveUp(_) => return Err(error),
-                Next::Offer(_) | Next::Wait => {}
-            }
-        }
-    }
-
-    /// Decides where a call goes next.
-    fn next(&self, attempts: &Attempts<Member>, now: Instant) -> Next {
-        let is_known = self.status.get() != Freshness::Pending;
-        let mut balancer = self.balancer.borrow_mut();
-        attempts
-            .next(now, is_known, &mut balancer, &mut rand::rng(), |member| self.standing(member))
-    }
-
-    /// The failure of a call that nobody was there for.
-    #[cold]
-    fn nobody(&self, attempts: &Attempts<Member>, now: Instant, reason: GiveUp) -> CallError {
-        let error = match reason {
-            GiveUp::NothingKnown => self.registry_silent(),
-            GiveUp::NoEndpoint | GiveUp::LastFailure => self.no_endpoint(),
-            GiveUp::TooLate => CallError::new(Code::Timeout, "the deadline has passed"),
-        };
-        // Whom it was offered to before has counted it.
-        if attempts.is_first() {
-            self.count_without_endpoint(now, error.code);
-        }
-        error
-    }
-
-    fn standing(&self, member: &Member) -> Standing {
-        member.0.upstream.standing(&self.service_name)
-    }
-
-    fn attempt(self: &Rc<Self>, slot: Slot, now: Instant) -> Option<Attempt> {
-        let mut balancer = self.balancer.borrow_mut();
-        let member = balancer.key(slot)?.clone();
-        let ticket = Some(balancer.begin(slot));
-        member.0.stats.started();
-        Some(Attempt { cluster: Rc::clone(self), member, ticket, started: now })
-    }
-
     /// No registry tells this cluster anything any more: routes to it are void.
     pub fn forget(&self) {
         self.is_forgotten.set(true);
@@ -464,13 +308,6 @@ impl Cluster {
     }
 }
 
-/// The failure of a call that could be offered to another endpoint, if there were time.
-#[cold]
-pub fn too_late(last: &CallError) -> CallError {
-    let message = format!("no time is left to try another endpoint; the last one failed: {last}");
-    CallError { endpoint: last.endpoint.clone(), ..CallError::new(Code::Timeout, message) }
-}
-
 /// The registry tells when an endpoint started by the wall clock; the balancer has none.
 fn warm_up(known: registry::WarmUp) -> Option<balance::WarmUp> {
     balance::WarmUp::new(Instant::now(), known.uptime(SystemTime::now()), known.period)
@@ -483,90 +320,6 @@ impl MemberState {
         match self.upstream.trouble(service) {
             Some(error) => format!("{address} ({})", error.message),
             None => address.to_string(),
-        }
-    }
-}
-
-/// Whether a call failed because its endpoint cannot serve any: it has no app, or not this service. A
-/// Dubbo provider, or an agent in one's place, says so by its status SERVER_ERROR.
-fn is_about_the_endpoint(error: &CallError) -> bool {
-    matches!(error.code, Code::Unreachable | Code::ServiceNotFound)
-        || error.provider_status == Some(Status::ServerError)
-}
-
-/// A call on its way to one endpoint.
-pub struct Attempt {
-    cluster: Rc<Cluster>,
-    member: Member,
-    ticket: Option<Ticket>,
-    started: Instant,
-}
-
-impl Attempt {
-    /// The endpoint's upstream.
-    pub fn upstream(&self) -> &AnyUpstream {
-        &self.member.0.upstream
-    }
-
-    /// The endpoint, not to be tried again.
-    pub fn member(&self) -> &Member {
-        &self.member
-    }
-
-    /// What a Dubbo consumer is told whose call got no answer within `took`. It does without the
-    /// configuration's own timeouts: a consumer always brings one.
-    #[cold]
-    pub fn overdue(&self, took: Duration) -> String {
-        let policy = self.cluster.policy.borrow();
-        let limit = Limit::new(&policy, Some(took), None);
-        limit.overdue(Some(self.upstream().address()), "the consumer's timeout")
-    }
-
-    /// The call has ended, at `now`, well or with an error.
-    pub fn finish(mut self, now: Instant, error: Option<&CallError>) {
-        let Some(ticket) = self.ticket.take() else { return };
-        let latency = now.saturating_duration_since(self.started);
-        self.member.0.stats.finished(latency, error.map(|error| error.code as u8));
-        let ending = match error {
-            None => Ending::Answered,
-            Some(error) if self.is_refusal(error) => Ending::Refused,
-            Some(_) => Ending::Failed,
-        };
-        self.give_back(ticket, ending, now, latency);
-        if let Some(error) = error
-            && is_about_the_endpoint(error)
-        {
-            self.cluster.stop_holding(&self.member, now);
-        }
-    }
-
-    /// Whether the endpoint is there and would refuse the next call as well: the app behind it has
-    /// gone, or offers the service no more. A connection that is down is no reason to rest: nothing
-    /// is offered to it anyway, and it is to be used as soon as it is up again.
-    fn is_refusal(&self, error: &CallError) -> bool {
-        matches!(error.code, Code::Unreachable | Code::ServiceNotFound)
-            && self.cluster.standing(&self.member) == Standing::Ready
-    }
-
-    fn give_back(&self, ticket: Ticket, ending: Ending, now: Instant, latency: Duration) {
-        let mut balancer = self.cluster.balancer.borrow_mut();
-        ending.give_back(&mut balancer, ticket, now, latency, rand::rng);
-    }
-
-    /// The call was sent, and nobody will hear how it ends.
-    pub fn sent_one_way(mut self) {
-        let Some(ticket) = self.ticket.take() else { return };
-        self.member.0.stats.finished(Duration::ZERO, None);
-        self.give_back(ticket, Ending::Unheard, self.started, Duration::ZERO);
-    }
-}
-
-impl Drop for Attempt {
-    fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            let latency = self.started.elapsed();
-            self.member.0.stats.finished(latency, Some(Code::Cancelled as u8));
-            self.give_back(ticket, Ending::Unheard, self.started, latency);
         }
     }
 }

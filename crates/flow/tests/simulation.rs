@@ -146,9 +146,7 @@ struct Sim {
 impl Sim {
     fn new(seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
-        let policies =
-            [Policy::Random, Policy::RoundRobin, Policy::LeastInFlight, Policy::PowerOfTwo];
-        let policy = policies[rng.random_range(0..policies.len())];
+        let policy = Policy::ALL[rng.random_range(0..Policy::ALL.len())];
         let n_endpoints = rng.random_range(1..=6);
         Self {
             rng,

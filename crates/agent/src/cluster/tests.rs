@@ -3,10 +3,11 @@ use std::cell::RefCell;
 use balance::Policy;
 use bytes::Bytes;
 use dubbo_proto::Status;
+use flow::{GiveUp, Next};
 use registry::Unused;
 
 use super::*;
-use crate::call::Reply;
+use crate::call::{Outcome, Reply, Times};
 use crate::testing::{NOWHERE, on_worker, pool};
 
 fn cluster(policy: &ClusterPolicy) -> Rc<Cluster> {

@@ -1,0 +1,94 @@
+//! A call on its way to one endpoint.
+//!
+//! Invariant: what the balancer counts as in flight is given back however the call ends.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use balance::Ticket;
+use dubbo_proto::Status;
+use flow::{Ending, Standing};
+
+use super::{Cluster, Member};
+use crate::error::{CallError, Code};
+use crate::timeout::Limit;
+use crate::upstream::AnyUpstream;
+
+/// A call on its way to one endpoint.
+pub struct Attempt {
+    pub(super) cluster: Rc<Cluster>,
+    pub(super) member: Member,
+    pub(super) ticket: Option<Ticket>,
+    pub(super) started: Instant,
+}
+
+impl Attempt {
+    /// The endpoint's upstream.
+    pub fn upstream(&self) -> &AnyUpstream {
+        &self.member.0.upstream
+    }
+
+    /// What a Dubbo consumer is told whose call got no answer within `took`. It does without the
+    /// configuration's own timeouts: a consumer always brings one.
+    #[cold]
+    pub fn overdue(&self, took: Duration) -> String {
+        let policy = self.cluster.policy.borrow();
+        let limit = Limit::new(&policy, Some(took), None);
+        limit.overdue(Some(self.upstream().address()), "the consumer's timeout")
+    }
+
+    /// The call has ended, at `now`, well or with an error.
+    pub fn finish(mut self, now: Instant, error: Option<&CallError>) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let latency = now.saturating_duration_since(self.started);
+        self.member.0.stats.finished(latency, error.map(|error| error.code as u8));
+        let ending = match error {
+            None => Ending::Answered,
+            Some(error) if self.is_refusal(error) => Ending::Refused,
+            Some(_) => Ending::Failed,
+        };
+        self.give_back(ticket, ending, now, latency);
+        if let Some(error) = error
+            && is_about_the_endpoint(error)
+        {
+            self.cluster.stop_holding(&self.member, now);
+        }
+    }
+
+    /// Whether the endpoint is there and would refuse the next call as well: the app behind it has
+    /// gone, or offers the service no more. A connection that is down is no reason to rest: nothing
+    /// is offered to it anyway, and it is to be used as soon as it is up again.
+    fn is_refusal(&self, error: &CallError) -> bool {
+        matches!(error.code, Code::Unreachable | Code::ServiceNotFound)
+            && self.cluster.standing(&self.member) == Standing::Ready
+    }
+
+    fn give_back(&self, ticket: Ticket, ending: Ending, now: Instant, latency: Duration) {
+        let mut balancer = self.cluster.balancer.borrow_mut();
+        ending.give_back(&mut balancer, ticket, now, latency, rand::rng);
+    }
+
+    /// The call was sent, and nobody will hear how it ends.
+    pub fn sent_one_way(mut self) {
+        let Some(ticket) = self.ticket.take() else { return };
+        self.member.0.stats.finished(Duration::ZERO, None);
+        self.give_back(ticket, Ending::Unheard, self.started, Duration::ZERO);
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            let latency = self.started.elapsed();
+            self.member.0.stats.finished(latency, Some(Code::Cancelled as u8));
+            self.give_back(ticket, Ending::Unheard, self.started, latency);
+        }
+    }
+}
+
+/// Whether a call failed because its endpoint cannot serve any: it has no app, or not this service. A
+/// Dubbo provider, or an agent in one's place, says so by its status SERVER_ERROR.
+fn is_about_the_endpoint(error: &CallError) -> bool {
+    matches!(error.code, Code::Unreachable | Code::ServiceNotFound)
+        || error.provider_status == Some(Status::ServerError)
+}

@@ -1,0 +1,184 @@
+//! How a cluster offers calls to its endpoints.
+//!
+//! [`flow`] decides where a call goes next, and whether it goes anywhere. Here it is told how
+//! endpoints stand, and what it decides is done.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use balance::Slot;
+use flow::{Attempts, GiveUp, Limits, Next, Rewrites, Standing};
+use registry::Freshness;
+use tracing::info;
+
+use super::{Attempt, Cluster, Member};
+use crate::call::{Call, Outcome, RoutedCall, Times};
+use crate::error::{CallError, Code};
+use crate::upstream::Dialect;
+
+impl Cluster {
+    /// Whether a call that an endpoint refuses could be offered to another one.
+    pub fn has_choice(&self) -> bool {
+        flow::has_choice(self.policy.borrow().max_attempts, self.balancer.borrow().len())
+    }
+
+    /// A call that was not offered yet, and whose caller gives up at `deadline`.
+    pub fn attempts(&self, deadline: Instant) -> Attempts<Member> {
+        Attempts::new(Limits { max_attempts: self.policy.borrow().max_attempts, deadline })
+    }
+
+    /// What a call may still try that [`Cluster::begin`] has begun and that failed.
+    ///
+    /// # Errors
+    /// Why it is offered no more.
+    pub fn after_first(
+        &self,
+        attempt: &Attempt,
+        times: Times,
+        error: &CallError,
+    ) -> Result<Attempts<Member>, GiveUp> {
+        let mut attempts = self.attempts(times.deadline);
+        attempts.failed(attempt.member.clone(), error.retry());
+        match self.next(&attempts, times.now) {
+            Next::Offer(_) | Next::Wait => Ok(attempts),
+            Next::GiveUp(reason) => Err(reason),
+        }
+    }
+
+    /// Begins a call on an endpoint that is connected; `None` if there is none just now.
+    pub fn begin(self: &Rc<Self>, now: Instant) -> Option<Attempt> {
+        self.last_call.set(now);
+        let slot = {
+            let mut balancer = self.balancer.borrow_mut();
+            flow::pick_ready(&mut balancer, now, &mut rand::rng(), |member| self.standing(member))?
+        };
+        self.attempt(slot, now)
+    }
+
+    /// Makes a call, on another endpoint if one refuses it before it has begun.
+    pub async fn call(self: &Rc<Self>, call: RoutedCall<'_>) -> Outcome {
+        let otherwise = self.policy.borrow().serialization;
+        let Times { now, deadline } = call.times;
+        self.offer(now, self.attempts(deadline), async |attempt, now| {
+            let member = &attempt.member.0;
+            let used = member.serialization(otherwise);
+            // What the caller attaches counts more than what the registry shows.
+            let own = member.attachments.iter().map(|(name, value)| (*name, value.as_str()));
+            let all: Vec<(&str, &str)>;
+            let attachments = match member.attachments.is_empty() {
+                true => call.attachments,
+                false => {
+                    all = own.chain(call.attachments.iter().copied()).collect();
+                    &all
+                }
+            };
+            let dialect =
+                Dialect { serialization: used, path: member.path(&self.service.interface) };
+            let call = Call { attachments, times: Times { now, deadline }, ..call };
+            let outcome = attempt.upstream().call(&call, dialect).await;
+            // Nobody has read it yet.
+            if call.one_way {
+                return outcome;
+            }
+            let Some(other) = member.learnt.take_in(used, &outcome) else {
+                return outcome;
+            };
+            let now = Instant::now();
+            let is_allowed =
+                |error: &CallError| Rewrites::new(deadline, 1).allow(now, error.retry());
+            if !outcome.as_ref().is_err_and(is_allowed) {
+                return outcome;
+            }
+            let call = Call { times: Times { now, deadline }, ..call };
+            let dialect = Dialect { serialization: other, ..dialect };
+            let outcome = attempt.upstream().call(&call, dialect).await;
+            if member.learnt.take_in_again(used, other, &outcome) {
+                info!(endpoint = %member.upstream.address(), %used, instead = %other, "serialization refused");
+            }
+            outcome
+        })
+        .await
+    }
+
+    /// Offers a call that goes on `now` to one endpoint after the other, until one takes it or nothing
+    /// is left to try.
+    pub async fn offer(
+        self: &Rc<Self>,
+        mut now: Instant,
+        mut attempts: Attempts<Member>,
+        mut make: impl AsyncFnMut(&Attempt, Instant) -> Outcome,
+    ) -> Outcome {
+        self.last_call.set(now);
+        let mut next = self.next(&attempts, now);
+        loop {
+            let attempt = match next {
+                Next::Offer(slot) => self.attempt(slot, now),
+                Next::Wait => {
+                    // Who waits in vain is told so by the next decision.
+                    let _ = self.wait_for_endpoints(attempts.limits().deadline).await;
+                    now = Instant::now();
+                    next = self.next(&attempts, now);
+                    continue;
+                }
+                Next::GiveUp(reason) => return Err(self.nobody(&attempts, now, reason)),
+            };
+            let Some(attempt) = attempt else { return Err(self.no_endpoint()) };
+            let outcome = make(&attempt, now).await;
+            now = Instant::now();
+            let Err(error) = outcome else {
+                attempt.finish(now, None);
+                return outcome;
+            };
+            attempts.failed(attempt.member.clone(), error.retry());
+            attempt.finish(now, Some(&error));
+            next = self.next(&attempts, now);
+            match next {
+                Next::GiveUp(GiveUp::TooLate) => return Err(too_late(&error)),
+                Next::GiveUp(_) => return Err(error),
+                Next::Offer(_) | Next::Wait => {}
+            }
+        }
+    }
+
+    /// Decides where a call goes next.
+    pub(super) fn next(&self, attempts: &Attempts<Member>, now: Instant) -> Next {
+        let is_known = self.status.get() != Freshness::Pending;
+        let mut balancer = self.balancer.borrow_mut();
+        attempts
+            .next(now, is_known, &mut balancer, &mut rand::rng(), |member| self.standing(member))
+    }
+
+    /// The failure of a call that nobody was there for.
+    #[cold]
+    fn nobody(&self, attempts: &Attempts<Member>, now: Instant, reason: GiveUp) -> CallError {
+        let error = match reason {
+            GiveUp::NothingKnown => self.registry_silent(),
+            GiveUp::NoEndpoint | GiveUp::LastFailure => self.no_endpoint(),
+            GiveUp::TooLate => CallError::new(Code::Timeout, "the deadline has passed"),
+        };
+        // Whom it was offered to before has counted it.
+        if attempts.is_first() {
+            self.count_without_endpoint(now, error.code);
+        }
+        error
+    }
+
+    pub(super) fn standing(&self, member: &Member) -> Standing {
+        member.0.upstream.standing(&self.service_name)
+    }
+
+    pub(super) fn attempt(self: &Rc<Self>, slot: Slot, now: Instant) -> Option<Attempt> {
+        let mut balancer = self.balancer.borrow_mut();
+        let member = balancer.key(slot)?.clone();
+        let ticket = Some(balancer.begin(slot));
+        member.0.stats.started();
+        Some(Attempt { cluster: Rc::clone(self), member, ticket, started: now })
+    }
+}
+
+/// The failure of a call that could be offered to another endpoint, if there were time.
+#[cold]
+pub fn too_late(last: &CallError) -> CallError {
+    let message = format!("no time is left to try another endpoint; the last one failed: {last}");
+    CallError { endpoint: last.endpoint.clone(), ..CallError::new(Code::Timeout, message) }
+}
