@@ -282,8 +282,7 @@ async fn send_args(
     outcome.map_err(|error| match error.is_overdue(times.deadline) {
         true => {
             let limit = route.cluster.limit(invocation.timeout);
-            let message = limit.overdue(error.endpoint.as_deref(), invocation.timeout_key);
-            CallError { message: message.into(), ..error }
+            limit.explain(error, invocation.timeout_key)
         }
         false => error,
     })

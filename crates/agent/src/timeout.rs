@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::ClusterPolicy;
+use crate::error::CallError;
 
 /// Dubbo's own default deadline.
 const DUBBO_DEFAULT: Duration = Duration::from_millis(1000);
@@ -63,6 +64,17 @@ impl Limit {
         time.min(policy.max_timeout)
     }
 
+    /// The failure of a call whose time was up, with how long that was and who said so. A failure that
+    /// no endpoint had part in keeps its own words beside.
+    pub fn explain(&self, error: CallError, key: &str) -> CallError {
+        let overdue = self.overdue(error.endpoint.as_deref(), key);
+        let message = match error.endpoint {
+            Some(_) => overdue,
+            None => format!("{overdue}; {}", error.message),
+        };
+        CallError { message: message.into(), ..error }
+    }
+
     /// What a caller is told who waited in vain for `endpoint`. `key` is how callers of its kind
     /// ask for a time of their own.
     pub fn overdue(&self, endpoint: Option<&str>, key: &str) -> String {
@@ -93,6 +105,25 @@ impl Limit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Code;
+
+    /// A call that was refused somewhere and had no time left for another endpoint says both.
+    #[test]
+    fn what_happened_before_the_time_was_up_is_not_lost() {
+        let limit = Limit { time: Duration::from_millis(50), origin: Origin::Caller };
+        let silent = CallError::new(Code::Timeout, "no answer before the deadline").at("h:1");
+        let told = limit.explain(silent, "k").message;
+        assert_eq!(
+            &*told,
+            "no answer from h:1 within 50 ms (the caller's own limit); give it more by k"
+        );
+        let refused = CallError::new(Code::Refused, "leaving").at("h:1");
+        let told = limit.explain(crate::cluster::too_late(&refused), "k");
+        assert_eq!((told.code, &told.endpoint), (Code::Timeout, &None));
+        let words = "no answer within 50 ms (the caller's own limit); give it more by k; no time \
+                     was left to try another endpoint; the last one failed: refused: leaving (at h:1)";
+        assert_eq!(&*told.message, words);
+    }
 
     #[test]
     fn the_nearest_to_the_caller_counts_up_to_the_longest() {

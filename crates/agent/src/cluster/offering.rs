@@ -179,6 +179,6 @@ impl Cluster {
 /// The failure of a call that could be offered to another endpoint, if there were time.
 #[cold]
 pub fn too_late(last: &CallError) -> CallError {
-    let message = format!("no time is left to try another endpoint; the last one failed: {last}");
-    CallError { endpoint: last.endpoint.clone(), ..CallError::new(Code::Timeout, message) }
+    let message = format!("no time was left to try another endpoint; the last one failed: {last}");
+    CallError::new(Code::Timeout, message)
 }
