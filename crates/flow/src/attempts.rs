@@ -16,7 +16,7 @@ use crate::standing::{Standing, pick_untried};
 
 /// How often a call is offered, and until when.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Limits {
+pub struct AttemptLimits {
     /// Endpoints that the call may be offered to, the first included. 0 counts as 1.
     pub max_attempts: u32,
     /// When the caller gives up. An attempt may begin at this moment, but not later.
@@ -26,7 +26,7 @@ pub struct Limits {
 /// What one call has tried so far.
 #[derive(Clone, Debug)]
 pub struct Attempts<K> {
-    limits: Limits,
+    limits: AttemptLimits,
     tried: Vec<K>,
     /// No failure so far forbids another attempt.
     is_open: bool,
@@ -65,13 +65,13 @@ pub const fn has_choice(max_attempts: u32, n_endpoints: usize) -> bool {
 impl<K: Eq + Clone> Attempts<K> {
     /// A call that was not offered yet.
     #[must_use]
-    pub const fn new(limits: Limits) -> Self {
+    pub const fn new(limits: AttemptLimits) -> Self {
         Self { limits, tried: Vec::new(), is_open: true }
     }
 
     /// How often the call is offered, and until when.
     #[must_use]
-    pub const fn limits(&self) -> Limits {
+    pub const fn limits(&self) -> AttemptLimits {
         self.limits
     }
 
@@ -97,7 +97,7 @@ impl<K: Eq + Clone> Attempts<K> {
         rng: &mut R,
         standing: impl Fn(&K) -> Standing,
     ) -> Next {
-        let Limits { max_attempts, deadline } = self.limits;
+        let AttemptLimits { max_attempts, deadline } = self.limits;
         if !self.is_first() && (!self.is_open || max_attempts as usize <= self.tried.len()) {
             return Next::GiveUp(GiveUp::LastFailure);
         }

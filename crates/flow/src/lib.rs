@@ -6,7 +6,7 @@
 //! - [`Attempts`] decides where a call goes next: to which endpoint, to none yet, or to none at all.
 //! - [`Rewrites`] decides whether a call that could not be read may be sent in another form.
 //! - [`Retry`] is what both go by: what the last failure says about another try.
-//! - [`Ending`] is what the balancer learns from an attempt that is over.
+//! - [`AttemptEnd`] is what the balancer learns from an attempt that is over.
 //!
 //! Invariants, which `tests/simulation.rs` checks:
 //! - A call that may have begun is never sent again.
@@ -14,14 +14,14 @@
 //! - No call is offered to the same endpoint twice, and to no more endpoints than its limit says.
 //! - Whatever an attempt comes to, its ticket is given back once.
 
+mod attempt_end;
 mod attempts;
-mod ending;
 mod retry;
 mod rewrites;
 mod standing;
 
-pub use attempts::{Attempts, GiveUp, Limits, Next, has_choice};
-pub use ending::Ending;
+pub use attempt_end::AttemptEnd;
+pub use attempts::{AttemptLimits, Attempts, GiveUp, Next, has_choice};
 pub use retry::Retry;
 pub use rewrites::Rewrites;
 pub use standing::{Standing, pick_ready};

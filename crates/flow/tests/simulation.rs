@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use balance::{Balancer, EndpointSpec, Policy, Ticket};
-use flow::{Attempts, Ending, GiveUp, Limits, Next, Retry, Rewrites, Standing};
+use flow::{AttemptEnd, AttemptLimits, Attempts, GiveUp, Next, Retry, Rewrites, Standing};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -103,7 +103,7 @@ enum Fate {
 struct Call {
     attempts: Attempts<u32>,
     rewrites: Rewrites,
-    limits: Limits,
+    limits: AttemptLimits,
     tried: Vec<u32>,
     n_rewrites: usize,
     /// Somebody may have begun it.
@@ -202,7 +202,7 @@ impl Sim {
     fn new_call(&mut self) -> Call {
         let start = self.soon(1_000);
         let limits =
-            Limits { max_attempts: self.rng.random_range(0..=4), deadline: start + LONGEST };
+            AttemptLimits { max_attempts: self.rng.random_range(0..=4), deadline: start + LONGEST };
         Call {
             attempts: Attempts::new(limits),
             rewrites: Rewrites::new(limits.deadline, MAX_REWRITES),
@@ -349,8 +349,8 @@ impl Sim {
     fn end(&mut self, running: Running) {
         let Running { mut call, endpoint, ticket, began, fate } = running;
         let failure = match fate {
-            Fate::Answer => return self.finish(ticket, began, Ending::Answered, "answered"),
-            Fate::Cancel => return self.finish(ticket, began, Ending::Unheard, "cancelled"),
+            Fate::Answer => return self.finish(ticket, began, AttemptEnd::Answered, "answered"),
+            Fate::Cancel => return self.finish(ticket, began, AttemptEnd::Unheard, "cancelled"),
             Fate::Silence => {
                 self.tally.count("deadline passed unanswered");
                 Retry::IfIdempotent
@@ -372,7 +372,7 @@ impl Sim {
         let is_refusal = failure == Retry::Safe
             && self.standings[endpoint as usize] == Standing::Ready
             && self.rng.random_bool(0.5);
-        let ending = if is_refusal { Ending::Refused } else { Ending::Failed };
+        let ending = if is_refusal { AttemptEnd::Refused } else { AttemptEnd::Failed };
         self.give_back(ticket, began, ending);
         if is_refusal {
             self.tally.count("refused");
@@ -384,13 +384,13 @@ impl Sim {
         self.decide(call);
     }
 
-    fn finish(&mut self, ticket: Ticket, began: Instant, ending: Ending, what: &'static str) {
+    fn finish(&mut self, ticket: Ticket, began: Instant, ending: AttemptEnd, what: &'static str) {
         self.give_back(ticket, began, ending);
         self.tally.count(what);
         self.n_open -= 1;
     }
 
-    fn give_back(&mut self, ticket: Ticket, began: Instant, ending: Ending) {
+    fn give_back(&mut self, ticket: Ticket, began: Instant, ending: AttemptEnd) {
         let latency = self.now.saturating_duration_since(began);
         let seed = self.rng.random();
         let rng = || StdRng::seed_from_u64(seed);

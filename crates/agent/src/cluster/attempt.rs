@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use balance::Ticket;
 use dubbo_proto::Status;
-use flow::{Ending, Standing};
+use flow::{AttemptEnd, Standing};
 
 use super::{Cluster, Member};
 use crate::error::{CallError, Code};
@@ -43,9 +43,9 @@ impl Attempt {
         let latency = now.saturating_duration_since(self.started);
         self.member.0.stats.finished(latency, error.map(|error| error.code as u8));
         let ending = match error {
-            None => Ending::Answered,
-            Some(error) if self.is_refusal(error) => Ending::Refused,
-            Some(_) => Ending::Failed,
+            None => AttemptEnd::Answered,
+            Some(error) if self.is_refusal(error) => AttemptEnd::Refused,
+            Some(_) => AttemptEnd::Failed,
         };
         self.give_back(ticket, ending, now, latency);
         if let Some(error) = error
@@ -63,7 +63,7 @@ impl Attempt {
             && self.cluster.standing(&self.member) == Standing::Ready
     }
 
-    fn give_back(&self, ticket: Ticket, ending: Ending, now: Instant, latency: Duration) {
+    fn give_back(&self, ticket: Ticket, ending: AttemptEnd, now: Instant, latency: Duration) {
         let mut balancer = self.cluster.balancer.borrow_mut();
         ending.give_back(&mut balancer, ticket, now, latency, rand::rng);
     }
@@ -72,7 +72,7 @@ impl Attempt {
     pub fn sent_one_way(mut self) {
         let Some(ticket) = self.ticket.take() else { return };
         self.member.0.stats.finished(Duration::ZERO, None);
-        self.give_back(ticket, Ending::Unheard, self.started, Duration::ZERO);
+        self.give_back(ticket, AttemptEnd::Unheard, self.started, Duration::ZERO);
     }
 }
 
@@ -81,7 +81,7 @@ impl Drop for Attempt {
         if let Some(ticket) = self.ticket.take() {
             let latency = self.started.elapsed();
             self.member.0.stats.finished(latency, Some(Code::Cancelled as u8));
-            self.give_back(ticket, Ending::Unheard, self.started, latency);
+            self.give_back(ticket, AttemptEnd::Unheard, self.started, latency);
         }
     }
 }

@@ -7,14 +7,14 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use balance::Slot;
-use flow::{Attempts, GiveUp, Limits, Next, Rewrites, Standing};
+use flow::{AttemptLimits, Attempts, GiveUp, Next, Rewrites, Standing};
 use registry::Freshness;
 use tracing::info;
 
 use super::{Attempt, Cluster, Member};
 use crate::call::{Call, Outcome, RoutedCall, Times};
 use crate::error::{CallError, Code};
-use crate::upstream::Dialect;
+use crate::upstream::DubboForm;
 
 impl Cluster {
     /// Whether a call that an endpoint refuses could be offered to another one.
@@ -24,7 +24,7 @@ impl Cluster {
 
     /// A call that was not offered yet, and whose caller gives up at `deadline`.
     pub fn attempts(&self, deadline: Instant) -> Attempts<Member> {
-        Attempts::new(Limits { max_attempts: self.policy.borrow().max_attempts, deadline })
+        Attempts::new(AttemptLimits { max_attempts: self.policy.borrow().max_attempts, deadline })
     }
 
     /// What a call may still try that [`Cluster::begin`] has begun and that failed.
@@ -72,10 +72,10 @@ impl Cluster {
                     &all
                 }
             };
-            let dialect =
-                Dialect { serialization: used, path: member.path(&self.service.interface) };
+            let form =
+                DubboForm { serialization: used, path: member.path(&self.service.interface) };
             let call = Call { attachments, times: Times { now, deadline }, ..call };
-            let outcome = attempt.upstream().call(&call, dialect).await;
+            let outcome = attempt.upstream().call(&call, form).await;
             // Nobody has read it yet.
             if call.one_way {
                 return outcome;
@@ -90,8 +90,8 @@ impl Cluster {
                 return outcome;
             }
             let call = Call { times: Times { now, deadline }, ..call };
-            let dialect = Dialect { serialization: other, ..dialect };
-            let outcome = attempt.upstream().call(&call, dialect).await;
+            let form = DubboForm { serialization: other, ..form };
+            let outcome = attempt.upstream().call(&call, form).await;
             if member.learnt.take_in_again(used, other, &outcome) {
                 info!(endpoint = %member.upstream.address(), %used, instead = %other, "serialization refused");
             }

@@ -12,7 +12,7 @@ use link::{Conn, Machine};
 use tokio::sync::oneshot;
 use tracing::{debug, info};
 
-use super::{Dialect, Peer, Setup, Signs, Upstream, sent};
+use super::{DubboForm, Peer, Setup, Signs, Upstream, sent};
 use crate::call::{
     Call, Encoded, Outcome, Payload, Reply, ReplyTo, RoutedCall, Times, Whole, wait,
 };
@@ -218,15 +218,15 @@ impl Peer for DubboPeer {
 pub async fn call(
     upstream: &Upstream<DubboPeer>,
     call: &RoutedCall<'_>,
-    dialect: Dialect<'_>,
+    form: DubboForm<'_>,
 ) -> Outcome {
     let args = match call.payload {
         Payload::Json(args) => args,
         Payload::Whole(whole) => return pass_on(upstream, &call.with((), whole)).await,
     };
     let (conn, now) = upstream.conn_soon(call.times.deadline, call.times.now).await?;
-    let (route, serialization) = (call.method, dialect.serialization);
-    let with_path = dialect.path.map(|path| route.template_for_path(serialization, path));
+    let (route, serialization) = (call.method, form.serialization);
+    let with_path = form.path.map(|path| route.template_for_path(serialization, path));
     let with_path = with_path.transpose()?;
     let template = match &with_path {
         Some(template) => template,

@@ -31,7 +31,7 @@ use crate::memory::Memory;
 /// How a Dubbo provider wants calls written that are in no serialization yet. Over a link its agent
 /// knows that.
 #[derive(Clone, Copy, Debug)]
-pub struct Dialect<'a> {
+pub struct DubboForm<'a> {
     /// In this serialization.
     pub serialization: Serialization,
     /// For this path of its URL, where that is not the interface.
@@ -96,10 +96,10 @@ impl AnyUpstream {
     }
 
     /// Makes a call and waits for its outcome.
-    pub async fn call(&self, call: &RoutedCall<'_>, dialect: Dialect<'_>) -> Outcome {
+    pub async fn call(&self, call: &RoutedCall<'_>, form: DubboForm<'_>) -> Outcome {
         match self {
             Self::Link(upstream) => link::call(upstream, call).await,
-            Self::Dubbo(upstream) => dubbo::call(upstream, call, dialect).await,
+            Self::Dubbo(upstream) => dubbo::call(upstream, call, form).await,
         }
     }
 }

@@ -26,7 +26,7 @@ impl Cluster {
     }
 
     fn attempts(&self, max_attempts: u32) -> Attempts<usize> {
-        Attempts::new(Limits { max_attempts, deadline: self.now + Duration::from_secs(1) })
+        Attempts::new(AttemptLimits { max_attempts, deadline: self.now + Duration::from_secs(1) })
     }
 
     fn next(&mut self, attempts: &Attempts<usize>, now: Instant) -> Next {

@@ -20,7 +20,7 @@ use crate::metrics::CallStats;
 use crate::route::Route;
 use crate::upstream::dubbo::{DubboPeer, refused};
 use crate::upstream::link::LinkPeer;
-use crate::upstream::{AnyUpstream, Dialect, Standing, Upstream, check_share, dubbo};
+use crate::upstream::{AnyUpstream, DubboForm, Standing, Upstream, check_share, dubbo};
 
 /// Requests of one connection that nobody waits for, and that wait for an endpoint.
 const MAX_WAITING_ONE_WAY: usize = 4096;
@@ -297,12 +297,12 @@ async fn pass_on(waiting: Waiting, received: &Received, deadline: Instant) -> Ou
     match waiting {
         Waiting::ForEndpoint(route, attempts) => {
             let now = if attempts.is_first() { received.now } else { Instant::now() };
-            let dialect = Dialect { serialization: received.to.serialization, path: None };
+            let form = DubboForm { serialization: received.to.serialization, path: None };
             let offer = route.cluster.offer(now, attempts, async |attempt, now| {
                 let whole = received.call(&route, deadline);
                 let call = whole.with(whole.method, Payload::Whole(whole.payload));
                 let call = Call { times: Times { now, deadline }, ..call };
-                attempt.upstream().call(&call, dialect).await
+                attempt.upstream().call(&call, form).await
             });
             offer.await
         }

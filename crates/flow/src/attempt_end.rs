@@ -7,7 +7,7 @@ use rand::Rng;
 
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Ending {
+pub enum AttemptEnd {
     /// With an answer.
     Answered,
     /// With a failure.
@@ -18,7 +18,7 @@ pub enum Ending {
     Unheard,
 }
 
-impl Ending {
+impl AttemptEnd {
     /// Gives the attempt's ticket back. `latency` is the time since the attempt began; `rng` is asked
     /// for only if the endpoint has to rest.
     pub fn give_back<K: Eq + Clone, R: Rng>(
