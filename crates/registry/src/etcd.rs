@@ -40,108 +40,98 @@ use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::watch as watch_channel;
 use tokio::task::AbortHandle;
-use wire::Backoff;
 
 use crate::config::EtcdConfig;
 use crate::definitions::{Away, Document};
 use crate::directory::Presence;
-use crate::endpoint::{Registration, Snapshot};
+use crate::endpoint::Registration;
 use crate::error::RegistryError;
+use crate::layout::Paths;
+use crate::registrar::Registrar;
 use crate::registry::{RegistryStatus, Withdraw};
+use crate::store::{Store, Wait, Watch};
 
 use connection::Connection;
-use follow::Follower;
 use index::Index;
-use layout::Keys;
-use registrar::Registrar;
+use session::EtcdSession;
 use settings::Settings;
+use watch::EtcdWatch;
 
 mod connection;
-mod follow;
 mod index;
-mod layout;
-mod registrar;
 mod report;
+mod session;
 mod settings;
-
-/// The first wait after something failed. A server that restarts is back in about this time.
-const MIN_BACKOFF: Duration = Duration::from_millis(50);
-
-/// The longest wait: an operator who has repaired the registry wants to see it used at once.
-const MAX_BACKOFF: Duration = Duration::from_secs(5);
-
-fn new_backoff() -> Backoff {
-    Backoff::new(MIN_BACKOFF, MAX_BACKOFF)
-}
+mod watch;
 
 /// The handle on the tasks that talk to etcd.
 #[derive(Debug)]
 pub(crate) struct EtcdRegistry {
-    keys: Keys,
+    paths: Paths,
     settings: Arc<Settings>,
     connection: Connection,
     registrar: Registrar,
     index: Index,
+    runtime: Handle,
     connector: AbortHandle,
 }
 
 impl EtcdRegistry {
     pub(crate) fn open(config: EtcdConfig, runtime: &Handle) -> Result<Self, RegistryError> {
-        let keys = Keys::new(&config.layout)?;
+        let paths = Paths::new(&config.layout)?;
         let settings = Arc::new(Settings::new(config)?);
-        let (connection, connector) = Connection::start(&settings, &keys, runtime);
-        let registrar = Registrar::start(&settings, &connection, runtime);
-        let index = Index::new(keys.clone(), connection.clone());
-        Ok(Self { keys, settings, connection, registrar, index, connector })
+        let (connection, connector) = Connection::start(&settings, &paths, runtime);
+        let session = EtcdSession::new(&settings, &connection);
+        let registrar = Registrar::start(Box::new(session), runtime);
+        let index = Index::new(paths.clone(), connection.clone());
+        let runtime = runtime.clone();
+        Ok(Self { paths, settings, connection, registrar, index, runtime, connector })
     }
+}
 
-    /// Whether a service is in etcd at all, without a watch for it.
-    pub(crate) fn presence(&self, wanted: &ServiceKey, runtime: &Handle) -> Presence {
-        self.index.presence(wanted, runtime)
-    }
-
-    /// Waits until [`presence`](Self::presence) can tell.
-    pub(crate) async fn settled(&self) {
-        self.index.settled().await;
-    }
-
-    pub(crate) fn status(&self) -> watch::Receiver<RegistryStatus> {
+impl Store for EtcdRegistry {
+    fn status(&self) -> watch_channel::Receiver<RegistryStatus> {
         self.connection.status()
     }
 
-    /// The task that keeps the snapshot of one service up to date.
-    pub(crate) fn follow(
-        &self,
-        wanted: ServiceKey,
-        snapshots: watch::Sender<Snapshot>,
-    ) -> impl Future<Output = ()> + Send + 'static {
-        let (keys, connection) = (self.keys.clone(), self.connection.clone());
-        Follower::new(keys, connection, self.settings.grace, wanted, snapshots).run()
+    fn grace(&self) -> Duration {
+        self.settings.grace
     }
 
-    /// The documents of an interface in Dubbo's metadata report, the newest first.
-    pub(crate) async fn definitions(
-        &self,
-        root: &str,
-        interface: &str,
-    ) -> Result<Vec<Document>, Away> {
-        report::read(&self.connection, root, interface).await
+    fn watch(&self, wanted: &ServiceKey) -> Box<dyn Watch> {
+        let (paths, connection) = (self.paths.clone(), self.connection.clone());
+        Box::new(EtcdWatch::new(paths, connection, wanted.clone()))
     }
 
-    pub(crate) fn register(
+    fn register(
         &self,
         registration: &Registration,
-    ) -> Result<(watch::Receiver<bool>, Withdraw), RegistryError> {
-        let (key, value) = self.keys.write(registration)?;
-        Ok(self.registrar.add(key, value))
+    ) -> Result<(watch_channel::Receiver<bool>, Withdraw), RegistryError> {
+        Ok(self.registrar.add(self.paths.place(registration)?))
+    }
+
+    fn presence(&self, wanted: &ServiceKey) -> Presence {
+        self.index.presence(wanted, &self.runtime)
+    }
+
+    fn settled(&self) -> Wait<'_, ()> {
+        Box::pin(self.index.settled())
+    }
+
+    fn definitions<'a>(
+        &'a self,
+        root: &'a str,
+        interface: &'a str,
+    ) -> Wait<'a, Result<Vec<Document>, Away>> {
+        Box::pin(report::read(&self.connection, root, interface))
     }
 }
 
 impl Drop for EtcdRegistry {
     fn drop(&mut self) {
-        // Followers end with their subscriptions, and the registrar by itself once it has revoked
+        // Watches end with their subscriptions, and the registrar by itself once it has revoked
         // the lease.
         self.connector.abort();
     }

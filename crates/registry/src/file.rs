@@ -23,16 +23,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use dubbo_proto::ServiceKey;
 use notify::event::ModifyKind;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
-use crate::endpoint::{Freshness, Unused};
+use crate::directory::Presence;
+use crate::endpoint::{Freshness, Registration, Unused};
 use crate::error::RegistryError;
-use crate::memory::Table;
-use crate::registry::{RegistryStatus, StatusSender, note};
+use crate::registry::{RegistryStatus, StatusSender, Withdraw, note};
+use crate::store::{Store, Watch};
+use crate::table::{Table, TableWatch};
 
 mod format;
 
@@ -80,17 +83,26 @@ impl FileRegistry {
         let task = runtime.spawn(loader.run(changed, watcher)).abort_handle();
         Self { path, table, status, task }
     }
+}
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(crate) fn table(&self) -> watch::Receiver<Table> {
-        self.table.clone()
-    }
-
-    pub(crate) fn status(&self) -> watch::Receiver<RegistryStatus> {
+impl Store for FileRegistry {
+    fn status(&self) -> watch::Receiver<RegistryStatus> {
         self.status.clone()
+    }
+
+    fn watch(&self, wanted: &ServiceKey) -> Box<dyn Watch> {
+        Box::new(TableWatch::new(self.table.clone(), wanted))
+    }
+
+    fn register(
+        &self,
+        _registration: &Registration,
+    ) -> Result<(watch::Receiver<bool>, Withdraw), RegistryError> {
+        Err(RegistryError::ReadOnly { path: self.path.clone() })
+    }
+
+    fn presence(&self, wanted: &ServiceKey) -> Presence {
+        self.table.borrow().presence(wanted)
     }
 }
 

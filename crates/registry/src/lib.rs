@@ -13,8 +13,9 @@
 //! callers pick up immutable snapshots from a watch channel.
 //!
 //! This crate does not choose endpoints, open connections to them or know what a call is.
-//! Begin to read at `registry.rs`; [`listing`] has the rules by which endpoints match and replace
-//! each other.
+//! Begin to read at `registry.rs`. `store.rs` has what a store has to do, and the list of stores;
+//! `layout.rs` what is written in them; `view.rs` and `registrar.rs` what is common to all when a
+//! store goes away. [`listing`] has the rules by which endpoints match and replace each other.
 
 mod address;
 mod config;
@@ -24,9 +25,15 @@ mod endpoint;
 mod error;
 pub mod etcd;
 pub mod file;
+mod follow;
+mod layout;
 pub mod listing;
 mod memory;
+mod registrar;
 mod registry;
+mod store;
+mod table;
+mod view;
 
 pub use config::{EtcdConfig, EtcdTls, Layout, RegistryConfig};
 pub use definitions::{Definition, DefinitionSources, DefinitionWatch, Lookup, Origin};

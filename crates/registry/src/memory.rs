@@ -7,9 +7,12 @@ use dubbo_proto::ServiceKey;
 use tokio::sync::watch;
 
 use crate::address;
-use crate::directory::{Directory, Presence, Variant};
-use crate::endpoint::{Freshness, Registration, Snapshot};
-use crate::listing::{Leftover, Listing, resolve, unused};
+use crate::directory::Presence;
+use crate::endpoint::{Freshness, Registration};
+use crate::error::RegistryError;
+use crate::registry::{RegistryStatus, StatusSender, Withdraw};
+use crate::store::{Store, Watch};
+use crate::table::{Row, Table, TableWatch};
 
 /// Everything that is registered in one process. Clones share it.
 #[derive(Clone, Debug)]
@@ -35,15 +38,11 @@ impl MemoryHub {
     /// The URLs of all that is registered now.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
-        self.table.borrow().rows.iter().map(|row| row.url.clone()).collect()
-    }
-
-    pub(crate) fn table(&self) -> watch::Receiver<Table> {
-        self.table.subscribe()
+        self.table.borrow().rows().iter().map(|row| row.url.clone()).collect()
     }
 
     /// Returns the number under which `remove` finds it.
-    pub(crate) fn insert(&self, registration: &Registration) -> u64 {
+    fn insert(&self, registration: &Registration) -> u64 {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let interface = registration.service.interface.clone();
         // Through the form of a URL, so that what is said and what is not is the same everywhere.
@@ -51,101 +50,51 @@ impl MemoryHub {
         let text = url.to_string();
         if let Some(listing) = address::listing(url) {
             let row = Row { id, interface, listing, url: text };
-            self.table.send_modify(|table| {
-                table.directory.add(&row.interface, row.variant());
-                table.rows.push(row);
-            });
+            self.table.send_modify(|table| table.push(row));
         }
         id
     }
 
-    pub(crate) fn remove(&self, id: u64) {
-        self.table.send_modify(|table| {
-            table.rows.retain(|row| row.id != id);
-            table.directory = directory(&table.rows, &table.leftovers);
-        });
+    fn remove(&self, id: u64) {
+        self.table.send_modify(|table| table.remove(id));
     }
 }
 
-/// All services of a registry that is small enough to hold in one piece: memory and file.
-#[derive(Debug, Default)]
-pub(crate) struct Table {
-    pub(crate) status: Freshness,
-    pub(crate) rows: Vec<Row>,
-    /// What is registered beside the rows and cannot be used, by interface.
-    leftovers: Vec<(String, Leftover)>,
-    /// Of rows and leftovers.
-    directory: Directory,
-}
-
+/// A hub as a store.
 #[derive(Debug)]
-pub(crate) struct Row {
-    pub(crate) id: u64,
-    pub(crate) interface: String,
-    pub(crate) listing: Listing,
-    /// As it was written.
-    pub(crate) url: String,
+pub(crate) struct MemoryRegistry {
+    hub: MemoryHub,
+    status: StatusSender,
 }
 
-fn directory(rows: &[Row], leftovers: &[(String, Leftover)]) -> Directory {
-    let mut directory = Directory::default();
-    rows.iter().for_each(|row| directory.add(&row.interface, row.variant()));
-    for (interface, Leftover { version, group, .. }) in leftovers {
-        directory.add(interface, Some((version.as_str().into(), group.as_str().into())));
-    }
-    directory
-}
-
-impl Row {
-    fn variant(&self) -> Variant {
-        Some((self.listing.version.as_str().into(), self.listing.group.as_str().into()))
+impl MemoryRegistry {
+    pub(crate) fn open(hub: MemoryHub) -> Self {
+        Self { hub, status: watch::Sender::new(RegistryStatus::new(true)) }
     }
 }
 
-impl Table {
-    pub(crate) fn new(
-        status: Freshness,
-        rows: Vec<Row>,
-        leftovers: Vec<(String, Leftover)>,
-    ) -> Self {
-        Self { status, directory: directory(&rows, &leftovers), rows, leftovers }
+impl Store for MemoryRegistry {
+    fn status(&self) -> watch::Receiver<RegistryStatus> {
+        self.status.subscribe()
     }
 
-    pub(crate) fn presence(&self, wanted: &ServiceKey) -> Presence {
-        match self.status {
-            _ if self.directory.is_full() => Presence::Unknown,
-            _ if self.directory.offers(wanted) => Presence::Offered,
-            Freshness::Current => Presence::Absent,
-            Freshness::Pending | Freshness::Stale => Presence::Unknown,
-        }
+    fn watch(&self, wanted: &ServiceKey) -> Box<dyn Watch> {
+        Box::new(TableWatch::new(self.hub.table.subscribe(), wanted))
     }
 
-    pub(crate) fn snapshot(&self, wanted: &ServiceKey) -> Snapshot {
-        let of_interface = self.rows.iter().filter(|row| row.interface == wanted.interface);
-        let endpoints = resolve(wanted, of_interface.map(|row| &row.listing));
-        let leftovers = self.leftovers.iter().filter(|(name, _)| *name == wanted.interface);
-        let unused = unused(wanted, leftovers.map(|(_, leftover)| leftover));
-        Snapshot { status: self.status, endpoints, unused }
+    fn register(
+        &self,
+        registration: &Registration,
+    ) -> Result<(watch::Receiver<bool>, Withdraw), RegistryError> {
+        let (id, hub) = (self.hub.insert(registration), self.hub.clone());
+        let withdraw: Withdraw = Box::new(move |done| {
+            hub.remove(id);
+            let _ = done.send(());
+        });
+        Ok((watch::channel(true).1, withdraw))
     }
-}
 
-/// Keeps the snapshot of one service up to date until the table's owner is gone.
-pub(crate) async fn follow(
-    mut table: watch::Receiver<Table>,
-    wanted: ServiceKey,
-    snapshots: watch::Sender<Snapshot>,
-) {
-    while table.changed().await.is_ok() {
-        let snapshot = table.borrow_and_update().snapshot(&wanted);
-        publish(&snapshots, snapshot);
+    fn presence(&self, wanted: &ServiceKey) -> Presence {
+        self.hub.table.borrow().presence(wanted)
     }
-}
-
-/// Wakes the subscribers only if something has changed.
-pub(crate) fn publish(snapshots: &watch::Sender<Snapshot>, snapshot: Snapshot) {
-    snapshots.send_if_modified(|current| {
-        let changed = *current != snapshot;
-        *current = snapshot;
-        changed
-    });
 }

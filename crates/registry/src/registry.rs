@@ -14,9 +14,9 @@ use crate::definitions::{Away, DefinitionSources, DefinitionWatch, Definitions, 
 use crate::directory::Presence;
 use crate::endpoint::{EndpointKey, Freshness, Registration, Snapshot};
 use crate::error::RegistryError;
-use crate::etcd::EtcdRegistry;
-use crate::file::FileRegistry;
-use crate::memory::{MemoryHub, follow};
+use crate::follow::follow;
+use crate::store::{self, Store};
+use crate::view::View;
 
 /// How long a withdrawal waits for its confirmation: a drain must not hang on a registry that is away.
 const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(3);
@@ -32,7 +32,7 @@ pub struct Registry {
 
 #[derive(Debug)]
 struct Shared {
-    backend: Backend,
+    store: Box<dyn Store>,
     runtime: Handle,
     status: watch::Receiver<RegistryStatus>,
     feeds: Mutex<HashMap<ServiceKey, Weak<Feed>>>,
@@ -49,13 +49,6 @@ pub struct Activity {
     pub changes: u64,
     /// When the last of them did.
     pub last_change: Option<SystemTime>,
-}
-
-#[derive(Debug)]
-enum Backend {
-    Memory(MemoryHub, #[expect(dead_code, reason = "keeps the status channel open")] StatusSender),
-    File(FileRegistry),
-    Etcd(EtcdRegistry),
 }
 
 pub(crate) type StatusSender = watch::Sender<RegistryStatus>;
@@ -128,24 +121,10 @@ impl Registry {
 
     fn open_all(config: RegistryConfig, definitions: Definitions) -> Result<Self, RegistryError> {
         let runtime = Handle::try_current().map_err(|_| RegistryError::NoRuntime)?;
-        let (backend, status) = match config {
-            RegistryConfig::Memory(hub) => {
-                let (sender, status) = watch::channel(RegistryStatus::new(true));
-                (Backend::Memory(hub, sender), status)
-            }
-            RegistryConfig::File { path } => {
-                let file = FileRegistry::open(path, &runtime);
-                let status = file.status();
-                (Backend::File(file), status)
-            }
-            RegistryConfig::Etcd(config) => {
-                let etcd = EtcdRegistry::open(config, &runtime)?;
-                let status = etcd.status();
-                (Backend::Etcd(etcd), status)
-            }
-        };
+        let store = store::open(config, &runtime)?;
+        let status = store.status();
         let (feeds, activity) = (Mutex::default(), Arc::default());
-        let shared = Shared { backend, runtime, status, feeds, activity, definitions };
+        let shared = Shared { store, runtime, status, feeds, activity, definitions };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -170,19 +149,12 @@ impl Registry {
     /// asked for: for those that a caller may have made up.
     #[must_use]
     pub fn presence(&self, service: &ServiceKey) -> Presence {
-        match &self.shared.backend {
-            Backend::Memory(hub, _) => hub.table().borrow().presence(service),
-            Backend::File(file) => file.table().borrow().presence(service),
-            Backend::Etcd(etcd) => etcd.presence(service, &self.shared.runtime),
-        }
+        self.shared.store.presence(service)
     }
 
     /// Waits until [`presence`](Self::presence) need not answer [`Presence::Asking`].
     pub async fn settled(&self) {
-        match &self.shared.backend {
-            Backend::Memory(..) | Backend::File(_) => {}
-            Backend::Etcd(etcd) => etcd.settled().await,
-        }
+        self.shared.store.settled().await;
     }
 
     /// Looks for what the service looks like, and keeps looking. Nothing is looked for before the first
@@ -204,13 +176,8 @@ impl Registry {
         &self,
         service: &ServiceKey,
     ) -> Result<Vec<Document>, Away> {
-        match &self.shared.backend {
-            Backend::Memory(..) | Backend::File(_) => Ok(Vec::new()),
-            Backend::Etcd(etcd) => {
-                let root = &self.shared.definitions.sources.report_root;
-                etcd.definitions(root, &service.interface).await
-            }
-        }
+        let root = &self.shared.definitions.sources.report_root;
+        self.shared.store.definitions(root, &service.interface).await
     }
 
     /// Offers a service to the world until the result is withdrawn or dropped.
@@ -226,20 +193,7 @@ impl Registry {
         if !is_reachable(&endpoint) {
             return Err(RegistryError::BadAddress { address: endpoint.to_string() });
         }
-        let (established, withdraw) = match &self.shared.backend {
-            Backend::Memory(hub, _) => {
-                let (id, hub) = (hub.insert(registration), hub.clone());
-                let withdraw: Withdraw = Box::new(move |done| {
-                    hub.remove(id);
-                    let _ = done.send(());
-                });
-                (watch::channel(true).1, withdraw)
-            }
-            Backend::File(file) => {
-                return Err(RegistryError::ReadOnly { path: file.path().to_owned() });
-            }
-            Backend::Etcd(etcd) => etcd.register(registration)?,
-        };
+        let (established, withdraw) = self.shared.store.register(registration)?;
         let registry = self.clone();
         Ok(Registered { endpoint, established, withdraw: Some(withdraw), _registry: registry })
     }
@@ -260,20 +214,15 @@ impl Registry {
     }
 
     fn start_feed(&self, service: &ServiceKey) -> Feed {
-        let runtime = &self.shared.runtime;
-        let (sender, snapshots) = watch::channel(Snapshot::default());
-        let table = match &self.shared.backend {
-            Backend::Memory(hub, _) => hub.table(),
-            Backend::File(file) => file.table(),
-            Backend::Etcd(etcd) => {
-                let task = runtime.spawn(etcd.follow(service.clone(), sender));
-                return Feed { snapshots, task: task.abort_handle() };
-            }
-        };
+        let store = &self.shared.store;
+        let (mut watch, mut view) =
+            (store.watch(service), View::new(service.clone(), store.grace()));
         // What is known already shows at once, without a turn of the runtime.
-        let mut table = table;
-        sender.send_replace(table.borrow_and_update().snapshot(service));
-        let task = runtime.spawn(follow(table, service.clone(), sender));
+        if let Some(known) = watch.known() {
+            view.handle_known(known);
+        }
+        let (sender, snapshots) = watch::channel(view.snapshot());
+        let task = self.shared.runtime.spawn(follow(watch, view, sender));
         Feed { snapshots, task: task.abort_handle() }
     }
 }

@@ -16,10 +16,11 @@ use tokio::time::timeout;
 use wire::jitter;
 
 use crate::error::RegistryError;
+use crate::follow::new_backoff;
+use crate::layout::Paths;
 use crate::registry::{RegistryStatus, StatusSender, note};
+use crate::store::StoreError;
 
-use super::layout::Keys;
-use super::new_backoff;
 use super::settings::Settings;
 
 /// How often a quiet connection is asked whether it is alive: a member that hangs is left after at
@@ -63,13 +64,17 @@ pub(super) enum EtcdError {
     Ended {
         reason: String,
     },
+    /// The history that a watch would need is compacted.
+    Compacted,
+    /// The lease has run out.
+    LeaseLost,
 }
 
 impl Connection {
     /// Starts the task that connects and reconnects until it is aborted.
     pub(super) fn start(
         settings: &Arc<Settings>,
-        keys: &Keys,
+        paths: &Paths,
         runtime: &Handle,
     ) -> (Self, AbortHandle) {
         let (sender, live) = watch::channel(None);
@@ -82,7 +87,7 @@ impl Connection {
         let connector = Connector {
             connection: connection.clone(),
             settings: Arc::clone(settings),
-            probe_key: keys.probe_key().to_owned(),
+            probe_key: paths.root().to_owned(),
             sender,
         };
         (connection, runtime.spawn(connector.run()).abort_handle())
@@ -111,9 +116,33 @@ impl Connection {
         let _closed_counts_as_lost = receiver.wait_for(is_other).await;
     }
 
+    /// Runs requests for as long as `live` is not given up.
+    pub(super) async fn while_live<T>(
+        &self,
+        live: &Live,
+        requests: impl Future<Output = Result<T, EtcdError>>,
+    ) -> Result<T, EtcdError> {
+        tokio::select! {
+            outcome = requests => outcome,
+            () = self.lost(live) => Err(EtcdError::Lost),
+        }
+    }
+
     /// Asks for a check of the connection, soon.
-    pub(super) fn suspect(&self) {
+    fn suspect(&self) {
         self.suspect.notify_one();
+    }
+
+    /// What an error means for users of the store. One that may be the connection's has it checked.
+    pub(super) fn store_error(&self, error: &EtcdError) -> StoreError {
+        match error {
+            EtcdError::Lost => StoreError::Away,
+            EtcdError::Compacted => StoreError::Gap,
+            error => {
+                self.suspect();
+                StoreError::Failed(error.to_string())
+            }
+        }
     }
 
     /// Notes an error for the operator; true if it is not the one that was noted last.
@@ -255,6 +284,8 @@ impl fmt::Display for EtcdError {
             Self::Config(error) => write!(f, "{error}"),
             Self::Lost => f.write_str("the connection was lost"),
             Self::Ended { reason } => write!(f, "etcd ended the watch: {reason}"),
+            Self::Compacted => f.write_str("the history is compacted"),
+            Self::LeaseLost => f.write_str("the lease has run out"),
         }
     }
 }

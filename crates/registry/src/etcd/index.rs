@@ -17,10 +17,10 @@ use tokio::time::Instant;
 use wire::Backoff;
 
 use crate::directory::{Directory, Presence};
+use crate::follow::new_backoff;
+use crate::layout::Paths;
 
 use super::connection::{Connection, EtcdError, Live};
-use super::layout::Keys;
-use super::new_backoff;
 
 /// Without a question for so long, nothing is read or watched any more.
 const IDLE: Duration = Duration::from_secs(60);
@@ -37,7 +37,7 @@ const MAX_MESSAGE_LEN: usize = 64 << 20;
 /// A handle on the task.
 #[derive(Debug)]
 pub(super) struct Index {
-    keys: Keys,
+    paths: Paths,
     connection: Connection,
     state: watch::Sender<State>,
     task: Mutex<Task>,
@@ -67,10 +67,10 @@ enum Progress {
 }
 
 impl Index {
-    pub(super) fn new(keys: Keys, connection: Connection) -> Self {
+    pub(super) fn new(paths: Paths, connection: Connection) -> Self {
         let asked_at = Arc::new(Mutex::new(Instant::now()));
         let task = Mutex::new(Task { asked_at, running: None });
-        Self { keys, connection, state: watch::Sender::default(), task }
+        Self { paths, connection, state: watch::Sender::default(), task }
     }
 
     /// What is known of a service now.
@@ -101,7 +101,7 @@ impl Index {
         }
         let _ = self.state.send_replace(State::default());
         let reader = Reader {
-            keys: self.keys.clone(),
+            paths: self.paths.clone(),
             connection: self.connection.clone(),
             state: self.state.clone(),
             asked_at: Arc::clone(&task.asked_at),
@@ -120,7 +120,7 @@ impl Drop for Index {
 }
 
 struct Reader {
-    keys: Keys,
+    paths: Paths,
     connection: Connection,
     state: watch::Sender<State>,
     asked_at: Arc<Mutex<Instant>>,
@@ -155,6 +155,11 @@ impl Reader {
         *self.asked_at.lock().unwrap_or_else(PoisonError::into_inner) + IDLE
     }
 
+    /// What all keys begin with.
+    fn prefix(&self) -> String {
+        format!("{}/", self.paths.root())
+    }
+
     fn is_idle(&self) -> bool {
         self.idle_at() <= Instant::now()
     }
@@ -173,7 +178,7 @@ impl Reader {
             .with_filters([WatchFilterType::NoDelete])
             .with_fragment();
         let mut client = live.client.watch_client().max_decoding_message_size(MAX_MESSAGE_LEN);
-        let open = client.watch(self.keys.all(), Some(options));
+        let open = client.watch(self.prefix(), Some(options));
         let mut stream = self.connection.request("watching for services", open).await?;
         loop {
             let message = tokio::select! {
@@ -193,7 +198,7 @@ impl Reader {
             let puts = message.events().iter().filter(|it| it.event_type() == EventType::Put);
             self.state.send_modify(|state| {
                 for kv in puts.filter_map(|event| event.kv()) {
-                    self.keys.note(kv.key(), &mut state.directory);
+                    self.paths.note(kv.key(), &mut state.directory);
                 }
             });
         }
@@ -202,7 +207,7 @@ impl Reader {
     /// Reads all keys at one revision, and returns it.
     async fn read(&self, live: &Live) -> Result<i64, EtcdError> {
         let mut client = live.client.kv_client().max_decoding_message_size(MAX_MESSAGE_LEN);
-        let (all, mut directory) = (self.keys.all().into_bytes(), Directory::default());
+        let (all, mut directory) = (self.prefix().into_bytes(), Directory::default());
         let (mut from, mut revision, mut n_keys) = (all.clone(), 0, 0);
         let end = end_of_prefix(&all);
         loop {
@@ -218,7 +223,7 @@ impl Reader {
                 revision => revision,
             });
             for kv in answer.kvs() {
-                self.keys.note(kv.key(), &mut directory);
+                self.paths.note(kv.key(), &mut directory);
             }
             n_keys += answer.kvs().len();
             if MAX_KEYS < n_keys {

@@ -9,7 +9,7 @@ use toml::Spanned;
 use crate::address;
 use crate::error::RegistryError;
 use crate::listing::{Leftover, Listing};
-use crate::memory::Row;
+use crate::table::Row;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

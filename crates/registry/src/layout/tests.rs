@@ -1,20 +1,23 @@
 //! Keys as the contest's agents, Java and Go providers, and our agents write them.
 
+use dubbo_proto::url::encode_key;
+
 use super::*;
+use crate::endpoint::{Endpoint, Protocol};
 
 fn service(text: &str) -> ServiceKey {
     text.parse().unwrap()
 }
 
-fn contest() -> Keys {
-    Keys::new(&Layout::contest()).unwrap()
+fn contest() -> Paths {
+    Paths::new(&Layout::contest()).unwrap()
 }
 
-fn dubbo() -> Keys {
-    Keys::new(&Layout::dubbo()).unwrap()
+fn dubbo() -> Paths {
+    Paths::new(&Layout::dubbo()).unwrap()
 }
 
-fn listing(read: Result<Option<Entry>, BadKey>) -> Listing {
+fn listing(read: Read) -> Listing {
     let Ok(Some(Entry::Listing(listing))) = read else { panic!("{read:?}") };
     listing
 }
@@ -25,20 +28,20 @@ fn registration(endpoint: Endpoint) -> Registration {
 }
 
 #[test]
-fn a_prefix_ends_with_a_slash() {
-    assert_eq!(contest().prefixes("a.IFoo"), ["/dubbomesh/a.IFoo/"]);
-    let expected = ["/dubbo/a.Outer%24Inner/agents/", "/dubbo/a.Outer%24Inner/providers/"];
-    assert_eq!(dubbo().prefixes("a.Outer$Inner"), expected);
+fn a_service_has_its_folders() {
+    assert_eq!(contest().folders("a.IFoo"), ["/dubbomesh/a.IFoo"]);
+    let expected = ["/dubbo/a.Outer%24Inner/agents", "/dubbo/a.Outer%24Inner/providers"];
+    assert_eq!(dubbo().folders("a.Outer$Inner"), expected);
 }
 
 #[test]
 fn a_root_has_no_slash_at_its_ends() {
     for root in ["", "/x", "x/", "x//y"] {
-        let error = Keys::new(&Layout::Dubbo { root: root.into() }).unwrap_err().to_string();
+        let error = Paths::new(&Layout::Dubbo { root: root.into() }).unwrap_err().to_string();
         assert!(error.contains("without leading or trailing slash"), "{error}");
     }
-    let keys = Keys::new(&Layout::Contest { root: "team/mesh".into() }).unwrap();
-    assert_eq!(keys.prefixes("a.B"), ["/team/mesh/a.B/"]);
+    let keys = Paths::new(&Layout::Contest { root: "team/mesh".into() }).unwrap();
+    assert_eq!(keys.folders("a.B"), ["/team/mesh/a.B"]);
 }
 
 #[test]
@@ -54,14 +57,14 @@ fn reads_the_contests_keys() {
     assert_eq!((second.endpoint.address().as_str(), second.endpoint.weight), ("[::1]:30000", 0));
     assert_eq!(read("/dubbomesh/a.B/", ""), Ok(None));
     for key in ["10.0.0.1", ":1", "h:", "h:0", "h:65536", "a b:1", "[x]:1"] {
-        assert_eq!(read(&format!("/dubbomesh/a.B/{key}"), "1"), Err(BadKey::NoAddress), "{key}");
+        assert_eq!(read(&format!("/dubbomesh/a.B/{key}"), "1"), Err(BadEntry::NoAddress), "{key}");
     }
     for weight in ["", "-1", "heavy", "4294967296"] {
         let error = read("/dubbomesh/a.B/h:1", weight).unwrap_err();
-        assert!(matches!(error, BadKey::BadWeight { .. }), "{weight}");
+        assert!(matches!(error, BadEntry::BadWeight { .. }), "{weight}");
     }
     let not_text = contest().read(&service("a.B"), b"/dubbomesh/a.B/\xff:1", b"1");
-    assert_eq!(not_text, Err(BadKey::NotText));
+    assert_eq!(not_text, Err(BadEntry::NotText));
 }
 
 #[test]
@@ -102,26 +105,26 @@ fn what_an_agent_writes_reads_back() {
     endpoint.weight = 3;
     let mut registration = registration(endpoint);
     registration.app_address = Some("10.0.0.9:20880".into());
-    let (key, value) = dubbo().write(&registration).unwrap();
+    let Placed { path: key, value } = dubbo().place(&registration).unwrap();
     assert!(
         key.starts_with("/dubbo/a.B/agents/link%3A%2F%2F10.0.0.9%3A30000%2Fa.B%3Ffor%3D"),
         "{key}"
     );
-    assert_eq!((value, value.text(42).as_str()), (Value::LeaseId, "42"));
+    assert_eq!((value, value.text(42).as_str()), (Value::SessionId, "42"));
     let listing = listing(dubbo().read(&registration.service, key.as_bytes(), b""));
     assert_eq!(listing.stands_for.as_deref(), Some("10.0.0.9:20880"));
     assert!(listing.matches(&registration.service));
 
-    let (key, value) = contest().write(&registration).unwrap();
+    let Placed { path: key, value } = contest().place(&registration).unwrap();
     assert_eq!((key.as_str(), value), ("/dubbomesh/a.B/10.0.0.9:30000", Value::Weight(3)));
 }
 
 #[test]
 fn a_dubbo_endpoint_goes_among_the_providers() {
     let registration = registration(Endpoint::new(Protocol::Dubbo, "10.0.0.9", 20880));
-    let (key, _) = dubbo().write(&registration).unwrap();
+    let key = dubbo().place(&registration).unwrap().path;
     assert!(key.starts_with("/dubbo/a.B/providers/dubbo%3A%2F%2F10.0.0.9"), "{key}");
-    let error = contest().write(&registration).unwrap_err().to_string();
+    let error = contest().place(&registration).unwrap_err().to_string();
     assert!(error.contains("use the dubbo layout"), "{error}");
 }
 
@@ -129,6 +132,6 @@ fn a_dubbo_endpoint_goes_among_the_providers() {
 fn a_parameter_cannot_smuggle_others_in() {
     let mut endpoint = Endpoint::new(Protocol::Link, "h", 1);
     endpoint.params = std::sync::Arc::new([("x".to_owned(), "1&for=h:2".to_owned())].into());
-    let error = dubbo().write(&registration(endpoint)).unwrap_err().to_string();
+    let error = dubbo().place(&registration(endpoint)).unwrap_err().to_string();
     assert!(error.contains("parameters"), "{error}");
 }

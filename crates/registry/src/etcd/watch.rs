@@ -1,0 +1,281 @@
+//! The watch of one service: read it whole, then follow the changes, and begin anew whenever that
+//! chain may have a gap.
+
+use std::time::Duration;
+
+use dubbo_proto::ServiceKey;
+use etcd_client::{
+    Event, EventType, GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse, WatchOptions, WatchResponse,
+    WatchStream,
+};
+use tokio::time::Instant;
+
+use crate::layout::Paths;
+use crate::store::{Change, Item, News, StoreError, Wait, Watch};
+
+use super::connection::{Connection, EtcdError, Live};
+
+/// The longest answer that we read. 64 MiB are some fifty thousand Java providers of one service.
+const MAX_MESSAGE_LEN: usize = 64 << 20;
+
+/// How often a quiet watch is asked to show that it still runs.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How long it may take to answer that.
+const PROGRESS_TIMEOUT: Duration = Duration::from_secs(10);
+
+pub(super) struct EtcdWatch {
+    paths: Paths,
+    connection: Connection,
+    wanted: ServiceKey,
+    live: Option<Live>,
+    stage: Stage,
+    /// The revision up to which our reader knows everything.
+    revision: i64,
+}
+
+enum Stage {
+    Unread,
+    /// Everything is read up to the revision; no watch is open yet.
+    Read,
+    Watching(Box<OpenWatch>),
+}
+
+struct OpenWatch {
+    stream: WatchStream,
+    quiet: Quiet,
+}
+
+impl EtcdWatch {
+    pub(super) fn new(paths: Paths, connection: Connection, wanted: ServiceKey) -> Self {
+        Self { paths, connection, wanted, live: None, stage: Stage::Unread, revision: 0 }
+    }
+
+    /// One step ahead. May be dropped at any time: what is half read is read anew.
+    async fn advance(&mut self, live: &Live) -> Result<News, EtcdError> {
+        match self.stage {
+            Stage::Unread => {
+                let news = self.read(live).await?;
+                self.stage = Stage::Read;
+                return Ok(news);
+            }
+            Stage::Read => {
+                let stream = self.open_watch(live).await?;
+                let open = OpenWatch { stream, quiet: Quiet::default() };
+                self.stage = Stage::Watching(Box::new(open));
+            }
+            Stage::Watching(_) => {}
+        }
+        loop {
+            let message = self.message().await?;
+            if let Some(header) = message.header() {
+                self.revision = self.revision.max(header.revision());
+            }
+            let changes: Vec<_> =
+                message.events().iter().filter_map(|event| self.change(event)).collect();
+            if !changes.is_empty() {
+                return Ok(News::Changes(changes));
+            }
+        }
+    }
+
+    /// The next message of the open watch.
+    async fn message(&mut self) -> Result<WatchResponse, EtcdError> {
+        let Stage::Watching(open) = &mut self.stage else { return Err(EtcdError::Compacted) };
+        let OpenWatch { stream, quiet } = open.as_mut();
+        loop {
+            let message = tokio::select! {
+                message = stream.message() => message,
+                () = tokio::time::sleep_until(quiet.deadline()) => {
+                    if quiet.is_overdue() {
+                        let (what, after) = ("waiting for a sign of the watch", PROGRESS_TIMEOUT);
+                        return Err(EtcdError::Timeout { what, after });
+                    }
+                    let ask = stream.request_progress();
+                    self.connection.request("asking the watch for its progress", ask).await?;
+                    quiet.asked();
+                    continue;
+                }
+            };
+            let message =
+                message.map_err(|source| EtcdError::Client { what: "watching", source })?;
+            let Some(message) = message else {
+                return Err(EtcdError::Ended { reason: "end of stream".into() });
+            };
+            quiet.heard(&message);
+            if message.canceled() {
+                return Err(end_of(&message));
+            }
+            return Ok(message);
+        }
+    }
+
+    /// Reads all folders at one revision.
+    async fn read(&mut self, live: &Live) -> Result<News, EtcdError> {
+        let get = |prefix: String| TxnOp::get(prefix, Some(GetOptions::new().with_prefix()));
+        let gets: Vec<_> = self.prefixes().map(get).collect();
+        let mut client = live.client.kv_client().max_decoding_message_size(MAX_MESSAGE_LEN);
+        let read = client.txn(Txn::new().and_then(gets));
+        let answer = self.connection.request("reading", read).await?;
+        let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
+        let mut items = Vec::new();
+        for response in answer.op_responses() {
+            let TxnOpResponse::Get(response) = response else { continue };
+            items.extend(response.kvs().iter().map(|kv| self.item(kv)));
+        }
+        let history_lost = revision < self.revision;
+        self.revision = revision;
+        Ok(News::Whole { items, history_lost })
+    }
+
+    /// Each ends with a slash, so that `IFoo` does not match `IFoo2`.
+    fn prefixes(&self) -> impl Iterator<Item = String> + use<> {
+        self.paths.folders(&self.wanted.interface).into_iter().map(|folder| folder + "/")
+    }
+
+    fn item(&self, kv: &KeyValue) -> Item {
+        let read = self.paths.read(&self.wanted, kv.key(), kv.value());
+        Item { key: kv.key().to_vec(), read }
+    }
+
+    /// One watch per prefix on one stream, all from the revision after the one that was read.
+    async fn open_watch(&self, live: &Live) -> Result<WatchStream, EtcdError> {
+        let options = || {
+            let options = WatchOptions::new().with_prefix().with_start_revision(self.revision + 1);
+            Some(options.with_fragment())
+        };
+        let mut prefixes = self.prefixes();
+        let first = prefixes.next().unwrap_or_default();
+        let mut client = live.client.watch_client().max_decoding_message_size(MAX_MESSAGE_LEN);
+        let open = async {
+            let mut stream = client.watch(first, options()).await?;
+            for prefix in prefixes {
+                stream.watch(prefix, options()).await?;
+            }
+            Ok(stream)
+        };
+        self.connection.request("starting to watch", open).await
+    }
+
+    fn change(&self, event: &Event) -> Option<Change> {
+        let kv = event.kv()?;
+        Some(match event.event_type() {
+            EventType::Put => Change::Put(self.item(kv)),
+            EventType::Delete => Change::Gone(kv.key().to_vec()),
+        })
+    }
+}
+
+impl Watch for EtcdWatch {
+    fn ready(&mut self) -> Wait<'_, bool> {
+        Box::pin(async {
+            self.live = self.connection.live().await;
+            self.live.is_some()
+        })
+    }
+
+    fn next(&mut self) -> Wait<'_, Result<News, StoreError>> {
+        Box::pin(async {
+            let Some(live) = self.live.clone() else { return Err(StoreError::Away) };
+            let connection = self.connection.clone();
+            let outcome = connection.while_live(&live, self.advance(&live)).await;
+            outcome.map_err(|error| {
+                (self.live, self.stage) = (None, Stage::Unread);
+                connection.store_error(&error)
+            })
+        })
+    }
+
+    fn report(&mut self, error: &str) -> bool {
+        self.connection.report(error)
+    }
+}
+
+fn end_of(message: &WatchResponse) -> EtcdError {
+    if 0 < message.compact_revision() {
+        return EtcdError::Compacted;
+    }
+    let reason = match message.cancel_reason() {
+        "" => "without a reason".to_owned(),
+        reason => reason.to_owned(),
+    };
+    EtcdError::Ended { reason }
+}
+
+/// Whether a watch that says nothing is alive. An etcd before 3.4 does not answer to the question, and
+/// so a missing answer counts only once there has been one.
+struct Quiet {
+    heard_at: Instant,
+    asked_at: Option<Instant>,
+    answers: bool,
+}
+
+impl Default for Quiet {
+    fn default() -> Self {
+        Self { heard_at: Instant::now(), asked_at: None, answers: false }
+    }
+}
+
+impl Quiet {
+    fn deadline(&self) -> Instant {
+        match self.asked_at {
+            Some(asked_at) => asked_at + PROGRESS_TIMEOUT,
+            None => self.heard_at + PROGRESS_INTERVAL,
+        }
+    }
+
+    fn asked(&mut self) {
+        self.asked_at = Some(Instant::now());
+    }
+
+    fn heard(&mut self, message: &WatchResponse) {
+        self.answers |= self.asked_at.is_some() && message.events().is_empty();
+        self.heard_at = Instant::now();
+        self.asked_at = None;
+    }
+
+    fn is_overdue(&self) -> bool {
+        self.asked_at.is_some() && self.answers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use interop_harness::Etcd;
+    use tokio::runtime::Handle;
+
+    use super::*;
+    use crate::config::{EtcdConfig, Layout};
+    use crate::etcd::settings::Settings;
+
+    async fn whole_len(watch: &mut EtcdWatch) -> usize {
+        assert!(watch.ready().await);
+        match watch.next().await {
+            Ok(News::Whole { items, history_lost: false }) => items.len(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The history is compacted between reading and watching: the watch says so, and reading anew
+    /// finds what has happened.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_compacted_history_is_read_anew() {
+        let etcd = Etcd::start().unwrap();
+        let paths = Paths::new(&Layout::contest()).unwrap();
+        let config = EtcdConfig::new([etcd.client_url()], Layout::contest());
+        let settings = Arc::new(Settings::new(config).unwrap());
+        let (connection, _connector) = Connection::start(&settings, &paths, &Handle::current());
+        let mut watch = EtcdWatch::new(paths, connection, "a.B".parse().unwrap());
+
+        assert_eq!(whole_len(&mut watch).await, 0);
+        for port in 1..4 {
+            etcd.etcdctl(&["put", &format!("/dubbomesh/a.B/h:{port}"), "1"]).unwrap();
+        }
+        let revision = (watch.revision + 3).to_string();
+        etcd.etcdctl(&["compact", "--physical", &revision]).unwrap();
+        assert_eq!(watch.next().await, Err(StoreError::Gap));
+        assert_eq!(whole_len(&mut watch).await, 3);
+    }
+}

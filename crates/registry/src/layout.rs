@@ -1,0 +1,150 @@
+//! How services are named in stores whose entries have paths, such as etcd. Pure.
+//!
+//! A *folder* holds the entries of one service that are of one sort. An entry has a *name* in its
+//! folder, and a value. Stores list, watch and write folders; what names and values mean is known
+//! here alone. Each layout has a module:
+//!
+//! - [`dubbo`]: Dubbo's interface-level layout, with its categories.
+//! - [`contest`]: addresses of agents, with their weights.
+//!
+//! A layout of applications (mapping, instances, metadata) is one more module. It finds the folders
+//! of a service in two steps, and gives the same [`Entry`].
+
+use dubbo_proto::ServiceKey;
+
+use crate::config::Layout;
+use crate::directory::Directory;
+use crate::endpoint::Registration;
+use crate::error::RegistryError;
+use crate::listing::{Leftover, Listing};
+
+mod contest;
+mod dubbo;
+
+/// The checked layout of a store, at its root.
+#[derive(Clone, Debug)]
+pub(crate) struct Paths {
+    /// With a slash in front, without one at its end.
+    root: String,
+    is_contest: bool,
+}
+
+/// What an entry of a store is about.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Entry {
+    /// An endpoint.
+    Listing(Listing),
+    /// Something that cannot be used.
+    Leftover(Leftover),
+}
+
+/// Where a registration is written, and what.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Placed {
+    /// Its full path.
+    pub(crate) path: String,
+    /// What is written there.
+    pub(crate) value: Value,
+}
+
+/// What is written under a path.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Value {
+    /// The contest's weight, as text.
+    Weight(u32),
+    /// The number of the lease or session that the entry belongs to, as text. Dubbo's Java
+    /// providers do the same in etcd.
+    SessionId,
+}
+
+/// Why an entry is of no use.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub(crate) enum BadEntry {
+    #[error("not UTF-8")]
+    NotText,
+    #[error("expected {{host}}:{{port}} behind the interface")]
+    NoAddress,
+    #[error("the weight {found:?} is not a number")]
+    BadWeight { found: String },
+    #[error("{0}")]
+    BadUrl(#[from] dubbo_proto::ProtoError),
+    #[error("the URL has no host or no port")]
+    NoHost,
+}
+
+/// What reading an entry gave. `Ok(None)` is a good entry that is not about an endpoint.
+pub(crate) type Read = Result<Option<Entry>, BadEntry>;
+
+impl Paths {
+    pub(crate) fn new(layout: &Layout) -> Result<Self, RegistryError> {
+        let (root, is_contest) = match layout {
+            Layout::Contest { root } => (root, true),
+            Layout::Dubbo { root } => (root, false),
+        };
+        let is_segment = |segment: &str| !segment.is_empty() && !segment.contains(char::is_control);
+        if !root.split('/').all(is_segment) {
+            return Err(RegistryError::BadRoot { found: root.clone() });
+        }
+        Ok(Self { root: format!("/{root}"), is_contest })
+    }
+
+    /// The folder above all services. Nothing is written under its own path.
+    pub(crate) fn root(&self) -> &str {
+        &self.root
+    }
+
+    /// The folders with the entries of a service, without a slash at the end.
+    pub(crate) fn folders(&self, interface: &str) -> Vec<String> {
+        match self.is_contest {
+            true => vec![contest::folder(&self.root, interface)],
+            false => dubbo::folders(&self.root, interface),
+        }
+    }
+
+    /// Notes which service a path is about, if it offers one. What cannot be read stands for any
+    /// version and group, so that its subscriber learns what is wrong with it.
+    pub(crate) fn note(&self, path: &[u8], directory: &mut Directory) {
+        let path = std::str::from_utf8(path).ok().and_then(|path| path.strip_prefix(&self.root));
+        let Some(path) = path.and_then(|path| path.strip_prefix('/')) else { return };
+        match self.is_contest {
+            true => contest::note(path, directory),
+            false => dubbo::note(path, directory),
+        }
+    }
+
+    /// Reads one entry; its folder does not matter.
+    pub(crate) fn read(&self, wanted: &ServiceKey, path: &[u8], value: &[u8]) -> Read {
+        let path = std::str::from_utf8(path).map_err(|_| BadEntry::NotText)?;
+        let name = path.rsplit('/').next().unwrap_or_default();
+        if name.is_empty() {
+            return Ok(None);
+        }
+        match self.is_contest {
+            true => contest::read(wanted, name, value),
+            false => dubbo::read(name),
+        }
+    }
+
+    /// Where a registration goes.
+    ///
+    /// # Errors
+    /// When the layout cannot hold it.
+    pub(crate) fn place(&self, registration: &Registration) -> Result<Placed, RegistryError> {
+        match self.is_contest {
+            true => contest::place(&self.root, registration),
+            false => dubbo::place(&self.root, registration),
+        }
+    }
+}
+
+impl Value {
+    pub(crate) fn text(self, session_id: i64) -> String {
+        match self {
+            Self::Weight(weight) => weight.to_string(),
+            Self::SessionId => session_id.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

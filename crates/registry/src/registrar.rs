@@ -1,0 +1,207 @@
+//! The registrations of this process in a store with sessions: kept alive, and written again
+//! whenever they get lost.
+//!
+//! Invariants:
+//! - An entry counts as established only between a write that the store has confirmed and the loss
+//!   of its session.
+//! - What two registrations have in common is removed with the last of them.
+//! - When the last handle is gone, the session is closed, and with it everything that is left.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::MissedTickBehavior;
+use wire::Backoff;
+
+use crate::follow::new_backoff;
+use crate::layout::Placed;
+use crate::registry::Withdraw;
+use crate::store::{Session, StoreError};
+
+/// The handle on the task that holds the session.
+#[derive(Clone, Debug)]
+pub(crate) struct Registrar {
+    commands: mpsc::UnboundedSender<Command>,
+    next_id: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+enum Command {
+    Add { id: u64, entry: Entry },
+    Remove { id: u64, done: oneshot::Sender<()> },
+}
+
+#[derive(Debug)]
+struct Entry {
+    placed: Placed,
+    /// Whether the store has it, in our session.
+    established: watch::Sender<bool>,
+}
+
+impl Registrar {
+    pub(crate) fn start(session: Box<dyn Session>, runtime: &Handle) -> Self {
+        // Unbounded, because dropping a registration cannot wait; its callers bound it.
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let keeper = Keeper { session, commands: receiver, ledger: Ledger::default() };
+        runtime.spawn(keeper.run());
+        Self { commands, next_id: Arc::default() }
+    }
+
+    /// Registers an entry; returns whether it is there, and how to remove it.
+    pub(crate) fn add(&self, placed: Placed) -> (watch::Receiver<bool>, Withdraw) {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (established, receiver) = watch::channel(false);
+        let entry = Entry { placed, established };
+        // If the task is gone, so is the runtime, and with it everybody who could care.
+        let _ = self.commands.send(Command::Add { id, entry });
+        let commands = self.commands.clone();
+        let withdraw = move |done| {
+            let _ = commands.send(Command::Remove { id, done });
+        };
+        (receiver, Box::new(withdraw))
+    }
+}
+
+/// What should be in the store, and what is. Nothing here waits.
+#[derive(Debug, Default)]
+struct Ledger {
+    entries: BTreeMap<u64, Entry>,
+    /// Entries to remove, and who waits for that.
+    removals: Vec<(Placed, oneshot::Sender<()>)>,
+}
+
+impl Ledger {
+    fn take(&mut self, command: Command) {
+        match command {
+            Command::Add { id, entry } => {
+                self.entries.insert(id, entry);
+            }
+            Command::Remove { id, done } => {
+                let Some(entry) = self.entries.remove(&id) else { return };
+                entry.established.send_replace(false);
+                let path = &entry.placed.path;
+                if self.entries.values().any(|other| other.placed.path == *path) {
+                    let _ = done.send(());
+                    return;
+                }
+                self.removals.push((entry.placed, done));
+            }
+        }
+    }
+
+    fn held(&self) -> Vec<Placed> {
+        let held = self.entries.values().filter(|entry| *entry.established.borrow());
+        held.map(|entry| entry.placed.clone()).collect()
+    }
+
+    fn missing(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values().filter(|entry| !*entry.established.borrow())
+    }
+
+    fn handle_missing(&self, placed: &Placed) {
+        tracing::warn!(
+            path = placed.path,
+            "registration is missing in the registry, writing it again"
+        );
+        for entry in self.entries.values().filter(|entry| entry.placed == *placed) {
+            entry.established.send_replace(false);
+        }
+    }
+
+    fn handle_session_lost(&self) {
+        tracing::warn!(registrations = self.entries.len(), "session lost, registering again");
+        for entry in self.entries.values() {
+            entry.established.send_replace(false);
+        }
+    }
+}
+
+struct Keeper {
+    session: Box<dyn Session>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    ledger: Ledger,
+}
+
+impl Keeper {
+    async fn run(mut self) {
+        let mut backoff = new_backoff();
+        loop {
+            let is_ready = tokio::select! {
+                is_ready = self.session.ready() => is_ready,
+                command = self.commands.recv() => match command {
+                    Some(command) => {
+                        self.ledger.take(command);
+                        continue;
+                    }
+                    None => break,
+                },
+            };
+            // With the last handle the store's connection ends, too.
+            if !is_ready {
+                break;
+            }
+            match self.serve(&mut backoff).await {
+                Ok(()) => break,
+                Err(StoreError::Away | StoreError::Gap) => {}
+                Err(StoreError::SessionLost) => self.ledger.handle_session_lost(),
+                Err(StoreError::Failed(error)) => {
+                    if self.session.report(&format!("registering: {error}")) {
+                        tracing::warn!(%error, "registration failed, trying again");
+                    }
+                }
+            }
+            tokio::time::sleep(backoff.next_wait()).await;
+        }
+        self.session.close().await;
+    }
+
+    /// Keeps everything registered. Ends well only when all handles are gone.
+    async fn serve(&mut self, backoff: &mut Backoff) -> Result<(), StoreError> {
+        let mut ticks = tokio::time::interval(self.session.keep_interval());
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                command = self.commands.recv() => match command {
+                    Some(command) => self.ledger.take(command),
+                    None => return Ok(()),
+                },
+                // The first tick comes at once: what a new connection finds may be anything.
+                _ = ticks.tick() => self.keep().await?,
+                () = self.session.lost() => return Err(StoreError::Away),
+            }
+            self.write().await?;
+            backoff.reset();
+        }
+    }
+
+    async fn keep(&mut self) -> Result<(), StoreError> {
+        match self.session.keep(&self.ledger.held()).await {
+            Ok(missing) => missing.iter().for_each(|placed| self.ledger.handle_missing(placed)),
+            // No reason to wait: a new session is made with the next write.
+            Err(StoreError::SessionLost) => self.ledger.handle_session_lost(),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Brings the store to what it should be: removals, then what is missing.
+    async fn write(&mut self) -> Result<(), StoreError> {
+        while let Some((placed, _)) = self.ledger.removals.last() {
+            self.session.remove(placed).await?;
+            if let Some((_, done)) = self.ledger.removals.pop() {
+                let _ = done.send(());
+            }
+        }
+        for entry in self.ledger.missing() {
+            self.session.put(&entry.placed).await?;
+            entry.established.send_replace(true);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

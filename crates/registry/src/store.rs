@@ -1,0 +1,182 @@
+//! What a store of services has to do, and the list of stores.
+//!
+//! The unit is *the entries of one service*, not keys: a store that watches a range of keys (etcd),
+//! one whose watches fire once per folder (ZooKeeper) and one that pushes the whole list of a
+//! service (Nacos) all fit. What the entries mean is the store's [`layout`](crate::layout). What
+//! follows from them is common to all stores: [`View`](crate::view::View) keeps what is known
+//! while a store is away or has lost its history, [`Registrar`](crate::registrar::Registrar)
+//! registers again what gets lost.
+
+use std::fmt;
+use std::pin::Pin;
+use std::time::Duration;
+
+use dubbo_proto::ServiceKey;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use crate::config::RegistryConfig;
+use crate::definitions::{Away, Document};
+use crate::directory::Presence;
+use crate::endpoint::Registration;
+use crate::error::RegistryError;
+use crate::etcd::EtcdRegistry;
+use crate::file::FileRegistry;
+use crate::layout::{Placed, Read};
+use crate::memory::MemoryRegistry;
+use crate::registry::{RegistryStatus, Withdraw};
+
+/// Opens a registry's store. This is where stores are listed.
+pub(crate) fn open(
+    config: RegistryConfig,
+    runtime: &Handle,
+) -> Result<Box<dyn Store>, RegistryError> {
+    Ok(match config {
+        RegistryConfig::Memory(hub) => Box::new(MemoryRegistry::open(hub)),
+        RegistryConfig::File { path } => Box::new(FileRegistry::open(path, runtime)),
+        RegistryConfig::Etcd(config) => Box::new(EtcdRegistry::open(config, runtime)?),
+    })
+}
+
+/// A future of a store.
+pub(crate) type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A place where services are listed. Dropping it ends its connections.
+pub(crate) trait Store: fmt::Debug + Send + Sync {
+    /// How the store itself does.
+    fn status(&self) -> watch::Receiver<RegistryStatus>;
+
+    /// How long endpoints known before are kept when the store comes back without its history.
+    fn grace(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Begins to watch the entries of a service.
+    fn watch(&self, wanted: &ServiceKey) -> Box<dyn Watch>;
+
+    /// Registers at once or later; returns whether it is there, and how to withdraw it. A store
+    /// that forgets entries with their owner leaves this to a `Registrar`.
+    ///
+    /// # Errors
+    /// When the store or its layout cannot hold the registration.
+    fn register(
+        &self,
+        registration: &Registration,
+    ) -> Result<(watch::Receiver<bool>, Withdraw), RegistryError>;
+
+    /// Whether a service is there at all. Costs no watch of its own, whatever the name.
+    fn presence(&self, wanted: &ServiceKey) -> Presence;
+
+    /// Waits until [`presence`](Self::presence) need not answer [`Presence::Asking`].
+    fn settled(&self) -> Wait<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Reads once: the documents about an interface that the store holds below `root`, the newest
+    /// first.
+    fn definitions<'a>(
+        &'a self,
+        _root: &'a str,
+        _interface: &'a str,
+    ) -> Wait<'a, Result<Vec<Document>, Away>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+}
+
+/// What identifies an entry of a service in its store. Entries are resolved in the order of these;
+/// of two with one address the last one counts.
+pub(crate) type EntryKey = Vec<u8>;
+
+/// One entry of a service, read by the layout.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Item {
+    pub(crate) key: EntryKey,
+    pub(crate) read: Read,
+}
+
+/// What a watch gives.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum News {
+    /// All entries of the service. The first news of a watch is this, and the first after an error.
+    Whole {
+        items: Vec<Item>,
+        /// The store has lost what it knew before (it was wiped, or begins anew with each
+        /// connection): entries may be missing only because their owners have not come back yet.
+        history_lost: bool,
+    },
+    /// What has changed since the last news.
+    Changes(Vec<Change>),
+}
+
+/// One change of a service's entries.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Change {
+    Put(Item),
+    Gone(EntryKey),
+}
+
+/// What a store knows of a service without asking anybody.
+pub(crate) struct Known {
+    pub(crate) items: Vec<Item>,
+    /// Whether it is up to date.
+    pub(crate) is_current: bool,
+}
+
+/// Why a watch or a session has to begin anew. What is known stays in the meantime.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum StoreError {
+    /// The store cannot be reached; its status has the reason.
+    Away,
+    /// The store can be reached, and this went wrong.
+    Failed(String),
+    /// Changes may be missing. Nothing is wrong, and the next news is a whole list.
+    Gap,
+    /// The session is over, and all of its entries with it: register again.
+    SessionLost,
+}
+
+/// The watch of one service. Ends when dropped.
+pub(crate) trait Watch: Send {
+    /// What is known at once, if the store keeps all of its services at hand.
+    fn known(&mut self) -> Option<Known> {
+        None
+    }
+
+    /// Waits until the store can be asked; `false` if it never will be again.
+    fn ready(&mut self) -> Wait<'_, bool>;
+
+    /// Waits for the next news. After an error the watch begins anew with a whole list.
+    fn next(&mut self) -> Wait<'_, Result<News, StoreError>>;
+
+    /// Notes an error for the operator; true if it is not the one that was noted last.
+    fn report(&mut self, error: &str) -> bool;
+}
+
+/// Entries that live as long as their owner shows that it lives: an etcd lease, a ZooKeeper
+/// session, a Nacos connection.
+pub(crate) trait Session: Send {
+    /// Waits until the store can be asked; `false` if it never will be again.
+    fn ready(&mut self) -> Wait<'_, bool>;
+
+    /// Waits until the store can no longer be asked, after it was [`ready`](Self::ready).
+    fn lost(&mut self) -> Wait<'_, ()>;
+
+    /// How often [`keep`](Self::keep) is to be called.
+    fn keep_interval(&self) -> Duration;
+
+    /// Keeps the session alive, and looks after the entries in `held`. Returns those that nobody
+    /// holds any more. One that a successor holds is its own to keep, and is not among them.
+    fn keep<'a>(&'a mut self, held: &'a [Placed]) -> Wait<'a, Result<Vec<Placed>, StoreError>>;
+
+    /// Writes an entry that belongs to this session, which begins if there is none.
+    fn put<'a>(&'a mut self, entry: &'a Placed) -> Wait<'a, Result<(), StoreError>>;
+
+    /// Deletes an entry, if it belongs to this session.
+    fn remove<'a>(&'a mut self, entry: &'a Placed) -> Wait<'a, Result<(), StoreError>>;
+
+    /// Ends the session, and with it all that is left.
+    fn close(&mut self) -> Wait<'_, ()>;
+
+    /// Notes an error for the operator; true if it is not the one that was noted last.
+    fn report(&mut self, error: &str) -> bool;
+}
