@@ -24,7 +24,7 @@ use dubbo_proto::definition::Variant;
 use dubbo_proto::{ServiceDefinition, ServiceKey};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
-use wire::jitter;
+use wire::{Backoff, jitter};
 
 use crate::endpoint::Snapshot;
 use crate::registry::{Registry, Subscription};
@@ -244,26 +244,23 @@ struct Seeker {
 
 impl Seeker {
     async fn run(mut self) {
-        let mut retry = FIRST_RETRY;
+        let mut missing = Backoff::new(FIRST_RETRY, MAX_AGE);
         loop {
-            let mut wait = MAX_AGE;
+            let mut wait = jitter(MAX_AGE);
             match self.look().await {
                 Ok(found) => {
                     match &found {
                         Some(Definition { origin: Origin::Provider(_), .. }) => {
-                            wait = MAX_AGE_OF_TOLD;
+                            wait = jitter(MAX_AGE_OF_TOLD);
                         }
                         Some(_) => {}
-                        None => {
-                            wait = retry;
-                            retry = (2 * retry).min(MAX_AGE);
-                        }
+                        None => wait = missing.next_wait(),
                     }
                     self.publish(found);
                 }
                 Err(Away(reason)) => {
                     self.say(&format!("cannot be looked for: {reason}"));
-                    wait = FIRST_RETRY;
+                    wait = jitter(FIRST_RETRY);
                     // Nobody need wait for a source that is away.
                     self.sender.send_if_modified(|lookup| {
                         let was_pending = matches!(lookup, Lookup::Pending);
@@ -289,7 +286,7 @@ impl Seeker {
             Some(Origin::File(_) | Origin::Report(_))
         );
         tokio::select! {
-            () = tokio::time::sleep(jitter(wait)) => {}
+            () = tokio::time::sleep(wait) => {}
             () = self.suspected.notified() => {}
             Ok(()) = snapshots.changed(), if is_told => {}
         }

@@ -2,6 +2,10 @@
 //!
 //! A host is a name, an IPv4 address, or an IPv6 address, which stands in brackets where a port can
 //! follow. Nothing is resolved here.
+//!
+//! Two rules are in use. [`split`] and [`split_optional`] read what people configure. [`is_authority`]
+//! reads what URIs and Host headers may hold, which is more. Dubbo's URLs follow a third rule, that of
+//! Java; it is in `dubbo-proto`, which must not know this crate.
 
 use std::net::Ipv6Addr;
 
@@ -63,6 +67,32 @@ pub fn split_optional(text: &str) -> Result<(&str, Option<u16>), AddressError> {
         }
     };
     Ok((host, port.map(parse_port).transpose()?))
+}
+
+/// Whether `text` is what a Host header may hold: `uri-host [ ":" port ]`, or nothing.
+/// Source: RFC 9110, 7.2; RFC 3986, 3.2.2.
+#[must_use]
+pub fn is_authority(text: &str) -> bool {
+    let (name, port) = split_authority(text);
+    let is_name_byte =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(&byte);
+    let is_name = match name.strip_prefix('[') {
+        Some(address) => {
+            address.strip_suffix(']').is_some_and(|address| address.parse::<Ipv6Addr>().is_ok())
+        }
+        None => name.bytes().all(is_name_byte),
+    };
+    let is_empty = name.is_empty() && port.is_some();
+    is_name && !is_empty && port.is_none_or(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The two parts of an authority, unchecked. The host keeps its brackets, and the port may be missing.
+#[must_use]
+pub fn split_authority(text: &str) -> (&str, Option<&str>) {
+    match text.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => (name, Some(port)),
+        _ => (text, None),
+    }
 }
 
 /// `HOST:PORT`, with brackets where an IPv6 address needs them.
@@ -146,6 +176,28 @@ mod tests {
             (&long, AddressError::BadHost),
         ] {
             assert_eq!(split(text), Err(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn authorities_are_names_or_addresses_with_or_without_port() {
+        for good in [
+            "",
+            "a",
+            "localhost:20000",
+            "127.0.0.1",
+            "[::1]:80",
+            "[::1]",
+            "a_b.example",
+            "a:",
+            "%41",
+        ] {
+            assert!(is_authority(good), "{good:?}");
+        }
+        for bad in [
+            ":80", "a b", "a/b", "u@a", "a:b", "a:1:2", "[::1", "::1", "[x]", "a\\", "a#", "[::1]x",
+        ] {
+            assert!(!is_authority(bad), "{bad:?}");
         }
     }
 }

@@ -14,7 +14,6 @@ use super::{
     Advertise, Cors, DubboIngressConfig, DubboLimits, DubboListenerConfig, HttpIngressConfig,
     LinkListenerConfig,
 };
-use crate::ingress::http::head;
 
 /// Stands in for an address that could not be read.
 const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
@@ -130,12 +129,12 @@ fn is_origin(text: &str) -> bool {
         "https" => Some("443"),
         _ => None,
     };
-    let (_, port) = head::host_and_port(place);
+    let (_, port) = wire::address::split_authority(place);
     let is_scheme =
         scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
     let is_usual = port.is_some_and(|port| port.is_empty() || Some(port) == usual_port);
     // A star is a character of names by the standard, but whoever writes it means a pattern.
-    let is_place = !place.is_empty() && head::is_host(place) && !place.contains('*');
+    let is_place = !place.is_empty() && wire::address::is_authority(place) && !place.contains('*');
     !scheme.is_empty() && is_scheme && is_place && !is_usual
 }
 

@@ -3,13 +3,14 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::net::Ipv4Addr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use registry::Protocol;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
+use wire::{Files, Limits, Listener, address, socket};
 
 use super::CONNECT_TIMEOUT;
 
@@ -46,18 +47,21 @@ impl Tap {
         protocol: Protocol,
         started: Instant,
     ) -> io::Result<Option<Self>> {
-        let connected = timeout(CONNECT_TIMEOUT, TcpStream::connect(&address)).await;
-        let Ok(Ok(first)) = connected else { return Ok(None) };
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let Ok((host, far_port)) = address::split(&address) else { return Ok(None) };
+        let Ok(first) = socket::connect(host, far_port, CONNECT_TIMEOUT).await else {
+            return Ok(None);
+        };
+        let mut listener = listener(protocol)?;
         let port = listener.local_addr()?.port();
         let kept = Rc::new(RefCell::new(Vec::new()));
-        let (to, keep) = (address.clone(), Rc::clone(&kept));
+        let (host, keep) = (host.to_owned(), Rc::clone(&kept));
         tokio::task::spawn_local(async move {
             let mut first = Some(first);
-            while let Ok((near, _)) = listener.accept().await {
+            loop {
+                let near = listener.accept().await;
                 let far = match first.take() {
                     Some(first) => Ok(first),
-                    None => TcpStream::connect(&to).await,
+                    None => socket::connect(&host, far_port, CONNECT_TIMEOUT).await,
                 };
                 // Who cannot be reached any more refuses the relay's caller, too.
                 let Ok(far) = far else { return };
@@ -73,9 +77,22 @@ impl Tap {
     }
 }
 
-fn relay(near: TcpStream, far: TcpStream, started: Instant, kept: &Rc<RefCell<Vec<Piece>>>) {
-    let (near_in, near_out) = near.into_split();
-    let (far_in, far_out) = far.into_split();
+/// A relay serves one command, so it takes what the process can.
+fn listener(protocol: Protocol) -> io::Result<Listener> {
+    let socket = socket::listen((Ipv4Addr::LOCALHOST, 0).into())?;
+    let files = Files::of_process();
+    let limits = Limits { max_connections: usize::MAX, key: "the relay", files };
+    Listener::new(socket, protocol.scheme(), limits, Arc::default())
+}
+
+fn relay(
+    near: impl AsyncRead + AsyncWrite + 'static,
+    far: impl AsyncRead + AsyncWrite + 'static,
+    started: Instant,
+    kept: &Rc<RefCell<Vec<Piece>>>,
+) {
+    let (near_in, near_out) = tokio::io::split(near);
+    let (far_in, far_out) = tokio::io::split(far);
     tokio::task::spawn_local(pass(near_in, far_out, true, started, Rc::clone(kept)));
     tokio::task::spawn_local(pass(far_in, near_out, false, started, Rc::clone(kept)));
 }

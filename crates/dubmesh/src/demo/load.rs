@@ -10,12 +10,15 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
+use wire::{Backoff, socket};
 
 use super::tally::Tally;
 use crate::provider::{HELLO, java_hash};
 
-/// After a connection failed: when to open the next.
+/// After a connection failed: when to open the next. The agent is on this machine.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
+/// How long connecting to the agent may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Calls of a fixed rate that may wait for their answer; more are not sent, and counted so.
 const MAX_IN_FLIGHT: usize = 2000;
 /// An answer is a number, or a short error.
@@ -80,10 +83,14 @@ impl Load {
 impl State {
     async fn call_without_pause(&self) {
         let mut caller = Caller::default();
+        // It stays short: the demo shows how soon calls succeed again.
+        let mut backoff = Backoff::new(RECONNECT_PAUSE, RECONNECT_PAUSE);
         while !self.stopped.get() {
             let is_connected = self.call(&mut caller, Instant::now()).await;
             if !is_connected {
-                tokio::time::sleep(RECONNECT_PAUSE).await;
+                tokio::time::sleep(backoff.next_wait()).await;
+            } else {
+                backoff.reset();
             }
         }
     }
@@ -143,9 +150,8 @@ impl Caller {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => {
-                let stream = TcpStream::connect(target).await?;
-                stream.set_nodelay(true)?;
-                stream
+                let host = target.ip().to_string();
+                socket::connect(&host, target.port(), CONNECT_TIMEOUT).await?
             }
         };
         let body = form(word);

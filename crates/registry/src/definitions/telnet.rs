@@ -5,7 +5,6 @@ use std::time::Duration;
 use dubbo_proto::ServiceDefinition;
 use dubbo_proto::definition::PROMPT;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::endpoint::{Endpoint, Protocol, Snapshot};
@@ -27,7 +26,7 @@ pub(super) async fn ask(
 ) -> Result<(ServiceDefinition, String, usize), NotTold> {
     for endpoint in snapshot.endpoints.iter().filter(|known| may_list(known)).take(MAX_ASKED) {
         let address = endpoint.address();
-        let told = match timeout(PATIENCE, ask_one(&address, interface)).await {
+        let told = match timeout(PATIENCE, ask_one(endpoint, interface)).await {
             Ok(Ok(answer)) => match ServiceDefinition::from_telnet(interface, &answer) {
                 Ok(service) => return Ok((service, address, answer.len())),
                 Err(error) => error.to_string(),
@@ -46,8 +45,8 @@ fn may_list(endpoint: &Endpoint) -> bool {
     endpoint.protocol == Protocol::Dubbo && !release.is_some_and(|text| text.starts_with('3'))
 }
 
-async fn ask_one(address: &str, interface: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(address).await?;
+async fn ask_one(endpoint: &Endpoint, interface: &str) -> std::io::Result<String> {
+    let mut stream = wire::socket::connect(&endpoint.host, endpoint.port, PATIENCE).await?;
     stream.write_all(format!("ls -l {interface}\r\n").as_bytes()).await?;
     let mut answer = Vec::new();
     while !answer.ends_with(PROMPT.as_bytes()) && answer.len() < MAX_ANSWER_LEN {

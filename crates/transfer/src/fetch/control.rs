@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use link::{Bound, CallError, Client};
+use wire::Backoff;
 
 use super::Progress;
 use super::callers::{is_passing, refused};
@@ -17,7 +18,7 @@ use crate::writer::Writer;
 
 /// How often the server is asked how far it is.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Pause before a call that failed is made again.
+/// Shortest pause before a call that failed is made again; [`LOOK_EVERY`] is the longest.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The methods, and how long they are tried.
@@ -60,12 +61,13 @@ impl Control {
     /// Asks until there is an answer.
     pub(super) async fn look(&self, session: u64) -> Result<Standing, TransferError> {
         let start = Instant::now();
+        let mut backoff = Backoff::new(PAUSE, LOOK_EVERY);
         loop {
             match self.look_once(session).await? {
                 Ok(standing) => return Ok(standing),
                 Err(reason) => self.check_patience(start, reason)?,
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(backoff.next_wait()).await;
         }
     }
 
@@ -152,12 +154,13 @@ async fn call<Req: Clone + 'static, Resp: 'static>(
     args: Req,
     session: u64,
 ) -> Result<Resp, TransferError> {
+    let mut backoff = Backoff::new(PAUSE, LOOK_EVERY);
     loop {
         match method.call(args.clone()).await {
             Ok(answer) => return Ok(answer),
             Err(CallError::Service(refusal)) => return Err(refused(refusal, session)),
             Err(CallError::Failed(failure)) if is_passing(&failure) => {
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(backoff.next_wait()).await;
             }
             Err(CallError::Failed(failure)) => return Err(TransferError::Call(failure.into())),
         }

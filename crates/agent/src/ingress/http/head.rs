@@ -3,10 +3,9 @@
 //! All of them are found in one pass. What hyper lets through and RFC 9110 and RFC 9112 forbid is refused
 //! here: hosts that are missing, doubled or none, and transfer codings that only end in `chunked`.
 
-use std::net::Ipv6Addr;
-
 use http::request::Parts;
 use http::{HeaderValue, Version};
+pub(crate) use wire::address::is_authority as is_host;
 
 use super::TRACE;
 use crate::error::{CallError, Code, clip};
@@ -108,57 +107,6 @@ impl Coding {
     }
 }
 
-/// Whether `text` is what a Host header may hold: `uri-host [ ":" port ]`, or nothing.
-/// Source: RFC 9110, 7.2; RFC 3986, 3.2.2.
-pub(crate) fn is_host(text: &str) -> bool {
-    let (name, port) = host_and_port(text);
-    let is_name_byte =
-        |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(&byte);
-    let is_name = match name.strip_prefix('[') {
-        Some(address) => {
-            address.strip_suffix(']').is_some_and(|address| address.parse::<Ipv6Addr>().is_ok())
-        }
-        None => name.bytes().all(is_name_byte),
-    };
-    let is_empty = name.is_empty() && port.is_some();
-    is_name && !is_empty && port.is_none_or(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
-/// The two parts of `HOST:PORT`. The port may be missing.
-pub(crate) fn host_and_port(text: &str) -> (&str, Option<&str>) {
-    match text.rsplit_once(':') {
-        Some((name, port)) if !port.contains(']') => (name, Some(port)),
-        _ => (text, None),
-    }
-}
-
 fn bad(message: impl Into<Box<str>>) -> CallError {
     CallError::new(Code::BadRequest, message)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hosts_are_names_or_addresses_with_or_without_port() {
-        for good in [
-            "",
-            "a",
-            "localhost:20000",
-            "127.0.0.1",
-            "[::1]:80",
-            "[::1]",
-            "a_b.example",
-            "a:",
-            "%41",
-        ] {
-            assert!(is_host(good), "{good:?}");
-        }
-        for bad in [
-            ":80", "a b", "a/b", "u@a", "a:b", "a:1:2", "[::1", "::1", "[x]", "a\\", "a#", "[::1]x",
-        ] {
-            assert!(!is_host(bad), "{bad:?}");
-        }
-    }
 }

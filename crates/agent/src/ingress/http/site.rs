@@ -18,8 +18,9 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
+use wire::address::split_authority;
 
-use super::head::{Facts, PREFIX, host_and_port};
+use super::head::{Facts, PREFIX};
 use super::{Answer, TRACE};
 use crate::config::Cors;
 use crate::error::{CallError, Code, clip};
@@ -81,7 +82,7 @@ pub(super) fn judge<'a>(
 /// Whether `host` (with or without a port) is an address, a name of this machine for itself, or in `hosts`.
 /// Nobody else can make such a name stand for this machine.
 pub(crate) fn is_known_host(host: &str, hosts: &[String]) -> bool {
-    let (name, _) = host_and_port(host);
+    let (name, _) = split_authority(host);
     let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
     if address.is_some() || name.parse::<Ipv4Addr>().is_ok() {
         return address.is_none_or(|address| address.parse::<IpAddr>().is_ok());
