@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use dubbo_proto::Serialization;
-use link::Conn;
 use link_proto::{CallId, Status};
 use tokio::sync::oneshot;
 use tracing::debug;
+use wire::Conn;
 
 use crate::args::ArgumentList;
 use crate::codec;
@@ -107,7 +107,7 @@ pub struct Reply {
 }
 
 /// A connection from another agent's side: it has no calls of its own.
-pub type LinkServer = Metered<link_proto::Connection<()>>;
+pub type LinkServer = Metered<link::LinkMachine<()>>;
 
 /// Who waits for the outcome of a call.
 #[derive(Debug)]

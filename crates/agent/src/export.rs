@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use dubbo_proto::{RequestTemplate, Serialization, ServiceKey};
-use link::{Conn, drive};
+use link::LinkMachine;
 use link_proto::{CallId, Connection, Event, Meta, RouteDef, RouteId, Status};
 use tokio::task::AbortHandle;
 use tracing::{debug, info};
-use wire::{Account, Taking, Watched};
+use wire::{Account, Conn, Taking, Watched, drive};
 
 use crate::backend::{self, App, AppMethod, Backend, Backends, DubboApp, HttpApp};
 use crate::call::{Call, Encoded, LinkCaller, LinkServer, Outcome, ReplyTo, Times, Whole};
@@ -120,7 +120,7 @@ impl LinkSession {
         backends: Rc<Backends>,
         account: Rc<Account>,
     ) -> Rc<Self> {
-        let machine = Connection::server(protocol, Instant::now());
+        let machine = LinkMachine(Connection::server(protocol, Instant::now()));
         let machine = LinkServer::new(machine, account);
         let taking = Taking::new();
         let (routes, running) = (Rc::default(), Rc::default());

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use link::{Conn, Machine};
-use wire::{Account, Budget, Group, Lease, Refused};
+use link::LinkMachine;
+use wire::{Account, Budget, Conn, Group, Lease, Machine, Refused};
 
 use crate::call::ReplyTo;
 use crate::error::{CallError, Code};
@@ -215,7 +215,7 @@ impl<M: Buffers> Machine for Metered<M> {
 
 macro_rules! link_buffers {
     ($token:ty, $is_asked:literal) => {
-        impl Buffers for link_proto::Connection<$token> {
+        impl Buffers for LinkMachine<$token> {
             const IS_ASKED: bool = $is_asked;
 
             fn waiting_len(&self) -> usize {
@@ -256,7 +256,7 @@ pub fn check_room<M>(conn: &Conn<Metered<M>>, len: usize) -> Result<(), CallErro
 /// [`Code::Overloaded`].
 #[inline]
 pub fn check_link_room(
-    conn: &Conn<Metered<link_proto::Connection<ReplyTo>>>,
+    conn: &Conn<Metered<LinkMachine<ReplyTo>>>,
     len: usize,
 ) -> Result<(), CallError> {
     let waiting_len = conn.look(|link| link.buffered_bytes());

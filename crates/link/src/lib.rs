@@ -13,7 +13,7 @@
 //! - [`Server`] offers services, [`Client`] calls them; a [`Method`] is what both agree on.
 //! - [`codec`] turns values into bytes.
 #![cfg_attr(feature = "tls", doc = "- [`tls`] has both sides show certificates.")]
-//! - [`io`] drives any connection state machine on a socket; [`socket`] opens and tunes sockets.
+//! - [`drive`] runs any connection state machine on a socket; [`socket`] opens and tunes sockets.
 //!
 //! The rules of the protocol itself are in the pure crate `link-proto`. This crate must not know
 //! Dubbo, registries or configuration.
@@ -25,7 +25,6 @@ mod error;
 #[doc(hidden)]
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod exercise;
-pub mod io;
 mod machine;
 mod method;
 pub mod observe;
@@ -43,16 +42,17 @@ pub use client::{
     Streaming, WhenDown, WhenFull, WithReply,
 };
 pub use error::{CallError, Failure, Full, NoError, SetupError};
-pub use io::{Conn, Ending, Machine, drive, linger};
 #[cfg(feature = "macros")]
 #[doc = include_str!("service.md")]
 pub use link_macros::service;
 pub use link_proto::{Meta, Status};
+pub use machine::LinkMachine;
 pub use method::{Method, StreamMethod};
 pub use server::{Context, Listening, Peer, Server, ServerConfig, Service};
 pub use stream::Address;
 pub use streaming::{NoItems, Receiver, Sender};
 pub use traffic::{Compression, Traffic, TrafficTotals};
+pub use wire::{Conn, Ending, Machine, drive, linger};
 
 /// The guide's examples, as tests.
 #[cfg(all(doctest, feature = "json", feature = "macros", feature = "postcard", feature = "tls"))]

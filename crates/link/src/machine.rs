@@ -1,53 +1,73 @@
 //! The link's state machine, as the driver sees it.
 
+use std::ops::{Deref, DerefMut};
 use std::time::Instant;
 
 use bytes::BytesMut;
 use link_proto::{Connection, Event, LinkError};
+use wire::Machine;
 
-use crate::io::Machine;
+/// A link's state machine for [`drive`](crate::drive). Rust asks for a type of this crate: the
+/// trait is in `wire` and the machine in `link-proto`, and neither knows the other.
+pub struct LinkMachine<T>(pub Connection<T>);
 
-impl<T> Machine for Connection<T> {
+impl<T> Deref for LinkMachine<T> {
+    type Target = Connection<T>;
+
+    #[inline]
+    fn deref(&self) -> &Connection<T> {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for LinkMachine<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Connection<T> {
+        &mut self.0
+    }
+}
+
+impl<T> Machine for LinkMachine<T> {
     type Event = Event<T>;
     type Error = LinkError;
 
     fn handle_bytes(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), LinkError> {
-        self.handle_bytes(now, input)
+        self.0.handle_bytes(now, input)
     }
 
     fn has_backlog(&self) -> bool {
-        self.has_backlog()
+        self.0.has_backlog()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.handle_timeout(now);
+        self.0.handle_timeout(now);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.poll_timeout()
+        self.0.poll_timeout()
     }
 
     fn poll_event(&mut self) -> Option<Event<T>> {
-        self.poll_event()
+        self.0.poll_event()
     }
 
     fn has_events(&self) -> bool {
-        self.has_events()
+        self.0.has_events()
     }
 
     fn transmit(&mut self) -> &mut BytesMut {
-        self.transmit()
+        self.0.transmit()
     }
 
     fn is_finished(&self) -> bool {
-        self.is_finished()
+        self.0.is_finished()
     }
 
     fn is_broken(&self) -> bool {
-        self.failure().is_some()
+        self.0.failure().is_some()
     }
 
     fn wants_input(&self) -> bool {
-        !self.is_congested()
+        !self.0.is_congested()
     }
 }

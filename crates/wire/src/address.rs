@@ -1,11 +1,11 @@
 //! The one reader and writer of `HOST:PORT`. Pure.
 //!
-//! A host is a name, an IPv4 address, or an IPv6 address, which stands in brackets where a port can
-//! follow. Nothing is resolved here.
+//! A host is a name, an IPv4 address, or an IPv6 address, which stands in brackets where a port
+//! can follow. Nothing is resolved here.
 //!
-//! Two rules are in use. [`split`] and [`split_optional`] read what people configure. [`is_authority`]
-//! reads what URIs and Host headers may hold, which is more. Dubbo's URLs follow a third rule, that of
-//! Java; it is in `dubbo-proto`, which must not know this crate.
+//! Two rules are in use. [`split`] and [`split_optional`] read what people configure.
+//! [`is_authority`] reads what URIs and Host headers may hold, which is more. Dubbo's URLs follow
+//! a third rule, that of Java. It is in `dubbo-proto`, which must not know this crate.
 
 use std::net::Ipv6Addr;
 
@@ -86,7 +86,7 @@ pub fn is_authority(text: &str) -> bool {
     is_name && !is_empty && port.is_none_or(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The two parts of an authority, unchecked. The host keeps its brackets, and the port may be missing.
+/// The two parts of an authority, unchecked. The host keeps its brackets. The port may be missing.
 #[must_use]
 pub fn split_authority(text: &str) -> (&str, Option<&str>) {
     match text.rsplit_once(':') {

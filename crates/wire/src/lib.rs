@@ -10,6 +10,8 @@
 //! - [`Budget`] is the memory that all peers together may make this process hold.
 //! - [`Taking`] is whether a peer takes what is written to it.
 //! - [`address`] reads and writes `HOST:PORT`.
+//! - [`drive`] runs a [`Machine`], a connection's state without I/O, on any byte stream. Others
+//!   reach that machine through [`Conn`] or [`SyncConn`] meanwhile.
 //! - [`Backoff`] is the pause before something is tried again.
 //!
 //! This crate must not know what the bytes on a connection mean, nor any registry or configuration
@@ -24,6 +26,7 @@ mod files;
 mod listen_error;
 mod listener;
 mod loads;
+mod machine;
 pub mod socket;
 mod taking;
 mod tcp_info;
@@ -36,5 +39,6 @@ pub use files::Files;
 pub use listen_error::{ListenError, listen, remedy};
 pub use listener::{Limits, Listener};
 pub use loads::{Assigned, Loads};
+pub use machine::{Conn, Ending, Machine, Share, SyncConn, drive, drive_slices, linger, slice_len};
 pub use taking::{MIN_TAKEN_LEN, Taking, Watched};
 pub use tcp_info::TcpInfo;

@@ -1,7 +1,7 @@
 use bytes::BytesMut;
 use dubbo_proto::ServiceKey;
-use link::Machine;
 use link_proto::{Payload, RequestOut};
+use wire::Machine;
 
 use super::*;
 use crate::error::Code;

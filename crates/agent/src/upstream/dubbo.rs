@@ -8,9 +8,9 @@ use dubbo_proto::{
     ClientConfig, ClientConnection, ClientEvent, ProtoError, RequestId, RequestTemplate, SendError,
     Serialization, Status, error_text,
 };
-use link::{Conn, Machine};
 use tokio::sync::oneshot;
 use tracing::{debug, info};
+use wire::{Conn, Machine};
 
 use super::{DubboForm, Peer, Setup, Signs, Upstream, sent};
 use crate::call::{

@@ -5,10 +5,11 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use dubbo_proto::{Serialization, Status as DubboStatus};
-use link::Conn;
+use link::LinkMachine;
 use link_proto::{CallId, Connection, Event, RequestOut, RouteId, SendError, Status};
 use tokio::sync::{Notify, oneshot};
 use tracing::{debug, info};
+use wire::Conn;
 
 use super::{Peer, Setup, Signs, Upstream, sent};
 use crate::call::{Call, Outcome, Payload, Reply, ReplyTo, RoutedCall, Whole, wait};
@@ -23,7 +24,7 @@ use crate::scratch::Scratch;
 const REFUSAL_TTL: Duration = Duration::from_secs(1);
 
 /// A link from the calling side.
-pub type LinkClient = Metered<Connection<ReplyTo>>;
+pub type LinkClient = Metered<LinkMachine<ReplyTo>>;
 
 /// The protocol's side of one provider's agent.
 pub struct LinkPeer {
@@ -236,7 +237,7 @@ impl Peer for LinkPeer {
     fn machine(&self, now: Instant) -> LinkClient {
         self.routes.borrow_mut().clear();
         self.away.borrow_mut().clear();
-        let machine = Connection::client(self.config.clone(), now);
+        let machine = LinkMachine(Connection::client(self.config.clone(), now));
         Metered::new(machine, self.memory.endpoint())
     }
 

@@ -23,10 +23,9 @@ use dubbo_proto::{
     ProtoError, ReplyKind, ReplyTo, Request, ServerConfig, ServerConnection, ServerEvent,
     ServiceKey, Status,
 };
-use link::{Conn, Machine, drive};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::{debug, warn};
-use wire::{Detached, Files, Limits, ListenError, Listener, Loads};
+use wire::{Conn, Detached, Files, Limits, ListenError, Listener, Loads, Machine, drive};
 
 use super::service::{HelloService, Refusal};
 

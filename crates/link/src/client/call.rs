@@ -18,10 +18,10 @@ use super::lane::Session;
 use super::lanes::Lanes;
 use super::session::{Head, Key, NotTaken, Outcome, Response};
 use crate::error::{CallError, Failure, Full};
-use crate::io::Share;
 use crate::method::Method;
 use crate::observe::{self, CallInfo, Observer, Side};
 use crate::trace::{TRACEPARENT, TraceContext};
+use wire::Share;
 
 /// How often one call is begun anew because nobody has begun it.
 const MAX_RESTARTS: u32 = 4;

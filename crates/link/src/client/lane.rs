@@ -25,8 +25,8 @@ use wire::Backoff;
 use super::config::ClientConfig;
 use super::lanes::Lanes;
 use super::session::{SessionEvent, SessionMachine};
-use crate::io::{Ending, Machine, Share, SyncConn, drive_slices, linger};
 use crate::stream::{Stream, Target};
+use wire::{Ending, Machine, Share, SyncConn, drive_slices, linger};
 
 /// The calls of one connection, shared by its callers and its driver.
 pub(crate) type Session = SyncConn<SessionMachine>;

@@ -28,7 +28,7 @@ use self::streams::Streams;
 use self::waiting::{Parked, Waiting};
 use super::config::{ClientConfig, WhenDown};
 use super::queueing::Queueing;
-use crate::io::{Machine, slice_len};
+use wire::{Machine, slice_len};
 
 /// A call's place in its session.
 pub(crate) type Key = usize;

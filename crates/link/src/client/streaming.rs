@@ -14,10 +14,10 @@ use super::call::{Begun, Call, Reply, observed, read, settled};
 use super::lanes::Lanes;
 use crate::blocking::block_on;
 use crate::error::{CallError, Failure, NoError};
-use crate::io::Share;
 use crate::method::{Method, StreamMethod};
 use crate::observe::{self, CallInfo, Side};
 use crate::streaming::{Receiver, Sender, StreamEnd};
+use wire::Share;
 
 /// A streaming method of one client's server, ready to be called.
 pub struct BoundStream<Req: 'static, In: 'static, Out: 'static, Resp: 'static, E: 'static = NoError>

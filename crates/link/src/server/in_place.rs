@@ -15,8 +15,8 @@ use super::context::Context;
 use super::service::{Answer, Entry, Handler, Once, Refusal, Running};
 use super::slice::panicked;
 use crate::codec::{Codec, Raw};
-use crate::io::Machine;
 use crate::traffic::Traffic;
+use wire::Machine;
 
 /// The only serialization of such methods.
 const CODEC: u8 = <Raw as Codec<Bytes>>::NUMBER;
@@ -158,14 +158,10 @@ impl Machine for ServerLink {
     }
 
     fn is_broken(&self) -> bool {
-        self.link.is_broken()
-    }
-
-    fn handle_written(&mut self, now: Instant) {
-        Machine::handle_written(&mut self.link, now);
+        self.link.failure().is_some()
     }
 
     fn wants_input(&self) -> bool {
-        self.link.wants_input()
+        !self.link.is_congested()
     }
 }

@@ -16,8 +16,8 @@ use super::service::{Answer, Entry, Refusal};
 use super::slice::{Job, Slice};
 use super::streams::Streams;
 use crate::client::as_strs;
-use crate::io::{Share, SyncConn, drive_slices, slice_len};
 use crate::stream::Stream;
+use wire::{Share, SyncConn, drive_slices, slice_len};
 
 /// Most calls that begin in one turn: so many answers may go over the limit of what waits.
 const MAX_SLICE_LEN: usize = 256;

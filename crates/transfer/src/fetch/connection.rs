@@ -347,7 +347,7 @@ impl<F: Future<Output = Result<(), TransferError>>> Machine for Caller<'_, F> {
     }
 
     fn is_broken(&self) -> bool {
-        self.link.is_broken()
+        self.link.failure().is_some()
     }
 }
 

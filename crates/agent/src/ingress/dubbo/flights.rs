@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use dubbo_proto::{ReplyTo, RequestId};
-use link::Conn;
 use link_proto::CallId;
 use tokio::task::AbortHandle;
+use wire::Conn;
 
 use crate::cluster::Attempt;
 use crate::error::CallError;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use bytes::BytesMut;
 use dubbo_proto::{ProtoError, ReplyTo, ServerConfig, ServerConnection, ServerEvent, Status};
-use link::Machine;
+use wire::Machine;
 
 use crate::memory::Buffers;
 

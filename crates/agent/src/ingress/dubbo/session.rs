@@ -14,9 +14,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use dubbo_proto::{ReplyTo, Serialization, ServerConfig, ServerEvent, Status};
 use flow::GiveUp;
-use link::{Conn, drive};
 use tracing::debug;
-use wire::{Account, Connection, Taking, Watched};
+use wire::{Account, Conn, Connection, Taking, Watched, drive};
 
 use super::DubboListener;
 use super::flights::{Again, Counted, Flight, Flights};

@@ -23,7 +23,7 @@ use self::callers::Caller;
 use self::server::Server;
 use super::{Key, Outcome, Phase, SessionEvent, SessionMachine, Slot};
 use crate::client::config::{ClientConfig, WhenDown, WhenFull};
-use crate::io::Machine;
+use wire::Machine;
 
 const MAX_MESSAGE_LEN: u32 = 400_000;
 const MAX_WINDOW: u32 = 24;

@@ -3,10 +3,9 @@ use dubbo_proto::{
     ClientConfig, ClientConnection, ClientEvent, RequestHead, RequestTemplate, Serialization,
     ServiceKey, Status, error_text,
 };
-use link::Machine;
 use registry::{Endpoint, MemoryHub, Protocol, Registry, RegistryConfig, Snapshot};
 use tokio::sync::watch;
-use wire::{Budget, Group};
+use wire::{Budget, Group, Machine};
 
 use super::super::{DubboListener, Offers};
 use super::*;

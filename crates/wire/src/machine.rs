@@ -17,8 +17,7 @@ use std::time::Instant;
 use bytes::BytesMut;
 
 pub use conn::{Conn, Share, SyncConn};
-pub(crate) use drive::slice_len;
-pub use drive::{drive, drive_slices, linger};
+pub use drive::{drive, drive_slices, linger, slice_len};
 
 /// A connection without I/O: bytes, instants and calls in; bytes and events out.
 pub trait Machine {
@@ -32,8 +31,8 @@ pub trait Machine {
     /// # Errors
     /// The peer broke the protocol; the connection is of no more use.
     fn handle_bytes(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), Self::Error>;
-    /// Whether [`Machine::handle_bytes`] left whole frames in its input, and is to be called again when the events were
-    /// handled, with no more input than that.
+    /// Whether [`Machine::handle_bytes`] left whole frames in its input. It is called again once
+    /// the events were handled, with no more input than that.
     fn has_backlog(&self) -> bool {
         false
     }
@@ -52,7 +51,8 @@ pub trait Machine {
     fn transmit(&mut self) -> &mut BytesMut;
     /// Whether the connection is to be closed once [`Machine::transmit`] is empty.
     fn is_finished(&self) -> bool;
-    /// Whether the connection has failed: what the socket does not take at once is not worth waiting for.
+    /// Whether the connection has failed: what the socket does not take at once is not worth
+    /// waiting for.
     fn is_broken(&self) -> bool {
         false
     }

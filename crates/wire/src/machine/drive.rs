@@ -1,8 +1,9 @@
 //! Runs a machine on a socket.
 //!
 //! A turn: read what has come, have it decoded, hand over a slice of the events, write what is to
-//! be sent. Events beyond the slice wait for the next turn, so that what the first of them led to is on its
-//! way while the last are worked on: with many calls in flight neither side waits for the other.
+//! be sent. Events beyond the slice wait for the next turn, so that what the first of them led to
+//! is on its way while the last are worked on: with many calls in flight neither side waits for
+//! the other.
 
 use std::future::poll_fn;
 use std::io::ErrorKind;
@@ -36,14 +37,17 @@ pub(super) const LINGER: Duration = Duration::from_secs(5);
 /// How many of the events of a connection with so many calls in flight make a slice: half of them,
 /// so that the peer works on one half while we work on the other. Fewer than the least number
 /// would not be worth a write.
-pub(crate) fn slice_len(n_calls: usize) -> usize {
+#[must_use]
+#[inline]
+pub fn slice_len(n_calls: usize) -> usize {
     (n_calls / 2).max(MIN_SLICE_LEN)
 }
 
 /// Runs the machine of `conn` on `stream` until it ends; every event goes to `on_event`.
 ///
-/// What the peer has sent before it left is handed over whole, also if nothing can be written to it any more. When
-/// the machine has finished, this side's direction is closed, but not yet the socket: see [`linger`].
+/// What the peer has sent before it left is handed over whole, also if nothing can be written to
+/// it any more. When the machine has finished, this side's direction is closed, but not yet the
+/// socket: see [`linger`].
 ///
 /// The caller takes what is still pending out of the machine afterwards.
 pub async fn drive<C, M, S>(
@@ -60,8 +64,8 @@ where
     drive_slices(stream, conn, all, |events| events.drain(..).for_each(&mut on_event)).await
 }
 
-/// As [`drive`], with events in slices, each of them of one turn; `slice_len` says how long they are,
-/// such as `slice_len` of the calls in flight.
+/// As [`drive`], with events in slices, each of them of one turn; `slice_len` says how long they
+/// are, such as `slice_len` of the calls in flight.
 ///
 /// `on_events` need not empty the slice; what it leaves is dropped.
 pub async fn drive_slices<C, M, S>(
@@ -100,8 +104,8 @@ where
 
 /// Reads what nobody needs any more until the peer closes its side, for some seconds at most.
 ///
-/// A socket that is closed while bytes are unread is reset, and with that goes what the peer has not been sent yet. Who
-/// has written what nobody answers, and was the first to finish, stays for this.
+/// Closing a socket with unread bytes resets the connection, and the peer then loses what was
+/// still on its way to it. The side that finishes first stays for this.
 pub async fn linger(mut stream: impl AsyncRead + Unpin) {
     let mut unread = BytesMut::with_capacity(MIN_READ_LEN);
     let to_end = async {
@@ -164,8 +168,8 @@ impl<E> Turn<E> {
         let is_held_back = match read {
             Ok(reading) => reading == Reading::HeldBack,
             Err(ending) => {
-                // What the machine had to say to the peer (why it hangs up) was worth one try, and so
-                // is TLS's word that nothing was cut off.
+                // What the machine had to say to the peer (why it hangs up) was worth one try, and
+                // so is TLS's word that nothing was cut off.
                 let _ = Pin::new(stream).poll_shutdown(cx);
                 return Poll::Ready(ending);
             }
