@@ -150,12 +150,33 @@ fn bodies_beyond_the_budget_are_refused_with_a_word_on_when_to_come_again() {
     let n_good = answers.iter().flatten().filter(|answer| answer.status == 200).count();
     assert!(0 < n_good, "none of {}", answers.len());
     for answer in answers.iter().flatten().filter(|answer| answer.status != 200) {
-        let is_known = ["overloaded", "reply_too_large"].contains(&&*answer.code());
+        // On a machine that is busy otherwise one may be late.
+        let is_known = ["overloaded", "reply_too_large", "timeout"].contains(&&*answer.code());
         assert!(is_known, "{answer:?}");
         let says_when = answer.head.contains("retry-after: 1");
         assert_eq!(answer.status == 503, says_when, "{answer:?}");
     }
     wait_until_free(&world.agent);
+}
+
+/// 30 peers announce 15 MiB each and send a KiB of it: a caller of the same address is not refused for that.
+#[test]
+fn bodies_that_are_only_announced_hold_little() {
+    let world = world(32 * MIB, "");
+    let agent = &world.agent;
+    let mut caller = caller(agent);
+    let text = request(&path(), &[ECHO], &"x".repeat(15 * MIB));
+    let mut attackers = Vec::new();
+    for _ in 0..30 {
+        let mut stream = TcpStream::connect(agent.addresses().http[0]).unwrap();
+        stream.write_all(&text.as_bytes()[..1024]).unwrap();
+        attackers.push(stream);
+    }
+    wait_until("the begin of all of them", || (MIB < used(agent)).then_some(()));
+    assert!(used(agent) <= 4 * MIB, "{}", used(agent));
+    caller.send(echo_request(7 * MIB));
+    let answer = caller.read();
+    assert_eq!(answer.status, 200, "{}", answer.head);
 }
 
 /// 20 callers ask for 1 MiB, again and again, and read nothing.
@@ -279,14 +300,15 @@ fn heads_that_unpack_to_much_are_refused_at_once() {
         assert!(used(agent) <= 9 * MIB, "{}", used(agent));
     }
     expect_calls_pass(&mut caller);
-    for attacker in &mut attackers {
-        // The status is no common one, so it stands there as text, in Huffman's code: "431".
-        let (_, block) = attacker.next(HEADERS);
-        assert!(block.starts_with(b"\x48\x83\x69\x90\xff"), "{block:02x?}");
-        for _ in 1..100 {
-            attacker.next(HEADERS);
-        }
-    }
+    // Who goes on is left. One request is told why: the status is no common one, so it stands there as text, in
+    // Huffman's code: "431".
+    wait_until("the connections to end", || {
+        attackers.iter_mut().all(|attacker| is_closed(&mut attacker.0)).then_some(())
+    });
+    let mut once = Http2::to(agent, 65_535);
+    once.frame(HEADERS, END_HEADERS, 1, &head);
+    let (_, block) = once.next(HEADERS);
+    assert!(block.starts_with(b"\x48\x83\x69\x90\xff"), "{block:02x?}");
     wait_until_free(agent);
 }
 

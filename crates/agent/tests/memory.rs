@@ -16,6 +16,7 @@ use dubbo_proto::{Serialization, Status};
 use link_proto::{Connection, Event, RequestOut, RouteDef};
 use registry::{MemoryHub, RegistryConfig};
 use support::dubbo::{Answer, Consumer, body};
+use support::http_app::{Does, TestApp};
 use support::{Behaviour, FakeProvider, SERVICE, dubbo_consumer, metric, register, wait_until};
 
 const MIB: usize = 1 << 20;
@@ -236,6 +237,38 @@ fn consumers_that_never_read_hold_little() {
     }
     wait_until_free(&agent);
     expect_calls_pass(&mut caller);
+}
+
+/// What an HTTP app answers counts as it comes: 40 answers of which 3 MiB come, and then nothing.
+#[test]
+fn answers_of_http_apps_stay_within_the_budget() {
+    let part =
+        format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n\"{}", 4 * MIB, "x".repeat(3 * MIB));
+    let app = TestApp::start(move |_| Does::Bytes(part.clone().into_bytes()));
+    let addr = app.addr;
+    let text = format!(
+        "[admin]\nlisten = \"127.0.0.1:0\"\n[agent]\nworkers = 1\nmemory_bytes = {BUDGET}\n\
+         [[registry]]\nname = \"main\"\nkind = \"etcd\"\nendpoints = [\"http://127.0.0.1:1\"]\n\
+         [dubbo]\nlisten = \"127.0.0.1:0\"\napplication = \"shop\"\n\
+         [[export]]\ninterface = \"{SERVICE}\"\napp = \"http://{addr}\"\n"
+    );
+    let mut config = config::parse(&text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
+    config.registries[0].config = RegistryConfig::Memory(MemoryHub::new());
+    let agent = Agent::start(config).unwrap();
+    let mut consumer = Consumer::connect(agent.addresses().dubbo_exports.unwrap());
+    let request = body(SERVICE, "echo", "x", &[("timeout", "5000")]);
+    for token in 0..40 {
+        consumer.send(Serialization::Hessian2, &request, token);
+    }
+    let mut n_refused = 0;
+    for _ in 0..40 {
+        let (_, answer) = consumer.answer();
+        assert_ne!(answer.status, Status::Ok);
+        n_refused += usize::from(answer.text().contains("memory_bytes"));
+        assert!(used(&agent) <= BUDGET, "{}", used(&agent));
+    }
+    assert!((20..40).contains(&n_refused), "{n_refused} were refused");
+    wait_until_free(&agent);
 }
 
 /// A link of a test's own.

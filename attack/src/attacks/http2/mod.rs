@@ -18,7 +18,7 @@ use crate::estate::BULK_INTERFACE;
 use crate::peer::{Crowd, Peer};
 
 /// As many as the agent allows at a time.
-const N_STREAMS: u32 = 1024;
+const N_STREAMS: u32 = 100;
 /// So many fields of 34 bytes, as HTTP/2 counts them, are just below the limit of a head, 65,536.
 const N_AMPLIFIED_FIELDS: usize = 1890;
 const ZERO_WINDOW_LEN: usize = 400_000;
@@ -32,14 +32,14 @@ const PING_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) const ALL: &[Attack] = &[
     Attack {
         name: "h2-amplification",
-        about: "8 x 1,024 streams of 1,890 header fields in a byte each, bodies never come",
-        peer: |aim| Box::pin(Crowd::of(8).run(aim, amplification)),
+        about: "80 x 100 streams of 1,890 header fields in a byte each, bodies never come",
+        peer: |aim| Box::pin(Crowd::of(80).run(aim, amplification)),
         ..COMMON
     },
     Attack {
         name: "h2-zero-window",
-        about: "2 x 1,024 streams have 400 kB come back with a window of 0, and PING",
-        peer: |aim| Box::pin(Crowd::of(2).run(aim, zero_window)),
+        about: "20 x 100 streams have 400 kB come back with a window of 0, and PING",
+        peer: |aim| Box::pin(Crowd::of(20).run(aim, zero_window)),
         ..COMMON
     },
     Attack {

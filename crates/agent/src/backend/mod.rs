@@ -76,7 +76,8 @@ impl Backend {
                 upstream: pool.dubbo(host, *port, setup),
             }),
             AppConfig::Http(config) => {
-                App::Http(HttpApp::start(&export.service, Arc::clone(config), setup))
+                let account = pool.account();
+                App::Http(HttpApp::start(&export.service, Arc::clone(config), setup, Some(account)))
             }
         };
         let stats = hub.export(&export.service.to_string());

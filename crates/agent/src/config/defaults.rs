@@ -19,7 +19,7 @@ pub(super) const MAX_WORKERS: usize = 1024;
 pub(super) const MAX_FILES: u64 = 1 << 30;
 
 /// With this, 4,000 hostile connections do not take an agent over 256 MB.
-pub(super) const MEMORY_LEN: usize = 96 * 1024 * 1024;
+pub(super) const MEMORY_LEN: usize = 80 * 1024 * 1024;
 /// The rest of the memory is for the app beside the agent, and for what is not counted.
 pub(super) const MEMORY_PART: u64 = 4;
 /// Below this not even common calls of a few connections fit.

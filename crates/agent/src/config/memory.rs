@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn the_default_is_a_part_of_the_memory() {
         for (memory_mib, needed_mib, expected_mib) in [
-            (24_000, 16, 96),
+            (24_000, 16, 80),
             (256, 16, 64),
             (128, 16, 32),
             (32, 16, 16),
@@ -77,6 +77,6 @@ mod tests {
             let found = by_default(memory, needed_mib * MIB);
             assert_eq!(found, expected_mib * MIB, "of {memory_mib} MiB");
         }
-        assert_eq!(by_default(None, 16 * MIB), 96 * MIB);
+        assert_eq!(by_default(None, 16 * MIB), 80 * MIB);
     }
 }

@@ -17,6 +17,7 @@ use bytes::Bytes;
 use dubbo_proto::Serialization;
 pub use flow::Standing;
 use registry::Protocol;
+use wire::Account;
 use wire::address::join;
 
 use self::dubbo::DubboPeer;
@@ -188,6 +189,11 @@ impl Pool {
             }
             Protocol::Dubbo => AnyUpstream::Dubbo(self.dubbo(host, port, setup)),
         }
+    }
+
+    /// The account of a connection to an endpoint that is no upstream.
+    pub fn account(&self) -> Rc<Account> {
+        self.memory.endpoint()
     }
 
     /// Ends all connections, after what waits to be written. Comes back when they have ended.

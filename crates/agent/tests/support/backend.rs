@@ -46,7 +46,7 @@ impl Export {
     }
 
     pub fn start(&self) -> Rc<HttpApp> {
-        HttpApp::start(&self.service, Arc::clone(&self.http), SETUP)
+        HttpApp::start(&self.service, Arc::clone(&self.http), SETUP, None)
     }
 }
 

@@ -96,7 +96,8 @@ fn app() -> (Rc<HttpApp>, LocalSet) {
     let config = crate::config::parse(CONFIG, "a.toml").expect("the configuration is good");
     let export = config.exports.first().expect("there is one");
     let AppConfig::Http(app) = &export.app else { unreachable!("it is an HTTP app") };
-    let app = HttpApp::start(&export.service, app.clone(), Setup::new(&ClusterPolicy::default()));
+    let app =
+        HttpApp::start(&export.service, app.clone(), Setup::new(&ClusterPolicy::default()), None);
     drop(entered);
     (app, tasks)
 }
@@ -186,7 +187,7 @@ pub fn answer(data: &[u8]) {
         }
     }
     let status = StatusCode::from_u16(pick(&STATUSES, *status)).unwrap_or_default();
-    let answer = Answer { status, headers, body: Bytes::copy_from_slice(body) };
+    let answer = Answer { status, headers, body: Bytes::copy_from_slice(body), hold: None };
     let serialization = pick(&SERIALIZATIONS, *how);
     // Calls for descriptors of beans are refused in fastjson, before there is an answer.
     let Ok(mode) = pick(&MODES, how >> 4).fitting(b"[]", serialization) else { return };

@@ -57,7 +57,7 @@ impl Health {
             idle_timeout: Duration::ZERO,
             max_answer_len: MAX_ANSWER_LEN,
         };
-        let pool = Pool::new(origin.clone(), limits);
+        let pool = Pool::new(origin.clone(), limits, None);
         let checks = Checks { origin: origin.clone(), config: config.clone(), pool };
         tokio::task::spawn_local(checks.run(Rc::clone(&health)));
         health

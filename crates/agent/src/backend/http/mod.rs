@@ -32,6 +32,7 @@ use hessian::JavaType;
 use http::Request;
 use http_body_util::Full;
 use tokio::task::AbortHandle;
+use wire::Account;
 
 use self::arguments::{Arguments, Style};
 use self::generic::Mode;
@@ -73,8 +74,13 @@ struct Prepared {
 }
 
 impl HttpApp {
-    /// Begins to look after the app. Must be called on a worker's runtime.
-    pub fn start(service: &ServiceKey, config: Arc<HttpAppConfig>, setup: Setup) -> Rc<Self> {
+    /// Begins to look after the app, whose requests and answers draw from `account`. Must be called on a worker's runtime.
+    pub fn start(
+        service: &ServiceKey,
+        config: Arc<HttpAppConfig>,
+        setup: Setup,
+        account: Option<Rc<Account>>,
+    ) -> Rc<Self> {
         let limits = PoolLimits {
             max_connections: config.max_connections,
             max_in_flight: setup.max_in_flight as usize,
@@ -82,7 +88,7 @@ impl HttpApp {
             idle_timeout: config.idle_timeout,
             max_answer_len: config.max_answer_len,
         };
-        let pool = Pool::new(config.origin.clone(), limits);
+        let pool = Pool::new(config.origin.clone(), limits, account);
         Rc::new(Self {
             service: service.clone(),
             health: Health::watch(&config.origin, &config.health),

@@ -19,9 +19,11 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::sync::Semaphore;
 use tracing::debug;
+use wire::{Account, Hold, Refused};
 
 use super::origin::Origin;
 use crate::error::{CallError, Code};
+use crate::memory::no_room_for_reply;
 
 /// Longest head of an answer; attachments travel in it.
 const MAX_HEAD_LEN: usize = 64 * 1024;
@@ -47,6 +49,8 @@ pub struct Pool {
     origin: Origin,
     address: Rc<str>,
     limits: PoolLimits,
+    /// What requests and answers draw from; health checks from nothing.
+    account: Option<Rc<Account>>,
     /// The one that was used last is at the end, and is used first.
     idle: RefCell<Vec<Idle>>,
     places: Semaphore,
@@ -67,6 +71,8 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// Its body.
     pub body: Bytes,
+    /// What that takes of the budget.
+    pub hold: Option<Hold>,
 }
 
 /// Counts a call while it runs or waits.
@@ -80,11 +86,12 @@ impl Drop for Counted<'_> {
 
 impl Pool {
     /// A pool without a connection.
-    pub fn new(origin: Origin, limits: PoolLimits) -> Self {
+    pub fn new(origin: Origin, limits: PoolLimits, account: Option<Rc<Account>>) -> Self {
         Self {
             address: origin.address().into(),
             origin,
             limits,
+            account,
             idle: RefCell::default(),
             places: Semaphore::new(limits.max_connections),
             n_calls: Cell::new(0),
@@ -99,7 +106,7 @@ impl Pool {
     /// Sends a request and waits for the whole answer, until `deadline`.
     ///
     /// # Errors
-    /// [`Code::Overloaded`] if there is no connection for it, [`Code::Unreachable`] if the app
+    /// [`Code::Overloaded`] if there is no connection or no memory for it, [`Code::Unreachable`] if the app
     /// cannot be connected to, and what can go wrong on a connection.
     pub async fn send(
         &self,
@@ -110,6 +117,8 @@ impl Pool {
         if self.limits.max_in_flight <= n_calls {
             return Err(self.error(Code::Overloaded, format!("{n_calls} calls are in flight")));
         }
+        let body_len = request.body().size_hint().exact().and_then(|len| usize::try_from(len).ok());
+        let _hold = self.hold(body_len.unwrap_or_default()).map_err(CallError::from)?;
         self.n_calls.set(n_calls + 1);
         let _counted = Counted(&self.n_calls);
         let place = tokio::time::timeout_at(deadline.into(), self.places.acquire()).await;
@@ -141,9 +150,9 @@ impl Pool {
             let mut error = match sender.try_send_request(request).await {
                 Ok(response) => {
                     let (head, body) = response.into_parts();
-                    let body = self.collect(body).await?;
+                    let (body, hold) = self.collect(body).await?;
                     self.idle.borrow_mut().push(Idle { sender, since: Instant::now() });
-                    return Ok(Answer { status: head.status, headers: head.headers, body });
+                    return Ok(Answer { status: head.status, headers: head.headers, body, hold });
                 }
                 Err(error) => error,
             };
@@ -195,7 +204,7 @@ impl Pool {
     }
 
     /// All data of a body; the usual one piece is not copied.
-    async fn collect(&self, mut body: Incoming) -> Result<Bytes, CallError> {
+    async fn collect(&self, mut body: Incoming) -> Result<(Bytes, Option<Hold>), CallError> {
         let max_len = self.limits.max_answer_len;
         let too_long = || {
             let message = format!("the answer is longer than the limit of {max_len} bytes");
@@ -206,6 +215,11 @@ impl Pool {
         }
         let mut first = Bytes::new();
         let mut pieces: Option<BytesMut> = None;
+        let no_room = |len, refused| {
+            let error = no_room_for_reply(len, &refused);
+            error.at(&self.address)
+        };
+        let mut hold = self.hold(0).map_err(|refused| no_room(0, refused))?;
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| self.broken(&error))?;
             let Ok(data) = frame.into_data() else { continue };
@@ -213,13 +227,25 @@ impl Pool {
             if max_len < len + data.len() {
                 return too_long();
             }
+            let arrived_len = len + data.len();
+            if let Some(hold) = &mut hold
+                && hold.len() < arrived_len
+            {
+                // As a buffer grows to which more and more is added.
+                let wanted = if pieces.is_some() { arrived_len.max(2 * len) } else { arrived_len };
+                hold.resize(wanted).map_err(|refused| no_room(arrived_len, refused))?;
+            }
             match &mut pieces {
                 None if first.is_empty() => first = data,
                 None => pieces.insert(BytesMut::from(&first[..])).extend_from_slice(&data),
                 Some(pieces) => pieces.extend_from_slice(&data),
             }
         }
-        Ok(pieces.map_or(first, BytesMut::freeze))
+        Ok((pieces.map_or(first, BytesMut::freeze), hold))
+    }
+
+    fn hold(&self, len: usize) -> Result<Option<Hold>, Refused> {
+        self.account.as_ref().map(|account| account.take(len)).transpose()
     }
 
     /// What went wrong after the request was sent.

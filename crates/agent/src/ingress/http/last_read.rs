@@ -12,9 +12,9 @@ use hyper::rt::{Read, ReadBuf, ReadBufCursor};
 
 use super::HttpSession;
 
-/// A head of ordinary length and a small body; of a longer read the rest comes with the next one. A byte less than 16 KiB, so
-/// that hyper sees no reason to make its buffer longer than that: it keeps the buffer as long as the connection lasts.
-const LEN: usize = 16 * 1024 - 1;
+/// A head of ordinary length and a small body; of a longer read the rest comes with the next one. A byte less than the room that
+/// hyper begins with, so that it never sees a reason for more: it keeps the buffer as long as the connection lasts.
+const LEN: usize = 8 * 1024 - 1;
 
 thread_local! {
     /// That of this thread's connections.

@@ -72,6 +72,10 @@ enum Style {
     Json,
 }
 
+/// So many times as much is kept for a body as has come of it, and at least so much, as long as more was announced.
+const ROOM_TIMES: usize = 4;
+const MIN_ROOM_LEN: usize = 64 * 1024;
+
 /// What a request is answered with.
 type Answer = Response<Bytes>;
 
@@ -254,16 +258,17 @@ async fn collect(
         if max_len < len + data.len() {
             return Err(too_large(max_len));
         }
-        // With its first byte a body is counted whole, if its length is known: of many that come at a time some pass, where
-        // otherwise all would end in the middle.
-        let needed = (len + data.len()).max(announced_len);
-        if hold.len() < needed {
-            hold.resize(if pieces.is_some() { needed.max(2 * len) } else { needed })?;
+        let arrived_len = len + data.len();
+        if hold.len() < arrived_len {
+            hold.resize(room_for(arrived_len, announced_len))?;
+            if let Some(pieces) = &mut pieces {
+                pieces.reserve(hold.len() - len);
+            }
         }
         match &mut pieces {
             None if first.is_empty() => first = data,
             None => {
-                let pieces = pieces.insert(BytesMut::with_capacity(needed));
+                let pieces = pieces.insert(BytesMut::with_capacity(hold.len()));
                 pieces.extend_from_slice(&first);
                 pieces.extend_from_slice(&data);
                 first = Bytes::new();
@@ -272,6 +277,15 @@ async fn collect(
         }
     }
     Ok((pieces.map_or(first, BytesMut::freeze), hold))
+}
+
+/// How much is kept for a body of which so many bytes have come, and so many were announced: several times as much as is
+/// there, so that of many that come at a time some pass, and none whose peer only announces much.
+fn room_for(arrived_len: usize, announced_len: usize) -> usize {
+    let wanted = arrived_len.saturating_mul(ROOM_TIMES).max(MIN_ROOM_LEN);
+    // A length that nobody told is 0.
+    let told_len = if announced_len == 0 { 2 * arrived_len } else { announced_len };
+    wanted.min(told_len).max(arrived_len)
 }
 
 /// The next piece of a body, unless that has announced more than is taken.

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tracing::debug;
 use wire::{Account, Hold, MIN_TAKEN_LEN};
 
-use super::{HttpSession, Phase, Stream};
+use super::{HttpSession, Pace, Phase, Stream};
 use crate::error::{CallError, Code};
 
 /// Fields that a head may have, in either version.
@@ -47,6 +47,7 @@ impl HttpSession {
             return Ok(None);
         }
         if MAX_FIELDS < head.len() {
+            self.pace(Pace::refused_head);
             let message =
                 format!("{} header fields are over the limit of {MAX_FIELDS}", head.len());
             return Err(CallError::new(Code::HeadTooLarge, message));

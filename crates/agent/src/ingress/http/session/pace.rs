@@ -24,6 +24,9 @@ const BYTES_PER_FRAME: usize = 1024;
 /// DATA of fewer bytes than this asks for more work than it brings.
 const MIN_DATA_LEN: usize = 64;
 
+/// What a head costs that unpacks to more fields than a head may have.
+const BAD_HEAD: u32 = 100;
+
 /// Walks along what is read of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
@@ -35,18 +38,26 @@ pub(super) struct Pace {
     n_left: u32,
     /// Written bytes that have not earned a frame yet.
     written_len: usize,
+    is_over: bool,
 }
 
 impl Pace {
     /// At the begin of a connection.
     pub(super) fn new() -> Self {
         let head = [0; HEAD_LEN];
-        Self { skipped_len: PREFACE_LEN, head, head_len: 0, n_left: BURST, written_len: 0 }
+        Self {
+            skipped_len: PREFACE_LEN,
+            head,
+            head_len: 0,
+            n_left: BURST,
+            written_len: 0,
+            is_over: false,
+        }
     }
 
     /// Looks at what comes next; whether there were too many frames that ask for nothing.
     pub(super) fn read(&mut self, mut bytes: &[u8]) -> bool {
-        loop {
+        while !self.is_over {
             let skipped_len = self.skipped_len.min(bytes.len());
             self.skipped_len -= skipped_len;
             bytes = bytes.get(skipped_len..).unwrap_or_default();
@@ -58,26 +69,35 @@ impl Pace {
             self.head[self.head_len..self.head_len + wanted_len].copy_from_slice(part);
             self.head_len += wanted_len;
             bytes = rest;
-            if self.head_len == HEAD_LEN && self.frame() {
-                return true;
+            if self.head_len == HEAD_LEN {
+                self.frame();
             }
         }
+        true
     }
 
-    /// A frame's head is whole; whether the frame is one too many.
-    fn frame(&mut self) -> bool {
+    /// A frame's head is whole.
+    fn frame(&mut self) {
         let [l0, l1, l2, kind, flags, ..] = self.head;
         let len = usize::from(l0) << 16 | usize::from(l1) << 8 | usize::from(l2);
         (self.skipped_len, self.head_len) = (len, 0);
         match kind {
             HEADERS => self.earn(PER_REQUEST),
             DATA if MIN_DATA_LEN <= len || flags & END_STREAM != 0 => {}
-            _ => match self.n_left.checked_sub(1) {
-                Some(n_left) => self.n_left = n_left,
-                None => return true,
-            },
+            _ => self.spend(1),
         }
-        false
+    }
+
+    fn spend(&mut self, n: u32) {
+        match self.n_left.checked_sub(n) {
+            Some(n_left) => self.n_left = n_left,
+            None => self.is_over = true,
+        }
+    }
+
+    /// A request was refused for its head, which took longer to unpack than to send.
+    pub(super) fn refused_head(&mut self) {
+        self.spend(BAD_HEAD);
     }
 
     fn earn(&mut self, n: u32) {
