@@ -8,7 +8,7 @@ use registry::{RegistryConfig, RegistryError};
 
 use crate::Exit;
 
-/// Checks the file at `path`; says what it would do, or all that is wrong.
+/// Checks the file at `path`, and prints what the agent would do, or all mistakes.
 pub(crate) fn check(path: &Path) -> Exit {
     match config::load(path) {
         Ok(config) => {
@@ -25,7 +25,7 @@ pub(crate) fn check(path: &Path) -> Exit {
     }
 }
 
-/// Checks the files that list endpoints. Says what is wrong with them, and what of them is not used.
+/// Checks the files that list endpoints. Prints their mistakes, and the endpoints that are not used.
 fn check_files(config: &Config) -> Exit {
     let mut exit = Exit::Ok;
     for entry in &config.registries {
@@ -38,7 +38,7 @@ fn check_files(config: &Config) -> Exit {
             }
             Err(RegistryError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
                 eprintln!(
-                    "{}: is not there yet; registry {:?} lists nothing until it is",
+                    "{}: does not exist yet; registry {:?} is empty until it does",
                     path.display(),
                     entry.name
                 );
@@ -52,7 +52,7 @@ fn check_files(config: &Config) -> Exit {
     exit
 }
 
-/// Prints what is wrong with a configuration, one mistake per line.
+/// Prints the mistakes in a configuration, one per line.
 pub(crate) fn refuse(errors: &ConfigErrors) -> Exit {
     eprintln!("{errors}");
     Exit::Usage
@@ -77,8 +77,8 @@ fn summary(config: &Config) -> String {
         let services = list(config.exports.iter().map(|export| match &export.app {
             AppConfig::Dubbo { .. } => export.service.to_string(),
             AppConfig::Http(app) => match app.methods.len() {
-                0 => format!("{} (any method, by HTTP)", export.service),
-                n => format!("{} ({n} methods, by HTTP)", export.service),
+                0 => format!("{} (any method, over HTTP)", export.service),
+                n => format!("{} ({n} methods, over HTTP)", export.service),
             },
         }));
         parts.push(format!("offers {services} to other agents on {}", link.listen));

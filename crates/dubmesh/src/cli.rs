@@ -15,16 +15,16 @@ use crate::transfer::{self, TransferArgs};
 
 const EXIT_STATUS: &str = "\
 Exit status:
-  0  all went well
-  1  it could not be done
+    0  success
+  1  failure
   2  the arguments or the configuration are wrong";
 
 const RUN_HELP: &str = "\
 Signals:
   SIGTERM, SIGINT  drain: withdraw the registrations, finish the calls in
-                   flight, end; the second one ends at once
-  SIGHUP           read the file again and take over what can change while
-                   running; a file with mistakes is refused as a whole
+                   flight, and end; a second signal ends at once
+  SIGHUP           read the file again and apply what can change without a
+                   restart; a file with mistakes is refused as a whole
 
 Examples:
   dubmesh run --config consumer.toml
@@ -42,19 +42,19 @@ Examples:
   dubmesh check --config new.toml && mv new.toml agent.toml
 
 Exit status:
-  0  the file is good; one line tells what it does
-  2  the file is not; one line per mistake:
-     FILE:LINE: KEY: what is wrong; what would be right";
+  0  the file is good; one line shows what it does
+  2  the file has mistakes; one line per mistake:
+     FILE:LINE: KEY: what is wrong; what to write instead";
 
 const HELP: &str = "\
 Examples:
   dubmesh demo                         see a whole mesh at work
-  dubmesh check --config agent.toml    tell what is wrong with a file
-  dubmesh run --config agent.toml      run the agent that the file describes
+  dubmesh check --config agent.toml    show the mistakes in a file
+  dubmesh run --config agent.toml      run an agent with this file
   dubmesh call com.acme.Orders find 42 --url dubbo://127.0.0.1:20880
                                        call a service
   dubmesh describe com.acme.Orders --registry etcd://127.0.0.1:2379
-                                       tell what it looks like, and where it is
+                                       show its methods and its endpoints
   dubmesh provider                     run a small Dubbo provider
   dubmesh bench rpc                    measure calls through one connection
   dubmesh transfer serve lines.txt     offer the lines of a file";
@@ -68,16 +68,16 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What there is to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the agent that a file describes
+    /// Run an agent
     #[command(after_help = RUN_HELP)]
     Run(ConfigFile),
-    /// Tell what is wrong with a file, or what it would do
+    /// Check a configuration file, and show what the agent would do
     #[command(after_help = CHECK_HELP)]
     Check(ConfigFile),
-    /// Have the agents that run with a file read it again
+    /// Make the agents that run with a file read it again
     #[command(after_help = reload::HELP)]
     Reload(ConfigFile),
     /// Run a whole mesh with load on it, and show it live
@@ -86,18 +86,18 @@ pub(crate) enum Command {
     /// Call a Dubbo service, and print the result as JSON
     #[command(after_help = call::HELP)]
     Call(Box<CallArgs>),
-    /// Tell which methods a Dubbo service has, with their types, and who offers it
+    /// Show the methods of a Dubbo service with their types, and who offers it
     #[command(after_help = describe::HELP)]
     Describe(Box<DescribeArgs>),
-    /// Run a small Dubbo provider, to try things out and to measure
+    /// Run a small Dubbo provider for trials and measurements
     #[command(after_help = provider::HELP)]
     Provider(Box<ProviderArgs>),
-    /// Measure what this machine, or a connection between two, gives
+    /// Measure the performance of this machine, or of a connection between two
     Bench(BenchArgs),
-    /// Move the lines of a file, one request a line, processed and kept in order
+    /// Transfer the lines of a file, one request per line, processed and in order
     #[command(after_help = transfer::HELP)]
     Transfer(Box<TransferArgs>),
-    /// Print a script by which a shell completes commands and options
+    /// Print a script that completes commands and options in a shell
     #[command(after_help = completions::HELP)]
     Completions(CompletionsArgs),
 }
@@ -105,7 +105,7 @@ pub(crate) enum Command {
 /// The arguments of commands that read a configuration.
 #[derive(Args, Debug)]
 pub(crate) struct ConfigFile {
-    /// The configuration, in TOML; docs/configuration.md lists all keys
+    /// The configuration file, in TOML; docs/configuration.md lists all keys
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: PathBuf,
 }

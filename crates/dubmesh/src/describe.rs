@@ -27,10 +27,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
 Where methods and types come from:
-  the definition of the service: a file in --definitions, Dubbo's metadata
+  The definition of the service: a file in --definitions, Dubbo's metadata
   report in etcd, or the provider's own list (telnet ls -l on the Dubbo port of
-  2.6 and 2.7); without one, the names of the methods are those that the
-  providers have registered. docs/calling.md tells more.
+  2.6 and 2.7). Without a definition, only the names of the methods that the
+  providers have registered are known. docs/calling.md has the details.
 
 Examples:
   dubmesh describe com.acme.Orders --registry etcd://127.0.0.1:2379
@@ -41,11 +41,11 @@ Examples:
       --definitions definitions/
 
 Exit status:
-  0  something is known of the service
-  1  the registry could not be asked
+  0  the service is known
+  1  the registry could not be reached
   2  the arguments are wrong
-  3  nobody offers the service and nothing is known of it; or nobody is at
-     --url, or it does not offer the service";
+  3  the service is unknown: nobody offers it, or nobody answers at --url, or
+     the endpoint there does not offer it";
 
 /// The arguments of `dubmesh describe`.
 #[derive(Args, Debug)]
@@ -104,7 +104,7 @@ pub(crate) fn describe(args: &DescribeArgs) -> Exit {
         description.lookup.found().is_some() || !description.snapshot.endpoints.is_empty();
     match (&description.trouble, is_known) {
         (Some(trouble), false) => {
-            eprintln!("dubmesh describe: {trouble}; check --registry, and that it is there");
+            eprintln!("dubmesh describe: {trouble}; check --registry, and whether it is running");
             return Exit::Failure;
         }
         (None, false) => {

@@ -17,14 +17,14 @@ const SIZED_SINCE: &str = "3.2.0";
 /// Where a provider listens unless its URL says otherwise.
 const DUBBO_PORT: u16 = 20880;
 
-/// Where the service is; one of both.
+/// Where the service is: exactly one of the two.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 pub(crate) struct PlaceArgs {
     /// One endpoint: dubbo://HOST:PORT of a provider, or link://HOST:PORT of an agent
     #[arg(long, value_name = "URL", value_parser = endpoint_url)]
     url: Option<DubboUrl>,
-    /// Where to look the endpoints up: etcd://HOST:PORT[?layout=contest], or file:PATH
+    /// The registry with the endpoints: etcd://HOST:PORT[?layout=contest], or file:PATH
     #[arg(long, value_name = "URL")]
     registry: Option<RegistryUrl>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct VariantArgs {
     /// A folder with definitions of services, INTERFACE.json
     #[arg(long, value_name = "FOLDER")]
     definitions: Option<PathBuf>,
-    /// The first part of the keys of Dubbo's metadata report in etcd; dubbo unless given
+    /// The first part of the keys of Dubbo's metadata report in etcd; dubbo by default
     #[arg(long, value_name = "NAME")]
     metadata_root: Option<String>,
 }

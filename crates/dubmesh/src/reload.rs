@@ -23,9 +23,9 @@ use crate::cli::{Cli, Command};
 
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
-The file is checked first; one with mistakes is refused, and nothing is changed.
-Then each agent of this machine that runs with the file gets a SIGHUP. Its log
-tells what has changed, and what needs a restart.
+The file is checked first. A file with mistakes is refused, and nothing changes.
+Then each agent on this machine that runs with the file gets a SIGHUP. Its log
+shows what has changed, and what needs a restart.
 
 Examples:
   dubmesh reload --config consumer.toml
@@ -33,8 +33,8 @@ Examples:
       dubmesh reload --config agent.toml
 
 Exit status:
-  0  every agent that runs with the file was told
-  1  no agent runs with the file, or one could not be told
+  0  every agent that runs with the file got the signal
+  1  no agent runs with the file, or one could not get the signal
   2  the file has mistakes; one line per mistake";
 
 /// Where the kernel shows processes.
@@ -63,7 +63,7 @@ pub(crate) fn reload(path: &Path) -> Exit {
     match told(path) {
         Ok(pids) => {
             for pid in pids {
-                println!("agent {pid} reads {} again; its log tells what changed", path.display());
+                println!("agent {pid} reads {} again; its log shows what changed", path.display());
             }
             Exit::Ok
         }
@@ -90,7 +90,7 @@ fn told(path: &Path) -> Result<Vec<i32>, String> {
             .map(|agent| format!("{} (pid {})", agent.config.display(), agent.pid))
             .collect();
         let others = match others.is_empty() {
-            true => "no agent of yours runs here".to_owned(),
+            true => "none of your agents runs on this machine".to_owned(),
             false => format!("agents run with {}", others.join(", ")),
         };
         return Err(format!("no agent runs with {}; {others}", wanted.display()));
@@ -108,7 +108,9 @@ fn hang_up(pid: i32) -> Result<(), String> {
         thread::sleep(POLL_INTERVAL);
     }
     kill(Pid::from_raw(pid), Signal::SIGHUP).map_err(|error| match error {
-        Errno::EPERM => format!("agent {pid} is another user's; run this as that user"),
+        Errno::EPERM => {
+            format!("agent {pid} belongs to another user; run this command as that user")
+        }
         error => format!("cannot send SIGHUP to agent {pid}: {error}"),
     })
 }

@@ -34,7 +34,7 @@ pub(crate) fn run(path: &Path) -> Exit {
 /// Every connection takes a file descriptor, and the usual soft limit of 1,024 is soon used up.
 fn raise_file_limit() {
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
-        warn!(%error, "the limit of open files stays as it is; connections may be refused");
+        warn!(%error, "cannot raise the limit of open files; connections may be refused");
     }
 }
 
@@ -107,11 +107,11 @@ async fn supervise(path: &Path, config: Config, logging: &Logging) -> io::Result
             Asked::End(signal) => break signal,
         }
     };
-    info!(signal, "draining; the next signal ends at once");
+    info!(signal, "draining; a second signal ends at once");
     Ok(tokio::select! {
         summary = agent.drain() => drained(summary),
         signal = signals.end() => {
-            warn!(signal, "ended at once; calls in flight were cut off");
+            warn!(signal, "ended at once; calls in flight were lost");
             Exit::Failure
         }
     })
@@ -131,12 +131,12 @@ async fn reload(path: &Path, agent: &Agent, logging: &Logging) {
     };
     let log = config.log.clone();
     let Some(plan) = agent.reload(config).await else {
-        error!("the agent does not answer; nothing was changed");
+        error!("the agent did not answer; nothing was changed");
         return;
     };
     logging.change(&log);
     if plan.is_empty() {
-        info!("reloaded: the file says what it said before");
+        info!("reloaded: the file has no changes");
     } else {
         info!(changed = plan.changed.join(", "), "reloaded");
     }

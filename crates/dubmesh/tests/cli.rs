@@ -144,7 +144,7 @@ fn check_reads_the_files_of_file_registries() {
     let (code, stdout, stderr) = check();
     assert_eq!(code, Some(0));
     assert!(
-        stdout.contains("good") && stderr.contains("services.toml: is not there yet"),
+        stdout.contains("good") && stderr.contains("services.toml: does not exist yet"),
         "{stderr}"
     );
 
@@ -241,7 +241,7 @@ fn reload_finds_the_agent_by_its_file() {
     assert_eq!(told.status.code(), Some(0), "{}", text(&told.stderr));
     let pid = agents[1].child.id();
     assert!(text(&told.stdout).starts_with(&format!("agent {pid} reads two.toml again")));
-    agents[1].wait_for("reloaded: the file says what it said before");
+    agents[1].wait_for("reloaded: the file has no changes");
 
     let nobody = reload("none.toml");
     assert_eq!(nobody.status.code(), Some(1));

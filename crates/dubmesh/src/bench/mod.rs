@@ -1,4 +1,4 @@
-//! `dubmesh bench`: measures what this machine, or a connection between two, gives.
+//! `dubmesh bench`: measures the performance of this machine, or of a connection between two.
 
 mod rpc;
 
@@ -15,10 +15,10 @@ pub(crate) struct BenchArgs {
     what: What,
 }
 
-/// What there is to measure.
+/// The benchmarks.
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Calls through the RPC library: how many a second, how long one takes, what it costs
+    /// Measure calls through the RPC library: calls per second, latency, CPU time
     #[command(after_help = rpc::HELP)]
     Rpc(Box<RpcArgs>),
 }

@@ -40,17 +40,17 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = r#"How the arguments are read:
-  One JSON array holds all arguments of the method; one bare value that is no
-  array is the only argument. A method with one list as its parameter takes
-  [[...]]. Without --types they come from the service's definition, if there is
-  one (see dubmesh describe); else the provider finds the method by its name, in
-  a generic call. Methods of the same name may need --types.
+  A JSON array holds all arguments of the method. Any other JSON value is the
+  only argument. If the only parameter is a list, write [[...]].
+  Without --types, the types come from the service's definition, if there is
+  one (see dubmesh describe). Otherwise the provider finds the method by its
+  name, in a generic call. Methods of the same name may need --types.
 
 How the result is written:
-  --json takes what the header x-dubbo-json takes: big-numbers=text, longs=text,
-  floats=float, dates=millis, enums=object, class=yes, refs=path;
-  docs/json-mapping.md has all of them. Values go to standard output, on one
-  line unless that is a terminal; all else goes to standard error.
+  --json has the options of the header x-dubbo-json: big-numbers=text,
+  longs=text, floats=float, dates=millis, enums=object, class=yes, refs=path;
+  docs/json-mapping.md explains them. Values go to standard output, on one line
+  unless that is a terminal. Everything else goes to standard error.
 
 Examples:
   dubmesh call com.acme.Orders find '[42]' --url dubbo://127.0.0.1:20880
@@ -94,7 +94,7 @@ pub(crate) struct CallArgs {
     interface: String,
     /// The method
     method: String,
-    /// The arguments, in JSON: an array, or one bare value; @FILE reads a file, - standard input
+    /// The arguments, in JSON: an array, or a single value; @FILE reads a file, - standard input
     #[arg(value_name = "JSON", allow_hyphen_values = true)]
     arguments: Option<String>,
     #[command(flatten)]
@@ -107,7 +107,7 @@ pub(crate) struct CallArgs {
     /// Make a generic call: true (objects are maps) or gson (objects are JSON texts; Dubbo 3)
     #[arg(long, value_name = "MODE", value_parser = generic)]
     generic: Option<Generic>,
-    /// How long to wait for the answer; the service's own timeout, or 1000, unless given
+    /// How long to wait for the answer; by default the service's own timeout, or 1000
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     timeout_ms: Option<u64>,
     /// An attachment of the call; may be given several times
@@ -119,23 +119,23 @@ pub(crate) struct CallArgs {
     /// Make a one-way call: send it, and wait for no answer
     #[arg(long)]
     one_way: bool,
-    /// hessian2, fastjson2, fastjson (as of Dubbo 2) or fastjson-sized (as of Dubbo 3), for a
-    /// provider whose registration does not tell; hessian2 unless given
+    /// hessian2, fastjson2, fastjson (of Dubbo 2) or fastjson-sized (of Dubbo 3), for a
+    /// provider whose registration does not name one; hessian2 by default
     #[arg(long, value_name = "NAME", value_parser = serialization)]
     serialization: Option<Serialization>,
     /// The form of the result, such as 'dates=millis; longs=text'
     #[arg(long, value_name = "OPTIONS", value_parser = json_options)]
     json: Option<JsonOptions>,
-    /// Print the value on one line, as it came, also on a terminal
+    /// Print the value on one line, unchanged, even on a terminal
     #[arg(long)]
     raw: bool,
-    /// Print the value on several lines, also where there is no terminal
+    /// Print the value on several lines, even if the output is not a terminal
     #[arg(long, conflicts_with = "raw")]
     pretty: bool,
-    /// Tell on standard error how the call went, with every frame in both directions
+    /// Show the call on standard error, with every frame in both directions
     #[arg(long, short)]
     verbose: bool,
-    /// Tell on standard error how long the call took
+    /// Show on standard error how long the call took
     #[arg(long)]
     timing: bool,
 }

@@ -55,18 +55,18 @@ pub(super) fn remedy(code: Code) -> &'static str {
         Code::AmbiguousMethod => "give --types",
         Code::ServiceNotFound => "check the interface, --version and --group",
         Code::MethodNotFound => "check the interface, the method and --types",
-        Code::Draining | Code::Refused => "it is leaving; try another endpoint",
-        Code::Overloaded | Code::ThreadPoolExhausted => "try again when it is less busy",
-        Code::RegistryUnavailable => "check --registry, and that it is there",
+        Code::Draining | Code::Refused => "the endpoint is shutting down; try another one",
+        Code::Overloaded | Code::ThreadPoolExhausted => "try again when the endpoint is less busy",
+        Code::RegistryUnavailable => "check --registry, and whether it is running",
         Code::NoEndpoint | Code::Unreachable => {
-            "check that it runs there, and speaks that protocol"
+            "check that the endpoint is running, and that it speaks this protocol"
         }
-        Code::ConnectionBroken => "it may have been carried out; look at the provider's log",
+        Code::ConnectionBroken => "the call may have been carried out; see the provider's log",
         Code::BadReply => "try another --serialization",
         Code::ReplyTooLarge => "ask for less at a time",
-        Code::Timeout => "it may still be carried out",
+        Code::Timeout => "the call may still be carried out",
         Code::ProviderRejected => "check the arguments and --types",
-        Code::ProviderError | Code::Exception => "look at the provider's log",
+        Code::ProviderError | Code::Exception => "see the provider's log",
         Code::Cancelled | Code::Internal => "please report this",
     }
 }

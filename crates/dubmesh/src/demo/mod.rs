@@ -34,8 +34,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
 Everything runs in this process, on free ports of 127.0.0.1: three Dubbo
-providers of different size, an agent beside each, and one agent that takes HTTP
-calls. Nothing is written anywhere.
+providers of different sizes, an agent beside each, and one agent that takes
+HTTP calls. The demo writes no files.
 
 Examples:
   dubmesh demo
@@ -45,22 +45,22 @@ Examples:
 
 Exit status:
   0  ended by --for, SIGINT (Ctrl-C) or SIGTERM, and calls were answered
-  1  could not start, or not one call was answered
+  1  could not start, or no call was answered
   2  the arguments are wrong";
 
 /// The arguments of `dubmesh demo`.
 #[derive(Args, Debug)]
 pub(crate) struct DemoArgs {
-    /// How long to run, such as 10s, 500ms or 2m; until Ctrl-C unless given
+    /// How long to run, such as 10s, 500ms or 2m; by default until Ctrl-C
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
-    /// Calls a second, however long they take
+    /// Calls per second, no matter how long they take
     #[arg(long, value_name = "N", conflicts_with = "concurrency")]
     rate: Option<NonZeroU32>,
-    /// Callers that call without a pause; 200 unless given
+    /// Callers that call without a pause; 200 by default
     #[arg(long, value_name = "N")]
     concurrency: Option<NonZeroU32>,
-    /// One line a second, also on a terminal
+    /// Print one line per second, even on a terminal
     #[arg(long)]
     plain: bool,
 }

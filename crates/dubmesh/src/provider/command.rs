@@ -22,14 +22,14 @@ pub(crate) const HELLO: &str = "com.alibaba.dubbo.performance.demo.provider.IHel
 
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
-It offers hash(String), which is Java's String.hashCode, and echo(String), by
-plain and by generic calls, in hessian2, fastjson and fastjson2, whichever the
-caller speaks. When all threads are busy it rejects calls as Dubbo does, with
-status 100. Once it listens it prints one line, READY dubbo://HOST:PORT, on
-standard output.
+It offers hash(String), which is Java's String.hashCode, and echo(String), for
+plain and for generic calls. It answers in the caller's serialization: hessian2,
+fastjson or fastjson2. If all threads are busy, it rejects calls like Dubbo,
+with status 100. Once it listens, it prints one line on standard output:
+READY dubbo://HOST:PORT.
 
-SIGTERM and SIGINT: tell all callers that it is leaving, answer what is in
-flight, end.
+On SIGTERM and SIGINT it tells all callers that it is leaving, answers the calls
+in flight, and ends.
 
 Examples:
   dubmesh provider
@@ -45,27 +45,27 @@ Exit status:
 /// The arguments of `dubmesh provider`.
 #[derive(Args, Debug)]
 pub(crate) struct ProviderArgs {
-    /// Where to listen; port 0 takes a free one
+    /// Where to listen; port 0 means any free port
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:20880")]
     listen: SocketAddr,
-    /// Calls that are worked on at once; further ones are rejected
+    /// Calls that are worked on at the same time; further calls are rejected
     #[arg(long, value_name = "N", default_value = "200")]
     threads: NonZeroUsize,
-    /// How long each call takes; with 0 calls are answered at once and none is rejected
+    /// How long each call takes; 0 answers calls at once and never rejects one
     #[arg(long, value_name = "MS", default_value = "50")]
     work_ms: u64,
     /// Threads that serve connections
     #[arg(long, value_name = "N", default_value = "1")]
     workers: NonZeroUsize,
-    /// What to offer: an interface, or GROUP/INTERFACE:VERSION; the IHelloService of the Dubbo
-    /// Mesh contest unless given
+    /// The service to offer: an interface, or GROUP/INTERFACE:VERSION; by default the
+    /// IHelloService of the Dubbo Mesh contest
     #[arg(long, value_name = "SERVICE", default_value = HELLO, hide_default_value = true)]
     interface: ServiceKey,
     /// Register here, in Dubbo's layout: etcd://HOST:PORT
     #[arg(long, value_name = "URL")]
     registry: Option<RegistryUrl>,
-    /// The serialization that the registration prefers: hessian2, fastjson or fastjson2; all are
-    /// understood in any case
+    /// The serialization that the registration prefers: hessian2, fastjson or fastjson2; the
+    /// provider understands all of them
     #[arg(long, value_name = "NAME", requires = "registry", value_parser = registered)]
     serialization: Option<Serialization>,
 }
@@ -96,7 +96,7 @@ pub(crate) fn provider(args: &ProviderArgs) -> Exit {
     match ran {
         Ok(true) => Exit::Ok,
         Ok(false) => {
-            eprintln!("dubmesh provider: calls were cut off");
+            eprintln!("dubmesh provider: ended before all calls were answered");
             Exit::Failure
         }
         Err(message) => {

@@ -19,13 +19,13 @@ use crate::demo::duration;
 
 /// What stands below the options in `--help`.
 pub(super) const HELP: &str = "\
-The output is written as FILE.partial and gets its name when it is complete and
-its number of lines, length and checksum are those that the server tells. A
-transfer that was broken off leaves the partial file and a journal of what of it
-is safely on the disk; --resume goes on from there. A server that goes away is
-waited for. On a terminal, progress is shown on standard error.
+The output is written to FILE.partial. It gets its name when it is complete and
+its number of lines, length and checksum match those of the server. After an
+interrupted transfer there is the partial file, and a journal of what is safely
+on the disk; --resume continues from there. If the server goes away, the client
+waits for it. On a terminal, standard error shows the progress.
 
-SIGTERM and SIGINT: keep what has come for --resume, end.
+On SIGTERM and SIGINT it keeps what has arrived for --resume, and ends.
 
 Examples:
   dubmesh transfer fetch 127.0.0.1:7700 --output copy.txt
@@ -36,7 +36,7 @@ Examples:
 
 Exit status:
   0  the output is complete and checked
-  1  it is not; what there is has the partial name
+  1  it is not; the part that arrived is in FILE.partial
   2  the arguments are wrong";
 
 /// The arguments of `dubmesh transfer fetch`.
@@ -60,16 +60,16 @@ pub(super) struct FetchArgs {
     /// Who does it
     #[arg(long, value_enum, default_value = "server")]
     process_at: Side,
-    /// What compresses lines on their way: helps where the network is slow and the lines repeat themselves
+    /// How to compress lines on their way; helps if the network is slow and lines are alike
     #[arg(long, value_enum, value_name = "HOW", default_value = "none")]
     compress: Compress,
-    /// Go on from a partial output, if there is one
+    /// Continue from a partial output, if there is one
     #[arg(long, conflicts_with = "force")]
     resume: bool,
-    /// Replace an output of that name, and begin anew
+    /// Replace an existing output, and begin again
     #[arg(long)]
     force: bool,
-    /// Do not wait until the output is safely on the disk, and record nothing for --resume
+    /// Do not wait until the output is safely on the disk, and write no journal for --resume
     #[arg(long, conflicts_with = "resume")]
     no_sync: bool,
     /// How long to wait for a server that does not answer

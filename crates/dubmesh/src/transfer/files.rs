@@ -12,7 +12,7 @@ use super::{LineEnds, advise, failed};
 use crate::Exit;
 
 pub(super) const GENERATE_HELP: &str = "\
-The same length and seed give the same bytes, always.
+The same length and seed always give the same bytes.
 
 Examples:
   dubmesh transfer generate lines.txt --bytes 1GiB --seed 7
@@ -21,7 +21,7 @@ Examples:
 
 Exit status:
   0  written
-  1  there is a file already, or it cannot be written
+  1  the file exists already, or cannot be written
   2  the arguments are wrong";
 
 pub(super) const VERIFY_HELP: &str = "\
@@ -31,8 +31,8 @@ Examples:
   dubmesh transfer verify unix.txt moved.txt --process contest --lines lf
 
 Exit status:
-  0  the output is what it should be
-  1  it is not (the first difference is told), or a file cannot be read
+  0  the output is correct
+  1  it is not (the first difference is shown), or a file cannot be read
   2  the arguments are wrong";
 
 pub(super) const LOCAL_HELP: &str = "\
@@ -52,13 +52,13 @@ pub(super) struct GenerateArgs {
     /// Its length: 1000, 64KiB, 1GiB, 1GB
     #[arg(long, value_name = "LENGTH", value_parser = parse_len)]
     bytes: u64,
-    /// What its lines depend on
+    /// The seed of the random lines
     #[arg(long, value_name = "N", default_value = "7")]
     seed: u64,
     /// What ends a line: crlf is \r\n, lf is \n, any is one or the other at random
     #[arg(long, value_enum, value_name = "ENDS", default_value = "crlf")]
     lines: LineEnds,
-    /// Replace a file of that name
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
 }
@@ -68,7 +68,7 @@ pub(super) struct GenerateArgs {
 pub(super) struct VerifyArgs {
     /// The server's file
     source: PathBuf,
-    /// What was made of it
+    /// The output to check
     output: PathBuf,
     /// What was done to each line: contest or none
     #[arg(long, value_name = "STEP", default_value = "none")]

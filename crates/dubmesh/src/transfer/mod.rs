@@ -17,10 +17,10 @@ use serve::ServeArgs;
 
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
-Lines end with \\r\\n; serve, generate, verify and local take --lines lf for \\n,
-and --lines any where both occur. Each line is asked for by a request of its
-own, by a caller that has no other request at that time; docs/transfer.md tells
-how every line arrives exactly once.
+Lines end with \\r\\n. With serve, generate, verify and local, use --lines lf if
+they end with \\n, and --lines any if both occur. Each line needs a request of
+its own, from a caller that has no other request at that time. docs/transfer.md
+explains how every line arrives exactly once.
 
 Examples:
   dubmesh transfer generate lines.txt --bytes 1GiB --seed 7
@@ -36,7 +36,7 @@ pub(crate) struct TransferArgs {
     what: What,
 }
 
-/// What there is to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 enum What {
     /// Offer a file to any number of clients
@@ -51,7 +51,7 @@ enum What {
     /// Compare an output with its source, byte by byte
     #[command(after_help = files::VERIFY_HELP)]
     Verify(VerifyArgs),
-    /// Process a file without a network, on one thread: the limit that transfers are measured by
+    /// Process a file without a network, on one thread: the best that a transfer can reach
     #[command(after_help = files::LOCAL_HELP)]
     Local(LocalArgs),
 }

@@ -18,12 +18,12 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// What stands below the options in `--help`.
 pub(super) const HELP: &str = "\
-Every client gets the whole file, from the line it asks for. Once it listens it
-prints one line, READY HOST:PORT, on standard output. A client waits for a
-server that is started again, and goes on. The file must not change meanwhile:
-that ends the transfers with an error.
+Every client gets the whole file, from the line it asks for. Once the server
+listens, it prints one line on standard output: READY HOST:PORT. If the server
+is restarted, its clients wait and then continue. The file must not change
+meanwhile; if it does, the transfers end with an error.
 
-SIGTERM and SIGINT: answer what is in flight, end.
+On SIGTERM and SIGINT it answers the requests in flight, and ends.
 
 Examples:
   dubmesh transfer serve lines.txt
@@ -32,7 +32,7 @@ Examples:
 
 Exit status:
   0  ended by a signal
-  1  the file cannot be read, or the address not be listened on
+  1  the file cannot be read, or the address cannot be used
   2  the arguments are wrong";
 
 /// The arguments of `dubmesh transfer serve`.
@@ -40,13 +40,13 @@ Exit status:
 pub(super) struct ServeArgs {
     /// The file
     file: PathBuf,
-    /// What ends a line: crlf is \r\n alone, lf is \n alone, any is either
+    /// What ends a line: crlf is only \r\n, lf is only \n, any is either
     #[arg(long, value_enum, value_name = "ENDS", default_value = "crlf")]
     lines: LineEnds,
-    /// Where to listen; port 0 takes a free one
+    /// Where to listen; port 0 means any free port
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7700")]
     listen: String,
-    /// Transfers at a time; further ones are refused
+    /// Transfers at the same time; further ones are refused
     #[arg(long, value_name = "N", default_value = "2048", value_parser = clap::value_parser!(u32).range(1..))]
     max_transfers: u32,
 }
@@ -56,7 +56,7 @@ pub(super) fn serve(args: &ServeArgs) -> Exit {
     let _logging =
         Logging::start(&LogConfig { filter: "warn".to_owned(), format: LogFormat::Text });
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
-        eprintln!("dubmesh transfer serve: the limit of open files stays as it is: {error}");
+        eprintln!("dubmesh transfer serve: cannot raise the limit of open files: {error}");
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime.map_err(|error| error.to_string()).and_then(|runtime| runtime.block_on(run(args)))

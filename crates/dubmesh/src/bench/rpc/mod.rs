@@ -19,7 +19,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::Exit;
 
 pub(super) const HELP: &str = "\
-Each caller waits for its reply before it makes its next call (a closed loop).
+Each caller waits for its reply before it makes the next call (a closed loop).
 
 Examples:
   dubmesh bench rpc --concurrency 100
@@ -55,16 +55,16 @@ pub(super) struct RpcArgs {
     /// How long to measure
     #[arg(long, default_value = "5s", value_parser = seconds)]
     duration: Duration,
-    /// How long to call before that
+    /// How long to call before the measurement begins
     #[arg(long, default_value = "1s", value_parser = seconds)]
     warmup: Duration,
-    /// Call a server that runs elsewhere: HOST:PORT of a `dubmesh bench rpc serve`
+    /// Use a running server: HOST:PORT of a `dubmesh bench rpc serve`
     #[arg(long, value_name = "ADDR")]
     connect: Option<String>,
-    /// Each caller is a thread that blocks
+    /// Make each caller a blocking thread
     #[arg(long)]
     blocking: bool,
-    /// Threads of the runtime on either side
+    /// Threads of the runtime on each side
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: u32,
     /// Print the result as JSON
@@ -75,14 +75,14 @@ pub(super) struct RpcArgs {
 /// What else this command may be.
 #[derive(Debug, Subcommand)]
 enum Role {
-    /// Run only the server; it ends when its standard input does, or by a signal
+    /// Run only the server; it ends when its standard input ends, or on a signal
     Serve(ServeArgs),
 }
 
 /// The arguments of the server.
 #[derive(Args, Debug)]
 struct ServeArgs {
-    /// Where to listen; port 0 takes a free one, which is printed
+    /// Where to listen; port 0 means any free port, which is printed
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDR")]
     listen: String,
     /// Threads of the runtime
