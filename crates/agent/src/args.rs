@@ -321,8 +321,10 @@ impl<'a> ArgumentList<'a> {
             && types.len() != self.len()
         {
             let (wants, has, method) = (types.len(), self.len(), target.method);
-            let message =
-                format!("{method} takes {wants} arguments by its types, {has} were given");
+            let message = format!(
+                "{method} takes {wants} arguments according to its types, but the call \
+                    has {has}"
+            );
             return Err(CallError::new(Code::BadArguments, message));
         }
         match serialization {

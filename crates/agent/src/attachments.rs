@@ -68,7 +68,7 @@ pub enum AttachmentError {
         instead: &'static str,
     },
     /// A value of another kind.
-    #[error("attachment {0:?} has to be a text, a boolean, or a number of 64 bits")]
+    #[error("attachment {0:?} must be a text, a boolean, or a number of 64 bits")]
     Value(Box<str>),
 }
 
@@ -300,9 +300,9 @@ mod tests {
             ("[]", "not a JSON object"),
             ("{\"a\":1", "not a JSON object"),
             ("{\"a\":1} x", "not a JSON object"),
-            ("{\"a\":null}", "\"a\" has to be"),
-            ("{\"a\":[1]}", "\"a\" has to be"),
-            ("{\"a\":{}}", "\"a\" has to be"),
+            ("{\"a\":null}", "\"a\" must be"),
+            ("{\"a\":[1]}", "\"a\" must be"),
+            ("{\"a\":{}}", "\"a\" must be"),
             ("{\"a\":9223372036854775808}", "64 bits"),
             ("{\"a\":1e999}", "64 bits"),
             ("{\"a\":1,\"a\":\"x\"}", "twice"),

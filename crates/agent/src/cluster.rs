@@ -293,7 +293,7 @@ impl Cluster {
             (false, Freshness::Current) => CallError::new(
                 Code::ServiceNotFound,
                 format!(
-                    "nobody offers {service} in registry {registry:?} in a way that can be used{unused}"
+                    "registry {registry:?} lists no endpoint of {service} that can be used{unused}"
                 ),
             ),
             (_, Freshness::Current) => CallError::new(
@@ -302,7 +302,10 @@ impl Cluster {
             ),
             _ => CallError::new(
                 Code::RegistryUnavailable,
-                format!("registry {registry:?} is away, and no endpoint of {service} is known"),
+                format!(
+                    "registry {registry:?} cannot be reached, and no endpoint of {service} is \
+                    known"
+                ),
             ),
         }
     }

@@ -355,11 +355,11 @@ impl CallError {
         let summary = summary.lines().next().unwrap_or(summary);
         let advice = match () {
             () if text.contains(NOT_UNIQUE) => {
-                "; tell which one by its parameter types (header x-dubbo-parameter-types)"
+                "; choose one by its parameter types (header x-dubbo-parameter-types)"
             }
             () if text.contains(UNREADABLE) => {
                 "; the provider has no such service, method or parameter types, or cannot read an \
-                 argument; its log tells which"
+                 argument; its log shows which"
             }
             () => return summary.into(),
         };

@@ -44,7 +44,7 @@ const FIND_TIMEOUT: Duration = Duration::from_secs(1);
 /// How many methods or signatures a message lists.
 const MAX_LISTED: usize = 100;
 /// What to send for the types to be known.
-pub(crate) const TELL_TYPES: &str = "tell which one by its parameter types (header \
+pub(crate) const TELL_TYPES: &str = "choose one by its parameter types (header \
                                      x-dubbo-parameter-types, such as java.lang.String,int)";
 
 /// The route of a call that has none yet.

@@ -148,7 +148,7 @@ fn results_have_their_types() {
             (value(call("void").await), value(call("empty").await)),
             (Value::Null, Value::Null)
         );
-        for (method, said) in [("bool", "no boolean"), ("none", "null, which is no int")] {
+        for (method, said) in [("bool", "not boolean"), ("none", "null; expected int")] {
             let error = call(method).await.unwrap_err();
             assert_eq!(name(&error), "bad_reply");
             assert!(error.message.contains(said), "{error}");

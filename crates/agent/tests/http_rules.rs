@@ -318,7 +318,7 @@ fn check_attachments(agent: &Agent) {
     }
     for (header, part) in [
         ("x-dubbo-attachments: [1]", "not a JSON object"),
-        ("x-dubbo-attachments: {\"a\":[1]}", "has to be a text"),
+        ("x-dubbo-attachments: {\"a\":[1]}", "must be a text"),
         ("x-dubbo-attachments: {\"path\":\"com.acme.Other\"}", "reserved"),
         ("x-dubbo-attachment-path: com.acme.Other", "reserved"),
         ("x-dubbo-attachment-Group: x", "x-dubbo-service-group"),

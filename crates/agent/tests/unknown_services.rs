@@ -82,7 +82,7 @@ fn what_cannot_be_called_is_named() {
     let answer = call(&agent, "echo", &[STRING], "[\"x\"]");
     assert_eq!((answer.status, &*answer.code()), (404, "service_not_found"));
     for part in [
-        "in a way that can be used",
+        "that can be used",
         "tri://10.0.0.1:50051 (protocol tri is not supported, only dubbo and link)",
         "dubbo://10.0.0.2:1 (disabled by its URL)",
     ] {

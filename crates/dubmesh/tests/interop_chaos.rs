@@ -69,7 +69,7 @@ fn etcd_is_killed_and_comes_back() {
     wait_for_calls_at(&consumer, &agent.link().to_string());
 
     etcd.kill9();
-    consumer.wait_for_log(&["registry is away"]);
+    consumer.wait_for_log(&["registry cannot be reached"]);
     load.wait_for(MANY);
     etcd.restart_keeping_data().unwrap();
     load.wait_for(MANY);
@@ -111,7 +111,7 @@ fn etcd_is_out_of_reach_of_the_providers_agents() {
     for agent in &agents {
         wait_until("the end of its lease", || !is_registered(&etcd, agent.link().port()));
     }
-    consumer.wait_for_log(&["vanished from the registry although they answer"]);
+    consumer.wait_for_log(&["vanished from the registry but still answer"]);
     let held = |n: u8| {
         let sample = format!("dubmesh_endpoints_held{{service=\"{HELLO}\"}} {n}");
         consumer.metrics().lines().any(|line| line == sample)

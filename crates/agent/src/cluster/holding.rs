@@ -146,8 +146,8 @@ impl Holding {
             registry = %self.registry,
             held = endpoints.join(", "),
             listed = self.listed.len(),
-            "endpoints have vanished from the registry although they answer; they stay in use for \
-             hold_ms at most"
+            "endpoints have vanished from the registry but still answer; they stay in use for at \
+             most hold_ms"
         );
     }
 }

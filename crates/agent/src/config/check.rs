@@ -172,7 +172,7 @@ pub(super) fn registry(section: &mut Section<'_>, registries: &[RegistryDraft]) 
         let remedy = match closest(name, &names) {
             Some(known) => format!("did you mean \"{known}\"?"),
             None if names.is_empty() => "add a [[registry]] section".to_owned(),
-            None => format!("known are {all}"),
+            None => format!("known registries: {all}"),
         };
         section.wrong("registry", format!("there is no registry \"{name}\""), remedy);
     }

@@ -70,10 +70,10 @@ fn listens(listens: &[Listen], problems: &Problems<'_>) {
         };
         let (at, other) = if later.is_default { (earlier, later) } else { (later, earlier) };
         let problem = if other.is_default {
-            format!("{} is taken by {}, by default", at.address, other.place.key)
+            format!("{} is already used by {} (the default)", at.address, other.place.key)
         } else {
             let line = problems.line(&other.place);
-            format!("{} is taken by {} in line {line}", at.address, other.place.key)
+            format!("{} is already used by {} in line {line}", at.address, other.place.key)
         };
         problems.add(&at.place, problem, "give each listener its own port");
     }
@@ -111,7 +111,7 @@ fn purpose(places: &Places, problems: &Problems<'_>) {
     }
     if places.is_idle {
         let remedy = "add [[ingress]] to take calls, or [link] and [[export]] to offer a service";
-        problems.add_to_file("there is nothing to do", remedy);
+        problems.add_to_file("the agent has nothing to do", remedy);
     }
 }
 
@@ -136,13 +136,16 @@ fn export_and_registry(export: &Export, registries: &[RegistryDraft], problems: 
     let name = &draft.name;
     match (draft.kind, &export.qualifier_place) {
         (Some(Kind::File), _) => {
-            let problem = format!("registry \"{name}\" is a file, and nothing registers in a file");
+            let problem = format!(
+                "registry \"{name}\" is a file; services cannot be registered \
+                in a file"
+            );
             let remedy = "export into a registry of kind \"etcd\"; for a file, write the endpoint \
                           into it by hand";
             problems.add(&export.registry_place, problem, remedy);
         }
         (Some(Kind::EtcdContest), Some(place)) => {
-            let problem = format!("layout \"contest\" of registry \"{name}\" has no place for it");
+            let problem = format!("layout \"contest\" of registry \"{name}\" cannot store it");
             problems.add(place, problem, "remove it, or use layout = \"dubbo\"");
         }
         _ => {}
@@ -157,8 +160,7 @@ fn dubbo_and_contest(places: &Places, registries: &[RegistryDraft], problems: &P
     let registry_of = |export: &Export| export.registry.and_then(|index| registries.get(index));
     let contest = places.exports.iter().filter_map(registry_of);
     if let Some(draft) = contest.into_iter().find(|draft| draft.kind == Some(Kind::EtcdContest)) {
-        let problem =
-            format!("layout \"contest\" of registry \"{}\" has no place for it", draft.name);
+        let problem = format!("layout \"contest\" of registry \"{}\" cannot store it", draft.name);
         problems.add(place, problem, "remove [dubbo], or use layout = \"dubbo\"");
     }
 }
@@ -173,9 +175,13 @@ fn memory_registries(places: &Places, registries: &[RegistryDraft], problems: &P
         let is_read = places.ingresses.iter().any(|it| it.registry == Some(index));
         let problem = match (is_written, is_read) {
             (true, false) => {
-                "nobody sees what is exported here: no ingress of this process uses it"
+                "no ingress of this process uses this registry in memory, so nobody sees what is \
+                 exported here"
             }
-            (false, true) => "nothing is ever found here: no export of this process uses it",
+            (false, true) => {
+                "no export of this process uses this registry in memory, so nothing \
+                is ever found here"
+            }
             _ => continue,
         };
         let remedy = "a registry in memory ends with the process; use kind = \"etcd\" or \"file\"";

@@ -291,11 +291,7 @@ fn target<'d>(section: &mut Section<'d>) -> Target<'d> {
     let http = verb.and_then(|verb| METHODS.into_iter().find(|(name, _)| *name == verb));
     if let (Some(verb), None) = (verb, &http) {
         let known = METHODS.map(|(name, _)| name).join(", ");
-        section.wrong(
-            "path",
-            format!("\"{verb}\" is not a method of HTTP"),
-            format!("use {known}"),
-        );
+        section.wrong("path", format!("\"{verb}\" is not an HTTP method"), format!("use {known}"));
     }
     Target { http: http.map_or(http::Method::POST, |(_, method)| method), path }
 }

@@ -83,7 +83,8 @@ fn http_ingress(
 
 /// Reads `[ingress.cors]`: which web pages of other origins may call.
 fn cors(mut section: Section<'_>) -> Option<Cors> {
-    const REMEDY: &str = "write it as browsers do, such as \"https://shop.example\" or \"http://localhost:5173\"; \
+    const REMEDY: &str = "write it as browsers do, such as \"https://shop.example\" or \
+        \"http://localhost:5173\"; \
                           \"*\" alone for all";
     if !section.is_present() {
         return None;
@@ -240,7 +241,7 @@ fn advertised_listener(section: &mut Section<'_>, places: &mut Places) -> (Socke
     let listen = listen_if_present(section, places);
     let advertise = section.text("advertise").and_then(|text| advertise(section, text));
     if listen.is_some_and(|address| address.ip().is_unspecified()) && !section.has("advertise") {
-        let problem = "is missing, and nobody can connect to the address of all interfaces";
+        let problem = "is missing; it is required because listen means all interfaces";
         let remedy = "write the host that others reach, such as advertise = \"10.0.0.5\"";
         section.wrong("advertise", problem, remedy);
     }
@@ -264,7 +265,7 @@ fn advertise(section: &Section<'_>, text: &str) -> Option<(String, Option<u16>)>
         }
     };
     if host.parse().is_ok_and(|ip: IpAddr| ip.is_unspecified()) {
-        let problem = format!("nobody can connect to {host}, the address of all interfaces");
+        let problem = format!("others cannot connect to {host}: it means all interfaces");
         section.wrong("advertise", problem, REMEDY);
     }
     Some((host, port))

@@ -181,8 +181,8 @@ fn endpoints(section: &mut Section<'_>) -> Vec<String> {
     }
     let n_https = urls.iter().filter(|url| url.starts_with("https://")).count();
     if n_https != 0 && n_https != urls.len() {
-        let problem = "some members are reached by http, others by https";
-        section.wrong("endpoints", problem, "use one of both for all");
+        let problem = "some members use http, others https";
+        section.wrong("endpoints", problem, "use the same for all members");
     }
     urls.into_iter().map(str::to_owned).collect()
 }
@@ -240,7 +240,7 @@ fn tls(section: &mut Section<'_>, is_https: bool, folder: &Path) -> Option<EtcdT
     if !is_https {
         if let Some(key) = TLS_KEYS.into_iter().find(|key| section.has(key)) {
             let remedy = "write https:// in endpoints, or remove it";
-            section.wrong(key, "is of no use, since no endpoint is https", remedy);
+            section.wrong(key, "has no effect, because no endpoint is https", remedy);
         }
         return None;
     }

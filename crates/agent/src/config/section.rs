@@ -58,7 +58,7 @@ impl<'d> Section<'d> {
         match value {
             DeValue::Table(table) => Self::new(Some(table), name, offset, self.problems),
             other => {
-                let problem = format!("{} where a section belongs", describe(other));
+                let problem = format!("found {}, expected a section", describe(other));
                 let remedy = format!("write [{name}] once, with its keys below");
                 self.wrong(key, problem, remedy);
                 Self::new(None, name, offset, self.problems)
@@ -78,7 +78,7 @@ impl<'d> Section<'d> {
             return Vec::new();
         };
         let DeValue::Array(items) = value else {
-            let problem = format!("{} where a list of sections belongs", describe(value));
+            let problem = format!("found {}, expected a list of sections", describe(value));
             self.wrong(key, problem, remedy);
             return Vec::new();
         };
@@ -88,7 +88,7 @@ impl<'d> Section<'d> {
             if let DeValue::Table(table) = item.get_ref() {
                 sections.push(Self::new(Some(table), name, offset, self.problems));
             } else {
-                let problem = format!("{} where a section belongs", describe(item.get_ref()));
+                let problem = format!("found {}, expected a section", describe(item.get_ref()));
                 self.wrong(key, problem, remedy.as_str());
             }
         }
@@ -101,7 +101,7 @@ impl<'d> Section<'d> {
             return Vec::new();
         };
         let DeValue::Table(table) = value else {
-            let problem = format!("{} where a section belongs", describe(value));
+            let problem = format!("found {}, expected a section", describe(value));
             self.wrong(key, problem, format!("write {key} = {{ name = \"value\" }}"));
             return Vec::new();
         };
@@ -114,7 +114,7 @@ impl<'d> Section<'d> {
             match value.get_ref().as_str() {
                 Some(text) => pairs.push((place, name.get_ref().as_ref(), text)),
                 None => {
-                    let problem = format!("{} where a text belongs", describe(value.get_ref()));
+                    let problem = format!("found {}, expected a text", describe(value.get_ref()));
                     self.problems.add(&place, problem, "write it in quotes");
                 }
             }
@@ -175,7 +175,7 @@ impl<'d> Section<'d> {
         let (_, value) = self.ask(key)?;
         let DeValue::String(text) = value else {
             let what = if key == "password" { "a value".to_owned() } else { describe(value) };
-            let problem = format!("{what} where a text belongs");
+            let problem = format!("found {what}, expected a text");
             self.wrong(key, problem, format!("write {key} = \"...\""));
             return None;
         };
@@ -231,7 +231,7 @@ impl<'d> Section<'d> {
         let (_, value) = self.ask(key)?;
         let remedy = format!("write a whole number from {} to {}", allowed.start(), allowed.end());
         let DeValue::Integer(number) = value else {
-            let problem = format!("{} where a number belongs", describe(value));
+            let problem = format!("found {}, expected a number", describe(value));
             self.wrong(key, problem, remedy);
             return None;
         };
@@ -291,7 +291,7 @@ impl<'d> Section<'d> {
             return default;
         };
         value.as_bool().unwrap_or_else(|| {
-            let problem = format!("{} where true or false belongs", describe(value));
+            let problem = format!("found {}, expected true or false", describe(value));
             self.wrong(key, problem, format!("write {key} = true or {key} = false"));
             default
         })
@@ -304,7 +304,9 @@ impl<'d> Section<'d> {
         if found.is_none() {
             let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
             let remedy = match closest(text, &known) {
-                Some(word) => format!("did you mean \"{word}\"? known are {}", known.join(", ")),
+                Some(word) => {
+                    format!("did you mean \"{word}\"? known values: {}", known.join(", "))
+                }
                 None => format!("write one of {}", known.join(", ")),
             };
             self.wrong(key, format!("\"{text}\" is not known"), remedy);
@@ -357,7 +359,7 @@ impl<'d> Section<'d> {
             };
             let remedy = match closest(key, &self.asked) {
                 Some(known) => format!("did you mean \"{known}\"?"),
-                None => format!("known here are {}", self.asked.join(", ")),
+                None => format!("known keys: {}", self.asked.join(", ")),
             };
             self.wrong(key, format!("unknown {what}"), remedy);
         }

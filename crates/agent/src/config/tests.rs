@@ -195,19 +195,19 @@ head_timeout_ms = '10s'
     assert_errors(
         text,
         &[
-            "a.toml:2: agent.name: number 3 where a text belongs; write name = \"...\"",
+            "a.toml:2: agent.name: found number 3, expected a text; write name = \"...\"",
             "a.toml:3: agent.wrokers: unknown key; did you mean \"workers\"?",
             "a.toml:5: log.level: \"loud\" is not a log level; write one of off, error, warn, \
              info, debug, trace, or for parts such as \"info,agent=debug\"",
-            "a.toml:7: registry.kind: \"etc\" is not known; did you mean \"etcd\"? known are \
+            "a.toml:7: registry.kind: \"etc\" is not known; did you mean \"etcd\"? known values: \
              memory, file, etcd",
-            "a.toml:9: ingress.protocol: \"htp\" is not known; did you mean \"http\"? known are \
+            "a.toml:9: ingress.protocol: \"htp\" is not known; did you mean \"http\"? known values: \
              http, dubbo",
             "a.toml:10: ingress.listen: \"foo\" is not an address; write IP:PORT such as \
              \"127.0.0.1:20000\"",
             "a.toml:11: ingress.max_body_bytes: 0 is out of range; write a whole number from 1 to \
              1073741824",
-            "a.toml:12: ingress.head_timeout_ms: text \"10s\" where a number belongs; write a \
+            "a.toml:12: ingress.head_timeout_ms: found text \"10s\", expected a number; write a \
              whole number from 1 to 3600000",
             "a.toml:13: clusters: unknown section; did you mean \"cluster\"?",
         ],
@@ -242,18 +242,18 @@ fn a_file_that_cannot_be_read() {
 fn wrong_shapes_of_sections() {
     assert_errors(
         "[ingress]\nlisten = '127.0.0.1:1'",
-        &["a.toml:1: ingress: a section where a list of sections belongs; write [[ingress]] \
+        &["a.toml:1: ingress: found a section, expected a list of sections; write [[ingress]] \
            above each, with double brackets"],
     );
     assert_errors_behind_good(
         "[[agent]]\nname = 'a'",
-        &["a.toml:6: agent: a list where a section belongs; write [agent] once, with its keys \
+        &["a.toml:6: agent: found a list, expected a section; write [agent] once, with its keys \
            below"],
     );
     assert_errors_behind_good(
         "[defaults]\ntimeout_ms = {}\nbalance = ''",
         &[
-            "a.toml:7: defaults.timeout_ms: a section where a number belongs; write a whole number \
+            "a.toml:7: defaults.timeout_ms: found a section, expected a number; write a whole number \
              from 1 to 3600000",
             "a.toml:8: defaults.balance: is empty; give it a value or leave the key out",
         ],
@@ -263,7 +263,7 @@ fn wrong_shapes_of_sections() {
 #[test]
 fn nothing_to_do() {
     let remedy = "add [[ingress]] to take calls, or [link] and [[export]] to offer a service";
-    assert_errors("", &[&format!("a.toml: there is nothing to do; {remedy}")]);
+    assert_errors("", &[&format!("a.toml: the agent has nothing to do; {remedy}")]);
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn listeners_that_clash() {
     let second = |listen| format!("[[ingress]]\nprotocol = 'http'\nlisten = '{listen}'");
     let taken = |address| {
         format!(
-            "a.toml:8: ingress.listen: {address} is taken by ingress.listen in line 5; {remedy}"
+            "a.toml:8: ingress.listen: {address} is already used by ingress.listen in line 5; {remedy}"
         )
     };
     for clash in ["127.0.0.1:20000", "0.0.0.0:20000", "[::]:20000"] {
@@ -304,7 +304,8 @@ fn listeners_that_clash() {
     assert_errors_behind_good(
         &second("127.0.0.1:9700"),
         &[&format!(
-            "a.toml:8: ingress.listen: 127.0.0.1:9700 is taken by admin.listen, by default; {remedy}"
+            "a.toml:8: ingress.listen: 127.0.0.1:9700 is already used by admin.listen \
+             (the default); {remedy}"
         )],
     );
     assert_errors_behind_good(
@@ -331,7 +332,7 @@ fn names_of_registries() {
     assert_errors_behind_good(
         "registry = 'other'\n[[registry]]\nkind = 'etcd'",
         &[
-            "a.toml:6: ingress.registry: there is no registry \"other\"; known are main, main",
+            "a.toml:6: ingress.registry: there is no registry \"other\"; known registries: main, main",
             "a.toml:7: registry.name: \"main\" is the name of the registry in line 1; give each \
              registry a name of its own",
         ],
@@ -369,13 +370,13 @@ fn addresses_that_others_cannot_use() {
     let export = "[[export]]\ninterface = 'a.B'\napp = 'dubbo://h:1'\n";
     assert_errors_behind_good(
         &format!("{export}[link]\nlisten = '0.0.0.0:3'\n"),
-        &["a.toml:9: link.advertise: is missing, and nobody can connect to the address of all \
+        &["a.toml:9: link.advertise: is missing; it is required because listen means all \
            interfaces; write the host that others reach, such as advertise = \"10.0.0.5\""],
     );
     let remedy = "write HOST or HOST:PORT such as \"10.0.0.5\" or \"10.0.0.5:30880\"";
     for (advertise, problem) in [
-        ("0.0.0.0", "nobody can connect to 0.0.0.0, the address of all interfaces"),
-        ("[::]:5", "nobody can connect to ::, the address of all interfaces"),
+        ("0.0.0.0", "others cannot connect to 0.0.0.0: it means all interfaces"),
+        ("[::]:5", "others cannot connect to ::: it means all interfaces"),
         ("a:0", "\"a:0\" is not a host: the port is not a number from 1 to 65535"),
         ("http://a", "\"http://a\" is not a host: the port is not a number from 1 to 65535"),
         (
@@ -402,21 +403,19 @@ fn exports_that_their_registry_cannot_hold() {
                 [link]\nlisten = '127.0.0.1:3'\n";
     assert_errors(
         &format!("[[registry]]\nkind = 'etcd'\nlayout = 'contest'\n{rest}"),
-        &["a.toml:7: export.group: layout \"contest\" of registry \"main\" has no place for it; \
+        &["a.toml:7: export.group: layout \"contest\" of registry \"main\" cannot store it; \
            remove it, or use layout = \"dubbo\""],
     );
     assert_errors(
         &format!("[[registry]]\nkind = 'file'\npath = 'x'\n{rest}"),
-        &["a.toml:4: export.registry: registry \"main\" is a file, and nothing registers in a \
-           file; export into a registry of kind \"etcd\"; for a file, write the endpoint into it \
+        &["a.toml:4: export.registry: registry \"main\" is a file; services cannot be \
+           registered in a file; export into a registry of kind \"etcd\"; for a file, write the endpoint into it \
            by hand"],
     );
     assert_errors(
         &format!("[[registry]]\nkind = 'memory'\n{rest}"),
-        &[
-            "a.toml:1: registry.name: nobody sees what is exported here: no ingress of this process \
-           uses it; a registry in memory ends with the process; use kind = \"etcd\" or \"file\"",
-        ],
+        &["a.toml:1: registry.name: no ingress of this process uses this registry in \
+           memory, so nobody sees what is exported here; a registry in memory ends with the process; use kind = \"etcd\" or \"file\""],
     );
     let memory = GOOD.replace("etcd", "memory");
     assert_errors(&format!("{memory}{rest}"), &[]);
@@ -438,13 +437,13 @@ fn settings_of_etcd_that_contradict() {
     assert!(one("root = '/a'").contains("registry.root: \"/a\" is not the first part of a key"));
     assert!(one("path = 'a'").contains("registry.path: does not belong here; remove it; only"));
     assert!(one("lease_ttl_s = 1").contains("1 is out of range; write a whole number from 3 to"));
-    assert!(one("server_name = 'a'").contains("is of no use, since no endpoint is https; write"));
+    assert!(one("server_name = 'a'").contains("has no effect, because no endpoint is https"));
     assert!(one("endpoints = ['https://a:1']").contains("registry.ca_file: is missing, and https"));
     assert!(
         one("user = 'u'\npassword_file = '/no/file'").contains("cannot read /no/file: No such")
     );
     let both = etcd("endpoints = ['https://a:1', 'http://a:2']\nca_file = '/dev/null'");
-    assert!(both[0].contains("some members are reached by http, others by https"), "{both:?}");
+    assert!(both[0].contains("some members use http, others https"), "{both:?}");
     let cert = "endpoints = ['https://a:1']\nca_file = '/dev/null'\ncert_file = '/dev/null'";
     assert!(one(cert).contains("registry.cert_file: is of no use without key_file; add key_file"));
     assert_eq!(etcd(&format!("{cert}\nkey_file = '/dev/null'")), Vec::<String>::new());

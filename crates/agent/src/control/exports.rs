@@ -162,7 +162,8 @@ impl Keeper {
     async fn register_anew(&mut self, old: Registered) -> Registered {
         let Some(new) = self.register() else { return old };
         if tokio::time::timeout(HAND_OVER_TIMEOUT, new.established()).await.is_err() {
-            warn!(service = %self.export.service, "the registry is away; its weight changes later");
+            let service = &self.export.service;
+            warn!(%service, "the registry cannot be reached; the weight changes later");
         }
         self.withdraw(old).await;
         new

@@ -66,7 +66,12 @@ impl Watcher {
                 info!(registry = self.name, "registry is there");
             } else if was_connected && !now.connected {
                 let error = now.last_error.as_deref().unwrap_or("unknown");
-                warn!(registry = self.name, error, "registry is away; going on with what is known");
+                warn!(
+                    registry = self.name,
+                    error,
+                    "the registry cannot be reached; the known \
+                    endpoints stay in use"
+                );
             }
             was_connected = now.connected;
             loop {

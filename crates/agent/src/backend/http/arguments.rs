@@ -222,7 +222,7 @@ impl Arguments {
 /// The texts of the elements of a JSON array; none for null.
 pub fn elements(array: &[u8]) -> Result<Vec<&[u8]>, CallError> {
     let broken = |error| {
-        CallError::new(Code::BadArguments, format!("the arguments are no JSON array: {error}"))
+        CallError::new(Code::BadArguments, format!("the arguments are not a JSON array: {error}"))
     };
     let mut reader = JsonReader::new(array, Limits::default());
     let mut found = Vec::new();

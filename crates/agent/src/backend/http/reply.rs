@@ -129,7 +129,7 @@ impl Form<'_> {
         if reader.is_at_end() || reader.peek().is_ok_and(|kind| kind == JsonKind::Null) {
             if self.returns.is_some_and(JavaType::is_primitive) && self.mode != Mode::Gson {
                 let ty = self.returns.map(JavaType::java_name).unwrap_or_default();
-                return Err(bad_reply(format!("the app answered null, which is no {ty}")));
+                return Err(bad_reply(format!("the app answered null; expected {ty}")));
             }
             return Ok(null);
         }
@@ -144,7 +144,10 @@ impl Form<'_> {
     fn json_of<'b>(&self, answer: &'b Answer) -> Result<Cow<'b, [u8]>, CallError> {
         let header = |name| answer.headers.get(name).and_then(|value| value.to_str().ok());
         if let Some(encoding) = header(CONTENT_ENCODING).filter(|it| *it != "identity") {
-            return Err(bad_reply(format!("the app's answer is encoded ({encoding}), unasked")));
+            return Err(bad_reply(format!(
+                "the app's answer is encoded ({encoding}), although the \
+                request accepts only identity"
+            )));
         }
         let is_text = header(CONTENT_TYPE).is_some_and(|ty| ty.starts_with("text/"));
         let wants_text = match self.returns {
@@ -153,7 +156,7 @@ impl Form<'_> {
         };
         if is_text && wants_text {
             let text = std::str::from_utf8(&answer.body)
-                .map_err(|error| bad_reply(format!("the app's answer is no UTF-8: {error}")))?;
+                .map_err(|error| bad_reply(format!("the app's answer is not UTF-8: {error}")))?;
             return Ok(quoted(text));
         }
         // Some frameworks begin with a byte order mark, which says nothing.
@@ -214,7 +217,7 @@ impl Form<'_> {
     fn misfit(&self, text: &[u8], error: &dyn std::fmt::Display) -> CallError {
         let shown = String::from_utf8_lossy(text.get(..MAX_SHOWN_LEN).unwrap_or(text));
         let ty = self.returns.map_or_else(|| "JSON".to_owned(), ToString::to_string);
-        bad_reply(format!("the app's answer is no {ty}: {error}; it begins {shown:?}"))
+        bad_reply(format!("the app's answer is not {ty}: {error}; it begins {shown:?}"))
     }
 
     /// What an answer with an error status becomes.

@@ -85,7 +85,7 @@ impl Fixed {
         let mut request = Request::new(Full::new(Bytes::from(body.unwrap_or_default())));
         *request.method_mut() = method.http.clone();
         *request.uri_mut() = path.parse().map_err(|error| {
-            CallError::new(Code::BadArguments, format!("{path:?} is no path: {error}"))
+            CallError::new(Code::BadArguments, format!("{path:?} is not a path: {error}"))
         })?;
         *request.headers_mut() = headers;
         Ok(request)

@@ -49,13 +49,13 @@ pub enum TemplateError {
         offset: usize,
     },
     /// Something that may not stand in a URL.
-    #[error("{found:?} has no place in a URL; write it percent-encoded")]
+    #[error("{found:?} is not allowed in a URL; write it percent-encoded")]
     Character {
         /// The character.
         found: char,
     },
     /// No parameter has this name or number.
-    #[error("{{{name}}} is no parameter of the method")]
+    #[error("{{{name}}} is not a parameter of the method")]
     Unknown {
         /// As the template has it.
         name: String,
@@ -66,13 +66,13 @@ pub enum TemplateError {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RenderError {
     /// There are fewer arguments.
-    #[error("argument {index} is missing, and belongs into the path")]
+    #[error("argument {index} is missing; the path needs it")]
     Missing {
         /// Its number, from 0.
         index: usize,
     },
     /// Not every value has a form in a URL.
-    #[error("argument {index} is {found}, which has no form in a URL")]
+    #[error("argument {index} is {found}, which cannot be written in a URL")]
     Kind {
         /// Its number, from 0.
         index: usize,

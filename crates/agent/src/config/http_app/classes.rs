@@ -117,7 +117,8 @@ pub(super) fn java_type(
 }
 
 fn wrong_arguments(text: &str, why: &str) -> Wrong {
-    let remedy = "declare the class's type parameters: [[export.class]] name = \"com.acme.Page<T>\", with \
+    let remedy = "declare the class's type parameters: [[export.class]] name = \
+        \"com.acme.Page<T>\", with \
                   fields = { items = \"java.util.List<T>\" }";
     Wrong { problem: format!("\"{text}\": {why}"), remedy: remedy.to_owned() }
 }
@@ -125,7 +126,7 @@ fn wrong_arguments(text: &str, why: &str) -> Wrong {
 /// A type whose classes all have their full names; `parameters` may stand in it as well.
 fn parse(text: &str, parameters: &[TypeParameter], classes: &Classes) -> Result<JavaType, Wrong> {
     let ty = match JavaType::parse_named(text) {
-        Ok(JavaType::Void) => Err("void is no type of a parameter or field".to_owned()),
+        Ok(JavaType::Void) => Err("a parameter or field cannot be void".to_owned()),
         Ok(ty) => Ok(ty),
         Err(error) => Err(format!("\"{text}\" is not a type: {error}")),
     };
@@ -154,8 +155,7 @@ fn parse(text: &str, parameters: &[TypeParameter], classes: &Classes) -> Result<
         |class: &ClassType| class.args().is_empty() && classes.generic(class.name()).is_some();
     if let Some(class) = ty.find_class(&is_raw) {
         let name = class.name();
-        let problem =
-            format!("\"{text}\": {name} has type parameters, and is told no types for them");
+        let problem = format!("\"{text}\": {name} needs types for its type parameters");
         let remedy = format!("write {name}<com.acme.User>, or {name}<?> for any");
         return Err(Wrong { problem, remedy });
     }

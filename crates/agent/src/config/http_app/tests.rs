@@ -141,10 +141,10 @@ fn mistakes_are_named_with_their_line() {
         ("timeout_ms = 0", "a.toml:8: export.timeout_ms: 0 is out of range"),
         ("headers = { 'a b' = '1' }", "a.toml:8: export.headers.a b: cannot be a header"),
         ("headers = { Host = '1' }", "a.toml:8: export.headers.Host: is set by the agent"),
-        ("headers = { a = 1 }", "a.toml:8: export.headers.a: number 1 where a text belongs"),
+        ("headers = { a = 1 }", "a.toml:8: export.headers.a: found number 1, expected a text"),
         ("errors = { 200 = 'null' }", "a.toml:8: export.errors.200: is not a status of an error"),
         ("errors = { 404 = 'nul' }", "a.toml:8: export.errors.404: \"nul\" is not known"),
-        ("errors = 'null'", "a.toml:8: export.errors: text \"null\" where a section belongs"),
+        ("errors = 'null'", "a.toml:8: export.errors: found text \"null\", expected a section"),
         ("[[export.class]]\nname = 'a.C'", "a.toml:8: export.class.fields: is missing"),
         (
             "[[export.class]]\nname = 'a.C'\nfields = { x = 'List<' }",
@@ -153,11 +153,11 @@ fn mistakes_are_named_with_their_line() {
         ("[[export.method]]\npath = '/'", "a.toml:8: export.method.name: is missing"),
         (
             "[[export.method]]\nname = 'm'\npath = 'HEAD /'",
-            "a.toml:10: export.method.path: \"HEAD\" is not a method of HTTP",
+            "a.toml:10: export.method.path: \"HEAD\" is not an HTTP method",
         ),
         (
             "[[export.method]]\nname = 'm'\ntypes = ['int']\npath = '/{1}'",
-            "a.toml:11: export.method.path: \"/{1}\" {1} is no parameter of the method",
+            "a.toml:11: export.method.path: \"/{1}\" {1} is not a parameter of the method",
         ),
         (
             "[[export.method]]\nname = 'm'\ntypes = ['int']\npath = 'GET /'",
@@ -181,7 +181,7 @@ fn mistakes_are_named_with_their_line() {
         ),
         (
             "[[export.method]]\nname = 'm'\ntypes = ['void']\npath = '/'",
-            "a.toml:10: export.method.types: void is no type of a parameter",
+            "a.toml:10: export.method.types: a parameter or field cannot be void",
         ),
         (
             "[[export.method]]\nname = 'm'\nreturns = 'a b'\npath = '/'",
@@ -254,7 +254,7 @@ fn types_that_are_not_understood_are_named_with_their_place() {
         ),
         (
             "returns = 'a.Page'",
-            "a.toml:10: export.method.returns: \"a.Page\": a.Page has type parameters",
+            "a.toml:10: export.method.returns: \"a.Page\": a.Page needs types for its type parameters",
             "a.Page<?>",
         ),
         (

@@ -217,8 +217,8 @@ impl Services {
         }
         let advice = match (error, &self.listener.offers) {
             (ProtoError::UnsupportedSerialization { .. }, Offers::Registry { .. }) => {
-                ": for which service a request is cannot be seen; default_service of the listener \
-                 can name one"
+                "; the service of this request is unknown; name one in default_service of the \
+                 listener"
             }
             _ => "",
         };

@@ -31,7 +31,7 @@ pub fn plain(argument: &[u8]) -> Result<Vec<u8>, CallError> {
     match Descriptor::read(argument)? {
         Some(descriptor) => descriptor.write(&mut out)?,
         None if argument == b"null" => out.extend_from_slice(argument),
-        None => return Err(bad("generic=bean takes JavaBeanDescriptor and null alone")),
+        None => return Err(bad("generic=bean takes only JavaBeanDescriptor and null")),
     }
     Ok(out)
 }
@@ -67,9 +67,7 @@ impl<'a> Descriptor<'a> {
         let kind = Kind::ALL.into_iter().find(|kind| (*kind as u8).to_string().as_bytes() == ty);
         let kind = kind.ok_or_else(|| {
             let ty = String::from_utf8_lossy(ty);
-            bad(format!(
-                "the JavaBeanDescriptor of {class} is of type {ty}, which is none of 1 to 7"
-            ))
+            bad(format!("the JavaBeanDescriptor of {class} is of type {ty}, expected 1 to 7"))
         })?;
         let properties = member("properties").filter(|it| it.first() == Some(&b'{'));
         let properties = properties

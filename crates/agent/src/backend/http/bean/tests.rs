@@ -154,9 +154,9 @@ fn descriptors_are_as_java_makes_them() {
 fn descriptors_that_mean_nothing_are_refused() {
     let of = |rest: &str| format!("{{\"class\":\"{CLASS}\"{rest}}}");
     for (text, said) in [
-        ("7".to_owned(), "takes JavaBeanDescriptor and null"),
-        ("{}".to_owned(), "takes JavaBeanDescriptor and null"),
-        (r#"{"class":"com.acme.User"}"#.to_owned(), "takes JavaBeanDescriptor and null"),
+        ("7".to_owned(), "takes only JavaBeanDescriptor and null"),
+        ("{}".to_owned(), "takes only JavaBeanDescriptor and null"),
+        (r#"{"class":"com.acme.User"}"#.to_owned(), "takes only JavaBeanDescriptor and null"),
         (of(""), "has no className"),
         (of(r#","className":7"#), "has no className"),
         (of(r#","className":" ""#), "has no className"),
