@@ -5,16 +5,21 @@
 //!   holds the running sum of their weights.
 //! - An endpoint that is no longer listed keeps its place while it has calls in flight, and no longer.
 //! - A ticket changes the count of the endpoint that it was made for, or of none.
-//! - `n_resting` counts the places whose endpoint rests or waits for its trial.
+//! - `n_out` counts the places whose endpoint is ejected, and `n_counted` those among them that count
+//!   toward the share that may be.
+//! - If any listed endpoint with a weight above 0 is available, a pick finds one: being ejected only
+//!   makes an endpoint the last choice.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use rand::Rng;
 
 use crate::endpoint::{EndpointSpec, EndpointStats, Slot, Ticket};
 use crate::latency::PeakEwma;
+use crate::outlier::{Change, Ejection, Outlier, OutlierPolicy, Verdict};
 use crate::policy::Policy;
-use crate::rest::Rest;
+use crate::score::{Score, Usual};
 
 use entry::{Entry, Place};
 
@@ -23,6 +28,21 @@ mod entry;
 
 /// How often the weights of endpoints that are warming up are computed anew.
 const WARM_UP_STEP: Duration = Duration::from_millis(10);
+
+/// How often endpoints are looked at that have calls in flight and answer none.
+const LOOK_STEP: Duration = Duration::from_millis(10);
+
+/// Changes that nobody has polled; what comes beyond is forgotten, the oldest first.
+const MAX_CHANGES: usize = 64;
+
+/// What has become of an endpoint.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Changed<K> {
+    /// The endpoint.
+    pub key: K,
+    /// Why it is ejected, and until when; `None` if it takes calls again.
+    pub ejection: Option<Ejection>,
+}
 
 /// Chooses endpoints for the calls of one service on one worker thread.
 #[derive(Debug)]
@@ -43,9 +63,14 @@ pub struct Balancer<K> {
     now: Option<Instant>,
     epoch: u64,
     candidates: Vec<u32>,
-    /// Endpoints that have refused and not answered since: while there is none, nothing about rests
-    /// is looked at.
-    n_resting: usize,
+    /// Endpoints that are ejected: while there is none, nothing about ejections is looked at.
+    n_out: usize,
+    n_counted: usize,
+    outlier: OutlierPolicy,
+    usual: Usual,
+    /// When endpoints were looked at last.
+    looked_at: Option<Instant>,
+    changes: VecDeque<Changed<K>>,
 }
 
 impl<K: Eq + Clone> Balancer<K> {
@@ -64,7 +89,12 @@ impl<K: Eq + Clone> Balancer<K> {
             now: None,
             epoch: 0,
             candidates: Vec::new(),
-            n_resting: 0,
+            n_out: 0,
+            n_counted: 0,
+            outlier: OutlierPolicy::default(),
+            usual: Usual::default(),
+            looked_at: None,
+            changes: VecDeque::new(),
         }
     }
 
@@ -77,6 +107,17 @@ impl<K: Eq + Clone> Balancer<K> {
     /// Chooses by `policy` from now on; statistics stay.
     pub fn set_policy(&mut self, policy: Policy) {
         self.policy = policy;
+    }
+
+    /// Ejects endpoints by `policy` from now on; those that are out stay so until their time.
+    pub fn set_outlier(&mut self, policy: OutlierPolicy) {
+        self.outlier = policy;
+    }
+
+    /// The next endpoint that was ejected or came back, in the order of events. Of many that nobody
+    /// polls the newest 64 are kept.
+    pub fn poll_change(&mut self) -> Option<Changed<K>> {
+        self.changes.pop_front()
     }
 
     /// Replaces the list of endpoints.
@@ -112,11 +153,11 @@ impl<K: Eq + Clone> Balancer<K> {
     /// Chooses an endpoint for one call, or `None` if no listed endpoint with a weight above 0 is
     /// `available`. Use `available` to hide endpoints that are down, draining, or tried already.
     ///
-    /// An endpoint that rests (see [`refused`](Self::refused)) is chosen only if all that are available
-    /// rest: then nothing is lost by asking, and the first that is back is found at once.
+    /// An endpoint that is ejected is chosen only if its trial is due, or if all that are available
+    /// are ejected: then nothing is lost by asking, and the first that is back is found at once.
     ///
-    /// `Random` and `PowerOfTwo` look at a few endpoints however many there are, unless most are
-    /// unavailable; `RoundRobin` and `LeastInFlight` look at all.
+    /// `Random`, `PowerOfTwo` and `Adaptive` look at a few endpoints however many there are, unless
+    /// most are unavailable; the others look at all.
     pub fn pick<R: Rng + ?Sized>(
         &mut self,
         now: Instant,
@@ -127,10 +168,13 @@ impl<K: Eq + Clone> Balancer<K> {
         if self.warmed_at.is_some_and(|at| WARM_UP_STEP <= now.saturating_duration_since(at)) {
             self.compute_weights(now);
         }
+        if self.looked_at.is_none_or(|at| LOOK_STEP <= now.saturating_duration_since(at)) {
+            self.look(now, rng);
+        }
         let mut index = None;
-        if self.n_resting != 0 {
-            let rested = |entry: &Entry<K>| entry.rest.allows(now) && available(&entry.key);
-            index = self.choose(now, rng, rested);
+        if self.n_out != 0 {
+            let allowed = |entry: &Entry<K>| entry.outlier.allows(now) && available(&entry.key);
+            index = self.choose(now, rng, allowed);
         }
         let index = index.or_else(|| self.choose(now, rng, |entry| available(&entry.key)))?;
         Some(self.slot_at(index))
@@ -150,16 +194,30 @@ impl<K: Eq + Clone> Balancer<K> {
             }
             Policy::LeastInFlight => {
                 self.gather(rng, usable);
-                self.keep_least_loaded();
+                self.keep_least(|entry| entry.queue(now));
                 self.rotate()
             }
             Policy::PowerOfTwo => self.better_of_two(now, rng, usable),
+            Policy::Adaptive => self.adapt(now, rng, usable),
+            Policy::LeastActive => {
+                self.gather(rng, usable);
+                self.keep_least(|entry| entry.calls(now));
+                self.draw_candidate(rng)
+            }
+            Policy::ShortestResponse => {
+                self.gather(rng, usable);
+                self.keep_least(|entry| {
+                    entry.score.mean_of_period() * entry.calls(now).saturating_add(1)
+                });
+                self.draw_candidate(rng)
+            }
         }
     }
 
     /// Counts a call toward `slot` as in flight. A slot whose endpoint has gone counts nothing.
     pub fn begin(&mut self, slot: Slot) -> Ticket {
-        let now = self.now;
+        let (now, policy) = (self.now, self.outlier);
+        let mut began_out = false;
         if let Some(entry) = self.entry_mut(slot) {
             if entry.in_flight == 0 {
                 entry.progress_at = now;
@@ -167,47 +225,93 @@ impl<K: Eq + Clone> Balancer<K> {
             entry.in_flight = entry.in_flight.saturating_add(1);
             entry.picks += 1;
             if let Some(now) = now {
-                entry.rest.begun(now);
+                began_out = entry.outlier.begun(&policy, now);
             }
         }
-        Ticket { slot }
+        Ticket { slot, began_out }
     }
 
-    /// Ends a call that was answered, or failed, after `latency`. Pass `ok: false` when the endpoint
-    /// is to blame: it then counts as slow, however fast it failed.
-    #[expect(clippy::needless_pass_by_value, reason = "a ticket is given back once")]
-    pub fn finish(&mut self, ticket: Ticket, now: Instant, latency: Duration, ok: bool) {
-        self.tell_time(now);
-        if let Some(entry) = self.entry_mut(ticket.slot) {
-            entry.ewma.record(now, latency, ok);
-            entry.progress_at = Some(now);
-            if ok && entry.rest.is_on() {
-                entry.rest.answered();
-                self.n_resting -= 1;
-            }
-        }
-        self.release(ticket.slot);
-    }
-
-    /// Ends a call that the endpoint refused before anybody began it, because it cannot serve anyone
-    /// just now. The endpoint then rests for a short, jittered time that grows with each refusal.
-    #[expect(clippy::needless_pass_by_value, reason = "a ticket is given back once")]
-    pub fn refused<R: Rng + ?Sized>(
+    /// Ends a call after `latency`, and learns from how it ended. `rng` is asked for only if the
+    /// endpoint is ejected: the length of that is jittered.
+    pub fn finish<R: Rng>(
         &mut self,
         ticket: Ticket,
         now: Instant,
         latency: Duration,
-        rng: &mut R,
+        verdict: Verdict,
+        rng: impl FnOnce() -> R,
     ) {
         self.tell_time(now);
-        if let Some(entry) = self.entry_mut(ticket.slot) {
-            entry.ewma.record(now, latency, false);
-            entry.progress_at = Some(now);
-            let was_on = entry.rest.is_on();
-            entry.rest.refused(now, rng);
-            self.n_resting += usize::from(!was_on);
+        let Ticket { slot, began_out } = ticket;
+        let (policy, choice) = (self.outlier, self.policy);
+        let may_eject = self.n_counted < policy.max_ejected(self.live.len());
+        if verdict == Verdict::Answered {
+            self.usual.answered(latency);
         }
-        self.release(ticket.slot);
+        let usual = self.usual;
+        let Some(entry) = self.entry_mut(slot) else { return };
+        match verdict {
+            Verdict::Answered => entry.score.answered(now, latency, usual),
+            Verdict::Threw => entry.score.failed(now, latency, usual, policy.exceptions),
+            Verdict::Failed | Verdict::Full | Verdict::Refused => {
+                entry.score.failed(now, latency, usual, true);
+            }
+        }
+        match choice {
+            Policy::PowerOfTwo => entry.ewma.take_in(now, latency, usual.latency(), verdict),
+            Policy::ShortestResponse if verdict == Verdict::Answered => {
+                entry.score.count_period(now, latency);
+            }
+            _ => {}
+        }
+        entry.progress_at = Some(now);
+        if verdict != Verdict::Answered || entry.outlier.is_touched(&policy) {
+            let before = (entry.outlier.is_out(), entry.outlier.is_counted());
+            let change = entry.outlier.ended(&policy, now, verdict, began_out, may_eject, rng);
+            self.note(slot.index, before, change);
+        }
+        self.release(slot);
+    }
+
+    /// Takes note of what has become of an endpoint that was out, and counted, as `before` says.
+    fn note(&mut self, index: u32, before: (bool, bool), change: Change) {
+        if change == Change::None {
+            return;
+        }
+        let Some(entry) = self.at(index) else { return };
+        let after = (entry.outlier.is_out(), entry.outlier.is_counted());
+        let changed =
+            Changed { key: entry.key.clone(), ejection: entry.outlier.ejection().copied() };
+        self.n_out = self.n_out + usize::from(after.0) - usize::from(before.0);
+        self.n_counted = self.n_counted + usize::from(after.1) - usize::from(before.1);
+        if self.changes.len() == MAX_CHANGES {
+            self.changes.pop_front();
+        }
+        self.changes.push_back(changed);
+        if let (Change::Back, Some(now)) = (change, self.now) {
+            self.compute_weights(now);
+        }
+    }
+
+    /// Ejects endpoints that have gone silent, and forgives slow ones that nobody asks.
+    fn look<R: Rng + ?Sized>(&mut self, now: Instant, rng: &mut R) {
+        let step = self.looked_at.map_or(LOOK_STEP, |at| now.saturating_duration_since(at));
+        self.looked_at = Some(now);
+        let (policy, usual) = (self.outlier, self.usual);
+        let latency = usual.latency();
+        for position in 0..self.live.len() {
+            let Some(&index) = self.live.get(position) else { return };
+            let may_eject = self.n_counted < policy.max_ejected(self.live.len());
+            let Some(entry) = self.at_mut(index) else { continue };
+            entry.score.forgive(now, step, usual);
+            let before = (entry.outlier.is_out(), entry.outlier.is_counted());
+            let (in_flight, silent) = (entry.in_flight, entry.silent(now));
+            let takes = latency.max(entry.score.mean().unwrap_or_default());
+            if may_eject && !before.0 && Outlier::is_silent(&policy, in_flight, silent, takes) {
+                entry.outlier.silenced(&policy, now, || &mut *rng);
+                self.note(index, before, Change::Out);
+            }
+        }
     }
 
     /// Ends a call that says nothing about the endpoint: it was never sent, or its caller went away.
@@ -300,7 +404,8 @@ impl<K: Eq + Clone> Balancer<K> {
             current: 0,
             epoch: self.epoch,
             leaving: false,
-            rest: Rest::default(),
+            outlier: Outlier::default(),
+            score: Score::default(),
         };
         let reused = self.free.pop();
         let index = reused.or_else(|| u32::try_from(self.places.len()).ok());
@@ -327,8 +432,10 @@ impl<K: Eq + Clone> Balancer<K> {
 
     fn vacate(&mut self, index: u32) {
         if let Some(place) = self.places.get_mut(index as usize) {
-            let was_resting = place.entry.take().is_some_and(|entry| entry.rest.is_on());
-            self.n_resting -= usize::from(was_resting);
+            if let Some(entry) = place.entry.take() {
+                self.n_out -= usize::from(entry.outlier.is_out());
+                self.n_counted -= usize::from(entry.outlier.is_counted());
+            }
             place.generation = place.generation.wrapping_add(1);
             self.free.push(index);
         }
@@ -364,6 +471,10 @@ impl<K: Eq + Clone> Balancer<K> {
             entry.weight = entry.full_weight;
             if let Some(warm_up) = entry.warm_up {
                 entry.weight = warm_up.weight_at(now, entry.full_weight);
+                self.warmed_at = Some(now);
+            }
+            if let Some(ramp) = entry.outlier.ramp(now) {
+                entry.weight = ramp.weight_at(now, entry.weight);
                 self.warmed_at = Some(now);
             }
             if 0 < entry.weight {

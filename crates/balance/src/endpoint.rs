@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::outlier::Ejection;
+
 /// One endpoint as the registry describes it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EndpointSpec<K> {
@@ -73,6 +75,8 @@ impl Slot {
 #[must_use = "a ticket that is not given back counts as a call in flight for ever"]
 pub struct Ticket {
     pub(crate) slot: Slot,
+    /// The endpoint was ejected when the call began: a trial, or nobody else was left.
+    pub(crate) began_out: bool,
 }
 
 impl Ticket {
@@ -94,14 +98,17 @@ pub struct EndpointStats<'a, K> {
     pub weight: u32,
     /// Calls begun and not yet finished.
     pub in_flight: u32,
-    /// Peak-sensitive average latency; `None` before the first answer.
+    /// Mean latency of answers; `None` before the first.
     pub latency: Option<Duration>,
+    /// How many times a call in flight here counts, in 16ths: more than 16 for an endpoint that is
+    /// slower than usual, or fails.
+    pub factor: u32,
     /// Calls begun so far.
     pub picks: u64,
     /// The endpoint is no longer listed and waits for its last calls to finish.
     pub leaving: bool,
-    /// The endpoint has refused its last calls and gets none but trials.
-    pub resting: bool,
+    /// The endpoint is ejected and gets no calls but trials.
+    pub ejection: Option<Ejection>,
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::outlier::Verdict;
+
 /// After this time without a call an old measurement counts for 1/e of itself. Long enough to
 /// remember a slow endpoint, short enough to forgive one pause of a garbage collector.
 const DECAY_S: f64 = 5.0;
@@ -14,7 +16,7 @@ const DECAY_S: f64 = 5.0;
 /// No single call is worth more than this, so that an endpoint comes back within about a minute.
 const MAX_S: f64 = 10.0;
 
-/// A failed call costs at least this much, or refusing quickly would attract traffic.
+/// A failed call costs at least this much, or refusing quickly would attract calls.
 const FAILURE_S: f64 = 0.001;
 
 /// Average latency of one endpoint, in seconds.
@@ -25,8 +27,23 @@ pub(crate) struct PeakEwma {
 }
 
 impl PeakEwma {
+    /// Takes one call into account. An exception counts as no faster than answers `usual`ly are.
+    pub(crate) fn take_in(
+        &mut self,
+        now: Instant,
+        latency: Duration,
+        usual: Duration,
+        verdict: Verdict,
+    ) {
+        match verdict {
+            Verdict::Answered => self.record(now, latency, true),
+            Verdict::Threw => self.record(now, latency.max(usual), true),
+            Verdict::Failed | Verdict::Full | Verdict::Refused => self.record(now, latency, false),
+        }
+    }
+
     /// Takes one finished call into account. A failure counts as at least twice the cost so far.
-    pub(crate) fn record(&mut self, now: Instant, latency: Duration, ok: bool) {
+    fn record(&mut self, now: Instant, latency: Duration, ok: bool) {
         let mut sample_s = latency.as_secs_f64().min(MAX_S);
         if !ok {
             sample_s = sample_s.max(self.cost_s * 2.0).clamp(FAILURE_S, MAX_S);
@@ -41,7 +58,8 @@ impl PeakEwma {
     }
 
     /// The average, `None` before the first call has finished.
-    pub(crate) fn average(&self) -> Option<Duration> {
+    #[cfg(test)]
+    fn average(&self) -> Option<Duration> {
         self.measured_at.map(|_| Duration::from_secs_f64(self.cost_s))
     }
 

@@ -11,19 +11,22 @@
 //! 2. [`Balancer::begin`] counts the call as in flight and returns a [`Ticket`];
 //! 3. [`Balancer::finish`] (or [`Balancer::abandon`]) takes the ticket back, once.
 //!
-//! Begin to read at [`Balancer`]; [`Policy`] says how each choice is made. [`Holder`] decides which
-//! endpoints stay in use although the registry no longer lists them.
+//! Begin to read at [`Balancer`]; [`Policy`] says how each choice is made, [`OutlierPolicy`] which
+//! endpoints take no calls for a while because their calls failed. [`Holder`] decides which endpoints
+//! stay in use although the registry no longer lists them.
 
 mod balancer;
 mod endpoint;
 mod hold;
 mod latency;
+mod outlier;
 mod policy;
-mod rest;
+mod score;
 
-pub use balancer::Balancer;
+pub use balancer::{Balancer, Changed};
 pub use endpoint::{EndpointSpec, EndpointStats, Slot, Ticket, WarmUp};
 pub use hold::{Evidence, HoldPolicy, Holder};
+pub use outlier::{EjectReason, Ejection, OutlierPolicy, Verdict};
 pub use policy::{Policy, UnknownPolicy};
 
 #[cfg(test)]

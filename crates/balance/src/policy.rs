@@ -15,14 +15,31 @@ pub enum Policy {
     LeastInFlight,
     /// The better of two endpoints drawn by weight. Better is the lower expected wait: a
     /// peak-sensitive average of the latency, times the calls in flight relative to the weight.
-    #[default]
     PowerOfTwo,
+    /// As [`LeastInFlight`](Self::LeastInFlight), but a call counts for more at an endpoint that is
+    /// slower than usual, or that fails: as many times as its answers take longer, and as it takes
+    /// tries to get one. Of more than 16 endpoints four are drawn by weight and compared.
+    #[default]
+    Adaptive,
+    /// The endpoint with the fewest calls in flight, whatever the weights; equal ones by chance, in
+    /// proportion to the weights. Dubbo's `leastactive`.
+    LeastActive,
+    /// The lowest product of mean latency in a window of 30 s and calls in flight plus one; equal
+    /// ones by chance, in proportion to the weights. Dubbo's `shortestresponse`.
+    ShortestResponse,
 }
 
 impl Policy {
     /// All policies, in the order in which documentation lists them.
-    pub const ALL: [Self; 4] =
-        [Self::Random, Self::RoundRobin, Self::LeastInFlight, Self::PowerOfTwo];
+    pub const ALL: [Self; 7] = [
+        Self::Adaptive,
+        Self::LeastInFlight,
+        Self::PowerOfTwo,
+        Self::RoundRobin,
+        Self::Random,
+        Self::LeastActive,
+        Self::ShortestResponse,
+    ];
 
     /// The name in configuration files.
     #[must_use]
@@ -32,6 +49,9 @@ impl Policy {
             Self::RoundRobin => "round-robin",
             Self::LeastInFlight => "least-in-flight",
             Self::PowerOfTwo => "power-of-two",
+            Self::Adaptive => "adaptive",
+            Self::LeastActive => "least-active",
+            Self::ShortestResponse => "shortest-response",
         }
     }
 }
@@ -56,7 +76,12 @@ pub struct UnknownPolicy;
 
 impl fmt::Display for UnknownPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("expected one of random, round-robin, least-in-flight, power-of-two")
+        f.write_str("expected one of ")?;
+        for (index, policy) in Policy::ALL.into_iter().enumerate() {
+            f.write_str(if index == 0 { "" } else { ", " })?;
+            f.write_str(policy.name())?;
+        }
+        Ok(())
     }
 }
 

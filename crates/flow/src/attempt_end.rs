@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use balance::{Balancer, Ticket};
+use balance::{Balancer, Ticket, Verdict};
 use rand::Rng;
 
 /// How an attempt ended.
@@ -10,8 +10,12 @@ use rand::Rng;
 pub enum AttemptEnd {
     /// With an answer.
     Answered,
-    /// With a failure.
+    /// With an exception of the service: the endpoint is healthy.
+    Threw,
+    /// With a failure that the endpoint is to blame for.
     Failed,
+    /// The endpoint has as many calls as it can take.
+    Full,
     /// The endpoint is there, and refused the call because it cannot serve anyone now.
     Refused,
     /// Nobody will hear how: the caller went away, or waits for no answer.
@@ -20,7 +24,7 @@ pub enum AttemptEnd {
 
 impl AttemptEnd {
     /// Gives the attempt's ticket back. `latency` is the time since the attempt began; `rng` is asked
-    /// for only if the endpoint has to rest.
+    /// for only if the endpoint is ejected.
     pub fn give_back<K: Eq + Clone, R: Rng>(
         self,
         balancer: &mut Balancer<K>,
@@ -29,11 +33,14 @@ impl AttemptEnd {
         latency: Duration,
         rng: impl FnOnce() -> R,
     ) {
-        match self {
-            Self::Answered => balancer.finish(ticket, now, latency, true),
-            Self::Failed => balancer.finish(ticket, now, latency, false),
-            Self::Refused => balancer.refused(ticket, now, latency, &mut rng()),
-            Self::Unheard => balancer.abandon(ticket),
-        }
+        let verdict = match self {
+            Self::Answered => Verdict::Answered,
+            Self::Threw => Verdict::Threw,
+            Self::Failed => Verdict::Failed,
+            Self::Full => Verdict::Full,
+            Self::Refused => Verdict::Refused,
+            Self::Unheard => return balancer.abandon(ticket),
+        };
+        balancer.finish(ticket, now, latency, verdict, rng);
     }
 }

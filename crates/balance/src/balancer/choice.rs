@@ -14,6 +14,13 @@ const MAX_DRAWS: u32 = 8;
 /// Up to this many endpoints, looking at all of them is as cheap as anything else.
 const SCAN_MAX: usize = 64;
 
+/// Up to this many endpoints the adaptive policy looks at all of them.
+const ADAPT_ALL_MAX: usize = 16;
+
+/// As many endpoints does it look at where there are more. Two leave one call in n² to chance when n
+/// endpoints in n are bad, four one in n⁴.
+const N_DRAWN: usize = 4;
+
 impl<K: Eq + Clone> Balancer<K> {
     /// One endpoint by chance, in proportion to the weights, among those that pass `usable`.
     pub(super) fn draw<R: Rng + ?Sized>(
@@ -81,17 +88,64 @@ impl<K: Eq + Clone> Balancer<K> {
     /// weight, and idle endpoints get their shares by the draw.
     fn is_better(&self, now: Instant, a: &Entry<K>, b: &Entry<K>) -> bool {
         let (known_a, known_b) = (a.known_cost_s(now), b.known_cost_s(now));
-        let wait_a = a.cost_s(now, known_b) * (1.0 + self.load(a));
-        let wait_b = b.cost_s(now, known_a) * (1.0 + self.load(b));
-        wait_a < wait_b || (wait_a == wait_b && self.load(a) < self.load(b))
+        let (load_a, load_b) = (self.load(now, a), self.load(now, b));
+        let wait_a = a.cost_s(now, known_b) * (1.0 + load_a);
+        let wait_b = b.cost_s(now, known_a) * (1.0 + load_b);
+        wait_a < wait_b || (wait_a == wait_b && load_a < load_b)
     }
 
     /// Calls in flight, as many as they would be at an endpoint of average weight.
     #[expect(clippy::cast_precision_loss, reason = "a ratio needs no 53 bits")]
-    fn load(&self, entry: &Entry<K>) -> f64 {
+    fn load(&self, now: Instant, entry: &Entry<K>) -> f64 {
         let sum = self.cumulative.last().copied().unwrap_or_default();
         let mean = sum as f64 / self.live.len().max(1) as f64;
-        f64::from(entry.in_flight) * mean / f64::from(entry.weight.max(1))
+        f64::from(entry.calls(now)) * mean / f64::from(entry.weight.max(1))
+    }
+
+    /// The least loaded of all endpoints, or of a few where there are many.
+    pub(super) fn adapt<R: Rng + ?Sized>(
+        &mut self,
+        now: Instant,
+        rng: &mut R,
+        usable: impl Fn(&Entry<K>) -> bool,
+    ) -> Option<u32> {
+        if self.live.len() <= ADAPT_ALL_MAX {
+            self.gather(rng, usable);
+            self.keep_least(|entry| entry.slowed_queue(now));
+            return self.rotate();
+        }
+        let mut best = self.draw(rng, &usable)?;
+        for _ in 1..N_DRAWN {
+            let Some(other) = self.try_draw(rng, &usable) else { break };
+            // Weights have had their say in the draw: they divide only what is in flight.
+            let is_better = match (self.at(other), self.at(best)) {
+                (Some(a), Some(b)) => {
+                    let wait = |entry: &Entry<K>| {
+                        f64::from(entry.score.factor()) * (1.0 + self.load(now, entry))
+                    };
+                    wait(a) < wait(b)
+                }
+                _ => false,
+            };
+            if is_better {
+                best = other;
+            }
+        }
+        Some(best)
+    }
+
+    /// One of the candidates by chance, in proportion to their weights.
+    pub(super) fn draw_candidate<R: Rng + ?Sized>(&self, rng: &mut R) -> Option<u32> {
+        let weight = |index: &u32| self.at(*index).map_or(0, |entry| u64::from(entry.weight));
+        let sum: u64 = self.candidates.iter().map(weight).sum();
+        let mut point = if sum == 0 { return None } else { rng.random_range(0..sum) };
+        for index in &self.candidates {
+            match point.checked_sub(weight(index)) {
+                Some(rest) => point = rest,
+                None => return Some(*index),
+            }
+        }
+        None
     }
 
     /// Puts the usable endpoints into `candidates`, in the order of the rotation.
@@ -114,10 +168,11 @@ impl<K: Eq + Clone> Balancer<K> {
         }
     }
 
-    pub(super) fn keep_least_loaded(&mut self) {
+    /// Keeps of the candidates those with the least by `measure`.
+    pub(super) fn keep_least<T: Ord>(&mut self, measure: impl Fn(&Entry<K>) -> T) {
         let mut candidates = std::mem::take(&mut self.candidates);
-        let least = candidates.iter().filter_map(|index| self.at(*index)).map(Entry::queue).min();
-        candidates.retain(|index| self.at(*index).map(Entry::queue) == least);
+        let least = candidates.iter().filter_map(|index| self.at(*index)).map(&measure).min();
+        candidates.retain(|index| self.at(*index).map(&measure) == least);
         self.candidates = candidates;
     }
 

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::endpoint::{EndpointStats, Slot, WarmUp};
 use crate::latency::PeakEwma;
-use crate::rest::Rest;
+use crate::outlier::Outlier;
+use crate::score::{ONE, Score};
 
 #[derive(Debug)]
 pub(super) struct Place<K> {
@@ -27,7 +28,8 @@ pub(super) struct Entry<K> {
     pub(super) current: i64,
     pub(super) epoch: u64,
     pub(super) leaving: bool,
-    pub(super) rest: Rest,
+    pub(super) outlier: Outlier,
+    pub(super) score: Score,
 }
 
 impl<K> Entry<K> {
@@ -37,18 +39,35 @@ impl<K> Entry<K> {
             slot,
             weight: self.weight,
             in_flight: self.in_flight,
-            latency: self.ewma.average(),
+            latency: self.score.mean(),
+            factor: self.score.factor(),
             picks: self.picks,
             leaving: self.leaving,
-            resting: self.rest.is_on(),
+            ejection: self.outlier.ejection().copied(),
         }
     }
 
-    pub(super) fn queue(&self) -> Queue {
-        Queue { calls: self.in_flight.saturating_add(1), weight: self.weight.max(1) }
+    /// The calls that count as in flight here.
+    #[inline]
+    pub(super) fn calls(&self, now: Instant) -> u32 {
+        self.in_flight.saturating_add(self.score.n_ghosts(now))
     }
 
-    fn silent(&self, now: Instant) -> Duration {
+    /// The queue that one more call would stand in.
+    #[inline]
+    pub(super) fn queue(&self, now: Instant) -> Queue {
+        let calls = u64::from(self.calls(now).saturating_add(1)) * u64::from(ONE);
+        Queue { calls, weight: self.weight.max(1) }
+    }
+
+    /// The same, longer at an endpoint that is slow or fails.
+    #[inline]
+    pub(super) fn slowed_queue(&self, now: Instant) -> Queue {
+        let calls = u64::from(self.calls(now).saturating_add(1));
+        Queue { calls: calls * u64::from(self.score.factor()), weight: self.weight.max(1) }
+    }
+
+    pub(super) fn silent(&self, now: Instant) -> Duration {
         self.progress_at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at))
     }
 
@@ -73,14 +92,15 @@ impl<K> Entry<K> {
 /// `calls / weight`, compared without division.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queue {
-    calls: u32,
+    /// In 16ths; below 2^41.
+    calls: u64,
     weight: u32,
 }
 
 impl Ord for Queue {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        let left = u64::from(self.calls) * u64::from(other.weight);
-        left.cmp(&(u64::from(other.calls) * u64::from(self.weight)))
+        let left = u128::from(self.calls) * u128::from(other.weight);
+        left.cmp(&(u128::from(other.calls) * u128::from(self.weight)))
     }
 }
 

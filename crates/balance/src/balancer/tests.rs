@@ -13,6 +13,10 @@ use crate::{WarmUp, test_start};
 
 const MS: Duration = Duration::from_millis(1);
 
+fn rng() -> StdRng {
+    StdRng::seed_from_u64(11)
+}
+
 fn specs(weights: &[u32]) -> Vec<EndpointSpec<usize>> {
     let spec = |(key, weight): (usize, &u32)| EndpointSpec { key, weight: *weight, warm_up: None };
     weights.iter().enumerate().map(spec).collect()
@@ -59,7 +63,13 @@ impl Cluster {
             if self.callers <= tickets.len() {
                 let Reverse((end, ended, begun, key)) = ends.pop().unwrap();
                 now = end;
-                balancer.finish(tickets.remove(&ended).unwrap(), now, end - begun, true);
+                balancer.finish(
+                    tickets.remove(&ended).unwrap(),
+                    now,
+                    end - begun,
+                    Verdict::Answered,
+                    self::rng,
+                );
                 outcome.done[key] += 1;
             }
             let slot = balancer.pick(now, &mut rng, |_| true).unwrap();
@@ -175,14 +185,14 @@ fn power_of_two_explores_one_call_at_a_time() {
     let mut balancer = balancer(Policy::PowerOfTwo, &[100; 2], start);
     let (slow, fast) = (balancer.slot(&0).unwrap(), balancer.slot(&1).unwrap());
     let ticket = balancer.begin(slow);
-    balancer.finish(ticket, start, Duration::from_secs(1), true);
+    balancer.finish(ticket, start, Duration::from_secs(1), Verdict::Answered, self::rng);
     let ticket = balancer.begin(fast);
-    balancer.finish(ticket, start, 10 * MS, true);
+    balancer.finish(ticket, start, 10 * MS, Verdict::Answered, self::rng);
     assert_eq!(balancer.pick(start, &mut rng, |_| true), Some(fast));
 
     let later = start + Duration::from_secs(60);
     let ticket = balancer.begin(fast);
-    balancer.finish(ticket, later, 10 * MS, true);
+    balancer.finish(ticket, later, 10 * MS, Verdict::Answered, self::rng);
     assert_eq!(balancer.pick(later, &mut rng, |_| true), Some(slow), "forgiven");
     let _hanging = balancer.begin(slow);
     assert_eq!(balancer.pick(later, &mut rng, |_| true), Some(fast), "until it answers");
@@ -226,18 +236,18 @@ fn a_ticket_outlives_its_endpoint() {
     balancer.update(now, only_second());
     assert!(balancer.stats_of(slot).is_some_and(|stats| stats.leaving && stats.in_flight == 2));
     assert_eq!(balancer.slot(&0), None);
-    balancer.finish(first, now, MS, true);
+    balancer.finish(first, now, MS, Verdict::Answered, self::rng);
     // It comes back before its last call has ended: same slot, same count.
     balancer.update(now, specs(&[1, 1]));
     assert!(balancer.stats_of(slot).is_some_and(|stats| !stats.leaving && stats.in_flight == 1));
     balancer.update(now, only_second());
-    balancer.finish(second, now, MS, true);
+    balancer.finish(second, now, MS, Verdict::Answered, self::rng);
     assert_eq!((balancer.stats_of(slot), balancer.stats().count()), (None, 1));
 
     // Another endpoint takes the place; what still carries the old slot does not touch it.
     balancer.update(now, [EndpointSpec { key: 7, weight: 1, warm_up: None }]);
     let stale = balancer.begin(slot);
-    balancer.finish(stale, now, MS, true);
+    balancer.finish(stale, now, MS, Verdict::Answered, self::rng);
     assert!(balancer.stats().all(|stats| stats.picks == 0 && stats.latency.is_none()));
 }
 
@@ -303,7 +313,7 @@ proptest! {
         for _ in 0..calls {
             let slot = idle.pick(now, &mut rng, |_| true).unwrap();
             let ticket = idle.begin(slot);
-            idle.finish(ticket, now, MS, true);
+            idle.finish(ticket, now, MS, Verdict::Answered, self::rng);
         }
         let picks = picks(&idle);
         prop_assert!(picks.iter().max().unwrap() - picks.iter().min().unwrap() <= 1);
@@ -337,7 +347,7 @@ proptest! {
                 },
                 _ => if !tickets.is_empty() {
                     let (_, ticket) = tickets.swap_remove(which.index(tickets.len()));
-                    balancer.finish(ticket, now, MS, true);
+                    balancer.finish(ticket, now, MS, Verdict::Answered, self::rng);
                 },
             }
             for stats in balancer.stats() {
@@ -368,9 +378,9 @@ fn who_refuses_is_not_asked_again_at_once() {
             let ticket = balancer.begin(slot);
             if *balancer.key(slot).unwrap() == 0 {
                 n_refused += 1;
-                balancer.refused(ticket, now, Duration::ZERO, &mut rng);
+                balancer.finish(ticket, now, Duration::ZERO, Verdict::Refused, self::rng);
             } else {
-                balancer.finish(ticket, now, MS, true);
+                balancer.finish(ticket, now, MS, Verdict::Answered, self::rng);
             }
         }
         assert!((2..=12).contains(&n_refused), "{policy}: {n_refused} calls were refused");
@@ -385,18 +395,18 @@ fn who_refuses_is_asked_where_nobody_else_is_left_and_used_when_it_answers() {
         for key in [0, 1] {
             let slot = balancer.pick(now, &mut rng, |it| *it == key).unwrap();
             let ticket = balancer.begin(slot);
-            balancer.refused(ticket, now, MS, &mut rng);
-            assert!(balancer.stats_of(slot).unwrap().resting);
+            balancer.finish(ticket, now, MS, Verdict::Refused, self::rng);
+            assert!(balancer.stats_of(slot).unwrap().ejection.is_some());
         }
         let slot = balancer.pick(now, &mut rng, |_| true).expect("all rest, so all may be asked");
         let ticket = balancer.begin(slot);
-        balancer.finish(ticket, now, MS, true);
+        balancer.finish(ticket, now, MS, Verdict::Answered, self::rng);
         for _ in 0..10 {
             assert_eq!(balancer.pick(now, &mut rng, |_| true), Some(slot), "{policy}");
         }
         // An endpoint that goes takes its rest along.
         balancer.update(now, specs(&[1, 1]).into_iter().take(1));
         balancer.update(now, specs(&[1, 1]));
-        assert_eq!(balancer.n_resting, balancer.stats().filter(|it| it.resting).count());
+        assert_eq!(balancer.n_out, balancer.stats().filter(|it| it.ejection.is_some()).count());
     }
 }
