@@ -24,10 +24,13 @@ use crate::timeout::Limit;
 use crate::upstream::{AnyUpstream, Pool, Setup, Standing};
 
 mod attempt;
+mod ejections;
 mod holding;
 mod offering;
 
 pub use self::attempt::Attempt;
+pub use self::ejections::EjectedInfo;
+use self::ejections::Ejections;
 use self::holding::Holding;
 pub use self::offering::too_late;
 
@@ -43,6 +46,7 @@ pub struct Cluster {
     policy: RefCell<Rc<ClusterPolicy>>,
     balancer: RefCell<Balancer<Member>>,
     holding: RefCell<Holding>,
+    ejections: RefCell<Ejections>,
     status: Cell<Freshness>,
     registered_timeout: Cell<Option<Duration>>,
     had_endpoints: Cell<bool>,
@@ -108,14 +112,17 @@ impl Cluster {
         hub: Hub,
     ) -> Self {
         let service_name: Box<str> = service.to_string().into();
+        let mut balancer = Balancer::new(policy.balance);
+        balancer.set_outlier(policy.outlier);
         Self {
             holding: Holding::new(&service_name, registry_name, policy, hub.clone()).into(),
+            ejections: Ejections::new(&service_name, hub.clone()).into(),
             service_name,
             service,
             registry_name: registry_name.into(),
             pool,
             hub,
-            balancer: RefCell::new(Balancer::new(policy.balance)),
+            balancer: RefCell::new(balancer),
             policy: RefCell::new(Rc::new(policy.clone())),
             status: Cell::new(Freshness::Pending),
             registered_timeout: Cell::new(None),
@@ -151,9 +158,21 @@ impl Cluster {
         self.changed.notify_waiters();
     }
 
+    /// The endpoints that this worker has ejected, in no order.
+    pub fn ejected(&self) -> Vec<EjectedInfo> {
+        let balancer = self.balancer.borrow();
+        let info = |stats: balance::EndpointStats<'_, Member>| {
+            let address = stats.key.0.upstream.address();
+            Some(EjectedInfo { address: (**address).into(), ejection: stats.ejection? })
+        };
+        balancer.stats().filter_map(info).collect()
+    }
+
     /// Looks again at endpoints that have vanished from the registry: whether they still answer, and
-    /// whether their time is over. To be called every fraction of a second.
-    pub fn check_held(&self, now: Instant) {
+    /// whether their time is over. Shows what was ejected meanwhile. To be called every fraction of a
+    /// second.
+    pub fn check_endpoints(&self, now: Instant) {
+        self.ejections.borrow_mut().show(now, &mut self.balancer.borrow_mut());
         let mut holding = self.holding.borrow_mut();
         if let Some(specs) = holding.check(now) {
             self.balancer.borrow_mut().update(now, specs);
@@ -189,7 +208,10 @@ impl Cluster {
 
     /// Calls are made by `policy` from now on.
     pub fn set_policy(&self, policy: &ClusterPolicy) {
-        self.balancer.borrow_mut().set_policy(policy.balance);
+        let mut balancer = self.balancer.borrow_mut();
+        balancer.set_policy(policy.balance);
+        balancer.set_outlier(policy.outlier);
+        drop(balancer);
         self.holding.borrow_mut().set_policy(policy);
         *self.policy.borrow_mut() = Rc::new(policy.clone());
     }

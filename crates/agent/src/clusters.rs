@@ -175,7 +175,7 @@ impl Clusters {
     /// Looks again at what is held, and forgets clusters that have no endpoint and that nobody asks
     /// for. `forgotten` is called for each of those.
     pub fn sweep(&self, now: Instant, mut forgotten: impl FnMut(&Rc<Cluster>)) {
-        self.each(|cluster| cluster.check_held(now));
+        self.each(|cluster| cluster.check_endpoints(now));
         let Some(since) = now.checked_sub(IDLE_TTL) else { return };
         self.entries.borrow_mut().retain(|_, entry| {
             let is_idle = entry.cluster.is_idle(since);

@@ -249,11 +249,14 @@ impl<K: Eq + Clone> Balancer<K> {
             self.usual.answered(latency);
         }
         let usual = self.usual;
+        if verdict == Verdict::TimedOut && latency < usual.latency() * 2 {
+            return self.release(slot);
+        }
         let Some(entry) = self.entry_mut(slot) else { return };
         match verdict {
             Verdict::Answered => entry.score.answered(now, latency, usual),
             Verdict::Threw => entry.score.failed(now, latency, usual, policy.exceptions),
-            Verdict::Failed | Verdict::Full | Verdict::Refused => {
+            Verdict::Failed | Verdict::TimedOut | Verdict::Full | Verdict::Refused => {
                 entry.score.failed(now, latency, usual, true);
             }
         }
@@ -264,7 +267,9 @@ impl<K: Eq + Clone> Balancer<K> {
             }
             _ => {}
         }
-        entry.progress_at = Some(now);
+        if verdict != Verdict::TimedOut {
+            entry.progress_at = Some(now);
+        }
         if verdict != Verdict::Answered || entry.outlier.is_touched(&policy) {
             let before = (entry.outlier.is_out(), entry.outlier.is_counted());
             let change = entry.outlier.ended(&policy, now, verdict, began_out, may_eject, rng);

@@ -38,7 +38,9 @@ impl PeakEwma {
         match verdict {
             Verdict::Answered => self.record(now, latency, true),
             Verdict::Threw => self.record(now, latency.max(usual), true),
-            Verdict::Failed | Verdict::Full | Verdict::Refused => self.record(now, latency, false),
+            Verdict::Failed | Verdict::TimedOut | Verdict::Full | Verdict::Refused => {
+                self.record(now, latency, false);
+            }
         }
     }
 

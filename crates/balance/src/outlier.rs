@@ -37,6 +37,9 @@ const RAMP: Duration = Duration::from_secs(5);
 /// An endpoint that answered within this time is full rather than broken when it says it is full.
 const FULL_GRACE: Duration = Duration::from_secs(1);
 
+/// Failures within this time count as one of those in a row.
+const MOMENT: Duration = Duration::from_millis(1);
+
 /// Fewer calls in flight than this say nothing by their silence: each may simply take long.
 const MIN_SILENT: u32 = 3;
 
@@ -98,8 +101,11 @@ pub enum Verdict {
     Answered,
     /// The service threw an exception: a healthy endpoint's answer, but no measure of its speed.
     Threw,
-    /// The endpoint failed, or did not answer in time.
+    /// The endpoint failed.
     Failed,
+    /// The endpoint did not answer in time. That says nothing if it had less than twice as long as
+    /// answers usually take: callers choose their timeouts.
+    TimedOut,
     /// The endpoint has as many calls as it can take. Nobody has begun this one.
     Full,
     /// The endpoint is there and serves nobody now. Nobody has begun the call.
@@ -181,6 +187,7 @@ pub(crate) struct Outlier {
     back_at: Option<Instant>,
     in_a_row: u32,
     answered_at: Option<Instant>,
+    failed_at: Option<Instant>,
     half_began: Option<Instant>,
     halves: [Counts; 2],
 }
@@ -262,7 +269,7 @@ impl Outlier {
             Verdict::Threw if policy.exceptions => {}
             Verdict::Answered | Verdict::Threw => return self.answered(policy, now, began_out),
             Verdict::Refused => return self.refused(policy, now, rng),
-            Verdict::Failed | Verdict::Full => {}
+            Verdict::Failed | Verdict::TimedOut | Verdict::Full => {}
         }
         if let Some(out) = &self.out {
             // Calls that were begun before say nothing new.
@@ -278,7 +285,11 @@ impl Outlier {
             self.answered_at.get_or_insert(now);
             return Change::None;
         }
-        self.in_a_row = self.in_a_row.saturating_add(1);
+        // What breaks many calls in one moment, such as the end of a connection, is one failure.
+        if self.failed_at.is_none_or(|at| MOMENT <= now.saturating_duration_since(at)) {
+            self.in_a_row = self.in_a_row.saturating_add(1);
+            self.failed_at = Some(now);
+        }
         self.count(policy, now, |counts| counts.failed += 1);
         match self.judge(policy, now) {
             Some(reason) if may_eject => {

@@ -139,7 +139,7 @@ impl Run {
             let mut end = free.max(now) + work;
             free_at[key].push(Reverse(end));
             if now + SECOND < end {
-                (end, verdict) = (now + SECOND, Verdict::Failed);
+                (end, verdict) = (now + SECOND, Verdict::TimedOut);
             }
             figures.n += 1;
             if key == 0 {

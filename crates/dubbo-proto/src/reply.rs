@@ -48,6 +48,19 @@ impl ReplyKind {
         })
     }
 
+    /// The kind of a reply of status OK, by the first bytes of its body; `None` if it cannot be
+    /// told from them. The rest of the body is not looked at.
+    #[must_use]
+    pub fn of(serialization: Serialization, body: &[u8]) -> Option<Self> {
+        // Hessian writes numbers below 48 as one byte from 0x90 on.
+        if let (Serialization::Hessian2, Some(byte @ 0x90..=0x95)) = (serialization, body.first()) {
+            return Self::from_number(i64::from(byte - 0x90)).map(|(kind, _)| kind);
+        }
+        let framing = Framing::of(serialization.of_body(body))?;
+        let (number, _) = number(framing, body).ok()?;
+        Self::from_number(number).map(|(kind, _)| kind)
+    }
+
     const fn number(self, has_attachments: bool) -> u8 {
         let number = match self {
             Self::Exception => 0,

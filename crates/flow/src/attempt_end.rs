@@ -14,6 +14,9 @@ pub enum AttemptEnd {
     Threw,
     /// With a failure that the endpoint is to blame for.
     Failed,
+    /// Without an answer in time. That counts against the endpoint if it had twice as long as answers
+    /// usually take.
+    TimedOut,
     /// The endpoint has as many calls as it can take.
     Full,
     /// The endpoint is there, and refused the call because it cannot serve anyone now.
@@ -37,6 +40,7 @@ impl AttemptEnd {
             Self::Answered => Verdict::Answered,
             Self::Threw => Verdict::Threw,
             Self::Failed => Verdict::Failed,
+            Self::TimedOut => Verdict::TimedOut,
             Self::Full => Verdict::Full,
             Self::Refused => Verdict::Refused,
             Self::Unheard => return balancer.abandon(ticket),

@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use balance::Ticket;
-use dubbo_proto::Status;
+use dubbo_proto::{Serialization, Status};
 use flow::{AttemptEnd, Standing};
 
-use super::{Cluster, Member};
+use super::{Cluster, Member, ejections};
 use crate::error::{CallError, Code};
 use crate::timeout::Limit;
 use crate::upstream::AnyUpstream;
@@ -37,20 +37,26 @@ impl Attempt {
         limit.overdue(Some(self.upstream().address()), "the consumer's timeout")
     }
 
-    /// The call has ended, at `now`, well or with an error.
-    pub fn finish(mut self, now: Instant, error: Option<&CallError>) {
+    /// The call has ended, at `now`, with the body of an answer of status OK.
+    #[inline]
+    pub fn answered(mut self, now: Instant, serialization: Serialization, body: &[u8]) {
         let Some(ticket) = self.ticket.take() else { return };
         let latency = now.saturating_duration_since(self.started);
-        self.member.0.stats.finished(latency, error.map(|error| error.code as u8));
-        let ending = match error {
-            None => AttemptEnd::Answered,
-            Some(error) if self.is_refusal(error) => AttemptEnd::Refused,
-            Some(_) => AttemptEnd::Failed,
+        self.member.0.stats.finished(latency, None);
+        self.give_back(ticket, ejections::of_body(serialization, body), now, latency);
+    }
+
+    /// The call has failed, at `now`.
+    pub fn failed(mut self, now: Instant, error: &CallError) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let latency = now.saturating_duration_since(self.started);
+        self.member.0.stats.finished(latency, Some(error.code as u8));
+        let ending = match self.is_refusal(error) {
+            true => AttemptEnd::Refused,
+            false => ejections::of_error(error),
         };
         self.give_back(ticket, ending, now, latency);
-        if let Some(error) = error
-            && is_about_the_endpoint(error)
-        {
+        if is_about_the_endpoint(error) {
             self.cluster.stop_holding(&self.member, now);
         }
     }

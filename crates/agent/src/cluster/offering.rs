@@ -125,12 +125,15 @@ impl Cluster {
             let Some(attempt) = attempt else { return Err(self.no_endpoint()) };
             let outcome = make(&attempt, now).await;
             now = Instant::now();
-            let Err(error) = outcome else {
-                attempt.finish(now, None);
-                return outcome;
+            let error = match outcome {
+                Ok(reply) => {
+                    attempt.answered(now, reply.serialization, &reply.body);
+                    return Ok(reply);
+                }
+                Err(error) => error,
             };
             attempts.failed(attempt.member.clone(), error.retry());
-            attempt.finish(now, Some(&error));
+            attempt.failed(now, &error);
             next = self.next(&attempts, now);
             match next {
                 Next::GiveUp(GiveUp::TooLate) => return Err(too_late(&error)),

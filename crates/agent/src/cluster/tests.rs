@@ -227,7 +227,7 @@ fn what_a_first_failure_leaves_to_try() {
             "Fail to decode request due to: x: Service not found:a.B, c",
         );
         assert_eq!(after(times, &starting), Ok(false));
-        attempt.finish(now, Some(&refused));
+        attempt.failed(now, &refused);
         assert_eq!(in_flight(&cluster), 0);
     });
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use balance::HoldPolicy;
+use balance::{HoldPolicy, OutlierPolicy};
 use dubbo_proto::{Serialization, validate_interface};
 
 use super::defaults;
@@ -69,6 +69,7 @@ impl Default for ClusterPolicy {
             max_in_flight: defaults::MAX_IN_FLIGHT,
             max_reply_len: defaults::BODY_LEN,
             hold: defaults::HOLD,
+            outlier: defaults::OUTLIER,
         }
     }
 }
@@ -111,6 +112,7 @@ fn policy(section: &mut Section<'_>, name: &str, base: &ClusterPolicy) -> Cluste
                 base.hold.percent,
             ),
         },
+        outlier: outlier(section, &base.outlier),
     };
     let max_ms = policy.max_timeout.as_millis();
     for (key, value) in
@@ -126,6 +128,29 @@ fn policy(section: &mut Section<'_>, name: &str, base: &ClusterPolicy) -> Cluste
                 format!("{} ms is longer than max_timeout_ms, {max_ms} ms", value.as_millis());
             section.wrong(key, problem, format!("write at most {max_ms}, or raise max_timeout_ms"));
         }
+    }
+    policy
+}
+
+/// The keys that begin with `eject_`.
+fn outlier(section: &mut Section<'_>, base: &OutlierPolicy) -> OutlierPolicy {
+    let (longest, most) = (defaults::LONGEST, defaults::MOST_FAILURES);
+    let policy = OutlierPolicy {
+        failures: section.number("eject_failures", 0..=most, base.failures),
+        error_percent: section.number("eject_error_percent", 0..=100, base.error_percent),
+        min_calls: section.number("eject_min_calls", 1..=most, base.min_calls),
+        window: section.ms("eject_window_ms", longest, base.window),
+        silence: section.ms_or_none("eject_silence_ms", longest, base.silence),
+        time: section.ms("eject_ms", longest, base.time),
+        max_time: section.ms("eject_max_ms", longest, base.max_time),
+        max_percent: section.number("eject_max_percent", 0..=100, base.max_percent),
+        exceptions: section.flag("eject_exceptions", base.exceptions),
+    };
+    if policy.max_time < policy.time && (section.has("eject_ms") || section.has("eject_max_ms")) {
+        let (ms, max_ms) = (policy.time.as_millis(), policy.max_time.as_millis());
+        let key = if section.has("eject_ms") { "eject_ms" } else { "eject_max_ms" };
+        let problem = format!("eject_ms, {ms} ms, is longer than eject_max_ms, {max_ms} ms");
+        section.wrong(key, problem, "lower eject_ms, or raise eject_max_ms");
     }
     policy
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use balance::{HoldPolicy, Policy};
+use balance::{HoldPolicy, OutlierPolicy, Policy};
 use dubbo_proto::Serialization;
 
 /// No setting is longer; a value beyond is a slip of the unit.
@@ -98,7 +98,22 @@ pub(super) const WEIGHT: u32 = 100;
 pub(super) const MAX_WEIGHT: u32 = 10_000;
 
 /// Fits providers of different size without anybody measuring them.
-pub(super) const BALANCE: Policy = Policy::LeastInFlight;
+pub(super) const BALANCE: Policy = Policy::Adaptive;
+/// Five failures in a row are seldom chance, and half of the endpoints can seldom carry all of the
+/// load. The silence is longer than most pauses of a garbage collector.
+pub(super) const OUTLIER: OutlierPolicy = OutlierPolicy {
+    failures: 5,
+    error_percent: 50,
+    min_calls: 20,
+    window: Duration::from_secs(10),
+    silence: Duration::from_millis(100),
+    time: Duration::from_secs(1),
+    max_time: Duration::from_secs(30),
+    max_percent: 50,
+    exceptions: false,
+};
+/// Beyond that nothing is ever ejected in practice.
+pub(super) const MOST_FAILURES: u32 = 100_000;
 /// A caller that asks for more has given up long before.
 pub(super) const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 /// Two lost SYNs would take 3 s; another endpoint is the better choice after the first.

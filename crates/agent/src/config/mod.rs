@@ -27,7 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use balance::{HoldPolicy, Policy};
+use balance::{HoldPolicy, OutlierPolicy, Policy};
 use dubbo_proto::{Serialization, ServiceKey};
 use registry::{DefinitionSources, RegistryConfig};
 use toml::de::DeTable;
@@ -371,6 +371,8 @@ pub struct ClusterPolicy {
     pub max_reply_len: usize,
     /// When endpoints stay in use that the registry no longer lists.
     pub hold: HoldPolicy,
+    /// When endpoints take no calls for a while because of how their calls ended.
+    pub outlier: OutlierPolicy,
 }
 
 /// Policies by service, the first match wins.

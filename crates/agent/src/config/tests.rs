@@ -88,7 +88,7 @@ fn what_the_file_leaves_out_has_its_default() {
     assert_eq!((ingress.max_head_len, ingress.idle_timeout.as_secs()), (65_536, 75));
     assert_eq!((config.link, config.exports.len()), (None, 0));
     let policy = config.clusters.policy("com.acme.Orders");
-    assert_eq!(policy.balance, Policy::LeastInFlight);
+    assert_eq!(policy.balance, Policy::Adaptive);
     assert_eq!((policy.timeout, policy.max_timeout.as_secs()), (None, 60));
     assert_eq!((policy.max_attempts, policy.max_in_flight), (3, 4096));
     assert_eq!((policy.hold.time.as_secs(), policy.hold.percent), (300, 50));

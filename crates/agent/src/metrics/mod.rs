@@ -5,6 +5,7 @@
 //! numbers up when it is asked for them. docs/metrics.md lists what there is.
 
 mod calls;
+mod ejections;
 mod family;
 mod gauges;
 mod holds;
@@ -16,13 +17,16 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
+use balance::EjectReason;
 use wire::{Budget, ConnectionCounts, Loads};
 
+use self::ejections::Ejections;
 use self::family::{Family, OTHER};
 use self::gauges::Named;
 use self::holds::Holds;
 
 pub use self::calls::CallStats;
+pub use self::ejections::EjectedEndpoint;
 pub use self::gauges::RegistryStats;
 pub use self::holds::HeldEndpoint;
 pub use self::render::CONTENT_TYPE;
@@ -51,6 +55,7 @@ struct Inner {
     memory: OnceLock<Budget>,
     registries: Named<RegistryStats>,
     holds: Holds,
+    ejections: Ejections,
 }
 
 impl Hub {
@@ -71,6 +76,7 @@ impl Hub {
             memory: OnceLock::new(),
             registries: Named::default(),
             holds: Holds::default(),
+            ejections: Ejections::default(),
         }))
     }
 
@@ -131,6 +137,17 @@ impl Hub {
     #[must_use]
     pub fn registry(&self, name: &str) -> Arc<RegistryStats> {
         self.0.registries.of(name)
+    }
+
+    /// A worker has ejected an endpoint of `service`, until the result is dropped.
+    #[must_use]
+    pub fn ejected(&self, service: &str, address: &str) -> EjectedEndpoint {
+        self.0.ejections.add(service, address)
+    }
+
+    /// Counts an endpoint of `service` that was ejected.
+    pub fn count_ejection(&self, service: &str, reason: EjectReason) {
+        self.0.ejections.count(service, reason);
     }
 
     /// A worker holds an endpoint of `service` that no registry lists, until the result is dropped.

@@ -75,6 +75,7 @@ impl Collector for Hub {
         memory(&mut out, self)?;
         registries(&mut out, self)?;
         holds(&mut out, self)?;
+        ejections(&mut out, self)?;
         process(&mut out, self)
     }
 }
@@ -247,6 +248,26 @@ fn holds(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
     let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for (service, n_held) in hub.0.holds.counts() {
         metric.encode_family(&[("service", service.as_str())])?.encode_gauge(&n_held)?;
+    }
+    Ok(())
+}
+
+fn ejections(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
+    let services = hub.0.ejections.counts();
+    let help = "Endpoints that take no calls because of how their calls ended";
+    let name = "dubmesh_endpoints_ejected";
+    let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (service, n_out, _) in &services {
+        metric.encode_family(&[("service", service.as_str())])?.encode_gauge(n_out)?;
+    }
+    let help = "How often a worker ejected an endpoint";
+    let name = "dubmesh_endpoint_ejections";
+    let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (service, _, counts) in &services {
+        for (reason, count) in counts {
+            let labels = vec![("service", service.as_str()), ("reason", reason.name())];
+            counter(&mut metric, &labels, *count)?;
+        }
     }
     Ok(())
 }

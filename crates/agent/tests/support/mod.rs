@@ -51,6 +51,10 @@ pub enum Behaviour {
     Leaving,
     /// It answers a megabyte, whatever the question.
     Long,
+    /// It fails at once, outside of the service's code.
+    Fails,
+    /// It answers as it should, after 20 ms, one request of a connection after the other.
+    Slow,
 }
 
 /// A Dubbo provider on threads, for tests.
@@ -138,7 +142,10 @@ fn serve(mut stream: TcpStream, behaviour: Behaviour, n_requests: &AtomicUsize) 
             }
             let now = Instant::now();
             match behaviour {
-                Behaviour::Good => {
+                Behaviour::Good | Behaviour::Slow => {
+                    if behaviour == Behaviour::Slow {
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
                     let (kind, value) = answer(&request);
                     let attached = if request.method() == "attach" { &ATTACHED[..] } else { &[] };
                     machine.reply(now, to, kind, &value, attached).unwrap();
@@ -167,6 +174,9 @@ fn serve(mut stream: TcpStream, behaviour: Behaviour, n_requests: &AtomicUsize) 
                 Behaviour::Away => {
                     let status = Status::ServerError;
                     machine.reply_error(now, to, status, "Thread pool is EXHAUSTED!").unwrap();
+                }
+                Behaviour::Fails => {
+                    machine.reply_error(now, to, Status::ServiceError, "out of order").unwrap();
                 }
                 Behaviour::Leaving => {
                     let text = "Fail to decode request due to: java.lang.IllegalArgumentException: \

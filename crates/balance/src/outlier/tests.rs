@@ -24,7 +24,9 @@ impl Endpoint {
         Self { outlier: Outlier::default(), policy, now: crate::test_start() }
     }
 
+    /// A call that ends at once, a little after the one before.
     fn call(&mut self, verdict: Verdict) -> Change {
+        self.now += MOMENT;
         let began_out = self.outlier.begun(&self.policy, self.now);
         self.end(verdict, began_out)
     }

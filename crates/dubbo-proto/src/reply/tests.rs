@@ -55,6 +55,8 @@ fn all_kinds_come_back() {
                 let outcome = outcome(serialization, &body);
                 assert_eq!((Status::from_u8(status), outcome.kind()), (Status::Ok, kind));
                 assert_eq!(outcome.has_attachments(), !attachments.is_empty());
+                assert_eq!(ReplyKind::of(serialization, &body), Some(kind));
+                assert_eq!(ReplyKind::of(serialization, &[]), None);
                 let value = if kind == ReplyKind::Null { vec![] } else { value_of(serialization) };
                 assert_eq!(outcome.value(&limits).unwrap(), value);
                 assert!(outcome.value_and_rest().starts_with(&value));

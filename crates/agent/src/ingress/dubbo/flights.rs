@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use dubbo_proto::{ReplyTo, RequestId};
+use dubbo_proto::{ReplyTo, RequestId, Serialization};
 use link_proto::CallId;
 use tokio::task::AbortHandle;
 use wire::Conn;
@@ -76,13 +76,29 @@ impl Flight {
 }
 
 impl Counted {
-    /// The call has ended.
-    pub(super) fn finish(self, started: Instant, now: Instant, error: Option<&CallError>) {
+    /// The call was answered, with this body of status OK.
+    #[inline]
+    pub(super) fn answered(
+        self,
+        started: Instant,
+        now: Instant,
+        serialization: Serialization,
+        body: &[u8],
+    ) {
         match self {
-            Self::Attempt(attempt) => attempt.finish(now, error),
+            Self::Attempt(attempt) => attempt.answered(now, serialization, body),
+            Self::Export(stats) => stats.finished(now.saturating_duration_since(started), None),
+            Self::Elsewhere => {}
+        }
+    }
+
+    /// The call has failed.
+    pub(super) fn failed(self, started: Instant, now: Instant, error: &CallError) {
+        match self {
+            Self::Attempt(attempt) => attempt.failed(now, error),
             Self::Export(stats) => {
                 let latency = now.saturating_duration_since(started);
-                stats.finished(latency, error.map(|error| error.code as u8));
+                stats.finished(latency, Some(error.code as u8));
             }
             Self::Elsewhere => {}
         }

@@ -232,7 +232,7 @@ impl DubboSession {
     ) {
         let times = Times { now: received.now, deadline };
         let after = route.cluster.after_first(&attempt, times, error);
-        attempt.finish(received.now, Some(error));
+        attempt.failed(received.now, error);
         match after {
             Ok(attempts) => self.wait(received, Waiting::ForEndpoint(route, attempts), deadline),
             Err(_) => self.refuse(received, error),

@@ -169,7 +169,10 @@ impl DubboSession {
         if let Some(error) = error {
             debug!(%error, "call failed");
         }
-        counted.finish(started, answer.at, error);
+        match error {
+            None => counted.answered(started, answer.at, answer.serialization, answer.body),
+            Some(error) => counted.failed(started, answer.at, error),
+        }
         let latency = answer.at.saturating_duration_since(started);
         self.stats.finished(latency, error.map(|error| error.code as u8));
         if let Err(refused) = self.account.check(answer.body.len()) {
@@ -194,7 +197,7 @@ impl DubboSession {
             let Again { route, body, deadline } = *again;
             match route.cluster.after_first(attempt, Times { now, deadline }, error) {
                 Ok(attempts) => {
-                    flight.counted.finish(flight.started, now, Some(error));
+                    flight.counted.failed(flight.started, now, error);
                     let received =
                         Received { to: flight.to, two_way: true, body, now: flight.started };
                     return self.wait(&received, Waiting::ForEndpoint(route, attempts), deadline);
@@ -211,7 +214,7 @@ impl DubboSession {
             let message = attempt.overdue(now - started).into();
             told = Some(CallError { message, ..error.clone() });
         }
-        counted.finish(started, now, Some(error));
+        counted.failed(started, now, error);
         let error = told.as_ref().unwrap_or(error);
         self.stats.finished(now - started, Some(error.code as u8));
         self.reply_error(to, error);

@@ -1,0 +1,128 @@
+//! What is shown of endpoints that are ejected, in metrics and in the log, and why an attempt's end
+//! counts for or against its endpoint.
+//!
+//! [`balance::Balancer`] decides; each worker by the calls that it makes itself.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use balance::{Balancer, Changed, Ejection};
+use dubbo_proto::{ReplyKind, Serialization};
+use flow::AttemptEnd;
+use tracing::{info, warn};
+
+use super::Member;
+use crate::error::{CallError, Code};
+use crate::metrics::{EjectedEndpoint, Hub};
+
+/// An endpoint that takes no calls now, for people to read.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct EjectedInfo {
+    /// Its address.
+    pub address: Box<str>,
+    /// Why, since when, and when it is tried again. The reason's text is a sentence's end.
+    pub ejection: Ejection,
+}
+
+/// The ejected endpoints of one cluster, as one worker shows them.
+pub(super) struct Ejections {
+    service: Box<str>,
+    hub: Hub,
+    shown: HashMap<Box<str>, EjectedEndpoint>,
+}
+
+impl Ejections {
+    pub(super) fn new(service: &str, hub: Hub) -> Self {
+        Self { service: service.into(), hub, shown: HashMap::new() }
+    }
+
+    /// Shows what has changed since the last time.
+    pub(super) fn show(&mut self, now: Instant, balancer: &mut Balancer<Member>) {
+        while let Some(Changed { key, ejection }) = balancer.poll_change() {
+            let address = key.0.upstream.address();
+            match ejection {
+                Some(ejection) => self.out(now, address, &ejection),
+                None => self.back(address),
+            }
+        }
+        // Endpoints that left their registry while they were ejected do not come back.
+        if !self.shown.is_empty() {
+            let out: Vec<&str> = balancer
+                .stats()
+                .filter(|stats| stats.ejection.is_some())
+                .map(|stats| &**stats.key.0.upstream.address())
+                .collect();
+            self.shown.retain(|address, _| out.contains(&&**address));
+        }
+    }
+
+    fn out(&mut self, now: Instant, address: &str, ejection: &Ejection) {
+        let reason = ejection.reason;
+        self.hub.count_ejection(&self.service, reason);
+        let shown = self
+            .shown
+            .entry(address.into())
+            .or_insert_with(|| self.hub.ejected(&self.service, address));
+        if shown.is_to_be_told() {
+            let time = ejection.until.saturating_duration_since(now);
+            warn!(
+                service = %self.service,
+                endpoint = address,
+                reason = reason.name(),
+                retry_in_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+                "endpoint ejected: {reason}; it gets no calls until one as a trial is answered"
+            );
+        }
+    }
+
+    fn back(&mut self, address: &str) {
+        let Some(shown) = self.shown.remove(address) else { return };
+        if shown.was_told() {
+            info!(service = %self.service, endpoint = address, "ejected endpoint is back");
+        }
+    }
+}
+
+/// How an attempt ended that was answered with this body, of status OK.
+#[inline]
+pub(super) fn of_body(serialization: Serialization, body: &[u8]) -> AttemptEnd {
+    match ReplyKind::of(serialization, body) {
+        Some(ReplyKind::Exception) => AttemptEnd::Threw,
+        _ => AttemptEnd::Answered,
+    }
+}
+
+/// How an attempt ended that failed, unless the endpoint has refused it. What a caller can bring
+/// about by what he asks for never counts against an endpoint.
+pub(super) fn of_error(error: &CallError) -> AttemptEnd {
+    match error.code {
+        Code::Exception => AttemptEnd::Threw,
+        Code::Timeout => AttemptEnd::TimedOut,
+        Code::ThreadPoolExhausted | Code::Overloaded => AttemptEnd::Full,
+        Code::NoEndpoint
+        | Code::Unreachable
+        | Code::Refused
+        | Code::ConnectionBroken
+        | Code::BadReply
+        | Code::ProviderError
+        | Code::ServiceNotFound => AttemptEnd::Failed,
+        Code::BadRequest
+        | Code::NoRoute
+        | Code::CrossSite
+        | Code::MethodNotAllowed
+        | Code::UnsupportedMediaType
+        | Code::NotImplemented
+        | Code::HeadTooLarge
+        | Code::RequestTimeout
+        | Code::BodyTooLarge
+        | Code::BadArguments
+        | Code::AmbiguousMethod
+        | Code::MethodNotFound
+        | Code::Draining
+        | Code::RegistryUnavailable
+        | Code::ReplyTooLarge
+        | Code::ProviderRejected
+        | Code::Cancelled
+        | Code::Internal => AttemptEnd::Unheard,
+    }
+}

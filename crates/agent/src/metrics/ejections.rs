@@ -1,0 +1,127 @@
+//! Endpoints that take no calls because of how their calls ended, by service.
+//!
+//! Every worker ejects by the calls that it makes itself. An endpoint counts once, however many
+//! workers have ejected it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use balance::EjectReason;
+
+/// One endpoint is told of at most once in this time.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+
+/// What all workers have ejected. Changes are rare, so they share it behind a lock.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ejections(Arc<Mutex<BTreeMap<String, Service>>>);
+
+#[derive(Debug, Default)]
+struct Service {
+    /// Endpoints that are out, or were told of lately, by address.
+    endpoints: BTreeMap<String, Out>,
+    counts: BTreeMap<EjectReason, u64>,
+}
+
+#[derive(Debug, Default)]
+struct Out {
+    n_workers: usize,
+    told_at: Option<Instant>,
+}
+
+/// An endpoint that one worker has ejected, until it is dropped.
+#[derive(Debug)]
+pub struct EjectedEndpoint {
+    all: Ejections,
+    service: String,
+    address: String,
+}
+
+impl Ejections {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Service>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn add(&self, service: &str, address: &str) -> EjectedEndpoint {
+        let mut all = self.lock();
+        let endpoints = &mut all.entry(service.to_owned()).or_default().endpoints;
+        // What was told of long ago is forgotten here, so that addresses do not pile up.
+        endpoints.retain(|_, out| out.n_workers != 0 || out.told_lately());
+        endpoints.entry(address.to_owned()).or_default().n_workers += 1;
+        let (service, address) = (service.to_owned(), address.to_owned());
+        EjectedEndpoint { all: self.clone(), service, address }
+    }
+
+    pub(super) fn count(&self, service: &str, reason: EjectReason) {
+        let mut all = self.lock();
+        *all.entry(service.to_owned()).or_default().counts.entry(reason).or_default() += 1;
+    }
+
+    /// How many endpoints are out now, and how often any was ejected, by service.
+    pub(super) fn counts(&self) -> Vec<(String, u64, BTreeMap<EjectReason, u64>)> {
+        let all = self.lock();
+        let n_out = |service: &Service| {
+            service.endpoints.values().filter(|out| out.n_workers != 0).count() as u64
+        };
+        all.iter().map(|(name, it)| (name.clone(), n_out(it), it.counts.clone())).collect()
+    }
+}
+
+impl Out {
+    fn told_lately(&self) -> bool {
+        self.told_at.is_some_and(|at| at.elapsed() < TOLD_EVERY)
+    }
+}
+
+impl EjectedEndpoint {
+    fn with<T>(&self, action: impl FnOnce(&mut Out) -> T) -> Option<T> {
+        let mut all = self.all.lock();
+        all.get_mut(&self.service)?.endpoints.get_mut(&self.address).map(action)
+    }
+
+    /// Whether the operator is to be told of it now: once for all workers, and not again soon.
+    pub fn is_to_be_told(&self) -> bool {
+        let tell = |out: &mut Out| {
+            let is_news = !out.told_lately();
+            if is_news {
+                out.told_at = Some(Instant::now());
+            }
+            is_news
+        };
+        self.with(tell).unwrap_or_default()
+    }
+
+    /// Whether the operator was told of it, and no other worker has ejected it now.
+    pub fn was_told(&self) -> bool {
+        self.with(|out| out.n_workers == 1 && out.told_at.is_some()).unwrap_or_default()
+    }
+}
+
+impl Drop for EjectedEndpoint {
+    fn drop(&mut self) {
+        self.with(|out| out.n_workers = out.n_workers.saturating_sub(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_counts_once_and_is_told_of_once() {
+        let ejections = Ejections::default();
+        let of_two_workers = [ejections.add("a.B", "h:1"), ejections.add("a.B", "h:1")];
+        ejections.count("a.B", EjectReason::Silent);
+        ejections.count("a.B", EjectReason::Silent);
+        let [(name, n_out, counts)] = &ejections.counts()[..] else { panic!("one service") };
+        assert_eq!((&**name, *n_out, counts[&EjectReason::Silent]), ("a.B", 1, 2));
+        let [first, second] = of_two_workers;
+        assert!(first.is_to_be_told() && !second.is_to_be_told());
+        assert!(!first.was_told(), "the other worker has it ejected still");
+        drop(first);
+        assert!(second.was_told());
+        drop(second);
+        assert_eq!(ejections.counts()[0].1, 0);
+        assert!(!ejections.add("a.B", "h:1").is_to_be_told(), "it was told of just now");
+    }
+}
