@@ -233,6 +233,7 @@ impl<K: Eq + Clone> Balancer<K> {
 
     /// Ends a call after `latency`, and learns from how it ended. `rng` is asked for only if the
     /// endpoint is ejected: the length of that is jittered.
+    #[expect(clippy::needless_pass_by_value, reason = "a ticket is given back once")]
     pub fn finish<R: Rng>(
         &mut self,
         ticket: Ticket,

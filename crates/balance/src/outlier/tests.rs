@@ -36,7 +36,7 @@ impl Endpoint {
     }
 
     /// Lets the time pass until the next trial, and returns how long that was.
-    fn to_trial(&mut self) -> Duration {
+    fn await_trial(&mut self) -> Duration {
         let until = self.outlier.ejection().unwrap().until;
         let length = until - self.now;
         self.now = until;
@@ -55,13 +55,13 @@ fn rests_after_refusals_grow_to_their_bound_and_end_with_an_answer() {
         assert!(endpoint.outlier.allows(endpoint.now));
         assert_eq!(endpoint.call(Verdict::Refused), Change::Out);
         assert!(!endpoint.outlier.is_counted(), "who refuses may be out beyond the share");
-        let length = endpoint.to_trial();
+        let length = endpoint.await_trial();
         assert!(is_about(length, (FIRST_REST * 2_u32.pow(n)).min(MAX_REST)), "{length:?}");
     }
     assert_eq!(endpoint.call(Verdict::Answered), Change::Back);
     assert_eq!(endpoint.outlier.ramp(endpoint.now).map(|_| ()), None, "it had nothing to prove");
     endpoint.call(Verdict::Refused);
-    assert!(is_about(endpoint.to_trial(), FIRST_REST), "it begins anew");
+    assert!(is_about(endpoint.await_trial(), FIRST_REST), "it begins anew");
 }
 
 #[test]
@@ -70,12 +70,12 @@ fn refusals_of_one_moment_count_once() {
     for _ in 0..100 {
         endpoint.end(Verdict::Refused, false);
     }
-    assert!(is_about(endpoint.to_trial(), FIRST_REST));
+    assert!(is_about(endpoint.await_trial(), FIRST_REST));
     assert!(endpoint.outlier.begun(&endpoint.policy, endpoint.now));
     assert!(!endpoint.outlier.allows(endpoint.now), "the trial has begun");
     endpoint.end(Verdict::Refused, true);
     endpoint.end(Verdict::Refused, false);
-    assert!(is_about(endpoint.to_trial(), FIRST_REST * 2), "its refusal counts once");
+    assert!(is_about(endpoint.await_trial(), FIRST_REST * 2), "its refusal counts once");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn failures_in_a_row_eject_for_doubling_times() {
         assert_eq!(endpoint.end(Verdict::Failed, false), Change::None);
         assert_eq!(endpoint.end(Verdict::Answered, false), Change::None);
         let expected = (SECOND * 2_u32.pow(n)).min(endpoint.policy.max_time);
-        assert!(is_about(endpoint.to_trial(), expected));
+        assert!(is_about(endpoint.await_trial(), expected));
         assert_eq!(endpoint.call(Verdict::Failed), Change::Out);
         assert_eq!(endpoint.outlier.ejection().unwrap().reason, EjectReason::Trial);
     }
@@ -107,7 +107,7 @@ fn after_its_trial_an_endpoint_grows_and_one_failure_is_enough() {
     for _ in 0..5 {
         endpoint.call(Verdict::Failed);
     }
-    endpoint.to_trial();
+    endpoint.await_trial();
     assert_eq!(endpoint.call(Verdict::Answered), Change::Back);
     let weight = |endpoint: &Endpoint, after: Duration| {
         let now = endpoint.now + after;
@@ -118,13 +118,13 @@ fn after_its_trial_an_endpoint_grows_and_one_failure_is_enough() {
     assert_eq!(weight(&endpoint, RAMP), 100);
     endpoint.now += SECOND;
     assert_eq!(endpoint.call(Verdict::Failed), Change::Out);
-    assert!(is_about(endpoint.to_trial(), SECOND * 2));
+    assert!(is_about(endpoint.await_trial(), SECOND * 2));
     endpoint.call(Verdict::Answered);
     endpoint.now += 60 * SECOND;
     for _ in 0..5 {
         endpoint.call(Verdict::Failed);
     }
-    assert!(is_about(endpoint.to_trial(), SECOND), "it has worked for long");
+    assert!(is_about(endpoint.await_trial(), SECOND), "it has worked for long");
 }
 
 #[test]
@@ -187,13 +187,13 @@ fn silence_ends_with_the_first_answer() {
     assert_eq!(endpoint.outlier.ramp(endpoint.now).map(|_| ()), None, "it was a pause");
     // Trials that are not answered come at growing intervals.
     endpoint.outlier.silenced(&policy, endpoint.now, rng);
-    let first = endpoint.to_trial();
+    let first = endpoint.await_trial();
     for _ in 0..3 {
         endpoint.outlier.begun(&policy, endpoint.now);
-        endpoint.to_trial();
+        endpoint.await_trial();
     }
     endpoint.outlier.begun(&policy, endpoint.now);
-    assert!(first * 4 < endpoint.to_trial());
+    assert!(first * 4 < endpoint.await_trial());
 }
 
 #[test]
