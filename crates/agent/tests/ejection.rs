@@ -100,6 +100,8 @@ fn one_that_works_again_is_used_again() {
     });
     let addr = broken.addr;
     drop(broken);
+    // Its thread lets go of the port a moment later.
+    drop(wait_until("the port is free", || std::net::TcpListener::bind(addr).ok()));
     let repaired = FakeProvider::start_at(addr, Behaviour::Good);
     wait_until("it is used again", || {
         let _ = n_failed(&agent, 2, 10, 5000);
