@@ -1,12 +1,14 @@
 //! An agent as its owner sees it: start, reload, drain.
 
 use std::io;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use wire::ListenError;
 
+use crate::admin::LogLevel;
 use crate::config::{Config, ReloadPlan};
 use crate::control::{self, Bound, Command};
 pub use crate::listening::Addresses;
@@ -68,13 +70,24 @@ impl Agent {
     /// # Errors
     /// [`StartError`] with what to do about it.
     pub fn start(config: Config) -> Result<Self, StartError> {
+        Self::start_logging(config, None)
+    }
+
+    /// The same where the admin listener can tell and change what is logged.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_logging(
+        config: Config,
+        log_level: Option<Arc<dyn LogLevel>>,
+    ) -> Result<Self, StartError> {
         let listeners = Bound::bind(&config)?;
         let addresses = listeners.addresses.clone();
         let (commands, inbox) = mpsc::unbounded_channel();
         let (ready, started) = std::sync::mpsc::channel();
         let control = std::thread::Builder::new()
             .name("control".to_owned())
-            .spawn(move || control::run(config, listeners, inbox, &ready))?;
+            .spawn(move || control::run(config, listeners, log_level, inbox, &ready))?;
         started.recv().map_err(|_| StartError::Lost)??;
         Ok(Self { addresses, commands, control: Some(control) })
     }

@@ -24,6 +24,7 @@ use crate::timeout::Limit;
 use crate::upstream::{AnyUpstream, Pool, Setup, Standing};
 
 mod attempt;
+mod describe;
 mod ejections;
 mod holding;
 mod offering;

@@ -278,6 +278,7 @@ async fn send_args(
     invocation: &Invocation<'_>,
     times: Times,
 ) -> Outcome {
+    route.count_call();
     let outcome = route.cluster.call(invocation.call(route, args, times)).await;
     outcome.map_err(|error| match error.is_overdue(times.deadline) {
         true => {

@@ -28,6 +28,7 @@ pub mod error;
 pub mod exception;
 pub mod export;
 pub mod ingress;
+pub mod inspect;
 pub mod invoke;
 mod learnt;
 pub mod listening;

@@ -20,6 +20,7 @@ use registry::Definition;
 
 use crate::cluster::Cluster;
 use crate::error::{CallError, Code};
+use crate::inspect::snapshot::RouteSnapshot;
 use crate::resolve::records::Records;
 
 /// Routes that one worker remembers. A link's peer remembers as many.
@@ -200,6 +201,7 @@ pub struct Route {
     pub def: RouteDef,
     templates: [OnceCell<RequestTemplate>; 4],
     used: Cell<bool>,
+    n_calls: Cell<u64>,
 }
 
 impl std::fmt::Debug for Route {
@@ -239,6 +241,48 @@ impl Route {
             cluster,
             templates: Default::default(),
             used: Cell::new(true),
+            n_calls: Cell::new(0),
+        }
+    }
+
+    /// One more call goes this way.
+    #[inline]
+    pub fn count_call(&self) {
+        self.n_calls.set(self.n_calls.get() + 1);
+    }
+
+    /// By what routes are told apart when they are shown, in their order.
+    pub fn name(&self) -> (&str, &str, &str) {
+        (&self.def.service, &self.method, &self.def.descriptor)
+    }
+
+    /// The route as it is now.
+    pub fn describe(&self) -> RouteSnapshot {
+        let (is_whole, is_generic) = (&*self.method == WHOLE, self.parameters.is_generic());
+        let call = match is_whole {
+            true => "whole",
+            false if is_generic => "generic",
+            false => "direct",
+        };
+        let types = match &self.parameters {
+            Parameters::Given(types) | Parameters::Named(types, _) | Parameters::Asked(types) => {
+                descriptors(types)
+            }
+            Parameters::Unknown => String::new(),
+        };
+        let serializations = match is_whole {
+            true => Vec::new(),
+            false => self.cluster.serializations(self.index, self.generation),
+        };
+        RouteSnapshot {
+            service: self.def.service.clone(),
+            registry: self.cluster.name().1.to_owned(),
+            method: self.method.to_string(),
+            types,
+            call: call.to_owned(),
+            serializations,
+            calls: self.n_calls.get(),
+            workers: 1,
         }
     }
 
@@ -456,6 +500,11 @@ impl RouteTable {
         let route = Rc::new(Route::new(place, cluster, name.method, parameters, plan));
         by_name.insert(key, Rc::clone(&route));
         Ok(route)
+    }
+
+    /// Shows all routes to `look`, in no order.
+    pub fn each(&self, look: impl FnMut(&Rc<Route>)) {
+        self.by_name.borrow().values().for_each(look);
     }
 
     /// Forgets the routes of a cluster.

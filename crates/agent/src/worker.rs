@@ -20,12 +20,15 @@ use crate::clusters::{Clusters, Found};
 use crate::config::{ClusterRules, ExportConfig};
 use crate::connections::{Connections, Direction, Session};
 use crate::error::{CallError, Code};
+use crate::inspect::Question;
 use crate::listening::ListenerProtocol;
 use crate::memory::Memory;
 use crate::metrics::Hub;
 use crate::resolve::definitions::Definitions;
 use crate::route::RouteTable;
 use crate::upstream::{Pool, Standing};
+
+mod inspect;
 
 /// How often idle things are looked for. Timeouts of connections are kept to this precision.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
@@ -36,6 +39,8 @@ pub enum ToWorker {
     Serve(Detached, Arc<dyn ListenerProtocol>),
     /// Make calls by these rules from now on.
     Rules(Arc<ClusterRules>),
+    /// Say what you do.
+    Inspect(Question),
     /// Take no new calls; stop as soon as those in flight are done.
     Drain,
 }
@@ -150,6 +155,7 @@ impl Worker {
                 *self.rules.borrow_mut() = rules;
                 self.rules_epoch.set(self.rules_epoch.get().wrapping_add(1));
             }
+            ToWorker::Inspect(question) => self.answer(question),
             ToWorker::Drain => {
                 self.draining.set(true);
                 self.connections.drain();

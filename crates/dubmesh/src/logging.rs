@@ -1,4 +1,5 @@
-//! Log lines on standard error: as the configuration says, and changed by SIGHUP.
+//! Log lines on standard error: as the configuration says, and changed by SIGHUP and by the admin
+//! listener.
 //!
 //! Invariants, whatever peers do and however slowly standard error is read:
 //! - No thread that logs waits for standard error (`output`).
@@ -11,10 +12,11 @@ mod lines;
 mod output;
 
 use std::io::{self, IsTerminal};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use agent::config::{LogConfig, LogFormat};
+use agent::admin::LogLevel;
+use agent::config::{LogConfig, LogFormat, check_log_filter};
 use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -36,9 +38,32 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 /// Changes what is logged. Dropping it writes what is left.
 #[derive(Debug)]
 pub(crate) struct Logging {
-    filter: reload::Handle<EnvFilter, Registry>,
+    filter: Filter,
     floods: Arc<Floods>,
     output: Option<Output>,
+}
+
+/// What is logged. A clone is another handle to the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Filter {
+    handle: reload::Handle<EnvFilter, Registry>,
+    /// As the configuration has it.
+    level: Arc<Mutex<String>>,
+}
+
+impl LogLevel for Filter {
+    fn current(&self) -> String {
+        self.level.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn change(&self, level: &str) -> Result<(), String> {
+        check_log_filter(level)?;
+        // Held until both are changed, so that two changes at once leave no other filter than is told.
+        let mut current = self.level.lock().unwrap_or_else(PoisonError::into_inner);
+        self.handle.reload(filter(level)).map_err(|error| error.to_string())?;
+        level.clone_into(&mut current);
+        Ok(())
+    }
 }
 
 impl Logging {
@@ -48,7 +73,8 @@ impl Logging {
         let floods = Arc::new(Floods::default());
         let reported = Arc::clone(&floods);
         let output = Output::start(io::stderr(), move || reported.report_due());
-        let mut logging = Self { filter: handle, floods, output: None };
+        let level = Arc::new(Mutex::new(config.filter.clone()));
+        let mut logging = Self { filter: Filter { handle, level }, floods, output: None };
         let output = match output {
             Ok(output) => output,
             Err(error) => {
@@ -75,9 +101,14 @@ impl Logging {
 
     /// Takes over another filter. The format stays until a restart.
     pub(crate) fn change(&self, config: &LogConfig) {
-        if let Err(error) = self.filter.reload(filter(&config.filter)) {
+        if let Err(error) = self.filter.change(&config.filter) {
             tracing::warn!(%error, "cannot change what is logged");
         }
+    }
+
+    /// For those who tell and change what is logged while the agent runs.
+    pub(crate) fn filter(&self) -> Filter {
+        self.filter.clone()
     }
 }
 

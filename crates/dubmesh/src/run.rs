@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use agent::config::{self, Config};
 use agent::{Agent, DrainSummary};
@@ -84,7 +85,8 @@ impl Signals {
 async fn supervise(path: &Path, config: Config, logging: &Logging) -> io::Result<Exit> {
     // Before the agent, so that no signal finds the default action in place.
     let mut signals = Signals::watch()?;
-    let agent = match Agent::start(config) {
+    let log_level = Arc::new(logging.filter());
+    let agent = match Agent::start_logging(config, Some(log_level)) {
         Ok(agent) => agent,
         Err(error) => {
             error!(%error, "cannot start");

@@ -78,6 +78,16 @@ impl Holding {
         self.decide(now).then(|| self.all())
     }
 
+    /// Endpoints that are used although they are not listed.
+    pub(super) fn held(&self) -> impl Iterator<Item = &Member> {
+        self.holder.held().map(|spec| &spec.key)
+    }
+
+    /// What is registered and cannot be used.
+    pub(super) fn unused_list(&self) -> &[Unused] {
+        &self.unused
+    }
+
     /// What is registered and cannot be used, as the end of a message; empty if there is nothing.
     pub(super) fn unused(&self) -> String {
         let shown: Vec<String> =

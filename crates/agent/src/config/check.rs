@@ -21,6 +21,7 @@ use super::memory;
 use super::registries::{RegistryDraft, registries};
 use super::section::{Section, closest};
 use super::{AdminConfig, Config, ExportConfig, LogConfig, LogFormat, ProcessConfig};
+use crate::error::clip;
 
 /// The levels of `tracing`, quietest first.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
@@ -103,21 +104,40 @@ fn host_name() -> String {
 
 fn log(mut section: Section<'_>) -> LogConfig {
     let filter = section.text("level").unwrap_or(defaults::LOG_LEVEL).to_owned();
-    for directive in filter.split(',') {
-        let (target, level) = directive.rsplit_once('=').unwrap_or(("*", directive));
-        let is_path = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '*');
-        if target.is_empty() || !target.chars().all(is_path) || !LEVELS.contains(&level) {
-            let problem = format!("\"{directive}\" is not a log level");
-            let levels = LEVELS.join(", ");
-            let remedy =
-                format!("write one of {levels}, or for parts such as \"info,agent=debug\"");
-            section.wrong("level", problem, remedy);
-        }
+    for directive in filter.split(',').filter(|directive| !is_log_directive(directive)) {
+        let (problem, remedy) = bad_log_directive(directive);
+        section.wrong("level", problem, remedy);
     }
     let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
     let format = section.choice("format", &formats).unwrap_or(LogFormat::Text);
     section.finish();
     LogConfig { filter, format }
+}
+
+/// Checks what is to be logged, as `log.level` has it.
+///
+/// # Errors
+/// What is wrong with it, and what to write instead.
+pub fn check_log_filter(filter: &str) -> Result<(), String> {
+    match filter.split(',').find(|directive| !is_log_directive(directive)) {
+        Some(directive) => {
+            let (problem, remedy) = bad_log_directive(clip(directive));
+            Err(format!("{problem}; {remedy}"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn is_log_directive(directive: &str) -> bool {
+    let (target, level) = directive.rsplit_once('=').unwrap_or(("*", directive));
+    let is_path = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '*');
+    !target.is_empty() && target.chars().all(is_path) && LEVELS.contains(&level)
+}
+
+fn bad_log_directive(directive: &str) -> (String, String) {
+    let levels = LEVELS.join(", ");
+    let remedy = format!("write one of {levels}, or for parts such as \"info,agent=debug\"");
+    (format!("\"{directive}\" is not a log level"), remedy)
 }
 
 fn admin(mut section: Section<'_>, places: &mut Places) -> Option<AdminConfig> {

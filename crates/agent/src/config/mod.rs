@@ -16,6 +16,7 @@ mod memory;
 mod registries;
 mod reload;
 mod section;
+mod shown;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -34,6 +35,7 @@ use toml::de::DeTable;
 
 use self::error::{Place, Problems};
 
+pub use self::check::check_log_filter;
 pub use self::error::{ConfigError, ConfigErrors};
 pub use self::http_app::HttpAppConfig;
 pub use self::reload::ReloadPlan;

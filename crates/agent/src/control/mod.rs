@@ -12,7 +12,8 @@ mod registries;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot};
+use registry::Registry;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 use wire::{Budget, ConnectionCounts, Files, Group, Limits, Loads};
@@ -20,10 +21,11 @@ use wire::{Budget, ConnectionCounts, Files, Group, Limits, Loads};
 use self::exports::Exports;
 pub use self::listeners::Bound;
 use self::listeners::BoundListener;
-use crate::admin::{AdminState, Readiness};
+use crate::admin::{AdminState, LogLevel, Readiness};
 use crate::agent::{DrainSummary, StartError};
 use crate::config::{AppConfig, Config, ReloadPlan};
 use crate::error::Code;
+use crate::inspect::{self, Inspector};
 use crate::listening::{ListenerProtocol, PlannedListener, Surroundings};
 use crate::metrics::Hub;
 use crate::worker::{ToWorker, Worker, WorkerSetup};
@@ -48,6 +50,7 @@ pub struct WorkerHandle {
 pub fn run(
     config: Config,
     listeners: Bound,
+    log_level: Option<Arc<dyn LogLevel>>,
     inbox: mpsc::UnboundedReceiver<Command>,
     ready: &std::sync::mpsc::Sender<Result<(), StartError>>,
 ) {
@@ -56,7 +59,7 @@ pub fn run(
         Err(error) => return drop(ready.send(Err(error.into()))),
     };
     runtime.block_on(async {
-        match Control::start(config, listeners) {
+        match Control::start(config, listeners, log_level) {
             Ok(control) => {
                 let _ = ready.send(Ok(()));
                 control.serve(inbox).await;
@@ -75,6 +78,12 @@ struct Control {
     ends: Vec<oneshot::Receiver<()>>,
     exports: Exports,
     readiness: Readiness,
+    /// What the registries are, for those who ask.
+    registries: Arc<[(String, &'static str, Registry)]>,
+    /// The configuration in force, for those who ask.
+    shown: watch::Sender<Arc<Config>>,
+    log_level: Option<Arc<dyn LogLevel>>,
+    started: Instant,
     connections: Vec<Arc<ConnectionCounts>>,
     /// Acceptors: aborted to stop accepting.
     accepting: JoinSet<()>,
@@ -83,7 +92,11 @@ struct Control {
 }
 
 impl Control {
-    fn start(config: Config, listeners: Bound) -> Result<Self, StartError> {
+    fn start(
+        config: Config,
+        listeners: Bound,
+        log_level: Option<Arc<dyn LogLevel>>,
+    ) -> Result<Self, StartError> {
         let files = reserve_files(&config)?;
         let hub = Hub::new(&Code::NAMES);
         let loads = Loads::new(config.process.workers);
@@ -121,6 +134,15 @@ impl Control {
             connections: Vec::new(),
             accepting: JoinSet::new(),
             helpers,
+            registries: config
+                .registries
+                .iter()
+                .zip(&registries)
+                .map(|(entry, (name, registry))| (name.clone(), entry.kind(), registry.clone()))
+                .collect(),
+            shown: watch::Sender::new(Arc::new(config.clone())),
+            log_level,
+            started: Instant::now(),
             config,
             workers,
             loads,
@@ -149,11 +171,27 @@ impl Control {
         if let Some(listener) = bound.admin {
             info!(listen = %listener.local_addr()?, "serving metrics and health");
             let hosts = self.config.admin.as_ref().map_or(&[][..], |admin| &admin.hosts).into();
-            let state = AdminState { hub: hub.clone(), readiness: self.readiness.clone(), hosts };
+            let state = AdminState {
+                hub: hub.clone(),
+                readiness: self.readiness.clone(),
+                hosts,
+                inspector: self.inspector(),
+                registries: self.registries.clone(),
+                config: self.shown.subscribe(),
+                log_level: self.log_level.clone(),
+                started: self.started,
+            };
             let listener = crate::admin::listener(listener, self.files.reserve_half(), hub)?;
             self.helpers.spawn(crate::admin::serve(listener, state));
         }
         Ok(())
+    }
+
+    fn inspector(&self) -> Inspector {
+        Inspector::new(self.workers.iter().cloned().map(|worker| -> inspect::Hand {
+            // One that has ended drops the question, which tells whoever asks.
+            Box::new(move |question| drop(worker.inbox.send(ToWorker::Inspect(question))))
+        }))
     }
 
     fn open_listener(&mut self, bound: BoundListener, hub: &Hub) -> Result<(), StartError> {
@@ -207,6 +245,7 @@ impl Control {
         }
         self.config.clusters = new.clusters;
         self.config.log = new.log;
+        self.shown.send_replace(Arc::new(self.config.clone()));
         plan
     }
 

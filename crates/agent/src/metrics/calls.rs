@@ -116,8 +116,8 @@ fn bucket(us: u64) -> usize {
 }
 
 /// The sum of some [`CallStats`], at one moment.
-#[derive(Clone, Debug, Default)]
-pub(super) struct CallTotals {
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CallTotals {
     /// Calls begun and not ended; only of writers that still exist.
     pub(super) in_flight: u64,
     /// Of the calls that went well, and of those that failed.
@@ -127,7 +127,7 @@ pub(super) struct CallTotals {
 }
 
 /// How long the calls of some [`CallStats`] took.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct LatencyTotals {
     pub(super) sum_us: u64,
     pub(super) buckets: [u64; N_BUCKETS],
@@ -142,8 +142,40 @@ impl LatencyTotals {
 }
 
 impl CallTotals {
+    /// Calls begun and not ended.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// Calls that went well.
+    pub fn n_ok(&self) -> u64 {
+        self.codes.first().copied().unwrap_or_default()
+    }
+
+    /// Calls that failed, by the name of their error: those that occurred. `names` are the errors' names,
+    /// by number.
+    pub fn failed<'a>(&'a self, names: &'a [&str]) -> impl Iterator<Item = (String, u64)> + 'a {
+        let counts = names.iter().zip(self.codes.iter().skip(1));
+        counts.filter(|(_, count)| **count != 0).map(|(name, count)| ((*name).to_owned(), *count))
+    }
+
+    /// So many milliseconds at most took this part of the calls that went well, as exactly as the buckets
+    /// tell; `None` if there was none. What is over the last bound is told as that bound.
+    #[expect(clippy::cast_precision_loss, reason = "bounds and counts are far below 2^52")]
+    pub fn quantile_ms(&self, part: f64) -> Option<f64> {
+        let [good, _] = &self.latency;
+        let wanted = good.n_calls() as f64 * part;
+        let mut n_calls = 0;
+        let bucket = good.buckets.iter().position(|count| {
+            n_calls += count;
+            n_calls != 0 && wanted <= n_calls as f64
+        })?;
+        let us = BOUNDS_US[bucket.min(BOUNDS_US.len() - 1)];
+        Some(us as f64 / 1e3)
+    }
+
     /// Adds what one writer has counted so far.
-    pub(super) fn add(&mut self, stats: &CallStats) {
+    pub fn add(&mut self, stats: &CallStats) {
         self.codes.resize(stats.codes.len(), 0);
         let mut n_finished = 0_u64;
         for (sum, count) in self.codes.iter_mut().zip(&stats.codes) {
@@ -169,7 +201,7 @@ impl CallTotals {
     }
 
     /// Adds another sum.
-    pub(super) fn merge(&mut self, other: &Self) {
+    pub fn merge(&mut self, other: &Self) {
         self.codes.resize(self.codes.len().max(other.codes.len()), 0);
         for (sum, count) in self.codes.iter_mut().zip(&other.codes) {
             *sum = sum.wrapping_add(*count);
@@ -205,6 +237,28 @@ mod tests {
         assert_eq!(whole_us(Duration::from_nanos(1_500)), 2);
         assert_eq!(whole_us(Duration::from_millis(2_050)), 2_050_000);
         assert_eq!(whole_us(Duration::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn quantiles_are_the_bounds_of_buckets() {
+        let totals = |latencies_us: &[u64], is_ok: bool| {
+            let (stats, mut totals) = (CallStats::new(1), CallTotals::default());
+            for us in latencies_us {
+                stats.started();
+                stats.finished(Duration::from_micros(*us), (!is_ok).then_some(0));
+            }
+            totals.add(&stats);
+            totals
+        };
+        let many: Vec<u64> = (0..98).map(|_| 150).chain([4_000, 90_000_000]).collect();
+        let totals_of_many = totals(&many, true);
+        assert_eq!(totals_of_many.quantile_ms(0.5), Some(0.2));
+        assert_eq!(totals_of_many.quantile_ms(0.99), Some(5.0));
+        assert_eq!(totals_of_many.quantile_ms(1.0), Some(60_000.0), "the last bound");
+        assert_eq!(totals(&[150], true).quantile_ms(0.99), Some(0.2));
+        assert_eq!(totals(&[150], false).quantile_ms(0.5), None, "failures do not count");
+        let failed: Vec<_> = totals(&[150], false).failed(&["timeout"]).collect();
+        assert_eq!(failed, [("timeout".to_owned(), 1)]);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use self::family::{Family, OTHER};
 use self::gauges::Named;
 use self::holds::Holds;
 
-pub use self::calls::CallStats;
+pub use self::calls::{CallStats, CallTotals};
 pub use self::ejections::EjectedEndpoint;
 pub use self::gauges::RegistryStats;
 pub use self::holds::HeldEndpoint;

@@ -178,6 +178,16 @@ impl LinkPeer {
         matches!(self.route(conn, route), Ok((_, RouteState::Accepted(_))))
     }
 
+    /// The serialization that was agreed for a route, by its index and generation.
+    pub fn agreed(&self, index: usize, generation: u64) -> Option<Serialization> {
+        let routes = self.routes.borrow();
+        let route = routes.get(index)?.as_ref().filter(|known| known.generation == generation)?;
+        match route.state {
+            RouteState::Accepted(serialization) => Some(serialization),
+            RouteState::Asked | RouteState::Refused(..) => None,
+        }
+    }
+
     /// Queues a whole request for a route that the peer has accepted.
     ///
     /// # Errors

@@ -38,6 +38,7 @@ impl DubboSession {
         route: Rc<Route>,
         timeout: Option<Duration>,
     ) {
+        route.count_call();
         let deadline = received.now + route.cluster.longest(timeout);
         let Some(attempt) = route.cluster.begin(received.now) else {
             return self.wait_for_endpoint(received, route, deadline);

@@ -1,0 +1,233 @@
+//! The pages of the admin listener: which there are, and what they answer.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use serde::Serialize;
+
+use super::{AdminState, LogLevel};
+use crate::error::clip;
+use crate::ingress::http::{head, site};
+use crate::inspect::snapshot::{Page, RegistrySnapshot, Snapshot, VersionSnapshot};
+use crate::inspect::{Asked, Filter, Question};
+use crate::metrics;
+
+/// Longest filter of what is logged, in bytes.
+const MAX_FILTER_LEN: usize = 1024;
+/// How long the body with a filter may take to come.
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
+/// What is told of a registry's last error, in bytes.
+const MAX_ERROR_LEN: usize = 500;
+
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+pub(super) const ROUTES: &str = "\
+/metrics      what was counted, for Prometheus
+/healthz      200 while the process is alive
+/readyz       200 while calls are taken; otherwise 503 and the reasons, one a line
+/services     the services that are called, and by which policy; ?service= ?limit=
+/endpoints    where they are, how they stand and why; ?service= ?address= ?protocol= ?limit=
+/connections  who is connected; ?direction= ?protocol= ?address= ?worker= ?limit=
+/routes       the methods that are called; ?service= ?limit=
+/registries   the registries, and since when they are there or away; ?limit=
+/config       the configuration in force, without secrets
+/version      which program this is, and how long it has run
+/loglevel     what is logged; PUT a filter such as info,agent=debug to change it
+";
+
+type Answer = Response<Full<Bytes>>;
+
+pub(super) async fn answer(state: &AdminState, request: Request<Incoming>) -> Answer {
+    if let Err(host) = known_host(&request, &state.hosts) {
+        let message = format!(
+            "{:?} is not known as a name of this agent; ask by an address, or list the name in hosts of [admin]\n",
+            clip(&host)
+        );
+        return text(StatusCode::MISDIRECTED_REQUEST, message);
+    }
+    let log_level = state.log_level.as_ref().filter(|_| request.uri().path() == "/loglevel");
+    if let Some(log_level) = log_level {
+        return match *request.method() {
+            Method::GET | Method::HEAD => {
+                text(StatusCode::OK, format!("{}\n", log_level.current()))
+            }
+            Method::PUT => change_log_level(&**log_level, request).await,
+            _ => not_allowed("only GET and PUT are answered here\n", "GET, HEAD, PUT"),
+        };
+    }
+    match *request.method() {
+        Method::GET | Method::HEAD => get(state, &request).await,
+        _ => not_allowed("only GET is answered here\n", "GET, HEAD"),
+    }
+}
+
+async fn get(state: &AdminState, request: &Request<Incoming>) -> Answer {
+    let query = request.uri().query().unwrap_or_default();
+    match request.uri().path() {
+        "/" => text(StatusCode::OK, ROUTES.to_owned()),
+        "/healthz" => text(StatusCode::OK, "alive\n".to_owned()),
+        "/readyz" => match state.readiness.reasons() {
+            reasons if reasons.is_empty() => text(StatusCode::OK, "ready\n".to_owned()),
+            reasons => text(StatusCode::SERVICE_UNAVAILABLE, reasons),
+        },
+        "/metrics" => {
+            let mut response = text(StatusCode::OK, state.hub.render());
+            let media_type = HeaderValue::from_static(metrics::CONTENT_TYPE);
+            response.headers_mut().insert(CONTENT_TYPE, media_type);
+            response
+        }
+        "/services" => ask(state, query, &["service"], Question::Services).await,
+        "/endpoints" => {
+            let known = ["service", "address", "protocol"];
+            ask(state, query, &known, Question::Endpoints).await
+        }
+        "/connections" => {
+            let known = ["direction", "protocol", "address", "worker"];
+            ask(state, query, &known, Question::Connections).await
+        }
+        "/routes" => ask(state, query, &["service"], Question::Routes).await,
+        "/registries" => registries(state, query),
+        "/config" => {
+            let level = state.log_level.as_ref().map(|level| level.current());
+            let config = state.config.borrow().clone();
+            json(&config.shown(level.as_deref()))
+        }
+        "/version" => json(&VersionSnapshot {
+            program: "dubmesh".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            agent: state.config.borrow().process.name.clone(),
+            uptime_s: state.started.elapsed().as_secs(),
+        }),
+        _ => text(StatusCode::NOT_FOUND, format!("there is no such page; there are\n{ROUTES}")),
+    }
+}
+
+/// Asks the workers what the query of a URL says.
+async fn ask<T: Snapshot + Serialize>(
+    state: &AdminState,
+    query: &str,
+    known: &[&str],
+    question: impl Fn(Asked<T>) -> Question,
+) -> Answer {
+    match Filter::of_query(query, known) {
+        Ok(filter) => json(&state.inspector.ask(filter, question).await),
+        Err(problem) => text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
+    }
+}
+
+fn registries(state: &AdminState, query: &str) -> Answer {
+    let filter = match Filter::of_query(query, &[]) {
+        Ok(filter) => filter,
+        Err(problem) => return text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
+    };
+    let all = state.registries.iter().take(filter.limit).map(|(name, kind, registry)| {
+        let (status, activity) = (registry.status().borrow().clone(), registry.activity());
+        let shorten = |error: String| error[..error.floor_char_boundary(MAX_ERROR_LEN)].to_owned();
+        RegistrySnapshot {
+            name: name.clone(),
+            kind: (*kind).to_owned(),
+            connected: status.connected,
+            since_unix_s: unix_s(status.since),
+            last_error: status.last_error.map(shorten),
+            watched_services: activity.subscriptions,
+            changes: activity.changes,
+            last_change_unix_s: activity.last_change.map(unix_s),
+        }
+    });
+    let (items, total): (Vec<_>, _) = (all.collect(), state.registries.len());
+    json(&Page { total, truncated: items.len() < total, silent_workers: Vec::new(), items })
+}
+
+fn unix_s(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+async fn change_log_level(log_level: &dyn LogLevel, request: Request<Incoming>) -> Answer {
+    if is_from_another_site(request.headers()) {
+        let message = "a web page of another site may not change what is logged\n";
+        return text(StatusCode::FORBIDDEN, message.to_owned());
+    }
+    let body = Limited::new(request.into_body(), MAX_FILTER_LEN).collect();
+    let filter = match tokio::time::timeout(BODY_TIMEOUT, body).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(_)) => {
+            let message = format!("a filter is at most {MAX_FILTER_LEN} bytes long\n");
+            return text(StatusCode::PAYLOAD_TOO_LARGE, message);
+        }
+        Err(_) => {
+            return text(StatusCode::REQUEST_TIMEOUT, "the body did not come in time\n".to_owned());
+        }
+    };
+    let changed = std::str::from_utf8(&filter)
+        .map_err(|_| "the filter is not UTF-8".to_owned())
+        .and_then(|filter| log_level.change(filter.trim()));
+    match changed {
+        Ok(()) => text(StatusCode::OK, format!("{}\n", log_level.current())),
+        Err(problem) => text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
+    }
+}
+
+/// Whether a browser sends the request for a page that this listener has not served.
+fn is_from_another_site(headers: &HeaderMap) -> bool {
+    match headers.get(SEC_FETCH_SITE) {
+        Some(site) => site != "same-origin" && site != "none",
+        // It serves no page that would do so, and other programs send no origin.
+        None => headers.contains_key(ORIGIN),
+    }
+}
+
+/// Refuses a name that somebody else may have given to this machine's address, so that a web page could read
+/// what is here (DNS rebinding). A browser always sends the name.
+fn known_host(request: &Request<Incoming>, hosts: &[String]) -> Result<(), String> {
+    let mut names = request.headers().get_all(HOST).iter();
+    let Some(name) = names.next() else {
+        return match request.version() {
+            Version::HTTP_11 => Err(String::new()),
+            _ => Ok(()),
+        };
+    };
+    let name = name.to_str().unwrap_or_default();
+    let is_known = head::is_host(name) && site::is_known_host(name, hosts);
+    if is_known && names.next().is_none() { Ok(()) } else { Err(name.to_owned()) }
+}
+
+fn not_allowed(message: &str, methods: &'static str) -> Answer {
+    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, message.to_owned());
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+    response
+}
+
+fn json(value: &impl Serialize) -> Answer {
+    match serde_json::to_vec(value) {
+        Ok(mut bytes) => {
+            bytes.push(b'\n');
+            response(StatusCode::OK, JSON, bytes.into())
+        }
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+    }
+}
+
+fn text(status: StatusCode, body: String) -> Answer {
+    response(status, TEXT, body.into())
+}
+
+fn response(status: StatusCode, media_type: HeaderValue, body: Bytes) -> Answer {
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, media_type);
+    // A proxy that keeps yesterday's health is worse than none.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // Callers' words are in it; a browser must not take them for a page.
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}

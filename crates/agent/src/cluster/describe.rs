@@ -1,0 +1,187 @@
+//! What a cluster tells about itself and its endpoints.
+
+use std::collections::{BTreeMap, HashSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+use balance::EndpointStats;
+use dubbo_proto::Serialization;
+use registry::Freshness;
+
+use super::{Cluster, Member, MemberState, Standing};
+use crate::config::ClusterPolicy;
+use crate::inspect::snapshot::{CallsSnapshot, EndpointSnapshot, PolicySnapshot, ServiceSnapshot};
+use crate::inspect::{Filter, First};
+use crate::upstream::AnyUpstream;
+
+/// Endpoints that are asked in which serialization a route's calls are written.
+const MAX_ASKED: usize = 16;
+/// What is told of each reason, in bytes: it may have a peer's words in it.
+const MAX_REASON_LEN: usize = 300;
+
+impl Cluster {
+    /// The service as text, and its registry.
+    pub fn name(&self) -> (&str, &str) {
+        (&self.service_name, &self.registry_name)
+    }
+
+    /// The service as it is now.
+    pub fn describe(&self) -> ServiceSnapshot {
+        let balancer = self.balancer.borrow();
+        let freshness = match self.status.get() {
+            Freshness::Pending => "pending",
+            Freshness::Current => "current",
+            Freshness::Stale => "stale",
+        };
+        let is_ready = |stats: &EndpointStats<'_, Member>| {
+            let standing = stats.key.0.upstream.standing(&self.service_name);
+            !stats.leaving && standing == Standing::Ready
+        };
+        let holding = self.holding.borrow();
+        ServiceSnapshot {
+            service: self.service_name.to_string(),
+            registry: self.registry_name.to_string(),
+            freshness: freshness.to_owned(),
+            workers: 1,
+            endpoints: balancer.len(),
+            ready: balancer.stats().filter(is_ready).count(),
+            held: holding.held().count(),
+            unused: holding.unused_list().iter().map(ToString::to_string).collect(),
+            in_flight: balancer.stats().map(|stats| u64::from(stats.in_flight)).sum(),
+            policy: describe_policy(&self.policy.borrow()),
+        }
+    }
+
+    /// How many of its endpoints a question is about.
+    pub fn count_endpoints(&self, filter: &Filter) -> usize {
+        let balancer = self.balancer.borrow();
+        balancer.stats().filter(|stats| stats.key.0.is_wanted(filter)).count()
+    }
+
+    /// The first `limit` endpoints that a question is about.
+    pub fn describe_endpoints(&self, filter: &Filter, limit: usize) -> Vec<EndpointSnapshot> {
+        let balancer = self.balancer.borrow();
+        let order = |a: &EndpointStats<'_, Member>, b: &EndpointStats<'_, Member>| {
+            a.key.0.upstream.address().cmp(b.key.0.upstream.address())
+        };
+        let mut first = First::new(limit, order);
+        balancer
+            .stats()
+            .filter(|stats| stats.key.0.is_wanted(filter))
+            .for_each(|stats| first.push(stats));
+        let holding = self.holding.borrow();
+        let held: HashSet<*const MemberState> =
+            holding.held().map(|member| Rc::as_ptr(&member.0)).collect();
+        let (endpoints, _) = first.finish();
+        let describe = |stats: &EndpointStats<'_, Member>| {
+            self.describe_endpoint(stats, held.contains(&Rc::as_ptr(&stats.key.0)))
+        };
+        endpoints.iter().map(describe).collect()
+    }
+
+    fn describe_endpoint(&self, stats: &EndpointStats<'_, Member>, held: bool) -> EndpointSnapshot {
+        let member = &stats.key.0;
+        let (standing, why) = self.explain(stats);
+        let mut why: Vec<String> = why.into_iter().collect();
+        if held {
+            let reason = "held: the registry no longer lists it, but its connection answers";
+            why.push(reason.to_owned());
+        }
+        let mut calls = CallsSnapshot { average_ms: stats.latency.map(ms), ..Default::default() };
+        calls.totals.add(&member.stats);
+        EndpointSnapshot {
+            service: self.service_name.to_string(),
+            registry: self.registry_name.to_string(),
+            address: member.upstream.address().to_string(),
+            protocol: member.endpoint.protocol.scheme().to_owned(),
+            standing: BTreeMap::from([(standing.to_owned(), 1)]),
+            why,
+            held,
+            weight: stats.weight,
+            calls,
+        }
+    }
+
+    /// How an endpoint stands, and why it is not simply ready.
+    fn explain(&self, stats: &EndpointStats<'_, Member>) -> (&'static str, Option<String>) {
+        if stats.leaving {
+            let why = "it is no longer listed, and its last calls are in flight";
+            return ("leaving", Some(why.to_owned()));
+        }
+        let upstream = &stats.key.0.upstream;
+        let trouble = || {
+            let error = upstream.trouble(&self.service_name)?;
+            let text = &*error.message;
+            Some(text[..text.floor_char_boundary(MAX_REASON_LEN)].to_owned())
+        };
+        match upstream.standing(&self.service_name) {
+            Standing::Ready if stats.resting => {
+                let why = "it has refused its last calls before they began; now and then it gets \
+                           one as a trial";
+                ("resting", Some(why.to_owned()))
+            }
+            Standing::Ready if stats.weight == 0 => {
+                ("ready", Some("its weight is 0, so that it gets no calls".to_owned()))
+            }
+            Standing::Ready => ("ready", None),
+            Standing::Connecting => ("connecting", None),
+            Standing::Down => ("down", trouble()),
+        }
+    }
+
+    /// The serializations in which calls of a route are written to its endpoints. `index` and
+    /// `generation` are those of the route.
+    pub fn serializations(&self, index: usize, generation: u64) -> Vec<String> {
+        let otherwise = self.policy.borrow().serialization;
+        let mut names: Vec<String> = Vec::new();
+        for stats in self.balancer.borrow().stats().take(MAX_ASKED) {
+            let used = stats.key.0.serialization_of(index, generation, otherwise);
+            let name = used.map(|it| it.name().to_owned());
+            names.extend(name.filter(|name| !names.contains(name)));
+        }
+        names
+    }
+}
+
+impl MemberState {
+    fn is_wanted(&self, filter: &Filter) -> bool {
+        filter.has_address(self.upstream.address())
+            && filter.has_protocol(self.endpoint.protocol.scheme())
+    }
+
+    /// `None` if nothing was agreed with the endpoint yet.
+    fn serialization_of(
+        &self,
+        index: usize,
+        generation: u64,
+        otherwise: Serialization,
+    ) -> Option<Serialization> {
+        match &self.upstream {
+            AnyUpstream::Dubbo(_) => Some(self.serialization(otherwise)),
+            AnyUpstream::Link(upstream) => upstream.peer().agreed(index, generation),
+        }
+    }
+}
+
+fn describe_policy(policy: &ClusterPolicy) -> PolicySnapshot {
+    PolicySnapshot {
+        balance: policy.balance.name().to_owned(),
+        timeout_ms: policy.timeout.map(whole_ms),
+        max_timeout_ms: whole_ms(policy.max_timeout),
+        connect_timeout_ms: whole_ms(policy.connect_timeout),
+        serialization: policy.serialization.name().to_owned(),
+        max_attempts: policy.max_attempts,
+        max_in_flight: policy.max_in_flight,
+        max_reply_bytes: policy.max_reply_len,
+        hold_ms: whole_ms(policy.hold.time),
+        hold_percent: policy.hold.percent,
+    }
+}
+
+fn whole_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}

@@ -1,0 +1,327 @@
+//! The configuration as operators may see it: with the keys of the file, and without secrets.
+//!
+//! What is shown is picked key by key, so that a secret is left out unless somebody picks it. The types
+//! are taken apart, so that a new key cannot be forgotten.
+//!
+//! Left out are: passwords, the values of headers (they hold tokens), what stands before an `@` in a
+//! URL, the paths of an HTTP app's methods (they may hold keys), and what is in files.
+
+use std::time::Duration;
+
+use registry::{EtcdConfig, Layout, RegistryConfig};
+use serde_json::{Value, json};
+
+use super::{
+    AdminConfig, Advertise, AppConfig, ClusterPolicy, ClusterRules, Config, Cors,
+    DubboIngressConfig, DubboLimits, DubboListenerConfig, ExportConfig, HttpAppConfig,
+    HttpIngressConfig, LinkListenerConfig, LogConfig, LogFormat, ProcessConfig, RegistryEntry,
+};
+
+impl Config {
+    /// The configuration as JSON. `level` is what is logged just now, if that is known.
+    pub fn shown(&self, level: Option<&str>) -> Value {
+        let Self {
+            process,
+            log,
+            admin,
+            registries,
+            http,
+            dubbo,
+            link,
+            dubbo_exports,
+            exports,
+            clusters,
+            warnings,
+        } = self;
+        let http = http.iter().map(|it| self.http(it));
+        let ingresses: Vec<Value> = http.chain(dubbo.iter().map(|it| self.dubbo(it))).collect();
+        let exports: Vec<Value> = exports.iter().map(|it| self.export(it)).collect();
+        let ClusterRules { default, rules } = clusters;
+        let rule = |rule: &super::ClusterRule| {
+            let mut shown = policy(&rule.policy);
+            shown["interface"] = rule.interface.clone().into();
+            shown
+        };
+        json!({
+            "agent": process_shown(process),
+            "log": log_shown(log, level),
+            "admin": admin.as_ref().map(admin_shown),
+            "registry": registries.iter().map(registry).collect::<Vec<_>>(),
+            "ingress": ingresses,
+            "link": link.as_ref().map(link_shown),
+            "dubbo": dubbo_exports.as_ref().map(dubbo_exports_shown),
+            "export": exports,
+            "defaults": policy(default),
+            "cluster": rules.iter().map(rule).collect::<Vec<_>>(),
+            "warnings": warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        })
+    }
+
+    fn registry_name(&self, index: usize) -> Option<&str> {
+        self.registries.get(index).map(|entry| entry.name.as_str())
+    }
+
+    fn http(&self, config: &HttpIngressConfig) -> Value {
+        let HttpIngressConfig {
+            listen,
+            registry,
+            max_connections,
+            max_body_len,
+            max_head_len,
+            head_timeout,
+            body_timeout,
+            idle_timeout,
+            write_timeout,
+            hosts,
+            cors,
+        } = config;
+        json!({
+            "protocol": "http",
+            "listen": listen.to_string(),
+            "registry": self.registry_name(*registry),
+            "max_connections": max_connections,
+            "max_body_bytes": max_body_len,
+            "max_head_bytes": max_head_len,
+            "head_timeout_ms": ms(*head_timeout),
+            "body_timeout_ms": ms(*body_timeout),
+            "idle_timeout_ms": ms(*idle_timeout),
+            "write_timeout_ms": ms(*write_timeout),
+            "hosts": hosts,
+            "cors": cors.as_ref().map(cors_shown),
+        })
+    }
+
+    fn dubbo(&self, config: &DubboIngressConfig) -> Value {
+        let DubboIngressConfig { listen, registry, default_service, limits } = config;
+        let mut shown = dubbo_limits(*limits);
+        shown["protocol"] = "dubbo".into();
+        shown["listen"] = listen.to_string().into();
+        shown["registry"] = self.registry_name(*registry).into();
+        shown["default_service"] = default_service.as_ref().map(ToString::to_string).into();
+        shown
+    }
+
+    fn export(&self, config: &ExportConfig) -> Value {
+        let ExportConfig { service, app, registry, weight } = config;
+        let app = match app {
+            AppConfig::Dubbo { host, port, serialization } => json!({
+                "protocol": "dubbo",
+                "address": wire::address::join(host, *port),
+                "serialization": serialization.name(),
+            }),
+            AppConfig::Http(app) => http_app(app),
+        };
+        json!({
+            "service": service.to_string(),
+            "app": app,
+            "registry": self.registry_name(*registry),
+            "weight": weight,
+        })
+    }
+}
+
+fn process_shown(config: &ProcessConfig) -> Value {
+    let ProcessConfig { name, workers, drain_timeout, memory_len, reserved_files } = config;
+    json!({
+        "name": name,
+        "workers": workers,
+        "drain_ms": ms(*drain_timeout),
+        "memory_bytes": memory_len,
+        "reserved_files": reserved_files,
+    })
+}
+
+fn log_shown(config: &LogConfig, level: Option<&str>) -> Value {
+    let LogConfig { filter, format } = config;
+    let format = match format {
+        LogFormat::Text => "text",
+        LogFormat::Json => "json",
+    };
+    json!({ "level": level.unwrap_or(filter), "format": format })
+}
+
+fn admin_shown(config: &AdminConfig) -> Value {
+    let AdminConfig { listen, hosts } = config;
+    json!({ "listen": listen.to_string(), "hosts": hosts })
+}
+
+fn registry(entry: &RegistryEntry) -> Value {
+    let RegistryEntry { name, config, definitions } = entry;
+    let mut shown = match config {
+        RegistryConfig::Memory(_) => json!({}),
+        RegistryConfig::File { path } => json!({ "path": path.display().to_string() }),
+        RegistryConfig::Etcd(etcd) => etcd_shown(etcd),
+    };
+    shown["name"] = name.clone().into();
+    shown["kind"] = entry.kind().into();
+    let folder = definitions.folder.as_ref();
+    shown["definitions"] = folder.map(|path| path.display().to_string()).into();
+    shown["metadata_root"] = definitions.report_root.clone().into();
+    shown["ask_providers"] = definitions.ask_providers.into();
+    shown
+}
+
+impl RegistryEntry {
+    /// What kind of registry it is, as the configuration has it.
+    pub fn kind(&self) -> &'static str {
+        match self.config {
+            RegistryConfig::Memory(_) => "memory",
+            RegistryConfig::File { .. } => "file",
+            RegistryConfig::Etcd(_) => "etcd",
+        }
+    }
+}
+
+fn etcd_shown(config: &EtcdConfig) -> Value {
+    let (layout, root) = match &config.layout {
+        Layout::Contest { root } => ("contest", root),
+        Layout::Dubbo { root } => ("dubbo", root),
+    };
+    let tls = config.tls.as_ref().map(|tls| {
+        let path = |path: &Option<std::path::PathBuf>| {
+            path.as_ref().map(|path| path.display().to_string())
+        };
+        json!({
+            "ca_file": path(&tls.ca_file),
+            "cert_file": path(&tls.cert_file),
+            "key_file": path(&tls.key_file),
+            "server_name": tls.server_name,
+        })
+    });
+    json!({
+        "endpoints": config.endpoints.iter().map(|url| without_user(url)).collect::<Vec<_>>(),
+        "layout": layout,
+        "root": root,
+        "user": config.user,
+        "tls": tls,
+        "lease_ttl_s": config.lease_ttl.as_secs(),
+        "connect_timeout_ms": ms(config.connect_timeout),
+        "request_timeout_ms": ms(config.request_timeout),
+        "grace_ms": ms(config.grace),
+    })
+}
+
+/// A URL without what may be a password.
+fn without_user(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+    if scheme.is_empty() { rest.to_owned() } else { format!("{scheme}://{rest}") }
+}
+
+fn http_app(config: &HttpAppConfig) -> Value {
+    let HttpAppConfig {
+        origin,
+        timeout,
+        max_connections,
+        idle_timeout,
+        max_answer_len,
+        health,
+        methods,
+        headers,
+        errors: _,
+        classes: _,
+        json: _,
+    } = config;
+    let headers: Vec<&str> = headers.iter().map(|(name, _)| name.as_str()).collect();
+    json!({
+        "protocol": "http",
+        "address": without_user(&origin.address()),
+        "timeout_ms": timeout.map(ms),
+        "max_connections": max_connections,
+        "idle_timeout_ms": ms(*idle_timeout),
+        "max_answer_bytes": max_answer_len,
+        "health_interval_ms": ms(health.interval),
+        "health_timeout_ms": ms(health.timeout),
+        "health_failures": health.n_failures,
+        "methods": methods.names(),
+        "headers": headers,
+    })
+}
+
+fn dubbo_limits(config: DubboLimits) -> Value {
+    let DubboLimits { max_connections, max_body_len, body_timeout, write_timeout } = config;
+    json!({
+        "max_connections": max_connections,
+        "max_body_bytes": max_body_len,
+        "body_timeout_ms": ms(body_timeout),
+        "write_timeout_ms": ms(write_timeout),
+    })
+}
+
+fn dubbo_exports_shown(config: &DubboListenerConfig) -> Value {
+    let DubboListenerConfig { listen, advertise, application, limits } = config;
+    let mut shown = dubbo_limits(*limits);
+    shown["listen"] = listen.to_string().into();
+    shown["advertise"] = advertised(advertise).into();
+    shown["application"] = application.clone().into();
+    shown
+}
+
+fn link_shown(config: &LinkListenerConfig) -> Value {
+    let LinkListenerConfig {
+        listen,
+        advertise,
+        max_connections,
+        window,
+        body_timeout,
+        write_timeout,
+    } = config;
+    json!({
+        "listen": listen.to_string(),
+        "advertise": advertised(advertise),
+        "max_connections": max_connections,
+        "window": window,
+        "body_timeout_ms": ms(*body_timeout),
+        "write_timeout_ms": ms(*write_timeout),
+    })
+}
+
+fn advertised(config: &Advertise) -> Option<String> {
+    let Advertise { host, port } = config;
+    match (host, port) {
+        (Some(host), Some(port)) => Some(wire::address::join(host, *port)),
+        (host, _) => host.clone(),
+    }
+}
+
+fn cors_shown(config: &Cors) -> Value {
+    let Cors { is_for_all, origins, headers, max_age, credentials } = config;
+    json!({
+        "origins": if *is_for_all { vec!["*".to_owned()] } else { origins.clone() },
+        "headers": headers,
+        "max_age_s": max_age.as_secs(),
+        "credentials": credentials,
+    })
+}
+
+fn policy(config: &ClusterPolicy) -> Value {
+    let ClusterPolicy {
+        balance,
+        timeout,
+        timeout_section: _,
+        max_timeout,
+        max_timeout_section: _,
+        connect_timeout,
+        serialization,
+        max_attempts,
+        max_in_flight,
+        max_reply_len,
+        hold,
+    } = config;
+    json!({
+        "balance": balance.name(),
+        "timeout_ms": timeout.map(ms),
+        "max_timeout_ms": ms(*max_timeout),
+        "connect_timeout_ms": ms(*connect_timeout),
+        "serialization": serialization.name(),
+        "max_attempts": max_attempts,
+        "max_in_flight": max_in_flight,
+        "max_reply_bytes": max_reply_len,
+        "hold_ms": ms(hold.time),
+        "hold_percent": hold.percent,
+    })
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

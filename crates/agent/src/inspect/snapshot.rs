@@ -1,0 +1,317 @@
+//! What is shown of a running agent: plain types, which are the JSON of the admin listener's pages.
+//!
+//! docs/operations.md tells what each field means. Workers make parts of these, which are merged.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::metrics::CallTotals;
+
+/// Something that workers describe.
+pub trait Snapshot: Sized {
+    /// What makes it the same thing on another worker; pages are in this order.
+    type Key: Ord;
+    /// Whether several workers may describe the same thing.
+    const IS_SHARED: bool;
+
+    /// What makes it the same thing.
+    fn key(&self) -> Self::Key;
+    /// Adds what another worker says of the same thing.
+    fn merge(&mut self, other: Self);
+    /// Computes what can only be known when all workers have answered.
+    #[must_use]
+    fn finished(self) -> Self {
+        self
+    }
+}
+
+/// The first of many things.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Page<T> {
+    /// How many there are. Of what several workers may have, at least so many, if `truncated`.
+    pub total: usize,
+    /// Whether `items` leaves some of them out.
+    pub truncated: bool,
+    /// The workers that have not answered in time; what they have is not in `items`.
+    pub silent_workers: Vec<usize>,
+    /// The first ones.
+    pub items: Vec<T>,
+}
+
+/// A connection, of either direction.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct ConnectionSnapshot {
+    /// Its number in this process, as in the log.
+    pub id: u64,
+    /// The worker that serves it.
+    pub worker: usize,
+    /// `downstream` if the peer opened it, `upstream` if this agent did.
+    pub direction: String,
+    /// What is spoken: `http`, `dubbo` or `link`.
+    pub protocol: String,
+    /// The address of the other end.
+    pub peer: String,
+    /// What the peer calls itself, where the protocol has it say so: the name of an agent.
+    pub peer_name: Option<String>,
+    /// Milliseconds since it was opened.
+    pub age_ms: u64,
+    /// What happens on it, in a word or two.
+    pub doing: String,
+    /// Calls that have begun and not ended.
+    pub in_flight: usize,
+    /// Bytes that are held for it, of `memory_bytes`.
+    pub held_bytes: usize,
+}
+
+impl Snapshot for ConnectionSnapshot {
+    type Key = u64;
+    const IS_SHARED: bool = false;
+
+    fn key(&self) -> u64 {
+        self.id
+    }
+
+    fn merge(&mut self, _: Self) {}
+}
+
+/// A service that is called.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct ServiceSnapshot {
+    /// Its key, `GROUP/INTERFACE:VERSION`.
+    pub service: String,
+    /// The registry that its endpoints are learnt from.
+    pub registry: String,
+    /// `current`, `stale` or `pending`: how far the list of endpoints can be trusted.
+    pub freshness: String,
+    /// How many workers have called it.
+    pub workers: usize,
+    /// Endpoints that may get calls.
+    pub endpoints: usize,
+    /// Those of them that one worker at least is connected to.
+    pub ready: usize,
+    /// Those of them that the registry no longer lists.
+    pub held: usize,
+    /// What else is registered, and why it is not used.
+    pub unused: Vec<String>,
+    /// Calls in flight to all endpoints.
+    pub in_flight: u64,
+    /// How its calls are made.
+    pub policy: PolicySnapshot,
+}
+
+/// How calls to a service are made: the `[[cluster]]` that is in force.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct PolicySnapshot {
+    /// How an endpoint is chosen.
+    pub balance: String,
+    /// Deadline of a call that brings none, in milliseconds; without it the provider's or 1000.
+    pub timeout_ms: Option<u64>,
+    /// The longest deadline that a caller may ask for, in milliseconds.
+    pub max_timeout_ms: u64,
+    /// Longest wait for a connection, in milliseconds.
+    pub connect_timeout_ms: u64,
+    /// For endpoints that do not tell theirs.
+    pub serialization: String,
+    /// How many endpoints one call may be offered to.
+    pub max_attempts: u32,
+    /// Calls in flight towards one endpoint from one worker.
+    pub max_in_flight: u32,
+    /// Longest body of a reply.
+    pub max_reply_bytes: usize,
+    /// How long endpoints stay in use that vanish from the registry, in milliseconds.
+    pub hold_ms: u64,
+    /// They stay if they are more than so many percent of all that are alive.
+    pub hold_percent: u8,
+}
+
+impl Snapshot for ServiceSnapshot {
+    type Key = (String, String);
+    const IS_SHARED: bool = true;
+
+    fn key(&self) -> Self::Key {
+        (self.service.clone(), self.registry.clone())
+    }
+
+    /// Workers differ for moments only, but for what they are connected to.
+    fn merge(&mut self, other: Self) {
+        self.workers += other.workers;
+        self.endpoints = self.endpoints.max(other.endpoints);
+        self.ready = self.ready.max(other.ready);
+        self.held = self.held.max(other.held);
+        self.in_flight += other.in_flight;
+        // The alphabet has the worst last, by chance.
+        if self.freshness < other.freshness {
+            self.freshness = other.freshness;
+        }
+    }
+}
+
+/// An endpoint of a service.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct EndpointSnapshot {
+    /// The service.
+    pub service: String,
+    /// The registry that it was learnt from.
+    pub registry: String,
+    /// `HOST:PORT`.
+    pub address: String,
+    /// `link` for a provider's agent, `dubbo` for a provider.
+    pub protocol: String,
+    /// How it stands, and with how many workers: `ready`, `resting`, `connecting`, `down`, `leaving`.
+    pub standing: BTreeMap<String, usize>,
+    /// Why it is not simply ready, of each worker, without repetitions.
+    pub why: Vec<String>,
+    /// Whether it is used although the registry no longer lists it.
+    pub held: bool,
+    /// Its weight now, with its warm-up; 0 for one that gets no calls.
+    pub weight: u32,
+    /// How its calls went.
+    pub calls: CallsSnapshot,
+}
+
+/// More reasons than this are left out.
+const MAX_REASONS: usize = 8;
+
+impl Snapshot for EndpointSnapshot {
+    type Key = (String, String, String, String);
+    const IS_SHARED: bool = true;
+
+    fn key(&self) -> Self::Key {
+        let Self { service, registry, address, protocol, .. } = self;
+        (service.clone(), address.clone(), protocol.clone(), registry.clone())
+    }
+
+    fn merge(&mut self, other: Self) {
+        for (standing, n_workers) in other.standing {
+            *self.standing.entry(standing).or_default() += n_workers;
+        }
+        for reason in other.why {
+            if !self.why.contains(&reason) && self.why.len() < MAX_REASONS {
+                self.why.push(reason);
+            }
+        }
+        self.held |= other.held;
+        self.weight = self.weight.max(other.weight);
+        self.calls.merge(&other.calls);
+    }
+
+    fn finished(mut self) -> Self {
+        self.calls.finish();
+        self
+    }
+}
+
+/// How calls went, since their endpoint was learnt.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct CallsSnapshot {
+    /// Sent and not answered.
+    pub in_flight: u64,
+    /// Answered well.
+    pub ok: u64,
+    /// Failed, by the name of the error. Errors that have not occurred are omitted.
+    pub failed: BTreeMap<String, u64>,
+    /// Half of the good answers took at most so many milliseconds. It is the bound of a bucket of
+    /// `dubmesh_upstream_latency`.
+    pub p50_ms: Option<f64>,
+    /// The same for 99 of 100.
+    pub p99_ms: Option<f64>,
+    /// The average latency that the balancer goes by, in milliseconds: the highest of all workers. It
+    /// follows peaks at once.
+    pub average_ms: Option<f64>,
+    #[serde(skip)]
+    pub(crate) totals: CallTotals,
+}
+
+impl CallsSnapshot {
+    fn merge(&mut self, other: &Self) {
+        self.totals.merge(&other.totals);
+        self.average_ms = match (self.average_ms, other.average_ms) {
+            (Some(own), Some(other)) => Some(own.max(other)),
+            (own, other) => own.or(other),
+        };
+    }
+
+    fn finish(&mut self) {
+        let totals = std::mem::take(&mut self.totals);
+        self.in_flight = totals.in_flight();
+        self.ok = totals.n_ok();
+        self.failed = totals.failed(&crate::error::Code::NAMES).collect();
+        (self.p50_ms, self.p99_ms) = (totals.quantile_ms(0.5), totals.quantile_ms(0.99));
+    }
+}
+
+/// One method of a service, with one list of parameter types, as callers have used it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct RouteSnapshot {
+    /// The service.
+    pub service: String,
+    /// The registry of its endpoints.
+    pub registry: String,
+    /// The method; `*` for all calls of Dubbo consumers, which are passed on unread.
+    pub method: String,
+    /// The JVM descriptors of its parameters; empty if the provider finds the method by its name.
+    pub types: String,
+    /// `direct`, `generic`, or `whole` for calls that are passed on unread.
+    pub call: String,
+    /// The serializations that its endpoints are written to in. Empty if that is their callers' choice.
+    pub serializations: Vec<String>,
+    /// Calls so far. Routes that nobody uses may make room for others, and then begin anew.
+    pub calls: u64,
+    /// How many workers know it.
+    pub workers: usize,
+}
+
+impl Snapshot for RouteSnapshot {
+    type Key = (String, String, String, String, String);
+    const IS_SHARED: bool = true;
+
+    fn key(&self) -> Self::Key {
+        let Self { service, registry, method, types, call, .. } = self;
+        (service.clone(), method.clone(), types.clone(), call.clone(), registry.clone())
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.calls += other.calls;
+        self.workers += other.workers;
+        for serialization in other.serializations {
+            if !self.serializations.contains(&serialization) {
+                self.serializations.push(serialization);
+            }
+        }
+    }
+}
+
+/// A registry.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct RegistrySnapshot {
+    /// Its name in the configuration.
+    pub name: String,
+    /// What it is: `memory`, `file` or `etcd`.
+    pub kind: String,
+    /// Whether it can be read now.
+    pub connected: bool,
+    /// Since when, in seconds since 1970.
+    pub since_unix_s: u64,
+    /// What went wrong last; kept after it has come right again.
+    pub last_error: Option<String>,
+    /// Services whose endpoints are watched.
+    pub watched_services: usize,
+    /// Lists of endpoints that have arrived.
+    pub changes: u64,
+    /// When the last of them did, in seconds since 1970.
+    pub last_change_unix_s: Option<u64>,
+}
+
+/// Which program this is.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct VersionSnapshot {
+    /// Always `dubmesh`.
+    pub program: String,
+    /// Its version.
+    pub version: String,
+    /// What this agent calls itself.
+    pub agent: String,
+    /// How long it has run, in seconds.
+    pub uptime_s: u64,
+}

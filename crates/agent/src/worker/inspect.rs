@@ -1,0 +1,168 @@
+//! What a worker tells about itself. It looks at what it has between two turns of its event loop, and
+//! describes no more of it than the question wants.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use super::Worker;
+use crate::cluster::Cluster;
+use crate::connections::{Connections, Direction, Entry};
+use crate::inspect::snapshot::{
+    ConnectionSnapshot, EndpointSnapshot, RouteSnapshot, ServiceSnapshot,
+};
+use crate::inspect::{Filter, First, Part, Question};
+use crate::route::Route;
+
+impl Worker {
+    pub(super) fn answer(&self, question: Question) {
+        match question {
+            Question::Services(asked) => asked.answer(|filter| self.services(filter)),
+            Question::Endpoints(asked) => asked.answer(|filter| self.endpoints(filter)),
+            Question::Connections(asked) => {
+                asked.answer(|filter| connections(&self.connections, self.index, filter));
+            }
+            Question::Routes(asked) => asked.answer(|filter| self.inspect_routes(filter)),
+        }
+    }
+
+    fn services(&self, filter: &Filter) -> Part<ServiceSnapshot> {
+        let (clusters, n_all) = self.first_clusters(filter, |_| true);
+        let items = clusters.iter().map(|cluster| cluster.describe()).collect();
+        Part { items, n_all }
+    }
+
+    fn endpoints(&self, filter: &Filter) -> Part<EndpointSnapshot> {
+        let (mut items, mut n_all) = (Vec::new(), 0);
+        let (clusters, _) = self.first_clusters(filter, |cluster| {
+            let n_endpoints = cluster.count_endpoints(filter);
+            n_all += n_endpoints;
+            n_endpoints != 0
+        });
+        for cluster in clusters {
+            let left = filter.limit - items.len();
+            if left == 0 {
+                break;
+            }
+            items.extend(cluster.describe_endpoints(filter, left));
+        }
+        Part { items, n_all }
+    }
+
+    /// The first clusters of the services that a question is about, of those that are wanted.
+    fn first_clusters(
+        &self,
+        filter: &Filter,
+        mut is_wanted: impl FnMut(&Cluster) -> bool,
+    ) -> (Vec<Rc<Cluster>>, usize) {
+        let order = |a: &Rc<Cluster>, b: &Rc<Cluster>| a.name().cmp(&b.name());
+        let mut first = First::new(filter.limit, order);
+        self.clusters.each(|cluster| {
+            if filter.has_service(&cluster.service, cluster.name().0) && is_wanted(cluster) {
+                first.push(Rc::clone(cluster));
+            }
+        });
+        first.finish()
+    }
+
+    fn inspect_routes(&self, filter: &Filter) -> Part<RouteSnapshot> {
+        let order = |a: &Rc<Route>, b: &Rc<Route>| a.name().cmp(&b.name());
+        let mut first = First::new(filter.limit, order);
+        self.routes.each(|route| {
+            if filter.has_service(&route.cluster.service, &route.def.service) {
+                first.push(Rc::clone(route));
+            }
+        });
+        let (routes, n_all) = first.finish();
+        Part { items: routes.iter().map(|route| route.describe()).collect(), n_all }
+    }
+}
+
+/// What is in the table of the worker with that number.
+fn connections(all: &Connections, worker: usize, filter: &Filter) -> Part<ConnectionSnapshot> {
+    let now = Instant::now();
+    let (mut items, mut n_all) = (Vec::new(), 0);
+    if filter.worker.is_some_and(|wanted| wanted != worker) {
+        return Part { items, n_all };
+    }
+    // The table is in the order of the numbers, but for those that waited on their way here.
+    all.each(|entry| {
+        if is_wanted(entry, filter) {
+            n_all += 1;
+            if items.len() < filter.limit {
+                items.extend(describe(entry, worker, now));
+            }
+        }
+    });
+    Part { items, n_all }
+}
+
+fn is_wanted(entry: &Entry, filter: &Filter) -> bool {
+    filter.has_protocol(entry.facts.carries)
+        && filter.has_direction(direction(entry))
+        && (filter.address.is_none() || filter.has_address(&entry.facts.peer.to_string()))
+}
+
+fn direction(entry: &Entry) -> &'static str {
+    match entry.direction {
+        Direction::Downstream => "downstream",
+        Direction::Upstream => "upstream",
+    }
+}
+
+fn describe(entry: &Entry, worker: usize, now: Instant) -> Option<ConnectionSnapshot> {
+    let (facts, activity) = (entry.facts, entry.activity()?);
+    let age = now.saturating_duration_since(facts.opened);
+    Some(ConnectionSnapshot {
+        id: facts.id,
+        worker,
+        direction: direction(entry).to_owned(),
+        protocol: facts.carries.to_owned(),
+        peer: facts.peer.to_string(),
+        peer_name: activity.peer_name,
+        age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
+        doing: activity.doing.to_owned(),
+        in_flight: activity.in_flight,
+        held_bytes: activity.held_bytes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connections::{Activity, Session};
+
+    /// A session that does nothing.
+    struct Idle;
+
+    impl Session for Idle {
+        fn drain(&self) {}
+        fn check_time(&self, _: Instant) {}
+        fn activity(&self) -> Activity {
+            Activity { doing: "idle", in_flight: 0, held_bytes: 7, peer_name: None }
+        }
+    }
+
+    #[test]
+    fn ten_thousand_connections_are_counted_and_some_are_described() {
+        let table = Connections::default();
+        let sessions: Vec<Rc<Idle>> = (0..10_000).map(|_| Rc::new(Idle)).collect();
+        for (session, id) in sessions.iter().zip(1..) {
+            let peer = std::net::SocketAddr::from(([10, 0, 0, u8::from(id % 2 == 0)], 1));
+            let facts = wire::Facts { id, peer, carries: "http", opened: Instant::now() };
+            table.add(facts, Direction::Downstream, session);
+        }
+        let part = connections(&table, 3, &Filter::default());
+        assert_eq!((part.items.len(), part.n_all), (100, 10_000));
+        assert!(part.items.iter().map(|it| it.id).eq(1..=100));
+        let first = &part.items[0];
+        assert_eq!((first.worker, &*first.direction, first.held_bytes), (3, "downstream", 7));
+        let filter = Filter { address: Some("10.0.0.1".to_owned()), ..Filter::default() };
+        assert_eq!(connections(&table, 3, &filter).n_all, 5_000);
+        let filter = Filter { worker: Some(2), ..Filter::default() };
+        assert_eq!(connections(&table, 3, &filter).n_all, 0);
+        drop(sessions);
+        assert_eq!(connections(&table, 3, &Filter::default()).n_all, 0);
+        table.sweep(Instant::now());
+        table.each(|_| panic!("nothing is left"));
+    }
+}
