@@ -301,3 +301,25 @@ fn a_pipe_that_nobody_reads() {
         assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
     }
 }
+
+#[test]
+fn what_is_logged_changes_while_it_runs() {
+    let agent = Agent::start(&consumer("level = 'info'"), SERVICES);
+    let (listener, admin) = (agent.address("http"), agent.address("admin"));
+    let put = |filter: &str| {
+        let len = filter.len();
+        let request = format!(
+            "PUT /loglevel HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+             content-length: {len}\r\n\r\n{filter}"
+        );
+        http(&admin, &request)
+    };
+    assert!(put("agent=loud").starts_with("HTTP/1.1 400 "));
+    assert!(!agent.logged().contains(" has ended"));
+    assert!(put("info,agent=debug").starts_with("HTTP/1.1 200 "));
+    let get = "GET /loglevel HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    assert!(http(&admin, get).ends_with("\r\n\r\ninfo,agent=debug\n"));
+    // Only `debug` has a line for the end of a connection.
+    drop(connect(&listener));
+    agent.wait_for(" has ended");
+}
