@@ -257,13 +257,7 @@ fn the_configuration_is_shown_without_secrets() {
          [[export.method]]\nname = \"find\"\npath = \"GET /find?key=secret-path\"\n\
          headers = {{ x-token = \"secret-of-a-method\" }}\n"
     );
-    let mut config = config::parse(&text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
-    // The file's check refuses such a URL; programs that build a configuration may have one.
-    for entry in &mut config.registries {
-        let registry::RegistryConfig::Etcd(etcd) = &mut entry.config else { continue };
-        etcd.endpoints = vec!["http://root:secret-in-a-url@127.0.0.1:1".to_owned()];
-        etcd.tls = None;
-    }
+    let config = config::parse(&text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
     let secrets = ["secret", "PRIVATE KEY"];
     let agent = Agent::start(config).unwrap();
     for path in ["/config", "/registries", "/services", "/endpoints", "/connections", "/routes"] {

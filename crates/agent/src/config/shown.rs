@@ -325,3 +325,21 @@ fn policy(config: &ClusterPolicy) -> Value {
 fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_lose_what_may_be_a_password() {
+        for (url, shown) in [
+            ("http://root:pass@10.0.0.1:2379", "http://10.0.0.1:2379"),
+            ("http://root:p@ss@10.0.0.1:2379", "http://10.0.0.1:2379"),
+            ("http://10.0.0.1:2379", "http://10.0.0.1:2379"),
+            ("root:pass@app:80", "app:80"),
+            ("unix:/run/app.sock", "unix:/run/app.sock"),
+        ] {
+            assert_eq!(without_user(url), shown);
+        }
+    }
+}
