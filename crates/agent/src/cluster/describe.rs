@@ -114,12 +114,13 @@ impl Cluster {
             let text = &*error.message;
             Some(text[..text.floor_char_boundary(MAX_REASON_LEN)].to_owned())
         };
-        match upstream.standing(&self.service_name) {
-            Standing::Ready if stats.resting => {
-                let why = "it has refused its last calls before they began; now and then it gets \
-                           one as a trial";
-                ("resting", Some(why.to_owned()))
-            }
+        let standing = upstream.standing(&self.service_name);
+        if let (Standing::Ready, Some(ejection)) = (standing, stats.ejection) {
+            let reason = ejection.reason;
+            let why = format!("ejected: {reason}; now and then it gets a call as a trial");
+            return ("ejected", Some(why));
+        }
+        match standing {
             Standing::Ready if stats.weight == 0 => {
                 ("ready", Some("its weight is 0, so that it gets no calls".to_owned()))
             }

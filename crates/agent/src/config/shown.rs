@@ -307,6 +307,7 @@ fn policy(config: &ClusterPolicy) -> Value {
         max_in_flight,
         max_reply_len,
         hold,
+        outlier,
     } = config;
     json!({
         "balance": balance.name(),
@@ -319,6 +320,15 @@ fn policy(config: &ClusterPolicy) -> Value {
         "max_reply_bytes": max_reply_len,
         "hold_ms": ms(hold.time),
         "hold_percent": hold.percent,
+        "eject_failures": outlier.failures,
+        "eject_error_percent": outlier.error_percent,
+        "eject_min_calls": outlier.min_calls,
+        "eject_window_ms": ms(outlier.window),
+        "eject_silence_ms": ms(outlier.silence),
+        "eject_ms": ms(outlier.time),
+        "eject_max_ms": ms(outlier.max_time),
+        "eject_max_percent": outlier.max_percent,
+        "eject_exceptions": outlier.exceptions,
     })
 }
 

@@ -158,7 +158,7 @@ pub struct EndpointSnapshot {
     pub address: String,
     /// `link` for a provider's agent, `dubbo` for a provider.
     pub protocol: String,
-    /// How it stands, and with how many workers: `ready`, `resting`, `connecting`, `down`, `leaving`.
+    /// How it stands, and with how many workers: `ready`, `ejected`, `connecting`, `down`, `leaving`.
     pub standing: BTreeMap<String, usize>,
     /// Why it is not simply ready, of each worker, without repetitions.
     pub why: Vec<String>,
@@ -216,8 +216,7 @@ pub struct CallsSnapshot {
     pub p50_ms: Option<f64>,
     /// The same for 99 of 100.
     pub p99_ms: Option<f64>,
-    /// The average latency that the balancer goes by, in milliseconds: the highest of all workers. It
-    /// follows peaks at once.
+    /// The mean latency of answers that the balancer goes by, in milliseconds: the highest of all workers.
     pub average_ms: Option<f64>,
     #[serde(skip)]
     pub(crate) totals: CallTotals,
