@@ -23,7 +23,7 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::{Service, service_fn};
@@ -209,10 +209,14 @@ impl HttpSession {
         let stream = TokioIo::new(Watched::new(stream, Rc::clone(&self.taking)));
         let io = SessionIo { stream, start, session: Rc::clone(self) };
         let session = Rc::clone(self);
-        let service = service_fn(|request| {
+        let service = service_fn(|mut request: Request<Incoming>| {
             let active = Active::begin(&session);
             let (worker, listener) = (Rc::clone(&worker), Arc::clone(listener));
             let (stream, head) = (session.begin_stream(), session.hold_head(request.headers()));
+            if head.is_err() {
+                // It is refused, and need not be kept until it is its turn.
+                *request.headers_mut() = HeaderMap::new();
+            }
             async move {
                 let (_head, room) = match head {
                     Ok(hold) => (hold, Ok(())),
@@ -293,6 +297,7 @@ impl HttpSession {
         let mut told = false;
         poll_fn(|cx| {
             self.set_task(cx.waker());
+            self.pace(Pace::turn);
             let expired = self.expired.get() && self.is_http2.get();
             if (self.draining.get() || expired) && !told {
                 told = true;

@@ -47,6 +47,11 @@ impl hyper::rt::Read for SessionIo {
             return Poll::Ready(Ok(()));
         }
         if this.session.is_http2.get() {
+            if this.session.pace(|pace| pace.has_read_enough()) {
+                // What has come is answered, or refused, first.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             return LAST_READ.with_borrow_mut(|last| {
                 ready!(last.poll_read(&this.session, Pin::new(&mut this.stream), cx, buffer))?;
                 let checked = this.check_pace(last.bytes());

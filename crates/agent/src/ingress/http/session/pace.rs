@@ -1,5 +1,8 @@
 //! How many frames of HTTP/2 a peer may send that ask for nothing: PING, SETTINGS, RST_STREAM and the like.
 //!
+//! It also says when heads have to be looked at before more are read: h2 unpacks all that have come, and a byte may unpack to
+//! a hundred.
+//!
 //! Each costs us more than its sender, and h2 takes as many as come. What is read is therefore looked at here, too. Nothing
 //! is kept of it, and what is broken is left to h2.
 //!
@@ -11,6 +14,7 @@ const HEAD_LEN: usize = 9;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 
 /// Frames at once: what a browser or a proxy sends when it begins, many times over.
@@ -27,6 +31,9 @@ const MIN_DATA_LEN: usize = 64;
 /// What a head costs that unpacks to more fields than a head may have.
 const BAD_HEAD: u32 = 100;
 
+/// Bytes of heads that are read in one turn of a connection: those of dozens of ordinary requests.
+const MAX_HEADS_PER_TURN: usize = 4 * 1024;
+
 /// Walks along what is read of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
@@ -38,6 +45,8 @@ pub(super) struct Pace {
     n_left: u32,
     /// Written bytes that have not earned a frame yet.
     written_len: usize,
+    /// Bytes of heads that were read in this turn.
+    heads_len: usize,
     is_over: bool,
 }
 
@@ -51,6 +60,7 @@ impl Pace {
             head_len: 0,
             n_left: BURST,
             written_len: 0,
+            heads_len: 0,
             is_over: false,
         }
     }
@@ -82,10 +92,27 @@ impl Pace {
         let len = usize::from(l0) << 16 | usize::from(l1) << 8 | usize::from(l2);
         (self.skipped_len, self.head_len) = (len, 0);
         match kind {
-            HEADERS => self.earn(PER_REQUEST),
+            HEADERS => {
+                self.heads_len += len;
+                self.earn(PER_REQUEST);
+            }
+            CONTINUATION => {
+                self.heads_len += len;
+                self.spend(1);
+            }
             DATA if MIN_DATA_LEN <= len || flags & END_STREAM != 0 => {}
             _ => self.spend(1),
         }
+    }
+
+    /// Whether no more is to be read in this turn.
+    pub(super) fn has_read_enough(&self) -> bool {
+        MAX_HEADS_PER_TURN <= self.heads_len
+    }
+
+    /// The connection's next turn begins.
+    pub(super) fn turn(&mut self) {
+        self.heads_len = 0;
     }
 
     fn spend(&mut self, n: u32) {
