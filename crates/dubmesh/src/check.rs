@@ -83,14 +83,8 @@ fn summary(config: &Config) -> String {
         }));
         parts.push(format!("offers {services} to other agents on {}", link.listen));
     }
-    let registries = config.registries.iter().map(|entry| {
-        let kind = match &entry.config {
-            RegistryConfig::Memory(_) => "memory",
-            RegistryConfig::File { .. } => "file",
-            RegistryConfig::Etcd(_) => "etcd",
-        };
-        format!("{} ({kind})", entry.name)
-    });
+    let registries =
+        config.registries.iter().map(|entry| format!("{} ({})", entry.name, entry.config.kind()));
     parts.push(format!("uses registry {}", list(registries)));
     parts.push(match &config.admin {
         Some(admin) => format!("serves metrics on {}", admin.listen),

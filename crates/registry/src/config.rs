@@ -22,8 +22,31 @@ pub enum RegistryConfig {
     Etcd(EtcdConfig),
 }
 
+impl RegistryConfig {
+    /// The name of its kind, as configuration files have it.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Memory(_) => "memory",
+            Self::File { .. } => "file",
+            Self::Etcd(_) => "etcd",
+        }
+    }
+
+    /// Whether both say the same. All registries in memory count as the same: they have no settings.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Memory(_), Self::Memory(_)) => true,
+            (Self::File { path }, Self::File { path: other }) => path == other,
+            (Self::Etcd(config), Self::Etcd(other)) => config == other,
+            _ => false,
+        }
+    }
+}
+
 /// How to reach etcd, and where the keys are. Its `Debug` form leaves the password out.
-#[derive(Clone)]
+#[derive(Clone, Eq, PartialEq)]
 pub struct EtcdConfig {
     /// `http://host:port` or `https://host:port`, one per member. Any that answers will do.
     pub endpoints: Vec<String>,
@@ -77,7 +100,7 @@ impl fmt::Debug for EtcdConfig {
 }
 
 /// The files, in PEM, for etcd over TLS.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct EtcdTls {
     /// Authority of the server's certificate.
     pub ca_file: Option<PathBuf>,

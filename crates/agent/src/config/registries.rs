@@ -32,10 +32,15 @@ pub(super) struct RegistryDraft {
     pub(super) entry: Option<RegistryEntry>,
 }
 
-/// The keys of a file registry alone.
+/// The kinds of registries, with the keys that not all of them have.
+const KINDS: [(&str, Kind, &[&str]); 3] = [
+    ("memory", Kind::Memory, &[]),
+    ("file", Kind::File, &FILE_KEYS),
+    ("etcd", Kind::EtcdDubbo, &ETCD_KEYS),
+];
+
 const FILE_KEYS: [&str; 1] = ["path"];
 
-/// The keys of an etcd registry alone.
 const ETCD_KEYS: [&str; 15] = [
     "endpoints",
     "layout",
@@ -74,11 +79,15 @@ pub(super) fn registries(
 }
 
 fn registry(mut section: Section<'_>, folder: &Path) -> RegistryDraft {
-    const KINDS: [(&str, Kind); 3] =
-        [("memory", Kind::Memory), ("file", Kind::File), ("etcd", Kind::EtcdDubbo)];
     let name = section.text("name").unwrap_or(defaults::REGISTRY_NAME).to_owned();
-    section.required_text("kind", "write one of memory, file, etcd");
-    let kind = section.choice("kind", &KINDS);
+    let words = KINDS.map(|(word, kind, _)| (word, kind));
+    let remedy = format!("write one of {}", words.map(|(word, _)| word).join(", "));
+    section.required_text("kind", &remedy);
+    let kind = section.choice("kind", &words);
+    // With an unknown kind, nobody can tell which keys belong.
+    if let Some(kind) = kind {
+        refuse_keys_of_others(&mut section, kind);
+    }
     let (kind, config) = match kind {
         Some(Kind::Memory) => (kind, Some(RegistryConfig::Memory(MemoryHub::default()))),
         Some(Kind::File) => (kind, file(&mut section, folder)),
@@ -90,14 +99,6 @@ fn registry(mut section: Section<'_>, folder: &Path) -> RegistryDraft {
         }
         None => (None, None),
     };
-    // With an unknown kind, nobody can tell which of them belong.
-    let is_etcd = matches!(kind, Some(Kind::EtcdDubbo | Kind::EtcdContest) | None);
-    if !is_etcd {
-        section.refuse(&ETCD_KEYS, "remove it; only kind = \"etcd\" has it");
-    }
-    if !matches!(kind, Some(Kind::File) | None) {
-        section.refuse(&FILE_KEYS, "remove it; only kind = \"file\" has it");
-    }
     let definitions = definitions(&mut section, folder);
     let place = section.place("name");
     if kind.is_some() {
@@ -105,6 +106,16 @@ fn registry(mut section: Section<'_>, folder: &Path) -> RegistryDraft {
     }
     let entry = config.map(|config| RegistryEntry { name: name.clone(), config, definitions });
     RegistryDraft { name, place, kind, entry }
+}
+
+/// Refuses the keys that other kinds have, and this one does not.
+fn refuse_keys_of_others(section: &mut Section<'_>, kind: Kind) {
+    let own = KINDS.iter().find(|(_, it, _)| *it == kind).map_or(&[][..], |(_, _, keys)| keys);
+    for (word, _, keys) in &KINDS {
+        for key in keys.iter().filter(|key| !own.contains(key)) {
+            section.refuse(&[key], &format!("remove it; only kind = \"{word}\" has it"));
+        }
+    }
 }
 
 /// Where services say what they look like.

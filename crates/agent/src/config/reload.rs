@@ -3,8 +3,6 @@
 //! Each part of [`Config`] is named once, in [`Config::reload_difference`], which takes the types
 //! apart so that a new part cannot be forgotten.
 
-use registry::{EtcdConfig, EtcdTls, RegistryConfig};
-
 use super::{Config, ExportConfig, RegistryEntry};
 
 /// The difference between two configurations, by the names of sections and keys.
@@ -96,46 +94,5 @@ fn compare_exports(old: &[ExportConfig], new: &[ExportConfig], plan: &mut Reload
 }
 
 fn is_same_registry(old: &RegistryEntry, new: &RegistryEntry) -> bool {
-    let is_same_config = match (&old.config, &new.config) {
-        // What is in memory has no settings.
-        (RegistryConfig::Memory(_), RegistryConfig::Memory(_)) => true,
-        (RegistryConfig::File { path: old }, RegistryConfig::File { path: new }) => old == new,
-        (RegistryConfig::Etcd(old), RegistryConfig::Etcd(new)) => is_same_etcd(old, new),
-        _ => false,
-    };
-    old.name == new.name && is_same_config && old.definitions == new.definitions
-}
-
-fn is_same_etcd(old: &EtcdConfig, new: &EtcdConfig) -> bool {
-    let EtcdConfig {
-        endpoints,
-        layout,
-        user,
-        password,
-        tls,
-        lease_ttl,
-        connect_timeout,
-        request_timeout,
-        grace,
-    } = old;
-    let is_same_tls = match (tls, &new.tls) {
-        (Some(old), Some(new)) => {
-            let EtcdTls { ca_file, cert_file, key_file, server_name } = old;
-            *ca_file == new.ca_file
-                && *cert_file == new.cert_file
-                && *key_file == new.key_file
-                && *server_name == new.server_name
-        }
-        (None, None) => true,
-        _ => false,
-    };
-    *endpoints == new.endpoints
-        && *layout == new.layout
-        && *user == new.user
-        && *password == new.password
-        && is_same_tls
-        && *lease_ttl == new.lease_ttl
-        && *connect_timeout == new.connect_timeout
-        && *request_timeout == new.request_timeout
-        && *grace == new.grace
+    old.name == new.name && old.config.is_same(&new.config) && old.definitions == new.definitions
 }
