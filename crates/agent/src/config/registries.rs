@@ -111,10 +111,17 @@ fn registry(mut section: Section<'_>, folder: &Path) -> RegistryDraft {
 /// Refuses the keys that other kinds have, and this one does not.
 fn refuse_keys_of_others(section: &mut Section<'_>, kind: Kind) {
     let own = KINDS.iter().find(|(_, it, _)| *it == kind).map_or(&[][..], |(_, _, keys)| keys);
-    for (word, _, keys) in &KINDS {
-        for key in keys.iter().filter(|key| !own.contains(key)) {
-            section.refuse(&[key], &format!("remove it; only kind = \"{word}\" has it"));
+    let mut refused = Vec::new();
+    for &key in KINDS.iter().flat_map(|(_, _, keys)| *keys) {
+        if own.contains(&key) || refused.contains(&key) {
+            continue;
         }
+        let words =
+            KINDS.iter().filter(|(_, _, keys)| keys.contains(&key)).map(|(word, _, _)| *word);
+        let words: Vec<_> = words.map(|word| format!("\"{word}\"")).collect();
+        let remedy = format!("remove it; only kind = {} has it", words.join(" or "));
+        section.refuse(&[key], &remedy);
+        refused.push(key);
     }
 }
 
