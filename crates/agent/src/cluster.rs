@@ -15,13 +15,14 @@ use balance::{Balancer, EndpointSpec};
 use dubbo_proto::{Serialization, ServiceKey};
 use registry::{Endpoint, Freshness, Protocol, Snapshot};
 use tokio::sync::Notify;
+use tracing::warn;
 
-use crate::config::ClusterPolicy;
+use crate::config::{ClusterPolicy, TlsEndpoints};
 use crate::error::{CallError, Code};
 use crate::learnt::Learnt;
 use crate::metrics::{CallStats, Hub};
 use crate::timeout::Limit;
-use crate::upstream::{AnyUpstream, Pool, Setup, Standing};
+use crate::upstream::{AnyUpstream, EndpointAddress, Pool, Setup, Standing};
 
 mod attempt;
 mod describe;
@@ -65,6 +66,8 @@ pub struct Member(Rc<MemberState>);
 /// Parameters of a provider's URL: the token that its callers have to send, and its path.
 const TOKEN: &str = "token";
 const PATH: &str = "path";
+/// Dubbo's parameter of providers that speak TLS.
+pub const TLS: &str = "ssl-enabled";
 
 struct MemberState {
     endpoint: Endpoint,
@@ -89,7 +92,9 @@ impl MemberState {
         let own = &self.endpoint;
         (own.protocol, own.port, &own.host, &own.serializations)
             == (other.protocol, other.port, &other.host, &other.serializations)
-            && [TOKEN, PATH].iter().all(|name| own.params.get(*name) == other.params.get(*name))
+            && [TOKEN, PATH, TLS]
+                .iter()
+                .all(|name| own.params.get(*name) == other.params.get(*name))
     }
 
     /// The path of the provider's URL where it is another than the interface.
@@ -191,7 +196,23 @@ impl Cluster {
 
     fn member(&self, endpoint: &Endpoint, policy: &ClusterPolicy) -> Member {
         let setup = Setup::new(policy);
-        let upstream = self.pool.upstream(endpoint.protocol, &endpoint.host, endpoint.port, setup);
+        let is_offering = endpoint.params.get(TLS).is_some_and(|value| value == "true");
+        let tls =
+            policy.tls.as_ref().filter(|tls| is_offering || tls.endpoints == TlsEndpoints::All);
+        let tls = tls.map(|tls| match endpoint.protocol {
+            Protocol::Link => &tls.link,
+            Protocol::Dubbo => &tls.dubbo,
+        });
+        if is_offering && tls.is_none() {
+            let (service, endpoint) = (&self.service_name, &endpoint.host);
+            warn!(
+                %service, %endpoint,
+                "the endpoint is registered with ssl-enabled=true, and [defaults.tls] or [cluster.tls] \
+                 is missing: it is called without TLS"
+            );
+        }
+        let at = EndpointAddress { host: &endpoint.host, port: endpoint.port, tls };
+        let upstream = self.pool.upstream(endpoint.protocol, at, setup);
         let stats = self.hub.upstream(&self.service_name, upstream.address());
         let (endpoint, learnt) = (endpoint.clone(), Learnt::default());
         let token = endpoint.params.get(TOKEN).filter(|token| !token.is_empty());

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use wire::Detached;
+use wire::{Detached, Secured};
 
 use crate::metrics::{CallStats, Hub};
 use crate::worker::Worker;
@@ -30,6 +30,8 @@ pub struct PlannedListener {
     pub max_connections: usize,
     /// The key that says so, for messages.
     pub max_connections_key: &'static str,
+    /// The TLS that its clients speak, if they do.
+    pub tls: Option<Secured>,
     /// Where the address is noted that it is bound to.
     pub note: fn(&mut Addresses, SocketAddr),
     /// Makes what serves its connections.

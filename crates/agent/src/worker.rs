@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use dubbo_proto::ServiceKey;
 use registry::Registry;
 use tokio::sync::{Notify, mpsc};
-use tracing::debug;
+use tracing::{debug, info};
 use wire::{Budget, Connection, Detached, Group};
 
 use crate::backend::{Backend, Backends};
@@ -93,6 +93,8 @@ pub struct Worker {
     /// The last connection has ended.
     is_idle: Notify,
     draining: Cell<bool>,
+    /// A drain begins.
+    drains: Notify,
 }
 
 impl Worker {
@@ -123,6 +125,7 @@ impl Worker {
             n_open: Cell::new(0),
             is_idle: Notify::new(),
             draining: Cell::new(false),
+            drains: Notify::new(),
         })
     }
 
@@ -158,6 +161,7 @@ impl Worker {
             ToWorker::Inspect(question) => self.answer(question),
             ToWorker::Drain => {
                 self.draining.set(true);
+                self.drains.notify_waiters();
                 self.connections.drain();
             }
         }
@@ -186,11 +190,16 @@ impl Worker {
         self.connections.add(connection.facts(), Direction::Downstream, session);
         // From now on, not from when the task first runs: a drain must not miss it.
         let counted = Counted::new(self);
+        let worker = Rc::clone(self);
         tokio::task::spawn_local(async move {
             let _counted = counted;
             let facts = connection.facts();
             match connection.attach() {
-                Ok(connection) => serve(connection).await,
+                Ok(connection) => {
+                    if let Some(connection) = secure(connection, &worker).await {
+                        serve(connection).await;
+                    }
+                }
                 Err(error) => debug!(%error, "{facts} was lost as it was accepted"),
             }
             debug!(age = ?facts.age(), "{facts} has ended");
@@ -279,6 +288,29 @@ impl Worker {
             Found::Cluster(cluster) => Ok(Some(cluster)),
             Found::Asking => Ok(None),
         }
+    }
+}
+
+/// Has a client shake hands, if the listener speaks TLS. `None` if it fails, or the worker drains
+/// meanwhile.
+async fn secure(connection: Connection, worker: &Worker) -> Option<Connection> {
+    if !connection.is_unsecured() {
+        return Some(connection);
+    }
+    let facts = connection.facts();
+    let drains = worker.drains.notified();
+    if worker.is_draining() {
+        return None;
+    }
+    tokio::select! {
+        secured = connection.secure() => match secured {
+            Ok(connection) => Some(connection),
+            Err(error) => {
+                info!("{facts} is closed: {error}");
+                None
+            }
+        },
+        () = drains => None,
     }
 }
 

@@ -9,15 +9,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-#[cfg(feature = "tls")]
-use tokio_rustls::TlsStream;
 use wire::Connection;
 
 use crate::client::ClientConfig;
 use crate::error::SetupError;
 use crate::socket;
 #[cfg(feature = "tls")]
-use crate::tls::{ClientTls, TlsSocket, explain};
+use crate::tls::ClientTls;
 use crate::traffic::Traffic;
 
 /// A server's address as the user gives it: `HOST:PORT`, an IPv6 address in brackets. It is read,
@@ -71,7 +69,7 @@ impl Target {
         let (host, port) = wire::address::split(address).map_err(|_| wrong())?;
         #[cfg(feature = "tls")]
         if let Some(tls) = &config.tls {
-            tls.server_name(host)?;
+            tls.0.server_name(host)?;
         }
         Ok(Self {
             host: host.to_owned(),
@@ -93,16 +91,16 @@ impl Target {
         let stream = Connection::outgoing(stream, "link")?;
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
-            let shaking = tls.connect(&self.host, stream);
+            let shaking = tls.0.connect(&self.host, stream);
             return match tokio::time::timeout_at(deadline, shaking).await {
-                Ok(shaken) => Ok(Stream::Tls(Box::new(shaken?.into()))),
+                Ok(shaken) => Ok(Stream::new(shaken?, self.traffic.clone())),
                 Err(_) => {
                     let text = "the server did not finish the TLS handshake in time";
                     Err(io::Error::new(io::ErrorKind::TimedOut, text))
                 }
             };
         }
-        Ok(Stream::plain(stream, self.traffic.clone()))
+        Ok(Stream::new(stream, self.traffic.clone()))
     }
 }
 
@@ -113,24 +111,34 @@ impl fmt::Display for Target {
 }
 
 /// The byte stream below a link.
-pub(crate) enum Stream {
-    /// TCP. `is_fresh` until the first bytes have come.
-    Plain { stream: Connection, is_fresh: bool, traffic: Option<Arc<Traffic>> },
-    /// TLS over TCP.
-    #[cfg(feature = "tls")]
-    Tls(Box<TlsStream<TlsSocket>>),
+pub(crate) struct Stream {
+    connection: Connection,
+    /// Nothing has come yet.
+    is_fresh: bool,
+    /// What is counted of it; of plain TCP alone.
+    traffic: Option<Arc<Traffic>>,
 }
 
 impl Stream {
-    pub(crate) fn plain(stream: Connection, traffic: Option<Arc<Traffic>>) -> Self {
-        Self::Plain { stream, is_fresh: true, traffic }
+    pub(crate) fn new(connection: Connection, traffic: Option<Arc<Traffic>>) -> Self {
+        let traffic = traffic.filter(|_| !connection.is_tls());
+        Self { connection, is_fresh: true, traffic }
+    }
+
+    /// How reading ends where TLS was cut off without a word: as TCP does. The link's frames say
+    /// what is cut off, so nothing is lost by that.
+    fn end_of_tls(&self, error: io::Error) -> io::Result<()> {
+        if error.kind() == io::ErrorKind::UnexpectedEof && self.connection.is_tls() {
+            return Ok(());
+        }
+        Err(error)
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if let Self::Plain { stream, traffic: Some(traffic), .. } = self {
-            traffic.count_segments(stream.tcp());
+        if let Some(traffic) = &self.traffic {
+            traffic.count_segments(self.connection.tcp_info());
         }
     }
 }
@@ -141,83 +149,53 @@ fn is_tls(first: &[u8]) -> bool {
     matches!(first, [0x14..=0x17, 3, ..])
 }
 
-/// How reading from TLS ends: as TCP does, if the peer has gone without a word. The link's frames
-/// tell what is cut off, so nothing is lost by that.
-#[cfg(feature = "tls")]
-fn end_of_tls(error: io::Error, stream: &TlsStream<TlsSocket>) -> io::Result<()> {
-    if error.kind() == io::ErrorKind::UnexpectedEof {
-        return Ok(());
-    }
-    let peer = if matches!(stream, TlsStream::Client(_)) { "server" } else { "client" };
-    Err(explain(error, peer))
-}
-
 impl AsyncRead for Stream {
+    #[inline]
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain { stream, is_fresh: false, traffic: None } => {
-                Pin::new(stream).poll_read(cx, buf)
-            }
-            Self::Plain { stream, is_fresh, traffic } => {
-                let start = buf.filled().len();
-                ready!(Pin::new(stream).poll_read(cx, buf))?;
-                if let Some(traffic) = traffic {
-                    traffic.count_read(buf.filled().len() - start);
-                }
-                if !std::mem::take(is_fresh) {
-                    return Poll::Ready(Ok(()));
-                }
-                if buf.filled().get(start..).is_some_and(is_tls) {
-                    let text = "the peer speaks TLS, which is not set up on this side";
-                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
-                }
-                Poll::Ready(Ok(()))
-            }
-            #[cfg(feature = "tls")]
-            Self::Tls(stream) => match ready!(Pin::new(&mut **stream).poll_read(cx, buf)) {
-                Ok(()) => Poll::Ready(Ok(())),
-                Err(error) => Poll::Ready(end_of_tls(error, stream)),
-            },
+        let this = self.get_mut();
+        let start = buf.filled().len();
+        if let Err(error) = ready!(Pin::new(&mut this.connection).poll_read(cx, buf)) {
+            return Poll::Ready(this.end_of_tls(error));
         }
+        if let Some(traffic) = &this.traffic {
+            traffic.count_read(buf.filled().len() - start);
+        }
+        if !std::mem::take(&mut this.is_fresh) || this.connection.is_tls() {
+            return Poll::Ready(Ok(()));
+        }
+        if buf.filled().get(start..).is_some_and(is_tls) {
+            let text = "the peer speaks TLS, which is not set up on this side";
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
 impl AsyncWrite for Stream {
+    #[inline]
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain { stream, traffic, .. } => {
-                let written = ready!(Pin::new(stream).poll_write(cx, buf))?;
-                if let Some(traffic) = traffic {
-                    traffic.count_write(written);
-                }
-                Poll::Ready(Ok(written))
-            }
-            #[cfg(feature = "tls")]
-            Self::Tls(stream) => Pin::new(&mut **stream).poll_write(cx, buf),
+        let this = self.get_mut();
+        let written = ready!(Pin::new(&mut this.connection).poll_write(cx, buf))?;
+        if let Some(traffic) = &this.traffic {
+            traffic.count_write(written);
         }
+        Poll::Ready(Ok(written))
     }
 
+    #[inline]
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain { stream, .. } => Pin::new(stream).poll_flush(cx),
-            #[cfg(feature = "tls")]
-            Self::Tls(stream) => Pin::new(&mut **stream).poll_flush(cx),
-        }
+        Pin::new(&mut self.get_mut().connection).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain { stream, .. } => Pin::new(stream).poll_shutdown(cx),
-            #[cfg(feature = "tls")]
-            Self::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
-        }
+        Pin::new(&mut self.get_mut().connection).poll_shutdown(cx)
     }
 }

@@ -1,4 +1,4 @@
-//! TLS below the link, by rustls: both sides may show certificates.
+//! TLS below the link: that of [`wire::tls`], with the link's name by ALPN.
 //!
 //! A server shows its certificate chain; a client checks it against authorities of its own, since
 //! services seldom have certificates of public ones. A server may ask its clients for certificates
@@ -40,48 +40,79 @@
 //! - Sessions are not resumed: connections live long, and a certificate or authority that was taken
 //!   away counts from the next connection on.
 
-mod client;
-mod error;
-mod identity;
-mod pem;
-mod server;
-
 use std::sync::Arc;
 
-use tokio::io::BufReader;
-use tokio_rustls::rustls::SupportedProtocolVersion;
-use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
-use tokio_rustls::rustls::version::{TLS12, TLS13};
-use wire::Connection;
-
-pub use client::{ClientTls, ClientTlsConfig};
-pub use error::{TlsError, words};
-pub use identity::Identity;
-pub use pem::{Certificate, Pem};
-pub use server::{Clients, ServerTls, ServerTlsConfig};
-/// The rustls that ready-made configurations are of.
-pub use tokio_rustls::rustls;
-
-pub(crate) use error::explain;
+pub use wire::tls::{
+    Certificate, ClientTlsConfig, Clients, Identity, Pem, ServerTlsConfig, TlsError, rustls, words,
+};
 
 /// What both sides say by ALPN that they want to speak; see "TLS" in `docs/link-protocol.md`.
 pub const ALPN: &[u8] = b"dubmesh-link/1";
 
-/// Room for nearly two of the longest records. Rustls by itself reads 4 KiB at a time, which was 1.7
-/// times as many system calls under load.
-const READ_LEN: usize = 32 * 1024;
+/// Checked settings of a client. Cheap to clone; a change is seen by all clones, and by the clients
+/// that have one, when they connect the next time.
+#[derive(Clone, Debug)]
+pub struct ClientTls(pub(crate) wire::tls::ClientTls);
 
-/// The socket below TLS, read in larger pieces than rustls asks for.
-pub(crate) type TlsSocket = BufReader<Connection>;
+impl ClientTls {
+    /// Reads and checks settings. Files are read by blocking calls.
+    ///
+    /// # Errors
+    /// What is wrong, and in which file.
+    pub fn new(config: ClientTlsConfig) -> Result<Self, TlsError> {
+        wire::tls::ClientTls::new(config, &[ALPN]).map(Self)
+    }
 
-fn buffered(stream: Connection) -> TlsSocket {
-    BufReader::with_capacity(READ_LEN, stream)
+    /// Takes a ready-made configuration as it is; it should offer [`ALPN`], or nothing, by ALPN. The
+    /// server's certificate must be for the host of the address.
+    pub fn from_rustls(config: Arc<rustls::ClientConfig>) -> Self {
+        Self(wire::tls::ClientTls::from_rustls(config))
+    }
+
+    /// Reads the files again. If anything is wrong, all stays as it was.
+    ///
+    /// # Errors
+    /// As of [`ClientTls::new`], or there are no files.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        self.0.reload()
+    }
+
+    /// Takes over the settings that `other` has now.
+    pub fn replace(&self, other: &Self) {
+        self.0.replace(&other.0);
+    }
 }
 
-/// Versions of TLS that are spoken, the best first.
-const VERSIONS: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
+/// Checked settings of a server. Cheap to clone; a change is seen by all clones, and by the servers
+/// that have one, with the next connection.
+#[derive(Clone, Debug)]
+pub struct ServerTls(pub(crate) wire::tls::ServerTls);
 
-/// The cryptography that is used, whatever else the program has set up for its process.
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
+impl ServerTls {
+    /// Reads and checks settings. Files are read by blocking calls.
+    ///
+    /// # Errors
+    /// What is wrong, and in which file.
+    pub fn new(config: ServerTlsConfig) -> Result<Self, TlsError> {
+        wire::tls::ServerTls::new(config, &[ALPN]).map(Self)
+    }
+
+    /// Takes a ready-made configuration as it is; it should know [`ALPN`], or nothing, by ALPN.
+    /// Clients whose certificates it takes have identities.
+    pub fn from_rustls(config: Arc<rustls::ServerConfig>) -> Self {
+        Self(wire::tls::ServerTls::from_rustls(config))
+    }
+
+    /// Reads the files again. If anything is wrong, all stays as it was.
+    ///
+    /// # Errors
+    /// As of [`ServerTls::new`], or there are no files.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        self.0.reload()
+    }
+
+    /// Takes over the settings that `other` has now.
+    pub fn replace(&self, other: &Self) {
+        self.0.replace(&other.0);
+    }
 }

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use link_proto::{Connection, features};
 use std::time::Duration;
-use tokio::net::TcpStream;
 use wire::TcpInfo;
 
 /// How what a connection carries is compressed. A client asks for it, and a server allows it.
@@ -129,8 +128,8 @@ impl Traffic {
     }
 
     /// Adds what the kernel says of a connection that is about to be closed.
-    pub(crate) fn count_segments(&self, stream: &TcpStream) {
-        let Some(info) = TcpInfo::of(stream) else { return };
+    pub(crate) fn count_segments(&self, info: Option<TcpInfo>) {
+        let Some(info) = info else { return };
         let both = info.data_segments_in().zip(info.data_segments_out());
         let Some((n_in, n_out)) = both else { return };
         self.n_segments_in.fetch_add(n_in.into(), Ordering::Relaxed);
@@ -156,6 +155,7 @@ mod kernel {
 mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
 
     #[tokio::test]
     async fn the_kernel_tells_segments() {
@@ -167,8 +167,8 @@ mod tests {
             other.read_exact(&mut [0; 3]).await.unwrap();
         }
         let (out, back) = (Traffic::default(), Traffic::default());
-        out.count_segments(&one);
-        back.count_segments(&other);
+        out.count_segments(TcpInfo::of(&one));
+        back.count_segments(TcpInfo::of(&other));
         assert_eq!((out.totals().n_segments_out, out.totals().n_segments_in), (3, 0));
         assert_eq!((back.totals().n_segments_out, back.totals().n_segments_in), (0, 3));
     }

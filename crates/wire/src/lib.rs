@@ -4,6 +4,8 @@
 //!   one accept loop.
 //! - A [`Connection`] is a byte stream that knows who is at its other end, and that counts as open
 //!   until it is dropped; see [`ConnectionCounts`].
+//! - [`tls`] is TLS over a connection, on either side of it (a feature).
+//! - A [`Destination`] is where this process connects to.
 //! - [`Loads`] finds the worker that has fewest connections.
 //! - [`Files`] keeps some of the process's file descriptors from those who connect.
 //! - [`socket`] opens and tunes TCP sockets; [`TcpInfo`] is what the kernel knows of one.
@@ -22,19 +24,24 @@ mod backoff;
 mod budget;
 mod connection;
 mod counts;
+mod destination;
 mod files;
 mod listen_error;
 mod listener;
 mod loads;
 mod machine;
 pub mod socket;
+mod stream;
 mod taking;
 mod tcp_info;
+#[cfg(feature = "tls")]
+pub mod tls;
 
 pub use backoff::{Backoff, jitter};
 pub use budget::{Account, Budget, Group, Hold, Holder, Lease, Refused, memory_of_machine};
-pub use connection::{Connection, Detached, Facts};
+pub use connection::{Bytes, Connection, Detached, Facts, Peer, Secured};
 pub use counts::ConnectionCounts;
+pub use destination::Destination;
 pub use files::Files;
 pub use listen_error::{ListenError, listen, remedy};
 pub use listener::{Limits, Listener};

@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tracing::{debug, warn};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Peer, Secured};
 use crate::counts::ConnectionCounts;
 use crate::files::Files;
 use crate::socket;
+use crate::stream::Socket;
 
 /// How long accepting rests after the operating system refused to give a connection, most often
 /// for want of file descriptors: trying again at once would only use up a core.
@@ -43,6 +44,7 @@ pub struct Listener {
     carries: &'static str,
     limits: Limits,
     counts: Arc<ConnectionCounts>,
+    secured: Option<Secured>,
     rest_until: Option<Instant>,
     refused: Refused,
 }
@@ -66,7 +68,14 @@ impl Listener {
     ) -> io::Result<Self> {
         let socket = TcpListener::from_std(socket)?;
         let refused = Refused::default();
-        Ok(Self { socket, carries, limits, counts, rest_until: None, refused })
+        Ok(Self { socket, carries, limits, counts, secured: None, rest_until: None, refused })
+    }
+
+    /// The same, for clients that speak TLS: who serves a connection begins by
+    /// `Connection::secure`.
+    #[must_use]
+    pub fn secured(self, secured: Option<Secured>) -> Self {
+        Self { secured, ..self }
     }
 
     /// Where it listens.
@@ -99,7 +108,9 @@ impl Listener {
             }
             match socket::tune(&stream) {
                 Ok(()) => {
-                    return Connection::accepted(stream, peer, self.carries, self.counts.open());
+                    let (socket, peer) = (Socket::Tcp(stream), Peer::Tcp(peer));
+                    let (secured, open) = (self.secured.clone(), self.counts.open());
+                    return Connection::accepted(socket, peer, self.carries, secured, open);
                 }
                 Err(error) => debug!(%peer, %error, "the connection ended as it was accepted"),
             }

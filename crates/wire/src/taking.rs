@@ -110,8 +110,8 @@ impl<S> Watched<S> {
     }
 
     /// The stream.
-    pub fn get_ref(&self) -> &S {
-        &self.stream
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.stream
     }
 }
 

@@ -157,6 +157,11 @@ fn leave_longest_silent(seats: &mut Vec<Seat>) {
 }
 
 async fn connection(stream: Connection, state: AdminState, active: LastActive) {
+    let facts = stream.facts();
+    let stream = match stream.secure().await {
+        Ok(stream) => stream,
+        Err(error) => return tracing::info!("{facts} is closed: {error}"),
+    };
     let service = service_fn(|request| {
         active.note_request();
         let state = &state;

@@ -19,7 +19,7 @@ use crate::config::{AppConfig, ClusterRules, ExportConfig};
 use crate::error::{CallError, Code};
 use crate::metrics::{CallStats, Hub};
 use crate::upstream::dubbo::DubboPeer;
-use crate::upstream::{Pool, Setup, Standing, Upstream};
+use crate::upstream::{EndpointAddress, Pool, Setup, Standing, Upstream};
 
 /// One exported service and the way to the app.
 pub struct Backend {
@@ -71,9 +71,10 @@ impl Backend {
         let policy = rules.policy(&export.service.interface);
         let setup = Setup::new(policy);
         let app = match &export.app {
-            AppConfig::Dubbo { host, port, serialization } => App::Dubbo(DubboApp {
+            AppConfig::Dubbo { host, port, tls, serialization } => App::Dubbo(DubboApp {
                 serialization: *serialization,
-                upstream: pool.dubbo(host, *port, setup),
+                upstream: pool
+                    .dubbo(EndpointAddress { host, port: *port, tls: tls.as_ref() }, setup),
             }),
             AppConfig::Http(config) => {
                 let account = pool.account();

@@ -1,24 +1,26 @@
 //! `app` of an export: where it is, what it speaks, and the keys that depend on that.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-
-use dubbo_proto::ServiceKey;
-use link::tls::{Certificate, ClientTls, ClientTlsConfig, Pem, TlsError};
 
 use super::clusters::SERIALIZATIONS;
 use super::http_app::{HTTP_APP_KEYS, http_app};
 use super::section::Section;
-use super::tls::{TLS_KEYS, TlsFiles, tls_files};
+use super::tls::{TLS_KEYS, tls_client};
 use super::{AppConfig, defaults};
-use crate::backend::http::origin::{ALPN, AppTls, Origin, Way};
+use crate::backend::http::origin::{Origin, Way};
 use crate::backend::http::template::Template;
+use dubbo_proto::ServiceKey;
+use wire::tls::Protocols;
 
-const REMEDY: &str = "write where the app listens: \"dubbo://127.0.0.1:20880\" if it speaks Dubbo TCP; \
+const REMEDY: &str = "write where the app listens: \"dubbo://127.0.0.1:20880\" if it speaks Dubbo TCP, \
+                      \"dubbos://...\" if it does so over TLS; \
                       \"http://127.0.0.1:8080\", \"https://users.internal\" or \
                       \"unix:/run/users.sock\" if it speaks HTTP";
 const HTTP_PORT: u16 = 80;
 const HTTPS_PORT: u16 = 443;
+/// What is offered by ALPN: requests are written as HTTP/1.1.
+const HTTP_PROTOCOLS: Protocols = &[b"http/1.1"];
 
 /// What the text of `app` says.
 struct Url<'d> {
@@ -32,9 +34,17 @@ struct Url<'d> {
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Scheme {
     Dubbo,
+    /// Dubbo TCP over TLS.
+    Dubbos,
     Http,
     Https,
     Unix,
+}
+
+impl Scheme {
+    fn is_dubbo(self) -> bool {
+        matches!(self, Self::Dubbo | Self::Dubbos)
+    }
 }
 
 /// The app of an export, and all keys that depend on what it speaks. `folder` is where relative
@@ -49,8 +59,9 @@ pub(super) fn app(
     if let (Some(text), None) = (text, &url) {
         section.wrong("app", format!("\"{text}\" is not the address of an app"), REMEDY);
     }
+    let mut dubbo_tls = None;
     let (host, port) = match url {
-        Some(url) if url.scheme != Scheme::Dubbo => {
+        Some(url) if !url.scheme.is_dubbo() => {
             section.refuse(&["serialization"], "an app that speaks HTTP gets JSON");
             let interface = service.map_or("", |service| &service.interface);
             let origin = origin(section, url, folder);
@@ -64,13 +75,20 @@ pub(super) fn app(
         }
         url => {
             section.refuse(&HTTP_APP_KEYS, "only for app = \"http://...\"");
-            section.refuse(&TLS_KEYS, "only for app = \"https://...\"");
+            let is_tls = url.as_ref().is_some_and(|url| url.scheme == Scheme::Dubbos);
+            if is_tls {
+                dubbo_tls = tls_client(section, folder, &[]);
+            } else {
+                let remedy = "only for app = \"https://...\" or \"dubbos://...\"";
+                section.refuse(&TLS_KEYS, remedy);
+            }
             url.map(|url| (url.host, url.port)).unwrap_or_default()
         }
     };
     AppConfig::Dubbo {
         host,
         port,
+        tls: dubbo_tls,
         serialization: section
             .choice("serialization", &SERIALIZATIONS)
             .unwrap_or(defaults::SERIALIZATION),
@@ -87,6 +105,7 @@ fn url(text: &str) -> Option<Url<'_>> {
     let (scheme, rest) = text.split_once("://")?;
     let (scheme, default_port) = match scheme {
         "dubbo" => (Scheme::Dubbo, None),
+        "dubbos" => (Scheme::Dubbos, None),
         "http" => (Scheme::Http, Some(HTTP_PORT)),
         "https" => (Scheme::Https, Some(HTTPS_PORT)),
         _ => return None,
@@ -95,16 +114,14 @@ fn url(text: &str) -> Option<Url<'_>> {
     let (host, port) = wire::address::split_optional(place).ok()?;
     let path = path.trim_end_matches('/');
     let is_path = path.is_empty()
-        || scheme != Scheme::Dubbo
-            && !path.contains('?')
-            && Template::parse(path, &[], Some(0)).is_ok();
+        || !scheme.is_dubbo() && !path.contains('?') && Template::parse(path, &[], Some(0)).is_ok();
     let port = port.or(default_port)?;
     Some(Url { scheme, host: host.to_owned(), port, path }).filter(|_| is_path)
 }
 
 fn origin(section: &mut Section<'_>, url: Url<'_>, folder: &Path) -> Origin {
     let tls = match url.scheme {
-        Scheme::Https => tls(section, folder),
+        Scheme::Https => tls_client(section, folder, HTTP_PROTOCOLS),
         _ => {
             section.refuse(&TLS_KEYS, "only for app = \"https://...\"");
             None
@@ -117,52 +134,4 @@ fn origin(section: &mut Section<'_>, url: Url<'_>, folder: &Path) -> Origin {
             Origin { way, base: url.path.into() }
         }
     }
-}
-
-fn tls(section: &mut Section<'_>, folder: &Path) -> Option<AppTls> {
-    let files = tls_files(section, folder);
-    let certificate = files.cert_file.as_ref().zip(files.key_file.as_ref());
-    let config = ClientTlsConfig {
-        ca: files.ca_file.as_ref().map_or_else(Pem::system, Pem::file),
-        certificate: certificate
-            .map(|(chain, key)| Certificate { chain: Pem::file(chain), key: Pem::file(key) }),
-        server_name: files.server_name.clone(),
-    };
-    match ClientTls::new_for(config, ALPN) {
-        Ok(client) => Some(AppTls { files, client }),
-        // Said of the file already.
-        Err(TlsError::Read { place, .. }) if files.all().any(|file| is_at(file, &place)) => None,
-        Err(error) => {
-            let key = key_of(&error, &files);
-            section.wrong(key, error.to_string(), TLS_REMEDY);
-            None
-        }
-    }
-}
-
-const TLS_REMEDY: &str = "name PEM files: ca_file with the authorities that the app's certificate \
-                          comes from, cert_file and key_file with what the app asks of us";
-
-/// The key that an error is about.
-fn key_of(error: &TlsError, files: &TlsFiles) -> &'static str {
-    match error {
-        TlsError::ServerName(_) => "server_name",
-        TlsError::NoKey { .. } | TlsError::BadKey { .. } | TlsError::KeyMismatch { .. } => {
-            "key_file"
-        }
-        TlsError::BadCertificate { .. } => "cert_file",
-        TlsError::NoCertificate { place } | TlsError::Malformed { place, .. } => {
-            let is = |file: &Option<PathBuf>| file.as_ref().is_some_and(|it| is_at(it, place));
-            match () {
-                () if is(&files.cert_file) => "cert_file",
-                () if is(&files.key_file) => "key_file",
-                () => "ca_file",
-            }
-        }
-        _ => "ca_file",
-    }
-}
-
-fn is_at(file: &Path, place: &str) -> bool {
-    Pem::file(file).to_string() == place
 }

@@ -15,6 +15,7 @@ use super::clusters::clusters;
 use super::conflicts::{self, Export, Listen, Places};
 use super::defaults;
 use super::error::Problems;
+use super::tls::listener_tls;
 
 use super::listeners::{dubbo_exports, ingresses, link};
 use super::memory;
@@ -40,15 +41,15 @@ pub(super) fn check<'d>(
     let memory_place = agent.place("memory_bytes");
     let process = process(agent);
     let log = log(file.table("log"));
-    let admin = admin(file.table("admin"), &mut places);
+    let admin = admin(file.table("admin"), folder, &mut places);
     let registries = registries(file.tables("registry"), folder, problems);
-    let (http, dubbo) = ingresses(file.tables("ingress"), &registries, &mut places);
-    let link = link(file.table("link"), &mut places);
-    let dubbo_exports = dubbo_exports(file.table("dubbo"), &process.name, &mut places);
+    let (http, dubbo) = ingresses(file.tables("ingress"), folder, &registries, &mut places);
+    let link = link(file.table("link"), folder, &mut places);
+    let dubbo_exports = dubbo_exports(file.table("dubbo"), folder, &process.name, &mut places);
     let exports = file.tables("export");
     let exports =
         exports.into_iter().map(|it| export(it, folder, &registries, &mut places)).collect();
-    let clusters = clusters(file.table("defaults"), file.tables("cluster"), problems);
+    let clusters = clusters(file.table("defaults"), file.tables("cluster"), folder, problems);
     places.is_idle = !["ingress", "link", "dubbo", "export"].into_iter().any(|key| file.has(key));
     file.finish();
     conflicts::check(&places, &registries, problems);
@@ -140,7 +141,7 @@ fn bad_log_directive(directive: &str) -> (String, String) {
     (format!("\"{directive}\" is not a log level"), remedy)
 }
 
-fn admin(mut section: Section<'_>, places: &mut Places) -> Option<AdminConfig> {
+fn admin(mut section: Section<'_>, folder: &Path, places: &mut Places) -> Option<AdminConfig> {
     let is_enabled = section.flag("enabled", true);
     let listen = section.address("listen").unwrap_or(defaults::ADMIN_LISTEN);
     if is_enabled {
@@ -151,8 +152,9 @@ fn admin(mut section: Section<'_>, places: &mut Places) -> Option<AdminConfig> {
         section.wrong("listen", "is never used, since enabled = false", remedy);
     }
     let hosts = hosts(&mut section);
+    let tls = listener_tls(section.table_as("tls", "admin.tls"), folder, &[b"http/1.1"]);
     section.finish();
-    is_enabled.then_some(AdminConfig { listen, hosts })
+    is_enabled.then_some(AdminConfig { listen, hosts, tls })
 }
 
 /// Names by which a listener may be called, in small letters.

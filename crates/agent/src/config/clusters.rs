@@ -1,5 +1,6 @@
 //! `[defaults]` and `[[cluster]]`: how upstream services are called.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use balance::{HoldPolicy, OutlierPolicy};
@@ -8,6 +9,7 @@ use dubbo_proto::{Serialization, validate_interface};
 use super::defaults;
 use super::error::{Place, Problems};
 use super::section::Section;
+use super::tls::upstream_tls;
 use super::{ClusterPolicy, ClusterRule, ClusterRules};
 
 /// The section that all policies start from.
@@ -25,16 +27,20 @@ pub(super) const SERIALIZATIONS: [(&str, Serialization); 4] = [
 pub(super) fn clusters(
     mut defaults: Section<'_>,
     clusters: Vec<Section<'_>>,
+    folder: &Path,
     problems: &Problems<'_>,
 ) -> ClusterRules {
-    let default = policy(&mut defaults, DEFAULTS, &ClusterPolicy::default());
+    let mut default = policy(&mut defaults, DEFAULTS, &ClusterPolicy::default());
+    default.tls = upstream_tls(defaults.table_as("tls", "defaults.tls"), folder);
     defaults.finish();
     let mut rules: Vec<ClusterRule> = Vec::with_capacity(clusters.len());
     let mut places: Vec<Place> = Vec::with_capacity(clusters.len());
     for mut section in clusters {
         let interface = pattern(&mut section);
         let name = format!("[[cluster]] {}", interface.as_deref().unwrap_or_default());
-        let policy = policy(&mut section, &name, &default);
+        let mut policy = policy(&mut section, &name, &default);
+        let tls = upstream_tls(section.table_as("tls", "cluster.tls"), folder);
+        policy.tls = tls.or_else(|| default.tls.clone());
         let place = section.place("interface");
         section.finish();
         let Some(interface) = interface else {
@@ -70,6 +76,7 @@ impl Default for ClusterPolicy {
             max_reply_len: defaults::BODY_LEN,
             hold: defaults::HOLD,
             outlier: defaults::OUTLIER,
+            tls: None,
         }
     }
 }
@@ -113,6 +120,7 @@ fn policy(section: &mut Section<'_>, name: &str, base: &ClusterPolicy) -> Cluste
             ),
         },
         outlier: outlier(section, &base.outlier),
+        tls: base.tls.clone(),
     };
     let max_ms = policy.max_timeout.as_millis();
     for (key, value) in

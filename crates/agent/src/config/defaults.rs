@@ -62,6 +62,8 @@ pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// As long as a body may take: what is read back is no longer than what was sent.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a client's TLS handshake may take.
+pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longer than the idle timeout of common clients (60 s), so that they close first and never
 /// send a request into a closing connection.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(75);

@@ -1,15 +1,18 @@
 //! The sections of listeners: for calls of local programs, for other agents, for Dubbo's consumers.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
+use wire::tls::Protocols;
 
 use super::check::{hosts, registry};
 use super::conflicts::{Ingress, Listen, Listener, Places};
 use super::defaults;
 use super::registries::RegistryDraft;
 use super::section::Section;
+use super::tls::listener_tls;
 use super::{
     Advertise, Cors, DubboIngressConfig, DubboLimits, DubboListenerConfig, HttpIngressConfig,
     LinkListenerConfig,
@@ -17,6 +20,9 @@ use super::{
 
 /// Stands in for an address that could not be read.
 const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// What callers by HTTP may name by ALPN.
+const HTTP_PROTOCOLS: Protocols = &[b"h2", b"http/1.1"];
 
 #[derive(Clone, Copy)]
 enum Protocol {
@@ -27,6 +33,7 @@ enum Protocol {
 /// Reads the `[[ingress]]` sections, by protocol.
 pub(super) fn ingresses(
     sections: Vec<Section<'_>>,
+    folder: &Path,
     registries: &[RegistryDraft],
     places: &mut Places,
 ) -> (Vec<HttpIngressConfig>, Vec<DubboIngressConfig>) {
@@ -40,8 +47,8 @@ pub(super) fn ingresses(
         places.ingresses.push(Ingress { registry });
         let registry = registry.unwrap_or_default();
         match protocol {
-            Protocol::Http => http.push(http_ingress(section, listen, registry)),
-            Protocol::Dubbo => dubbo.push(dubbo_ingress(section, listen, registry)),
+            Protocol::Http => http.push(http_ingress(section, folder, listen, registry)),
+            Protocol::Dubbo => dubbo.push(dubbo_ingress(section, folder, listen, registry)),
         }
     }
     (http, dubbo)
@@ -49,6 +56,7 @@ pub(super) fn ingresses(
 
 fn http_ingress(
     mut section: Section<'_>,
+    folder: &Path,
     listen: SocketAddr,
     registry: usize,
 ) -> HttpIngressConfig {
@@ -75,6 +83,7 @@ fn http_ingress(
         idle_timeout: section.ms("idle_timeout_ms", defaults::LONGEST, defaults::IDLE_TIMEOUT),
         hosts: hosts(&mut section),
         cors: cors(section.table_as("cors", "ingress.cors")),
+        tls: listener_tls(section.table_as("tls", "ingress.tls"), folder, HTTP_PROTOCOLS),
         write_timeout: write_timeout(&mut section),
     };
     section.finish();
@@ -141,6 +150,7 @@ fn is_origin(text: &str) -> bool {
 
 fn dubbo_ingress(
     mut section: Section<'_>,
+    folder: &Path,
     listen: SocketAddr,
     registry: usize,
 ) -> DubboIngressConfig {
@@ -153,8 +163,10 @@ fn dubbo_ingress(
         }
         service
     });
-    let ingress =
-        DubboIngressConfig { listen, registry, default_service, limits: limits(&mut section) };
+    let limits = limits(&mut section);
+    // Dubbo TCP has no name that ALPN knows.
+    let tls = listener_tls(section.table_as("tls", "ingress.tls"), folder, &[]);
+    let ingress = DubboIngressConfig { listen, registry, default_service, limits, tls };
     section.finish();
     ingress
 }
@@ -187,6 +199,7 @@ fn write_timeout(section: &mut Section<'_>) -> Duration {
 /// Reads `[dubbo]`, where Dubbo's own consumers find what is exported.
 pub(super) fn dubbo_exports(
     mut section: Section<'_>,
+    folder: &Path,
     agent_name: &str,
     places: &mut Places,
 ) -> Option<DubboListenerConfig> {
@@ -198,7 +211,8 @@ pub(super) fn dubbo_exports(
         section.wrong("application", format!("\"{application}\" is not a name"), remedy);
     }
     let limits = limits(&mut section);
-    let config = DubboListenerConfig { listen, advertise, application, limits };
+    let tls = listener_tls(section.table_as("tls", "dubbo.tls"), folder, &[]);
+    let config = DubboListenerConfig { listen, advertise, application, limits, tls };
     let is_present = section.is_present();
     if is_present {
         places.dubbo = Listener::At(section.head().clone());
@@ -214,7 +228,11 @@ fn listen(section: &mut Section<'_>, places: &mut Places) -> Option<SocketAddr> 
 }
 
 /// Reads `[link]`, where other agents find what is exported.
-pub(super) fn link(mut section: Section<'_>, places: &mut Places) -> Option<LinkListenerConfig> {
+pub(super) fn link(
+    mut section: Section<'_>,
+    folder: &Path,
+    places: &mut Places,
+) -> Option<LinkListenerConfig> {
     let (listen, advertise) = advertised_listener(&mut section, places);
     let config = LinkListenerConfig {
         listen,
@@ -227,6 +245,7 @@ pub(super) fn link(mut section: Section<'_>, places: &mut Places) -> Option<Link
         window: section.number("window", 1..=defaults::MAX_LINK_WINDOW, defaults::LINK_WINDOW),
         body_timeout: body_timeout(&mut section),
         write_timeout: write_timeout(&mut section),
+        tls: listener_tls(section.table_as("tls", "link.tls"), folder, &[link::tls::ALPN]),
     };
     let is_present = section.is_present();
     if is_present {

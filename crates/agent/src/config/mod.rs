@@ -40,7 +40,7 @@ pub use self::error::{ConfigError, ConfigErrors};
 pub use self::http_app::HttpAppConfig;
 pub use self::reload::ReloadPlan;
 pub(crate) use self::section::closest;
-pub use self::tls::TlsFiles;
+pub use self::tls::{ListenerTls, TlsClient, TlsEndpoints, TlsFiles, UpstreamTls};
 
 /// Longer than any file that a person wrote.
 const MAX_FILE_LEN: u64 = 1024 * 1024;
@@ -158,6 +158,8 @@ pub struct AdminConfig {
     pub listen: SocketAddr,
     /// Names by which it may be called, beside addresses and the names of this machine for itself.
     pub hosts: Vec<String>,
+    /// The TLS that those speak who ask it.
+    pub tls: Option<ListenerTls>,
 }
 
 /// A registry and the name that the rest of the file uses for it.
@@ -196,6 +198,8 @@ pub struct HttpIngressConfig {
     pub hosts: Vec<String>,
     /// Which web pages of other origins may call; none without it.
     pub cors: Option<Cors>,
+    /// The TLS that callers speak.
+    pub tls: Option<ListenerTls>,
 }
 
 /// Which web pages of other origins may call, and what they may send (CORS).
@@ -231,6 +235,8 @@ pub struct DubboIngressConfig {
     pub default_service: Option<ServiceKey>,
     /// What a consumer may ask of us.
     pub limits: DubboLimits,
+    /// The TLS that consumers speak.
+    pub tls: Option<ListenerTls>,
 }
 
 /// What a listener of Dubbo TCP takes.
@@ -257,6 +263,8 @@ pub struct DubboListenerConfig {
     pub application: String,
     /// What a consumer may ask of us.
     pub limits: DubboLimits,
+    /// The TLS that consumers speak.
+    pub tls: Option<ListenerTls>,
 }
 
 /// What others are told to connect to.
@@ -291,6 +299,8 @@ pub struct LinkListenerConfig {
     pub body_timeout: Duration,
     /// How long a peer may leave its answers unread.
     pub write_timeout: Duration,
+    /// The TLS that other agents speak.
+    pub tls: Option<ListenerTls>,
 }
 
 /// One service of the local app that is offered to other agents.
@@ -315,6 +325,8 @@ pub enum AppConfig {
         host: String,
         /// Port of the app's Dubbo TCP listener.
         port: u16,
+        /// TLS, if it speaks that.
+        tls: Option<TlsClient>,
         /// The serialization that the app speaks.
         serialization: Serialization,
     },
@@ -339,6 +351,65 @@ impl AppConfig {
             Self::Dubbo { serialization, .. } => vec![*serialization],
             Self::Http(_) => HTTP_APP_SERIALIZATIONS.to_vec(),
         }
+    }
+}
+
+impl ClusterRules {
+    /// Keeps the TLS of `old` where it is of the same files, with what was read from them now: those
+    /// who use it see new certificates when they connect the next time.
+    fn keep_tls(&mut self, old: &Self) {
+        keep_tls(&mut self.default, &old.default);
+        for rule in &mut self.rules {
+            if let Some(old) = old.rules.iter().find(|old| old.interface == rule.interface) {
+                keep_tls(&mut rule.policy, &old.policy);
+            }
+        }
+    }
+}
+
+fn keep_tls(new: &mut ClusterPolicy, old: &ClusterPolicy) {
+    if let (Some(new), Some(old)) = (&mut new.tls, &old.tls)
+        && new == old
+    {
+        old.renew(new);
+        *new = Arc::clone(old);
+    }
+}
+
+impl Config {
+    /// Takes over the certificates that `new` has read from the same files, for all listeners, apps
+    /// and endpoints; `new` goes on with the settings that are in use.
+    pub fn renew_tls(&self, new: &mut Self) {
+        let listeners = |config: &Self| -> Vec<Option<ListenerTls>> {
+            let http = config.http.iter().map(|it| it.tls.clone());
+            let dubbo = config.dubbo.iter().map(|it| it.tls.clone());
+            let link = config.link.iter().map(|it| it.tls.clone());
+            let exports = config.dubbo_exports.iter().map(|it| it.tls.clone());
+            let admin = config.admin.iter().map(|it| it.tls.clone());
+            http.chain(dubbo).chain(link).chain(exports).chain(admin).collect()
+        };
+        let all_new = listeners(new);
+        for own in listeners(self).into_iter().flatten() {
+            if let Some(new) = all_new.iter().flatten().find(|new| **new == own) {
+                own.renew(new);
+            }
+        }
+        for own in &self.exports {
+            let Some(new) = new.exports.iter().find(|new| new.service == own.service) else {
+                continue;
+            };
+            match (&own.app, &new.app) {
+                (AppConfig::Http(own), AppConfig::Http(new)) => own.origin.renew(&new.origin),
+                (
+                    AppConfig::Dubbo { tls: Some(own), .. },
+                    AppConfig::Dubbo { tls: Some(new), .. },
+                ) => {
+                    own.renew(new);
+                }
+                _ => {}
+            }
+        }
+        new.clusters.keep_tls(&self.clusters);
     }
 }
 
@@ -375,6 +446,8 @@ pub struct ClusterPolicy {
     pub hold: HoldPolicy,
     /// When endpoints take no calls for a while because of how their calls ended.
     pub outlier: OutlierPolicy,
+    /// How endpoints are called that speak TLS.
+    pub tls: Option<Arc<UpstreamTls>>,
 }
 
 /// Policies by service, the first match wins.

@@ -278,8 +278,8 @@ fn missing_keys() {
             "a.toml:4: export.interface: is missing; write a Java interface such as \
              \"com.acme.Orders\"",
             "a.toml:4: export.app: is missing; write where the app listens: \
-             \"dubbo://127.0.0.1:20880\" if it speaks Dubbo TCP; \"http://127.0.0.1:8080\", \
-             \"https://users.internal\" or \"unix:/run/users.sock\" if it speaks HTTP",
+             \"dubbo://127.0.0.1:20880\" if it speaks Dubbo TCP, \"dubbos://...\" if it does so over \
+             TLS; \"http://127.0.0.1:8080\", \"https://users.internal\" or \"unix:/run/users.sock\" if it speaks HTTP",
             "a.toml:5: cluster.interface: is missing; write an interface such as \
              \"com.acme.Orders\", or \"com.acme.*\"",
         ],

@@ -1,9 +1,17 @@
-//! The keys of sections that connect by TLS.
+//! The keys of sections that connect by TLS, or listen by it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use wire::Secured;
+use wire::tls::{
+    Certificate, ClientTls, ClientTlsConfig, Clients, Pem, Protocols, ServerTls, ServerTlsConfig,
+    TlsError,
+};
+
+use super::defaults;
 use super::section::Section;
 
 /// The bit of a file's mode by which those may read it who neither own it nor are of its group.
@@ -30,6 +38,215 @@ impl TlsFiles {
     pub fn all(&self) -> impl Iterator<Item = &PathBuf> {
         [&self.ca_file, &self.cert_file, &self.key_file].into_iter().flatten()
     }
+}
+
+/// How this agent connects by TLS. Two of the same files are taken for the same.
+#[derive(Clone, Debug)]
+pub struct TlsClient {
+    /// What was configured.
+    pub files: TlsFiles,
+    /// The same, loaded.
+    pub client: ClientTls,
+}
+
+impl Eq for TlsClient {}
+
+impl PartialEq for TlsClient {
+    fn eq(&self, other: &Self) -> bool {
+        self.files == other.files
+    }
+}
+
+impl TlsClient {
+    /// Uses the certificates that `new` has read, if it has read them from the same files.
+    pub fn renew(&self, new: &Self) {
+        if self == new {
+            self.client.replace(&new.client);
+        }
+    }
+}
+
+/// Which endpoints are called by TLS.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum TlsEndpoints {
+    /// Those that are registered with `ssl-enabled=true`, as Dubbo and agents with TLS register.
+    Offering,
+    /// All of them.
+    All,
+}
+
+/// How the endpoints of a service are called by TLS.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct UpstreamTls {
+    /// Which of them.
+    pub endpoints: TlsEndpoints,
+    /// For links, which have a name by ALPN.
+    pub link: TlsClient,
+    /// For Dubbo TCP, which has none.
+    pub dubbo: TlsClient,
+}
+
+impl UpstreamTls {
+    /// Uses the certificates that `new` has read, if it has read them from the same files.
+    pub fn renew(&self, new: &Self) {
+        self.link.renew(&new.link);
+        self.dubbo.renew(&new.dubbo);
+    }
+}
+
+/// How a listener speaks TLS. Two of the same files are taken for the same.
+#[derive(Clone, Debug)]
+pub struct ListenerTls {
+    /// Certificate, key, and the authorities of clients.
+    pub files: TlsFiles,
+    /// Whether clients without a certificate are refused.
+    pub requires_clients: bool,
+    /// The settings, loaded, and how long a handshake may take.
+    pub secured: Secured,
+}
+
+impl Eq for ListenerTls {}
+
+impl PartialEq for ListenerTls {
+    fn eq(&self, other: &Self) -> bool {
+        self.files == other.files
+            && self.requires_clients == other.requires_clients
+            && self.secured.timeout == other.secured.timeout
+    }
+}
+
+impl ListenerTls {
+    /// Uses the certificates that `new` has read, if it has read them from the same files.
+    pub fn renew(&self, new: &Self) {
+        if self == new {
+            self.secured.tls.replace(&new.secured.tls);
+        }
+    }
+}
+
+/// Whether a text of the configuration is one of the words for endpoints.
+const ENDPOINTS: [(&str, TlsEndpoints); 2] =
+    [("offering", TlsEndpoints::Offering), ("all", TlsEndpoints::All)];
+/// What is asked of clients whose authorities are named.
+const CLIENTS: [(&str, bool); 2] = [("require", true), ("allow", false)];
+
+/// Reads `[defaults.tls]` and `[cluster.tls]`: the TLS of endpoints.
+pub(super) fn upstream_tls(mut section: Section<'_>, folder: &Path) -> Option<Arc<UpstreamTls>> {
+    if !section.is_present() {
+        return None;
+    }
+    let endpoints = section.choice("endpoints", &ENDPOINTS).unwrap_or(TlsEndpoints::Offering);
+    let link = tls_client(&mut section, folder, &[link::tls::ALPN]);
+    let dubbo = link.as_ref().and_then(|link| {
+        let client = ClientTls::new(client_config(&link.files), &[]).ok()?;
+        Some(TlsClient { files: link.files.clone(), client })
+    });
+    section.finish();
+    let (link, dubbo) = link.zip(dubbo)?;
+    Some(Arc::new(UpstreamTls { endpoints, link, dubbo }))
+}
+
+/// Reads the keys of a client's TLS, and loads what they name. `protocols` go out by ALPN.
+pub(super) fn tls_client(
+    section: &mut Section<'_>,
+    folder: &Path,
+    protocols: Protocols,
+) -> Option<TlsClient> {
+    let files = tls_files(section, folder);
+    let client = loaded(section, &files, ClientTls::new(client_config(&files), protocols))?;
+    Some(TlsClient { files, client })
+}
+
+fn client_config(files: &TlsFiles) -> ClientTlsConfig {
+    ClientTlsConfig {
+        ca: files.ca_file.as_ref().map_or_else(Pem::system, Pem::file),
+        certificate: certificate(files),
+        server_name: files.server_name.clone(),
+    }
+}
+
+fn certificate(files: &TlsFiles) -> Option<Certificate> {
+    let both = files.cert_file.as_ref().zip(files.key_file.as_ref());
+    both.map(|(chain, key)| Certificate { chain: Pem::file(chain), key: Pem::file(key) })
+}
+
+/// Reads the section of a listener's TLS, such as `[ingress.tls]`. `protocols` are those that clients
+/// may name by ALPN.
+pub(super) fn listener_tls(
+    mut section: Section<'_>,
+    folder: &Path,
+    protocols: Protocols,
+) -> Option<ListenerTls> {
+    if !section.is_present() {
+        return None;
+    }
+    section.refuse(&["server_name"], "a listener is asked for a name, and asks for none");
+    for (key, what) in [("cert_file", "the certificate"), ("key_file", "its private key")] {
+        if !section.has(key) {
+            let remedy = format!("write {key} = \"...\" with a PEM file of {what}");
+            section.wrong(key, "is missing, and TLS needs it", remedy);
+        }
+    }
+    let files = tls_files(&mut section, folder);
+    let clients = section.choice("clients", &CLIENTS);
+    if section.has("clients") && !section.has("ca_file") {
+        let remedy = "add ca_file with the authorities of clients' certificates";
+        section.wrong("clients", "is of no use without ca_file", remedy);
+    }
+    let requires_clients = clients.unwrap_or(true) && files.ca_file.is_some();
+    let timeout =
+        section.ms("handshake_timeout_ms", defaults::LONGEST, defaults::HANDSHAKE_TIMEOUT);
+    let config = certificate(&files).map(|certificate| ServerTlsConfig {
+        certificate,
+        clients: match &files.ca_file {
+            None => Clients::Unknown,
+            Some(ca) if requires_clients => Clients::Require { ca: Pem::file(ca) },
+            Some(ca) => Clients::Allow { ca: Pem::file(ca) },
+        },
+    });
+    let tls = config.and_then(|config| loaded(&section, &files, ServerTls::new(config, protocols)));
+    section.finish();
+    Some(ListenerTls { files, requires_clients, secured: Secured { tls: tls?, timeout } })
+}
+
+/// What was loaded from `files`. What is wrong with it is said once.
+fn loaded<T>(section: &Section<'_>, files: &TlsFiles, loaded: Result<T, TlsError>) -> Option<T> {
+    match loaded {
+        Ok(loaded) => Some(loaded),
+        // Said of the file already.
+        Err(TlsError::Read { place, .. }) if files.all().any(|file| is_at(file, &place)) => None,
+        Err(error) => {
+            section.wrong(key_of(&error, files), error.to_string(), TLS_REMEDY);
+            None
+        }
+    }
+}
+
+const TLS_REMEDY: &str = "name PEM files: ca_file with the authorities that the peer's certificate \
+                          comes from, cert_file and key_file with what we show ourselves";
+
+/// The key that an error is about.
+fn key_of(error: &TlsError, files: &TlsFiles) -> &'static str {
+    match error {
+        TlsError::ServerName(_) => "server_name",
+        TlsError::NoKey { .. } | TlsError::BadKey { .. } | TlsError::KeyMismatch { .. } => {
+            "key_file"
+        }
+        TlsError::BadCertificate { .. } => "cert_file",
+        TlsError::NoCertificate { place } | TlsError::Malformed { place, .. } => {
+            let is = |file: &Option<PathBuf>| file.as_ref().is_some_and(|it| is_at(it, place));
+            match () {
+                () if is(&files.cert_file) => "cert_file",
+                () if is(&files.key_file) => "key_file",
+                () => "ca_file",
+            }
+        }
+        _ => "ca_file",
+    }
+}
+
+fn is_at(file: &Path, place: &str) -> bool {
+    Pem::file(file).to_string() == place
 }
 
 /// Reads them, and says which files cannot be opened. `folder` is where relative paths start.

@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
 use crate::admin::Readiness;
+use crate::cluster::TLS;
 use crate::config::{AppConfig, Config, DubboListenerConfig, ExportConfig, LinkListenerConfig};
 use crate::metrics::{Hub, RegistryStats};
 use crate::worker::AppHealth;
@@ -61,17 +62,23 @@ impl Exports {
         hub: &Hub,
     ) {
         let application = config.dubbo_exports.as_ref().map_or("", |dubbo| &dubbo.application);
-        let offers = [(Protocol::Link, self.link.clone()), (Protocol::Dubbo, self.dubbo.clone())];
+        let link_tls = config.link.as_ref().is_some_and(|link| link.tls.is_some());
+        let dubbo_tls = config.dubbo_exports.as_ref().is_some_and(|dubbo| dubbo.tls.is_some());
+        let offers = [
+            (Protocol::Link, self.link.clone(), link_tls),
+            (Protocol::Dubbo, self.dubbo.clone(), dubbo_tls),
+        ];
         for (export, health) in config.exports.iter().zip(health) {
             let Some((name, registry)) = registries.get(export.registry) else { continue };
             let weight = watch::Sender::new(export.weight);
-            for (protocol, address) in &offers {
+            for (protocol, address, is_tls) in &offers {
                 let Some((host, port)) = address.clone() else { continue };
                 let keeper = Keeper {
                     registry: registry.clone(),
                     stats: hub.registry(name),
                     export: export.clone(),
                     protocol: *protocol,
+                    is_tls: *is_tls,
                     application: application.to_owned(),
                     host,
                     port,
@@ -122,6 +129,8 @@ struct Keeper {
     stats: Arc<RegistryStats>,
     export: ExportConfig,
     protocol: Protocol,
+    /// Its listener speaks TLS.
+    is_tls: bool,
     application: String,
     host: String,
     port: u16,
@@ -196,6 +205,9 @@ impl Keeper {
             if let AppConfig::Http(app) = &self.export.app {
                 endpoint.timeout = app.timeout;
             }
+        }
+        if self.is_tls {
+            Arc::make_mut(&mut endpoint.params).insert(TLS.to_owned(), "true".to_owned());
         }
         let registration = Registration {
             service: self.export.service.clone(),

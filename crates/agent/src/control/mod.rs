@@ -23,7 +23,7 @@ pub use self::listeners::Bound;
 use self::listeners::BoundListener;
 use crate::admin::{AdminState, LogLevel, Readiness};
 use crate::agent::{DrainSummary, StartError};
-use crate::config::{AppConfig, Config, ReloadPlan};
+use crate::config::{Config, ReloadPlan};
 use crate::error::Code;
 use crate::inspect::{self, Inspector};
 use crate::listening::{ListenerProtocol, PlannedListener, Surroundings};
@@ -182,6 +182,8 @@ impl Control {
                 started: self.started,
             };
             let listener = crate::admin::listener(listener, self.files.reserve_half(), hub)?;
+            let tls = self.config.admin.as_ref().and_then(|admin| admin.tls.as_ref());
+            let listener = listener.secured(tls.map(|tls| tls.secured.clone()));
             self.helpers.spawn(crate::admin::serve(listener, state));
         }
         Ok(())
@@ -197,7 +199,8 @@ impl Control {
     fn open_listener(&mut self, bound: BoundListener, hub: &Hub) -> Result<(), StartError> {
         let BoundListener { socket, address, planned } = bound;
         let PlannedListener { protocol, max_connections, max_connections_key: key, .. } = planned;
-        info!(listen = %address, protocol, "taking calls");
+        let tls = planned.tls.is_some();
+        info!(listen = %address, protocol, tls, "taking calls");
         let agent_name = &self.config.process.name;
         let around = Surroundings { agent_name, address, n_workers: self.workers.len(), hub };
         let served_by = (planned.open)(&around);
@@ -205,6 +208,7 @@ impl Control {
         let counts = hub.connections(&address.to_string());
         self.connections.push(Arc::clone(&counts));
         let listener = wire::Listener::new(socket, protocol, limits, counts)?;
+        let listener = listener.secured(planned.tls);
         let (workers, loads) = (self.workers.clone(), self.loads.clone());
         self.accepting.spawn(hand_out(listener, workers, loads, served_by));
         Ok(())
@@ -227,7 +231,8 @@ impl Control {
         }
     }
 
-    fn reload(&mut self, new: Config) -> ReloadPlan {
+    fn reload(&mut self, mut new: Config) -> ReloadPlan {
+        self.config.renew_tls(&mut new);
         let plan = self.config.reload_difference(&new);
         let rules = Arc::new(new.clusters.clone());
         for worker in &self.workers {
@@ -239,9 +244,6 @@ impl Control {
         }) {
             old.weight = new.weight;
             self.exports.set_weight(&new.service, new.weight);
-            if let (AppConfig::Http(old), AppConfig::Http(new)) = (&old.app, &new.app) {
-                old.origin.renew(&new.origin);
-            }
         }
         self.config.clusters = new.clusters;
         self.config.log = new.log;

@@ -31,6 +31,7 @@ pub fn planned(config: &LinkListenerConfig) -> PlannedListener {
         listen_key: "link.listen",
         max_connections: config.max_connections,
         max_connections_key: "link.max_connections",
+        tls: config.tls.as_ref().map(|tls| tls.secured.clone()),
         note: |addresses, address| addresses.link = Some(address),
         open: Box::new(move |around| {
             let protocol = link_proto::Config {

@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 
 use balance::Evidence;
 use flow::Standing;
-use link::{Conn, Ending, Machine, drive, linger, socket};
-use tokio::net::TcpStream;
+use link::{Conn, Ending, Machine, drive, linger};
 use tokio::sync::Notify;
 use tracing::{debug, info, warn};
-use wire::{Backoff, Connection};
+use wire::{Backoff, Connection, Destination};
 
 use crate::connections::{Activity, Connections, Direction, Session};
 use crate::error::{CallError, Code};
@@ -92,18 +91,17 @@ enum State<M> {
 }
 
 impl<P: Peer> Upstream<P> {
-    /// Begins to connect to `host:port`. Its connections are in the table `connections`. Must be
+    /// Begins to connect to `destination`. Its connections are in the table `connections`. Must be
     /// called on a worker's runtime.
     pub fn start(
         peer: P,
-        host: &str,
-        port: u16,
+        destination: Destination,
         connect_timeout: Duration,
         connections: Connections,
     ) -> Self {
         let inner = Rc::new(Inner {
             peer,
-            address: wire::address::join(host, port).into(),
+            address: destination.to_string().into(),
             connections,
             state: RefCell::new(State::Connecting(None)),
             changed: Notify::new(),
@@ -112,9 +110,8 @@ impl<P: Peer> Upstream<P> {
             ended: Cell::new(false),
         });
         let keeper = Rc::clone(&inner);
-        let host = host.to_owned();
         tokio::task::spawn_local(async move {
-            keeper.run(&host, port, connect_timeout).await;
+            keeper.run(&destination, connect_timeout).await;
             keeper.ended.set(true);
             keeper.changed.notify_waiters();
         });
@@ -259,10 +256,10 @@ impl<P: Peer> Drop for Upstream<P> {
 }
 
 impl<P: Peer> Inner<P> {
-    async fn run(&self, host: &str, port: u16, connect_timeout: Duration) {
+    async fn run(&self, destination: &Destination, connect_timeout: Duration) {
         let mut backoff = Backoff::new(MIN_BACKOFF, MAX_BACKOFF);
         while !self.dropped.get() {
-            let reason = match socket::connect(host, port, connect_timeout).await {
+            let reason = match destination.connect(P::PROTOCOL, connect_timeout).await {
                 Ok(stream) => {
                     let was_ready = Cell::new(false);
                     let reason = self.serve(stream, &was_ready).await;
@@ -293,11 +290,7 @@ impl<P: Peer> Inner<P> {
     }
 
     /// Drives one connection to its end, and tells why it ended.
-    async fn serve(&self, stream: TcpStream, was_ready: &Cell<bool>) -> String {
-        let mut stream = match Connection::outgoing(stream, P::PROTOCOL) {
-            Ok(stream) => stream,
-            Err(error) => return format!("the connection was lost as it was made: {error}"),
-        };
+    async fn serve(&self, mut stream: Connection, was_ready: &Cell<bool>) -> String {
         let conn = Conn::new(self.peer.machine(Instant::now()));
         let listed = Rc::new(Made::<P>(conn.clone()));
         self.connections.add(stream.facts(), Direction::Upstream, &listed);

@@ -9,6 +9,7 @@ pub mod link;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::fmt;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
@@ -17,14 +18,14 @@ use bytes::Bytes;
 use dubbo_proto::Serialization;
 pub use flow::Standing;
 use registry::Protocol;
-use wire::Account;
 use wire::address::join;
+use wire::{Account, Destination};
 
 use self::dubbo::DubboPeer;
 pub use self::lifecycle::{Peer, Signs, Upstream};
 use self::link::LinkPeer;
 use crate::call::{Outcome, Reply, RoutedCall};
-use crate::config::ClusterPolicy;
+use crate::config::{ClusterPolicy, TlsClient};
 use crate::connections::Connections;
 use crate::error::{CallError, Code};
 use crate::memory::Memory;
@@ -105,6 +106,39 @@ impl AnyUpstream {
     }
 }
 
+/// Where an endpoint is, and whether it is connected to by TLS.
+#[derive(Clone, Copy, Debug)]
+pub struct EndpointAddress<'a> {
+    /// Its name or address.
+    pub host: &'a str,
+    /// Its port.
+    pub port: u16,
+    /// How TLS is spoken there, if it is.
+    pub tls: Option<&'a TlsClient>,
+}
+
+impl EndpointAddress<'_> {
+    fn destination(&self) -> Destination {
+        let tls = self.tls.map(|tls| tls.client.clone());
+        Destination::Tcp { host: self.host.to_owned(), port: self.port, tls }
+    }
+
+    /// What endpoints have in common that share a connection.
+    fn key(&self) -> String {
+        match self.tls {
+            None => self.to_string(),
+            Some(tls) => format!("{self} by TLS with {:?}", tls.files),
+        }
+    }
+}
+
+/// `host:port`.
+impl fmt::Display for EndpointAddress<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&join(self.host, self.port))
+    }
+}
+
 /// The upstreams of one worker, by address.
 pub struct Pool {
     agent_name: Rc<str>,
@@ -179,15 +213,18 @@ impl Pool {
     }
 
     /// The upstream at an address, connecting if there is none yet.
-    pub fn upstream(&self, protocol: Protocol, host: &str, port: u16, setup: Setup) -> AnyUpstream {
+    pub fn upstream(
+        &self,
+        protocol: Protocol,
+        at: EndpointAddress<'_>,
+        setup: Setup,
+    ) -> AnyUpstream {
         match protocol {
-            Protocol::Link => {
-                AnyUpstream::Link(self.shared(&self.links, host, port, setup, || {
-                    let memory = Rc::clone(&self.memory);
-                    LinkPeer::new(&join(host, port), &self.agent_name, setup, memory)
-                }))
-            }
-            Protocol::Dubbo => AnyUpstream::Dubbo(self.dubbo(host, port, setup)),
+            Protocol::Link => AnyUpstream::Link(self.shared(&self.links, at, setup, || {
+                let memory = Rc::clone(&self.memory);
+                LinkPeer::new(&at.to_string(), &self.agent_name, setup, memory)
+            })),
+            Protocol::Dubbo => AnyUpstream::Dubbo(self.dubbo(at, setup)),
         }
     }
 
@@ -209,28 +246,28 @@ impl Pool {
     }
 
     /// The Dubbo upstream at an address, connecting if there is none yet.
-    pub fn dubbo(&self, host: &str, port: u16, setup: Setup) -> Rc<Upstream<DubboPeer>> {
-        self.shared(&self.dubbos, host, port, setup, || {
-            DubboPeer::new(&join(host, port), setup, Rc::clone(&self.memory))
+    pub fn dubbo(&self, at: EndpointAddress<'_>, setup: Setup) -> Rc<Upstream<DubboPeer>> {
+        self.shared(&self.dubbos, at, setup, || {
+            DubboPeer::new(&at.to_string(), setup, Rc::clone(&self.memory))
         })
     }
 
     fn shared<P: Peer>(
         &self,
         known: &RefCell<HashMap<String, Weak<Upstream<P>>>>,
-        host: &str,
-        port: u16,
+        at: EndpointAddress<'_>,
         setup: Setup,
         peer: impl FnOnce() -> P,
     ) -> Rc<Upstream<P>> {
         let mut known = known.borrow_mut();
-        let address = join(host, port);
+        let address = at.key();
         if let Some(upstream) = known.get(&address).and_then(Weak::upgrade) {
             return upstream;
         }
         known.retain(|_, upstream| upstream.strong_count() != 0);
         let connections = self.connections.clone();
-        let upstream = Upstream::start(peer(), host, port, setup.connect_timeout, connections);
+        let upstream =
+            Upstream::start(peer(), at.destination(), setup.connect_timeout, connections);
         let upstream = Rc::new(upstream);
         known.insert(address, Rc::downgrade(&upstream));
         upstream

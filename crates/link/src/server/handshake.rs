@@ -1,13 +1,15 @@
 //! What comes before the link's own handshake: TLS, if the server is set to it.
 
-#[cfg(feature = "tls")]
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use tokio::sync::watch;
 use wire::Connection;
 
 use super::{Peer, Shared};
 use crate::stream::Stream;
+
+/// Stands for the address of a client that has none.
+const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
 
 /// Makes a client's connection ready for the link. `None` if it cannot be, which is logged and
 /// counted, or if the server leaves meanwhile.
@@ -17,21 +19,20 @@ pub(super) async fn shake(
     stream: Connection,
     mut leaving: watch::Receiver<bool>,
 ) -> Option<(Stream, Peer)> {
-    let address = stream.facts().peer;
+    let address = stream.facts().peer.tcp().unwrap_or(NO_ADDRESS);
     let Some(tls) = &shared.config.tls else {
-        return Some((plain(shared, stream), Peer::new(address)));
+        return Some((ready(shared, stream), Peer::new(address)));
     };
     let shaking = async {
-        let accepting = tls.accept(stream);
+        let accepting = tls.0.accept(stream);
         match tokio::time::timeout(shared.config.handshake_timeout, accepting).await {
             Ok(Ok((stream, identity))) => {
                 let identity = identity.map(std::sync::Arc::new);
-                let stream = Stream::Tls(Box::new(stream.into()));
-                return Some((stream, Peer { identity, ..Peer::new(address) }));
+                return Some((ready(shared, stream), Peer { identity, ..Peer::new(address) }));
             }
             Ok(Err(refused)) => {
                 note_failure(shared, address, &refused.reason);
-                refused.linger().await;
+                let _ = refused.linger().await;
             }
             Err(_) => note_failure(shared, address, &"the client took too long"),
         }
@@ -56,10 +57,10 @@ pub(super) async fn shake(
     stream: Connection,
     _: watch::Receiver<bool>,
 ) -> Option<(Stream, Peer)> {
-    let peer = Peer::new(stream.facts().peer);
-    Some((plain(shared, stream), peer))
+    let peer = Peer::new(stream.facts().peer.tcp().unwrap_or(NO_ADDRESS));
+    Some((ready(shared, stream), peer))
 }
 
-fn plain(shared: &Shared, stream: Connection) -> Stream {
-    Stream::plain(stream, shared.config.traffic.clone())
+fn ready(shared: &Shared, stream: Connection) -> Stream {
+    Stream::new(stream, shared.config.traffic.clone())
 }

@@ -272,7 +272,7 @@ fn said(error: &hyper::Error) -> String {
     use std::error::Error;
     let Some(source) = error.source() else { return error.to_string() };
     let broken = source.downcast_ref::<std::io::Error>();
-    match broken.map(|broken| (broken.kind(), link::tls::words(broken, "app"))) {
+    match broken.map(|broken| (broken.kind(), wire::tls::words(broken, "app"))) {
         Some((_, Some(words))) => words,
         // TCP tells the end of a stream without an error, so that this is TLS.
         Some((std::io::ErrorKind::UnexpectedEof, None)) => {

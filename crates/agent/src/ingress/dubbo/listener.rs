@@ -12,7 +12,7 @@ use crate::worker::Worker;
 
 /// An `[[ingress]]` with `protocol = "dubbo"`.
 pub fn planned(config: DubboIngressConfig) -> PlannedListener {
-    let DubboIngressConfig { listen, registry, default_service, limits } = config;
+    let DubboIngressConfig { listen, registry, default_service, limits, tls } = config;
     let offers = Offers::Registry { registry, default_service };
     PlannedListener {
         protocol: "dubbo",
@@ -20,6 +20,7 @@ pub fn planned(config: DubboIngressConfig) -> PlannedListener {
         listen_key: "ingress.listen",
         max_connections: limits.max_connections,
         max_connections_key: "ingress.max_connections",
+        tls: tls.map(|tls| tls.secured),
         note: |addresses, address| addresses.dubbo.push(address),
         open: Box::new(move |around| open(offers, limits, around)),
     }
@@ -34,6 +35,7 @@ pub fn planned_exports(config: &DubboListenerConfig) -> PlannedListener {
         listen_key: "dubbo.listen",
         max_connections: limits.max_connections,
         max_connections_key: "dubbo.max_connections",
+        tls: config.tls.as_ref().map(|tls| tls.secured.clone()),
         note: |addresses, address| addresses.dubbo_exports = Some(address),
         open: Box::new(move |around| open(Offers::Exports, limits, around)),
     }

@@ -18,6 +18,7 @@ pub fn planned(config: HttpIngressConfig) -> PlannedListener {
         listen_key: "ingress.listen",
         max_connections: config.max_connections,
         max_connections_key: "ingress.max_connections",
+        tls: config.tls.as_ref().map(|tls| tls.secured.clone()),
         note: |addresses, address| addresses.http.push(address),
         open: Box::new(|around| {
             Arc::new(HttpListener { config, stats: around.stats(), memory: Group::new() })

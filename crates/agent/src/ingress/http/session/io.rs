@@ -81,7 +81,7 @@ impl hyper::rt::Read for SessionIo {
         }
         if !has_room {
             // As a request that is late: nothing else waits to be written.
-            let _ = this.stream.inner().get_ref().try_write(prepared::NO_MEMORY);
+            let _ = this.stream.inner_mut().get_mut().try_write(prepared::NO_MEMORY);
             return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
         }
         read
@@ -105,10 +105,10 @@ impl SessionIo {
     }
 
     /// The end of a connection that has dawdled: with an answer if a request had begun.
-    fn give_up(&self) -> io::Result<()> {
+    fn give_up(&mut self) -> io::Result<()> {
         if self.session.phase.get() == Phase::Head {
             // The socket's buffer is empty between requests, so that this goes out whole.
-            let _ = self.stream.inner().get_ref().try_write(prepared::TIMEOUT);
+            let _ = self.stream.inner_mut().get_mut().try_write(prepared::TIMEOUT);
             return Err(io::ErrorKind::TimedOut.into());
         }
         Ok(())
@@ -133,7 +133,7 @@ impl hyper::rt::Write for SessionIo {
             && let Some(instead) = prepared::instead_of(bytes)
         {
             // As above: this goes out whole.
-            let _ = self.stream.inner().get_ref().try_write(instead);
+            let _ = self.stream.inner_mut().get_mut().try_write(instead);
             return Poll::Ready(Ok(bytes.len()));
         }
         let this = &mut *self;

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls;
 use tokio_rustls::rustls::client::Resumption;
 use tokio_rustls::rustls::pki_types::ServerName;
-use wire::Connection;
 
 use super::error::{TlsError, explain};
 use super::pem::{Certificate, Pem};
-use super::{TlsSocket, buffered};
+use super::{Protocols, names};
+use crate::connection::Connection;
+use crate::stream::buffered;
 
 /// How a client uses TLS; see [`ClientTls::new`].
 #[derive(Clone, Debug)]
@@ -43,29 +43,20 @@ struct Loaded {
     rustls: Arc<rustls::ClientConfig>,
     server_name: Option<ServerName<'static>>,
     /// Where it was loaded from, and what is spoken over it.
-    source: Option<(ClientTlsConfig, &'static [u8])>,
+    source: Option<(ClientTlsConfig, Protocols)>,
 }
 
 impl ClientTls {
-    /// Reads and checks settings. Files are read by blocking calls.
+    /// Reads and checks settings. Files are read by blocking calls. `protocols` go out by ALPN.
     ///
     /// # Errors
     /// What is wrong, and in which file.
-    pub fn new(config: ClientTlsConfig) -> Result<Self, TlsError> {
-        Self::new_for(config, super::ALPN)
+    pub fn new(config: ClientTlsConfig, protocols: Protocols) -> Result<Self, TlsError> {
+        Ok(Self(Arc::new(ArcSwap::from_pointee(load(config, protocols)?))))
     }
 
-    /// Like [`ClientTls::new`], for programs that speak another protocol over TLS, such as
-    /// `http/1.1`: its name goes out by ALPN. For [`connect_tls`](crate::socket::connect_tls).
-    ///
-    /// # Errors
-    /// As of [`ClientTls::new`].
-    pub fn new_for(config: ClientTlsConfig, protocol: &'static [u8]) -> Result<Self, TlsError> {
-        Ok(Self(Arc::new(ArcSwap::from_pointee(load(config, protocol)?))))
-    }
-
-    /// Takes a ready-made configuration as it is; it should offer [`ALPN`](super::ALPN), or nothing,
-    /// by ALPN. The server's certificate must be for the host of the address.
+    /// Takes a ready-made configuration as it is. The server's certificate must be for the host of
+    /// the address.
     pub fn from_rustls(config: Arc<rustls::ClientConfig>) -> Self {
         let loaded = Loaded { rustls: config, server_name: None, source: None };
         Self(Arc::new(ArcSwap::from_pointee(loaded)))
@@ -77,8 +68,8 @@ impl ClientTls {
     /// As of [`ClientTls::new`], or there are no files.
     pub fn reload(&self) -> Result<(), TlsError> {
         let source = self.0.load().source.clone();
-        let (config, protocol) = source.ok_or(TlsError::NotReloadable)?;
-        self.0.store(Arc::new(load(config, protocol)?));
+        let (config, protocols) = source.ok_or(TlsError::NotReloadable)?;
+        self.0.store(Arc::new(load(config, protocols)?));
         Ok(())
     }
 
@@ -88,22 +79,31 @@ impl ClientTls {
     }
 
     /// The name that the certificate of the server at `host` must be for.
-    pub(crate) fn server_name(&self, host: &str) -> Result<ServerName<'static>, TlsError> {
+    ///
+    /// # Errors
+    /// No certificate can be for that host.
+    pub fn server_name(&self, host: &str) -> Result<ServerName<'static>, TlsError> {
         match &self.0.load().server_name {
             Some(name) => Ok(name.clone()),
             None => parse_name(host),
         }
     }
 
-    /// Shakes hands with the server at `host`. The caller limits the time.
-    pub(crate) async fn connect(
-        &self,
-        host: &str,
-        stream: Connection,
-    ) -> io::Result<TlsStream<TlsSocket>> {
+    /// Shakes hands with the server at `host` over a connection that was just made. The caller
+    /// limits the time.
+    ///
+    /// # Errors
+    /// Why the server was not trusted, or does not trust us.
+    pub async fn connect(&self, host: &str, connection: Connection) -> io::Result<Connection> {
         let name = self.server_name(host).map_err(io::Error::other)?;
+        let Some((socket, parts)) = connection.into_parts() else {
+            return Err(io::Error::other("TLS is spoken already"));
+        };
         let connector = TlsConnector::from(Arc::clone(&self.0.load().rustls));
-        connector.connect(name, buffered(stream)).await.map_err(|error| explain(error, "server"))
+        match connector.connect(name, buffered(socket)).await {
+            Ok(stream) => Ok(Connection::with_tls(parts, stream.into())),
+            Err(error) => Err(explain(error, "server")),
+        }
     }
 }
 
@@ -120,7 +120,7 @@ fn parse_name(name: &str) -> Result<ServerName<'static>, TlsError> {
     ServerName::try_from(name.to_owned()).map_err(|_| TlsError::ServerName(name.to_owned()))
 }
 
-fn load(config: ClientTlsConfig, protocol: &'static [u8]) -> Result<Loaded, TlsError> {
+fn load(config: ClientTlsConfig, protocols: Protocols) -> Result<Loaded, TlsError> {
     let server_name = config.server_name.as_deref().map(parse_name).transpose()?;
     let builder = rustls::ClientConfig::builder_with_provider(super::provider())
         .with_protocol_versions(super::VERSIONS)
@@ -132,7 +132,7 @@ fn load(config: ClientTlsConfig, protocol: &'static [u8]) -> Result<Loaded, TlsE
             certificate.load(|chain, key| builder.with_client_auth_cert(chain, key))?
         }
     };
-    rustls.alpn_protocols = vec![protocol.to_vec()];
+    rustls.alpn_protocols = names(protocols);
     rustls.resumption = Resumption::disabled();
-    Ok(Loaded { rustls: Arc::new(rustls), server_name, source: Some((config, protocol)) })
+    Ok(Loaded { rustls: Arc::new(rustls), server_name, source: Some((config, protocols)) })
 }

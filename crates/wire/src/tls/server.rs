@@ -11,13 +11,13 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use tokio_rustls::server::TlsStream;
-use wire::Connection;
 
 use super::error::{TlsError, explain};
 use super::identity::Identity;
 use super::pem::{Certificate, Pem};
-use super::{TlsSocket, buffered};
+use super::{Protocols, names};
+use crate::connection::{Connection, Parts};
+use crate::stream::{BufferedSocket, buffered};
 
 /// A refused client gets so long to read why.
 const LINGER: Duration = Duration::from_secs(1);
@@ -38,8 +38,8 @@ pub struct ServerTlsConfig {
 pub enum Clients {
     /// Nothing: anyone may call, and nobody has an identity.
     Unknown,
-    /// A client may show a certificate, which must then come from these authorities. Handlers see
-    /// by [`Peer::identity`](crate::Peer::identity) whether it did.
+    /// A client may show a certificate, which must then come from these authorities. Its
+    /// [`Identity`] shows whether it did.
     Allow {
         /// The authorities.
         ca: Pem,
@@ -58,23 +58,24 @@ pub struct ServerTls(Arc<ArcSwap<Loaded>>);
 
 struct Loaded {
     rustls: Arc<rustls::ServerConfig>,
-    /// Where it was loaded from.
-    config: Option<ServerTlsConfig>,
+    /// Where it was loaded from, and what is spoken over it.
+    source: Option<(ServerTlsConfig, Protocols)>,
 }
 
 impl ServerTls {
-    /// Reads and checks settings. Files are read by blocking calls.
+    /// Reads and checks settings. Files are read by blocking calls. A client that says by ALPN what
+    /// it speaks must speak one of `protocols`.
     ///
     /// # Errors
     /// What is wrong, and in which file.
-    pub fn new(config: ServerTlsConfig) -> Result<Self, TlsError> {
-        Ok(Self(Arc::new(ArcSwap::from_pointee(load(config)?))))
+    pub fn new(config: ServerTlsConfig, protocols: Protocols) -> Result<Self, TlsError> {
+        Ok(Self(Arc::new(ArcSwap::from_pointee(load(config, protocols)?))))
     }
 
-    /// Takes a ready-made configuration as it is; it should know [`ALPN`](super::ALPN), or nothing,
-    /// by ALPN. Clients whose certificates it takes have identities.
+    /// Takes a ready-made configuration as it is. Clients whose certificates it takes have
+    /// identities.
     pub fn from_rustls(config: Arc<rustls::ServerConfig>) -> Self {
-        Self(Arc::new(ArcSwap::from_pointee(Loaded { rustls: config, config: None })))
+        Self(Arc::new(ArcSwap::from_pointee(Loaded { rustls: config, source: None })))
     }
 
     /// Reads the files again. If anything is wrong, all stays as it was.
@@ -82,8 +83,9 @@ impl ServerTls {
     /// # Errors
     /// As of [`ServerTls::new`], or there are no files.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let config = self.0.load().config.clone().ok_or(TlsError::NotReloadable)?;
-        self.0.store(Arc::new(load(config)?));
+        let source = self.0.load().source.clone();
+        let (config, protocols) = source.ok_or(TlsError::NotReloadable)?;
+        self.0.store(Arc::new(load(config, protocols)?));
         Ok(())
     }
 
@@ -92,50 +94,67 @@ impl ServerTls {
         self.0.store(other.0.load_full());
     }
 
-    /// Shakes hands with a client, and learns who it is. The caller limits the time.
-    pub(crate) async fn accept(
+    /// Shakes hands with a client over a connection that was just accepted, and learns who it is.
+    /// The caller limits the time.
+    ///
+    /// # Errors
+    /// Why the client is not served. It can be told by [`Refused::linger`].
+    pub async fn accept(
         &self,
-        stream: Connection,
-    ) -> Result<(TlsStream<TlsSocket>, Option<Identity>), Refused> {
+        connection: Connection,
+    ) -> Result<(Connection, Option<Identity>), Refused> {
+        let Some((socket, parts)) = connection.into_parts() else {
+            return Err(Refused { reason: io::Error::other("TLS is spoken already"), rest: None });
+        };
         let acceptor = TlsAcceptor::from(Arc::clone(&self.0.load().rustls));
-        match acceptor.accept(buffered(stream)).into_fallible().await {
+        match acceptor.accept(buffered(socket)).into_fallible().await {
             Ok(stream) => {
                 let identity = stream.get_ref().1.peer_certificates().and_then(Identity::of);
-                Ok((stream, identity))
+                Ok((Connection::with_tls(parts, stream.into()), identity))
             }
-            Err((error, stream)) => Err(Refused { reason: explain(error, "client"), stream }),
+            Err((error, stream)) => {
+                let reason = explain(error, "client");
+                Err(Refused { reason, rest: Some((stream, parts)) })
+            }
         }
     }
 }
 
 /// A client that was refused.
-pub(crate) struct Refused {
+#[derive(Debug)]
+pub struct Refused {
+    /// Why.
     pub reason: io::Error,
-    stream: TlsSocket,
+    /// The connection counts as open until the client has been told.
+    rest: Option<(BufferedSocket, Parts)>,
 }
 
 impl Refused {
     /// Lets the client read why: closing while its bytes are still on their way would reset the
-    /// connection, and the alert would be lost.
-    pub(crate) async fn linger(mut self) {
-        let _ = self.stream.shutdown().await;
-        let mut rest = self.stream.take(MAX_LINGER_BYTES);
-        let mut nowhere = tokio::io::sink();
-        let drained = tokio::io::copy(&mut rest, &mut nowhere);
-        let _ = tokio::time::timeout(LINGER, drained).await;
+    /// connection, and the alert would be lost. Gives back the reason.
+    pub async fn linger(self) -> io::Error {
+        let Self { reason, rest } = self;
+        if let Some((mut stream, _parts)) = rest {
+            let _ = stream.shutdown().await;
+            let mut unread = stream.take(MAX_LINGER_BYTES);
+            let mut nowhere = tokio::io::sink();
+            let drained = tokio::io::copy(&mut unread, &mut nowhere);
+            let _ = tokio::time::timeout(LINGER, drained).await;
+        }
+        reason
     }
 }
 
 impl fmt::Debug for ServerTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0.load().config {
-            Some(config) => f.debug_tuple("ServerTls").field(config).finish(),
+        match &self.0.load().source {
+            Some((config, _)) => f.debug_tuple("ServerTls").field(config).finish(),
             None => f.write_str("ServerTls(ready-made)"),
         }
     }
 }
 
-fn load(config: ServerTlsConfig) -> Result<Loaded, TlsError> {
+fn load(config: ServerTlsConfig, protocols: Protocols) -> Result<Loaded, TlsError> {
     let builder = rustls::ServerConfig::builder_with_provider(super::provider())
         .with_protocol_versions(super::VERSIONS)
         .map_err(TlsError::Provider)?;
@@ -145,10 +164,10 @@ fn load(config: ServerTlsConfig) -> Result<Loaded, TlsError> {
         Clients::Require { ca } => builder.with_client_cert_verifier(verifier(ca, true)?),
     };
     let mut rustls = config.certificate.load(|chain, key| builder.with_single_cert(chain, key))?;
-    rustls.alpn_protocols = vec![super::ALPN.to_vec()];
+    rustls.alpn_protocols = names(protocols);
     rustls.session_storage = Arc::new(NoServerSessionStorage {});
     rustls.send_tls13_tickets = 0;
-    Ok(Loaded { rustls: Arc::new(rustls), config: Some(config) })
+    Ok(Loaded { rustls: Arc::new(rustls), source: Some((config, protocols)) })
 }
 
 fn verifier(ca: &Pem, is_required: bool) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
