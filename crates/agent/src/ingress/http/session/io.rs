@@ -90,16 +90,16 @@ impl hyper::rt::Read for SessionIo {
 
 impl SessionIo {
     /// Ends a connection of HTTP/2 by whose frames `bytes` too many have come that ask for nothing.
-    fn check_pace(&self, bytes: &[u8]) -> io::Result<()> {
+    fn check_pace(&mut self, bytes: &[u8]) -> io::Result<()> {
         if !self.session.pace(|pace| pace.read(bytes)) {
             return Ok(());
         }
-        let (stream, text) =
-            (self.stream.inner(), "more PING, SETTINGS or other such frames than calls need");
-        warn!(peer = %stream.get_ref().facts().peer, "connection closed: {text}");
+        let text = "more PING, SETTINGS or other such frames than calls need";
+        let stream = self.stream.inner_mut().get_mut();
+        warn!(peer = %stream.facts().peer, "connection closed: {text}");
         if !self.session.taking.is_blocked() {
             // No frame has been written in part, so that this is one.
-            let _ = stream.get_ref().try_write(prepared::CALM_DOWN);
+            let _ = stream.try_write(prepared::CALM_DOWN);
         }
         Err(io::Error::other(text))
     }
