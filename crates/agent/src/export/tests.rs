@@ -7,6 +7,7 @@ use super::*;
 use crate::error::Code;
 use crate::metrics::Hub;
 use crate::testing::{NOWHERE, account, on_worker, pool, until};
+use crate::upstream::EndpointAddress;
 use crate::upstream::Setup;
 
 const SERVICE: &str = "com.acme.Echo";
@@ -23,7 +24,7 @@ impl Link {
     fn new() -> Self {
         let setup = Setup::new(&crate::config::ClusterPolicy::default());
         let (host, port) = NOWHERE;
-        let upstream = pool().dubbo(host, port, setup);
+        let upstream = pool().dubbo(EndpointAddress { host, port, tls: None }, setup);
         let app = App::Dubbo(DubboApp { serialization: Serialization::Fastjson2, upstream });
         let service = ServiceKey::new(SERVICE, "", "").unwrap();
         let stats = Hub::new(&Code::NAMES).export(SERVICE);

@@ -31,7 +31,7 @@ impl Consumer {
         let hub = Hub::new(&Code::NAMES);
         let (host, port) = NOWHERE;
         let serialization = Serialization::Hessian2;
-        let app = AppConfig::Dubbo { host: host.to_owned(), port, serialization };
+        let app = AppConfig::Dubbo { host: host.to_owned(), port, tls: None, serialization };
         let service = ServiceKey::new(SERVICE, "", "").unwrap();
         let registry = Registry::open(RegistryConfig::Memory(MemoryHub::new())).unwrap();
         let worker = Worker::new(WorkerSetup {
