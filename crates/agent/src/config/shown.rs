@@ -6,6 +6,7 @@
 //! Left out are: passwords, the values of headers (they hold tokens), what stands before an `@` in a
 //! URL, the paths of an HTTP app's methods (they may hold keys), and what is in files.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use registry::{EtcdConfig, Layout, RegistryConfig};
@@ -14,7 +15,8 @@ use serde_json::{Value, json};
 use super::{
     AdminConfig, Advertise, AppConfig, ClusterPolicy, ClusterRules, Config, Cors,
     DubboIngressConfig, DubboLimits, DubboListenerConfig, ExportConfig, HttpAppConfig,
-    HttpIngressConfig, LinkListenerConfig, LogConfig, LogFormat, ProcessConfig, RegistryEntry,
+    HttpIngressConfig, LinkListenerConfig, ListenerTls, LogConfig, LogFormat, ProcessConfig,
+    RegistryEntry, TlsEndpoints, TlsFiles, UpstreamTls,
 };
 
 impl Config {
@@ -74,6 +76,7 @@ impl Config {
             write_timeout,
             hosts,
             cors,
+            tls,
         } = config;
         json!({
             "protocol": "http",
@@ -88,13 +91,15 @@ impl Config {
             "write_timeout_ms": ms(*write_timeout),
             "hosts": hosts,
             "cors": cors.as_ref().map(cors_shown),
+            "tls": tls.as_ref().map(listener_tls),
         })
     }
 
     fn dubbo(&self, config: &DubboIngressConfig) -> Value {
-        let DubboIngressConfig { listen, registry, default_service, limits } = config;
+        let DubboIngressConfig { listen, registry, default_service, limits, tls } = config;
         let mut shown = dubbo_limits(*limits);
         shown["protocol"] = "dubbo".into();
+        shown["tls"] = tls.as_ref().map(listener_tls).into();
         shown["listen"] = listen.to_string().into();
         shown["registry"] = self.registry_name(*registry).into();
         shown["default_service"] = default_service.as_ref().map(ToString::to_string).into();
@@ -104,8 +109,9 @@ impl Config {
     fn export(&self, config: &ExportConfig) -> Value {
         let ExportConfig { service, app, registry, weight } = config;
         let app = match app {
-            AppConfig::Dubbo { host, port, serialization } => json!({
+            AppConfig::Dubbo { host, port, tls, serialization } => json!({
                 "protocol": "dubbo",
+                "tls": tls.as_ref().map(|tls| tls_files(&tls.files)),
                 "address": wire::address::join(host, *port),
                 "serialization": serialization.name(),
             }),
@@ -141,8 +147,9 @@ fn log_shown(config: &LogConfig, level: Option<&str>) -> Value {
 }
 
 fn admin_shown(config: &AdminConfig) -> Value {
-    let AdminConfig { listen, hosts } = config;
-    json!({ "listen": listen.to_string(), "hosts": hosts })
+    let AdminConfig { listen, hosts, tls } = config;
+    let tls = tls.as_ref().map(listener_tls);
+    json!({ "listen": listen.to_string(), "hosts": hosts, "tls": tls })
 }
 
 fn registry(entry: &RegistryEntry) -> Value {
@@ -170,6 +177,40 @@ impl RegistryEntry {
             RegistryConfig::Etcd(_) => "etcd",
         }
     }
+}
+
+/// Which files hold certificates and keys; never what is in them.
+fn tls_files(files: &TlsFiles) -> Value {
+    let TlsFiles { ca_file, cert_file, key_file, server_name } = files;
+    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    json!({
+        "ca_file": path(ca_file),
+        "cert_file": path(cert_file),
+        "key_file": path(key_file),
+        "server_name": server_name,
+    })
+}
+
+fn listener_tls(config: &ListenerTls) -> Value {
+    let ListenerTls { files, requires_clients, secured } = config;
+    let mut shown = tls_files(files);
+    shown["clients"] = match (&files.ca_file, requires_clients) {
+        (None, _) => Value::Null,
+        (Some(_), true) => "require".into(),
+        (Some(_), false) => "allow".into(),
+    };
+    shown["handshake_timeout_ms"] = ms(secured.timeout).into();
+    shown
+}
+
+fn upstream_tls(config: &UpstreamTls) -> Value {
+    let UpstreamTls { endpoints, link, dubbo: _ } = config;
+    let mut shown = tls_files(&link.files);
+    shown["endpoints"] = match endpoints {
+        TlsEndpoints::Offering => "offering".into(),
+        TlsEndpoints::All => "all".into(),
+    };
+    shown
 }
 
 fn etcd_shown(config: &EtcdConfig) -> Value {
@@ -249,11 +290,12 @@ fn dubbo_limits(config: DubboLimits) -> Value {
 }
 
 fn dubbo_exports_shown(config: &DubboListenerConfig) -> Value {
-    let DubboListenerConfig { listen, advertise, application, limits } = config;
+    let DubboListenerConfig { listen, advertise, application, limits, tls } = config;
     let mut shown = dubbo_limits(*limits);
     shown["listen"] = listen.to_string().into();
     shown["advertise"] = advertised(advertise).into();
     shown["application"] = application.clone().into();
+    shown["tls"] = tls.as_ref().map(listener_tls).into();
     shown
 }
 
@@ -265,9 +307,11 @@ fn link_shown(config: &LinkListenerConfig) -> Value {
         window,
         body_timeout,
         write_timeout,
+        tls,
     } = config;
     json!({
         "listen": listen.to_string(),
+        "tls": tls.as_ref().map(listener_tls),
         "advertise": advertised(advertise),
         "max_connections": max_connections,
         "window": window,
@@ -308,6 +352,7 @@ fn policy(config: &ClusterPolicy) -> Value {
         max_reply_len,
         hold,
         outlier,
+        tls,
     } = config;
     json!({
         "balance": balance.name(),
@@ -329,6 +374,7 @@ fn policy(config: &ClusterPolicy) -> Value {
         "eject_max_ms": ms(outlier.max_time),
         "eject_max_percent": outlier.max_percent,
         "eject_exceptions": outlier.exceptions,
+        "tls": tls.as_ref().map(|tls| upstream_tls(tls)),
     })
 }
 

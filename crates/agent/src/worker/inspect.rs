@@ -148,7 +148,12 @@ mod tests {
         let sessions: Vec<Rc<Idle>> = (0..10_000).map(|_| Rc::new(Idle)).collect();
         for (session, id) in sessions.iter().zip(1..) {
             let peer = std::net::SocketAddr::from(([10, 0, 0, u8::from(id % 2 == 0)], 1));
-            let facts = wire::Facts { id, peer, carries: "http", opened: Instant::now() };
+            let facts = wire::Facts {
+                id,
+                peer: wire::Peer::Tcp(peer),
+                carries: "http",
+                opened: Instant::now(),
+            };
             table.add(facts, Direction::Downstream, session);
         }
         let part = connections(&table, 3, &Filter::default());
