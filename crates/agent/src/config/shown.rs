@@ -171,11 +171,7 @@ fn registry(entry: &RegistryEntry) -> Value {
 impl RegistryEntry {
     /// What kind of registry it is, as the configuration has it.
     pub fn kind(&self) -> &'static str {
-        match self.config {
-            RegistryConfig::Memory(_) => "memory",
-            RegistryConfig::File { .. } => "file",
-            RegistryConfig::Etcd(_) => "etcd",
-        }
+        self.config.kind()
     }
 }
 
