@@ -32,6 +32,9 @@ const WARM_UP_STEP: Duration = Duration::from_millis(10);
 /// How often endpoints are looked at that have calls in flight and answer none.
 const LOOK_STEP: Duration = Duration::from_millis(10);
 
+/// As many endpoints are looked at in one step; where there are more they take turns.
+const LOOK_MAX: usize = 64;
+
 /// Changes that nobody has polled; what comes beyond is forgotten, the oldest first.
 const MAX_CHANGES: usize = 64;
 
@@ -70,6 +73,8 @@ pub struct Balancer<K> {
     usual: Usual,
     /// When endpoints were looked at last.
     looked_at: Option<Instant>,
+    /// Where in `live` the next look begins.
+    look_from: usize,
     changes: VecDeque<Changed<K>>,
 }
 
@@ -94,6 +99,7 @@ impl<K: Eq + Clone> Balancer<K> {
             outlier: OutlierPolicy::default(),
             usual: Usual::default(),
             looked_at: None,
+            look_from: 0,
             changes: VecDeque::new(),
         }
     }
@@ -305,7 +311,13 @@ impl<K: Eq + Clone> Balancer<K> {
         self.looked_at = Some(now);
         let (policy, usual) = (self.outlier, self.usual);
         let latency = usual.latency();
-        for position in 0..self.live.len() {
+        let n_live = self.live.len();
+        let n_turns = u32::try_from(n_live.div_ceil(LOOK_MAX)).unwrap_or(u32::MAX);
+        let step = step.saturating_mul(n_turns);
+        let first = if self.look_from < n_live { self.look_from } else { 0 };
+        let end = n_live.min(first + LOOK_MAX);
+        self.look_from = end;
+        for position in first..end {
             let Some(&index) = self.live.get(position) else { return };
             let may_eject = self.n_counted < policy.max_ejected(self.live.len());
             let Some(entry) = self.at_mut(index) else { continue };

@@ -99,8 +99,8 @@ pub(super) struct Queue {
 
 impl Ord for Queue {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        let left = u128::from(self.calls) * u128::from(other.weight);
-        left.cmp(&(u128::from(other.calls) * u128::from(self.weight)))
+        let left = self.calls.saturating_mul(u64::from(other.weight));
+        left.cmp(&other.calls.saturating_mul(u64::from(self.weight)))
     }
 }
 
