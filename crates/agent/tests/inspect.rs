@@ -274,7 +274,7 @@ fn the_configuration_is_shown_without_secrets() {
     assert_eq!(shown["ingress"][0]["registry"], "one");
     assert_eq!(shown["export"][0]["app"]["headers"][0], "authorization");
     assert_eq!(shown["export"][0]["app"]["methods"][0], "find");
-    assert_eq!(shown["defaults"]["balance"], "least-in-flight");
+    assert_eq!(shown["defaults"]["max_attempts"], 3);
     assert_eq!(shown["log"]["level"], "info");
 }
 
