@@ -214,7 +214,8 @@ fn map_of(outcome: &Outcome<'_>, options: &JsonOptions) -> Option<Option<Vec<u8>
             Serialization::FastjsonSized => {
                 fastjson::to_json(text, options.class_name, &mut json).ok()?;
             }
-            _ => json.extend_from_slice(text),
+            Serialization::Fastjson => json.extend_from_slice(text),
+            Serialization::Hessian2 | Serialization::Other(_) => return None,
         },
     }
     let is_null = json == b"null";

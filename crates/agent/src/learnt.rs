@@ -45,7 +45,7 @@ impl Learnt {
         if refused == Set::default() {
             return first();
         }
-        let answered = WRITTEN.into_iter().filter(|known| permitted.has(*known));
+        let answered = Serialization::WRITTEN.into_iter().filter(|known| permitted.has(*known));
         let mut known = written().chain([otherwise]).chain(answered);
         known.find(|known| !refused.has(*known)).unwrap_or_else(first)
     }
@@ -67,7 +67,8 @@ impl Learnt {
         }
         let reason = error.message.split("\n\tat ").next().unwrap_or_default();
         let is_told = REFUSALS.iter().any(|words| reason.contains(words));
-        let others = [its_own].into_iter().chain(WRITTEN.into_iter().filter(|_| is_told));
+        let others =
+            [its_own].into_iter().chain(Serialization::WRITTEN.into_iter().filter(|_| is_told));
         let refused = self.refused.get();
         let mut others = others.filter(|other| {
             other.is_supported() && other.id() != used.id() && !refused.has(*other)
@@ -101,26 +102,17 @@ impl Learnt {
     }
 }
 
-/// Those that we write, the most usual first.
-const WRITTEN: [Serialization; 4] = [
-    Serialization::Hessian2,
-    Serialization::Fastjson2,
-    Serialization::Fastjson,
-    Serialization::FastjsonSized,
-];
-
-/// Some of [`WRITTEN`].
+/// Some of [`Serialization::WRITTEN`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 struct Set(u8);
 
+const _: () = assert!(Serialization::WRITTEN.len() <= 8, "a set has a bit for each");
+
 impl Set {
     const fn bit(serialization: Serialization) -> u8 {
-        match serialization {
-            Serialization::Hessian2 => 1,
-            Serialization::Fastjson2 => 2,
-            Serialization::Fastjson => 4,
-            Serialization::FastjsonSized => 8,
-            Serialization::Other(_) => 0,
+        match serialization.index() {
+            Some(index) => 1 << index,
+            None => 0,
         }
     }
 

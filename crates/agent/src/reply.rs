@@ -97,7 +97,10 @@ fn write_value(
                     error => unreadable(error),
                 })
         }
-        _ => {
+        other @ Serialization::Other(_) => {
+            Err(unreadable(format!("serialization {other} is not read here")))
+        }
+        Serialization::Hessian2 => {
             let mut decoder = Decoder::new(outcome.value_and_rest(), limits);
             match known {
                 Known { ty: Some(ty), schema: Some(schema) } => {
@@ -171,10 +174,8 @@ fn known_type(reply: &Reply) -> Known<'_> {
 /// The caller's options that say nothing about this reply: the provider has written text that does not tell
 /// what they are about, and no definition does.
 pub fn ignored_options(reply: &Reply, options: &JsonOptions) -> Vec<&'static str> {
-    let is_text =
-        matches!(reply.serialization, Serialization::Fastjson | Serialization::FastjsonSized);
     let known = known_type(reply);
-    if !is_text || known.ty.is_some() && known.schema.is_some() {
+    if reply.serialization.has_types() || known.ty.is_some() && known.schema.is_some() {
         return Vec::new();
     }
     [

@@ -199,7 +199,7 @@ pub struct Route {
     pub plan: Plan,
     /// How links are told of it.
     pub def: RouteDef,
-    templates: [OnceCell<RequestTemplate>; 4],
+    templates: [OnceCell<RequestTemplate>; Serialization::WRITTEN.len()],
     used: Cell<bool>,
     n_calls: Cell<u64>,
 }
@@ -292,13 +292,8 @@ impl Route {
     /// [`Code::BadRequest`] if the method's name or types are not acceptable,
     /// [`Code::NoEndpoint`] if we do not write the provider's serialization.
     pub fn template(&self, serialization: Serialization) -> Result<&RequestTemplate, CallError> {
-        let place = match serialization {
-            Serialization::Hessian2 => &self.templates[0],
-            Serialization::Fastjson => &self.templates[1],
-            Serialization::FastjsonSized => &self.templates[2],
-            Serialization::Fastjson2 => &self.templates[3],
-            other @ Serialization::Other(_) => return Err(unsupported(other)),
-        };
+        let place = serialization.index().and_then(|index| self.templates.get(index));
+        let place = place.ok_or_else(|| unsupported(serialization))?;
         if let Some(template) = place.get() {
             return Ok(template);
         }
@@ -315,8 +310,8 @@ impl Route {
         serialization: Serialization,
         path: &str,
     ) -> Result<RequestTemplate, CallError> {
-        if let other @ Serialization::Other(_) = serialization {
-            return Err(unsupported(other));
+        if !serialization.is_supported() {
+            return Err(unsupported(serialization));
         }
         let mut def = self.def.clone();
         for (_, value) in def.attachments.iter_mut().filter(|(name, _)| name == "path") {

@@ -4,7 +4,7 @@
 //! [`TYPED`], and its value is the JSON of a number or boolean. In the map of a request or reply it
 //! stands under its plain name, as what it is in Java.
 
-use crate::json::Framing;
+use crate::serialization::texts::Framing;
 
 /// Before the name of an attachment whose value is a number or boolean. No name begins so.
 pub const TYPED: char = '\u{1}';
@@ -84,7 +84,7 @@ pub(crate) fn write_text(framing: Framing, out: &mut Vec<u8>, value: AttachmentV
         };
     }
     match value {
-        AttachmentValue::Text(text) => crate::json::write_string(out, text),
+        AttachmentValue::Text(text) => crate::serialization::texts::write_string(out, text),
         AttachmentValue::Bool(flag) => out.extend_from_slice(if flag { b"true" } else { b"false" }),
         AttachmentValue::Int(number) => hessian::json::write_i64(out, number.into()),
         AttachmentValue::Long(number) => hessian::json::write_i64(out, number),

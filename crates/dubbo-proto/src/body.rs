@@ -2,11 +2,6 @@
 
 use std::borrow::Cow;
 
-use hessian::{Decoder, Kind};
-
-use crate::ProtoError;
-use crate::json::Framing;
-
 /// Bounds on what one body may ask of us. The body's own length is bounded by its connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BodyLimits {
@@ -50,77 +45,4 @@ impl Text {
             Self::Owned(text) => text,
         }
     }
-}
-
-/// A field of a hessian2 body: a string, or null, which counts as empty.
-pub(crate) fn read_field<'a>(
-    decoder: &mut Decoder<'a>,
-    field: &'static str,
-) -> Result<Cow<'a, str>, ProtoError> {
-    let text = decoder.read_opt_string().map_err(|source| ProtoError::Hessian { field, source })?;
-    Ok(text.unwrap_or_default())
-}
-
-/// The attachments of a hessian2 body, those of them whose name and value are strings.
-pub(crate) fn read_attachments(
-    decoder: &mut Decoder<'_>,
-    max: usize,
-) -> Result<Vec<(Text, Text)>, ProtoError> {
-    let wrap = |source| ProtoError::Hessian { field: "attachments", source };
-    let mut found = Vec::new();
-    // Dubbo always writes a map, but a body may end before it or hold a null instead.
-    if decoder.is_at_end() || decoder.read_null().map_err(wrap)? {
-        return Ok(found);
-    }
-    let mut map = decoder.read_map_begin().map_err(wrap)?;
-    let mut count = 0;
-    while map.next(decoder).map_err(wrap)? {
-        count += 1;
-        if count > max {
-            return Err(ProtoError::TooMany { what: "attachments", count, max });
-        }
-        let name = read_if_string(decoder).map_err(wrap)?;
-        let value = read_if_string(decoder).map_err(wrap)?;
-        if let (Some(name), Some(value)) = (name, value) {
-            if found.is_empty() {
-                // Five to ten is what Dubbo sends.
-                found.reserve(8);
-            }
-            found.push((name, value));
-        }
-    }
-    Ok(found)
-}
-
-fn read_if_string(decoder: &mut Decoder<'_>) -> Result<Option<Text>, hessian::HessianError> {
-    if decoder.peek()? != Kind::String {
-        decoder.skip_value()?;
-        return Ok(None);
-    }
-    let text = decoder.read_string()?;
-    Ok(Some(Text::ending_at(decoder.position(), text)))
-}
-
-/// The attachments of a fastjson or fastjson2 body, which stand in the text at `offset`.
-pub(crate) fn read_text_attachments(
-    framing: Framing,
-    line: Option<(usize, &[u8])>,
-    max: usize,
-) -> Result<Vec<(Text, Text)>, ProtoError> {
-    let Some((offset, line)) = line.filter(|(_, line)| !line.is_empty()) else {
-        return Ok(Vec::new());
-    };
-    let Some(members) = framing.read_map(line, max) else {
-        let rule = match framing {
-            Framing::Lines | Framing::Sized => "an object or null",
-            Framing::Jsonb => "a map with each name once, or null",
-        };
-        return Err(ProtoError::Json { field: "attachments", offset, rule });
-    };
-    let count = members.count;
-    if count > max {
-        return Err(ProtoError::TooMany { what: "attachments", count, max });
-    }
-    let own = |(name, value)| (Text::Owned(name), Text::Owned(value));
-    Ok(members.kept.into_iter().map(own).collect())
 }

@@ -19,17 +19,9 @@ pub(crate) enum Event {
 
 impl Event {
     pub(crate) fn from_body(body: &[u8]) -> Self {
-        let text = match body {
-            // hessian2; JSON; JSON behind its length; JSONB behind its length.
-            [0x01, letter]
-            | [b'"', letter, b'"', ..]
-            | [0, 0, 0, 3, b'"', letter, b'"']
-            | [0, 0, 0, 2, 0x4a, letter] => *letter,
-            _ => 0,
-        };
-        match text {
-            b'R' => Self::ReadOnly,
-            b'W' => Self::Writeable,
+        match Serialization::event_letter(body) {
+            Some(b'R') => Self::ReadOnly,
+            Some(b'W') => Self::Writeable,
             _ => Self::Heartbeat,
         }
     }
@@ -37,7 +29,8 @@ impl Event {
 
 /// Asks the peer whether it is there.
 pub(crate) fn write_heartbeat(serialization: Serialization, id: u64, out: &mut BytesMut) {
-    let (serialization, body) = null_of(serialization);
+    let (serialization, _) = serialization.or_default();
+    let body = serialization.null_body().unwrap_or_default();
     let header = Header {
         is_request: true,
         two_way: true,
@@ -71,12 +64,8 @@ pub(crate) fn write_heartbeat_answer(asked: &Frame, out: &mut BytesMut) {
 
 /// Tells the consumers that no new call is welcome here.
 pub(crate) fn write_readonly(serialization: Serialization, id: u64, out: &mut BytesMut) {
-    let (serialization, body): (_, &[u8]) = match serialization {
-        Serialization::Fastjson => (serialization, b"\"R\"\n"),
-        Serialization::FastjsonSized => (serialization, b"\0\0\0\x03\"R\""),
-        Serialization::Fastjson2 => (serialization, &[0, 0, 0, 2, 0x4a, b'R']),
-        _ => (Serialization::Hessian2, &[0x01, b'R']),
-    };
+    let (serialization, _) = serialization.or_default();
+    let body = serialization.readonly_body().unwrap_or_default();
     let header = Header {
         is_request: true,
         two_way: false,
@@ -88,13 +77,6 @@ pub(crate) fn write_readonly(serialization: Serialization, id: u64, out: &mut By
     };
     out.extend_from_slice(&header.encode());
     out.extend_from_slice(body);
-}
-
-fn null_of(serialization: Serialization) -> (Serialization, &'static [u8]) {
-    match serialization.null_body() {
-        Some(body) => (serialization, body),
-        None => (Serialization::Hessian2, b"N"),
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::json::{Framing, Texts};
+use crate::serialization::texts::{Framing, Texts};
 use crate::{ProtoError, Serialization};
 
 const FIELD: &str = "text";
@@ -46,9 +46,8 @@ pub fn reframe(
 }
 
 fn framing(serialization: Serialization) -> Result<Framing, ProtoError> {
-    let id = serialization.id();
-    let framing = Framing::of(serialization).filter(|&framing| framing != Framing::Jsonb);
-    framing.ok_or(ProtoError::UnsupportedSerialization { id })
+    let framing = serialization.json_framing();
+    framing.ok_or(ProtoError::UnsupportedSerialization { id: serialization.id() })
 }
 
 /// Appends one text of fastjson's dialect as JSON.

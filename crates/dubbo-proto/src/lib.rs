@@ -31,7 +31,6 @@ mod event;
 pub mod exercise;
 pub mod fastjson;
 pub mod frame;
-mod json;
 mod liveness;
 mod pending;
 mod reply;

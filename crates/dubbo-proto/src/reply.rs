@@ -6,22 +6,21 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::ops::Range;
 
 use bytes::BytesMut;
 use hessian::Decoder;
 
-use crate::body::{BodyLimits, read_attachments, read_text_attachments};
+use crate::body::BodyLimits;
 use crate::frame::{HEADER_LEN, Header};
-use crate::json::{self, Framing, SIZE_LEN, Texts};
-use crate::{ProtoError, Serialization, Status, attachment};
+use crate::serialization::BodyCodec;
+use crate::serialization::codec::ReplyParts;
+use crate::serialization::texts::SIZE_LEN;
+use crate::{ProtoError, Serialization, Status};
 
 /// The longest error text that is written. A stack trace of ordinary depth fits.
 const MAX_ERROR_TEXT_LEN: usize = 16 << 10;
 /// The longest that stands before a value: a type of two bytes behind its length, and a length.
-const MAX_FRONT_LEN: usize = SIZE_LEN + 2 + SIZE_LEN;
-/// Before a Java byte in JSONB.
-const JSONB_BYTE: u8 = 0xbd;
+pub(crate) const MAX_FRONT_LEN: usize = SIZE_LEN + 2 + SIZE_LEN;
 
 /// What a method's result is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -109,18 +108,7 @@ impl<'a> Reply<'a> {
 #[must_use]
 pub fn error_text(serialization: Serialization, body: &[u8]) -> Cow<'_, str> {
     let serialization = serialization.of_body(body);
-    let text = match Framing::of(serialization) {
-        Some(framing) => match Texts::new(framing, body, 0).next("error text") {
-            Ok(Some((_, text))) => framing.read_string(text).map(|(text, _)| text),
-            Ok(None) => Some(Cow::Borrowed("")),
-            Err(_) => None,
-        },
-        None if serialization == Serialization::Hessian2 => {
-            let limits = BodyLimits::default().hessian;
-            Decoder::new(body, limits).read_opt_string().ok().map(Option::unwrap_or_default)
-        }
-        None => None,
-    };
+    let text = serialization.bodies().ok().and_then(|bodies| bodies.read_text(body));
     let readable = body.get(..MAX_ERROR_TEXT_LEN).unwrap_or(body);
     text.unwrap_or_else(|| String::from_utf8_lossy(readable))
 }
@@ -129,6 +117,7 @@ pub fn error_text(serialization: Serialization, body: &[u8]) -> Cow<'_, str> {
 #[derive(Clone, Debug)]
 pub struct Outcome<'a> {
     serialization: Serialization,
+    bodies: &'static dyn BodyCodec,
     kind: ReplyKind,
     has_attachments: bool,
     body: &'a [u8],
@@ -140,27 +129,19 @@ pub struct Outcome<'a> {
 impl<'a> Outcome<'a> {
     fn decode(serialization: Serialization, body: &'a [u8]) -> Result<Self, ProtoError> {
         let serialization = serialization.of_body(body);
-        let (number, mut value_start) = match Framing::of(serialization) {
-            Some(framing) => number(framing, body)?,
-            None if serialization == Serialization::Hessian2 => {
-                let mut decoder = Decoder::new(body, BodyLimits::default().hessian);
-                let wrap = |source| ProtoError::Hessian { field: "reply type", source };
-                (i64::from(decoder.read_int().map_err(wrap)?), decoder.position())
-            }
-            None => return Err(ProtoError::UnsupportedSerialization { id: serialization.id() }),
-        };
+        let bodies = serialization.bodies()?;
+        let (number, mut value_start) = bodies.read_reply_number(body)?;
         let Some((kind, has_attachments)) = ReplyKind::from_number(number) else {
             return Err(ProtoError::BadReplyType { found: number });
         };
         let mut value_end = (kind == ReplyKind::Null).then_some(value_start);
-        let sized = Framing::of(serialization).filter(|framing| framing.is_sized());
-        if let Some(framing) = sized.filter(|_| kind != ReplyKind::Null) {
-            // The length before the value is no part of it.
-            let range = json_value(framing, body, value_start)?;
+        if kind != ReplyKind::Null
+            && let Some(range) = bodies.framed_value(body, value_start)?
+        {
             (value_start, value_end) = (range.start, Some(range.end));
         }
         let value_end = Cell::new(value_end);
-        Ok(Self { serialization, kind, has_attachments, body, value_start, value_end })
+        Ok(Self { serialization, bodies, kind, has_attachments, body, value_start, value_end })
     }
 
     /// Value, null or exception.
@@ -200,17 +181,10 @@ impl<'a> Outcome<'a> {
     /// # Errors
     /// [`ProtoError`] when the value is broken.
     pub fn value(&self, limits: &BodyLimits) -> Result<&'a [u8], ProtoError> {
-        let range = match (self.serialization, self.has_attachments, self.value_end.get()) {
-            (_, _, Some(end)) => self.value_start..end,
-            (Serialization::Fastjson, _, None) => {
-                json_value(Framing::Lines, self.body, self.value_start)?
-            }
-            (_, false, None) => self.value_start..self.body.len(),
-            (_, true, None) => {
-                let mut decoder = Decoder::new(self.value_and_rest(), limits.hessian);
-                self.skip_value(&mut decoder)?;
-                self.value_start..self.value_start + decoder.position()
-            }
+        let (body, start) = (self.body, self.value_start);
+        let range = match self.value_end.get() {
+            Some(end) => start..end,
+            None => self.bodies.find_value(body, start, self.has_attachments, limits)?,
         };
         self.value_end.set(Some(range.end));
         Ok(self.body.get(range).unwrap_or_default())
@@ -222,16 +196,8 @@ impl<'a> Outcome<'a> {
     /// [`ProtoError`] when the value or the attachments are broken, or they pass a limit.
     pub fn attachments(&self, limits: &BodyLimits) -> Result<Vec<(String, String)>, ProtoError> {
         let max = limits.max_attachments;
-        let (texts, base) = match self.attachment_map(limits)? {
-            None => return Ok(Vec::new()),
-            Some(AttachmentMap::Hessian(mut decoder)) => {
-                (read_attachments(&mut decoder, max)?, self.value_and_rest())
-            }
-            Some(AttachmentMap::Text { offset, text }) => {
-                let framing = Framing::of(self.serialization).unwrap_or(Framing::Lines);
-                (read_text_attachments(framing, Some((offset, text)), max)?, self.body)
-            }
-        };
+        let Some(map) = self.attachment_map(limits)? else { return Ok(Vec::new()) };
+        let (texts, base) = self.bodies.read_attachments(map, &self.parts(), max)?;
         let own = |(name, value): (crate::body::Text, crate::body::Text)| {
             (name.get(base).to_owned(), value.get(base).to_owned())
         };
@@ -249,26 +215,16 @@ impl<'a> Outcome<'a> {
         if !self.has_attachments {
             return Ok(None);
         }
-        let Some(framing) = Framing::of(self.serialization) else {
-            // Classes that the value defined may be used behind it, so the way leads through it.
-            let mut decoder = Decoder::new(self.value_and_rest(), limits.hessian);
-            if self.kind != ReplyKind::Null {
-                self.skip_value(&mut decoder)?;
-            }
-            return Ok((!decoder.is_at_end()).then_some(AttachmentMap::Hessian(decoder)));
-        };
-        // What was sized has its value's end since it was decoded.
-        let known_end = self.value_end.get().filter(|_| framing.is_sized());
-        let mut texts = Texts::new(framing, self.body, known_end.unwrap_or(self.value_start));
-        if self.kind != ReplyKind::Null && known_end.is_none() {
-            texts.next("value")?;
-        }
-        let map = texts.next("attachments")?.filter(|(_, text)| !text.is_empty());
-        Ok(map.map(|(offset, text)| AttachmentMap::Text { offset, text }))
+        self.bodies.find_attachments(&self.parts(), limits)
     }
 
-    fn skip_value(&self, decoder: &mut Decoder<'a>) -> Result<(), ProtoError> {
-        decoder.skip_value().map_err(|source| ProtoError::Hessian { field: "value", source })
+    fn parts(&self) -> ReplyParts<'a> {
+        ReplyParts {
+            body: self.body,
+            has_value: self.kind != ReplyKind::Null,
+            value_start: self.value_start,
+            value_end: self.value_end.get(),
+        }
     }
 }
 
@@ -284,31 +240,6 @@ pub enum AttachmentMap<'a> {
         /// The map.
         text: &'a [u8],
     },
-}
-
-/// The number in front of a reply's value, and where the next text begins. Written with its class,
-/// as the extension for Dubbo 3 does, the number has a letter behind it: `4B`, a byte.
-fn number(framing: Framing, body: &[u8]) -> Result<(i64, usize), ProtoError> {
-    let mut texts = Texts::new(framing, body, 0);
-    let text = texts.next("reply type")?.map_or(&b""[..], |(_, text)| text);
-    let number = if framing == Framing::Jsonb {
-        jsonb::Decoder::new(text, hessian::Limits::default()).read_whole().ok()
-    } else {
-        let digits = text.strip_suffix(b"B").unwrap_or(text);
-        std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok())
-    };
-    match number {
-        Some(number) => Ok((number, texts.position())),
-        None => Err(ProtoError::Json { field: "reply type", offset: 0, rule: "a number" }),
-    }
-}
-
-/// Where the value that stands at `start` is.
-fn json_value(framing: Framing, body: &[u8], start: usize) -> Result<Range<usize>, ProtoError> {
-    match Texts::new(framing, body, start).next("value")? {
-        Some((start, text)) => Ok(start..start + text.len()),
-        None => Err(ProtoError::Json { field: "value", offset: start, rule: "a text" }),
-    }
 }
 
 /// Where a reply goes, and in what form its reader takes it.
@@ -343,35 +274,19 @@ pub fn encode_reply(
     let number = kind.number(!attachments.is_empty());
     let mut tail = Vec::new();
     let mut front = [0; MAX_FRONT_LEN];
-    let n_front = match Framing::of(to.serialization) {
-        Some(framing) => {
-            if kind != ReplyKind::Null && !framing.holds_one(value) {
-                let rule = "one JSON text in one line";
-                return Err(ProtoError::Json { field: "value", offset: 0, rule });
-            }
-            if kind != ReplyKind::Null && !framing.is_sized() {
-                tail.push(b'\n');
-            }
-            if !attachments.is_empty() {
-                framing.write_map(&mut tail, attachments);
-            }
-            let has_value = kind != ReplyKind::Null;
-            text_front(framing, number, has_value.then_some(value.len()), &mut front)
+    let bodies = to.serialization.bodies()?;
+    let has_value = kind != ReplyKind::Null;
+    if has_value {
+        if !bodies.holds_value(value) {
+            let rule = "one JSON text in one line";
+            return Err(ProtoError::Json { field: "value", offset: 0, rule });
         }
-        None if to.serialization == Serialization::Hessian2 => {
-            if !attachments.is_empty() {
-                hessian::Encoder::new(&mut tail).map_begin(None);
-                for (name, value) in attachments {
-                    attachment::write_hessian(&mut tail, name, value);
-                }
-                hessian::Encoder::new(&mut tail).map_end();
-            }
-            // Hessian's form of an int from -16 to 47 is one byte.
-            front[0] = 0x90 + number;
-            1
-        }
-        None => return Err(ProtoError::UnsupportedSerialization { id: to.serialization.id() }),
-    };
+        tail.extend_from_slice(bodies.value_end());
+    }
+    if !attachments.is_empty() {
+        bodies.write_map(&mut tail, attachments);
+    }
+    let n_front = bodies.put_reply_front(number, has_value.then_some(value.len()), &mut front);
     let body_len = n_front + value.len() + tail.len();
     if body_len > payload_limit {
         return Err(ProtoError::PayloadTooLong { len: body_len, max: payload_limit });
@@ -384,45 +299,16 @@ pub fn encode_reply(
     Ok(())
 }
 
-/// Writes what stands before the value of a reply of texts, and returns how long it is.
-fn text_front(
-    framing: Framing,
-    number: u8,
-    value_len: Option<usize>,
-    front: &mut [u8; MAX_FRONT_LEN],
-) -> usize {
-    let digit = b'0' + number;
-    match (framing, value_len) {
-        (Framing::Lines, _) => {
-            front[..2].copy_from_slice(&[digit, b'\n']);
-            2
-        }
-        (framing, value_len) => {
-            let typed =
-                if framing == Framing::Jsonb { [JSONB_BYTE, number] } else { [digit, b'B'] };
-            front[..6].copy_from_slice(&[0, 0, 0, 2, typed[0], typed[1]]);
-            let Some(len) = value_len else { return 6 };
-            front[6..].copy_from_slice(&json::size(len));
-            MAX_FRONT_LEN
-        }
-    }
-}
-
 /// Appends a reply that says why the call failed.
 ///
-/// In a serialization that is not written here it goes out as hessian2, which every Dubbo reads:
-/// the header says so.
+/// In a serialization that is not written here it goes out in the default one, which every Dubbo
+/// reads: the header says so.
 pub fn encode_error(to: ReplyTo, status: Status, text: &str, out: &mut BytesMut) {
     let end = text.floor_char_boundary(MAX_ERROR_TEXT_LEN);
     let text = text.get(..end).unwrap_or_default();
     let mut body = Vec::with_capacity(text.len() + 8);
-    let serialization = if let Some(framing) = Framing::of(to.serialization) {
-        framing.write(&mut body, |body| framing.write_string(body, text));
-        to.serialization
-    } else {
-        hessian::write_string(&mut body, text);
-        Serialization::Hessian2
-    };
+    let (serialization, bodies) = to.serialization.or_default();
+    bodies.write_text(&mut body, text);
     write_body(ReplyTo { serialization, ..to }, status, &body, out);
 }
 

@@ -5,10 +5,9 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use hessian::Decoder;
 
-use crate::body::{BodyLimits, Text, read_attachments, read_field, read_text_attachments};
-use crate::json::{Framing, Texts};
+use crate::body::{BodyLimits, Text};
+use crate::serialization::codec::RequestParts;
 use crate::service::{MAX_INTERFACE_LEN, MAX_METHOD_LEN, MAX_QUALIFIER_LEN};
 use crate::{ProtoError, Serialization, ServiceKey, descriptor};
 
@@ -18,7 +17,7 @@ const MAX_DESCRIPTOR_LEN: usize = 65_535;
 const DESCRIPTOR: &str = "descriptor";
 
 /// The five texts in front of the arguments, and how long each may be.
-const FIELDS: [(&str, usize); 5] = [
+pub(crate) const FIELDS: [(&str, usize); 5] = [
     ("dubbo version", MAX_QUALIFIER_LEN),
     ("path", MAX_INTERFACE_LEN),
     ("version", MAX_QUALIFIER_LEN),
@@ -51,62 +50,8 @@ impl Request {
         limits: &BodyLimits,
     ) -> Result<Self, ProtoError> {
         let serialization = serialization.of_body(&body);
-        match Framing::of(serialization) {
-            Some(framing) => Self::decode_texts(serialization, framing, body, limits),
-            None if serialization == Serialization::Hessian2 => Self::decode_hessian(body, limits),
-            None => Err(ProtoError::UnsupportedSerialization { id: serialization.id() }),
-        }
-    }
-
-    fn decode_hessian(body: Bytes, limits: &BodyLimits) -> Result<Self, ProtoError> {
-        let mut decoder = Decoder::new(&body, limits.hessian);
-        let mut fields = [Text::EMPTY; 5];
-        let mut n_args = 0;
-        for (field, rule) in fields.iter_mut().zip(FIELDS) {
-            let text = read_field(&mut decoder, rule.0)?;
-            n_args = check_field(&text, rule)?;
-            *field = Text::ending_at(decoder.position(), text);
-        }
-        let start = decoder.position();
-        for _ in 0..n_args {
-            decoder
-                .skip_value()
-                .map_err(|source| ProtoError::Hessian { field: "argument", source })?;
-        }
-        let args = start..decoder.position();
-        let attachments = read_attachments(&mut decoder, limits.max_attachments)?;
-        let serialization = Serialization::Hessian2;
-        Ok(Self { serialization, body, fields, args, n_args, attachments })
-    }
-
-    fn decode_texts(
-        serialization: Serialization,
-        framing: Framing,
-        body: Bytes,
-        limits: &BodyLimits,
-    ) -> Result<Self, ProtoError> {
-        let mut texts = Texts::new(framing, &body, 0);
-        let mut fields = [Text::EMPTY; 5];
-        let mut n_args = 0;
-        for (field, rule) in fields.iter_mut().zip(FIELDS) {
-            let (offset, line) = texts.next(rule.0)?.unwrap_or((body.len(), b""));
-            let Some((text, n_after)) = framing.read_string(line) else {
-                let (field, rule) = (rule.0, "a string or null");
-                return Err(ProtoError::Json { field, offset, rule });
-            };
-            n_args = check_field(&text, rule)?;
-            *field = Text::ending_at((offset + line.len()).saturating_sub(n_after), text);
-        }
-        let mut args = texts.position()..texts.position();
-        for _ in 0..n_args {
-            let Some((offset, text)) = texts.next("argument")? else {
-                let (offset, rule) = (texts.position(), "a text for each parameter");
-                return Err(ProtoError::Json { field: "argument", offset, rule });
-            };
-            args.end = offset + text.len();
-        }
-        let attachments = texts.next("attachments")?;
-        let attachments = read_text_attachments(framing, attachments, limits.max_attachments)?;
+        let RequestParts { fields, args, n_args, attachments } =
+            serialization.bodies()?.read_request(&body, limits)?;
         Ok(Self { serialization, body, fields, args, n_args, attachments })
     }
 
@@ -204,7 +149,10 @@ impl Request {
 
 /// Checks a field's length. For the descriptor, which comes last, the number of its parameters is
 /// returned, and 0 for the others.
-fn check_field(text: &str, (what, max_len): (&'static str, usize)) -> Result<usize, ProtoError> {
+pub(crate) fn check_field(
+    text: &str,
+    (what, max_len): (&'static str, usize),
+) -> Result<usize, ProtoError> {
     if text.len() > max_len {
         return Err(ProtoError::Name { what, len: text.len(), rule: "too long" });
     }

@@ -4,15 +4,13 @@
 //! Source: apache/dubbo, `DubboProtocol.getInvoker` and `ContextFilter`.
 
 use std::borrow::Cow;
-use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hessian::{Decoder, Kind};
 
-use crate::body::{BodyLimits, read_field};
+use crate::body::BodyLimits;
 use crate::service::NO_VERSION;
-use crate::{ProtoError, Request, Serialization, ServiceKey, descriptor};
+use crate::{ProtoError, Request, Serialization, ServiceKey};
 
 /// Where a request wants to go.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -34,29 +32,21 @@ pub struct Routing<'a> {
 /// one method again and again sends such requests, and comparing bytes is much cheaper than reading them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Likeness {
+    pub(crate) serialization: Serialization,
     /// Everything before the arguments.
-    head: Box<[u8]>,
-    n_args: usize,
+    pub(crate) head: Box<[u8]>,
+    pub(crate) n_args: usize,
     /// Everything after them.
-    tail: Box<[u8]>,
+    pub(crate) tail: Box<[u8]>,
 }
 
-/// Longest head or tail that is worth comparing.
-const MAX_LIKENESS_LEN: usize = 2048;
-
 impl Likeness {
-    /// Whether a request in hessian2 looks like this: then it wants to go to the same place, too.
+    /// Whether a request looks like this: then it wants to go to the same place, too.
     #[inline]
     #[must_use]
-    pub fn is_of(&self, body: &[u8], limits: &BodyLimits) -> bool {
-        let Some(rest) = body.strip_prefix(&*self.head) else { return false };
-        // The arguments tell where the tail begins; that it is there at all is seen more cheaply.
-        if !rest.ends_with(&self.tail) {
-            return false;
-        }
-        let mut decoder = Decoder::new(rest, limits.hessian);
-        (0..self.n_args).all(|_| decoder.skip_value().is_ok())
-            && decoder.position() + self.tail.len() == rest.len()
+    pub fn is_of(&self, serialization: Serialization, body: &[u8], limits: &BodyLimits) -> bool {
+        self.serialization == serialization
+            && serialization.bodies().is_ok_and(|bodies| bodies.is_like(self, body, limits))
     }
 }
 
@@ -71,32 +61,22 @@ impl<'a> Routing<'a> {
         body: &'a Bytes,
         limits: &BodyLimits,
     ) -> Result<Self, ProtoError> {
-        if serialization == Serialization::Hessian2 {
-            return Self::read_hessian(body, limits);
-        }
-        let request = Request::decode(serialization, body.clone(), limits)?;
-        Ok(Routing::of_request(&request).into_owned())
+        Self::read_likeness(serialization, body, limits).map(|(routing, _)| routing)
     }
 
-    /// The same of a request in hessian2, and what others look like that want to go to the same place. There is
-    /// nothing to compare if attachments hold objects, whose bytes mean something by the arguments before them.
+    /// The same, and what others look like that want to go to the same place. Not every serialization
+    /// can tell, and there is nothing to compare if attachments hold objects, whose bytes mean
+    /// something by the arguments before them.
     ///
     /// # Errors
     /// As [`Routing::read`].
     pub fn read_likeness(
-        body: &'a [u8],
+        serialization: Serialization,
+        body: &'a Bytes,
         limits: &BodyLimits,
     ) -> Result<(Self, Option<Likeness>), ProtoError> {
-        let (routing, args, n_args, is_plain) = Self::read_parts(body, limits)?;
-        let (head, tail) = (body.get(..args.start), body.get(args.end..));
-        let short = |bytes: &&[u8]| bytes.len() <= MAX_LIKENESS_LEN;
-        let likeness = match (head.filter(short), tail.filter(short)) {
-            (Some(head), Some(tail)) if is_plain => {
-                Some(Likeness { head: head.into(), n_args, tail: tail.into() })
-            }
-            _ => None,
-        };
-        Ok((routing, likeness))
+        let serialization = serialization.of_body(body);
+        serialization.bodies()?.read_routing(serialization, body, limits)
     }
 
     /// The same from a request that has been read.
@@ -111,96 +91,6 @@ impl<'a> Routing<'a> {
             group: text("group").unwrap_or_default().into(),
             timeout: deadline(ms("_TO"), ms("timeout")),
         }
-    }
-
-    fn read_hessian(body: &'a [u8], limits: &BodyLimits) -> Result<Self, ProtoError> {
-        Self::read_parts(body, limits).map(|(routing, ..)| routing)
-    }
-
-    /// Also where the arguments are, how many there are, and whether attachments hold nothing but plain values.
-    fn read_parts(
-        body: &'a [u8],
-        limits: &BodyLimits,
-    ) -> Result<(Self, Range<usize>, usize, bool), ProtoError> {
-        let wrap = |field| move |source| ProtoError::Hessian { field, source };
-        let mut decoder = Decoder::new(body, limits.hessian);
-        decoder.skip_value().map_err(wrap("dubbo version"))?;
-        let path = read_field(&mut decoder, "path")?;
-        let version = read_field(&mut decoder, "version")?;
-        let mut routing = Self::default();
-        decoder.skip_value().map_err(wrap("method"))?;
-        let n_args = descriptor::count(&read_field(&mut decoder, "descriptor")?)?;
-        let start = decoder.position();
-        for _ in 0..n_args {
-            decoder.skip_value().map_err(wrap("argument"))?;
-        }
-        let args = start..decoder.position();
-        let mut is_plain = true;
-        if !decoder.is_at_end() && !decoder.read_null().map_err(wrap("attachments"))? {
-            is_plain = routing.read_attachments(&mut decoder, limits.max_attachments)?;
-        }
-        if routing.path.is_empty() {
-            routing.path = path;
-        }
-        if routing.version.is_empty() {
-            routing.version = version;
-        }
-        Ok((routing, args, n_args, is_plain))
-    }
-
-    /// Says whether all names are texts, and all values plain.
-    fn read_attachments(
-        &mut self,
-        decoder: &mut Decoder<'a>,
-        max: usize,
-    ) -> Result<bool, ProtoError> {
-        let wrap = |source| ProtoError::Hessian { field: "attachments", source };
-        let (mut left, mut timeout) = (None, None);
-        let mut count = 0;
-        let mut is_plain = true;
-        let mut map = decoder.read_map_begin().map_err(wrap)?;
-        while map.next(decoder).map_err(wrap)? {
-            count += 1;
-            if count > max {
-                return Err(ProtoError::TooMany { what: "attachments", count, max });
-            }
-            if decoder.peek().map_err(wrap)? != Kind::String {
-                is_plain = false;
-                decoder.skip_value().map_err(wrap)?;
-                decoder.skip_value().map_err(wrap)?;
-                continue;
-            }
-            let name = decoder.read_string().map_err(wrap)?;
-            is_plain &= matches!(
-                decoder.peek().map_err(wrap)?,
-                Kind::String | Kind::Int | Kind::Long | Kind::Bool | Kind::Null
-            );
-            let text = match &*name {
-                "path" => &mut self.path,
-                "interface" => &mut self.interface,
-                "version" => &mut self.version,
-                "group" => &mut self.group,
-                "_TO" => {
-                    left = read_ms(decoder).map_err(wrap)?;
-                    continue;
-                }
-                "timeout" => {
-                    timeout = read_ms(decoder).map_err(wrap)?;
-                    continue;
-                }
-                _ => {
-                    decoder.skip_value().map_err(wrap)?;
-                    continue;
-                }
-            };
-            if decoder.peek().map_err(wrap)? != Kind::String {
-                decoder.skip_value().map_err(wrap)?;
-                continue;
-            }
-            *text = decoder.read_string().map_err(wrap)?;
-        }
-        self.timeout = deadline(left, timeout);
-        Ok(is_plain)
     }
 
     /// The name under which the service is looked for. The attachment `interface` comes first,
@@ -233,24 +123,11 @@ impl<'a> Routing<'a> {
     }
 }
 
-/// Dubbo writes these as texts, but an attachment may be any object.
-fn read_ms(decoder: &mut Decoder<'_>) -> Result<Option<i64>, hessian::HessianError> {
-    Ok(match decoder.peek()? {
-        Kind::String => decoder.read_string()?.parse().ok(),
-        Kind::Int => Some(decoder.read_int()?.into()),
-        Kind::Long => Some(decoder.read_long()?),
-        _ => {
-            decoder.skip_value()?;
-            None
-        }
-    })
-}
-
 /// How long the caller waits, in milliseconds: `left` of its countdown, or else its `timeout`.
 ///
 /// Dubbo counts down to below 0, and then the time is over: the least that can be waited. A timeout of 0 says
 /// nothing, for Java's consumers wait their default then, and dubbo-go's write it in all attempts but the first.
-fn deadline(left: Option<i64>, timeout: Option<i64>) -> Option<Duration> {
+pub(crate) fn deadline(left: Option<i64>, timeout: Option<i64>) -> Option<Duration> {
     let ms = left.map(|ms| ms.max(1)).or_else(|| timeout.filter(|ms| 0 < *ms))?;
     u64::try_from(ms).ok().map(Duration::from_millis)
 }
@@ -259,6 +136,8 @@ fn deadline(left: Option<i64>, timeout: Option<i64>) -> Option<Duration> {
 mod tests {
     use super::*;
     use crate::{RequestHead, RequestId, RequestTemplate, frame};
+
+    const HESSIAN2: Serialization = Serialization::Hessian2;
 
     fn body(
         serialization: Serialization,
@@ -345,14 +224,17 @@ mod tests {
             body(Serialization::Hessian2, head, args, attachments)
         };
         let first = with(head, b"\x03abc\x91", &attachments);
-        let (routing, likeness) = Routing::read_likeness(&first, &limits).unwrap();
+        let (routing, likeness) = Routing::read_likeness(HESSIAN2, &first, &limits).unwrap();
         assert_eq!(routing, Routing::read(Serialization::Hessian2, &first, &limits).unwrap());
         let likeness = likeness.unwrap();
-        assert!(likeness.is_of(&first, &limits));
+        assert!(likeness.is_of(HESSIAN2, &first, &limits));
         // An argument that ends as a request does.
         let tail = [&b"\x57"[..], &likeness.tail, b"Z\x91"].concat();
         for args in [&b"N\x90"[..], b"\x57\x91\x92Z\x93", &tail] {
-            assert!(likeness.is_of(&with(head, args, &attachments), &limits), "{args:x?}");
+            assert!(
+                likeness.is_of(HESSIAN2, &with(head, args, &attachments), &limits),
+                "{args:x?}"
+            );
         }
         let others = [
             with(RequestHead { method: "n", ..head }, b"N\x90", &attachments),
@@ -365,10 +247,10 @@ mod tests {
             with(head, b"\x57\x91", &attachments),
         ];
         for (at, other) in others.iter().enumerate() {
-            assert!(!likeness.is_of(other, &limits), "{at}");
+            assert!(!likeness.is_of(HESSIAN2, other, &limits), "{at}");
         }
         for len in 0..first.len() {
-            assert!(!likeness.is_of(&first[..len], &limits));
+            assert!(!likeness.is_of(HESSIAN2, &first[..len], &limits));
         }
     }
 
@@ -382,7 +264,8 @@ mod tests {
         encoder.object_begin("com.acme.Unknown", &["a"]);
         encoder.int(1);
         encoder.map_end();
-        let (_, likeness) = Routing::read_likeness(&bytes, &BodyLimits::default()).unwrap();
+        let (_, likeness) =
+            Routing::read_likeness(HESSIAN2, &bytes.into(), &BodyLimits::default()).unwrap();
         assert_eq!(likeness, None);
     }
 

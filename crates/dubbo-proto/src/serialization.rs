@@ -1,23 +1,154 @@
-//! The serialization ids of Dubbo's header and their names in URLs.
+//! The table of serializations: one row for each that we write and read, and a module with what it
+//! does. Whoever has to know something of a serialization asks its row.
+//!
+//! Source: apache/dubbo, `org.apache.dubbo.common.serialize.Constants`.
+
+pub(crate) mod codec;
+mod hessian2;
+pub(crate) mod texts;
 
 use std::fmt;
 
-/// How the body of a frame is written; five bits in the header.
-///
-/// Source: apache/dubbo, `org.apache.dubbo.common.serialize.Constants`.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Serialization {
+pub(crate) use self::codec::BodyCodec;
+use self::hessian2::Hessian2;
+use self::texts::Framing;
+use crate::ProtoError;
+
+/// What the table says of a serialization.
+#[derive(Debug)]
+struct Row {
+    /// The number in headers, of five bits.
+    id: u8,
+    /// The number on links, where no two have the same: the one in headers, or one above
+    /// [`Serialization::MASK`].
+    link_number: u8,
+    /// The name in URLs.
+    name: &'static str,
+    /// The name in our configuration and commands, where no two have the same.
+    config_name: &'static str,
+    /// Another one with the same number, whose bodies begin with this byte.
+    other_with_id: Option<(u8, Serialization)>,
+    /// Registrations mean this one by its name since this release of Dubbo.
+    since: Option<(u32, u32)>,
+    /// A serialization that shows more to readers without the classes. Where a provider prefers both,
+    /// that one is used.
+    shows_less_than: Option<Serialization>,
+    /// Null as a whole body.
+    null: &'static [u8],
+    /// The body of an event that says that no call is welcome.
+    readonly: &'static [u8],
+    /// Whether values show their types.
+    has_types: bool,
+    /// Whether objects show their classes.
+    has_classes: bool,
+    bodies: &'static dyn BodyCodec,
+    /// How JSON texts are told apart, if the values are JSON.
+    json: Option<Framing>,
+}
+
+/// Makes the type of serializations from the rows of the table.
+macro_rules! table {
+    ($($(#[$doc:meta])* $name:ident = $row:expr;)*) => {
+        /// How the body of a frame is written; five bits in the header.
+        #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+        pub enum Serialization {
+            $($(#[$doc])* $name,)*
+            /// Any other id: passed on, not read or written by this crate.
+            Other(u8),
+        }
+
+        /// The places of the rows.
+        enum Index { $($name,)* }
+
+        static ROWS: [Row; Serialization::WRITTEN.len()] = [$($row,)*];
+
+        impl Serialization {
+            /// Those that we write and read, the one to be tried first in front.
+            pub const WRITTEN: [Self; [$(stringify!($name)),*].len()] = [$(Self::$name),*];
+
+            /// Where it is in [`Serialization::WRITTEN`].
+            #[must_use]
+            pub const fn index(self) -> Option<usize> {
+                match self {
+                    $(Self::$name => Some(Index::$name as usize),)*
+                    Self::Other(_) => None,
+                }
+            }
+        }
+    };
+}
+
+table! {
     /// Hessian 2.0 in Dubbo's dialect, id 2. The default of every Dubbo until 3.2.
-    Hessian2,
-    /// One JSON text a line, id 6 (Dubbo up to 2.7).
-    Fastjson,
-    /// Each JSON text behind its length, id 6 as well (the extension for Dubbo 3). A header cannot
-    /// tell it from [`Serialization::Fastjson`], a body can: [`Serialization::of_body`].
-    FastjsonSized,
+    Hessian2 = Row {
+        id: 2,
+        link_number: 2,
+        name: "hessian2",
+        config_name: "hessian2",
+        other_with_id: None,
+        since: None,
+        shows_less_than: None,
+        null: b"N",
+        readonly: b"\x01R",
+        has_types: true,
+        has_classes: true,
+        bodies: &Hessian2,
+        json: None,
+    };
     /// JSONB, each value behind its length, id 23. What Dubbo 3 offers beside hessian2.
-    Fastjson2,
-    /// Any other id: passed on, not read or written by this crate.
-    Other(u8),
+    Fastjson2 = Row {
+        id: 23,
+        link_number: 23,
+        name: "fastjson2",
+        config_name: "fastjson2",
+        other_with_id: None,
+        since: None,
+        // It leaves out fields that are 0 or false, and shows enums in fields by their numbers.
+        shows_less_than: Some(Serialization::Hessian2),
+        // JSONB's null is one byte, and stands behind its length.
+        null: &[0, 0, 0, 1, 0xaf],
+        readonly: &[0, 0, 0, 2, 0x4a, b'R'],
+        has_types: true,
+        has_classes: true,
+        bodies: &Framing::Jsonb,
+        json: None,
+    };
+    /// One JSON text a line, id 6 (Dubbo up to 2.7).
+    Fastjson = Row {
+        id: 6,
+        link_number: 6,
+        name: "fastjson",
+        config_name: "fastjson",
+        // The highest byte of a length, 0 for less than 16 MiB. No line of JSON begins with it.
+        other_with_id: Some((0, Serialization::FastjsonSized)),
+        since: None,
+        shows_less_than: None,
+        null: b"null\n",
+        readonly: b"\"R\"\n",
+        has_types: false,
+        has_classes: false,
+        bodies: &Framing::Lines,
+        json: Some(Framing::Lines),
+    };
+    /// Each JSON text behind its length, id 6 as well (the extension for Dubbo 3). A header cannot
+    /// show which of the two it is, a body can: [`Serialization::of_body`].
+    FastjsonSized = Row {
+        id: 6,
+        // Dubbo's 6, and a bit that none of its numbers has.
+        link_number: 0x26,
+        name: "fastjson",
+        config_name: "fastjson-sized",
+        other_with_id: None,
+        since: Some((3, 2)),
+        shows_less_than: None,
+        null: b"\0\0\0\x04null",
+        readonly: b"\0\0\0\x03\"R\"",
+        has_types: false,
+        // Exceptions aside: consumers make none of JSON.
+        has_classes: false,
+        bodies: &Framing::Sized,
+        json: Some(Framing::Sized),
+    };
 }
 
 /// The ids that have a name in URLs but no variant of their own.
@@ -38,67 +169,174 @@ const OTHER_NAMES: [(&str, u8); 14] = [
     ("msgpack", 27),
 ];
 
+/// The serialization of each number: the first row that has it.
+const BY_ID: [Serialization; Serialization::MASK as usize + 1] = {
+    let mut found = [Serialization::Other(0); Serialization::MASK as usize + 1];
+    let mut id: u8 = 0;
+    while id <= Serialization::MASK {
+        found[id as usize] = Serialization::Other(id);
+        let mut index = ROWS.len();
+        while 0 < index {
+            index -= 1;
+            if ROWS[index].id == id {
+                found[id as usize] = Serialization::WRITTEN[index];
+            }
+        }
+        id += 1;
+    }
+    found
+};
+
 impl Serialization {
     /// The bits of the header's flag byte that hold the id.
     pub const MASK: u8 = 0x1f;
 
-    /// Reads the low five bits of the header's flag byte.
-    #[must_use]
-    pub const fn from_id(id: u8) -> Self {
-        match id & Self::MASK {
-            2 => Self::Hessian2,
-            6 => Self::Fastjson,
-            23 => Self::Fastjson2,
-            other => Self::Other(other),
+    /// What every Dubbo reads unless it was told otherwise: used where nobody says which.
+    pub const DEFAULT: Self = Self::WRITTEN[0];
+
+    #[inline]
+    const fn row(self) -> Option<&'static Row> {
+        match self.index() {
+            Some(index) => Some(&ROWS[index]),
+            None => None,
         }
     }
 
+    /// How bodies are written.
+    #[inline]
+    pub(crate) fn bodies(self) -> Result<&'static dyn BodyCodec, ProtoError> {
+        match self.row() {
+            Some(row) => Ok(row.bodies),
+            None => Err(ProtoError::UnsupportedSerialization { id: self.id() }),
+        }
+    }
+
+    /// The same for what we have to write in any case: by the default if we do not write this one.
+    pub(crate) fn or_default(self) -> (Self, &'static dyn BodyCodec) {
+        match self.row() {
+            Some(row) => (self, row.bodies),
+            None => (Self::DEFAULT, ROWS[0].bodies),
+        }
+    }
+
+    /// Reads the low five bits of the header's flag byte.
+    #[inline]
+    #[must_use]
+    pub const fn from_id(id: u8) -> Self {
+        BY_ID[(id & Self::MASK) as usize]
+    }
+
     /// What `self`, which was read from a header, turns out to be when the body is known.
-    ///
-    /// A body of the sized framing begins with the highest byte of a length, 0 for less than
-    /// 16 MiB, and a line of JSON never does.
+    #[inline]
     #[must_use]
     pub const fn of_body(self, body: &[u8]) -> Self {
-        match (self, body) {
-            (Self::Fastjson, [0, ..]) => Self::FastjsonSized,
+        match (self.row(), body) {
+            (Some(Row { other_with_id: Some((byte, other)), .. }), [first, ..])
+                if *first == *byte =>
+            {
+                *other
+            }
             _ => self,
         }
     }
 
     /// The id for the header.
+    #[inline]
     #[must_use]
     pub const fn id(self) -> u8 {
-        match self {
-            Self::Hessian2 => 2,
-            Self::Fastjson | Self::FastjsonSized => 6,
-            Self::Fastjson2 => 23,
-            Self::Other(id) => id & Self::MASK,
+        match (self.row(), self) {
+            (Some(row), _) => row.id,
+            (None, Self::Other(id)) => id & Self::MASK,
+            (None, _) => 0,
         }
+    }
+
+    /// The number for links.
+    #[must_use]
+    pub const fn link_number(self) -> u8 {
+        match self.row() {
+            Some(row) => row.link_number,
+            None => self.id(),
+        }
+    }
+
+    /// The serialization of a number on a link.
+    #[must_use]
+    pub const fn from_link_number(number: u8) -> Self {
+        let mut index = 0;
+        while index < ROWS.len() {
+            if ROWS[index].link_number == number {
+                return Self::WRITTEN[index];
+            }
+            index += 1;
+        }
+        Self::from_id(number)
     }
 
     /// Reads the name that a URL's `serialization` parameter holds.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "hessian2" => Some(Self::Hessian2),
-            "fastjson" => Some(Self::Fastjson),
-            "fastjson2" => Some(Self::Fastjson2),
-            _ => {
-                OTHER_NAMES.iter().find(|(known, _)| *known == name).map(|(_, id)| Self::Other(*id))
-            }
+        Self::of_row(|row| row.name == name).or_else(|| {
+            OTHER_NAMES.iter().find(|(known, _)| *known == name).map(|(_, id)| Self::Other(*id))
+        })
+    }
+
+    /// The same in a registration: some names mean another since a release of Dubbo.
+    pub(crate) fn from_registered(
+        name: &str,
+        is_release_from: impl Fn(u32, u32) -> bool,
+    ) -> Option<Self> {
+        let is_it = |row: &Row| {
+            row.name == name
+                && row.since.is_some_and(|(major, minor)| is_release_from(major, minor))
+        };
+        Self::of_row(is_it).or_else(|| Self::from_name(name))
+    }
+
+    /// Reads the name that configurations and commands have.
+    #[must_use]
+    pub fn from_config_name(name: &str) -> Option<Self> {
+        Self::of_row(|row| row.config_name == name)
+    }
+
+    /// The names for configurations and commands.
+    pub const CONFIG_NAMES: [(&str, Self); Self::WRITTEN.len()] = {
+        let mut names = [("", Self::DEFAULT); Self::WRITTEN.len()];
+        let mut index = 0;
+        while index < names.len() {
+            names[index] = (ROWS[index].config_name, Self::WRITTEN[index]);
+            index += 1;
         }
+        names
+    };
+
+    /// Those that a registration can name whatever release of Dubbo it is of, in the same order.
+    pub const NAMED: [Self; n_named()] = {
+        let mut named = [Self::DEFAULT; n_named()];
+        let (mut index, mut n) = (0, 0);
+        while index < ROWS.len() {
+            if ROWS[index].since.is_none() {
+                named[n] = Self::WRITTEN[index];
+                n += 1;
+            }
+            index += 1;
+        }
+        named
+    };
+
+    fn of_row(is_it: impl Fn(&Row) -> bool) -> Option<Self> {
+        let index = ROWS.iter().position(is_it)?;
+        Self::WRITTEN.get(index).copied()
     }
 
     /// The name in URLs; `unknown` for an id without one.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Hessian2 => "hessian2",
-            Self::Fastjson | Self::FastjsonSized => "fastjson",
-            Self::Fastjson2 => "fastjson2",
-            Self::Other(id) => OTHER_NAMES
+        match self.row() {
+            Some(row) => row.name,
+            None => OTHER_NAMES
                 .iter()
-                .find(|(_, known)| *known == id)
+                .find(|(_, known)| *known == self.id())
                 .map_or("unknown", |(name, _)| name),
         }
     }
@@ -106,21 +344,71 @@ impl Serialization {
     /// Whether this crate reads and writes bodies of this serialization.
     #[must_use]
     pub const fn is_supported(self) -> bool {
-        !matches!(self, Self::Other(_))
+        self.index().is_some()
+    }
+
+    /// The first release of Dubbo (major and minor number) whose registrations mean this one by its
+    /// name, if the name means another one before.
+    #[must_use]
+    pub fn since(self) -> Option<(u32, u32)> {
+        self.row()?.since
+    }
+
+    /// A serialization that shows more to readers without the classes.
+    pub(crate) fn shows_less_than(self) -> Option<Self> {
+        self.row()?.shows_less_than
+    }
+
+    /// Whether values show their types, so that nobody has to know them beforehand.
+    #[must_use]
+    pub fn has_types(self) -> bool {
+        self.row().is_some_and(|row| row.has_types)
+    }
+
+    /// Whether objects show their classes.
+    #[must_use]
+    pub fn has_classes(self) -> bool {
+        self.row().is_some_and(|row| row.has_classes)
     }
 
     /// The body of a heartbeat: the serialization's null. `None` for those we cannot write.
     #[must_use]
-    pub const fn null_body(self) -> Option<&'static [u8]> {
-        match self {
-            Self::Hessian2 => Some(b"N"),
-            Self::Fastjson => Some(b"null\n"),
-            Self::FastjsonSized => Some(b"\0\0\0\x04null"),
-            // JSONB's null is one byte, and stands behind its length.
-            Self::Fastjson2 => Some(&[0, 0, 0, 1, 0xaf]),
-            Self::Other(_) => None,
-        }
+    pub fn null_body(self) -> Option<&'static [u8]> {
+        self.row().map(|row| row.null)
     }
+
+    /// The body of an event that says that no call is welcome.
+    pub(crate) fn readonly_body(self) -> Option<&'static [u8]> {
+        self.row().map(|row| row.readonly)
+    }
+
+    /// How JSON texts are told apart, if the values are JSON.
+    pub(crate) fn json_framing(self) -> Option<Framing> {
+        self.row()?.json
+    }
+
+    /// The value of the only argument of a request, without what frames it.
+    ///
+    /// # Errors
+    /// [`ProtoError::UnsupportedSerialization`].
+    pub fn only_arg(self, args: &[u8]) -> Result<&[u8], ProtoError> {
+        self.bodies().map(|bodies| bodies.only_arg(args))
+    }
+
+    /// The letter of an event frame that is more than a heartbeat, whatever it is written in.
+    pub(crate) fn event_letter(body: &[u8]) -> Option<u8> {
+        ROWS.iter().find_map(|row| row.bodies.event_letter(body))
+    }
+}
+
+/// How many rows have a name that means nothing else in any release.
+const fn n_named() -> usize {
+    let (mut index, mut n) = (0, 0);
+    while index < ROWS.len() {
+        n += ROWS[index].since.is_none() as usize;
+        index += 1;
+    }
+    n
 }
 
 impl fmt::Display for Serialization {

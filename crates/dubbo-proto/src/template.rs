@@ -8,10 +8,11 @@
 use bytes::BytesMut;
 
 use crate::frame::{HEADER_LEN, Header};
-use crate::json::{self, Framing, SIZE_LEN};
+use crate::serialization::BodyCodec;
+use crate::serialization::texts::{self, SIZE_LEN};
 use crate::service::{MAX_INTERFACE_LEN, NO_VERSION, validate_method};
 use crate::{DEFAULT_PAYLOAD_LIMIT, PROTOCOL_VERSION, ProtoError, Serialization};
-use crate::{RequestId, attachment, descriptor};
+use crate::{RequestId, descriptor};
 
 /// What names a method of a service in a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -30,6 +31,7 @@ pub struct RequestHead<'a> {
 #[derive(Clone, Debug)]
 pub struct RequestTemplate {
     serialization: Serialization,
+    bodies: &'static dyn BodyCodec,
     /// All of the body that stands before the arguments.
     front: Box<[u8]>,
     /// All that stands after the arguments.
@@ -65,40 +67,20 @@ impl RequestTemplate {
         let (mut front, mut back) = (Vec::new(), Vec::new());
         let version = if head.version.is_empty() { NO_VERSION } else { head.version };
         let fields = [PROTOCOL_VERSION, head.path, version, head.method, head.descriptor];
-        let framing = Framing::of(serialization);
-        let back_open_len = match framing {
-            Some(framing) => {
-                for field in fields {
-                    framing.write(&mut front, |front| framing.write_string(front, field));
-                }
-                // This line break ends the last argument.
-                if framing == Framing::Lines && n_params != 0 {
-                    back.push(b'\n');
-                }
-                framing.write_map(&mut back, attachments);
-                back.len() - framing.close_map().len()
-            }
-            None if serialization == Serialization::Hessian2 => {
-                for field in fields {
-                    hessian::write_string(&mut front, field);
-                }
-                hessian::Encoder::new(&mut back).map_begin(None);
-                for (name, value) in attachments {
-                    attachment::write_hessian(&mut back, name, value);
-                }
-                let back_open_len = back.len();
-                hessian::Encoder::new(&mut back).map_end();
-                back_open_len
-            }
-            None => return Err(ProtoError::UnsupportedSerialization { id: serialization.id() }),
-        };
+        let bodies = serialization.bodies()?;
+        for field in fields {
+            bodies.write_text(&mut front, field);
+        }
+        back.extend_from_slice(bodies.args_end(n_params));
+        let before_map = back.len();
+        let back_open_len = before_map + bodies.write_map(&mut back, attachments);
         Ok(Self {
             serialization,
+            bodies,
             front: front.into(),
             back: back.into(),
             back_open_len,
-            has_attachments: framing.is_some_and(Framing::is_opened_with_member)
-                || !attachments.is_empty(),
+            has_attachments: bodies.begins_with_entry() || !attachments.is_empty(),
             n_params,
             payload_limit: DEFAULT_PAYLOAD_LIMIT,
         })
@@ -165,9 +147,9 @@ impl RequestTemplate {
             out.extend_from_slice(&self.back);
         } else {
             let (mut open, end) = self.back.split_at(self.back_open_len);
-            if Framing::of(self.serialization).is_some_and(Framing::is_sized) {
+            if self.bodies.is_sized() {
                 // The map got longer than the template says.
-                out.extend_from_slice(&json::size(self.back.len() - SIZE_LEN + extra.len()));
+                out.extend_from_slice(&texts::size(self.back.len() - SIZE_LEN + extra.len()));
                 open = open.get(SIZE_LEN..).unwrap_or_default();
             }
             out.extend_from_slice(open);
@@ -181,27 +163,16 @@ impl RequestTemplate {
     /// that is not right.
     #[inline]
     fn check_args(&self, args: &[u8]) -> Result<(), ProtoError> {
-        let framing = Framing::of(self.serialization);
-        if framing.is_none_or(|framing| framing.holds(args, self.n_params)) {
-            return Ok(());
-        }
-        let rule = match self.serialization {
-            Serialization::Fastjson => "one JSON text a line, as many as the method has parameters",
-            _ => "values behind their lengths, as many as the method has parameters",
-        };
-        Err(ProtoError::Json { field: "arguments", offset: 0, rule })
+        self.bodies.check_args(args, self.n_params).map_err(|rule| ProtoError::Json {
+            field: "arguments",
+            offset: 0,
+            rule,
+        })
     }
 
     fn encode_extra(&self, extra: &[(&str, &str)]) -> Vec<u8> {
         let mut out = Vec::new();
-        for (at, (name, value)) in extra.iter().enumerate() {
-            match Framing::of(self.serialization) {
-                None => attachment::write_hessian(&mut out, name, value),
-                Some(framing) => {
-                    framing.write_entry(&mut out, at == 0 && !self.has_attachments, name, value);
-                }
-            }
-        }
+        self.bodies.write_entries(&mut out, self.has_attachments, extra);
         out
     }
 }

@@ -12,8 +12,6 @@ use registry::{
 
 use crate::registry_url::RegistryUrl;
 
-/// The first release of Dubbo whose fastjson puts lengths before texts.
-const SIZED_SINCE: &str = "3.2.0";
 /// Where a provider listens unless its URL says otherwise.
 const DUBBO_PORT: u16 = 20880;
 
@@ -116,9 +114,9 @@ impl PlaceArgs {
         let told =
             || url.params.get("serialization").and_then(|name| Serialization::from_name(name));
         endpoint.serializations = serialization.or_else(told).into_iter().collect();
-        if serialization == Some(Serialization::FastjsonSized) {
-            // In a registration, the name of both framings means this one from that release on.
-            let release = [("release".to_owned(), SIZED_SINCE.to_owned())];
+        if let Some((major, minor)) = serialization.and_then(Serialization::since) {
+            // In a registration, its name means this one from that release on.
+            let release = [("release".to_owned(), format!("{major}.{minor}.0"))];
             endpoint.params = Arc::new(release.into());
         }
         let registration = Registration {

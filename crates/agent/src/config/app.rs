@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::clusters::SERIALIZATIONS;
+use dubbo_proto::{Serialization, ServiceKey};
+use wire::tls::Protocols;
+
 use super::http_app::{HTTP_APP_KEYS, http_app};
 use super::section::Section;
 use super::tls::{TLS_KEYS, tls_client};
 use super::{AppConfig, defaults};
 use crate::backend::http::origin::{Origin, Way};
 use crate::backend::http::template::Template;
-use dubbo_proto::ServiceKey;
-use wire::tls::Protocols;
 
 const REMEDY: &str = "write where the app listens: \"dubbo://127.0.0.1:20880\" if it speaks Dubbo TCP, \
                       \"dubbos://...\" if it does so over TLS; \
@@ -90,7 +90,7 @@ pub(super) fn app(
         port,
         tls: dubbo_tls,
         serialization: section
-            .choice("serialization", &SERIALIZATIONS)
+            .choice("serialization", &Serialization::CONFIG_NAMES)
             .unwrap_or(defaults::SERIALIZATION),
     }
 }

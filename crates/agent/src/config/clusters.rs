@@ -15,14 +15,6 @@ use super::{ClusterPolicy, ClusterRule, ClusterRules};
 /// The section that all policies start from.
 const DEFAULTS: &str = "[defaults]";
 
-/// The serializations that an agent writes by itself.
-pub(super) const SERIALIZATIONS: [(&str, Serialization); 4] = [
-    ("hessian2", Serialization::Hessian2),
-    ("fastjson", Serialization::Fastjson),
-    ("fastjson-sized", Serialization::FastjsonSized),
-    ("fastjson2", Serialization::Fastjson2),
-];
-
 /// Reads `[defaults]` and the `[[cluster]]` sections, which start from the defaults.
 pub(super) fn clusters(
     mut defaults: Section<'_>,
@@ -94,7 +86,7 @@ fn policy(section: &mut Section<'_>, name: &str, base: &ClusterPolicy) -> Cluste
         max_timeout: section.ms("max_timeout_ms", defaults::LONGEST, base.max_timeout),
         connect_timeout: section.ms("connect_timeout_ms", defaults::LONGEST, base.connect_timeout),
         serialization: section
-            .choice("serialization", &SERIALIZATIONS)
+            .choice("serialization", &Serialization::CONFIG_NAMES)
             .unwrap_or(base.serialization),
         max_attempts: section.number(
             "max_attempts",

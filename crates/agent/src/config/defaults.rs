@@ -121,7 +121,7 @@ pub(super) const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 /// Two lost SYNs would take 3 s; another endpoint is the better choice after the first.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The default of every Dubbo until 3.2, and understood by those after it.
-pub(super) const SERIALIZATION: Serialization = Serialization::Hessian2;
+pub(super) const SERIALIZATION: Serialization = Serialization::DEFAULT;
 /// The first and two more, as Dubbo's `retries = 2`.
 pub(super) const MAX_ATTEMPTS: u32 = 3;
 /// A call that was refused this often will not be served elsewhere.

@@ -414,8 +414,8 @@ impl Config {
 }
 
 /// What is translated for an app that speaks HTTP, the preferred one first.
-pub const HTTP_APP_SERIALIZATIONS: [Serialization; 3] =
-    [Serialization::Hessian2, Serialization::Fastjson2, Serialization::Fastjson];
+pub const HTTP_APP_SERIALIZATIONS: [Serialization; Serialization::NAMED.len()] =
+    Serialization::NAMED;
 
 /// How calls to a service are made.
 #[derive(Clone, Debug, Eq, PartialEq)]

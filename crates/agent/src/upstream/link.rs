@@ -290,7 +290,7 @@ impl Peer for LinkPeer {
             }
             Event::RouteAccepted { route, codec } => {
                 let serialization = match codec {
-                    codec::UNSET => Serialization::Hessian2,
+                    codec::UNSET => Serialization::DEFAULT,
                     codec => codec::serialization(codec),
                 };
                 return self.settle(route, RouteState::Accepted(serialization));

@@ -133,27 +133,26 @@ impl DubboUrl {
         let preferred_list = self.param("prefer.serialization").unwrap_or("");
         let names =
             split_list(preferred_list).chain(self.param("serialization")).chain(["hessian2"]);
-        let framed = match self.is_release_from(3, 2) {
-            true => Serialization::FastjsonSized,
-            false => Serialization::Fastjson,
-        };
         let mut found = Vec::new();
-        for serialization in names.filter_map(Serialization::from_name) {
-            let is_fastjson = serialization == Serialization::Fastjson;
-            let serialization = if is_fastjson { framed } else { serialization };
+        let is_release_from = |major, minor| self.is_release_from(major, minor);
+        for serialization in
+            names.filter_map(|name| Serialization::from_registered(name, is_release_from))
+        {
             if !found.contains(&serialization) {
                 found.push(serialization);
             }
         }
         let is_preferred = |name| split_list(preferred_list).any(|preferred| preferred == name);
-        let place = |wanted| found.iter().position(|known| *known == wanted);
-        if is_preferred("hessian2")
-            && let Some(hessian2) = place(Serialization::Hessian2)
-            && let Some(fastjson2) = place(Serialization::Fastjson2)
-            && fastjson2 < hessian2
-            && let Some(front) = found.get_mut(fastjson2..=hessian2)
-        {
-            front.rotate_left(1);
+        let place = |found: &[Serialization], wanted| found.iter().position(|it| *it == wanted);
+        for less in Serialization::WRITTEN {
+            if let Some(more) = less.shows_less_than()
+                && is_preferred(more.name())
+                && let (Some(less), Some(more)) = (place(&found, less), place(&found, more))
+                && less < more
+                && let Some(front) = found.get_mut(less..=more)
+            {
+                front.rotate_left(1);
+            }
         }
         found
     }

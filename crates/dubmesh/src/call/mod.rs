@@ -310,7 +310,7 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, F
     let policy = ClusterPolicy {
         max_timeout: MAX_TIMEOUT,
         connect_timeout: CONNECT_TIMEOUT.min(timeout.unwrap_or(CONNECT_TIMEOUT)),
-        serialization: args.serialization.unwrap_or(Serialization::Hessian2),
+        serialization: args.serialization.unwrap_or(Serialization::DEFAULT),
         ..ClusterPolicy::default()
     };
     let client = Client::new("dubmesh-call", &place.name, registry.clone(), policy);

@@ -72,17 +72,14 @@ pub(crate) struct ProviderArgs {
 
 /// Reads the name of a serialization that we speak, as configurations have it.
 pub(crate) fn serialization(name: &str) -> Result<Serialization, String> {
-    let known = || "write hessian2, fastjson2, fastjson or fastjson-sized".to_owned();
-    match name {
-        "fastjson-sized" => Ok(Serialization::FastjsonSized),
-        _ => Serialization::from_name(name).filter(|it| it.is_supported()).ok_or_else(known),
-    }
+    Serialization::from_config_name(name)
+        .ok_or_else(|| "write hessian2, fastjson2, fastjson or fastjson-sized".to_owned())
 }
 
 /// Reads the name of a serialization that a registration can tell.
 fn registered(name: &str) -> Result<Serialization, String> {
     match serialization(name) {
-        Ok(known) if known != Serialization::FastjsonSized => Ok(known),
+        Ok(known) if Serialization::NAMED.contains(&known) => Ok(known),
         _ => Err("write hessian2, fastjson or fastjson2".to_owned()),
     }
 }

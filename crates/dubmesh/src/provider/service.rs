@@ -71,7 +71,7 @@ impl<'a> Argument<'a> {
                 .read_opt_text()
                 .map(|text| text.map(jsonb::Text::to_str))
                 .map_err(|error| bad_argument(&error)),
-            Serialization::Fastjson => {
+            Serialization::Fastjson | Serialization::FastjsonSized => {
                 let mut reader = JsonReader::new(self.raw, Limits::default());
                 let text = match reader.peek() {
                     Ok(JsonKind::Null) => return Ok(None),
@@ -79,17 +79,21 @@ impl<'a> Argument<'a> {
                 };
                 text.map(Some).map_err(|error| bad_argument(&error))
             }
-            _ => Decoder::new(self.raw, Limits::default())
+            Serialization::Hessian2 => Decoder::new(self.raw, Limits::default())
                 .read_opt_string()
                 .map_err(|error| bad_argument(&error)),
+            other @ Serialization::Other(_) => Err(unexpected(other)),
         }
     }
 
     fn is_null(&self) -> bool {
         match self.serialization {
-            Serialization::Fastjson => self.raw.trim_ascii() == b"null",
+            Serialization::Fastjson | Serialization::FastjsonSized => {
+                self.raw.trim_ascii() == b"null"
+            }
             Serialization::Fastjson2 => self.raw == [JSONB_NULL],
-            _ => self.raw == b"N",
+            Serialization::Hessian2 => self.raw == b"N",
+            Serialization::Other(_) => false,
         }
     }
 }
@@ -141,15 +145,7 @@ impl HelloService {
                 (Serialization::Fastjson2, values.first().copied().unwrap_or_default())
             }
             other @ (Serialization::Hessian2 | Serialization::Fastjson) => (other, request.args()),
-            // In the words of a Java provider that does not permit it.
-            other => {
-                let text = format!(
-                    "Unexpected serialization id:{} received from network, please check if the peer \
-                     send the right id.",
-                    other.id()
-                );
-                return Err(Refusal { status: Status::BadRequest, text });
-            }
+            other @ Serialization::Other(_) => return Err(unexpected(other)),
         };
         let argument = Argument { serialization, raw };
         match Method::named(method) {
@@ -210,8 +206,12 @@ impl HelloService {
     ) -> Result<ReplyKind, Refusal> {
         let serialization = arguments.serialization;
         let call = match serialization {
-            Serialization::Fastjson => GenericCall::read_json(arguments.raw)?,
-            _ => GenericCall::read_hessian(arguments.raw)?,
+            Serialization::Hessian2 => GenericCall::read_hessian(arguments.raw)?,
+            // The others come as JSON.
+            Serialization::Fastjson | Serialization::FastjsonSized | Serialization::Fastjson2 => {
+                GenericCall::read_json(arguments.raw)?
+            }
+            other @ Serialization::Other(_) => return Err(unexpected(other)),
         };
         let has_types = call.types.as_ref().is_none_or(|types| types == &[TEXT_NAME]);
         let Some(method) = Method::named(&call.method).filter(|_| has_types) else {
@@ -305,6 +305,16 @@ impl<'a> GenericCall<'a> {
     }
 }
 
+/// In the words of a Java provider that does not permit a serialization.
+fn unexpected(serialization: Serialization) -> Refusal {
+    let text = format!(
+        "Unexpected serialization id:{} received from network, please check if the peer \
+         send the right id.",
+        serialization.id()
+    );
+    Refusal { status: Status::BadRequest, text }
+}
+
 fn bad_argument(error: &dyn std::fmt::Display) -> Refusal {
     let text = format!("java.lang.IllegalArgumentException: the arguments cannot be read: {error}");
     Refusal { status: Status::BadRequest, text }
@@ -345,9 +355,12 @@ fn run(
             Some(text) => {
                 let hash = java_hash(&text);
                 match answer_in {
-                    Serialization::Fastjson => json::write_i64(out, i64::from(hash)),
+                    Serialization::Fastjson | Serialization::FastjsonSized => {
+                        json::write_i64(out, i64::from(hash));
+                    }
                     Serialization::Fastjson2 => jsonb::Encoder::new(out).int(hash),
-                    _ => hessian::write_int(out, hash),
+                    Serialization::Hessian2 => hessian::write_int(out, hash),
+                    other @ Serialization::Other(_) => return Err(unexpected(other)),
                 }
                 Ok(ReplyKind::Value)
             }

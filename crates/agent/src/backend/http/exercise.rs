@@ -76,12 +76,6 @@ const METHODS: [(&str, &str); 6] = [
 ];
 const GENERIC: [Option<&str>; 5] =
     [None, Some("true"), Some("gson"), Some("raw.return"), Some("bean")];
-const SERIALIZATIONS: [Serialization; 4] = [
-    Serialization::Hessian2,
-    Serialization::Fastjson,
-    Serialization::FastjsonSized,
-    Serialization::Fastjson2,
-];
 const MODES: [Mode; 5] = [Mode::Plain, Mode::Map, Mode::Raw, Mode::Gson, Mode::Bean(bean::CLASS)];
 const STATUSES: [u16; 8] = [200, 201, 204, 302, 404, 409, 429, 500];
 
@@ -110,7 +104,7 @@ fn pick<T: Copy>(choices: &[T], number: u8) -> T {
 /// over 127, and otherwise the arguments of the method that it picks. `now` is any time.
 pub fn call(data: &[u8], now: Instant) {
     let [how, which, data @ ..] = data else { return };
-    let serialization = pick(&SERIALIZATIONS, *how);
+    let serialization = pick(&Serialization::WRITTEN, *how);
     let (body, args, attachments);
     let (mut name, mut descriptor) = pick(&METHODS, *which);
     let mut payload = Encoded { serialization, bytes: data };
@@ -188,7 +182,7 @@ pub fn answer(data: &[u8]) {
     }
     let status = StatusCode::from_u16(pick(&STATUSES, *status)).unwrap_or_default();
     let answer = Answer { status, headers, body: Bytes::copy_from_slice(body), hold: None };
-    let serialization = pick(&SERIALIZATIONS, *how);
+    let serialization = pick(&Serialization::WRITTEN, *how);
     // Calls for descriptors of beans are refused in fastjson, before there is an answer.
     let Ok(mode) = pick(&MODES, how >> 4).fitting(b"[]", serialization) else { return };
     APP.with(|one| {
@@ -250,7 +244,7 @@ fn check_value(form: &Form<'_>, answer: &Answer, json: &[u8]) {
 pub fn provider_reply(data: &[u8]) {
     let [how, body @ ..] = data else { return };
     let reply = crate::call::Reply {
-        serialization: pick(&SERIALIZATIONS, *how),
+        serialization: pick(&Serialization::WRITTEN, *how),
         body: Bytes::copy_from_slice(body),
         endpoint: "here".into(),
         route: None,

@@ -65,18 +65,18 @@ impl Mode {
     /// # Errors
     /// [`Code::BadArguments`] if they are no array, or come in a serialization without classes.
     pub fn fitting(self, array: &[u8], serialization: Serialization) -> Result<Self, CallError> {
-        match (self, serialization) {
-            (Self::Bean(_), Serialization::Hessian2 | Serialization::Fastjson2) => {
+        match self {
+            Self::Bean(_) if serialization.has_classes() => {
                 Ok(Self::Bean(bean::class_of(&elements(array)?)))
             }
-            (Self::Bean(_), other) => {
+            Self::Bean(_) => {
                 let text = format!(
                     "generic=bean does not go by {}, but by hessian2 and fastjson2",
-                    other.name()
+                    serialization.name()
                 );
                 Err(CallError::from_provider(DubboStatus::ServiceError, &text))
             }
-            (other, _) => Ok(other),
+            other => Ok(other),
         }
     }
 

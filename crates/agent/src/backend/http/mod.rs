@@ -173,13 +173,9 @@ impl HttpApp {
             errors: &StatusTable::default(),
             classes: &self.config.classes,
         };
-        let value = match call.payload.serialization {
-            // Without the length before it.
-            Serialization::FastjsonSized | Serialization::Fastjson2 => {
-                call.payload.bytes.get(4..).unwrap_or_default()
-            }
-            _ => call.payload.bytes,
-        };
+        let (serialization, args) = (call.payload.serialization, call.payload.bytes);
+        let value = serialization.only_arg(args);
+        let value = value.map_err(|_| crate::route::unsupported(serialization))?;
         form.of_value(value.to_vec())
     }
 

@@ -208,7 +208,10 @@ impl Form<'_> {
         match self.serialization {
             Serialization::Hessian2 => hessian::write_string(&mut value, text),
             Serialization::Fastjson2 => jsonb::Encoder::new(&mut value).string(text),
-            _ => json::write_string(&mut value, text),
+            Serialization::Fastjson | Serialization::FastjsonSized => {
+                json::write_string(&mut value, text);
+            }
+            other @ Serialization::Other(_) => return Err(crate::route::unsupported(other)),
         }
         Ok(value)
     }
@@ -265,7 +268,7 @@ impl Form<'_> {
                 object.jsonb(self.classes).map_err(|error| broken(&error))?
             }
             // A consumer's fastjson makes no exception of JSON, and would fail for that instead.
-            _ => {
+            Serialization::Fastjson | Serialization::FastjsonSized | Serialization::Other(_) => {
                 let text = format!("{class}: {message}");
                 return Err(CallError::from_provider(DubboStatus::ServiceError, &text));
             }

@@ -108,29 +108,28 @@ impl Services {
         body: &Bytes,
     ) -> Result<(Service, Option<Duration>), CallError> {
         let limits = BodyLimits::default();
-        if serialization == Serialization::Hessian2 {
-            if let Some(found) = self.find_like(body, &limits) {
-                return Ok(found);
-            }
-            return match Routing::read_likeness(body, &limits) {
-                Ok((routing, likeness)) => {
-                    let (service, timeout) = (self.find(&routing)?, routing.timeout);
-                    self.remember(likeness, &service, timeout);
-                    Ok((service, timeout))
-                }
-                Err(error) => Ok((self.unreadable(&error)?, None)),
-            };
+        if let Some(found) = self.find_like(serialization, body, &limits) {
+            return Ok(found);
         }
-        match Routing::read(serialization, body, &limits) {
-            Ok(routing) => Ok((self.find(&routing)?, routing.timeout)),
+        match Routing::read_likeness(serialization, body, &limits) {
+            Ok((routing, likeness)) => {
+                let (service, timeout) = (self.find(&routing)?, routing.timeout);
+                self.remember(likeness, &service, timeout);
+                Ok((service, timeout))
+            }
             Err(error) => Ok((self.unreadable(&error)?, None)),
         }
     }
 
     #[inline]
-    fn find_like(&self, body: &Bytes, limits: &BodyLimits) -> Option<(Service, Option<Duration>)> {
+    fn find_like(
+        &self,
+        serialization: Serialization,
+        body: &Bytes,
+        limits: &BodyLimits,
+    ) -> Option<(Service, Option<Duration>)> {
         let mut seen = self.seen.borrow_mut();
-        let at = seen.iter().position(|seen| seen.likeness.is_of(body, limits))?;
+        let at = seen.iter().position(|seen| seen.likeness.is_of(serialization, body, limits))?;
         let Seen { service, timeout, epoch, .. } = &seen[at];
         if !service.is_current(*epoch, self.worker.rules_epoch()) {
             seen.remove(at);

@@ -21,6 +21,12 @@ pub enum BeanError {
     /// It does not fit its type.
     #[error(transparent)]
     Hessian(#[from] TranscodeError),
+    /// Objects do not show their classes in this serialization.
+    #[error("{serialization} has no descriptors")]
+    NoClasses {
+        /// Which one.
+        serialization: Serialization,
+    },
     /// The same, or it has no form in JSONB.
     #[error(transparent)]
     Jsonb(#[from] JsonbError),
@@ -46,7 +52,10 @@ pub fn describe(
     let mut out = Vec::with_capacity(2 * text.len());
     let mut to = match serialization {
         Serialization::Fastjson2 => Output::Jsonb(jsonb::Encoder::new(&mut out)),
-        _ => Output::Hessian(Encoder::new(&mut out)),
+        Serialization::Hessian2 => Output::Hessian(Encoder::new(&mut out)),
+        Serialization::Fastjson | Serialization::FastjsonSized | Serialization::Other(_) => {
+            return Err(BeanError::NoClasses { serialization });
+        }
     };
     let json = JsonReader::new(text, Limits::default());
     Writer { json, out: &mut to, classes, own_class }.value(ty)?;

@@ -6,11 +6,18 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
+
+use bytes::Bytes;
 
 use memchr::{memchr, memchr_iter, memchr2};
 
+use super::codec::{BodyCodec, ReplyParts, RequestParts, TextPair};
 use crate::attachment::{self, AttachmentValue};
-use crate::{ProtoError, Serialization};
+use crate::body::{BodyLimits, Text};
+use crate::reply::MAX_FRONT_LEN;
+use crate::request::{FIELDS, check_field};
+use crate::{AttachmentMap, ProtoError};
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
@@ -39,16 +46,6 @@ const JSONB_OBJECT: u8 = 0xa6;
 const JSONB_OBJECT_END: u8 = 0xa5;
 
 impl Framing {
-    /// The framing of a serialization that is a row of texts.
-    pub(crate) const fn of(serialization: Serialization) -> Option<Self> {
-        match serialization {
-            Serialization::Fastjson => Some(Self::Lines),
-            Serialization::FastjsonSized => Some(Self::Sized),
-            Serialization::Fastjson2 => Some(Self::Jsonb),
-            _ => None,
-        }
-    }
-
     /// What opens a map of attachments. The extension's reader makes what the text says it is,
     /// and Java writes this.
     pub(crate) const fn open_map(self) -> &'static [u8] {
@@ -199,6 +196,232 @@ impl Framing {
             Self::Sized | Self::Jsonb => !text.is_empty(),
         }
     }
+}
+
+/// Before a Java byte in JSONB.
+const JSONB_BYTE: u8 = 0xbd;
+
+impl BodyCodec for Framing {
+    fn write_text(&self, out: &mut Vec<u8>, text: &str) {
+        self.write(out, |out| self.write_string(out, text));
+    }
+
+    fn args_end(&self, n_args: usize) -> &'static [u8] {
+        match self {
+            // This line break ends the last argument.
+            Self::Lines if n_args != 0 => b"\n",
+            Self::Lines | Self::Sized | Self::Jsonb => b"",
+        }
+    }
+
+    fn write_map(&self, out: &mut Vec<u8>, entries: &[(&str, &str)]) -> usize {
+        let start = out.len();
+        Self::write_map(*self, out, entries);
+        out.len() - start - self.close_map().len()
+    }
+
+    fn write_entries(&self, out: &mut Vec<u8>, has_some: bool, entries: &[(&str, &str)]) {
+        for (at, (name, value)) in entries.iter().enumerate() {
+            self.write_entry(out, at == 0 && !has_some, name, value);
+        }
+    }
+
+    fn begins_with_entry(&self) -> bool {
+        self.is_opened_with_member()
+    }
+
+    fn is_sized(&self) -> bool {
+        Self::is_sized(*self)
+    }
+
+    fn check_args(&self, args: &[u8], n_args: usize) -> Result<(), &'static str> {
+        match self {
+            _ if self.holds(args, n_args) => Ok(()),
+            Self::Lines => Err("one JSON text a line, as many as the method has parameters"),
+            Self::Sized | Self::Jsonb => {
+                Err("values behind their lengths, as many as the method has parameters")
+            }
+        }
+    }
+
+    fn only_arg<'a>(&self, args: &'a [u8]) -> &'a [u8] {
+        match self {
+            Self::Lines => args,
+            Self::Sized | Self::Jsonb => args.get(SIZE_LEN..).unwrap_or_default(),
+        }
+    }
+
+    fn read_request(&self, body: &Bytes, limits: &BodyLimits) -> Result<RequestParts, ProtoError> {
+        let mut texts = Texts::new(*self, body, 0);
+        let mut fields = [Text::EMPTY; 5];
+        let mut n_args = 0;
+        for (field, rule) in fields.iter_mut().zip(FIELDS) {
+            let (offset, line) = texts.next(rule.0)?.unwrap_or((body.len(), b""));
+            let Some((text, n_after)) = self.read_string(line) else {
+                let (field, rule) = (rule.0, "a string or null");
+                return Err(ProtoError::Json { field, offset, rule });
+            };
+            n_args = check_field(&text, rule)?;
+            *field = Text::ending_at((offset + line.len()).saturating_sub(n_after), text);
+        }
+        let mut args = texts.position()..texts.position();
+        for _ in 0..n_args {
+            let Some((offset, text)) = texts.next("argument")? else {
+                let (offset, rule) = (texts.position(), "a text for each parameter");
+                return Err(ProtoError::Json { field: "argument", offset, rule });
+            };
+            args.end = offset + text.len();
+        }
+        let attachments = texts.next("attachments")?;
+        let attachments = read_text_attachments(*self, attachments, limits.max_attachments)?;
+        Ok(RequestParts { fields, args, n_args, attachments })
+    }
+
+    /// Written with its class, as the extension for Dubbo 3 does, the number has a letter behind it:
+    /// `4B`, a byte.
+    fn put_reply_front(
+        &self,
+        number: u8,
+        value_len: Option<usize>,
+        front: &mut [u8; MAX_FRONT_LEN],
+    ) -> usize {
+        let digit = b'0' + number;
+        let typed = match self {
+            Self::Lines => {
+                front[..2].copy_from_slice(&[digit, b'\n']);
+                return 2;
+            }
+            Self::Sized => [digit, b'B'],
+            Self::Jsonb => [JSONB_BYTE, number],
+        };
+        front[..6].copy_from_slice(&[0, 0, 0, 2, typed[0], typed[1]]);
+        let Some(len) = value_len else { return 6 };
+        front[6..].copy_from_slice(&size(len));
+        MAX_FRONT_LEN
+    }
+
+    fn holds_value(&self, value: &[u8]) -> bool {
+        self.holds_one(value)
+    }
+
+    fn value_end(&self) -> &'static [u8] {
+        match self {
+            Self::Lines => b"\n",
+            Self::Sized | Self::Jsonb => b"",
+        }
+    }
+
+    fn read_text<'a>(&self, body: &'a [u8]) -> Option<Cow<'a, str>> {
+        match Texts::new(*self, body, 0).next("error text") {
+            Ok(Some((_, text))) => self.read_string(text).map(|(text, _)| text),
+            Ok(None) => Some(Cow::Borrowed("")),
+            Err(_) => None,
+        }
+    }
+
+    fn read_reply_number(&self, body: &[u8]) -> Result<(i64, usize), ProtoError> {
+        let mut texts = Texts::new(*self, body, 0);
+        let text = texts.next("reply type")?.map_or(&b""[..], |(_, text)| text);
+        let number = match self {
+            Self::Jsonb => jsonb::Decoder::new(text, hessian::Limits::default()).read_whole().ok(),
+            Self::Lines | Self::Sized => {
+                let digits = text.strip_suffix(b"B").unwrap_or(text);
+                std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok())
+            }
+        };
+        match number {
+            Some(number) => Ok((number, texts.position())),
+            None => Err(ProtoError::Json { field: "reply type", offset: 0, rule: "a number" }),
+        }
+    }
+
+    fn framed_value(&self, body: &[u8], start: usize) -> Result<Option<Range<usize>>, ProtoError> {
+        match self {
+            Self::Lines => Ok(None),
+            // The length before the value is no part of it.
+            Self::Sized | Self::Jsonb => value_at(*self, body, start).map(Some),
+        }
+    }
+
+    fn find_value(
+        &self,
+        body: &[u8],
+        start: usize,
+        _has_attachments: bool,
+        _limits: &BodyLimits,
+    ) -> Result<Range<usize>, ProtoError> {
+        value_at(*self, body, start)
+    }
+
+    fn find_attachments<'a>(
+        &self,
+        reply: &ReplyParts<'a>,
+        _limits: &BodyLimits,
+    ) -> Result<Option<AttachmentMap<'a>>, ProtoError> {
+        // What was sized has its value's end since it was decoded.
+        let known_end = reply.value_end.filter(|_| Self::is_sized(*self));
+        let mut texts = Texts::new(*self, reply.body, known_end.unwrap_or(reply.value_start));
+        if reply.has_value && known_end.is_none() {
+            texts.next("value")?;
+        }
+        let map = texts.next("attachments")?.filter(|(_, text)| !text.is_empty());
+        Ok(map.map(|(offset, text)| AttachmentMap::Text { offset, text }))
+    }
+
+    fn read_attachments<'a>(
+        &self,
+        map: AttachmentMap<'a>,
+        reply: &ReplyParts<'a>,
+        max: usize,
+    ) -> Result<(Vec<TextPair>, &'a [u8]), ProtoError> {
+        match map {
+            AttachmentMap::Text { offset, text } => {
+                Ok((read_text_attachments(*self, Some((offset, text)), max)?, reply.body))
+            }
+            AttachmentMap::Hessian(_) => Ok((Vec::new(), &[])),
+        }
+    }
+
+    fn event_letter(&self, body: &[u8]) -> Option<u8> {
+        match (self, body) {
+            (Self::Lines, [b'"', letter, b'"', ..])
+            | (Self::Sized, [0, 0, 0, 3, b'"', letter, b'"'])
+            | (Self::Jsonb, [0, 0, 0, 2, 0x4a, letter]) => Some(*letter),
+            _ => None,
+        }
+    }
+}
+
+/// Where the value that stands at `start` is.
+fn value_at(framing: Framing, body: &[u8], start: usize) -> Result<Range<usize>, ProtoError> {
+    match Texts::new(framing, body, start).next("value")? {
+        Some((start, text)) => Ok(start..start + text.len()),
+        None => Err(ProtoError::Json { field: "value", offset: start, rule: "a text" }),
+    }
+}
+
+/// The attachments of a fastjson or fastjson2 body, which stand in the text at `offset`.
+fn read_text_attachments(
+    framing: Framing,
+    line: Option<(usize, &[u8])>,
+    max: usize,
+) -> Result<Vec<(Text, Text)>, ProtoError> {
+    let Some((offset, line)) = line.filter(|(_, line)| !line.is_empty()) else {
+        return Ok(Vec::new());
+    };
+    let Some(members) = framing.read_map(line, max) else {
+        let rule = match framing {
+            Framing::Lines | Framing::Sized => "an object or null",
+            Framing::Jsonb => "a map with each name once, or null",
+        };
+        return Err(ProtoError::Json { field: "attachments", offset, rule });
+    };
+    let count = members.count;
+    if count > max {
+        return Err(ProtoError::TooMany { what: "attachments", count, max });
+    }
+    let own = |(name, value)| (Text::Owned(name), Text::Owned(value));
+    Ok(members.kept.into_iter().map(own).collect())
 }
 
 /// A length as it stands before a text. Payload limits keep texts far below 4 GiB.

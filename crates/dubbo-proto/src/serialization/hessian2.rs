@@ -1,0 +1,229 @@
+//! Bodies in hessian2: values one after another, counted by one encoder.
+
+mod routing;
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use bytes::Bytes;
+use hessian::{Decoder, Encoder, Kind};
+
+use super::codec::{BodyCodec, ReplyParts, RequestParts, TextPair};
+use crate::attachment;
+use crate::body::{BodyLimits, Text};
+use crate::reply::MAX_FRONT_LEN;
+use crate::request::{FIELDS, check_field};
+use crate::{AttachmentMap, Likeness, ProtoError, Routing, Serialization};
+
+/// Hessian's form of the int 0; those from -16 to 47 are one byte.
+const INT_ZERO: u8 = 0x90;
+
+#[derive(Debug)]
+pub(super) struct Hessian2;
+
+impl BodyCodec for Hessian2 {
+    fn write_text(&self, out: &mut Vec<u8>, text: &str) {
+        hessian::write_string(out, text);
+    }
+
+    fn args_end(&self, _n_args: usize) -> &'static [u8] {
+        b""
+    }
+
+    fn write_map(&self, out: &mut Vec<u8>, entries: &[(&str, &str)]) -> usize {
+        let start = out.len();
+        Encoder::new(out).map_begin(None);
+        self.write_entries(out, false, entries);
+        let open_len = out.len() - start;
+        Encoder::new(out).map_end();
+        open_len
+    }
+
+    fn write_entries(&self, out: &mut Vec<u8>, _has_some: bool, entries: &[(&str, &str)]) {
+        for (name, value) in entries {
+            attachment::write_hessian(out, name, value);
+        }
+    }
+
+    fn check_args(&self, _args: &[u8], _n_args: usize) -> Result<(), &'static str> {
+        Ok(())
+    }
+
+    fn only_arg<'a>(&self, args: &'a [u8]) -> &'a [u8] {
+        args
+    }
+
+    fn read_request(&self, body: &Bytes, limits: &BodyLimits) -> Result<RequestParts, ProtoError> {
+        let mut decoder = Decoder::new(body, limits.hessian);
+        let mut fields = [Text::EMPTY; 5];
+        let mut n_args = 0;
+        for (field, rule) in fields.iter_mut().zip(FIELDS) {
+            let text = read_field(&mut decoder, rule.0)?;
+            n_args = check_field(&text, rule)?;
+            *field = Text::ending_at(decoder.position(), text);
+        }
+        let start = decoder.position();
+        for _ in 0..n_args {
+            decoder
+                .skip_value()
+                .map_err(|source| ProtoError::Hessian { field: "argument", source })?;
+        }
+        let args = start..decoder.position();
+        let attachments = read_attachments(&mut decoder, limits.max_attachments)?;
+        Ok(RequestParts { fields, args, n_args, attachments })
+    }
+
+    fn read_routing<'a>(
+        &self,
+        _serialization: Serialization,
+        body: &'a Bytes,
+        limits: &BodyLimits,
+    ) -> Result<(Routing<'a>, Option<Likeness>), ProtoError> {
+        routing::read(body, limits)
+    }
+
+    #[inline]
+    fn is_like(&self, likeness: &Likeness, body: &[u8], limits: &BodyLimits) -> bool {
+        routing::is_like(likeness, body, limits)
+    }
+
+    fn put_reply_front(
+        &self,
+        number: u8,
+        _value_len: Option<usize>,
+        front: &mut [u8; MAX_FRONT_LEN],
+    ) -> usize {
+        front[0] = INT_ZERO + number;
+        1
+    }
+
+    fn holds_value(&self, _value: &[u8]) -> bool {
+        true
+    }
+
+    fn value_end(&self) -> &'static [u8] {
+        b""
+    }
+
+    fn read_text<'a>(&self, body: &'a [u8]) -> Option<Cow<'a, str>> {
+        let limits = BodyLimits::default().hessian;
+        Decoder::new(body, limits).read_opt_string().ok().map(Option::unwrap_or_default)
+    }
+
+    fn read_reply_number(&self, body: &[u8]) -> Result<(i64, usize), ProtoError> {
+        let mut decoder = Decoder::new(body, BodyLimits::default().hessian);
+        let wrap = |source| ProtoError::Hessian { field: "reply type", source };
+        Ok((i64::from(decoder.read_int().map_err(wrap)?), decoder.position()))
+    }
+
+    fn framed_value(
+        &self,
+        _body: &[u8],
+        _start: usize,
+    ) -> Result<Option<Range<usize>>, ProtoError> {
+        Ok(None)
+    }
+
+    fn find_value(
+        &self,
+        body: &[u8],
+        start: usize,
+        has_attachments: bool,
+        limits: &BodyLimits,
+    ) -> Result<Range<usize>, ProtoError> {
+        if !has_attachments {
+            return Ok(start..body.len());
+        }
+        let mut decoder = Decoder::new(body.get(start..).unwrap_or_default(), limits.hessian);
+        skip_value(&mut decoder)?;
+        Ok(start..start + decoder.position())
+    }
+
+    fn find_attachments<'a>(
+        &self,
+        reply: &ReplyParts<'a>,
+        limits: &BodyLimits,
+    ) -> Result<Option<AttachmentMap<'a>>, ProtoError> {
+        // Classes that the value defined may be used behind it, so the way leads through it.
+        let mut decoder = Decoder::new(reply.value_and_rest(), limits.hessian);
+        if reply.has_value {
+            skip_value(&mut decoder)?;
+        }
+        Ok((!decoder.is_at_end()).then_some(AttachmentMap::Hessian(decoder)))
+    }
+
+    fn read_attachments<'a>(
+        &self,
+        map: AttachmentMap<'a>,
+        reply: &ReplyParts<'a>,
+        max: usize,
+    ) -> Result<(Vec<TextPair>, &'a [u8]), ProtoError> {
+        match map {
+            AttachmentMap::Hessian(mut decoder) => {
+                Ok((read_attachments(&mut decoder, max)?, reply.value_and_rest()))
+            }
+            AttachmentMap::Text { .. } => Ok((Vec::new(), &[])),
+        }
+    }
+
+    fn event_letter(&self, body: &[u8]) -> Option<u8> {
+        match body {
+            // A string of one letter.
+            [0x01, letter] => Some(*letter),
+            _ => None,
+        }
+    }
+}
+
+fn skip_value(decoder: &mut Decoder<'_>) -> Result<(), ProtoError> {
+    decoder.skip_value().map_err(|source| ProtoError::Hessian { field: "value", source })
+}
+
+/// A field of a hessian2 body: a string, or null, which counts as empty.
+pub(super) fn read_field<'a>(
+    decoder: &mut Decoder<'a>,
+    field: &'static str,
+) -> Result<Cow<'a, str>, ProtoError> {
+    let text = decoder.read_opt_string().map_err(|source| ProtoError::Hessian { field, source })?;
+    Ok(text.unwrap_or_default())
+}
+
+/// The attachments of a hessian2 body, those of them whose name and value are strings.
+pub(super) fn read_attachments(
+    decoder: &mut Decoder<'_>,
+    max: usize,
+) -> Result<Vec<(Text, Text)>, ProtoError> {
+    let wrap = |source| ProtoError::Hessian { field: "attachments", source };
+    let mut found = Vec::new();
+    // Dubbo always writes a map, but a body may end before it or hold a null instead.
+    if decoder.is_at_end() || decoder.read_null().map_err(wrap)? {
+        return Ok(found);
+    }
+    let mut map = decoder.read_map_begin().map_err(wrap)?;
+    let mut count = 0;
+    while map.next(decoder).map_err(wrap)? {
+        count += 1;
+        if count > max {
+            return Err(ProtoError::TooMany { what: "attachments", count, max });
+        }
+        let name = read_if_string(decoder).map_err(wrap)?;
+        let value = read_if_string(decoder).map_err(wrap)?;
+        if let (Some(name), Some(value)) = (name, value) {
+            if found.is_empty() {
+                // Five to ten is what Dubbo sends.
+                found.reserve(8);
+            }
+            found.push((name, value));
+        }
+    }
+    Ok(found)
+}
+
+fn read_if_string(decoder: &mut Decoder<'_>) -> Result<Option<Text>, hessian::HessianError> {
+    if decoder.peek()? != Kind::String {
+        decoder.skip_value()?;
+        return Ok(None);
+    }
+    let text = decoder.read_string()?;
+    Ok(Some(Text::ending_at(decoder.position(), text)))
+}
