@@ -7,7 +7,6 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::body::{BodyLimits, Text};
-use crate::serialization::codec::RequestParts;
 use crate::service::{MAX_INTERFACE_LEN, MAX_METHOD_LEN, MAX_QUALIFIER_LEN};
 use crate::{ProtoError, Serialization, ServiceKey, descriptor};
 
@@ -29,12 +28,12 @@ pub(crate) const FIELDS: [(&str, usize); 5] = [
 /// the body.
 #[derive(Clone, Debug)]
 pub struct Request {
-    serialization: Serialization,
-    body: Bytes,
-    fields: [Text; 5],
-    args: Range<usize>,
-    n_args: usize,
-    attachments: Vec<(Text, Text)>,
+    pub(crate) serialization: Serialization,
+    pub(crate) body: Bytes,
+    pub(crate) fields: [Text; 5],
+    pub(crate) args: Range<usize>,
+    pub(crate) n_args: usize,
+    pub(crate) attachments: Vec<(Text, Text)>,
 }
 
 impl Request {
@@ -50,9 +49,7 @@ impl Request {
         limits: &BodyLimits,
     ) -> Result<Self, ProtoError> {
         let serialization = serialization.of_body(&body);
-        let RequestParts { fields, args, n_args, attachments } =
-            serialization.bodies()?.read_request(&body, limits)?;
-        Ok(Self { serialization, body, fields, args, n_args, attachments })
+        serialization.bodies()?.read_request(serialization, body, limits)
     }
 
     /// How the body is written.

@@ -170,7 +170,7 @@ const OTHER_NAMES: [(&str, u8); 14] = [
 ];
 
 /// The serialization of each number: the first row that has it.
-const BY_ID: [Serialization; Serialization::MASK as usize + 1] = {
+static BY_ID: [Serialization; Serialization::MASK as usize + 1] = {
     let mut found = [Serialization::Other(0); Serialization::MASK as usize + 1];
     let mut id: u8 = 0;
     while id <= Serialization::MASK {

@@ -13,16 +13,6 @@ use crate::{AttachmentMap, Likeness, ProtoError, Request, Routing, Serialization
 /// Two attachments of a message: name and value.
 pub(crate) type TextPair = (Text, Text);
 
-/// The parts of a request's body. Texts and arguments stay where they are in it.
-pub(crate) struct RequestParts {
-    /// Protocol version, path, version, method, descriptor.
-    pub(crate) fields: [Text; 5],
-    /// Where the arguments are.
-    pub(crate) args: Range<usize>,
-    pub(crate) n_args: usize,
-    pub(crate) attachments: Vec<TextPair>,
-}
-
 /// A reply's body, as far as it has been read.
 pub(crate) struct ReplyParts<'a> {
     pub(crate) body: &'a [u8],
@@ -75,7 +65,12 @@ pub(crate) trait BodyCodec: Debug + Sync {
     fn only_arg<'a>(&self, args: &'a [u8]) -> &'a [u8];
 
     /// Finds the parts of a request's body.
-    fn read_request(&self, body: &Bytes, limits: &BodyLimits) -> Result<RequestParts, ProtoError>;
+    fn read_request(
+        &self,
+        serialization: Serialization,
+        body: Bytes,
+        limits: &BodyLimits,
+    ) -> Result<Request, ProtoError>;
 
     /// Reads where a request wants to go, and what others look like that want to go there.
     fn read_routing<'a>(

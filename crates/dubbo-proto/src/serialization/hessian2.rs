@@ -8,12 +8,12 @@ use std::ops::Range;
 use bytes::Bytes;
 use hessian::{Decoder, Encoder, Kind};
 
-use super::codec::{BodyCodec, ReplyParts, RequestParts, TextPair};
+use super::codec::{BodyCodec, ReplyParts, TextPair};
 use crate::attachment;
 use crate::body::{BodyLimits, Text};
 use crate::reply::MAX_FRONT_LEN;
 use crate::request::{FIELDS, check_field};
-use crate::{AttachmentMap, Likeness, ProtoError, Routing, Serialization};
+use crate::{AttachmentMap, Likeness, ProtoError, Request, Routing, Serialization};
 
 /// Hessian's form of the int 0; those from -16 to 47 are one byte.
 const INT_ZERO: u8 = 0x90;
@@ -53,8 +53,13 @@ impl BodyCodec for Hessian2 {
         args
     }
 
-    fn read_request(&self, body: &Bytes, limits: &BodyLimits) -> Result<RequestParts, ProtoError> {
-        let mut decoder = Decoder::new(body, limits.hessian);
+    fn read_request(
+        &self,
+        serialization: Serialization,
+        body: Bytes,
+        limits: &BodyLimits,
+    ) -> Result<Request, ProtoError> {
+        let mut decoder = Decoder::new(&body, limits.hessian);
         let mut fields = [Text::EMPTY; 5];
         let mut n_args = 0;
         for (field, rule) in fields.iter_mut().zip(FIELDS) {
@@ -70,7 +75,7 @@ impl BodyCodec for Hessian2 {
         }
         let args = start..decoder.position();
         let attachments = read_attachments(&mut decoder, limits.max_attachments)?;
-        Ok(RequestParts { fields, args, n_args, attachments })
+        Ok(Request { serialization, body, fields, args, n_args, attachments })
     }
 
     fn read_routing<'a>(
@@ -180,6 +185,7 @@ fn skip_value(decoder: &mut Decoder<'_>) -> Result<(), ProtoError> {
 }
 
 /// A field of a hessian2 body: a string, or null, which counts as empty.
+#[inline]
 pub(super) fn read_field<'a>(
     decoder: &mut Decoder<'a>,
     field: &'static str,
@@ -189,6 +195,7 @@ pub(super) fn read_field<'a>(
 }
 
 /// The attachments of a hessian2 body, those of them whose name and value are strings.
+#[inline]
 pub(super) fn read_attachments(
     decoder: &mut Decoder<'_>,
     max: usize,

@@ -12,12 +12,12 @@ use bytes::Bytes;
 
 use memchr::{memchr, memchr_iter, memchr2};
 
-use super::codec::{BodyCodec, ReplyParts, RequestParts, TextPair};
+use super::codec::{BodyCodec, ReplyParts, TextPair};
 use crate::attachment::{self, AttachmentValue};
 use crate::body::{BodyLimits, Text};
 use crate::reply::MAX_FRONT_LEN;
 use crate::request::{FIELDS, check_field};
-use crate::{AttachmentMap, ProtoError};
+use crate::{AttachmentMap, ProtoError, Request, Serialization};
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
@@ -101,6 +101,7 @@ impl Framing {
 
     /// A text that is a string or null, which counts as empty; and, if it is borrowed, how many
     /// bytes stand behind it in the text.
+    #[inline]
     pub(crate) fn read_string(self, text: &[u8]) -> Option<(Cow<'_, str>, usize)> {
         match self {
             Self::Lines | Self::Sized => read_string(text).map(|text| (text, 1)),
@@ -251,8 +252,13 @@ impl BodyCodec for Framing {
         }
     }
 
-    fn read_request(&self, body: &Bytes, limits: &BodyLimits) -> Result<RequestParts, ProtoError> {
-        let mut texts = Texts::new(*self, body, 0);
+    fn read_request(
+        &self,
+        serialization: Serialization,
+        body: Bytes,
+        limits: &BodyLimits,
+    ) -> Result<Request, ProtoError> {
+        let mut texts = Texts::new(*self, &body, 0);
         let mut fields = [Text::EMPTY; 5];
         let mut n_args = 0;
         for (field, rule) in fields.iter_mut().zip(FIELDS) {
@@ -274,7 +280,7 @@ impl BodyCodec for Framing {
         }
         let attachments = texts.next("attachments")?;
         let attachments = read_text_attachments(*self, attachments, limits.max_attachments)?;
-        Ok(RequestParts { fields, args, n_args, attachments })
+        Ok(Request { serialization, body, fields, args, n_args, attachments })
     }
 
     /// Written with its class, as the extension for Dubbo 3 does, the number has a letter behind it:
@@ -401,6 +407,7 @@ fn value_at(framing: Framing, body: &[u8], start: usize) -> Result<Range<usize>,
 }
 
 /// The attachments of a fastjson or fastjson2 body, which stand in the text at `offset`.
+#[inline]
 fn read_text_attachments(
     framing: Framing,
     line: Option<(usize, &[u8])>,
@@ -479,6 +486,7 @@ impl<'a> Texts<'a> {
 
 /// A text that is a JSON string or null, which counts as empty. Borrowed when nothing in it is
 /// escaped; then it begins one byte behind the text's begin.
+#[inline]
 pub(crate) fn read_string(line: &[u8]) -> Option<Cow<'_, str>> {
     if let [b'"', text @ .., b'"'] = line
         && memchr2(b'"', b'\\', text).is_none()
