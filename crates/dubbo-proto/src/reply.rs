@@ -276,18 +276,16 @@ pub fn encode_reply(
     let mut front = [0; MAX_FRONT_LEN];
     let bodies = to.serialization.bodies()?;
     let has_value = kind != ReplyKind::Null;
-    if has_value {
-        if !bodies.holds_value(value) {
-            let rule = "one JSON text in one line";
-            return Err(ProtoError::Json { field: "value", offset: 0, rule });
-        }
-        tail.extend_from_slice(bodies.value_end());
+    if has_value && !bodies.holds_value(value) {
+        let rule = "one JSON text in one line";
+        return Err(ProtoError::Json { field: "value", offset: 0, rule });
     }
+    let value_end = if has_value { bodies.value_end() } else { b"" };
     if !attachments.is_empty() {
         bodies.write_map(&mut tail, attachments);
     }
     let n_front = bodies.put_reply_front(number, has_value.then_some(value.len()), &mut front);
-    let body_len = n_front + value.len() + tail.len();
+    let body_len = n_front + value.len() + value_end.len() + tail.len();
     if body_len > payload_limit {
         return Err(ProtoError::PayloadTooLong { len: body_len, max: payload_limit });
     }
@@ -295,6 +293,7 @@ pub fn encode_reply(
     out.extend_from_slice(&reply_header(to, Status::Ok, body_len).encode());
     out.extend_from_slice(front.get(..n_front).unwrap_or_default());
     out.extend_from_slice(value);
+    out.extend_from_slice(value_end);
     out.extend_from_slice(&tail);
     Ok(())
 }

@@ -105,11 +105,7 @@ impl Framing {
     pub(crate) fn read_string(self, text: &[u8]) -> Option<(Cow<'_, str>, usize)> {
         match self {
             Self::Lines | Self::Sized => read_string(text).map(|text| (text, 1)),
-            Self::Jsonb => {
-                let mut decoder = jsonb::Decoder::new(text, hessian::Limits::default());
-                let value = decoder.read_opt_text().ok().filter(|_| decoder.is_at_end())?;
-                Some((value.map_or(Cow::Borrowed(""), jsonb::Text::to_str), 0))
-            }
+            Self::Jsonb => read_jsonb_string(text).map(|text| (text, 0)),
         }
     }
 
@@ -493,9 +489,19 @@ pub(crate) fn read_string(line: &[u8]) -> Option<Cow<'_, str>> {
     {
         return std::str::from_utf8(text).ok().map(Cow::Borrowed);
     }
-    serde_json::from_slice::<Option<String>>(line)
-        .ok()
-        .map(|text| Cow::Owned(text.unwrap_or_default()))
+    read_escaped(line)
+}
+
+fn read_jsonb_string(text: &[u8]) -> Option<Cow<'_, str>> {
+    let mut decoder = jsonb::Decoder::new(text, hessian::Limits::default());
+    let value = decoder.read_opt_text().ok().filter(|_| decoder.is_at_end())?;
+    Some(value.map_or(Cow::Borrowed(""), jsonb::Text::to_str))
+}
+
+#[cold]
+fn read_escaped(line: &[u8]) -> Option<Cow<'_, str>> {
+    let text = serde_json::from_slice::<Option<String>>(line).ok()?;
+    Some(Cow::Owned(text.unwrap_or_default()))
 }
 
 /// The members of an object that are strings.
