@@ -55,8 +55,8 @@ impl ReplyKind {
         if let (Serialization::Hessian2, Some(byte @ 0x90..=0x95)) = (serialization, body.first()) {
             return Self::from_number(i64::from(byte - 0x90)).map(|(kind, _)| kind);
         }
-        let framing = Framing::of(serialization.of_body(body))?;
-        let (number, _) = number(framing, body).ok()?;
+        let bodies = serialization.of_body(body).bodies().ok()?;
+        let (number, _) = bodies.read_reply_number(body).ok()?;
         Self::from_number(number).map(|(kind, _)| kind)
     }
 
