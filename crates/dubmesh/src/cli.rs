@@ -15,7 +15,7 @@ use crate::transfer::{self, TransferArgs};
 
 const EXIT_STATUS: &str = "\
 Exit status:
-    0  success
+  0  success
   1  failure
   2  the arguments or the configuration are wrong";
 
