@@ -1,61 +1,15 @@
 //! An agent as its owner sees it: start, reload, drain.
 
-use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
-use wire::ListenError;
 
 use crate::admin::LogLevel;
 use crate::config::{Config, ReloadPlan};
 use crate::control::{self, Bound, Command};
-pub use crate::listening::Addresses;
-
-/// Why an agent did not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A listener's address cannot be used.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
-    /// The file descriptors that are reserved leave none for callers.
-    #[error(
-        "agent.reserved_files = {reserved} leaves no file descriptor for callers: the process may \
-         have {limit}; lower it, or raise the limit (ulimit -n, or LimitNOFILE of systemd)"
-    )]
-    Files {
-        /// All that the process may have.
-        limit: u64,
-        /// How many are reserved.
-        reserved: u64,
-    },
-    /// A registry's settings cannot be right.
-    #[error("registry {name:?}: {source}")]
-    Registry {
-        /// Its name.
-        name: String,
-        /// What is wrong.
-        source: registry::RegistryError,
-    },
-    /// A thread or an event loop could not be made.
-    #[error("cannot start a thread: {0}")]
-    Thread(#[from] io::Error),
-    /// The control thread ended before it was ready.
-    #[error("the control thread ended before it was ready; please report this")]
-    Lost,
-}
-
-/// How a drain went.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct DrainSummary {
-    /// Whether every call in flight was answered in time.
-    pub complete: bool,
-    /// Connections of callers that were still open when the time was over, and were cut off.
-    pub cut_off: u64,
-    /// How long it took.
-    pub took: Duration,
-}
+use crate::control::{DrainSummary, StartError};
+use crate::listening::Addresses;
 
 /// A running agent. Dropping it stops it at once; [`Agent::drain`] stops it in order.
 pub struct Agent {

@@ -1,5 +1,6 @@
 //! The arguments of a call as the caller wrote them, and their way into a serialization.
 
+pub(crate) mod fits;
 mod types;
 
 use std::borrow::Cow;
@@ -16,11 +17,11 @@ use jsonb::json_to_jsonb_by;
 use memchr::memmem;
 
 use crate::error::{CallError, Code};
-use crate::resolve::fits::{self, Fit};
 use crate::route::{Parameters, Plan, Route};
 
+use self::fits::Fit;
 pub use self::types::parse_types;
-pub(crate) use self::types::{advise, understood};
+pub(crate) use self::types::understood;
 
 /// More parameters than any Java method has.
 pub const MAX_ARGUMENTS: usize = 255;

@@ -15,7 +15,7 @@ use hessian::Limits;
 use hessian::json::{self, JsonError, JsonReader};
 use hessian::transcode::{JsonOptions, hessian_to_json};
 
-use crate::invoke::ONE_WAY;
+use crate::call::ONE_WAY;
 
 /// Holds attachments as a JSON object.
 pub const HEADER: &str = "x-dubbo-attachments";

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use dubbo_proto::Serialization;
+use dubbo_proto::{Serialization, Status as DubboStatus};
 use link_proto::{CallId, Status};
 use tokio::sync::oneshot;
 use tracing::debug;
@@ -14,8 +14,7 @@ use wire::Conn;
 use crate::args::ArgumentList;
 use crate::codec;
 use crate::error::{CallError, Code};
-use crate::ingress::dubbo::DubboToken;
-use crate::memory::{Metered, no_room_for_reply};
+use crate::memory::{LinkToken, Metered, no_room_for_reply};
 use crate::metrics::CallStats;
 use crate::route::Route;
 
@@ -90,6 +89,9 @@ pub struct Times {
     pub deadline: Instant,
 }
 
+/// The attachment by which a caller says that it waits for no reply, as Dubbo for Java has it.
+pub const ONE_WAY: (&str, &str) = ("return", "false");
+
 /// How a call ended.
 pub type Outcome = Result<Reply, CallError>;
 
@@ -120,6 +122,10 @@ pub enum ReplyTo {
     Dubbo(DubboToken),
 }
 
+impl LinkToken for ReplyTo {
+    const IS_ASKED: bool = false;
+}
+
 impl ReplyTo {
     /// Hands over the outcome; a caller that has gone away misses nothing.
     pub fn complete(self, outcome: Outcome) {
@@ -128,6 +134,55 @@ impl ReplyTo {
             Self::Link(caller) => caller.complete(outcome),
             Self::Dubbo(token) => token.complete(outcome),
         }
+    }
+}
+
+/// A Dubbo consumer's connection, as those see it who answer its calls. Calls are known by numbers.
+pub trait Consumer {
+    /// Passes a provider's answer on as it is; `error` says what one means whose status is not OK.
+    fn answer(self: Rc<Self>, number: u32, answer: &DubboAnswer<'_>, error: &dyn Fn() -> CallError);
+
+    /// Hands over the outcome of a call.
+    fn complete(self: Rc<Self>, number: u32, outcome: Outcome);
+}
+
+/// Who is to be told how a call ended that was sent for a consumer.
+pub struct DubboToken {
+    /// The connection that the call came on.
+    pub consumer: Rc<dyn Consumer>,
+    /// The call's number there.
+    pub number: u32,
+}
+
+/// A reply as a Dubbo provider wrote it.
+pub struct DubboAnswer<'a> {
+    /// When it was read.
+    pub at: Instant,
+    /// How the call ended.
+    pub status: DubboStatus,
+    /// How `body` is written.
+    pub serialization: Serialization,
+    /// The whole body.
+    pub body: &'a [u8],
+}
+
+impl DubboToken {
+    /// Passes a provider's answer on as it is; `error` says what one means whose status is not OK.
+    #[inline]
+    pub fn answer(self, answer: &DubboAnswer<'_>, error: &dyn Fn() -> CallError) {
+        self.consumer.answer(self.number, answer, error);
+    }
+
+    /// Hands over an outcome.
+    #[inline]
+    pub fn complete(self, outcome: Outcome) {
+        self.consumer.complete(self.number, outcome);
+    }
+}
+
+impl std::fmt::Debug for DubboToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DubboToken").field("number", &self.number).finish_non_exhaustive()
     }
 }
 

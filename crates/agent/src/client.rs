@@ -13,7 +13,8 @@ use wire::{Budget, Group};
 
 use crate::config::{ClusterPolicy, ClusterRules};
 use crate::error::{CallError, Code};
-use crate::invoke::{Invocation, invoke};
+use crate::invocation::Invocation;
+use crate::invoke::invoke;
 use crate::metrics::Hub;
 use crate::reply::json_of_with;
 use crate::worker::{Worker, WorkerSetup};
@@ -47,7 +48,7 @@ impl Client {
         invocation: &Invocation<'_>,
         options: &JsonOptions,
     ) -> Result<Vec<u8>, CallError> {
-        json_of_with(&invoke(&self.0, 0, invocation, Instant::now()).await?, options)
+        json_of_with(&invoke(&self.0.outbound, 0, invocation, Instant::now()).await?, options)
     }
 
     /// Ends all connections. Comes back when all that was sent is written, or cannot be.

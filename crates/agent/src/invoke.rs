@@ -1,74 +1,43 @@
-//! What a caller asks for by names and in JSON, on its way to its route.
+//! How a call that is named in JSON is made: it finds its route, and is written anew where the
+//! provider refuses its form.
 
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use dubbo_proto::ServiceKey;
 use flow::Rewrites;
 use tracing::debug;
 
 use crate::args::ArgumentList;
-use crate::call::{Call, Outcome, Payload, Reply, RoutedCall, Times};
+use crate::call::{Outcome, Reply, Times};
 use crate::error::{CallError, Code};
-use crate::resolve::{self, records, refusal};
-use crate::route::{Parameters, Route, RouteName, Verdict};
-use crate::worker::Worker;
-
-/// The attachment by which a caller says that it waits for no reply, as Dubbo for Java has it.
-pub const ONE_WAY: (&str, &str) = ("return", "false");
+use crate::invocation::Invocation;
+use crate::outbound::Outbound;
+use crate::resolve::{self, refusal};
+use crate::route::records;
+use crate::route::{Parameters, RouteName, Verdict};
+use crate::routes::ClusterRoute;
 
 /// So often one call may be sent in another form: without the types of an outdated definition, and
 /// then once for each class whose objects the provider cannot make of maps.
 const MAX_REWRITES: usize = 1 + records::MAX_RECORDS;
-
-/// What a caller asks for, not yet checked.
-///
-/// This is no [`Call`], but what calls are made of: the method has names and no route yet, and how
-/// long the call may take is known only with the route. Calls are as many as it takes, for each may
-/// be of another route, with the arguments packed in another way.
-pub struct Invocation<'a> {
-    /// What is called.
-    pub name: RouteName<'a>,
-    /// With which arguments.
-    pub args: ArgumentList<'a>,
-    /// How long the caller wants to wait; the service's own timeout if it does not say.
-    pub timeout: Option<Duration>,
-    /// How the caller says that, for messages.
-    pub timeout_key: &'static str,
-    /// Attachments of this call.
-    pub attachments: Vec<(&'a str, &'a str)>,
-}
-
-impl<'a> Invocation<'a> {
-    /// The invocation as a call of a route, with the arguments that the route wants.
-    pub(crate) fn call(
-        &'a self,
-        route: &'a Rc<Route>,
-        args: &'a ArgumentList<'a>,
-        times: Times,
-    ) -> RoutedCall<'a> {
-        let attachments = &self.attachments;
-        let one_way = attachments.contains(&ONE_WAY);
-        Call { method: route, payload: Payload::Json(args), attachments, times, one_way }
-    }
-}
 
 /// Makes a call, which came at `started`, to a service of the registry with the index `registry`.
 ///
 /// # Errors
 /// Whatever the table in [`crate::error`] lists.
 pub async fn invoke(
-    worker: &Worker,
+    outbound: &Outbound,
     registry: usize,
     invocation: &Invocation<'_>,
     started: Instant,
 ) -> Outcome {
-    let outcome = match find_route(worker, registry, invocation, started).await {
-        Ok(route) => make(worker, registry, invocation, route, started).await,
+    let outcome = match find_route(outbound, registry, invocation, started).await {
+        Ok(route) => make(outbound, registry, invocation, route, started).await,
         Err(error) => {
             let RouteName { interface, version, group, .. } = invocation.name;
             let service = ServiceKey::new(interface, version, group).ok();
-            if let Some(cluster) = service.and_then(|key| worker.known_cluster(registry, key)) {
+            if let Some(cluster) = service.and_then(|key| outbound.known_cluster(registry, key)) {
                 cluster.count_without_endpoint(started, error.code);
             }
             Err(error)
@@ -89,30 +58,30 @@ fn told(name: &RouteName<'_>, started: Instant, error: &CallError) {
 
 /// The route of a call; nothing of it has been sent.
 async fn find_route(
-    worker: &Worker,
+    outbound: &Outbound,
     registry: usize,
     invocation: &Invocation<'_>,
     started: Instant,
-) -> Result<Rc<Route>, CallError> {
-    if worker.is_draining() {
+) -> Result<Rc<ClusterRoute>, CallError> {
+    if outbound.is_stopped() {
         return Err(CallError::new(Code::Draining, "this agent is shutting down"));
     }
     let args = &invocation.args;
-    let route = match worker.routes.find(registry, &invocation.name, args.len()) {
+    let route = match outbound.routes.find(registry, &invocation.name, args.len()) {
         Some(route) => route,
-        None => resolve::prepare(worker, registry, invocation, started).await?,
+        None => resolve::prepare(outbound, registry, invocation, started).await?,
     };
     match route.plan.overloads.is_empty() {
         true => Ok(route),
-        false => resolve::choose(worker, registry, invocation, &route),
+        false => resolve::choose(outbound, registry, invocation, &route),
     }
 }
 
 async fn make(
-    worker: &Worker,
+    outbound: &Outbound,
     registry: usize,
     invocation: &Invocation<'_>,
-    route: Rc<Route>,
+    route: Rc<ClusterRoute>,
     started: Instant,
 ) -> Outcome {
     let deadline = started + route.cluster.timeout(invocation.timeout);
@@ -122,29 +91,30 @@ async fn make(
         let outcome = send_anew(&route, invocation, times, &mut rewrites).await;
         return match outcome {
             Err(error) if error.is_unreadable() => {
-                Err(refusal::explain(worker, registry, invocation, (&route, started), error).await)
+                Err(refusal::explain(outbound, registry, invocation, (&route, started), error)
+                    .await)
             }
             outcome => outcome,
         };
     }
-    by_definition(worker, registry, invocation, &route, times).await
+    by_definition(outbound, registry, invocation, &route, times).await
 }
 
 /// A call whose types a definition tells, which may be out of date; then a generic one follows. That has no types, so
 /// that Java makes values fit, by cutting them off: it is made only if the values fit the scalar types that the
 /// definition tells. Where the provider says that it has no method with these types, they count for nothing.
 async fn by_definition(
-    worker: &Worker,
+    outbound: &Outbound,
     registry: usize,
     invocation: &Invocation<'_>,
-    route: &Rc<Route>,
+    route: &Rc<ClusterRoute>,
     times: Times,
 ) -> Outcome {
     let started = times.now;
     let mut rewrites = Rewrites::new(times.deadline, MAX_REWRITES);
     let count = |error: &CallError| route.cluster.count_without_endpoint(started, error.code);
     let generic =
-        || resolve::generic_instead(worker, registry, invocation, route).inspect_err(count);
+        || resolve::generic_instead(outbound, registry, invocation, route).inspect_err(count);
     match route.plan.verdict.get() {
         Verdict::None => {}
         Verdict::Refused => {
@@ -173,7 +143,7 @@ async fn by_definition(
     }
     let second = send_anew(&generic()?, invocation, times, &mut rewrites).await;
     if second.is_ok() && error.code != Code::BadArguments {
-        let verdict = refusal::verdict(worker, registry, invocation, (route, started)).await;
+        let verdict = refusal::verdict(outbound, registry, invocation, (route, started)).await;
         debug!(service = %route.cluster.service, method = &*route.method, %error, ?verdict,
             "the provider refuses the types of its definition; generic calls from now on");
         route.plan.verdict.set(verdict);
@@ -182,7 +152,7 @@ async fn by_definition(
 }
 
 /// Checks that the arguments fit the scalar types that the definition tells, as far as it does.
-fn check_scalars(route: &Route, invocation: &Invocation<'_>) -> Result<(), CallError> {
+fn check_scalars(route: &ClusterRoute, invocation: &Invocation<'_>) -> Result<(), CallError> {
     let Parameters::Given(types) = &route.parameters else { return Ok(()) };
     let packed = packed(route, invocation);
     let list = packed.as_ref().map(|texts| ArgumentList::of_texts(texts));
@@ -201,7 +171,7 @@ fn check_scalars(route: &Route, invocation: &Invocation<'_>) -> Result<(), CallE
 /// Makes the call of a route; and once more, as long as the provider refuses a generic one because it cannot make an
 /// object of a class that the arguments name.
 async fn send_anew(
-    route: &Rc<Route>,
+    route: &Rc<ClusterRoute>,
     invocation: &Invocation<'_>,
     times: Times,
     rewrites: &mut Rewrites,
@@ -231,7 +201,7 @@ async fn send_anew(
 }
 
 /// Makes the call of a route, its arguments written as the route wants them.
-async fn send(route: &Rc<Route>, invocation: &Invocation<'_>, times: Times) -> Outcome {
+async fn send(route: &Rc<ClusterRoute>, invocation: &Invocation<'_>, times: Times) -> Outcome {
     let packed = packed(route, invocation);
     let list = packed.as_ref().map(|texts| ArgumentList::of_texts(texts));
     let args = list.as_ref().unwrap_or(&invocation.args);
@@ -239,7 +209,7 @@ async fn send(route: &Rc<Route>, invocation: &Invocation<'_>, times: Times) -> O
         let outcome = send_args(route, args, invocation, times).await;
         // The type of the result is for who reads the reply.
         return match route.plan.result {
-            Some(_) => outcome.map(|reply| Reply { route: Some(Rc::clone(route)), ..reply }),
+            Some(_) => outcome.map(|reply| Reply { route: Some(Rc::clone(&route.route)), ..reply }),
             None => outcome,
         };
     }
@@ -256,11 +226,11 @@ async fn send(route: &Rc<Route>, invocation: &Invocation<'_>, times: Times) -> O
     } else {
         send_args(route, args, invocation, times).await
     };
-    outcome.map(|reply| Reply { route: Some(Rc::clone(route)), ..reply })
+    outcome.map(|reply| Reply { route: Some(Rc::clone(&route.route)), ..reply })
 }
 
 /// The arguments with the last ones in an array, if the method wants them so.
-fn packed(route: &Route, invocation: &Invocation<'_>) -> Option<Vec<Vec<u8>>> {
+fn packed(route: &ClusterRoute, invocation: &Invocation<'_>) -> Option<Vec<Vec<u8>>> {
     let is_element = || match &route.parameters {
         Parameters::Given(types) | Parameters::Named(types, _) => {
             invocation.args.ends_in_element(types)
@@ -273,13 +243,13 @@ fn packed(route: &Route, invocation: &Invocation<'_>) -> Option<Vec<Vec<u8>>> {
 }
 
 async fn send_args(
-    route: &Rc<Route>,
+    route: &Rc<ClusterRoute>,
     args: &ArgumentList<'_>,
     invocation: &Invocation<'_>,
     times: Times,
 ) -> Outcome {
     route.count_call();
-    let outcome = route.cluster.call(invocation.call(route, args, times)).await;
+    let outcome = route.cluster.call(invocation.call(&route.route, args, times)).await;
     outcome.map_err(|error| match error.is_overdue(times.deadline) {
         true => {
             let limit = route.cluster.limit(invocation.timeout);
@@ -290,7 +260,7 @@ async fn send_args(
 }
 
 /// The failure of a call that was tried by its definition, and then as a generic call.
-fn both(route: &Route, first: &CallError, second: CallError) -> CallError {
+fn both(route: &ClusterRoute, first: &CallError, second: CallError) -> CallError {
     let Some(schema) = &route.plan.schema else { return second };
     let origin = schema.origin.to_string();
     if first.code == Code::BadArguments {

@@ -1,11 +1,12 @@
 //! The agent: takes calls, finds who can answer them, and passes them on.
 //!
-//! The path of a call, in the order to read the code:
-//! [`ingress`] reads it from the app, [`invoke`] checks it, [`resolve`] finds the method that is meant, [`route`] holds what is prepared for its method, [`cluster`]
-//! picks an endpoint, [`upstream`] sends it there, straight to a Dubbo provider or over a link to
-//! the provider's agent, where [`export`] passes it to the app, whatever that speaks
-//! ([`backend`]). Replies go back the same way as
-//! bytes; [`error`] is the table of everything that can go wrong instead.
+//! The path of a call, in the order to read the code: [`ingress`] reads it from the app,
+//! [`invoke`] checks it, [`resolve`] finds the method that is meant, [`route`] holds what is
+//! prepared for its method, [`routes`] knows to which [`cluster`] it goes. The cluster picks an
+//! endpoint, [`upstream`] sends the call there, straight to a Dubbo provider or over a link to the
+//! provider's agent, where [`export`] passes it to the app, whatever that speaks ([`backend`]).
+//! Replies go back the same way as bytes; [`error`] is the table of everything that can go wrong
+//! instead. No module here imports another in a circle.
 //!
 //! [`Agent`] wires it up: worker threads ([`worker`]) carry the calls and share nothing; one
 //! control thread ([`control`]) does everything slow. [`client`] makes calls by the same path
@@ -24,19 +25,23 @@ pub mod codec;
 pub mod config;
 pub mod connections;
 pub mod control;
+pub mod definitions;
 pub mod error;
 pub mod exception;
 pub mod export;
 pub mod ingress;
 pub mod inspect;
+pub mod invocation;
 pub mod invoke;
 mod learnt;
 pub mod listening;
 pub mod memory;
 pub mod metrics;
+pub mod outbound;
 pub mod reply;
 pub mod resolve;
 pub mod route;
+pub mod routes;
 pub mod scratch;
 #[cfg(test)]
 mod testing;
@@ -44,4 +49,5 @@ pub mod timeout;
 pub mod upstream;
 pub mod worker;
 
-pub use agent::{Agent, DrainSummary, StartError};
+pub use agent::Agent;
+pub use control::{DrainSummary, StartError};

@@ -1,22 +1,15 @@
-//! What a kind of listener is: how its connections are served, and what has to be known to open it.
+//! What has to be known to open a listener.
 //!
 //! Each kind is one module of [`crate::ingress`], and one line where the control thread lists them
 //! (`control/listeners.rs`).
 
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::sync::Arc;
 
-use wire::{Detached, Secured};
+use wire::Secured;
 
 use crate::metrics::{CallStats, Hub};
-use crate::worker::Worker;
-
-/// What is spoken on the connections of one listener, with its settings. All workers share it.
-pub trait ListenerProtocol: Send + Sync {
-    /// Makes the session of a connection, and serves it by [`Worker::run_session`].
-    fn serve(self: Arc<Self>, worker: &Rc<Worker>, connection: Detached);
-}
+use crate::worker::ListenerProtocol;
 
 /// One listener of the configuration, not yet open.
 pub struct PlannedListener {

@@ -17,7 +17,6 @@ use bytes::BytesMut;
 use link::LinkMachine;
 use wire::{Account, Budget, Conn, Group, Lease, Machine, Refused};
 
-use crate::call::ReplyTo;
 use crate::error::{CallError, Code};
 
 /// While more than this waits for a peer that asks us, nothing more is read from it.
@@ -213,33 +212,37 @@ impl<M: Buffers> Machine for Metered<M> {
     }
 }
 
-macro_rules! link_buffers {
-    ($token:ty, $is_asked:literal) => {
-        impl Buffers for LinkMachine<$token> {
-            const IS_ASKED: bool = $is_asked;
-
-            fn waiting_len(&self) -> usize {
-                self.buffered_bytes()
-            }
-
-            fn assembly_len(&self) -> usize {
-                self.assembly_held()
-            }
-
-            fn shed(
-                &mut self,
-                _: Instant,
-                _: &mut BytesMut,
-                text: &str,
-            ) -> Result<bool, link_proto::LinkError> {
-                Ok(self.shed_parts(text))
-            }
-        }
-    };
+/// What the calls of a link carry on this side, from request to answer.
+pub trait LinkToken {
+    /// As [`Buffers::IS_ASKED`].
+    const IS_ASKED: bool;
 }
 
-link_buffers!((), true);
-link_buffers!(ReplyTo, false);
+/// A link on which we answer has no calls of its own.
+impl LinkToken for () {
+    const IS_ASKED: bool = true;
+}
+
+impl<T: LinkToken> Buffers for LinkMachine<T> {
+    const IS_ASKED: bool = T::IS_ASKED;
+
+    fn waiting_len(&self) -> usize {
+        self.buffered_bytes()
+    }
+
+    fn assembly_len(&self) -> usize {
+        self.assembly_held()
+    }
+
+    fn shed(
+        &mut self,
+        _: Instant,
+        _: &mut BytesMut,
+        text: &str,
+    ) -> Result<bool, link_proto::LinkError> {
+        Ok(self.shed_parts(text))
+    }
+}
 
 /// Whether `len` more bytes may wait on a connection; a call that needs them has not begun.
 ///
@@ -255,8 +258,8 @@ pub fn check_room<M>(conn: &Conn<Metered<M>>, len: usize) -> Result<(), CallErro
 /// # Errors
 /// [`Code::Overloaded`].
 #[inline]
-pub fn check_link_room(
-    conn: &Conn<Metered<LinkMachine<ReplyTo>>>,
+pub fn check_link_room<T: LinkToken>(
+    conn: &Conn<Metered<LinkMachine<T>>>,
     len: usize,
 ) -> Result<(), CallError> {
     let waiting_len = conn.look(|link| link.buffered_bytes());

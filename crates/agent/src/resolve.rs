@@ -11,12 +11,8 @@
 //! object or scalar where the definition tells of another of these. But a value that contradicts a scalar type (`1.5`
 //! for an int) is refused here: in a generic call Java would make another value of it. See [`crate::invoke`].
 //!
-//! `fits` tells which parameters a JSON value can be meant for; [`definitions`] holds what a worker
-//! knows of its services; `records` which classes a generic call cannot write as maps; `refusal` finds out what a provider means that does not say why it refuses.
+//! `refusal` finds out what a provider means that does not say why it refuses.
 
-pub mod definitions;
-pub(crate) mod fits;
-pub(crate) mod records;
 pub(crate) mod refusal;
 
 use std::rc::Rc;
@@ -28,14 +24,15 @@ use hessian::transcode::builtin::Builtin;
 use hessian::{ClassType, JavaType};
 use registry::{Definition, Endpoint, Origin};
 
-use self::fits::Fit;
+use crate::args::fits::Fit;
 use crate::args::{ArgumentList, parse_types, understood};
 use crate::cluster::Cluster;
 use crate::config::closest;
 use crate::error::{CallError, Code};
-use crate::invoke::Invocation;
-use crate::route::{Candidate, Generic, Parameters, Plan, Route, RouteName};
-use crate::worker::Worker;
+use crate::invocation::Invocation;
+use crate::outbound::Outbound;
+use crate::route::{Candidate, Generic, Parameters, Plan, RouteName};
+use crate::routes::ClusterRoute;
 
 /// How long the first call of a service waits for its definition, unless it has less time itself.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -52,11 +49,11 @@ pub(crate) const TELL_TYPES: &str = "choose one by its parameter types (header \
 /// # Errors
 /// What is wrong with the call, or that no method fits it.
 pub async fn prepare(
-    worker: &Worker,
+    outbound: &Outbound,
     registry: usize,
     invocation: &Invocation<'_>,
     started: Instant,
-) -> Result<Rc<Route>, CallError> {
+) -> Result<Rc<ClusterRoute>, CallError> {
     let name = &invocation.name;
     let bad_request =
         |error: dubbo_proto::ProtoError| CallError::new(Code::BadRequest, error.to_string());
@@ -65,25 +62,25 @@ pub async fn prepare(
     dubbo_proto::validate_method(name.method).map_err(bad_request)?;
     let types = name.types.map(parse_types).transpose()?;
     let limit = started + invocation.timeout.unwrap_or(FIND_TIMEOUT).min(FIND_TIMEOUT);
-    let cluster = worker.cluster_by(registry, service, limit).await?;
+    let cluster = outbound.cluster_by(registry, service, limit).await?;
     let deadline = started + cluster.timeout(invocation.timeout);
     let (parameters, plan) = match (types, name.generic) {
         (Some(types), Some(generic)) => {
             let schema = match types.iter().any(has_fields) {
-                true => definition(worker, registry, &cluster, deadline).await?,
+                true => definition(outbound, registry, &cluster, deadline).await?,
                 false => None,
             };
             let plan = Plan { schema, ..Plan::generic(generic) };
             (Parameters::Named(types, generic), plan)
         }
         (None, Some(generic)) => {
-            let schema = definition(worker, registry, &cluster, deadline).await?;
+            let schema = definition(outbound, registry, &cluster, deadline).await?;
             let told = told(schema.as_deref(), name.method, invocation.args.len());
             (Parameters::Unknown, Plan { schema, told, ..Plan::generic(generic) })
         }
         (Some(types), None) => {
             let schema = match types.iter().any(has_fields) {
-                true => definition(worker, registry, &cluster, deadline).await?,
+                true => definition(outbound, registry, &cluster, deadline).await?,
                 false => None,
             };
             let result = schema.as_ref().and_then(|schema| result_of(schema, name.method, &types));
@@ -91,11 +88,11 @@ pub async fn prepare(
             (Parameters::Given(types), Plan { schema, result, instances, ..Plan::default() })
         }
         (None, None) => {
-            let schema = definition(worker, registry, &cluster, deadline).await?;
+            let schema = definition(outbound, registry, &cluster, deadline).await?;
             untyped(&cluster, invocation, schema)?
         }
     };
-    worker.routes.insert(registry, name, invocation.args.len(), cluster, parameters, plan)
+    outbound.routes.insert(registry, name, invocation.args.len(), cluster, parameters, plan)
 }
 
 /// The types of the only method of that name, if it takes so many arguments. The provider finds no other by its name.
@@ -118,7 +115,7 @@ fn result_of(schema: &Definition, method: &str, types: &[JavaType]) -> Option<Ja
 
 /// The service's definition, if it has one. A service that nobody offers is not waited for.
 async fn definition(
-    worker: &Worker,
+    outbound: &Outbound,
     registry: usize,
     cluster: &Rc<Cluster>,
     deadline: Instant,
@@ -127,9 +124,9 @@ async fn definition(
     if cluster.endpoints().is_empty() {
         return Ok(None);
     }
-    let Some(known) = worker.registry(registry) else { return Ok(None) };
+    let Some(known) = outbound.registry(registry) else { return Ok(None) };
     let left = deadline.saturating_duration_since(Instant::now()) / 2;
-    Ok(worker.definitions.get(known, cluster, left.min(PATIENCE)).await)
+    Ok(outbound.definitions.get(known, cluster, left.min(PATIENCE)).await)
 }
 
 /// Whether values of the type are objects whose fields a definition may tell.
@@ -240,11 +237,11 @@ type Grade = (bool, Fit);
 /// # Errors
 /// [`Code::AmbiguousMethod`] with the candidates if several do, [`Code::BadArguments`] if none does.
 pub fn choose(
-    worker: &Worker,
+    outbound: &Outbound,
     registry: usize,
     invocation: &Invocation<'_>,
-    route: &Route,
-) -> Result<Rc<Route>, CallError> {
+    route: &ClusterRoute,
+) -> Result<Rc<ClusterRoute>, CallError> {
     let schema = route.plan.schema.as_deref();
     let mut best: (Grade, Vec<&Candidate>) = (Grade::default(), Vec::new());
     for candidate in &route.plan.overloads {
@@ -282,11 +279,11 @@ pub fn choose(
     };
     let name = RouteName { types: Some(&key), ..invocation.name };
     let n_args = invocation.args.len();
-    if let Some(known) = worker.routes.find(registry, &name, n_args) {
+    if let Some(known) = outbound.routes.find(registry, &name, n_args) {
         return Ok(known);
     }
     let (parameters, plan) = resolved(chosen, route.plan.schema.clone());
-    worker.routes.insert(registry, &name, n_args, Rc::clone(&route.cluster), parameters, plan)
+    outbound.routes.insert(registry, &name, n_args, Rc::clone(&route.cluster), parameters, plan)
 }
 
 /// How well all arguments fit: as the worst of them does.
@@ -305,13 +302,13 @@ fn fit(candidate: &Candidate, args: &ArgumentList<'_>, schema: Option<&Definitio
 
 /// The generic call instead of the one that a definition told of, for a provider that refused that.
 pub fn generic_instead(
-    worker: &Worker,
+    outbound: &Outbound,
     registry: usize,
     invocation: &Invocation<'_>,
-    route: &Route,
-) -> Result<Rc<Route>, CallError> {
-    if let Some(known) = worker.registry(registry) {
-        worker.definitions.suspect(known, &route.cluster);
+    route: &ClusterRoute,
+) -> Result<Rc<ClusterRoute>, CallError> {
+    if let Some(known) = outbound.registry(registry) {
+        outbound.definitions.suspect(known, &route.cluster);
     }
     // Of several methods the provider would not know which, but of one it knows the types best.
     let service = route.plan.schema.as_ref().map(|schema| &schema.service);
@@ -327,12 +324,12 @@ pub fn generic_instead(
         _ => (Parameters::Unknown, format!("\n{n_args}")),
     };
     let name = RouteName { types: Some(&types), generic: Some(generic), ..invocation.name };
-    if let Some(known) = worker.routes.find(registry, &name, n_args) {
+    if let Some(known) = outbound.routes.find(registry, &name, n_args) {
         return Ok(known);
     }
     let n_packed = route.plan.n_packed.filter(|_| 1 < n_overloads);
     let plan = Plan { n_packed, may_pack: route.plan.may_pack, ..Plan::generic(generic) };
-    worker.routes.insert(registry, &name, n_args, Rc::clone(&route.cluster), parameters, plan)
+    outbound.routes.insert(registry, &name, n_args, Rc::clone(&route.cluster), parameters, plan)
 }
 
 /// The methods that the providers list in their registrations; `None` unless all of them list some.

@@ -1,12 +1,12 @@
 //! Routes: what all calls of one method with one list of parameter types have in common.
 //!
-//! A route is found by one look-up, and holds everything that is worth preparing once: the parsed
-//! types, the constant parts of a Dubbo request, the definition for links. The table is bounded:
-//! a caller that makes up method names only pushes out what was not used lately.
+//! A route holds everything that is worth preparing once: the parsed types, the constant parts of a
+//! Dubbo request, the definition for links. It does not know where its calls go: the table in
+//! [`crate::routes`] does.
 
-use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::HashMap;
-use std::rc::Rc;
+pub(crate) mod records;
+
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 use dubbo_proto::definition::MethodDefinition;
@@ -18,13 +18,8 @@ use hessian::transcode::builtin::Builtin;
 use link_proto::RouteDef;
 use registry::Definition;
 
-use crate::cluster::Cluster;
+use self::records::Records;
 use crate::error::{CallError, Code};
-use crate::inspect::snapshot::RouteSnapshot;
-use crate::resolve::records::Records;
-
-/// Routes that one worker remembers. A link's peer remembers as many.
-pub const MAX_ROUTES: usize = 4096;
 
 /// The method of a route whose calls are whole Dubbo requests: no Java method can be called so.
 pub const WHOLE: &str = "*";
@@ -189,8 +184,6 @@ pub struct Route {
     pub index: usize,
     /// Never used twice: a place that is used again has another one.
     pub generation: u64,
-    /// Where its calls go.
-    pub cluster: Rc<Cluster>,
     /// The method as the caller named it.
     pub method: Box<str>,
     /// Its parameters.
@@ -199,9 +192,8 @@ pub struct Route {
     pub plan: Plan,
     /// How links are told of it.
     pub def: RouteDef,
+    version: Box<str>,
     templates: [OnceCell<RequestTemplate>; Serialization::WRITTEN.len()],
-    used: Cell<bool>,
-    n_calls: Cell<u64>,
 }
 
 impl std::fmt::Debug for Route {
@@ -216,20 +208,21 @@ impl Route {
         self.parameters.is_generic() && self.plan.generic == Generic::Gson
     }
 
-    fn new(
+    /// Prepares a method of `service`. `place` is index and generation.
+    pub(crate) fn new(
         place: (usize, u64),
-        cluster: Rc<Cluster>,
+        service: &ServiceKey,
         method: &str,
         parameters: Parameters,
         plan: Plan,
     ) -> Self {
         let def = match method {
             WHOLE => RouteDef {
-                service: cluster.service.to_string(),
+                service: service.to_string(),
                 method: WHOLE.to_owned(),
                 ..RouteDef::default()
             },
-            _ => definition(&cluster.service, method, &parameters, &plan),
+            _ => definition(service, method, &parameters, &plan),
         };
         Self {
             index: place.0,
@@ -238,52 +231,14 @@ impl Route {
             parameters,
             plan,
             def,
-            cluster,
+            version: service.version.as_str().into(),
             templates: Default::default(),
-            used: Cell::new(true),
-            n_calls: Cell::new(0),
         }
-    }
-
-    /// One more call goes this way.
-    #[inline]
-    pub fn count_call(&self) {
-        self.n_calls.set(self.n_calls.get() + 1);
     }
 
     /// By what routes are told apart when they are shown, in their order.
     pub fn name(&self) -> (&str, &str, &str) {
         (&self.def.service, &self.method, &self.def.descriptor)
-    }
-
-    /// The route as it is now.
-    pub fn describe(&self) -> RouteSnapshot {
-        let (is_whole, is_generic) = (&*self.method == WHOLE, self.parameters.is_generic());
-        let call = match is_whole {
-            true => "whole",
-            false if is_generic => "generic",
-            false => "direct",
-        };
-        let types = match &self.parameters {
-            Parameters::Given(types) | Parameters::Named(types, _) | Parameters::Asked(types) => {
-                descriptors(types)
-            }
-            Parameters::Unknown => String::new(),
-        };
-        let serializations = match is_whole {
-            true => Vec::new(),
-            false => self.cluster.serializations(self.index, self.generation),
-        };
-        RouteSnapshot {
-            service: self.def.service.clone(),
-            registry: self.cluster.name().1.to_owned(),
-            method: self.method.to_string(),
-            types,
-            call: call.to_owned(),
-            serializations,
-            calls: self.n_calls.get(),
-            workers: 1,
-        }
     }
 
     /// The constant parts of a request to a Dubbo provider.
@@ -325,7 +280,7 @@ impl Route {
         serialization: Serialization,
         def: &RouteDef,
     ) -> Result<RequestTemplate, CallError> {
-        template(serialization, &self.cluster.service.version, def)
+        template(serialization, &self.version, def)
             .map_err(|error| CallError::new(Code::BadRequest, error.to_string()))
     }
 }
@@ -389,7 +344,7 @@ pub fn unsupported(serialization: Serialization) -> CallError {
     )
 }
 
-fn descriptors(types: &[JavaType]) -> String {
+pub(crate) fn descriptors(types: &[JavaType]) -> String {
     let mut text = String::new();
     types.iter().for_each(|ty| ty.write_descriptor(&mut text));
     text
@@ -415,7 +370,7 @@ pub struct RouteName<'a> {
 impl RouteName<'_> {
     /// The same names mean another service in another registry, and another method with another number
     /// of arguments.
-    fn write_key(&self, registry: usize, n_args: usize, key: &mut String) {
+    pub(crate) fn write_key(&self, registry: usize, n_args: usize, key: &mut String) {
         key.clear();
         match u8::try_from(registry) {
             Ok(registry) => key.push(char::from(registry)),
@@ -437,107 +392,6 @@ impl RouteName<'_> {
                 key.push(u32::try_from(n_args).ok().and_then(char::from_u32).unwrap_or('?'));
             }
         }
-    }
-}
-
-/// The routes of one worker.
-#[derive(Default)]
-pub struct RouteTable {
-    by_name: RefCell<HashMap<Box<str>, Rc<Route>>>,
-    places: RefCell<Places>,
-    key: RefCell<String>,
-}
-
-/// Which places of the table are taken, and by whom.
-#[derive(Default)]
-struct Places {
-    names: Vec<Option<Box<str>>>,
-    hand: usize,
-    next_generation: u64,
-}
-
-impl RouteTable {
-    /// The route of that name, if it is known.
-    pub fn find(&self, registry: usize, name: &RouteName<'_>, n_args: usize) -> Option<Rc<Route>> {
-        let mut key = self.key.borrow_mut();
-        name.write_key(registry, n_args, &mut key);
-        let by_name = self.by_name.borrow();
-        let route = by_name.get(key.as_str())?;
-        route.used.set(true);
-        Some(Rc::clone(route))
-    }
-
-    /// Remembers a new route, in the place of one that was not used lately if the table is full.
-    ///
-    /// # Errors
-    /// [`Code::Overloaded`] if every route of the table has calls in flight.
-    pub fn insert(
-        &self,
-        registry: usize,
-        name: &RouteName<'_>,
-        n_args: usize,
-        cluster: Rc<Cluster>,
-        parameters: Parameters,
-        plan: Plan,
-    ) -> Result<Rc<Route>, CallError> {
-        let mut key = String::new();
-        name.write_key(registry, n_args, &mut key);
-        let key: Box<str> = key.into();
-        let mut by_name = self.by_name.borrow_mut();
-        let mut places = self.places.borrow_mut();
-        let index = places.free(&mut by_name).ok_or_else(|| {
-            let message = format!("calls of {MAX_ROUTES} different methods are in flight");
-            CallError::new(Code::Overloaded, message)
-        })?;
-        places.names[index] = Some(key.clone());
-        places.next_generation += 1;
-        let place = (index, places.next_generation);
-        let route = Rc::new(Route::new(place, cluster, name.method, parameters, plan));
-        by_name.insert(key, Rc::clone(&route));
-        Ok(route)
-    }
-
-    /// Shows all routes to `look`, in no order.
-    pub fn each(&self, look: impl FnMut(&Rc<Route>)) {
-        self.by_name.borrow().values().for_each(look);
-    }
-
-    /// Forgets the routes of a cluster.
-    pub fn forget(&self, cluster: &Rc<Cluster>) {
-        let mut places = self.places.borrow_mut();
-        self.by_name.borrow_mut().retain(|_, route| {
-            let stays = !Rc::ptr_eq(&route.cluster, cluster);
-            if !stays {
-                places.names[route.index] = None;
-            }
-            stays
-        });
-    }
-}
-
-impl Places {
-    /// A free place, if there is one. In a full table the hand of a clock goes round: who was used
-    /// since it last came by is spared once, and who has calls in flight stays.
-    fn free(&mut self, by_name: &mut HashMap<Box<str>, Rc<Route>>) -> Option<usize> {
-        if self.names.len() < MAX_ROUTES {
-            self.names.push(None);
-            return Some(self.names.len() - 1);
-        }
-        for _ in 0..2 * MAX_ROUTES {
-            let index = self.hand;
-            self.hand = (self.hand + 1) % MAX_ROUTES;
-            let Some(name) = &self.names[index] else {
-                return Some(index);
-            };
-            let is_free = by_name
-                .get(name)
-                .is_none_or(|route| !route.used.replace(false) && Rc::strong_count(route) == 1);
-            if is_free {
-                by_name.remove(name);
-                return Some(index);
-            }
-        }
-        None
     }
 }
 

@@ -3,7 +3,7 @@
 //! Nothing here is shared with another worker, but for what the registry publishes and what the
 //! admin listener reads. A call lives and dies on the worker that its connection was given to.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,23 +15,24 @@ use tracing::{debug, info};
 use wire::{Budget, Connection, Detached, Group};
 
 use crate::backend::{Backend, Backends};
-use crate::cluster::Cluster;
-use crate::clusters::{Clusters, Found};
 use crate::config::{ClusterRules, ExportConfig};
 use crate::connections::{Connections, Direction, Session};
-use crate::error::{CallError, Code};
 use crate::inspect::Question;
-use crate::listening::ListenerProtocol;
 use crate::memory::Memory;
 use crate::metrics::Hub;
-use crate::resolve::definitions::Definitions;
-use crate::route::RouteTable;
+use crate::outbound::Outbound;
 use crate::upstream::{Pool, Standing};
 
 mod inspect;
 
 /// How often idle things are looked for. Timeouts of connections are kept to this precision.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What is spoken on the connections of one listener, with its settings. All workers share it.
+pub trait ListenerProtocol: Send + Sync {
+    /// Makes the session of a connection, and serves it by [`Worker::run_session`].
+    fn serve(self: Arc<Self>, worker: &Rc<Worker>, connection: Detached);
+}
 
 /// What the control thread tells a worker.
 pub enum ToWorker {
@@ -75,24 +76,17 @@ pub type AppHealth = tokio::sync::watch::Sender<usize>;
 pub struct Worker {
     /// Its number, from 0.
     pub index: usize,
-    rules: RefCell<Arc<ClusterRules>>,
-    clusters: Clusters,
-    /// The routes that callers have used.
-    pub routes: RouteTable,
-    /// What the called services look like.
-    pub definitions: Definitions,
+    /// What its calls to other services go by.
+    pub outbound: Outbound,
     /// This worker's part of the budget.
     pub memory: Rc<Memory>,
-    pool: Rc<Pool>,
     backends: Rc<Backends>,
-    hub: Hub,
     rules_epoch: Cell<u32>,
     connections: Connections,
     /// Accepted connections that have not ended.
     n_open: Cell<usize>,
     /// The last connection has ended.
     is_idle: Notify,
-    draining: Cell<bool>,
     /// A drain begins.
     drains: Notify,
 }
@@ -113,18 +107,12 @@ impl Worker {
         Rc::new(Self {
             index: setup.index,
             backends: Rc::new(backends.collect()),
-            rules: RefCell::new(setup.rules),
-            clusters: Clusters::new(setup.registries),
-            routes: RouteTable::default(),
-            definitions: Definitions::default(),
+            outbound: Outbound::new(setup.registries, setup.rules, pool, setup.hub),
             memory,
-            pool,
-            hub: setup.hub,
             rules_epoch: Cell::new(0),
             connections,
             n_open: Cell::new(0),
             is_idle: Notify::new(),
-            draining: Cell::new(false),
             drains: Notify::new(),
         })
     }
@@ -142,7 +130,7 @@ impl Worker {
                 _ = sweep.tick() => self.sweep(),
                 () = self.is_idle.notified() => {}
             }
-            if self.draining.get() && self.n_open.get() == 0 {
+            if self.is_draining() && self.n_open.get() == 0 {
                 return;
             }
         }
@@ -152,15 +140,12 @@ impl Worker {
         match message {
             ToWorker::Serve(connection, protocol) => protocol.serve(self, connection),
             ToWorker::Rules(rules) => {
-                self.clusters.each(|cluster| {
-                    cluster.set_policy(rules.policy(&cluster.service.interface));
-                });
-                *self.rules.borrow_mut() = rules;
+                self.outbound.set_rules(rules);
                 self.rules_epoch.set(self.rules_epoch.get().wrapping_add(1));
             }
             ToWorker::Inspect(question) => self.answer(question),
             ToWorker::Drain => {
-                self.draining.set(true);
+                self.outbound.stop();
                 self.drains.notify_waiters();
                 self.connections.drain();
             }
@@ -169,12 +154,12 @@ impl Worker {
 
     /// Ends the connections to endpoints, after what waits to be written.
     pub async fn close_connections(&self) {
-        self.pool.close().await;
+        self.outbound.close().await;
     }
 
     /// Whether no new calls are taken.
     pub fn is_draining(&self) -> bool {
-        self.draining.get()
+        self.outbound.is_stopped()
     }
 
     /// Puts a session into the table, and serves its connection to the end.
@@ -184,7 +169,7 @@ impl Worker {
         session: &Rc<S>,
         serve: impl AsyncFnOnce(Connection) + 'static,
     ) {
-        if self.draining.get() {
+        if self.is_draining() {
             session.drain();
         }
         self.connections.add(connection.facts(), Direction::Downstream, session);
@@ -209,13 +194,7 @@ impl Worker {
     fn sweep(&self) {
         let now = Instant::now();
         self.connections.sweep(now);
-        self.definitions.sweep(&self.routes);
-        self.clusters.sweep(now, |cluster| self.routes.forget(cluster));
-    }
-
-    /// A registry by its number.
-    pub fn registry(&self, index: usize) -> Option<&Registry> {
-        self.clusters.registry(index)
+        self.outbound.sweep(now);
     }
 
     /// Changes whenever the rules do.
@@ -226,68 +205,13 @@ impl Worker {
     /// The app behind an exported service, and the longest that a call to it may take.
     pub fn backend(&self, service: &ServiceKey) -> Option<(Rc<Backend>, Duration)> {
         let backend = Rc::clone(self.backends.get(&service.to_string())?);
-        let max_timeout = self.rules.borrow().policy(&service.interface).max_timeout;
+        let max_timeout = self.outbound.policy(&service.interface).max_timeout;
         Some((backend, max_timeout))
     }
 
     /// What this agent exports.
     pub fn backends(&self) -> Rc<Backends> {
         Rc::clone(&self.backends)
-    }
-
-    /// The cluster of a service, if it was looked up in a registry before.
-    pub fn known_cluster(&self, registry: usize, service: ServiceKey) -> Option<Rc<Cluster>> {
-        self.clusters.known(registry, service)
-    }
-
-    /// The cluster of a service, looked up in a registry from now on if it was not before.
-    ///
-    /// # Errors
-    /// As [`Clusters::find`], and [`Code::Overloaded`] while the registry is asked whether such a
-    /// service exists at all.
-    pub fn cluster(&self, registry: usize, service: ServiceKey) -> Result<Rc<Cluster>, CallError> {
-        self.look_up(registry, service)?.ok_or_else(|| {
-            let message = "many unknown services are asked for, and the registry is being asked for \
-                           those that exist; try again at once";
-            CallError::new(Code::Overloaded, message)
-        })
-    }
-
-    /// The same for a caller that waits for the registry's word.
-    ///
-    /// # Errors
-    /// As [`Clusters::find`], and [`Code::RegistryUnavailable`] without that word by `deadline`.
-    pub async fn cluster_by(
-        &self,
-        registry: usize,
-        service: ServiceKey,
-        deadline: Instant,
-    ) -> Result<Rc<Cluster>, CallError> {
-        loop {
-            if let Some(cluster) = self.look_up(registry, service.clone())? {
-                return Ok(cluster);
-            }
-            let Some(known) = self.registry(registry) else { continue };
-            if tokio::time::timeout_at(deadline.into(), known.settled()).await.is_err() {
-                let message = "the registry has not answered yet which services exist";
-                return Err(CallError::new(Code::RegistryUnavailable, message));
-            }
-        }
-    }
-
-    fn look_up(
-        &self,
-        registry: usize,
-        service: ServiceKey,
-    ) -> Result<Option<Rc<Cluster>>, CallError> {
-        let make = |name: &str, service: &ServiceKey| {
-            let policy = self.rules.borrow().policy(&service.interface).clone();
-            Cluster::new(service.clone(), name, &policy, Rc::clone(&self.pool), self.hub.clone())
-        };
-        match self.clusters.find(registry, service, make)? {
-            Found::Cluster(cluster) => Ok(Some(cluster)),
-            Found::Asking => Ok(None),
-        }
     }
 }
 

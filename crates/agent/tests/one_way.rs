@@ -5,9 +5,10 @@ mod support;
 use std::time::Duration;
 
 use agent::args::ArgumentList;
+use agent::call::ONE_WAY;
 use agent::client::Client;
 use agent::config::ClusterPolicy;
-use agent::invoke::{Invocation, ONE_WAY};
+use agent::invocation::Invocation;
 use agent::route::RouteName;
 use hessian::transcode::JsonOptions;
 use registry::{MemoryHub, Registry, RegistryConfig};

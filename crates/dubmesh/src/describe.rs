@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent::args::ArgumentList;
 use agent::client::Client;
 use agent::error::{CallError, Code};
-use agent::invoke::Invocation;
+use agent::invocation::Invocation;
 use agent::route::RouteName;
 use clap::Args;
 use dubbo_proto::ServiceKey;

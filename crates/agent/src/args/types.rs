@@ -6,6 +6,7 @@ use percent_encoding::percent_decode_str;
 use registry::Definition;
 
 use super::MAX_ARGUMENTS;
+use crate::config::advise_package;
 use crate::error::{CallError, Code};
 
 /// Reads parameter types as a caller writes them: JVM descriptors (`Ljava/lang/String;I`), or Java
@@ -59,18 +60,12 @@ fn check_names(text: &str, types: &[JavaType]) -> Result<(), CallError> {
         None => Ok(()),
         Some(class) => {
             let name = class.name();
-            let message =
-                format!("parameter types {text:?}: {name} has no package; {}", advise(name));
+            let message = format!(
+                "parameter types {text:?}: {name} has no package; {}",
+                advise_package(name)
+            );
             Err(CallError::new(Code::BadRequest, message))
         }
-    }
-}
-
-/// What to write in place of a class's name without its package.
-pub(crate) fn advise(name: &str) -> String {
-    match JavaType::full_name(name) {
-        Some(full) => format!("did you mean {full}?"),
-        None => format!("write the full name of the class, such as com.acme.{name}"),
     }
 }
 

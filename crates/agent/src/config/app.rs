@@ -6,12 +6,12 @@ use std::sync::Arc;
 use dubbo_proto::{Serialization, ServiceKey};
 use wire::tls::Protocols;
 
+use super::http_app::origin::{Origin, Way};
+use super::http_app::template::Template;
 use super::http_app::{HTTP_APP_KEYS, http_app};
 use super::section::Section;
 use super::tls::{TLS_KEYS, tls_client};
 use super::{AppConfig, defaults};
-use crate::backend::http::origin::{Origin, Way};
-use crate::backend::http::template::Template;
 
 const REMEDY: &str = "write where the app listens: \"dubbo://127.0.0.1:20880\" if it speaks Dubbo TCP, \
                       \"dubbos://...\" if it does so over TLS; \

@@ -2,6 +2,9 @@
 //! `[[export.class]]` and the keys beside them.
 
 mod classes;
+pub mod method;
+pub mod origin;
+pub mod template;
 
 use std::time::Duration;
 
@@ -11,14 +14,11 @@ use hessian::transcode::{DateStyle, EnumStyle, JsonOptions};
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue};
 
+use self::method::{BodyShape, Classes, ErrorRule, Method, Methods, StatusTable, Statuses};
+use self::origin::Origin;
+use self::template::Template;
 use super::defaults;
 use super::section::Section;
-use crate::backend::http::health::HealthConfig;
-use crate::backend::http::method::{
-    BodyShape, Classes, ErrorRule, Method, Methods, StatusTable, Statuses,
-};
-use crate::backend::http::origin::Origin;
-use crate::backend::http::template::Template;
 
 /// An app that speaks HTTP, and how calls become its requests.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +48,20 @@ pub struct HttpAppConfig {
 }
 
 impl Eq for HttpAppConfig {}
+
+/// How an app is looked after.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct HealthConfig {
+    /// What is asked for by GET, and answered with a status from 200 to 299 by an app that is well;
+    /// without it, an app that can be connected to is well.
+    pub path: Option<http::uri::PathAndQuery>,
+    /// Time between the end of a check and the next one.
+    pub interval: Duration,
+    /// Longest wait for a check.
+    pub timeout: Duration,
+    /// After so many failed checks in a row the app counts as away; at least 1.
+    pub n_failures: u32,
+}
 
 /// The keys that only an app which speaks HTTP has.
 pub(super) const HTTP_APP_KEYS: [&str; 16] = [

@@ -10,7 +10,7 @@ mod clusters;
 mod conflicts;
 mod defaults;
 mod error;
-mod http_app;
+pub mod http_app;
 mod listeners;
 mod memory;
 mod registries;
@@ -39,7 +39,7 @@ pub use self::check::check_log_filter;
 pub use self::error::{ConfigError, ConfigErrors};
 pub use self::http_app::HttpAppConfig;
 pub use self::reload::ReloadPlan;
-pub(crate) use self::section::closest;
+pub(crate) use self::section::{advise_package, closest};
 pub use self::tls::{ListenerTls, TlsClient, TlsEndpoints, TlsFiles, UpstreamTls};
 
 /// Longer than any file that a person wrote.

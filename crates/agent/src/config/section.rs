@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use hessian::JavaType;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -410,6 +411,14 @@ pub(crate) fn closest<'w>(word: &str, known: &[&'w str]) -> Option<&'w str> {
         .filter(|(edits, _)| *edits <= max)
         .min_by_key(|(edits, _)| *edits)
         .map(|(_, known)| known)
+}
+
+/// What to write in place of a class's name without its package.
+pub(crate) fn advise_package(name: &str) -> String {
+    match JavaType::full_name(name) {
+        Some(full) => format!("did you mean {full}?"),
+        None => format!("write the full name of the class, such as com.acme.{name}"),
+    }
 }
 
 /// How many characters have to be inserted, removed or replaced to get from `a` to `b`.

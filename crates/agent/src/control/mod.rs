@@ -8,6 +8,7 @@
 mod exports;
 mod listeners;
 mod registries;
+mod start_error;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,14 +22,14 @@ use wire::{Budget, ConnectionCounts, Files, Group, Limits, Loads};
 use self::exports::Exports;
 pub use self::listeners::Bound;
 use self::listeners::BoundListener;
+pub use self::start_error::StartError;
 use crate::admin::{AdminState, LogLevel, Readiness};
-use crate::agent::{DrainSummary, StartError};
 use crate::config::{Config, ReloadPlan};
 use crate::error::Code;
 use crate::inspect::{self, Inspector};
-use crate::listening::{ListenerProtocol, PlannedListener, Surroundings};
+use crate::listening::{PlannedListener, Surroundings};
 use crate::metrics::Hub;
-use crate::worker::{ToWorker, Worker, WorkerSetup};
+use crate::worker::{ListenerProtocol, ToWorker, Worker, WorkerSetup};
 
 /// What the agent's owner wants.
 pub enum Command {
@@ -38,6 +39,17 @@ pub enum Command {
     Drain(oneshot::Sender<DrainSummary>),
     /// Stop at once.
     Stop,
+}
+
+/// How a drain went.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct DrainSummary {
+    /// Whether every call in flight was answered in time.
+    pub complete: bool,
+    /// Connections of callers that were still open when the time was over, and were cut off.
+    pub cut_off: u64,
+    /// How long it took.
+    pub took: Duration,
 }
 
 /// A worker thread as the control thread knows it.

@@ -6,8 +6,8 @@ use registry::Registry;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
+use super::StartError;
 use crate::admin::Readiness;
-use crate::agent::StartError;
 use crate::config::{Config, RegistryEntry};
 use crate::metrics::Hub;
 

@@ -9,8 +9,8 @@ use wire::{Detached, Group};
 
 use crate::config::LinkListenerConfig;
 use crate::export::LinkSession;
-use crate::listening::{ListenerProtocol, PlannedListener};
-use crate::worker::Worker;
+use crate::listening::PlannedListener;
+use crate::worker::{ListenerProtocol, Worker};
 
 /// The listener for links, as workers see it.
 struct LinkListener {

@@ -14,10 +14,11 @@ use crate::args::ArgumentList;
 use crate::call::{Call, Outcome, Times};
 use crate::cluster::Cluster;
 use crate::error::{CallError, Code};
-use crate::invoke::Invocation;
+use crate::invocation::Invocation;
+use crate::outbound::Outbound;
 use crate::reply::json_of;
-use crate::route::{Generic, Parameters, Plan, Route, RouteName, Verdict};
-use crate::worker::Worker;
+use crate::route::{Generic, Parameters, Plan, RouteName, Verdict};
+use crate::routes::ClusterRoute;
 
 /// What Dubbo answers when the types fit, and their number is not that of the arguments.
 const OTHER_NUMBER: &str = "args.length != types.length";
@@ -27,10 +28,10 @@ const UNKNOWN_CLASS: &str = "ClassNotFoundException";
 /// The error to report instead of `error`, with which a provider refused a call of `route` that came at
 /// `started`; `error` itself if nothing better is known.
 pub(crate) async fn explain(
-    worker: &Worker,
+    outbound: &Outbound,
     registry: usize,
     invocation: &Invocation<'_>,
-    (route, started): (&Route, Instant),
+    (route, started): (&ClusterRoute, Instant),
     error: CallError,
 ) -> CallError {
     let (method, Parameters::Given(types)) = (&*route.method, &route.parameters) else {
@@ -48,7 +49,7 @@ pub(crate) async fn explain(
     if !is_listed(&route.cluster, method) {
         return error;
     }
-    let Some(answer) = ask(worker, registry, invocation, (route, started)).await else {
+    let Some(answer) = ask(outbound, registry, invocation, (route, started)).await else {
         return error;
     };
     // Another provider may be of another mind.
@@ -86,10 +87,10 @@ fn is_listed(cluster: &Cluster, method: &str) -> bool {
 /// What a provider says of types that a definition tells, after it has refused a call with them: it may have been about to
 /// leave, or unable to read the arguments.
 pub(crate) async fn verdict(
-    worker: &Worker,
+    outbound: &Outbound,
     registry: usize,
     invocation: &Invocation<'_>,
-    (route, started): (&Route, Instant),
+    (route, started): (&ClusterRoute, Instant),
 ) -> Verdict {
     if !is_listed(&route.cluster, &route.method) {
         return Verdict::Refused;
@@ -98,7 +99,7 @@ pub(crate) async fn verdict(
         answer.code == Code::MethodNotFound
             || answer.code == Code::BadArguments && answer.message.contains(UNKNOWN_CLASS)
     };
-    match ask(worker, registry, invocation, (route, started)).await.map(is_unknown) {
+    match ask(outbound, registry, invocation, (route, started)).await.map(is_unknown) {
         Some(true) => Verdict::Wrong,
         _ => Verdict::Refused,
     }
@@ -106,10 +107,10 @@ pub(crate) async fn verdict(
 
 /// Asks whether there is a method with these types, without calling it.
 async fn ask(
-    worker: &Worker,
+    outbound: &Outbound,
     registry: usize,
     invocation: &Invocation<'_>,
-    (route, started): (&Route, Instant),
+    (route, started): (&ClusterRoute, Instant),
 ) -> Option<CallError> {
     let Parameters::Given(types) = &route.parameters else { return None };
     // One argument where the types are none, and none where they are some.
@@ -120,18 +121,18 @@ async fn ask(
     let key = format!("{descriptor}\n?");
     let generic = Generic::Map;
     let name = RouteName { types: Some(&key), generic: Some(generic), ..invocation.name };
-    let asked = match worker.routes.find(registry, &name, args.len()) {
+    let asked = match outbound.routes.find(registry, &name, args.len()) {
         Some(known) => known,
         None => {
             let parameters = Parameters::Asked(types.clone());
             let (cluster, plan) = (Rc::clone(&route.cluster), Plan::generic(generic));
-            worker.routes.insert(registry, &name, args.len(), cluster, parameters, plan).ok()?
+            outbound.routes.insert(registry, &name, args.len(), cluster, parameters, plan).ok()?
         }
     };
     let deadline = started + route.cluster.timeout(invocation.timeout);
     let times = Times { now: Instant::now(), deadline };
     // Asking is nothing that can be done one-way.
-    let call = Call { one_way: false, ..invocation.call(&asked, &args, times) };
+    let call = Call { one_way: false, ..invocation.call(&asked.route, &args, times) };
     let outcome: Outcome = route.cluster.call(call).await;
     match outcome {
         Ok(reply) => json_of(&reply).err(),

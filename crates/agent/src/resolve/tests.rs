@@ -1,8 +1,8 @@
 use dubbo_proto::ServiceDefinition;
 use hessian::JavaType;
 
-use super::fits::{Fit, of_json};
 use super::*;
+use crate::args::fits::{Fit, of_json};
 
 fn definition() -> ServiceDefinition {
     let text = br#"{"canonicalName":"a.B","methods":[],"types":[

@@ -14,11 +14,10 @@ use wire::{Conn, Machine};
 
 use super::{DubboForm, Peer, Setup, Signs, Upstream, sent};
 use crate::call::{
-    Call, Encoded, Outcome, Payload, Reply, ReplyTo, RoutedCall, Times, Whole, wait,
+    Call, DubboAnswer, Encoded, Outcome, Payload, Reply, ReplyTo, RoutedCall, Times, Whole, wait,
 };
 use crate::connections::Activity;
 use crate::error::{CallError, Code};
-use crate::ingress::dubbo::DubboAnswer;
 use crate::memory::{Buffers, Memory, Metered, check_room};
 use crate::scratch::Scratch;
 
@@ -165,7 +164,7 @@ impl Peer for DubboPeer {
     fn on_event(&self, (at, event): (Instant, ClientEvent<ReplyTo>)) -> bool {
         match event {
             ClientEvent::Reply { token: ReplyTo::Dubbo(token), status, serialization, body } => {
-                token.answer(&DubboAnswer { at, status, serialization, body: &body }, || {
+                token.answer(&DubboAnswer { at, status, serialization, body: &body }, &|| {
                     self.refusal(status, serialization, &body)
                 });
             }

@@ -11,7 +11,7 @@ use crate::inspect::snapshot::{
     ConnectionSnapshot, EndpointSnapshot, RouteSnapshot, ServiceSnapshot,
 };
 use crate::inspect::{Filter, First, Part, Question};
-use crate::route::Route;
+use crate::routes::ClusterRoute;
 
 impl Worker {
     pub(super) fn answer(&self, question: Question) {
@@ -56,7 +56,7 @@ impl Worker {
     ) -> (Vec<Rc<Cluster>>, usize) {
         let order = |a: &Rc<Cluster>, b: &Rc<Cluster>| a.name().cmp(&b.name());
         let mut first = First::new(filter.limit, order);
-        self.clusters.each(|cluster| {
+        self.outbound.clusters.each(|cluster| {
             if filter.has_service(&cluster.service, cluster.name().0) && is_wanted(cluster) {
                 first.push(Rc::clone(cluster));
             }
@@ -65,9 +65,9 @@ impl Worker {
     }
 
     fn inspect_routes(&self, filter: &Filter) -> Part<RouteSnapshot> {
-        let order = |a: &Rc<Route>, b: &Rc<Route>| a.name().cmp(&b.name());
+        let order = |a: &Rc<ClusterRoute>, b: &Rc<ClusterRoute>| a.name().cmp(&b.name());
         let mut first = First::new(filter.limit, order);
-        self.routes.each(|route| {
+        self.outbound.routes.each(|route| {
             if filter.has_service(&route.cluster.service, &route.def.service) {
                 first.push(Rc::clone(route));
             }

@@ -13,10 +13,11 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::time::{Duration, Instant};
 
 use agent::args::{ArgumentList, parse_types};
+use agent::call::ONE_WAY;
 use agent::client::Client;
 use agent::config::ClusterPolicy;
 use agent::error::{CallError, Code};
-use agent::invoke::{Invocation, ONE_WAY};
+use agent::invocation::Invocation;
 use agent::route::{Generic, RouteName};
 use clap::Args;
 use dubbo_proto::{DEFAULT_PAYLOAD_LIMIT, Serialization, ServiceKey};

@@ -15,7 +15,7 @@ use hessian::transcode::{
 use hessian::{Decoder, Encoder, JavaType, Limits};
 use jsonb::jsonb_to_json_as;
 
-use super::method::Classes;
+use crate::config::http_app::method::Classes;
 use crate::error::{CallError, Code};
 
 /// Arguments as JSON texts.

@@ -11,7 +11,7 @@ use hessian::{Decoder, Encoder, HessianError, Limits, Value};
 
 use super::arguments::{Arguments, elements};
 use super::bean;
-use super::method::Classes;
+use crate::config::http_app::method::Classes;
 use crate::error::{CallError, Code};
 
 /// The method's names; the second wants its result as a future, which is the caller's affair.

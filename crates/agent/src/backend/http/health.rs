@@ -10,23 +10,10 @@ use http_body_util::Full;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
-use super::origin::Origin;
 use super::pool::{Pool, PoolLimits};
+use crate::config::http_app::HealthConfig;
+use crate::config::http_app::origin::Origin;
 use crate::upstream::Standing;
-
-/// How an app is looked after.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct HealthConfig {
-    /// What is asked for by GET, and answered with a status from 200 to 299 by an app that is well;
-    /// without it, an app that can be connected to is well.
-    pub path: Option<http::uri::PathAndQuery>,
-    /// Time between the end of a check and the next one.
-    pub interval: Duration,
-    /// Longest wait for a check.
-    pub timeout: Duration,
-    /// After so many failed checks in a row the app counts as away; at least 1.
-    pub n_failures: u32,
-}
 
 /// What is known of an app's health.
 pub struct Health {

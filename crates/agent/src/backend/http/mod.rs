@@ -1,8 +1,8 @@
 //! Apps that speak plain JSON over HTTP/1.1, behind the interface of a Java service.
 //!
-//! A call's path: [`method`] says which one it means, [`arguments`] turns what came into JSON,
-//! [`request`] makes the HTTP request ([`template`] its path), [`pool`] sends it over a connection to the
-//! app's [`origin`], [`reply`] makes a Dubbo reply of the answer. [`generic`] knows the calls of callers without classes, [`bean`] what
+//! A call's path: its [`method`](crate::config::http_app::method) says which one it means, [`arguments`] turns what came into JSON,
+//! [`request`] makes the HTTP request (its path by a [`template`](crate::config::http_app::template)), [`pool`] sends it over a connection to the
+//! app's [`Origin`](crate::config::http_app::origin::Origin), [`reply`] makes a Dubbo reply of the answer. [`generic`] knows the calls of callers without classes, [`bean`] what
 //! some of them write in the place of objects, [`health`] whether the app is there.
 //!
 //! Invariant: every call is ended exactly once, also when its caller has gone away.
@@ -14,12 +14,9 @@ pub mod bean;
 pub mod exercise;
 pub mod generic;
 pub mod health;
-pub mod method;
-pub mod origin;
 pub mod pool;
 pub mod reply;
 pub mod request;
-pub mod template;
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -37,14 +34,14 @@ use wire::Account;
 use self::arguments::{Arguments, Style};
 use self::generic::Mode;
 use self::health::Health;
-use self::method::{BodyShape, Found, Method, StatusTable};
 use self::pool::{Pool, PoolLimits};
 use self::reply::Form;
 use self::request::Fixed;
-use self::template::Template;
 use super::AppCall;
 use crate::call::Outcome;
 use crate::config::HttpAppConfig;
+use crate::config::http_app::method::{BodyShape, Found, Method, StatusTable};
+use crate::config::http_app::template::Template;
 use crate::error::{CallError, Code};
 use crate::upstream::Setup;
 

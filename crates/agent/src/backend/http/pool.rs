@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 use tracing::debug;
 use wire::{Account, Hold, Refused};
 
-use super::origin::Origin;
+use crate::config::http_app::origin::Origin;
 use crate::error::{CallError, Code};
 use crate::memory::no_room_for_reply;
 

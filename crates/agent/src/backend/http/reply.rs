@@ -18,10 +18,10 @@ use jsonb::{JsonbError, json_to_jsonb_with};
 
 use super::bean;
 use super::generic::{self, Mode};
-use super::method::{Classes, DEFAULT_EXCEPTION, ErrorRule, StatusTable};
 use super::pool::Answer;
 use crate::attachments;
 use crate::call::{Outcome, Reply};
+use crate::config::http_app::method::{Classes, DEFAULT_EXCEPTION, ErrorRule, StatusTable};
 use crate::error::{CallError, Code};
 
 /// Headers with this beginning are attachments; the same as callers by HTTP use.

@@ -9,10 +9,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use http_body_util::Full;
 
 use super::arguments::Arguments;
-use super::method::{BodyShape, Method};
 use super::reply::ATTACHMENT;
 use crate::attachments;
 use crate::backend::AppCall;
+use crate::config::http_app::method::{BodyShape, Method};
 use crate::error::{CallError, Code};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");

@@ -8,9 +8,8 @@ use dubbo_proto::validate_interface;
 use hessian::generics;
 use hessian::{ClassType, JavaType, TypeParameter};
 
-use crate::args::advise;
-use crate::backend::http::method::Classes;
-use crate::config::section::Section;
+use super::method::Classes;
+use crate::config::section::{Section, advise_package};
 
 const TYPE_REMEDY: &str =
     "write a Java type such as \"long\", \"java.lang.String\" or \"java.util.List<com.acme.User>\"";
@@ -141,7 +140,7 @@ fn parse(text: &str, parameters: &[TypeParameter], classes: &Classes) -> Result<
         let ends_so = |full: &&str| full.rsplit(['.', '$']).next() == Some(name);
         let remedy = match classes.names().find(ends_so) {
             Some(full) => format!("did you mean {full}?"),
-            None => advise(name),
+            None => advise_package(name),
         };
         let problem = match parameters {
             [] => format!("\"{text}\": {name} has no package"),

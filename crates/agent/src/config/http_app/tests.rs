@@ -111,7 +111,7 @@ fn methods_inherit_from_their_export() {
         returns = 'java.util.List<a.C>'\ntimeout_ms = 5\nheaders = { x-b = '3' }\n\
         errors = { 404 = 'a.NotFound' }\n\
         [[export.method]]\nname = 'm'\ntypes = []\npath = 'GET /m'\n");
-    use crate::backend::http::method::Found;
+    use crate::config::http_app::method::Found;
     let Found::One(method) = app.methods.find("m", Some("I")) else { panic!("no method") };
     assert_eq!((&method.http, method.body), (&http::Method::PUT, BodyShape::Array));
     assert_eq!(method.timeout, Some(Duration::from_millis(5)));
@@ -128,7 +128,7 @@ fn methods_inherit_from_their_export() {
 #[test]
 fn a_method_without_a_path_is_where_every_method_is() {
     let app = app("[[export.method]]\nname = '$a'\ntypes = []\n");
-    use crate::backend::http::method::Found;
+    use crate::config::http_app::method::Found;
     let Found::One(method) = app.methods.find("$a", None) else { panic!("no method") };
     assert_eq!(method.path.render(|_| None).as_deref(), Ok("/a.B/%24a"));
 }

@@ -16,7 +16,7 @@ use wire::Conn;
 use crate::cluster::Attempt;
 use crate::error::CallError;
 use crate::metrics::CallStats;
-use crate::route::Route;
+use crate::routes::ClusterRoute;
 use crate::upstream::dubbo::DubboClient;
 use crate::upstream::link::LinkClient;
 
@@ -58,7 +58,7 @@ pub(super) enum Sent {
 
 /// A call that may be offered to another endpoint.
 pub(super) struct Again {
-    pub(super) route: Rc<Route>,
+    pub(super) route: Rc<ClusterRoute>,
     pub(super) body: Bytes,
     pub(super) deadline: Instant,
 }

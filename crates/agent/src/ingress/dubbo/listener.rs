@@ -7,8 +7,8 @@ use wire::{Detached, Group};
 
 use super::{DubboListener, DubboSession, Offers};
 use crate::config::{DubboIngressConfig, DubboLimits, DubboListenerConfig};
-use crate::listening::{ListenerProtocol, PlannedListener, Surroundings};
-use crate::worker::Worker;
+use crate::listening::{PlannedListener, Surroundings};
+use crate::worker::{ListenerProtocol, Worker};
 
 /// An `[[ingress]]` with `protocol = "dubbo"`.
 pub fn planned(config: DubboIngressConfig) -> PlannedListener {

@@ -25,7 +25,7 @@ use crate::config::DubboLimits;
 use crate::metrics::CallStats;
 
 pub use self::listener::{planned, planned_exports};
-pub use self::session::{DubboAnswer, DubboSession, DubboToken};
+pub use self::session::DubboSession;
 
 /// A listener for Dubbo TCP, as workers see it.
 pub struct DubboListener {

@@ -10,14 +10,14 @@ use flow::Attempts;
 
 use super::flights::{Again, Counted, Flight, Sent};
 use super::services::Export;
-use super::session::{DubboSession, DubboToken, Received};
+use super::session::{DubboSession, Received};
 use crate::backend::{self, App, HttpApp};
-use crate::call::{Call, Outcome, Payload, ReplyTo, Times};
+use crate::call::{Call, Consumer, DubboToken, Outcome, Payload, ReplyTo, Times};
 use crate::cluster::{Attempt, Member};
 use crate::error::{CallError, Code};
 use crate::memory::check_room;
 use crate::metrics::CallStats;
-use crate::route::Route;
+use crate::routes::ClusterRoute;
 use crate::upstream::dubbo::{DubboPeer, refused};
 use crate::upstream::link::LinkPeer;
 use crate::upstream::{AnyUpstream, DubboForm, Standing, Upstream, check_share, dubbo};
@@ -35,7 +35,7 @@ impl DubboSession {
     pub(super) fn send_to_route(
         self: &Rc<Self>,
         received: &Received,
-        route: Rc<Route>,
+        route: Rc<ClusterRoute>,
         timeout: Option<Duration>,
     ) {
         route.count_call();
@@ -142,7 +142,7 @@ impl DubboSession {
         let done = move |outcome: Outcome| {
             drop(kept);
             if two_way {
-                return DubboToken { session, number }.complete(outcome);
+                return session.complete(number, outcome);
             }
             let error = outcome.as_ref().err();
             stats.finished(now.elapsed(), error.map(|error| error.code as u8));
@@ -168,7 +168,8 @@ impl DubboSession {
 
     #[inline]
     fn token(self: &Rc<Self>, number: u32) -> ReplyTo {
-        ReplyTo::Dubbo(DubboToken { session: Rc::clone(self), number })
+        let consumer: Rc<dyn Consumer> = Rc::<Self>::clone(self);
+        ReplyTo::Dubbo(DubboToken { consumer, number })
     }
 
     #[inline]
@@ -195,26 +196,31 @@ impl DubboSession {
     fn send_link(
         self: &Rc<Self>,
         upstream: &Upstream<LinkPeer>,
-        route: &Rc<Route>,
+        route: &Rc<ClusterRoute>,
         received: &Received,
         deadline: Instant,
         number: u32,
     ) -> Result<Option<Sent>, CallError> {
         let conn = upstream.conn()?;
-        if !upstream.peer().knows(&conn, route) {
+        if !upstream.peer().knows(&conn, &route.route) {
             return Ok(None);
         }
         let (in_flight, max) = conn.look(|link| (link.in_flight(), link.window()));
         check_share(self.n_others(number), in_flight, max)
             .map_err(|error| error.at(upstream.address()))?;
-        let call = received.call(route, deadline);
+        let call = received.call(&route.route, deadline);
         let id = upstream.peer().send_whole(&conn, &call, self.token(number))?;
         Ok(Some(Sent::Link(conn, id)))
     }
 
     /// What it takes to offer a call again, if there is anybody to offer it to.
     #[inline]
-    fn keep(&self, route: &Rc<Route>, body: &Bytes, deadline: Instant) -> Option<Box<Again>> {
+    fn keep(
+        &self,
+        route: &Rc<ClusterRoute>,
+        body: &Bytes,
+        deadline: Instant,
+    ) -> Option<Box<Again>> {
         if !route.cluster.has_choice() || !self.keep_bytes(body.len()) {
             return None;
         }
@@ -226,7 +232,7 @@ impl DubboSession {
     fn not_sent(
         self: &Rc<Self>,
         received: &Received,
-        route: Rc<Route>,
+        route: Rc<ClusterRoute>,
         attempt: Attempt,
         deadline: Instant,
         error: &CallError,
@@ -245,7 +251,7 @@ impl DubboSession {
     fn wait_for_endpoint(
         self: &Rc<Self>,
         received: &Received,
-        route: Rc<Route>,
+        route: Rc<ClusterRoute>,
         deadline: Instant,
     ) {
         let attempts = route.cluster.attempts(deadline);
@@ -272,7 +278,7 @@ impl DubboSession {
             let outcome = pass_on(waiting, &received, deadline).await;
             drop(kept);
             if two_way {
-                DubboToken { session, number }.complete(outcome);
+                session.complete(number, outcome);
             } else {
                 session.end_one_way(now, outcome.as_ref().err());
             }
@@ -288,7 +294,7 @@ impl DubboSession {
 /// What a request waits for.
 pub(super) enum Waiting {
     /// For an endpoint that it was not offered to yet.
-    ForEndpoint(Rc<Route>, Attempts<Member>),
+    ForEndpoint(Rc<ClusterRoute>, Attempts<Member>),
     /// For the first connection to the app of an export.
     ForApp(Export),
 }
@@ -300,7 +306,7 @@ async fn pass_on(waiting: Waiting, received: &Received, deadline: Instant) -> Ou
             let now = if attempts.is_first() { received.now } else { Instant::now() };
             let form = DubboForm { serialization: received.to.serialization, path: None };
             let offer = route.cluster.offer(now, attempts, async |attempt, now| {
-                let whole = received.call(&route, deadline);
+                let whole = received.call(&route.route, deadline);
                 let call = whole.with(whole.method, Payload::Whole(whole.payload));
                 let call = Call { times: Times { now, deadline }, ..call };
                 attempt.upstream().call(&call, form).await

@@ -15,7 +15,8 @@ use dubbo_proto::{BodyLimits, Likeness, ProtoError, Routing, Serialization, Serv
 use super::{DubboListener, Offers};
 use crate::backend::Backend;
 use crate::error::{CallError, Code};
-use crate::route::{Parameters, Plan, Route, RouteName, WHOLE};
+use crate::route::{Parameters, Plan, RouteName, WHOLE};
+use crate::routes::ClusterRoute;
 use crate::worker::Worker;
 
 /// Services that a session remembers. More than one program uses at a time.
@@ -31,7 +32,7 @@ const MANY_MISSES: u32 = 64;
 #[derive(Clone)]
 pub(super) enum Service {
     /// The endpoints of a cluster.
-    Route(Rc<Route>),
+    Route(Rc<ClusterRoute>),
     /// The app behind an export of ours.
     Export(Export),
 }
@@ -198,14 +199,15 @@ impl Services {
         }
     }
 
-    fn route(&self, registry: usize, key: &ServiceKey) -> Result<Rc<Route>, CallError> {
-        let (routes, ServiceKey { interface, version, group }) = (&self.worker.routes, key);
+    fn route(&self, registry: usize, key: &ServiceKey) -> Result<Rc<ClusterRoute>, CallError> {
+        let (routes, ServiceKey { interface, version, group }) =
+            (&self.worker.outbound.routes, key);
         let name =
             RouteName { interface, version, group, method: WHOLE, types: None, generic: None };
         if let Some(route) = routes.find(registry, &name, 0) {
             return Ok(route);
         }
-        let cluster = self.worker.cluster(registry, key.clone())?;
+        let cluster = self.worker.outbound.cluster(registry, key.clone())?;
         routes.insert(registry, &name, 0, cluster, Parameters::Unknown, Plan::default())
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use dubbo_proto::{ReplyTo, Serialization, ServerConfig, ServerEvent, Status};
+use dubbo_proto::{ReplyTo, ServerConfig, ServerEvent, Status};
 use flow::GiveUp;
 use tracing::debug;
 use wire::{Account, Conn, Connection, Taking, Watched, drive};
@@ -22,7 +22,7 @@ use super::flights::{Again, Counted, Flight, Flights};
 use super::machine::DubboServer;
 use super::send::Waiting;
 use super::services::{Service, Services};
-use crate::call::{Call, Outcome, Reply, Times, Whole};
+use crate::call::{Call, Consumer, DubboAnswer, Outcome, Reply, Times, Whole};
 use crate::cluster::too_late;
 use crate::connections::{Activity, Session};
 use crate::error::{CallError, Code};
@@ -284,56 +284,29 @@ impl Session for DubboSession {
     }
 }
 
-/// Who is to be told how a call ended that was sent for a consumer.
-pub struct DubboToken {
-    pub(super) session: Rc<DubboSession>,
-    pub(super) number: u32,
-}
-
-/// A reply as a Dubbo provider wrote it.
-pub struct DubboAnswer<'a> {
-    /// When it was read.
-    pub at: Instant,
-    /// How the call ended.
-    pub status: Status,
-    /// How `body` is written.
-    pub serialization: Serialization,
-    /// The whole body.
-    pub body: &'a [u8],
-}
-
-impl DubboToken {
-    /// Passes a provider's answer on as it is; `error` says what one means whose status is not OK.
+impl Consumer for DubboSession {
     #[inline]
-    pub fn answer(self, answer: &DubboAnswer<'_>, error: impl FnOnce() -> CallError) {
-        let Self { session, number } = self;
-        let Some(flight) = session.take(number) else { return };
+    fn answer(
+        self: Rc<Self>,
+        number: u32,
+        answer: &DubboAnswer<'_>,
+        error: &dyn Fn() -> CallError,
+    ) {
+        let Some(flight) = self.take(number) else { return };
         match answer.status {
-            Status::Ok => session.finish(flight, answer, None),
-            _ => session.fail(flight, &error(), Some(answer)),
+            Status::Ok => self.finish(flight, answer, None),
+            _ => self.fail(flight, &error(), Some(answer)),
         }
     }
 
-    /// Hands over an outcome.
-    pub fn complete(self, outcome: Outcome) {
-        let Self { session, number } = self;
-        let Some(flight) = session.take(number) else { return };
+    fn complete(self: Rc<Self>, number: u32, outcome: Outcome) {
+        let Some(flight) = self.take(number) else { return };
         match outcome {
             Ok(Reply { serialization, body, .. }) => {
                 let (at, status) = (Instant::now(), Status::Ok);
-                session.finish(
-                    flight,
-                    &DubboAnswer { at, status, serialization, body: &body },
-                    None,
-                );
+                self.finish(flight, &DubboAnswer { at, status, serialization, body: &body }, None);
             }
-            Err(error) => session.fail(flight, &error, None),
+            Err(error) => self.fail(flight, &error, None),
         }
-    }
-}
-
-impl std::fmt::Debug for DubboToken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DubboToken").field("number", &self.number).finish_non_exhaustive()
     }
 }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use super::CallHeaders;
 use crate::args::ArgumentList;
 use crate::error::{CallError, Code};
-use crate::invoke::Invocation;
+use crate::invocation::Invocation;
 use crate::route::RouteName;
 
 /// More parameters than any Java method has.

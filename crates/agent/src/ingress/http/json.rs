@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 use super::CallHeaders;
 use crate::args::ArgumentList;
 use crate::error::{CallError, Code, clip};
-use crate::invoke::Invocation;
+use crate::invocation::Invocation;
 use crate::route::RouteName;
 
 /// Interface and method as the path names them.

@@ -7,8 +7,8 @@ use wire::{Detached, Group};
 
 use super::{HttpListener, HttpSession};
 use crate::config::HttpIngressConfig;
-use crate::listening::{ListenerProtocol, PlannedListener};
-use crate::worker::Worker;
+use crate::listening::PlannedListener;
+use crate::worker::{ListenerProtocol, Worker};
 
 /// An `[[ingress]]` with `protocol = "http"`.
 pub fn planned(config: HttpIngressConfig) -> PlannedListener {

@@ -198,7 +198,7 @@ async fn answer_request(
         "/" => {
             let form = form::Form::parse(&body)?;
             let invocation = form.invocation(headers, &more);
-            let outcome = invoke(worker, config.registry, &invocation, started).await;
+            let outcome = invoke(&worker.outbound, config.registry, &invocation, started).await;
             Ok((Style::Text, options, outcome.map_err(Failure::Call)?))
         }
         path => {
@@ -207,7 +207,7 @@ async fn answer_request(
             if options.refs == RefStyle::Path {
                 invocation.args = invocation.args.with_refs();
             }
-            let outcome = invoke(worker, config.registry, &invocation, started).await;
+            let outcome = invoke(&worker.outbound, config.registry, &invocation, started).await;
             Ok((Style::Json, options, outcome.map_err(Failure::Call)?))
         }
     }

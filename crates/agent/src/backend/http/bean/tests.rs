@@ -9,8 +9,8 @@ use proptest::prelude::*;
 
 use super::super::arguments::Arguments;
 use super::super::generic::{Mode, Target};
-use super::super::method::Classes;
 use super::*;
+use crate::config::http_app::method::Classes;
 use crate::error::Code;
 
 /// The plain JSON of the one argument of a recorded generic call.

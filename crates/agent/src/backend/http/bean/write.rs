@@ -10,7 +10,7 @@ use jsonb::{JsonbError, json_to_jsonb_with};
 
 use super::Kind;
 use super::read::{members, string_of};
-use crate::backend::http::method::Classes;
+use crate::config::http_app::method::Classes;
 
 /// The class of the map that Java keeps properties in.
 const PROPERTIES: &str = "java.util.LinkedHashMap";

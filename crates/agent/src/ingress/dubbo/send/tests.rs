@@ -180,9 +180,9 @@ fn a_flight_that_is_given_up_frees_what_it_kept() {
 }
 
 /// A route of whole requests to so many endpoints, where nothing listens.
-fn route(worker: &Rc<Worker>, n_endpoints: u16) -> Rc<Route> {
+fn route(worker: &Rc<Worker>, n_endpoints: u16) -> Rc<ClusterRoute> {
     let key = ServiceKey::new(SERVICE, "", "").unwrap();
-    let cluster = worker.cluster(0, key).unwrap();
+    let cluster = worker.outbound.cluster(0, key).unwrap();
     let endpoint = |port| Endpoint::new(Protocol::Dubbo, NOWHERE.0, port);
     cluster.update(&Snapshot {
         status: registry::Freshness::Current,
@@ -198,7 +198,7 @@ fn route(worker: &Rc<Worker>, n_endpoints: u16) -> Rc<Route> {
         generic: None,
     };
     let (parameters, plan) = (Parameters::Unknown, Plan::default());
-    worker.routes.insert(0, &name, 0, cluster, parameters, plan).unwrap()
+    worker.outbound.routes.insert(0, &name, 0, cluster, parameters, plan).unwrap()
 }
 
 fn received(two_way: bool) -> Received {

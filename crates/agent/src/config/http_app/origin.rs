@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use wire::{Connection, Destination};
 
-use crate::config::TlsClient;
+use super::super::TlsClient;
 
 /// An app's place, and the beginning of all its paths.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use registry::{Definition, DefinitionWatch, Registry};
 
 use crate::cluster::Cluster;
-use crate::route::RouteTable;
+use crate::routes::RouteTable;
 
 /// What one worker knows.
 #[derive(Default)]

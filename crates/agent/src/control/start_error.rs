@@ -1,0 +1,38 @@
+//! Why an agent does not start.
+
+use std::io;
+
+use wire::ListenError;
+
+/// Why an agent did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A listener's address cannot be used.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The file descriptors that are reserved leave none for callers.
+    #[error(
+        "agent.reserved_files = {reserved} leaves no file descriptor for callers: the process may \
+         have {limit}; lower it, or raise the limit (ulimit -n, or LimitNOFILE of systemd)"
+    )]
+    Files {
+        /// All that the process may have.
+        limit: u64,
+        /// How many are reserved.
+        reserved: u64,
+    },
+    /// A registry's settings cannot be right.
+    #[error("registry {name:?}: {source}")]
+    Registry {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        source: registry::RegistryError,
+    },
+    /// A thread or an event loop could not be made.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] io::Error),
+    /// The control thread ended before it was ready.
+    #[error("the control thread ended before it was ready; please report this")]
+    Lost,
+}

@@ -1,0 +1,40 @@
+//! What a caller asks for by names and in JSON.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::args::ArgumentList;
+use crate::call::{Call, ONE_WAY, Payload, RoutedCall, Times};
+use crate::route::{Route, RouteName};
+
+/// What a caller asks for, not yet checked.
+///
+/// This is no [`Call`], but what calls are made of: the method has names and no route yet, and how
+/// long the call may take is known only with the route. Calls are as many as it takes, for each may
+/// be of another route, with the arguments packed in another way.
+pub struct Invocation<'a> {
+    /// What is called.
+    pub name: RouteName<'a>,
+    /// With which arguments.
+    pub args: ArgumentList<'a>,
+    /// How long the caller wants to wait; the service's own timeout if it does not say.
+    pub timeout: Option<Duration>,
+    /// How the caller says that, for messages.
+    pub timeout_key: &'static str,
+    /// Attachments of this call.
+    pub attachments: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Invocation<'a> {
+    /// The invocation as a call of a route, with the arguments that the route wants.
+    pub(crate) fn call(
+        &'a self,
+        route: &'a Rc<Route>,
+        args: &'a ArgumentList<'a>,
+        times: Times,
+    ) -> RoutedCall<'a> {
+        let attachments = &self.attachments;
+        let one_way = attachments.contains(&ONE_WAY);
+        Call { method: route, payload: Payload::Json(args), attachments, times, one_way }
+    }
+}

@@ -1,0 +1,146 @@
+//! What a worker's calls to other services go by: clusters, routes, definitions, and the rules that
+//! calls are made by.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use dubbo_proto::ServiceKey;
+use registry::Registry;
+
+use crate::cluster::Cluster;
+use crate::clusters::{Clusters, Found};
+use crate::config::{ClusterPolicy, ClusterRules};
+use crate::definitions::Definitions;
+use crate::error::{CallError, Code};
+use crate::metrics::Hub;
+use crate::routes::RouteTable;
+use crate::upstream::Pool;
+
+/// One worker's part of it.
+pub struct Outbound {
+    pub(crate) clusters: Clusters,
+    /// The routes that callers have used.
+    pub routes: RouteTable,
+    /// What the called services look like.
+    pub definitions: Definitions,
+    rules: RefCell<Arc<ClusterRules>>,
+    pool: Rc<Pool>,
+    hub: Hub,
+    stopped: Cell<bool>,
+}
+
+impl Outbound {
+    /// Without any cluster yet. `registries` are those of the configuration, in its order.
+    pub fn new(
+        registries: Vec<(String, Registry)>,
+        rules: Arc<ClusterRules>,
+        pool: Rc<Pool>,
+        hub: Hub,
+    ) -> Self {
+        Self {
+            clusters: Clusters::new(registries),
+            routes: RouteTable::default(),
+            definitions: Definitions::default(),
+            rules: RefCell::new(rules),
+            pool,
+            hub,
+            stopped: Cell::new(false),
+        }
+    }
+
+    /// Calls are made by these rules from now on.
+    pub fn set_rules(&self, rules: Arc<ClusterRules>) {
+        self.clusters.each(|cluster| {
+            cluster.set_policy(rules.policy(&cluster.service.interface));
+        });
+        *self.rules.borrow_mut() = rules;
+    }
+
+    /// How calls of an interface are made.
+    pub fn policy(&self, interface: &str) -> ClusterPolicy {
+        self.rules.borrow().policy(interface).clone()
+    }
+
+    /// New calls are refused from now on.
+    pub fn stop(&self) {
+        self.stopped.set(true);
+    }
+
+    /// Whether new calls are refused.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.get()
+    }
+
+    /// Ends the connections to endpoints, after what waits to be written.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+
+    /// Forgets what is not used any more, or no longer true.
+    pub fn sweep(&self, now: Instant) {
+        self.definitions.sweep(&self.routes);
+        self.clusters.sweep(now, |cluster| self.routes.forget(cluster));
+    }
+
+    /// A registry by its number.
+    pub fn registry(&self, index: usize) -> Option<&Registry> {
+        self.clusters.registry(index)
+    }
+
+    /// The cluster of a service, if it was looked up in a registry before.
+    pub fn known_cluster(&self, registry: usize, service: ServiceKey) -> Option<Rc<Cluster>> {
+        self.clusters.known(registry, service)
+    }
+
+    /// The cluster of a service, looked up in a registry from now on if it was not before.
+    ///
+    /// # Errors
+    /// As [`Clusters::find`], and [`Code::Overloaded`] while the registry is asked whether such a
+    /// service exists at all.
+    pub fn cluster(&self, registry: usize, service: ServiceKey) -> Result<Rc<Cluster>, CallError> {
+        self.look_up(registry, service)?.ok_or_else(|| {
+            let message = "many unknown services are asked for, and the registry is being asked for \
+                           those that exist; try again at once";
+            CallError::new(Code::Overloaded, message)
+        })
+    }
+
+    /// The same for a caller that waits for the registry's word.
+    ///
+    /// # Errors
+    /// As [`Clusters::find`], and [`Code::RegistryUnavailable`] without that word by `deadline`.
+    pub async fn cluster_by(
+        &self,
+        registry: usize,
+        service: ServiceKey,
+        deadline: Instant,
+    ) -> Result<Rc<Cluster>, CallError> {
+        loop {
+            if let Some(cluster) = self.look_up(registry, service.clone())? {
+                return Ok(cluster);
+            }
+            let Some(known) = self.registry(registry) else { continue };
+            if tokio::time::timeout_at(deadline.into(), known.settled()).await.is_err() {
+                let message = "the registry has not answered yet which services exist";
+                return Err(CallError::new(Code::RegistryUnavailable, message));
+            }
+        }
+    }
+
+    fn look_up(
+        &self,
+        registry: usize,
+        service: ServiceKey,
+    ) -> Result<Option<Rc<Cluster>>, CallError> {
+        let make = |name: &str, service: &ServiceKey| {
+            let policy = self.policy(&service.interface);
+            Cluster::new(service.clone(), name, &policy, Rc::clone(&self.pool), self.hub.clone())
+        };
+        match self.clusters.find(registry, service, make)? {
+            Found::Cluster(cluster) => Ok(Some(cluster)),
+            Found::Asking => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The routes of a worker: which one a caller means, and where its calls go.
+//!
+//! A route is found by one look-up. The table is bounded: a caller that makes up method names only
+//! pushes out what was not used lately.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::rc::Rc;
+
+use crate::cluster::Cluster;
+use crate::error::{CallError, Code};
+use crate::inspect::snapshot::RouteSnapshot;
+use crate::route::{Parameters, Plan, Route, RouteName, WHOLE, descriptors};
+
+/// Routes that one worker remembers. A link's peer remembers as many.
+pub const MAX_ROUTES: usize = 4096;
+
+/// A route, and the cluster that its calls go to.
+pub struct ClusterRoute {
+    /// Where its calls go.
+    pub cluster: Rc<Cluster>,
+    /// What is prepared for its calls.
+    pub route: Rc<Route>,
+    used: Cell<bool>,
+    n_calls: Cell<u64>,
+}
+
+impl std::fmt::Debug for ClusterRoute {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.route.fmt(f)
+    }
+}
+
+impl Deref for ClusterRoute {
+    type Target = Route;
+
+    #[inline]
+    fn deref(&self) -> &Route {
+        &self.route
+    }
+}
+
+impl ClusterRoute {
+    fn new(cluster: Rc<Cluster>, route: Route) -> Self {
+        Self { cluster, route: Rc::new(route), used: Cell::new(true), n_calls: Cell::new(0) }
+    }
+
+    /// One more call goes this way.
+    #[inline]
+    pub fn count_call(&self) {
+        self.n_calls.set(self.n_calls.get() + 1);
+    }
+
+    /// The route as it is now.
+    pub fn describe(&self) -> RouteSnapshot {
+        let (is_whole, is_generic) = (&*self.method == WHOLE, self.parameters.is_generic());
+        let call = match is_whole {
+            true => "whole",
+            false if is_generic => "generic",
+            false => "direct",
+        };
+        let types = match &self.parameters {
+            Parameters::Given(types) | Parameters::Named(types, _) | Parameters::Asked(types) => {
+                descriptors(types)
+            }
+            Parameters::Unknown => String::new(),
+        };
+        let serializations = match is_whole {
+            true => Vec::new(),
+            false => self.cluster.serializations(self.index, self.generation),
+        };
+        RouteSnapshot {
+            service: self.def.service.clone(),
+            registry: self.cluster.name().1.to_owned(),
+            method: self.method.to_string(),
+            types,
+            call: call.to_owned(),
+            serializations,
+            calls: self.n_calls.get(),
+            workers: 1,
+        }
+    }
+}
+
+/// The routes of one worker.
+#[derive(Default)]
+pub struct RouteTable {
+    by_name: RefCell<HashMap<Box<str>, Rc<ClusterRoute>>>,
+    places: RefCell<Places>,
+    key: RefCell<String>,
+}
+
+/// Which places of the table are taken, and by whom.
+#[derive(Default)]
+struct Places {
+    names: Vec<Option<Box<str>>>,
+    hand: usize,
+    next_generation: u64,
+}
+
+impl RouteTable {
+    /// The route of that name, if it is known.
+    pub fn find(
+        &self,
+        registry: usize,
+        name: &RouteName<'_>,
+        n_args: usize,
+    ) -> Option<Rc<ClusterRoute>> {
+        let mut key = self.key.borrow_mut();
+        name.write_key(registry, n_args, &mut key);
+        let by_name = self.by_name.borrow();
+        let route = by_name.get(key.as_str())?;
+        route.used.set(true);
+        Some(Rc::clone(route))
+    }
+
+    /// Remembers a new route, in the place of one that was not used lately if the table is full.
+    ///
+    /// # Errors
+    /// [`Code::Overloaded`] if every route of the table has calls in flight.
+    pub fn insert(
+        &self,
+        registry: usize,
+        name: &RouteName<'_>,
+        n_args: usize,
+        cluster: Rc<Cluster>,
+        parameters: Parameters,
+        plan: Plan,
+    ) -> Result<Rc<ClusterRoute>, CallError> {
+        let mut key = String::new();
+        name.write_key(registry, n_args, &mut key);
+        let key: Box<str> = key.into();
+        let mut by_name = self.by_name.borrow_mut();
+        let mut places = self.places.borrow_mut();
+        let index = places.free(&mut by_name).ok_or_else(|| {
+            let message = format!("calls of {MAX_ROUTES} different methods are in flight");
+            CallError::new(Code::Overloaded, message)
+        })?;
+        places.names[index] = Some(key.clone());
+        places.next_generation += 1;
+        let place = (index, places.next_generation);
+        let route = Route::new(place, &cluster.service, name.method, parameters, plan);
+        let route = Rc::new(ClusterRoute::new(cluster, route));
+        by_name.insert(key, Rc::clone(&route));
+        Ok(route)
+    }
+
+    /// Shows all routes to `look`, in no order.
+    pub fn each(&self, look: impl FnMut(&Rc<ClusterRoute>)) {
+        self.by_name.borrow().values().for_each(look);
+    }
+
+    /// Forgets the routes of a cluster.
+    pub fn forget(&self, cluster: &Rc<Cluster>) {
+        let mut places = self.places.borrow_mut();
+        self.by_name.borrow_mut().retain(|_, route| {
+            let stays = !Rc::ptr_eq(&route.cluster, cluster);
+            if !stays {
+                places.names[route.index] = None;
+            }
+            stays
+        });
+    }
+}
+
+impl Places {
+    /// A free place, if there is one. In a full table the hand of a clock goes round: who was used
+    /// since it last came by is spared once, and who has calls in flight stays.
+    fn free(&mut self, by_name: &mut HashMap<Box<str>, Rc<ClusterRoute>>) -> Option<usize> {
+        if self.names.len() < MAX_ROUTES {
+            self.names.push(None);
+            return Some(self.names.len() - 1);
+        }
+        for _ in 0..2 * MAX_ROUTES {
+            let index = self.hand;
+            self.hand = (self.hand + 1) % MAX_ROUTES;
+            let Some(name) = &self.names[index] else {
+                return Some(index);
+            };
+            let is_free = by_name
+                .get(name)
+                .is_none_or(|route| !route.used.replace(false) && Rc::strong_count(route) == 1);
+            if is_free {
+                by_name.remove(name);
+                return Some(index);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;
