@@ -6,6 +6,7 @@
 //! - [`Attempts`] decides where a call goes next: to which endpoint, to none yet, or to none at all.
 //! - [`Rewrites`] decides whether a call that could not be read may be sent in another form.
 //! - [`Retry`] is what both go by: what the last failure says about another try.
+//! - [`rules`] says which endpoints a call may go to at all.
 //! - [`AttemptEnd`] is what the balancer learns from an attempt that is over.
 //!
 //! Invariants, which `tests/simulation.rs` checks:
@@ -18,6 +19,7 @@ mod attempt_end;
 mod attempts;
 mod retry;
 mod rewrites;
+pub mod rules;
 mod standing;
 
 pub use attempt_end::AttemptEnd;

@@ -1,0 +1,249 @@
+//! Condition rules: `method=find* => region=$region`, and their weighted form of version 3.1.
+//!
+//! A document has many conditions, which are applied one after the other. One that matches no
+//! endpoint does nothing, unless the rule says `force: true`. A condition with nothing after `=>`
+//! bans its callers whatever `force` says.
+
+use std::sync::Arc;
+
+use rand::Rng;
+
+use super::condition::Condition;
+use super::error::{RuleError, RuleProblem};
+use super::header::Header;
+use super::parties::{CallView, UrlView};
+use super::selection::{Clause, Effect, Selection};
+use super::yaml::{self, Node};
+
+/// Share of a destination that says nothing about it.
+const DEFAULT_WEIGHT: u32 = 100;
+/// Destinations of one condition.
+const MAX_DESTINATIONS: usize = 64;
+
+/// A condition rule, parsed.
+#[derive(Clone, Debug)]
+pub struct ConditionRule {
+    name: Arc<str>,
+    header: Header,
+    branches: Vec<Branch>,
+}
+
+/// One condition of a rule.
+#[derive(Clone, Debug)]
+struct Branch {
+    when: Condition,
+    then: Then,
+}
+
+#[derive(Clone, Debug)]
+enum Then {
+    /// Its callers get no endpoint.
+    Ban,
+    Endpoints(Condition),
+    /// One of these is drawn, by weight, among those that have any endpoint.
+    Weighted(Vec<Destination>),
+}
+
+#[derive(Clone, Debug)]
+struct Destination {
+    to: Condition,
+    weight: u32,
+}
+
+impl ConditionRule {
+    /// Reads a rule. `name` is what it is called when it is explained, such as its key.
+    ///
+    /// # Errors
+    /// [`RuleError`] if Dubbo would leave the rule out, or if it is over a limit.
+    pub fn parse(name: &str, text: &str) -> Result<Self, RuleError> {
+        let document = yaml::parse(text)?;
+        let header = Header::read(&document)?;
+        let version = header.version.as_deref().unwrap_or_default().to_ascii_lowercase();
+        let conditions = document.get("conditions");
+        let items = conditions.and_then(Node::items).unwrap_or_default();
+        if items.is_empty() {
+            return Err(document.error(RuleProblem::Missing { key: "conditions" }));
+        }
+        let is_weighted = version.starts_with("v3.1");
+        if !is_weighted && "v3.1" < version.as_str() {
+            return Err(document.error(RuleProblem::Version(version)));
+        }
+        let branches: Result<_, _> = match is_weighted {
+            true => items.iter().map(weighted).collect(),
+            // Dubbo does not read the conditions of a rule that is off.
+            false if !header.is_on => Ok(Vec::new()),
+            false => items.iter().map(branch).collect(),
+        };
+        Ok(Self { name: name.into(), header, branches: branches? })
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Removes the endpoints that a call must not go to.
+    pub fn apply<R: Rng + ?Sized>(
+        &self,
+        call: &CallView<'_>,
+        endpoints: &[UrlView<'_>],
+        rng: &mut R,
+        selection: &mut Selection,
+    ) {
+        if !self.header.is_on {
+            return selection.note(&self.name, Clause::Condition(0), Effect::Off);
+        }
+        for (index, branch) in self.branches.iter().enumerate() {
+            if selection.is_empty() {
+                return;
+            }
+            let clause = Clause::Condition(index);
+            if !branch.when.is_call(call) {
+                selection.note(&self.name, clause, Effect::OtherCalls);
+                continue;
+            }
+            match &branch.then {
+                Then::Ban => {
+                    selection.retain(&self.name, &clause, |_| false);
+                    selection.note(&self.name, clause, Effect::Banned);
+                }
+                Then::Endpoints(to) => {
+                    // What has no key matches nobody, other than in weighted destinations.
+                    let is_meant = |endpoint: &UrlView<'_>| {
+                        !to.is_empty() && to.is_endpoint(endpoint, call.consumer)
+                    };
+                    self.keep(selection, endpoints, clause, is_meant);
+                }
+                Then::Weighted(destinations) => {
+                    self.draw(selection, endpoints, call, index, (destinations, rng));
+                }
+            }
+        }
+    }
+
+    fn keep(
+        &self,
+        selection: &mut Selection,
+        endpoints: &[UrlView<'_>],
+        clause: Clause,
+        is_meant: impl Fn(&UrlView<'_>) -> bool,
+    ) {
+        let is_kept = |index: usize| endpoints.get(index).is_some_and(&is_meant);
+        let n_kept = selection.kept().filter(|index| is_kept(*index)).count();
+        let effect = match (n_kept, self.header.force) {
+            (0, false) => Effect::Ignored,
+            (0, true) => Effect::Nobody,
+            _ => Effect::Kept(n_kept),
+        };
+        if effect != Effect::Ignored {
+            selection.retain(&self.name, &clause, is_kept);
+        }
+        selection.note(&self.name, clause, effect);
+    }
+
+    fn draw<R: Rng + ?Sized>(
+        &self,
+        selection: &mut Selection,
+        endpoints: &[UrlView<'_>],
+        call: &CallView<'_>,
+        condition: usize,
+        (destinations, rng): (&[Destination], &mut R),
+    ) {
+        let has_any = |to: &Condition| {
+            let mut kept = selection.kept().filter_map(|index| endpoints.get(index));
+            kept.any(|endpoint| to.is_endpoint(endpoint, call.consumer))
+        };
+        let able: Vec<(usize, &Destination)> =
+            destinations.iter().enumerate().filter(|(_, one)| has_any(&one.to)).collect();
+        let sum: u64 = able.iter().map(|(_, one)| u64::from(one.weight)).sum();
+        let mut point = if 1 < able.len() { rng.random_range(0..sum) } else { 0 };
+        let drawn = able.iter().find(|(_, one)| {
+            let is_here = point < u64::from(one.weight);
+            point = point.saturating_sub(u64::from(one.weight));
+            is_here
+        });
+        let clause = Clause::Destination { condition, destination: drawn.map(|(index, _)| *index) };
+        let is_meant = |endpoint: &UrlView<'_>| {
+            drawn.is_some_and(|(_, one)| one.to.is_endpoint(endpoint, call.consumer))
+        };
+        self.keep(selection, endpoints, clause, is_meant);
+    }
+}
+
+/// A condition up to version 3.0: a text.
+fn branch(node: &Node) -> Result<Branch, RuleError> {
+    let wrong = RuleProblem::WrongType { key: "conditions", expected: "a list of texts" };
+    let text = node.plain().ok_or_else(|| node.error(wrong))?;
+    if text.trim().is_empty() {
+        return Err(node.error(RuleProblem::EmptyCondition));
+    }
+    let text = text.replace("consumer.", "").replace("provider.", "");
+    let (when, then) = text.split_once("=>").unwrap_or(("", &text));
+    let then = then.trim();
+    Ok(Branch {
+        when: condition(node, when, "true")?,
+        then: match then {
+            "" | "false" => Then::Ban,
+            _ => Then::Endpoints(condition(node, then, "")?),
+        },
+    })
+}
+
+/// A condition of version 3.1: `{from: {match: ..}, to: [{match: .., weight: ..}]}`.
+fn weighted(node: &Node) -> Result<Branch, RuleError> {
+    let wrong = |key, expected| RuleProblem::WrongType { key, expected };
+    if !node.is_map() {
+        return Err(node.error(wrong("conditions", "a list of {from, to}")));
+    }
+    let from = match node.get("from") {
+        None => String::new(),
+        Some(from) if from.is_map() => matched(from),
+        Some(from) => return Err(from.error(wrong("from", "{match}"))),
+    };
+    let to = match node.get("to") {
+        None => &[],
+        Some(to) => to.items().ok_or_else(|| to.error(wrong("to", "a list of {match, weight}")))?,
+    };
+    if MAX_DESTINATIONS < to.len() {
+        return Err(node.error(RuleProblem::TooMany { max: MAX_DESTINATIONS }));
+    }
+    let destinations: Result<Vec<_>, _> = to.iter().map(destination).collect();
+    let destinations = destinations?;
+    Ok(Branch {
+        when: condition(node, &from, "true")?,
+        then: if destinations.is_empty() { Then::Ban } else { Then::Weighted(destinations) },
+    })
+}
+
+fn destination(node: &Node) -> Result<Destination, RuleError> {
+    if !node.is_map() {
+        let wrong = RuleProblem::WrongType { key: "to", expected: "a list of {match, weight}" };
+        return Err(node.error(wrong));
+    }
+    let weight = match node.get("weight") {
+        None => DEFAULT_WEIGHT,
+        Some(weight) => {
+            let text = weight.plain().unwrap_or_default();
+            match text.parse::<i32>().map(u32::try_from) {
+                Ok(Ok(positive)) if 0 < positive => positive,
+                Ok(_) => DEFAULT_WEIGHT,
+                Err(_) => return Err(weight.error(RuleProblem::Number { key: "weight", text })),
+            }
+        }
+    };
+    Ok(Destination { to: condition(node, &matched(node), "false")?, weight })
+}
+
+fn matched(node: &Node) -> String {
+    node.get("match").and_then(Node::plain).unwrap_or_default()
+}
+
+/// A condition; `word` is a word that says as much as no condition at all.
+fn condition(node: &Node, text: &str, word: &str) -> Result<Condition, RuleError> {
+    let text = text.trim();
+    if text == word {
+        return Ok(Condition::default());
+    }
+    Condition::parse(text).map_err(|problem| node.error(problem))
+}

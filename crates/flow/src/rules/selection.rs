@@ -1,0 +1,120 @@
+//! What rules make of a call's endpoints, and why.
+
+use std::sync::Arc;
+
+/// Which endpoints a call may go to, and what each rule did.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    removals: Vec<Option<Removal>>,
+    /// What the rules did, in their order.
+    pub steps: Vec<Step>,
+}
+
+/// What removed an endpoint.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Removal {
+    /// The rule's name.
+    pub rule: Arc<str>,
+    /// What of it.
+    pub clause: Clause,
+}
+
+/// A part of a rule.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Clause {
+    /// The condition at this index, counted from 0.
+    Condition(usize),
+    /// The weighted destination at `destination`, of the condition at `condition`, was drawn, or
+    /// `None`: no destination has this endpoint.
+    Destination {
+        /// Counted from 0.
+        condition: usize,
+        /// Counted from 0.
+        destination: Option<usize>,
+    },
+    /// The call wants endpoints of this tag.
+    Tag(String),
+    /// The call has no tag, and goes to no endpoint that has one; or there is none of the call's
+    /// tag, and endpoints without a tag stand in.
+    Untagged,
+}
+
+/// What a part of a rule did.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Step {
+    /// The rule's name.
+    pub rule: Arc<str>,
+    /// What of it.
+    pub clause: Clause,
+    /// What came of it.
+    pub effect: Effect,
+}
+
+/// What came of a part of a rule.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Effect {
+    /// The rule is switched off.
+    Off,
+    /// The call is not meant.
+    OtherCalls,
+    /// It kept this many endpoints.
+    Kept(usize),
+    /// It matches no endpoint, and does nothing because it is not forced.
+    Ignored,
+    /// It matches no endpoint, and is forced: none is left.
+    Nobody,
+    /// These callers are to get none.
+    Banned,
+}
+
+impl Selection {
+    /// All of this many endpoints.
+    #[must_use]
+    pub fn all(n_endpoints: usize) -> Self {
+        Self { removals: vec![None; n_endpoints], steps: Vec::new() }
+    }
+
+    /// Whether the endpoint at `index` is kept.
+    #[must_use]
+    pub fn is_kept(&self, index: usize) -> bool {
+        self.removals.get(index).is_some_and(Option::is_none)
+    }
+
+    /// What removed the endpoint at `index`.
+    #[must_use]
+    pub fn removal(&self, index: usize) -> Option<&Removal> {
+        self.removals.get(index)?.as_ref()
+    }
+
+    /// The indexes of the endpoints that are kept.
+    pub fn kept(&self) -> impl Iterator<Item = usize> + '_ {
+        self.removals
+            .iter()
+            .enumerate()
+            .filter_map(|(index, removal)| removal.is_none().then_some(index))
+    }
+
+    /// Whether no endpoint is left.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.removals.iter().all(Option::is_some)
+    }
+
+    /// Removes the endpoints that `keep` refuses.
+    pub(super) fn retain(
+        &mut self,
+        rule: &Arc<str>,
+        clause: &Clause,
+        mut keep: impl FnMut(usize) -> bool,
+    ) {
+        for (index, removal) in self.removals.iter_mut().enumerate() {
+            if removal.is_none() && !keep(index) {
+                *removal = Some(Removal { rule: Arc::clone(rule), clause: clause.clone() });
+            }
+        }
+    }
+
+    pub(super) fn note(&mut self, rule: &Arc<str>, clause: Clause, effect: Effect) {
+        self.steps.push(Step { rule: Arc::clone(rule), clause, effect });
+    }
+}

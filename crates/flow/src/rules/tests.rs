@@ -1,0 +1,161 @@
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use super::*;
+
+const SHOP: &str = "conditions: ['application=shop => env=gray', '=> region=$region']";
+
+fn params(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+fn view<'a>(host: &'a str, params: &'a BTreeMap<String, String>) -> UrlView<'a> {
+    UrlView { protocol: "dubbo", host, port: 20880, path: "com.acme.Orders", params }
+}
+
+fn with_call<T>(consumer: UrlView<'_>, tag: &str, run: impl FnOnce(&CallView<'_>) -> T) -> T {
+    let attachment = |key: &str| (key == TAG).then(|| Cow::Owned(tag.to_owned()));
+    let argument = |_: usize| None;
+    run(&CallView { consumer, method: "create", attachment: &attachment, argument: &argument })
+}
+
+#[test]
+fn says_what_removed_an_endpoint() {
+    let consumer = params(&[("application", "shop"), ("region", "north")]);
+    let gray = params(&[("env", "gray"), ("region", "south")]);
+    let prod = params(&[("env", "prod"), ("region", "north")]);
+    let endpoints = [view("10.0.0.1", &gray), view("10.0.0.2", &prod)];
+    let service = ConditionRule::parse("orders.condition-router", SHOP).unwrap();
+    let rules = RuleSet { service: Some(service), ..RuleSet::default() };
+    let selection = with_call(view("10.0.0.9", &consumer), "", |call| {
+        rules.select(call, &endpoints, &mut StdRng::seed_from_u64(1))
+    });
+    assert_eq!(selection.kept().collect::<Vec<_>>(), [0]);
+    let removal = selection.removal(1).unwrap();
+    assert_eq!(
+        (&*removal.rule, &removal.clause),
+        ("orders.condition-router", &Clause::Condition(0))
+    );
+    let effects: Vec<Effect> = selection.steps.iter().map(|step| step.effect).collect();
+    assert_eq!(effects, [Effect::Kept(1), Effect::Ignored], "the second one finds nobody");
+}
+
+#[test]
+fn says_that_nobody_has_the_tag() {
+    let (consumer, none, blue) = (params(&[]), params(&[]), params(&[(TAG, "blue")]));
+    let endpoints = [view("10.0.0.1", &none), view("10.0.0.2", &blue)];
+    let selection = with_call(view("10.0.0.9", &consumer), "gray", |call| {
+        RuleSet::default().select(call, &endpoints, &mut StdRng::seed_from_u64(1))
+    });
+    assert!(selection.is_kept(0) && !selection.is_kept(1));
+    assert_eq!(selection.steps.len(), 2);
+    assert_eq!(selection.steps[0].effect, Effect::Ignored);
+    assert_eq!(selection.removal(1).unwrap().clause, Clause::Untagged);
+}
+
+#[test]
+fn shares_follow_the_weights() {
+    let text = "configVersion: v3.1\nconditions:\n- from: {match: ''}\n  to:\n  - {match: env=gray, \
+                weight: 10}\n  - {match: env=prod, weight: 30}\n  - {match: env=none, weight: 900}\n";
+    let rule = ConditionRule::parse("canary", text).unwrap();
+    let (consumer, gray, prod) =
+        (params(&[]), params(&[("env", "gray")]), params(&[("env", "prod")]));
+    let endpoints = [view("10.0.0.1", &gray), view("10.0.0.2", &prod)];
+    let mut rng = StdRng::seed_from_u64(11);
+    let n_gray = with_call(view("10.0.0.9", &consumer), "", |call| {
+        let drawn = |_: &usize| {
+            let mut selection = Selection::all(2);
+            rule.apply(call, &endpoints, &mut rng, &mut selection);
+            selection.is_kept(0)
+        };
+        (0..10_000).filter(drawn).count()
+    });
+    assert!((2_350..2_650).contains(&n_gray), "{n_gray} of 10,000, a quarter expected");
+}
+
+#[test]
+fn errors_name_the_place() {
+    let cases = [
+        (
+            "conditions:\n  - 'a==b => c=d'\n",
+            "line 2, column 5: \"==\" before \"b\" is out of place in condition \"a==b\"",
+        ),
+        ("key: 1\nconditions: ['=> a=b']", "line 1, column 6: key has to be a text"),
+        (
+            "force: true\n",
+            "line 1, column 1: conditions is missing or empty: the rule would do nothing",
+        ),
+        (
+            "configVersion: v3.2\nconditions: ['=> a=b']",
+            "line 1, column 1: configVersion \"v3.2\" is not supported: up to v3.1 is",
+        ),
+        ("conditions:\n- ''\n", "line 2, column 3: the condition is empty"),
+        (
+            "conditions: &a [*a]",
+            "line 1, column 17: aliases (`*name`) are not supported: write the value again",
+        ),
+        ("", "line 1, column 1: the rule has to be a mapping"),
+    ];
+    for (text, message) in cases {
+        assert_eq!(ConditionRule::parse("r", text).unwrap_err().to_string(), message, "{text:?}");
+    }
+    let regex = "configVersion: v3.0\ntags:\n- name: a\n  match: [{key: k, value: {regex: x}}]";
+    assert_eq!(
+        TagRule::parse("r", regex).unwrap_err().to_string(),
+        "line 4, column 35: regex is not supported: use exact, prefix, wildcard, empty or noempty"
+    );
+}
+
+#[test]
+fn limits_hold() {
+    let deep = format!("conditions: {}", "[".repeat(20));
+    let problem = |text: &str| ConditionRule::parse("r", text).unwrap_err().problem;
+    assert_eq!(problem(&deep), RuleProblem::TooDeep { max: 16 });
+    let deepest = format!("conditions: {}", "[".repeat(100_000));
+    assert!(matches!(problem(&deepest), RuleProblem::Yaml(_)));
+    let many = format!("conditions: [{}]", "a,".repeat(20_000));
+    assert_eq!(problem(&many), RuleProblem::TooMany { max: 16_384 });
+    let long = " ".repeat(300_000);
+    assert!(matches!(problem(&long), RuleProblem::TooLong { len: 300_000, .. }));
+    let to = "{match: a=b},".repeat(65);
+    let wide = format!("configVersion: v3.1\nconditions: [{{from: {{match: ''}}, to: [{to}]}}]");
+    assert_eq!(problem(&wide), RuleProblem::TooMany { max: 64 });
+}
+
+proptest! {
+    /// Whatever a rule says, it never panics; and without force it never leaves nobody.
+    #[test]
+    fn any_condition_is_safe(
+        condition in "[a-c$*~&!=, \\[\\]01>.]{0,24}|attachments\\[.{0,3}\\]=.{0,4}=>.{0,8}",
+        value in "[a-c1~*$]{0,4}",
+    ) {
+        let text = format!("conditions:\n- \"{}\"\n", condition.replace(['\\', '"'], ""));
+        let consumer = params(&[("a", &value), ("b", "1")]);
+        let endpoint = params(&[("a", &value), ("c", "2")]);
+        let endpoints = [view("10.0.0.1", &endpoint), view("::1", &consumer)];
+        if let Ok(rule) = ConditionRule::parse("r", &text) {
+            let mut selection = Selection::all(2);
+            with_call(view("10.0.0.9", &consumer), "", |call| {
+                rule.apply(call, &endpoints, &mut StdRng::seed_from_u64(1), &mut selection);
+            });
+            let is_banned = selection.steps.iter().any(|step| step.effect == Effect::Banned);
+            prop_assert_eq!(selection.is_empty(), is_banned);
+        }
+    }
+
+    /// Any text is a rule or an error.
+    #[test]
+    fn any_text_is_safe(text in "(tags|conditions|to|from|name|match|addresses|[-:{}\\[\\],&* \n'\"~0-9/.|])*") {
+        let _ = ConditionRule::parse("r", &text);
+        let _ = TagRule::parse("r", &text);
+    }
+
+    #[test]
+    fn any_address_is_safe(expression in "[0-9a-f.:*/\\[\\]-]{0,20}", host in "[0-9a-f.:]{0,12}|10.0.0.1|::1", port: u16) {
+        address::is_match(&expression, &host, port);
+    }
+}
