@@ -14,6 +14,7 @@
 //! Begin to read at [`Balancer`]; [`Policy`] says how each choice is made, [`OutlierPolicy`] which
 //! endpoints take no calls for a while because their calls failed. [`Holder`] decides which endpoints
 //! stay in use although the registry no longer lists them.
+//! [`Ring`] is Dubbo's ring of consistent hashing.
 
 mod balancer;
 mod endpoint;
@@ -21,6 +22,7 @@ mod hold;
 mod latency;
 mod outlier;
 mod policy;
+mod ring;
 mod score;
 
 pub use balancer::{Balancer, Changed};
@@ -28,6 +30,7 @@ pub use endpoint::{EndpointSpec, EndpointStats, Slot, Ticket, WarmUp};
 pub use hold::{Evidence, HoldPolicy, Holder};
 pub use outlier::{EjectReason, Ejection, OutlierPolicy, Verdict};
 pub use policy::{Policy, UnknownPolicy};
+pub use ring::{DEFAULT_NODES, Ring};
 
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests need some instant to count from")]

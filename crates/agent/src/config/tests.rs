@@ -110,6 +110,57 @@ fn holding_is_limited_and_can_be_switched_off() {
 }
 
 #[test]
+fn ejection_is_checked_and_can_be_switched_off() {
+    let base =
+        "[[registry]]\nkind = 'etcd'\n[[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n";
+    let read = |keys: &str| parse(&format!("{base}{keys}"), "a.toml");
+    let outlier =
+        |keys: &str, interface| read(keys).map(|config| config.clusters.policy(interface).outlier);
+    let said = "[defaults]\neject_failures = 7\neject_error_percent = 30\neject_min_calls = 9\n\
+                eject_window_ms = 2000\neject_silence_ms = 250\neject_ms = 300\neject_max_ms = 4000\n\
+                eject_max_percent = 20\neject_exceptions = true\n\
+                [[cluster]]\ninterface = 'a.B'\neject_failures = 0\neject_silence_ms = 0\n";
+    let all = balance::OutlierPolicy {
+        failures: 7,
+        error_percent: 30,
+        min_calls: 9,
+        window: Duration::from_millis(2000),
+        silence: Duration::from_millis(250),
+        time: Duration::from_millis(300),
+        max_time: Duration::from_millis(4000),
+        max_percent: 20,
+        exceptions: true,
+    };
+    assert_eq!(outlier(said, "b.B").unwrap(), all);
+    let narrower = balance::OutlierPolicy { failures: 0, silence: Duration::ZERO, ..all };
+    assert_eq!(outlier(said, "a.B").unwrap(), narrower, "the rest comes from the defaults");
+    assert_eq!(outlier("", "a.B").unwrap(), super::defaults::OUTLIER);
+    for wrong in [
+        "eject_failures = 100001",
+        "eject_error_percent = 101",
+        "eject_min_calls = 0",
+        "eject_window_ms = 0",
+        "eject_silence_ms = -1",
+        "eject_ms = 0",
+        "eject_max_ms = 3600001",
+        "eject_max_percent = 101",
+    ] {
+        let error = read(&format!("[defaults]\n{wrong}\n")).unwrap_err().to_string();
+        assert!(error.contains("is out of range"), "{wrong}: {error}");
+    }
+    let crossed = read("[defaults]\neject_ms = 5000\neject_max_ms = 4000\n").unwrap_err();
+    assert!(
+        crossed.to_string().contains(
+            "defaults.eject_ms: eject_ms, 5000 ms, is longer than eject_max_ms, 4000 ms; lower \
+             eject_ms, or raise eject_max_ms"
+        ),
+        "{crossed}"
+    );
+    let error = read("[defaults]\neject_exceptions = 1\n").unwrap_err().to_string();
+    assert!(error.contains("eject_exceptions"), "{error}");
+}
+
+#[test]
 fn everything_can_be_said() {
     let text = "\
 [agent]

@@ -1,0 +1,62 @@
+//! The ring of consistent hashing, as Dubbo's `ConsistentHashLoadBalance` makes it.
+//!
+//! Each endpoint has many places on a ring of 2^32 points. A call has one point, and goes to the
+//! endpoint whose place comes next. If an endpoint comes or goes, only its share of calls moves.
+//!
+//! Agents and Java consumers send the same key to the same endpoint: `tests/ring.rs` compares with
+//! what Dubbo's own class picked.
+
+use md5::{Digest, Md5};
+
+/// Places of an endpoint on the ring, unless configured: Dubbo's `hash.nodes`.
+pub const DEFAULT_NODES: u32 = 160;
+
+/// Places come by four: one MD5 sum makes four of them.
+const POINTS_PER_SUM: u32 = 4;
+
+/// The places of all endpoints.
+#[derive(Clone, Debug, Default)]
+pub struct Ring {
+    /// Each point once, in ascending order, with the index of its endpoint.
+    places: Vec<(u32, u32)>,
+}
+
+impl Ring {
+    /// The ring of endpoints, by their addresses (`host:port`) in the order of their indexes.
+    ///
+    /// Each has `nodes` places, rounded down to a multiple of four, and at least four. Of two with
+    /// the same place the later one has it.
+    #[must_use]
+    pub fn new<'a>(nodes: u32, addresses: impl IntoIterator<Item = &'a str>) -> Self {
+        let n_sums = (nodes / POINTS_PER_SUM).max(1);
+        let mut places = Vec::new();
+        for (address, index) in addresses.into_iter().zip(0_u32..) {
+            for number in 0..n_sums {
+                let sum = Md5::new().chain_update(address).chain_update(number.to_string());
+                let sum = sum.finalize();
+                let (points, _) = sum.as_chunks();
+                places.extend(points.iter().map(|point| (u32::from_le_bytes(*point), index)));
+            }
+        }
+        // The later one comes first, and stays.
+        places.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+        places.dedup_by_key(|(point, _)| *point);
+        Self { places }
+    }
+
+    /// The point of a key. Dubbo's key is the text of the arguments that count, one after the other.
+    #[must_use]
+    pub fn point(key: &str) -> u32 {
+        let sum = Md5::digest(key);
+        sum.first_chunk().map_or(0, |first: &[u8; 4]| u32::from_le_bytes(*first))
+    }
+
+    /// The index of the endpoint that comes next after `point` and that is `usable`: where a ring
+    /// without the others would lead.
+    pub fn pick(&self, point: u32, usable: impl Fn(u32) -> bool) -> Option<u32> {
+        let start = self.places.partition_point(|(place, _)| *place < point);
+        let (before, after) = self.places.split_at(start);
+        let mut next = after.iter().chain(before).map(|(_, index)| *index);
+        next.find(|index| usable(*index))
+    }
+}
