@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use flow::rules::{CallView, ConditionRule, RuleSet, TagRule, UrlView};
+use flow::rules::{CallView, ConditionRule, Configurators, RuleSet, TagRule, UrlView};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::Value;
@@ -128,5 +128,33 @@ fn keeps_what_dubbo_keeps() {
         }
     }
     assert!(9_000 < n_compared, "{n_compared}");
+    assert!(wrong.is_empty(), "{} of {n_compared}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn changes_what_dubbo_changes() {
+    let vectors: Value = serde_json::from_str(VECTORS).unwrap();
+    let endpoints: Vec<Url> =
+        vectors["endpoints"].as_array().unwrap().iter().map(Url::new).collect();
+    let (mut n_compared, mut wrong) = (0, Vec::new());
+    for rule in vectors["configurators"].as_array().unwrap() {
+        let (name, text) = (rule["name"].as_str().unwrap(), rule["text"].as_str().unwrap());
+        let parsed = Configurators::parse(text);
+        let expected = &vectors["changes"][name];
+        if expected.is_null() != parsed.is_err() {
+            wrong.push(format!("{name}: {parsed:?}, Dubbo {expected}"));
+        }
+        let Ok(configurators) = parsed else { continue };
+        for (index, endpoint) in endpoints.iter().enumerate() {
+            n_compared += 1;
+            // The caller's own address is not among those of the table.
+            let changes = configurators.changes(&endpoint.view(), "10.255.255.1");
+            let ours = serde_json::to_value(changes).unwrap();
+            if ours != expected[index] {
+                wrong.push(format!("{name} {index}: {ours}, Dubbo {}; {text}", expected[index]));
+            }
+        }
+    }
+    assert!(200 < n_compared, "{n_compared}");
     assert!(wrong.is_empty(), "{} of {n_compared}:\n{}", wrong.len(), wrong.join("\n"));
 }

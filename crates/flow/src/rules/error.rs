@@ -79,6 +79,11 @@ pub enum RuleProblem {
         /// The whole condition.
         condition: String,
     },
+    /// A text that is no URL of a configurator.
+    #[error(
+        "expected override://HOST/INTERFACE?KEY=VALUE, or absent://..., or a mapping with configs"
+    )]
+    OverrideUrl,
     /// Regular expressions.
     #[error("regex is not supported: use exact, prefix, wildcard, empty or noempty")]
     Regex,

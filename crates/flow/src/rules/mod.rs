@@ -2,6 +2,7 @@
 //!
 //! - [`TagRule`] groups endpoints by tags; a call goes to the endpoints of its tag.
 //! - [`ConditionRule`] says "calls like these go to endpoints like those".
+//! - [`Configurators`] change parameters of endpoints, such as their timeout.
 //! - [`RuleSet`] holds the rules of one service. [`RuleSet::select`] applies them to a call, and
 //!   says for each endpoint that is removed which rule, and which of its conditions, did it.
 //!
@@ -19,6 +20,7 @@
 mod address;
 mod condition;
 mod condition_rule;
+mod configurator;
 mod error;
 mod header;
 mod parties;
@@ -29,6 +31,7 @@ mod tag_rule;
 mod yaml;
 
 pub use condition_rule::ConditionRule;
+pub use configurator::Configurators;
 pub use error::{RuleError, RuleProblem};
 pub use parties::{CallView, UrlView};
 pub use rule_set::RuleSet;

@@ -39,14 +39,16 @@ enum Members {
     Params(Vec<Param>),
 }
 
+/// A parameter, and what it has to be.
 #[derive(Clone, Debug)]
-struct Param {
+pub(super) struct Param {
     key: String,
     test: Test,
 }
 
+/// What a text has to be; the first of these that is set decides.
 #[derive(Clone, Debug, Default)]
-struct Test {
+pub(super) struct Test {
     exact: Option<String>,
     prefix: Option<String>,
     wildcard: Option<String>,
@@ -160,9 +162,7 @@ impl Tag {
             Members::Addresses(addresses) => {
                 addresses.iter().any(|one| address::is_match(one, endpoint.host, endpoint.port))
             }
-            Members::Params(params) => {
-                params.iter().all(|param| param.test.is_match(endpoint.param(&param.key)))
-            }
+            Members::Params(params) => params.iter().all(|param| param.is_match(endpoint)),
         }
     }
 
@@ -179,8 +179,14 @@ impl Tag {
     }
 }
 
+impl Param {
+    pub(super) fn is_match(&self, endpoint: &UrlView<'_>) -> bool {
+        self.test.is_match(endpoint.param(&self.key))
+    }
+}
+
 impl Test {
-    fn is_match(&self, value: Option<&str>) -> bool {
+    pub(super) fn is_match(&self, value: Option<&str>) -> bool {
         match (self, value) {
             (Self { exact: Some(exact), .. }, Some(value)) => value == exact,
             (Self { prefix: Some(prefix), .. }, Some(value)) => value.starts_with(prefix.as_str()),
@@ -255,21 +261,22 @@ fn tag(node: &Node, has_match: bool, is_on: bool) -> Result<Option<Tag>, RuleErr
     Ok(Some(Tag { name, members }))
 }
 
-fn param(node: &Node) -> Result<Param, RuleError> {
+pub(super) fn param(node: &Node) -> Result<Param, RuleError> {
     let key = node.text("key")?.unwrap_or_default().to_owned();
-    let Some(value) = node.get("value") else {
-        return Ok(Param { key, test: Test::default() });
-    };
-    if let Some(regex) = value.get("regex") {
+    let test = node.get("value").map(test).transpose()?.unwrap_or_default();
+    Ok(Param { key, test })
+}
+
+pub(super) fn test(node: &Node) -> Result<Test, RuleError> {
+    if let Some(regex) = node.get("regex") {
         return Err(regex.error(RuleProblem::Regex));
     }
-    let text = |key| value.get(key).and_then(Node::plain);
-    let test = Test {
+    let text = |key| node.get(key).and_then(Node::plain);
+    Ok(Test {
         exact: text("exact"),
         prefix: text("prefix"),
         wildcard: text("wildcard"),
         empty: text("empty").is_some(),
         noempty: text("noempty").is_some(),
-    };
-    Ok(Param { key, test })
+    })
 }

@@ -152,6 +152,7 @@ proptest! {
     fn any_text_is_safe(text in "(tags|conditions|to|from|name|match|addresses|[-:{}\\[\\],&* \n'\"~0-9/.|])*") {
         let _ = ConditionRule::parse("r", &text);
         let _ = TagRule::parse("r", &text);
+        let _ = Configurators::parse(&text);
     }
 
     #[test]

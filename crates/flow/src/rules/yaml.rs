@@ -158,6 +158,14 @@ impl Node {
         }
     }
 
+    /// The entries of a mapping; none of anything else.
+    pub(super) fn entries(&self) -> std::slice::Iter<'_, (String, Node)> {
+        match &self.value {
+            Value::Map(entries) => entries.iter(),
+            _ => [].iter(),
+        }
+    }
+
     pub(super) fn is_map(&self) -> bool {
         matches!(self.value, Value::Map(_))
     }

@@ -19,6 +19,8 @@ import org.apache.dubbo.rpc.Invocation;
 import org.apache.dubbo.rpc.Invoker;
 import org.apache.dubbo.rpc.Result;
 import org.apache.dubbo.rpc.RpcInvocation;
+import org.apache.dubbo.rpc.cluster.Configurator;
+import org.apache.dubbo.rpc.cluster.configurator.parser.ConfigParser;
 import org.apache.dubbo.rpc.cluster.loadbalance.ConsistentHashLoadBalance;
 import org.apache.dubbo.rpc.cluster.router.condition.config.ListenableStateRouter;
 import org.apache.dubbo.rpc.cluster.router.state.AbstractStateRouter;
@@ -74,6 +76,40 @@ public final class RuleVectors {
         all.put("calls", calls);
         all.put("rules", rules);
         all.put("results", results);
+        all.put("endpoints", ((List<String>) table.get("endpoints")).stream().map(RuleVectors::parts).toList());
+        all.put("configurators", table.get("configurators"));
+        all.put("changes", changes(table));
+        return all;
+    }
+
+    /** What configurators change at each endpoint; null where Dubbo cannot read the rule. */
+    @SuppressWarnings("unchecked")
+    private static Map<String, Object> changes(Map<String, Object> table) {
+        Map<String, Object> all = new LinkedHashMap<>();
+        for (Map<String, String> rule : (List<Map<String, String>>) table.get("configurators")) {
+            List<Configurator> configurators;
+            try {
+                List<URL> urls = ConfigParser.parseConfigurators(rule.get("text"));
+                configurators = Configurator.toConfigurators(urls).orElse(List.of());
+            } catch (RuntimeException e) {
+                all.put(rule.get("name"), null);
+                continue;
+            }
+            List<Map<String, String>> changes = new ArrayList<>();
+            for (String endpoint : (List<String>) table.get("endpoints")) {
+                URL before = URL.valueOf(endpoint);
+                URL after = URL.valueOf(endpoint);
+                for (Configurator configurator : configurators) {
+                    after = configurator.configure(after);
+                }
+                Map<String, String> changed = new TreeMap<>(after.getParameters());
+                before.getParameters().forEach((key, value) -> changed.remove(key, value));
+                // What the rule says of itself is no change that anything reads.
+                changed.remove("providerAddresses");
+                changes.add(changed);
+            }
+            all.put(rule.get("name"), changes);
+        }
         return all;
     }
 

@@ -1,0 +1,387 @@
+//! Configurators: rules that change the parameters of endpoints, such as timeout or weight.
+//!
+//! They are documents with `configs`, as Dubbo's consoles write them since 2.7, or URLs such as
+//! `override://0.0.0.0/com.acme.Orders?timeout=500`, alone or in a list of texts. The meaning is that
+//! of Dubbo's `AbstractConfigurator` for a caller: what is for providers changes nothing here. A
+//! document whose `side` is missing changes nothing either, nor does an item of a `type` other than
+//! `general` without `enabled: true`.
+
+use std::collections::BTreeMap;
+
+use super::address;
+use super::error::{RuleError, RuleProblem};
+use super::parties::UrlView;
+use super::pattern::glob;
+use super::tag_rule::{Param, Test, param, test};
+use super::yaml::{self, Node};
+
+/// What makes an item hold for everybody.
+const ANY_HOST: &str = "0.0.0.0";
+/// Items of one document.
+const MAX_ITEMS: usize = 1024;
+/// Addresses times services of one item; each pair is an override of its own.
+const MAX_PAIRS: usize = 4096;
+/// Parameters that are conditions, or speak of the rule itself; they change nothing.
+const NOT_CHANGED: [&str; 12] = [
+    "category",
+    "check",
+    "dynamic",
+    "enabled",
+    "group",
+    "version",
+    "application",
+    "side",
+    "configVersion",
+    "compatible_config",
+    "interfaces",
+    "providerAddresses",
+];
+
+/// Overrides, in the order in which they are applied.
+#[derive(Clone, Debug, Default)]
+pub struct Configurators {
+    overrides: Vec<Override>,
+}
+
+/// A change of parameters, and what it holds for.
+#[derive(Clone, Debug)]
+struct Override {
+    /// Whether it leaves parameters alone that are there.
+    is_absent: bool,
+    host: String,
+    port: u16,
+    service: String,
+    application: Option<String>,
+    side: Option<String>,
+    is_on: bool,
+    /// A URL without `configVersion`, as Dubbo 2.6 wrote it.
+    is_deprecated: bool,
+    is_v30: bool,
+    providers: Vec<String>,
+    matches: Option<Matches>,
+    params: Vec<(String, String)>,
+}
+
+/// `match` of version 3.0: all that is there has to match.
+#[derive(Clone, Debug, Default)]
+struct Matches {
+    address: Option<Address>,
+    provider: Option<Address>,
+    service: Option<Vec<Test>>,
+    application: Option<Vec<Test>>,
+    params: Vec<Param>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Address {
+    wildcard: Option<String>,
+    /// The key has this spelling in Dubbo.
+    cird: Option<String>,
+    exact: Option<String>,
+}
+
+impl Configurators {
+    /// Reads a document, a list of URLs, or one URL.
+    ///
+    /// # Errors
+    /// [`RuleError`] if Dubbo would leave the rule out, or if it is over a limit.
+    pub fn parse(text: &str) -> Result<Self, RuleError> {
+        let document = yaml::parse(text)?;
+        let mut overrides = Vec::new();
+        match (document.items(), document.plain()) {
+            (Some(items), _) => {
+                for item in items {
+                    overrides.push(url(item)?);
+                }
+            }
+            (None, Some(_)) => overrides.push(url(&document)?),
+            (None, None) => overrides = items(&document)?,
+        }
+        // Dubbo compares hosts as text, so that what holds for all comes first.
+        overrides.sort_by(|a, b| a.host.cmp(&b.host).then(a.priority().cmp(&b.priority())));
+        Ok(Self { overrides })
+    }
+
+    /// What changes at an endpoint, for a caller at the address `own_host`.
+    ///
+    /// `endpoint` has the parameters of a consumer's view: `side=consumer`, the caller's
+    /// `application`, and `interface`, `group` and `version`.
+    #[must_use]
+    pub fn changes(&self, endpoint: &UrlView<'_>, own_host: &str) -> BTreeMap<String, String> {
+        let mut params = endpoint.params.clone();
+        for one in &self.overrides {
+            let now = UrlView { params: &params, ..*endpoint };
+            if !one.is_meant(&now, own_host) {
+                continue;
+            }
+            for (key, value) in &one.params {
+                let is_changed = !key.starts_with('~')
+                    && !NOT_CHANGED.contains(&key.as_str())
+                    && !(one.is_absent && params.contains_key(key));
+                if is_changed {
+                    params.insert(key.clone(), value.clone());
+                }
+            }
+        }
+        params.retain(|key, value| endpoint.params.get(key) != Some(value));
+        params
+    }
+}
+
+impl Override {
+    fn priority(&self) -> i32 {
+        self.param("priority").and_then(|text| text.parse().ok()).unwrap_or_default()
+    }
+
+    fn param(&self, key: &str) -> Option<&str> {
+        self.params.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    fn is_meant(&self, endpoint: &UrlView<'_>, own_host: &str) -> bool {
+        let is_consumer = endpoint.param("side") == Some("consumer");
+        let host = match (self.is_deprecated, self.port) {
+            (false, _) if is_consumer && self.side.as_deref() == Some("consumer") => own_host,
+            (true, 0) if is_consumer => own_host,
+            (true, port) if port != 0 && port == endpoint.port => endpoint.host,
+            _ => return false,
+        };
+        let is_all = self.is_on
+            && (self.host == ANY_HOST || self.host == host)
+            && self.is_provider(endpoint)
+            && self.is_application(endpoint)
+            && (self.service == "*" || self.service == service_key(endpoint));
+        match (&self.matches, self.is_v30) {
+            _ if !is_all => false,
+            (Some(matches), true) => matches.is_match(endpoint, host),
+            (None, true) => true,
+            (_, false) => self.is_condition_met(endpoint),
+        }
+    }
+
+    fn is_provider(&self, endpoint: &UrlView<'_>) -> bool {
+        let (host, port) = (endpoint.host, endpoint.port);
+        self.providers.is_empty()
+            || self.providers.iter().any(|wanted| {
+                *wanted == format!("{host}:{port}")
+                    || matches!(wanted.as_str(), ANY_HOST | "0.0.0.0:*")
+                    || *wanted == format!("{ANY_HOST}:{port}")
+                    || wanted == host
+            })
+    }
+
+    fn is_application(&self, endpoint: &UrlView<'_>) -> bool {
+        let own = endpoint.param("application");
+        self.application.as_deref().is_none_or(|wanted| wanted == "*" || Some(wanted) == own)
+    }
+
+    /// Keys that begin with `~`, and `side`.
+    fn is_condition_met(&self, endpoint: &UrlView<'_>) -> bool {
+        self.params.iter().all(|(key, value)| {
+            let name = match key.strip_prefix('~') {
+                Some(name) => name,
+                None if matches!(key.as_str(), "side" | "application") => key,
+                None => return true,
+            };
+            value == "*" || endpoint.param(name) == Some(value)
+        })
+    }
+}
+
+impl Matches {
+    fn is_match(&self, endpoint: &UrlView<'_>, host: &str) -> bool {
+        let any = |tests: &Option<Vec<Test>>, value: Option<&str>| {
+            tests.as_ref().is_none_or(|tests| tests.iter().any(|one| one.is_match(value)))
+        };
+        self.address.as_ref().is_none_or(|address| address.is_match(host, 0))
+            && self.provider.as_ref().is_none_or(|one| one.is_match(endpoint.host, endpoint.port))
+            && any(&self.service, Some(&service_key(endpoint)))
+            && any(&self.application, endpoint.param("application"))
+            && self.params.iter().all(|param| param.is_match(endpoint))
+    }
+}
+
+impl Address {
+    /// `port` is 0 for a host alone.
+    fn is_match(&self, host: &str, port: u16) -> bool {
+        let text = if port == 0 { host.to_owned() } else { format!("{host}:{port}") };
+        // A range never matches an address with a port, as in Dubbo.
+        let in_range =
+            |range: &String| *range == text || (port == 0 && address::is_match(range, host, port));
+        if self.cird.as_ref().is_some_and(in_range) {
+            return true;
+        }
+        match (&self.wildcard, &self.exact) {
+            (Some(wanted), _) => wanted == ANY_HOST || glob(wanted, &text),
+            (None, Some(exact)) => *exact == text,
+            (None, None) => false,
+        }
+    }
+}
+
+/// `group/interface:version`, as much of it as there is.
+fn service_key(endpoint: &UrlView<'_>) -> String {
+    let interface = endpoint.param("interface").unwrap_or(endpoint.path);
+    key(interface, endpoint.param("group"), endpoint.param("version"))
+}
+
+fn key(interface: &str, group: Option<&str>, version: Option<&str>) -> String {
+    let group = group.filter(|group| !group.is_empty()).map(|group| format!("{group}/"));
+    let version = version.filter(|version| !matches!(*version, "" | "0.0.0"));
+    let version = version.map(|version| format!(":{version}"));
+    format!("{}{interface}{}", group.unwrap_or_default(), version.unwrap_or_default())
+}
+
+/// A document with `configs`.
+fn items(document: &Node) -> Result<Vec<Override>, RuleError> {
+    let texts = |key| document.text(key).map(|text| text.map(str::to_owned));
+    let (version, scope, own_key) = (texts("configVersion")?, texts("scope")?, texts("key")?);
+    // Consoles leave an empty list when the last item is deleted.
+    let configs = document.get("configs").and_then(Node::items);
+    let missing = || document.error(RuleProblem::Missing { key: "configs" });
+    let configs = configs.ok_or_else(missing)?;
+    if MAX_ITEMS < configs.len() {
+        return Err(document.error(RuleProblem::TooMany { max: MAX_ITEMS }));
+    }
+    let is_application = scope.as_deref() == Some("application");
+    let missing = || document.error(RuleProblem::Missing { key: "key" });
+    let own_key = own_key.filter(|key| !key.is_empty()).ok_or_else(missing)?;
+    let mut overrides = Vec::new();
+    for config in configs {
+        let list = |key| texts_of(config, key);
+        let base = item(config, version.as_deref(), document.flag("enabled", true))?;
+        let hosts = or_one(list("addresses"), ANY_HOST);
+        let (services, applications) = match is_application {
+            true => (or_one(list("services"), "*"), vec![Some(own_key.clone())]),
+            false => {
+                let named: Vec<_> = list("applications").into_iter().map(Some).collect();
+                (vec![own_key.clone()], if named.is_empty() { vec![None] } else { named })
+            }
+        };
+        let n_pairs = hosts.len().saturating_mul(services.len()).saturating_mul(applications.len());
+        if MAX_PAIRS < n_pairs.saturating_add(overrides.len()) {
+            return Err(config.error(RuleProblem::TooMany { max: MAX_PAIRS }));
+        }
+        for host in &hosts {
+            for service in &services {
+                for application in &applications {
+                    let (host, port) = host_and_port(host);
+                    let (host, service) = (host.to_owned(), service.clone());
+                    let application = application.clone();
+                    overrides.push(Override { host, port, service, application, ..base.clone() });
+                }
+            }
+        }
+    }
+    Ok(overrides)
+}
+
+/// What the overrides of one item have in common.
+fn item(config: &Node, version: Option<&str>, is_on: bool) -> Result<Override, RuleError> {
+    let wrong = |key, expected| RuleProblem::WrongType { key, expected };
+    if !config.is_map() {
+        return Err(config.error(wrong("configs", "a list of mappings")));
+    }
+    let kind = config.text("type")?;
+    let is_general = kind.is_none_or(|kind| kind == "general");
+    let params: Vec<(String, String)> = match config.get("parameters") {
+        None => Vec::new(),
+        Some(node) => node.entries().filter_map(|(k, v)| Some((k.clone(), v.plain()?))).collect(),
+    };
+    if params.is_empty() {
+        return Err(config.error(RuleProblem::Missing { key: "parameters" }));
+    }
+    let is_v30 = version.is_some_and(|version| version.starts_with("v3.0"));
+    Ok(Override {
+        is_absent: false,
+        host: String::new(),
+        port: 0,
+        service: String::new(),
+        application: None,
+        side: config.text("side")?.map(str::to_owned),
+        is_on: if is_general { is_on } else { config.flag("enabled", false) },
+        is_deprecated: false,
+        is_v30,
+        providers: texts_of(config, "providerAddresses"),
+        matches: config.get("match").filter(|_| is_v30).map(matches).transpose()?,
+        params,
+    })
+}
+
+fn matches(node: &Node) -> Result<Matches, RuleError> {
+    let address = |key| {
+        let text = |node: &Node, key| node.get(key).and_then(Node::plain);
+        node.get(key).map(|node| Address {
+            wildcard: text(node, "wildcard"),
+            cird: text(node, "cird"),
+            exact: text(node, "exact"),
+        })
+    };
+    let tests = |key| -> Result<Option<Vec<Test>>, RuleError> {
+        let Some(list) = node.get(key) else { return Ok(None) };
+        let items = list.get("oneof").and_then(Node::items).unwrap_or_default();
+        items.iter().map(test).collect::<Result<_, _>>().map(Some)
+    };
+    let params = node.get("param").and_then(Node::items).unwrap_or_default();
+    Ok(Matches {
+        address: address("address"),
+        provider: address("providerAddress"),
+        service: tests("service")?,
+        application: tests("app")?,
+        params: params.iter().map(param).collect::<Result<_, _>>()?,
+    })
+}
+
+/// `override://host:port/interface?key=value`, or `absent://` for what fills gaps only.
+fn url(node: &Node) -> Result<Override, RuleError> {
+    let wrong = || node.error(RuleProblem::OverrideUrl);
+    let text = node.plain().ok_or_else(wrong)?;
+    let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
+    if !matches!(scheme, "override" | "absent") {
+        return Err(wrong());
+    }
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (address, path) = place.split_once('/').unwrap_or((place, ""));
+    let (host, port) = host_and_port(address);
+    let pair = |pair: &str| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, pair));
+        (key.to_owned(), value.to_owned())
+    };
+    let params: Vec<_> = query.split('&').filter(|pair| !pair.is_empty()).map(pair).collect();
+    let param = |key: &str| {
+        let (_, value) = params.iter().rev().find(|(name, _)| name == key)?;
+        Some(value.as_str())
+    };
+    let version = param("configVersion").filter(|version| !version.is_empty());
+    let providers = param("providerAddresses").unwrap_or_default().split(',');
+    let service = key(param("interface").unwrap_or(path), param("group"), param("version"));
+    Ok(Override {
+        is_absent: scheme == "absent",
+        host: host.to_owned(),
+        port,
+        service,
+        application: param("application").map(str::to_owned),
+        side: param("side").map(str::to_owned),
+        is_on: param("enabled").is_none_or(|text| text.eq_ignore_ascii_case("true")),
+        is_deprecated: version.is_none(),
+        is_v30: version.is_some_and(|version| version.starts_with("v3.0")),
+        providers: providers.filter(|one| !one.is_empty()).map(str::to_owned).collect(),
+        matches: None,
+        params,
+    })
+}
+
+fn host_and_port(address: &str) -> (&str, u16) {
+    match address.rsplit_once(':') {
+        Some((host, port)) => port.parse().map_or((address, 0), |port| (host, port)),
+        None => (address, 0),
+    }
+}
+
+fn texts_of(node: &Node, key: &str) -> Vec<String> {
+    let items = node.get(key).and_then(Node::items).unwrap_or_default();
+    items.iter().filter_map(Node::plain).collect()
+}
+
+fn or_one(list: Vec<String>, otherwise: &str) -> Vec<String> {
+    if list.is_empty() { vec![otherwise.to_owned()] } else { list }
+}
