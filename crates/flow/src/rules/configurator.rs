@@ -1,10 +1,10 @@
 //! Configurators: rules that change the parameters of endpoints, such as timeout or weight.
 //!
 //! They are documents with `configs`, as Dubbo's consoles write them since 2.7, or URLs such as
-//! `override://0.0.0.0/com.acme.Orders?timeout=500`, alone or in a list of texts. The meaning is that
-//! of Dubbo's `AbstractConfigurator` for a caller: what is for providers changes nothing here. A
-//! document whose `side` is missing changes nothing either, nor does an item of a `type` other than
-//! `general` without `enabled: true`.
+//! `override://0.0.0.0/com.acme.Orders?timeout=500`, alone or in a list of texts. The meaning is
+//! that of Dubbo's `AbstractConfigurator` for a caller: what is for providers changes nothing here.
+//! An item whose `side` is missing changes nothing either, nor does an item of a `type` other
+//! than `general` without `enabled: true`.
 
 use std::collections::BTreeMap;
 
@@ -115,10 +115,9 @@ impl Configurators {
                 continue;
             }
             for (key, value) in &one.params {
-                let is_changed = !key.starts_with('~')
-                    && !NOT_CHANGED.contains(&key.as_str())
-                    && !(one.is_absent && params.contains_key(key));
-                if is_changed {
+                let is_condition = key.starts_with('~') || NOT_CHANGED.contains(&key.as_str());
+                let is_kept = one.is_absent && params.contains_key(key);
+                if !is_condition && !is_kept {
                     params.insert(key.clone(), value.clone());
                 }
             }
