@@ -4,6 +4,7 @@
 //! admin listener reads. A call lives and dies on the worker that its connection was given to.
 
 use std::cell::Cell;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,8 +13,10 @@ use dubbo_proto::ServiceKey;
 use registry::Registry;
 use tokio::sync::{Notify, mpsc};
 use tracing::{debug, info};
-use wire::{Budget, Connection, Detached, Group};
+use wire::{Budget, Connection, Departures, Detached, Group};
 
+use self::arrivals::Arrivals;
+use self::turns::{InTurn, LongTurns};
 use crate::backend::{Backend, Backends};
 use crate::config::{ClusterRules, ExportConfig};
 use crate::connections::{Connections, Direction, Session};
@@ -23,7 +26,9 @@ use crate::metrics::Hub;
 use crate::outbound::Outbound;
 use crate::upstream::{Pool, Standing};
 
+mod arrivals;
 mod inspect;
+mod turns;
 
 /// How often idle things are looked for. Timeouts of connections are kept to this precision.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
@@ -72,6 +77,14 @@ pub struct WorkerSetup {
 /// while there is one.
 pub type AppHealth = tokio::sync::watch::Sender<usize>;
 
+/// A connection that is not served yet.
+struct Arrival {
+    connection: Detached,
+    protocol: Arc<dyn ListenerProtocol>,
+    /// A drain waits for it.
+    _counted: Counted,
+}
+
 /// One worker's state.
 pub struct Worker {
     /// Its number, from 0.
@@ -83,6 +96,9 @@ pub struct Worker {
     backends: Rc<Backends>,
     rules_epoch: Cell<u32>,
     connections: Connections,
+    arrivals: Arrivals<Arrival>,
+    departures: Departures,
+    long_turns: Rc<LongTurns>,
     /// Accepted connections that have not ended.
     n_open: Cell<usize>,
     /// The last connection has ended.
@@ -111,6 +127,9 @@ impl Worker {
             memory,
             rules_epoch: Cell::new(0),
             connections,
+            arrivals: Arrivals::new(),
+            departures: Departures::default(),
+            long_turns: Rc::default(),
             n_open: Cell::new(0),
             is_idle: Notify::new(),
             drains: Notify::new(),
@@ -121,6 +140,12 @@ impl Worker {
     pub async fn run(self: Rc<Self>, mut inbox: mpsc::UnboundedReceiver<ToWorker>) {
         let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
         sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut begin = pin!(self.arrivals.begin_each(|arrival| {
+            let Arrival { connection, protocol, _counted } = arrival;
+            protocol.serve(&self, connection);
+        }));
+        let mut call = pin!(self.long_turns.call_each());
+        let mut close = pin!(self.departures.close_each());
         loop {
             tokio::select! {
                 message = inbox.recv() => match message {
@@ -128,6 +153,9 @@ impl Worker {
                     None => return,
                 },
                 _ = sweep.tick() => self.sweep(),
+                () = &mut begin => {}
+                () = &mut close => {}
+                () = &mut call => {}
                 () = self.is_idle.notified() => {}
             }
             if self.is_draining() && self.n_open.get() == 0 {
@@ -138,7 +166,10 @@ impl Worker {
 
     fn handle(self: &Rc<Self>, message: ToWorker) {
         match message {
-            ToWorker::Serve(connection, protocol) => protocol.serve(self, connection),
+            ToWorker::Serve(connection, protocol) => {
+                let _counted = Counted::new(self);
+                self.arrivals.push(Arrival { connection, protocol, _counted });
+            }
             ToWorker::Rules(rules) => {
                 self.outbound.set_rules(rules);
                 self.rules_epoch.set(self.rules_epoch.get().wrapping_add(1));
@@ -176,11 +207,12 @@ impl Worker {
         // From now on, not from when the task first runs: a drain must not miss it.
         let counted = Counted::new(self);
         let worker = Rc::clone(self);
-        tokio::task::spawn_local(async move {
+        let serve = async move {
             let _counted = counted;
             let facts = connection.facts();
             match connection.attach() {
-                Ok(connection) => {
+                Ok(mut connection) => {
+                    connection.close_by(&worker.departures);
                     if let Some(connection) = secure(connection, &worker).await {
                         serve(connection).await;
                     }
@@ -188,7 +220,8 @@ impl Worker {
                 Err(error) => debug!(%error, "{facts} was lost as it was accepted"),
             }
             debug!(age = ?facts.age(), "{facts} has ended");
-        });
+        };
+        tokio::task::spawn_local(InTurn::new(serve, &self.long_turns));
     }
 
     fn sweep(&self) {

@@ -3,7 +3,7 @@
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-pub use wire::socket::{connect, listen, tune};
+pub use wire::socket::{connect, listen};
 
 use crate::client::ClientConfig;
 use crate::stream::{Address, Target};

@@ -7,7 +7,6 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::net::UnixStream as StdUnixStream;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::counts::Open;
+use crate::departures::Departures;
 use crate::loads::Assigned;
 use crate::stream::{Socket, Stream};
 use crate::tcp_info::TcpInfo;
@@ -132,6 +132,14 @@ pub struct Connection {
     bytes: Arc<Bytes>,
     awaited: Option<Secured>,
     counted: Counted,
+    departures: Option<Departures>,
+}
+
+/// What is left of a connection: its socket, and what counts it, which lives as long.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    _stream: Stream,
+    _counted: Counted,
 }
 
 /// What counts a connection until it is dropped.
@@ -150,18 +158,6 @@ pub use crate::tls::Secured;
 pub enum Secured {}
 
 impl Connection {
-    /// One that a listener has accepted. `awaited` is the TLS that the client has to begin with.
-    pub(crate) fn accepted(
-        socket: Socket,
-        peer: Peer,
-        carries: &'static str,
-        awaited: Option<Secured>,
-        open: Open,
-    ) -> Self {
-        let counted = Counted { _open: Some(open), _assigned: None };
-        Self { awaited, counted, ..Self::new(socket, peer, carries) }
-    }
-
     fn new(socket: Socket, peer: Peer, carries: &'static str) -> Self {
         Self {
             stream: Stream::Plain(socket),
@@ -169,6 +165,7 @@ impl Connection {
             bytes: Arc::default(),
             awaited: None,
             counted: Counted::default(),
+            departures: None,
         }
     }
 
@@ -193,6 +190,11 @@ impl Connection {
         self.facts
     }
 
+    /// From now on it is closed by `departures` when it ends.
+    pub fn close_by(&mut self, departures: &Departures) {
+        self.departures = Some(departures.clone());
+    }
+
     /// What counts its bytes, also after the connection has moved elsewhere.
     #[must_use]
     pub fn bytes(&self) -> Arc<Bytes> {
@@ -205,27 +207,15 @@ impl Connection {
         self.stream.is_tls()
     }
 
+    #[cfg(test)]
+    pub(crate) fn socket(&self) -> Option<&Socket> {
+        self.stream.socket()
+    }
+
     /// What the kernel knows of it now. `None` for a Unix socket, and where the kernel does not say.
     #[must_use]
     pub fn tcp_info(&self) -> Option<TcpInfo> {
-        self.stream.socket().tcp().and_then(TcpInfo::of)
-    }
-
-    /// Takes the connection off this event loop, for a worker that has others of its own.
-    ///
-    /// # Errors
-    /// What the operating system says, or TLS is spoken already: only a connection that was just
-    /// accepted can move. The connection is closed then.
-    pub fn detach(self, assigned: Assigned) -> io::Result<Detached> {
-        let Self { stream, facts, bytes, awaited, mut counted } = self;
-        counted._assigned = Some(assigned);
-        let socket = match stream {
-            Stream::Plain(Socket::Tcp(stream)) => DetachedSocket::Tcp(stream.into_std()?),
-            Stream::Plain(Socket::Unix(stream)) => DetachedSocket::Unix(stream.into_std()?),
-            #[cfg(feature = "tls")]
-            Stream::Tls(_) => return Err(io::ErrorKind::InvalidInput.into()),
-        };
-        Ok(Detached { socket, facts, bytes, awaited, counted })
+        self.stream.socket().and_then(Socket::tcp).and_then(TcpInfo::of)
     }
 
     /// Writes as much as can be written at once, without waiting.
@@ -261,17 +251,20 @@ impl Connection {
         parts: Parts,
         stream: tokio_rustls::TlsStream<crate::stream::BufferedSocket>,
     ) -> Self {
-        let Parts { facts, bytes, counted } = parts;
-        Self { stream: Stream::Tls(Box::new(stream)), facts, bytes, awaited: None, counted }
+        let Parts { facts, bytes, counted, departures } = parts;
+        let stream = Stream::Tls(Box::new(stream));
+        Self { stream, facts, bytes, awaited: None, counted, departures }
     }
 
     /// The socket, and the rest. `None` if TLS is spoken already.
     #[cfg(feature = "tls")]
-    pub(crate) fn into_parts(self) -> Option<(Socket, Parts)> {
-        let Self { stream, facts, bytes, awaited: _, counted } = self;
-        match stream {
-            Stream::Plain(socket) => Some((socket, Parts { facts, bytes, counted })),
-            Stream::Tls(_) => None,
+    pub(crate) fn into_parts(mut self) -> Option<(Socket, Parts)> {
+        let departures = self.departures.take();
+        let (facts, bytes) = (self.facts, Arc::clone(&self.bytes));
+        let counted = std::mem::take(&mut self.counted);
+        match std::mem::replace(&mut self.stream, Stream::Closed) {
+            Stream::Plain(socket) => Some((socket, Parts { facts, bytes, counted, departures })),
+            Stream::Tls(_) | Stream::Closed => None,
         }
     }
 }
@@ -283,25 +276,41 @@ pub(crate) struct Parts {
     facts: Facts,
     bytes: Arc<Bytes>,
     counted: Counted,
+    departures: Option<Departures>,
 }
 
-/// A connection on its way to another event loop. It counts as open meanwhile.
+/// A connection on its way to an event loop. It counts as open meanwhile.
 #[derive(Debug)]
 pub struct Detached {
-    socket: DetachedSocket,
+    socket: std::net::TcpStream,
     facts: Facts,
     bytes: Arc<Bytes>,
     awaited: Option<Secured>,
     counted: Counted,
 }
 
-#[derive(Debug)]
-enum DetachedSocket {
-    Tcp(std::net::TcpStream),
-    Unix(StdUnixStream),
-}
-
 impl Detached {
+    /// One that a listener has accepted, and that does not block. `awaited` is the TLS that the
+    /// client has to begin with.
+    pub(crate) fn accepted(
+        socket: std::net::TcpStream,
+        peer: SocketAddr,
+        carries: &'static str,
+        awaited: Option<Secured>,
+        open: Open,
+    ) -> Self {
+        let facts = Facts::new(Peer::Tcp(peer), carries);
+        let counted = Counted { _open: Some(open), _assigned: None };
+        Self { socket, facts, bytes: Arc::default(), awaited, counted }
+    }
+
+    /// The same, counted for a worker too.
+    #[must_use]
+    pub fn assigned(mut self, assigned: Assigned) -> Self {
+        self.counted._assigned = Some(assigned);
+        self
+    }
+
     /// What is known of it.
     #[must_use]
     pub fn facts(&self) -> Facts {
@@ -320,11 +329,20 @@ impl Detached {
     /// What the operating system says. The connection is closed then.
     pub fn attach(self) -> io::Result<Connection> {
         let Self { socket, facts, bytes, awaited, counted } = self;
-        let socket = match socket {
-            DetachedSocket::Tcp(stream) => Socket::Tcp(TcpStream::from_std(stream)?),
-            DetachedSocket::Unix(stream) => Socket::Unix(UnixStream::from_std(stream)?),
-        };
-        Ok(Connection { stream: Stream::Plain(socket), facts, bytes, awaited, counted })
+        let socket = Socket::Tcp(TcpStream::from_std(socket)?);
+        let stream = Stream::Plain(socket);
+        Ok(Connection { stream, facts, bytes, awaited, counted, departures: None })
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(departures) = self.departures.take() {
+            departures.close(Ended {
+                _stream: std::mem::replace(&mut self.stream, Stream::Closed),
+                _counted: std::mem::take(&mut self.counted),
+            });
+        }
     }
 }
 

@@ -24,6 +24,7 @@ mod backoff;
 mod budget;
 mod connection;
 mod counts;
+mod departures;
 mod destination;
 mod files;
 mod listen_error;
@@ -41,6 +42,7 @@ pub use backoff::{Backoff, jitter};
 pub use budget::{Account, Budget, Group, Hold, Holder, Lease, Refused, memory_of_machine};
 pub use connection::{Bytes, Connection, Detached, Facts, Peer, Secured};
 pub use counts::ConnectionCounts;
+pub use departures::Departures;
 pub use destination::Destination;
 pub use files::Files;
 pub use listen_error::{ListenError, listen, remedy};
@@ -49,3 +51,10 @@ pub use loads::{Assigned, Loads};
 pub use machine::{Conn, Ending, Machine, Share, SyncConn, drive, drive_slices, linger, slice_len};
 pub use taking::{MIN_TAKEN_LEN, Taking, Watched};
 pub use tcp_info::TcpInfo;
+
+/// How many of `n_waiting` things that cost time are done in one turn of an event loop: a few, and
+/// of a long queue more, so that it shrinks quickly, too.
+#[must_use]
+pub fn per_turn(n_waiting: usize) -> usize {
+    n_waiting.min(4 + n_waiting / 128)
+}

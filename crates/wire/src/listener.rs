@@ -11,14 +11,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tracing::{debug, warn};
 
-use crate::connection::{Connection, Peer, Secured};
+use crate::connection::{Connection, Detached, Secured};
 use crate::counts::ConnectionCounts;
 use crate::files::Files;
 use crate::socket;
-use crate::stream::Socket;
 
 /// How long accepting rests after the operating system refused to give a connection, most often
 /// for want of file descriptors: trying again at once would only use up a core.
@@ -56,7 +56,8 @@ enum Refusal {
 }
 
 impl Listener {
-    /// A listener for connections that carry one protocol. Must be called on a runtime.
+    /// A listener for connections that carry one protocol, which are tuned for calls. Must be
+    /// called on a runtime.
     ///
     /// # Errors
     /// What the operating system says.
@@ -66,6 +67,7 @@ impl Listener {
         limits: Limits,
         counts: Arc<ConnectionCounts>,
     ) -> io::Result<Self> {
+        socket::tune(&SockRef::from(&socket))?;
         let socket = TcpListener::from_std(socket)?;
         let refused = Refused::default();
         Ok(Self { socket, carries, limits, counts, secured: None, rest_until: None, refused })
@@ -86,10 +88,22 @@ impl Listener {
         self.socket.local_addr()
     }
 
-    /// The next connection that there is room for, tuned for calls. Others are closed meanwhile.
+    /// The next connection that there is room for. Others are closed meanwhile.
     ///
     /// Nothing is lost if the future is dropped before it is ready.
     pub async fn accept(&mut self) -> Connection {
+        loop {
+            let detached = self.accept_detached().await;
+            let facts = detached.facts();
+            match detached.attach() {
+                Ok(connection) => return connection,
+                Err(error) => debug!(%error, "{facts} was lost as it was accepted"),
+            }
+        }
+    }
+
+    /// The same for another event loop.
+    pub async fn accept_detached(&mut self) -> Detached {
         loop {
             if let Some(rest_until) = self.rest_until {
                 tokio::time::sleep_until(rest_until.into()).await;
@@ -106,11 +120,10 @@ impl Listener {
                 self.refuse(&refusal, peer);
                 continue;
             }
-            match socket::tune(&stream) {
-                Ok(()) => {
-                    let (socket, peer) = (Socket::Tcp(stream), Peer::Tcp(peer));
+            match stream.into_std() {
+                Ok(stream) => {
                     let (secured, open) = (self.secured.clone(), self.counts.open());
-                    return Connection::accepted(socket, peer, self.carries, secured, open);
+                    return Detached::accepted(stream, peer, self.carries, secured, open);
                 }
                 Err(error) => debug!(%peer, %error, "the connection ended as it was accepted"),
             }

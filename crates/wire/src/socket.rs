@@ -33,18 +33,19 @@ pub async fn connect(host: &str, port: u16, timeout: Duration) -> io::Result<Tcp
     let stream = tokio::time::timeout(timeout, TcpStream::connect((host, port)))
         .await
         .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "connecting timed out"))??;
-    tune(&stream)?;
+    tune(&SockRef::from(&stream))?;
     Ok(stream)
 }
 
 /// Settings of every connection that carries calls: no waiting for full segments, and the kernel
-/// notices when the other machine is gone.
+/// notices when the other machine is gone. Connections that a listening socket accepts have the
+/// settings of that socket, which saves five system calls for each of them.
 ///
 /// # Errors
 /// What the operating system says.
-pub fn tune(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    SockRef::from(stream).set_tcp_keepalive(
+pub(crate) fn tune(socket: &Socket) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(
         &TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE).with_retries(3),
     )
 }

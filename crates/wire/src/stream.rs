@@ -51,28 +51,41 @@ pub(crate) enum Stream {
     Plain(Socket),
     #[cfg(feature = "tls")]
     Tls(Box<TlsStream<BufferedSocket>>),
+    /// It was given to who closes it.
+    Closed,
 }
 
 impl Stream {
     /// What is below.
-    pub(crate) fn socket(&self) -> &Socket {
+    pub(crate) fn socket(&self) -> Option<&Socket> {
         match self {
-            Self::Plain(socket) => socket,
+            Self::Plain(socket) => Some(socket),
             #[cfg(feature = "tls")]
-            Self::Tls(stream) => stream.get_ref().0.get_ref(),
+            Self::Tls(stream) => Some(stream.get_ref().0.get_ref()),
+            Self::Closed => None,
         }
     }
 
     /// Whether TLS is spoken.
     pub(crate) fn is_tls(&self) -> bool {
-        !matches!(self, Self::Plain(_))
+        match self {
+            #[cfg(feature = "tls")]
+            Self::Tls(_) => true,
+            Self::Plain(_) | Self::Closed => false,
+        }
     }
+}
+
+/// What is read or written of what is closed.
+#[cold]
+fn closed<T>() -> Poll<io::Result<T>> {
+    Poll::Ready(Err(io::ErrorKind::NotConnected.into()))
 }
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = if self.is_tls() { "Tls" } else { "Plain" };
-        f.debug_tuple(name).field(self.socket()).finish()
+        f.debug_tuple(name).field(&self.socket()).finish()
     }
 }
 
@@ -154,6 +167,7 @@ impl AsyncRead for Stream {
                 Ok(()) => Poll::Ready(Ok(())),
                 Err(error) => Poll::Ready(Err(in_words(error, stream))),
             },
+            Self::Closed => closed(),
         }
     }
 }
@@ -169,6 +183,7 @@ impl AsyncWrite for Stream {
             Self::Plain(socket) => Pin::new(socket).poll_write(cx, bytes),
             #[cfg(feature = "tls")]
             Self::Tls(stream) => Pin::new(&mut **stream).poll_write(cx, bytes),
+            Self::Closed => closed(),
         }
     }
 
@@ -182,6 +197,7 @@ impl AsyncWrite for Stream {
             Self::Plain(socket) => Pin::new(socket).poll_write_vectored(cx, pieces),
             #[cfg(feature = "tls")]
             Self::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(cx, pieces),
+            Self::Closed => closed(),
         }
     }
 
@@ -190,6 +206,7 @@ impl AsyncWrite for Stream {
             Self::Plain(socket) => socket.is_write_vectored(),
             #[cfg(feature = "tls")]
             Self::Tls(stream) => stream.is_write_vectored(),
+            Self::Closed => false,
         }
     }
 
@@ -199,6 +216,7 @@ impl AsyncWrite for Stream {
             Self::Plain(socket) => Pin::new(socket).poll_flush(cx),
             #[cfg(feature = "tls")]
             Self::Tls(stream) => Pin::new(&mut **stream).poll_flush(cx),
+            Self::Closed => closed(),
         }
     }
 
@@ -207,6 +225,7 @@ impl AsyncWrite for Stream {
             Self::Plain(socket) => Pin::new(socket).poll_shutdown(cx),
             #[cfg(feature = "tls")]
             Self::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
+            Self::Closed => closed(),
         }
     }
 }

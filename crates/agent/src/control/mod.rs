@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use registry::Registry;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 use wire::{Budget, ConnectionCounts, Files, Group, Limits, Loads};
 
 use self::exports::Exports;
@@ -315,15 +315,11 @@ async fn hand_out(
     protocol: Arc<dyn ListenerProtocol>,
 ) {
     loop {
-        let connection = listener.accept().await;
-        let (facts, assigned) = (connection.facts(), loads.assign());
+        let connection = listener.accept_detached().await;
+        let assigned = loads.assign();
         let worker = &workers[assigned.worker()];
-        match connection.detach(assigned) {
-            Ok(connection) => {
-                let _ = worker.inbox.send(ToWorker::Serve(connection, Arc::clone(&protocol)));
-            }
-            Err(error) => debug!(%error, "{facts} was lost as it was accepted"),
-        }
+        let connection = connection.assigned(assigned);
+        let _ = worker.inbox.send(ToWorker::Serve(connection, Arc::clone(&protocol)));
     }
 }
 

@@ -199,13 +199,10 @@ async fn accept(
     loads: Loads,
 ) {
     loop {
-        let connection = listener.accept().await;
+        let connection = listener.accept_detached().await;
         let assigned = loads.assign();
         let Some(worker) = workers[assigned.worker()].upgrade() else { return };
-        match connection.detach(assigned) {
-            Ok(connection) => drop(worker.send(ToWorker::Serve(connection))),
-            Err(error) => debug!(%error, "connection lost"),
-        }
+        let _ = worker.send(ToWorker::Serve(connection.assigned(assigned)));
     }
 }
 

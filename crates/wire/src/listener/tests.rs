@@ -2,9 +2,11 @@ use std::future::Future;
 use std::num::NonZeroUsize;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use super::*;
 use crate::loads::Loads;
+use crate::stream::Socket;
 
 /// No test waits longer for anything.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -72,9 +74,8 @@ async fn a_connection_counts_while_its_stream_lives_also_on_another_event_loop()
     let (mut listener, counts, addr) = listener(10, Files::of_process());
     let loads = Loads::new(NonZeroUsize::new(2).unwrap());
     let mut client = TcpStream::connect(addr).await.unwrap();
-    let connection = soon(listener.accept()).await;
-    let id = connection.facts().id;
-    let detached = connection.detach(loads.assign()).unwrap();
+    let detached = soon(listener.accept_detached()).await.assigned(loads.assign());
+    let id = detached.facts().id;
     assert_eq!((counts.n_open(), loads.n_connections()), (1, vec![1, 0]));
     let elsewhere = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -94,6 +95,16 @@ async fn a_connection_counts_while_its_stream_lives_also_on_another_event_loop()
     drop(client);
     assert_eq!(elsewhere.join().unwrap(), id);
     assert_eq!((counts.n_open(), loads.n_connections()), (0, vec![0, 0]));
+}
+
+#[tokio::test]
+async fn accepted_connections_are_tuned_for_calls() {
+    let (mut listener, _, addr) = listener(1, Files::of_process());
+    let _client = TcpStream::connect(addr).await.unwrap();
+    let connection = soon(listener.accept()).await;
+    let stream = SockRef::from(connection.socket().and_then(Socket::tcp).unwrap());
+    assert!(stream.tcp_nodelay().unwrap() && stream.keepalive().unwrap());
+    assert_eq!(stream.tcp_keepalive_time().unwrap(), Duration::from_secs(30));
 }
 
 #[test]

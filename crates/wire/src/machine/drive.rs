@@ -23,6 +23,8 @@ const MIN_READ_LEN: usize = 8 * 1024;
 const MAX_READ_LEN: usize = 256 * 1024;
 /// Full reads in one turn before other tasks get theirs.
 const MAX_READS_PER_TURN: usize = 4;
+/// What is read at a time is halved when it kept the event loop busy for longer than this.
+const LONG_READ: Duration = Duration::from_micros(500);
 /// Writes in one turn before other tasks get theirs.
 const MAX_WRITES_PER_TURN: usize = 16;
 /// The shortest slice of events: a write costs about as much as ten calls.
@@ -214,7 +216,14 @@ impl<E> Turn<E> {
         M: Machine<Event = E>,
         S: AsyncRead + Unpin,
     {
+        let mut first_at = None;
         for n_reads in 0..MAX_READS_PER_TURN {
+            if let Some(first_at) = first_at
+                && LONG_READ < Instant::now().saturating_duration_since(first_at)
+            {
+                self.read_len = (self.read_len / 2).max(MIN_READ_LEN);
+                break;
+            }
             let (wants_input, has_backlog) =
                 conn.lock(|machine| (machine.wants_input(), machine.has_backlog()));
             if !wants_input {
@@ -237,6 +246,7 @@ impl<E> Turn<E> {
                 break;
             }
             let now = Instant::now();
+            first_at.get_or_insert(now);
             conn.lock(|machine| machine.handle_bytes(now, &mut self.input))
                 .map_err(Ending::Protocol)?;
             if self.input.is_empty() && KEEP_READ_LEN < self.input.capacity() {

@@ -1,0 +1,93 @@
+//! Connections that were accepted and are not served yet.
+//!
+//! To begin a session costs tens of microseconds. Where thousands connect at once, the calls of those
+//! who are served already must not wait for all of them: a few sessions begin in each turn of the
+//! event loop, and the calls that came meanwhile are served in between.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+use tokio::sync::Notify;
+use wire::per_turn;
+
+/// What waits for its turn, first come, first served.
+#[derive(Debug)]
+pub(super) struct Arrivals<T> {
+    waiting: RefCell<VecDeque<T>>,
+    added: Notify,
+}
+
+impl<T> Arrivals<T> {
+    pub(super) fn new() -> Self {
+        Self { waiting: RefCell::default(), added: Notify::new() }
+    }
+
+    /// The queue is bounded by the listeners' limits of connections.
+    pub(super) fn push(&self, arrival: T) {
+        self.waiting.borrow_mut().push_back(arrival);
+        self.added.notify_one();
+    }
+
+    /// Begins what arrives, for ever.
+    pub(super) async fn begin_each(&self, begin: impl Fn(T)) {
+        loop {
+            let n_waiting = self.waiting.borrow().len();
+            for _ in 0..per_turn(n_waiting) {
+                let next = self.waiting.borrow_mut().pop_front();
+                next.into_iter().for_each(&begin);
+            }
+            let is_empty = self.waiting.borrow().is_empty();
+            match is_empty {
+                true => self.added.notified().await,
+                // Sockets are looked at before this goes on.
+                false => tokio::task::yield_now().await,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_crowd_begins_in_order_and_others_run_between() {
+        let arrivals = Arrivals::new();
+        (0..100).for_each(|nth| arrivals.push(nth));
+        let (begun, n_turns) = (RefCell::new(Vec::new()), Cell::new(0));
+        let others = async {
+            while begun.borrow().len() < 100 {
+                n_turns.set(n_turns.get() + 1);
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = arrivals.begin_each(|nth| begun.borrow_mut().push(nth)) => {}
+            () = others => {}
+        }
+        assert_eq!(begun.take(), (0..100).collect::<Vec<_>>());
+        assert!((15..=25).contains(&n_turns.get()), "{n_turns:?}");
+    }
+
+    #[tokio::test]
+    async fn who_comes_later_is_served_too() {
+        let arrivals = Arrivals::new();
+        let n_begun = Cell::new(0);
+        let others = async {
+            for n in 1..=3 {
+                arrivals.push(());
+                while n_begun.get() < n {
+                    tokio::task::yield_now().await;
+                }
+            }
+        };
+        tokio::select! {
+            () = arrivals.begin_each(|()| n_begun.set(n_begun.get() + 1)) => {}
+            () = others => {}
+        }
+        assert_eq!(n_begun.get(), 3);
+    }
+}
