@@ -9,6 +9,7 @@ use crate::call::{self, CallArgs};
 use crate::completions::{self, CompletionsArgs};
 use crate::demo::{self, DemoArgs};
 use crate::describe::{self, DescribeArgs};
+use crate::explain::{self, ExplainArgs};
 use crate::provider::{self, ProviderArgs};
 use crate::reload;
 use crate::transfer::{self, TransferArgs};
@@ -89,6 +90,9 @@ pub(crate) enum Command {
     /// Show the methods of a Dubbo service with their types, and who offers it
     #[command(after_help = describe::HELP)]
     Describe(Box<DescribeArgs>),
+    /// Show which endpoints Dubbo's routing rules leave for a call, and why
+    #[command(after_help = explain::HELP)]
+    Explain(Box<ExplainArgs>),
     /// Run a small Dubbo provider for trials and measurements
     #[command(after_help = provider::HELP)]
     Provider(Box<ProviderArgs>),

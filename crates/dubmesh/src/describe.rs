@@ -13,7 +13,7 @@ use clap::Args;
 use dubbo_proto::ServiceKey;
 use dubbo_proto::definition::{ClassDefinition, MethodDefinition};
 use hessian::transcode::JsonOptions;
-use registry::{Endpoint, Freshness, Lookup, Origin, Snapshot};
+use registry::{Endpoint, Lookup, Origin, Snapshot};
 use serde_json::{Value, json};
 
 use crate::Exit;
@@ -136,17 +136,8 @@ async fn look(args: &DescribeArgs) -> Result<Description, String> {
     let service =
         args.place.service(&args.interface, &args.variant).map_err(|error| text(&error))?;
     let place = args.place.open(&service, &args.variant, None).map_err(|error| text(&error))?;
-    let status = place.registry.status();
     let subscription = place.registry.subscribe(&service);
-    let mut snapshots = subscription.snapshots();
-    let settled = snapshots.wait_for(|snapshot| snapshot.status != Freshness::Pending);
-    let trouble = match tokio::time::timeout(LOOKUP_TIMEOUT, settled).await {
-        Ok(Ok(_)) => None,
-        _ => {
-            let said = status.borrow().last_error.clone();
-            Some(said.unwrap_or_else(|| format!("{} does not answer", place.name)))
-        }
-    };
+    let trouble = place.first_list(&subscription, LOOKUP_TIMEOUT).await;
     let mut watch = place.registry.definition(&service);
     let lookup = tokio::time::timeout(LOOKUP_TIMEOUT, watch.settled()).await.unwrap_or_default();
     let snapshot = subscription.current();

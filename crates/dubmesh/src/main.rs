@@ -12,6 +12,7 @@ mod cli;
 mod completions;
 mod demo;
 mod describe;
+mod explain;
 mod logging;
 mod place;
 mod provider;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         Command::Reload(file) => reload::reload(&file.config),
         Command::Call(args) => call::call(&args),
         Command::Describe(args) => describe::describe(&args),
+        Command::Explain(args) => explain::explain(&args),
         Command::Demo(args) => demo::demo(&args),
         Command::Provider(args) => provider::provider(&args),
         Command::Transfer(args) => transfer::transfer(&args),

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use dubbo_proto::{DubboUrl, Serialization, ServiceKey};
 use registry::{
-    DefinitionSources, Endpoint, MemoryHub, Protocol, Registered, Registration, Registry,
-    RegistryConfig, RegistryError,
+    DefinitionSources, Endpoint, Freshness, MemoryHub, Protocol, Registered, Registration,
+    Registry, RegistryConfig, RegistryError, Subscription,
 };
 
 use crate::registry_url::RegistryUrl;
@@ -42,6 +43,13 @@ pub(crate) struct VariantArgs {
     /// The first part of the keys of Dubbo's metadata report in etcd; dubbo by default
     #[arg(long, value_name = "NAME")]
     metadata_root: Option<String>,
+}
+
+impl VariantArgs {
+    /// For commands that need no definition.
+    pub(crate) fn of(service_version: Option<String>, group: Option<String>) -> Self {
+        Self { service_version, group, definitions: None, metadata_root: None }
+    }
 }
 
 /// A registry that is open.
@@ -127,6 +135,26 @@ impl PlaceArgs {
         };
         let registered = registry.register(&registration)?;
         Ok(Place { registry, name: url.to_string(), _registered: Some(registered) })
+    }
+}
+
+impl Place {
+    /// Waits for the first list of a service's endpoints; says why if the registry has not answered
+    /// within `limit`.
+    pub(crate) async fn first_list(
+        &self,
+        subscription: &Subscription,
+        limit: Duration,
+    ) -> Option<String> {
+        let mut snapshots = subscription.snapshots();
+        let settled = snapshots.wait_for(|snapshot| snapshot.status != Freshness::Pending);
+        match tokio::time::timeout(limit, settled).await {
+            Ok(Ok(_)) => None,
+            _ => {
+                let said = self.registry.status().borrow().last_error.clone();
+                Some(said.unwrap_or_else(|| format!("{} does not answer", self.name)))
+            }
+        }
     }
 }
 

@@ -65,7 +65,7 @@ fn kept(rules: &RuleSet, consumer: &Url, endpoints: &[Url], call: &Value, n: usi
     let mut all = BTreeSet::new();
     let mut rng = StdRng::seed_from_u64(7);
     for _ in 0..n {
-        let selection = match (&rules.tags, &rules.service) {
+        let selection = match (&rules.tags, rules.conditions.first()) {
             // Dubbo asked the condition router alone: endpoints' own tags had no say.
             (None, Some(rule)) => {
                 let mut selection = flow::rules::Selection::all(endpoints.len());
@@ -102,7 +102,7 @@ fn keeps_what_dubbo_keeps() {
         } else {
             let parsed = ConditionRule::parse(name, text);
             // A rule that is refused does nothing.
-            set.service = parsed.map_err(|problem| error = Some(problem)).ok();
+            set.conditions.extend(parsed.map_err(|problem| error = Some(problem)));
         }
         let results = vectors["results"][name].as_str().unwrap().split(' ');
         let cases = consumers.iter().enumerate().flat_map(|(c, consumer)| {
@@ -114,7 +114,7 @@ fn keeps_what_dubbo_keeps() {
         for (((c, p, k), consumer, list), expected) in cases.zip(results) {
             n_compared += 1;
             let draws = if text.contains("weight") { DRAWS } else { 1 };
-            let ours = match (is_tag, &set.service) {
+            let ours = match (is_tag, set.conditions.first()) {
                 (false, None) => {
                     (0..list.len()).map(|i| i.to_string()).collect::<Vec<_>>().join(",")
                 }

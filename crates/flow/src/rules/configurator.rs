@@ -2,9 +2,9 @@
 //!
 //! They are documents with `configs`, as Dubbo's consoles write them since 2.7, or URLs such as
 //! `override://0.0.0.0/com.acme.Orders?timeout=500`, alone or in a list of texts. The meaning is
-//! that of Dubbo's `AbstractConfigurator` for a caller: what is for providers changes nothing here.
-//! An item whose `side` is missing changes nothing either, nor does an item of a `type` other
-//! than `general` without `enabled: true`.
+//! that of Dubbo's `AbstractConfigurator` for a caller: what is for providers changes nothing
+//! here. An item whose `side` is missing changes nothing either, nor does an item of a `type`
+//! other than `general` without `enabled: true`.
 
 use std::collections::BTreeMap;
 

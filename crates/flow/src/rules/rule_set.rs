@@ -12,12 +12,8 @@ use super::tag_rule::TagRule;
 pub struct RuleSet {
     /// The tag rule of the provider's application.
     pub tags: Option<TagRule>,
-    /// The conditions of the service.
-    pub service: Option<ConditionRule>,
-    /// The conditions of the provider's application.
-    pub provider: Option<ConditionRule>,
-    /// The conditions of the caller's application.
-    pub consumer: Option<ConditionRule>,
+    /// The conditions: of the service, then of the provider's application, then of the caller's.
+    pub conditions: Vec<ConditionRule>,
 }
 
 impl RuleSet {
@@ -33,7 +29,7 @@ impl RuleSet {
             Some(tags) => tags.apply(call, endpoints, &mut selection),
             None => TagRule::apply_own(call, endpoints, &mut selection),
         }
-        for rule in [&self.service, &self.provider, &self.consumer].into_iter().flatten() {
+        for rule in &self.conditions {
             rule.apply(call, endpoints, rng, &mut selection);
         }
         selection

@@ -30,7 +30,7 @@ fn says_what_removed_an_endpoint() {
     let prod = params(&[("env", "prod"), ("region", "north")]);
     let endpoints = [view("10.0.0.1", &gray), view("10.0.0.2", &prod)];
     let service = ConditionRule::parse("orders.condition-router", SHOP).unwrap();
-    let rules = RuleSet { service: Some(service), ..RuleSet::default() };
+    let rules = RuleSet { conditions: vec![service], ..RuleSet::default() };
     let selection = with_call(view("10.0.0.9", &consumer), "", |call| {
         rules.select(call, &endpoints, &mut StdRng::seed_from_u64(1))
     });

@@ -1,0 +1,102 @@
+//! `dubmesh explain` as somebody runs it.
+
+use std::path::Path;
+use std::process::Command;
+
+const SERVICES: &str = "\
+[[service]]
+interface = 'com.acme.Orders'
+endpoints = [
+  'dubbo://10.0.0.1:20880?env=prod&region=north',
+  'dubbo://10.0.0.2:20880?env=gray&region=south',
+  'dubbo://10.0.0.3:20880?env=prod&region=south&dubbo.tag=blue',
+]
+";
+const CANARY: &str = "\
+force: false
+conditions:
+  - 'application=shop & attachments[user]=vip-* => env=gray'
+  - 'method=find* => region=$region'
+  - 'application=jobs =>'
+";
+const TAGS: &str = "\
+force: false
+tags:
+  - name: gray
+    addresses: ['10.0.0.2:20880']
+";
+
+fn explain(folder: &Path, args: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_dubmesh"))
+        .current_dir(folder)
+        .args(["explain", "com.acme.Orders", "findAll", "--registry", "file:services.toml"])
+        .args(args)
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in [("services.toml", SERVICES), ("canary.yaml", CANARY), ("tags.yaml", TAGS)]
+    {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn every_endpoint_has_its_reason() {
+    let folder = folder();
+    let args = ["--conditions", "canary.yaml", "--consumer", "application=shop"];
+    let vip = ["--attachment", "user=vip-1", "--consumer", "region=west"];
+    let (status, out, err) = explain(folder.path(), &[&args[..], &vip].concat());
+    assert_eq!((status, err.as_str()), (0, ""), "{out}");
+    assert_eq!(
+        out,
+        "service com.acme.Orders\n\
+         method findAll\n\
+         \n\
+         rules\n\
+         \x20 dubbo.tag of endpoints, endpoints without a tag: keeps 2\n\
+         \x20 canary.yaml, condition 1: keeps 1\n\
+         \x20 canary.yaml, condition 2: matches no endpoint: ignored, it is not forced\n\
+         \x20 canary.yaml, condition 3: is not for this call\n\
+         \n\
+         endpoints\n\
+         \x20 dubbo://10.0.0.1:20880  removed by canary.yaml, condition 1\n\
+         \x20 dubbo://10.0.0.2:20880  left\n\
+         \x20 dubbo://10.0.0.3:20880  removed by dubbo.tag of endpoints, endpoints without a tag\n"
+    );
+}
+
+#[test]
+fn tags_come_first_and_a_ban_leaves_nobody() {
+    let folder = folder();
+    let tag = ["--tags", "tags.yaml", "--attachment", "dubbo.tag=gray"];
+    let (status, out, _) = explain(folder.path(), &tag);
+    assert_eq!(status, 0);
+    assert!(out.contains("tags.yaml, tag gray: keeps 1\n"), "{out}");
+    assert!(out.contains("10.0.0.2:20880  left\n"), "{out}");
+    let jobs = ["--conditions", "canary.yaml", "--consumer", "application=jobs"];
+    let (status, out, _) = explain(folder.path(), &jobs);
+    assert_eq!(status, 3);
+    assert!(out.contains("canary.yaml, condition 3: bans this caller\n"), "{out}");
+    assert!(!out.contains("  left\n"), "{out}");
+}
+
+#[test]
+fn wrong_rules_are_told_with_their_place() {
+    let folder = folder();
+    let wrong = "conditions:\n  - 'a==b => env=gray'\n";
+    std::fs::write(folder.path().join("wrong.yaml"), wrong).unwrap();
+    let (status, _, err) = explain(folder.path(), &["--conditions", "wrong.yaml"]);
+    assert_eq!(status, 2);
+    let message =
+        "dubmesh explain: wrong.yaml: line 2, column 5: \"==\" before \"b\" is out of place";
+    assert!(err.starts_with(message), "{err}");
+    let (status, _, err) = explain(folder.path(), &["--tags", "none.yaml"]);
+    assert_eq!(status, 2);
+    assert!(err.contains("none.yaml: No such file"), "{err}");
+}
