@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use wire::Secured;
+use wire::{ListenAddress, Secured};
 
 use crate::metrics::{CallStats, Hub};
 use crate::worker::ListenerProtocol;
@@ -16,7 +16,7 @@ pub struct PlannedListener {
     /// What is spoken, as the configuration has it.
     pub protocol: &'static str,
     /// Address to listen on.
-    pub listen: SocketAddr,
+    pub listen: ListenAddress,
     /// The key that says so, for messages.
     pub listen_key: &'static str,
     /// Connections held at once.
@@ -25,7 +25,7 @@ pub struct PlannedListener {
     pub max_connections_key: &'static str,
     /// The TLS that its clients speak, if they do.
     pub tls: Option<Secured>,
-    /// Where the address is noted that it is bound to.
+    /// Where the address by TCP is noted that it is bound to.
     pub note: fn(&mut Addresses, SocketAddr),
     /// Makes what serves its connections.
     pub open: OpenListener,
@@ -39,7 +39,7 @@ pub struct Surroundings<'a> {
     /// What the agent calls itself.
     pub agent_name: &'a str,
     /// Where the listener is bound.
-    pub address: SocketAddr,
+    pub address: ListenAddress,
     /// How many workers serve its connections.
     pub n_workers: usize,
     /// Where calls are counted.
@@ -54,7 +54,8 @@ impl Surroundings<'_> {
     }
 }
 
-/// Where an agent listens; a port 0 of the configuration is told here.
+/// Where an agent listens by TCP; a port 0 of the configuration is told here. Unix sockets are where the
+/// configuration says.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Addresses {
     /// HTTP listeners, in the order of the configuration.

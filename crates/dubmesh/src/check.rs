@@ -62,11 +62,11 @@ pub(crate) fn refuse(errors: &ConfigErrors) -> Exit {
 fn summary(config: &Config) -> String {
     let mut parts = Vec::new();
     if !config.http.is_empty() {
-        let listens = list(config.http.iter().map(|http| http.listen));
+        let listens = list(config.http.iter().map(|http| &http.listen));
         parts.push(format!("takes HTTP calls on {listens}"));
     }
     if !config.dubbo.is_empty() {
-        let listens = list(config.dubbo.iter().map(|dubbo| dubbo.listen));
+        let listens = list(config.dubbo.iter().map(|dubbo| &dubbo.listen));
         parts.push(format!("takes Dubbo calls on {listens}"));
     }
     if let Some(dubbo) = &config.dubbo_exports {

@@ -53,11 +53,7 @@ pub(crate) fn offer(url: DubboUrl) -> Result<Listing, Unused> {
 }
 
 fn unused(url: &DubboUrl, reason: NotUsed) -> Unused {
-    let host = match url.host.contains(':') {
-        true => format!("[{}]", url.host),
-        false => url.host.clone(),
-    };
-    let address = format!("{host}:{}", url.port);
+    let address = wire::address::join(&url.host, url.port);
     Unused { what: format!("{}://{address}", url.protocol), address: Some(address), reason }
 }
 

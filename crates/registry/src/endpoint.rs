@@ -56,7 +56,7 @@ pub struct EndpointKey {
 }
 
 impl EndpointKey {
-    /// `host:port`, with brackets around an IPv6 address.
+    /// `host:port`, with brackets around an IPv6 address; or `unix:` and the path of a socket.
     #[must_use]
     pub fn address(&self) -> String {
         wire::address::join(&self.host, self.port)
@@ -75,9 +75,9 @@ impl fmt::Display for EndpointKey {
 pub struct Endpoint {
     /// What is spoken there.
     pub protocol: Protocol,
-    /// Name or address; IPv6 without brackets.
+    /// Name or address, IPv6 without brackets; or `unix:` and the path of a socket.
     pub host: Arc<str>,
-    /// TCP port.
+    /// TCP port. A Unix socket has none.
     pub port: u16,
     /// Share of the traffic; 0 means none.
     pub weight: u32,

@@ -1,7 +1,8 @@
 //! The one reader and writer of `HOST:PORT`. Pure.
 //!
 //! A host is a name, an IPv4 address, or an IPv6 address, which stands in brackets where a port
-//! can follow. Nothing is resolved here.
+//! can follow. Where a program of this machine can be meant, `unix:` and the path of a socket stand
+//! in the place of host and port. Nothing is resolved here.
 //!
 //! Two rules are in use. [`split`] and [`split_optional`] read what people configure.
 //! [`is_authority`] reads what URIs and Host headers may hold, which is more. Dubbo's URLs follow
@@ -95,13 +96,23 @@ pub fn split_authority(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// `HOST:PORT`, with brackets where an IPv6 address needs them.
+/// `HOST:PORT`, with brackets where an IPv6 address needs them. A Unix socket has no port.
 #[must_use]
 pub fn join(host: &str, port: u16) -> String {
     match host.contains(':') {
+        true if unix_path(host).is_some() => host.to_owned(),
         true => format!("[{host}]:{port}"),
         false => format!("{host}:{port}"),
     }
+}
+
+/// What stands before the path of a Unix socket, where a host could stand.
+pub const UNIX: &str = "unix:";
+
+/// The path, if in the place of a host a Unix socket is named: `unix:/run/orders.sock`.
+#[must_use]
+pub fn unix_path(host: &str) -> Option<&str> {
+    host.strip_prefix(UNIX)
 }
 
 fn check_name(host: &str) -> Result<(), AddressError> {

@@ -19,7 +19,7 @@ use tokio::net::{TcpStream, UnixStream};
 use crate::counts::Open;
 use crate::departures::Departures;
 use crate::loads::Assigned;
-use crate::stream::{Socket, Stream};
+use crate::stream::{DetachedSocket, Socket, Stream};
 use crate::tcp_info::TcpInfo;
 
 /// The number of the next connection of this process.
@@ -282,7 +282,7 @@ pub(crate) struct Parts {
 /// A connection on its way to an event loop. It counts as open meanwhile.
 #[derive(Debug)]
 pub struct Detached {
-    socket: std::net::TcpStream,
+    socket: DetachedSocket,
     facts: Facts,
     bytes: Arc<Bytes>,
     awaited: Option<Secured>,
@@ -293,13 +293,13 @@ impl Detached {
     /// One that a listener has accepted, and that does not block. `awaited` is the TLS that the
     /// client has to begin with.
     pub(crate) fn accepted(
-        socket: std::net::TcpStream,
-        peer: SocketAddr,
+        socket: DetachedSocket,
+        peer: Peer,
         carries: &'static str,
         awaited: Option<Secured>,
         open: Open,
     ) -> Self {
-        let facts = Facts::new(Peer::Tcp(peer), carries);
+        let facts = Facts::new(peer, carries);
         let counted = Counted { _open: Some(open), _assigned: None };
         Self { socket, facts, bytes: Arc::default(), awaited, counted }
     }
@@ -329,7 +329,7 @@ impl Detached {
     /// What the operating system says. The connection is closed then.
     pub fn attach(self) -> io::Result<Connection> {
         let Self { socket, facts, bytes, awaited, counted } = self;
-        let socket = Socket::Tcp(TcpStream::from_std(socket)?);
+        let socket = socket.attach()?;
         let stream = Stream::Plain(socket);
         Ok(Connection { stream, facts, bytes, awaited, counted, departures: None })
     }

@@ -27,6 +27,7 @@ mod counts;
 mod departures;
 mod destination;
 mod files;
+mod listen_address;
 mod listen_error;
 mod listener;
 mod loads;
@@ -45,6 +46,9 @@ pub use counts::ConnectionCounts;
 pub use departures::Departures;
 pub use destination::Destination;
 pub use files::Files;
+pub use listen_address::{
+    BoundSocket, DEFAULT_SOCKET_MODE, ListenAddress, MAX_SOCKET_PATH_LEN, UnixSocket,
+};
 pub use listen_error::{ListenError, listen, remedy};
 pub use listener::{Limits, Listener};
 pub use loads::{Assigned, Loads};

@@ -4,14 +4,15 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
+use crate::listen_address::{ListenAddress, MAX_SOCKET_PATH_LEN};
 use crate::socket;
 
 /// An address that cannot be listened on.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address} ({key}): {source}; {}", remedy(.source, .key))]
+#[error("cannot listen on {address} ({key}): {source}; {}", remedy_at(.address, .source, .key))]
 pub struct ListenError {
     /// The address.
-    pub address: SocketAddr,
+    pub address: ListenAddress,
     /// Where it is set: a key of the configuration or an option, such as `admin.listen`.
     pub key: &'static str,
     /// What the operating system says.
@@ -27,13 +28,39 @@ pub fn listen(
     address: SocketAddr,
     key: &'static str,
 ) -> Result<std::net::TcpListener, ListenError> {
-    socket::listen(address).map_err(|source| ListenError { address, key, source })
+    socket::listen(address).map_err(|source| ListenError { address: address.into(), key, source })
 }
 
 /// What to do when an address that is set at `key` cannot be listened on.
 #[must_use]
 pub fn remedy<'a>(error: &io::Error, key: &'a str) -> impl fmt::Display + use<'a> {
     Remedy { kind: error.kind(), key }
+}
+
+/// The same for an address of either kind.
+fn remedy_at(address: &ListenAddress, error: &io::Error, key: &str) -> String {
+    match address {
+        ListenAddress::Tcp(_) => remedy(error, key).to_string(),
+        ListenAddress::Unix { .. } => remedy_for_path(error.kind(), key),
+    }
+}
+
+fn remedy_for_path(kind: io::ErrorKind, key: &str) -> String {
+    match kind {
+        io::ErrorKind::AddrInUse => format!(
+            "another process listens on this socket, perhaps a second copy of this one: give {key} \
+             another path, or stop that process"
+        ),
+        io::ErrorKind::AlreadyExists => format!("remove that file, or give {key} another path"),
+        io::ErrorKind::NotFound => format!("make its folder, or give {key} another path"),
+        io::ErrorKind::PermissionDenied => {
+            format!("give this user leave to write to its folder, or give {key} another path")
+        }
+        io::ErrorKind::InvalidInput => format!(
+            "the path of a socket has at most {MAX_SOCKET_PATH_LEN} bytes: give {key} a shorter one"
+        ),
+        _ => format!("check {key}"),
+    }
 }
 
 struct Remedy<'a> {

@@ -7,18 +7,19 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use socket2::SockRef;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, UnixListener};
 use tracing::{debug, warn};
 
-use crate::connection::{Connection, Detached, Secured};
+use crate::connection::{Connection, Detached, Peer, Secured};
 use crate::counts::ConnectionCounts;
 use crate::files::Files;
+use crate::listen_address::{BoundSocket, ListenAddress, SocketFile, UnixSocket};
 use crate::socket;
+use crate::stream::Socket;
 
 /// How long accepting rests after the operating system refused to give a connection, most often
 /// for want of file descriptors: trying again at once would only use up a core.
@@ -40,13 +41,40 @@ pub struct Limits {
 /// Accepts connections of one address.
 #[derive(Debug)]
 pub struct Listener {
-    socket: TcpListener,
+    socket: Accepting,
+    address: ListenAddress,
     carries: &'static str,
     limits: Limits,
     counts: Arc<ConnectionCounts>,
     secured: Option<Secured>,
     rest_until: Option<Instant>,
     refused: Refused,
+}
+
+/// A listening socket on an event loop.
+#[derive(Debug)]
+enum Accepting {
+    Tcp(TcpListener),
+    /// With its file, which goes with it.
+    Unix(
+        UnixListener,
+        #[expect(dead_code, reason = "removes the file when it is dropped")] SocketFile,
+    ),
+}
+
+impl Accepting {
+    async fn accept(&self) -> io::Result<(Socket, Peer)> {
+        match self {
+            Self::Tcp(socket) => {
+                let (stream, peer) = socket.accept().await?;
+                Ok((Socket::Tcp(stream), Peer::Tcp(peer)))
+            }
+            Self::Unix(socket, _) => {
+                let (stream, _) = socket.accept().await?;
+                Ok((Socket::Unix(stream), Peer::Unix))
+            }
+        }
+    }
 }
 
 /// Why a connection is closed as soon as it is accepted.
@@ -62,15 +90,33 @@ impl Listener {
     /// # Errors
     /// What the operating system says.
     pub fn new(
-        socket: std::net::TcpListener,
+        socket: impl Into<BoundSocket>,
         carries: &'static str,
         limits: Limits,
         counts: Arc<ConnectionCounts>,
     ) -> io::Result<Self> {
-        socket::tune(&SockRef::from(&socket))?;
-        let socket = TcpListener::from_std(socket)?;
+        let socket = socket.into();
+        let address = socket.address()?;
+        let socket = match socket {
+            BoundSocket::Tcp(socket) => {
+                socket::tune(&SockRef::from(&socket))?;
+                Accepting::Tcp(TcpListener::from_std(socket)?)
+            }
+            BoundSocket::Unix(UnixSocket { socket, file }) => {
+                Accepting::Unix(UnixListener::from_std(socket)?, file)
+            }
+        };
         let refused = Refused::default();
-        Ok(Self { socket, carries, limits, counts, secured: None, rest_until: None, refused })
+        Ok(Self {
+            socket,
+            address,
+            carries,
+            limits,
+            counts,
+            secured: None,
+            rest_until: None,
+            refused,
+        })
     }
 
     /// The same, for clients that speak TLS: who serves a connection begins by
@@ -81,11 +127,9 @@ impl Listener {
     }
 
     /// Where it listens.
-    ///
-    /// # Errors
-    /// What the operating system says.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
+    #[must_use]
+    pub fn address(&self) -> &ListenAddress {
+        &self.address
     }
 
     /// The next connection that there is room for. Others are closed meanwhile.
@@ -109,18 +153,18 @@ impl Listener {
                 tokio::time::sleep_until(rest_until.into()).await;
                 self.rest_until = None;
             }
-            let (stream, peer) = match self.socket.accept().await {
+            let (socket, peer) = match self.socket.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     self.handle_error(&error);
                     continue;
                 }
             };
-            if let Err(refusal) = self.check(&stream) {
+            if let Err(refusal) = self.check(&socket) {
                 self.refuse(&refusal, peer);
                 continue;
             }
-            match stream.into_std() {
+            match socket.into_std() {
                 Ok(stream) => {
                     let (secured, open) = (self.secured.clone(), self.counts.open());
                     return Detached::accepted(stream, peer, self.carries, secured, open);
@@ -130,20 +174,20 @@ impl Listener {
         }
     }
 
-    fn check(&self, stream: &TcpStream) -> Result<(), Refusal> {
+    fn check(&self, socket: &Socket) -> Result<(), Refusal> {
         let is_full = usize::try_from(self.counts.n_open())
             .map_or(true, |n_open| self.limits.max_connections <= n_open);
         if is_full {
             return Err(Refusal::Full);
         }
-        if !self.limits.files.has_room_for(stream) {
+        if !self.limits.files.has_room_for(socket) {
             return Err(Refusal::NoFiles);
         }
         Ok(())
     }
 
     #[cold]
-    fn refuse(&mut self, refusal: &Refusal, peer: SocketAddr) {
+    fn refuse(&mut self, refusal: &Refusal, peer: Peer) {
         match refusal {
             Refusal::Full => self.counts.note_full(),
             Refusal::NoFiles => self.counts.note_no_files(),

@@ -8,7 +8,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::TcpStream;
 
 /// Connections that the kernel may complete before they are accepted.
-const BACKLOG: i32 = 4096;
+pub(crate) const BACKLOG: i32 = 4096;
 /// A silent peer is probed by the kernel after this time, then three times at this distance.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 

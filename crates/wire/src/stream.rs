@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 use std::pin::Pin;
 #[cfg(feature = "tls")]
 use std::task::ready;
@@ -29,11 +30,44 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
+    /// Takes it off its event loop.
+    pub(crate) fn into_std(self) -> io::Result<DetachedSocket> {
+        Ok(match self {
+            Self::Tcp(stream) => DetachedSocket::Tcp(stream.into_std()?),
+            Self::Unix(stream) => DetachedSocket::Unix(stream.into_std()?),
+        })
+    }
+
     pub(crate) fn tcp(&self) -> Option<&TcpStream> {
         match self {
             Self::Tcp(stream) => Some(stream),
             Self::Unix(_) => None,
         }
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            Self::Tcp(stream) => stream.as_raw_fd(),
+            Self::Unix(stream) => stream.as_raw_fd(),
+        }
+    }
+}
+
+/// A socket on no event loop, which does not block.
+#[derive(Debug)]
+pub(crate) enum DetachedSocket {
+    Tcp(std::net::TcpStream),
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl DetachedSocket {
+    pub(crate) fn attach(self) -> io::Result<Socket> {
+        Ok(match self {
+            Self::Tcp(stream) => Socket::Tcp(TcpStream::from_std(stream)?),
+            Self::Unix(stream) => Socket::Unix(UnixStream::from_std(stream)?),
+        })
     }
 }
 

@@ -28,7 +28,7 @@ use registry::Registry;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
-use wire::{Connection, Files, Limits, Listener};
+use wire::{BoundSocket, Connection, Files, Limits, Listener};
 
 pub use self::readiness::Readiness;
 use crate::config::Config;
@@ -87,12 +87,8 @@ pub trait LogLevel: Send + Sync {
 ///
 /// # Errors
 /// What the operating system says.
-pub fn listener(
-    socket: std::net::TcpListener,
-    files: Files,
-    hub: &Hub,
-) -> std::io::Result<Listener> {
-    let counts = hub.connections(&socket.local_addr()?.to_string());
+pub fn listener(socket: BoundSocket, files: Files, hub: &Hub) -> std::io::Result<Listener> {
+    let counts = hub.connections(&socket.address()?.to_string());
     // Room for the one that another has to leave for.
     let limits = Limits { max_connections: MAX_CONNECTIONS + 1, key: "the admin listener", files };
     Listener::new(socket, "admin", limits, counts)

@@ -44,8 +44,8 @@ fn with_server(client: impl FnOnce(SocketAddr, &AdminState) + Send + 'static) {
             started: Instant::now(),
         };
         let socket = wire::listen("127.0.0.1:0".parse().unwrap(), "admin.listen").unwrap();
-        let listener = listener(socket, Files::of_process(), &state.hub).unwrap();
-        let address = listener.local_addr().unwrap();
+        let listener = listener(socket.into(), Files::of_process(), &state.hub).unwrap();
+        let address = listener.address().tcp().unwrap();
         let server = tokio::spawn(serve(listener, state.clone()));
         let client = tokio::task::spawn_blocking(move || client(address, &state));
         client.await.unwrap();

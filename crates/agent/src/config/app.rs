@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dubbo_proto::{Serialization, ServiceKey};
+use wire::address::UNIX;
 use wire::tls::Protocols;
 
 use super::http_app::origin::{Origin, Way};
@@ -14,7 +15,8 @@ use super::tls::{TLS_KEYS, tls_client};
 use super::{AppConfig, defaults};
 
 const REMEDY: &str = "write where the app listens: \"dubbo://127.0.0.1:20880\" if it speaks Dubbo TCP, \
-                      \"dubbos://...\" if it does so over TLS; \
+                      \"dubbos://...\" if it does so over TLS, \
+                      \"dubbo+unix:/run/users.sock\" if it does so over a Unix socket; \
                       \"http://127.0.0.1:8080\", \"https://users.internal\" or \
                       \"unix:/run/users.sock\" if it speaks HTTP";
 const HTTP_PORT: u16 = 80;
@@ -39,11 +41,13 @@ enum Scheme {
     Http,
     Https,
     Unix,
+    /// Dubbo TCP's bytes over a socket in the file system.
+    DubboUnix,
 }
 
 impl Scheme {
     fn is_dubbo(self) -> bool {
-        matches!(self, Self::Dubbo | Self::Dubbos)
+        matches!(self, Self::Dubbo | Self::Dubbos | Self::DubboUnix)
     }
 }
 
@@ -82,7 +86,12 @@ pub(super) fn app(
                 let remedy = "only for app = \"https://...\" or \"dubbos://...\"";
                 section.refuse(&TLS_KEYS, remedy);
             }
-            url.map(|url| (url.host, url.port)).unwrap_or_default()
+            match url {
+                Some(Url { scheme: Scheme::DubboUnix, path, .. }) => {
+                    (format!("{UNIX}{}", folder.join(path).display()), 0)
+                }
+                url => url.map(|url| (url.host, url.port)).unwrap_or_default(),
+            }
         }
     };
     AppConfig::Dubbo {
@@ -97,9 +106,12 @@ pub(super) fn app(
 
 /// Reads the text of `app`; nothing if it is no address of an app.
 fn url(text: &str) -> Option<Url<'_>> {
-    if let Some(path) = text.strip_prefix("unix:") {
+    let sockets = [(UNIX, Scheme::Unix), ("dubbo+unix:", Scheme::DubboUnix)];
+    let socket =
+        sockets.iter().find_map(|(prefix, scheme)| Some((text.strip_prefix(prefix)?, scheme)));
+    if let Some((path, scheme)) = socket {
         let path = path.strip_prefix("//").unwrap_or(path);
-        let url = Url { scheme: Scheme::Unix, host: String::new(), port: 0, path };
+        let url = Url { scheme: *scheme, host: String::new(), port: 0, path };
         return Some(url).filter(|_| !path.is_empty());
     }
     let (scheme, rest) = text.split_once("://")?;

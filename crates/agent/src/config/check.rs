@@ -143,10 +143,10 @@ fn bad_log_directive(directive: &str) -> (String, String) {
 
 fn admin(mut section: Section<'_>, folder: &Path, places: &mut Places) -> Option<AdminConfig> {
     let is_enabled = section.flag("enabled", true);
-    let listen = section.address("listen").unwrap_or(defaults::ADMIN_LISTEN);
+    let listen = section.address("listen").unwrap_or_else(|| defaults::ADMIN_LISTEN.into());
     if is_enabled {
         let (place, is_default) = (section.place("listen"), !section.has("listen"));
-        places.listens.push(Listen { address: listen, place, is_default });
+        places.listens.push(Listen { address: listen.clone(), place, is_default });
     } else if section.has("listen") {
         let remedy = "remove the address, or write enabled = true";
         section.wrong("listen", "is never used, since enabled = false", remedy);

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use dubbo_proto::ServiceKey;
+use wire::ListenAddress;
 
 use super::error::{Place, Problems};
 use super::registries::{Kind, RegistryDraft};
@@ -15,13 +16,17 @@ pub(super) struct Places {
     pub(super) exports: Vec<Export>,
     pub(super) link: Listener,
     pub(super) dubbo: Listener,
+    /// What is exported is offered at an address that can be registered.
+    pub(super) offers_tcp: bool,
+    /// It is offered at a Unix socket.
+    pub(super) offers_unix: bool,
     /// Neither calls are taken nor services offered.
     pub(super) is_idle: bool,
 }
 
 /// An address that the agent is to listen on.
 pub(super) struct Listen {
-    pub(super) address: SocketAddr,
+    pub(super) address: ListenAddress,
     pub(super) place: Place,
     /// The address stands nowhere in the file, so a message never points to it.
     pub(super) is_default: bool,
@@ -55,7 +60,7 @@ pub(super) fn check(places: &Places, registries: &[RegistryDraft], problems: &Pr
     purpose(places, problems);
     duplicate_exports(&places.exports, problems);
     for export in &places.exports {
-        export_and_registry(export, registries, problems);
+        export_and_registry(export, places.offers_tcp || !places.offers_unix, registries, problems);
     }
     dubbo_and_contest(places, registries, problems);
     memory_registries(places, registries, problems);
@@ -64,7 +69,8 @@ pub(super) fn check(places: &Places, registries: &[RegistryDraft], problems: &Pr
 /// Two listeners cannot share a port, also when one of them takes it on all interfaces.
 fn listens(listens: &[Listen], problems: &Problems<'_>) {
     for (index, later) in listens.iter().enumerate() {
-        let clash = listens[..index].iter().find(|earlier| overlap(earlier.address, later.address));
+        let clash =
+            listens[..index].iter().find(|earlier| overlap(&earlier.address, &later.address));
         let Some(earlier) = clash else {
             continue;
         };
@@ -75,11 +81,23 @@ fn listens(listens: &[Listen], problems: &Problems<'_>) {
             let line = problems.line(&other.place);
             format!("{} is already used by {} in line {line}", at.address, other.place.key)
         };
-        problems.add(&at.place, problem, "give each listener its own port");
+        let remedy = match at.address {
+            ListenAddress::Tcp(_) => "give each listener its own port",
+            ListenAddress::Unix { .. } => "give each listener its own path",
+        };
+        problems.add(&at.place, problem, remedy);
     }
 }
 
-fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+fn overlap(a: &ListenAddress, b: &ListenAddress) -> bool {
+    match (a, b) {
+        (ListenAddress::Tcp(a), ListenAddress::Tcp(b)) => share_a_port(*a, *b),
+        (ListenAddress::Unix { path: a, .. }, ListenAddress::Unix { path: b, .. }) => a == b,
+        _ => false,
+    }
+}
+
+fn share_a_port(a: SocketAddr, b: SocketAddr) -> bool {
     // Port 0 stands for any free one.
     let is_same_port = a.port() == b.port() && a.port() != 0;
     // `[::]` takes the port for IPv4, too; `0.0.0.0` and an IPv6 address do not meet.
@@ -129,13 +147,18 @@ fn duplicate_exports(exports: &[Export], problems: &Problems<'_>) {
     }
 }
 
-fn export_and_registry(export: &Export, registries: &[RegistryDraft], problems: &Problems<'_>) {
+fn export_and_registry(
+    export: &Export,
+    registers: bool,
+    registries: &[RegistryDraft],
+    problems: &Problems<'_>,
+) {
     let Some(draft) = export.registry.and_then(|index| registries.get(index)) else {
         return;
     };
     let name = &draft.name;
     match (draft.kind, &export.qualifier_place) {
-        (Some(Kind::File), _) => {
+        (Some(Kind::File), _) if registers => {
             let problem = format!(
                 "registry \"{name}\" is a file; services cannot be registered \
                 in a file"

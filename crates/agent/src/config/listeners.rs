@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
+use wire::ListenAddress;
 use wire::tls::Protocols;
 
 use super::check::{hosts, registry};
@@ -19,7 +20,8 @@ use super::{
 };
 
 /// Stands in for an address that could not be read.
-const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+const NO_ADDRESS: ListenAddress =
+    ListenAddress::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0));
 
 /// What callers by HTTP may name by ALPN.
 const HTTP_PROTOCOLS: Protocols = &[b"h2", b"http/1.1"];
@@ -57,7 +59,7 @@ pub(super) fn ingresses(
 fn http_ingress(
     mut section: Section<'_>,
     folder: &Path,
-    listen: SocketAddr,
+    listen: ListenAddress,
     registry: usize,
 ) -> HttpIngressConfig {
     let ingress = HttpIngressConfig {
@@ -151,7 +153,7 @@ fn is_origin(text: &str) -> bool {
 fn dubbo_ingress(
     mut section: Section<'_>,
     folder: &Path,
-    listen: SocketAddr,
+    listen: ListenAddress,
     registry: usize,
 ) -> DubboIngressConfig {
     let default_service = section.text("default_service").and_then(|text| {
@@ -221,9 +223,13 @@ pub(super) fn dubbo_exports(
     is_present.then_some(config)
 }
 
-fn listen(section: &mut Section<'_>, places: &mut Places) -> Option<SocketAddr> {
+fn listen(section: &mut Section<'_>, places: &mut Places) -> Option<ListenAddress> {
     let address = section.required_address("listen")?;
-    places.listens.push(Listen { address, place: section.place("listen"), is_default: false });
+    places.listens.push(Listen {
+        address: address.clone(),
+        place: section.place("listen"),
+        is_default: false,
+    });
     Some(address)
 }
 
@@ -256,10 +262,24 @@ pub(super) fn link(
 }
 
 /// The address to listen on, and the one that others are told.
-fn advertised_listener(section: &mut Section<'_>, places: &mut Places) -> (SocketAddr, Advertise) {
+fn advertised_listener(
+    section: &mut Section<'_>,
+    places: &mut Places,
+) -> (ListenAddress, Advertise) {
     let listen = listen_if_present(section, places);
     let advertise = section.text("advertise").and_then(|text| advertise(section, text));
-    if listen.is_some_and(|address| address.ip().is_unspecified()) && !section.has("advertise") {
+    let is_unix = matches!(listen, Some(ListenAddress::Unix { .. }));
+    if section.is_present() {
+        places.offers_tcp |= !is_unix || section.has("advertise");
+        places.offers_unix |= is_unix;
+    }
+    if is_unix && matches!(&advertise, Some((_, None))) {
+        let remedy = "write HOST:PORT where others reach this socket, or remove it";
+        section.wrong("advertise", "has no port, and neither has a Unix socket", remedy);
+    }
+    let is_for_all =
+        |address: &ListenAddress| address.tcp().is_some_and(|it| it.ip().is_unspecified());
+    if listen.as_ref().is_some_and(is_for_all) && !section.has("advertise") {
         let problem = "is missing; it is required because listen means all interfaces";
         let remedy = "write the host that others reach, such as advertise = \"10.0.0.5\"";
         section.wrong("advertise", problem, remedy);
@@ -268,7 +288,7 @@ fn advertised_listener(section: &mut Section<'_>, places: &mut Places) -> (Socke
     (listen.unwrap_or(NO_ADDRESS), Advertise { host, port })
 }
 
-fn listen_if_present(section: &mut Section<'_>, places: &mut Places) -> Option<SocketAddr> {
+fn listen_if_present(section: &mut Section<'_>, places: &mut Places) -> Option<ListenAddress> {
     // Makes the key known, should the section be there without it.
     if section.is_present() { listen(section, places) } else { None }
 }

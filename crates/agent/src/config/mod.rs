@@ -32,6 +32,7 @@ use balance::{HoldPolicy, OutlierPolicy, Policy};
 use dubbo_proto::{Serialization, ServiceKey};
 use registry::{DefinitionSources, RegistryConfig};
 use toml::de::DeTable;
+use wire::ListenAddress;
 
 use self::error::{Place, Problems};
 
@@ -155,7 +156,7 @@ pub enum LogFormat {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AdminConfig {
     /// Address to listen on; loopback unless the file says otherwise.
-    pub listen: SocketAddr,
+    pub listen: ListenAddress,
     /// Names by which it may be called, beside addresses and the names of this machine for itself.
     pub hosts: Vec<String>,
     /// The TLS that those speak who ask it.
@@ -177,7 +178,7 @@ pub struct RegistryEntry {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HttpIngressConfig {
     /// Address to listen on.
-    pub listen: SocketAddr,
+    pub listen: ListenAddress,
     /// Index into [`Config::registries`]: where the called services are looked up.
     pub registry: usize,
     /// Connections held at once; further ones are closed as they are accepted.
@@ -228,7 +229,7 @@ impl Cors {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DubboIngressConfig {
     /// Address to listen on.
-    pub listen: SocketAddr,
+    pub listen: ListenAddress,
     /// Index into [`Config::registries`]: where the called services are looked up.
     pub registry: usize,
     /// The service of requests that do not tell theirs in a way that is read here.
@@ -256,7 +257,7 @@ pub struct DubboLimits {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DubboListenerConfig {
     /// Address to listen on.
-    pub listen: SocketAddr,
+    pub listen: ListenAddress,
     /// What is registered for others to connect to.
     pub advertise: Advertise,
     /// The application that is registered as the provider.
@@ -277,10 +278,11 @@ pub struct Advertise {
 }
 
 impl Advertise {
-    /// The address to register for a listener that is bound to `bound`.
-    pub fn address(&self, bound: SocketAddr) -> (String, u16) {
-        let host = self.host.clone().unwrap_or_else(|| bound.ip().to_string());
-        (host, self.port.unwrap_or(bound.port()))
+    /// The address to register for a listener that is bound to `bound` by TCP. One that is reached by a Unix
+    /// socket alone is not registered, unless an address is configured.
+    pub fn address(&self, bound: Option<SocketAddr>) -> Option<(String, u16)> {
+        let host = self.host.clone().or_else(|| bound.map(|bound| bound.ip().to_string()))?;
+        Some((host, self.port.or_else(|| bound.map(|bound| bound.port()))?))
     }
 }
 
@@ -288,7 +290,7 @@ impl Advertise {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LinkListenerConfig {
     /// Address to listen on.
-    pub listen: SocketAddr,
+    pub listen: ListenAddress,
     /// What is registered for others to connect to.
     pub advertise: Advertise,
     /// Connections held at once.
@@ -321,9 +323,9 @@ pub struct ExportConfig {
 pub enum AppConfig {
     /// A Dubbo provider.
     Dubbo {
-        /// Host of the app.
+        /// Host of the app, or `unix:` and the path of its socket.
         host: String,
-        /// Port of the app's Dubbo TCP listener.
+        /// Port of the app's Dubbo TCP listener. A Unix socket has none.
         port: u16,
         /// TLS, if it speaks that.
         tls: Option<TlsClient>,

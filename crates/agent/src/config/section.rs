@@ -5,18 +5,20 @@
 //! [`Problems`] and gives the fallback, so that one reading finds all problems.
 
 use std::fmt::Display;
-use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use hessian::JavaType;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use wire::address::unix_path;
+use wire::{DEFAULT_SOCKET_MODE, ListenAddress, MAX_SOCKET_PATH_LEN};
 
 use super::error::{Place, Problems};
 
 /// What an address looks like, for messages.
-const ADDRESS_REMEDY: &str = "write IP:PORT such as \"127.0.0.1:20000\"";
+const ADDRESS_REMEDY: &str =
+    "write IP:PORT such as \"127.0.0.1:20000\", or \"unix:\" and the path of a socket";
 
 /// An unknown key is taken for a misspelt known one up to this many edits.
 const MAX_TYPING_ERRORS: usize = 3;
@@ -315,18 +317,55 @@ impl<'d> Section<'d> {
         found.map(|(_, value)| *value)
     }
 
-    /// An address to listen on.
-    pub(super) fn address(&mut self, key: &'static str) -> Option<SocketAddr> {
+    /// An address to listen on, and `socket_mode`, which belongs to it.
+    pub(super) fn address(&mut self, key: &'static str) -> Option<ListenAddress> {
+        let mode = self.text("socket_mode");
         let text = self.text(key)?;
-        let address = text.parse().ok();
+        if let Some(path) = unix_path(text) {
+            return self.socket(key, path, mode);
+        }
+        if mode.is_some() {
+            self.wrong("socket_mode", "is for Unix sockets", "remove it");
+        }
+        let address = text.parse().ok().map(ListenAddress::Tcp);
         if address.is_none() {
             self.wrong(key, format!("\"{text}\" is not an address"), ADDRESS_REMEDY);
         }
         address
     }
 
+    fn socket(
+        &mut self,
+        key: &'static str,
+        path: &str,
+        mode: Option<&str>,
+    ) -> Option<ListenAddress> {
+        let is_mode = |text: &&str| (3..=4).contains(&text.len());
+        let octal = |text: &str| u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+        let mode = match mode {
+            None => DEFAULT_SOCKET_MODE,
+            Some(text) => Some(text).filter(is_mode).and_then(octal).unwrap_or_else(|| {
+                let remedy = "write permissions as chmod reads them, such as \"0660\"";
+                self.wrong("socket_mode", format!("\"{text}\" is no file mode"), remedy);
+                DEFAULT_SOCKET_MODE
+            }),
+        };
+        if !path.starts_with('/') {
+            let remedy = "write the whole path, such as \"unix:/run/dubmesh/http.sock\"";
+            self.wrong(key, format!("\"{path}\" does not begin at the root"), remedy);
+            return None;
+        }
+        if MAX_SOCKET_PATH_LEN < path.len() {
+            let problem = format!("the path has {} bytes", path.len());
+            let remedy = format!("the path of a socket has at most {MAX_SOCKET_PATH_LEN} bytes");
+            self.wrong(key, problem, remedy);
+            return None;
+        }
+        Some(ListenAddress::Unix { path: path.into(), mode })
+    }
+
     /// An address to listen on that has to be there.
-    pub(super) fn required_address(&mut self, key: &'static str) -> Option<SocketAddr> {
+    pub(super) fn required_address(&mut self, key: &'static str) -> Option<ListenAddress> {
         self.require(key, ADDRESS_REMEDY);
         self.address(key)
     }

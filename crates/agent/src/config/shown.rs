@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use registry::{EtcdConfig, Layout, RegistryConfig};
 use serde_json::{Value, json};
+use wire::ListenAddress;
 
 use super::{
     AdminConfig, Advertise, AppConfig, ClusterPolicy, ClusterRules, Config, Cors,
@@ -81,6 +82,8 @@ impl Config {
         json!({
             "protocol": "http",
             "listen": listen.to_string(),
+        "socket_mode": socket_mode(listen),
+            "socket_mode": socket_mode(listen),
             "registry": self.registry_name(*registry),
             "max_connections": max_connections,
             "max_body_bytes": max_body_len,
@@ -101,6 +104,7 @@ impl Config {
         shown["protocol"] = "dubbo".into();
         shown["tls"] = tls.as_ref().map(listener_tls).into();
         shown["listen"] = listen.to_string().into();
+        shown["socket_mode"] = socket_mode(listen).into();
         shown["registry"] = self.registry_name(*registry).into();
         shown["default_service"] = default_service.as_ref().map(ToString::to_string).into();
         shown
@@ -146,10 +150,19 @@ fn log_shown(config: &LogConfig, level: Option<&str>) -> Value {
     json!({ "level": level.unwrap_or(filter), "format": format })
 }
 
+/// The permissions of a socket's file; TCP has none.
+fn socket_mode(listen: &ListenAddress) -> Option<String> {
+    match listen {
+        ListenAddress::Tcp(_) => None,
+        ListenAddress::Unix { mode, .. } => Some(format!("{mode:04o}")),
+    }
+}
+
 fn admin_shown(config: &AdminConfig) -> Value {
     let AdminConfig { listen, hosts, tls } = config;
     let tls = tls.as_ref().map(listener_tls);
-    json!({ "listen": listen.to_string(), "hosts": hosts, "tls": tls })
+    let mode = socket_mode(listen);
+    json!({ "listen": listen.to_string(), "socket_mode": mode, "hosts": hosts, "tls": tls })
 }
 
 fn registry(entry: &RegistryEntry) -> Value {
@@ -289,6 +302,7 @@ fn dubbo_exports_shown(config: &DubboListenerConfig) -> Value {
     let DubboListenerConfig { listen, advertise, application, limits, tls } = config;
     let mut shown = dubbo_limits(*limits);
     shown["listen"] = listen.to_string().into();
+    shown["socket_mode"] = socket_mode(listen).into();
     shown["advertise"] = advertised(advertise).into();
     shown["application"] = application.clone().into();
     shown["tls"] = tls.as_ref().map(listener_tls).into();
@@ -307,6 +321,7 @@ fn link_shown(config: &LinkListenerConfig) -> Value {
     } = config;
     json!({
         "listen": listen.to_string(),
+        "socket_mode": socket_mode(listen),
         "tls": tls.as_ref().map(listener_tls),
         "advertise": advertised(advertise),
         "max_connections": max_connections,

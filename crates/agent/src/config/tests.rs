@@ -255,7 +255,7 @@ head_timeout_ms = '10s'
             "a.toml:9: ingress.protocol: \"htp\" is not known; did you mean \"http\"? known values: \
              http, dubbo",
             "a.toml:10: ingress.listen: \"foo\" is not an address; write IP:PORT such as \
-             \"127.0.0.1:20000\"",
+             \"127.0.0.1:20000\", or \"unix:\" and the path of a socket",
             "a.toml:11: ingress.max_body_bytes: 0 is out of range; write a whole number from 1 to \
              1073741824",
             "a.toml:12: ingress.head_timeout_ms: found text \"10s\", expected a number; write a \
@@ -324,13 +324,13 @@ fn missing_keys() {
         &[
             "a.toml:1: registry.kind: is missing; write one of memory, file, etcd",
             "a.toml:2: ingress.protocol: is missing; write protocol = \"http\" or \"dubbo\"",
-            "a.toml:2: ingress.listen: is missing; write IP:PORT such as \"127.0.0.1:20000\"",
-            "a.toml:3: link.listen: is missing; write IP:PORT such as \"127.0.0.1:20000\"",
+            "a.toml:2: ingress.listen: is missing; write IP:PORT such as \"127.0.0.1:20000\", or \"unix:\" and the path of a socket",
+            "a.toml:3: link.listen: is missing; write IP:PORT such as \"127.0.0.1:20000\", or \"unix:\" and the path of a socket",
             "a.toml:4: export.interface: is missing; write a Java interface such as \
              \"com.acme.Orders\"",
             "a.toml:4: export.app: is missing; write where the app listens: \
              \"dubbo://127.0.0.1:20880\" if it speaks Dubbo TCP, \"dubbos://...\" if it does so over \
-             TLS; \"http://127.0.0.1:8080\", \"https://users.internal\" or \"unix:/run/users.sock\" if it speaks HTTP",
+             TLS, \"dubbo+unix:/run/users.sock\" if it does so over a Unix socket; \"http://127.0.0.1:8080\", \"https://users.internal\" or \"unix:/run/users.sock\" if it speaks HTTP",
             "a.toml:5: cluster.interface: is missing; write an interface such as \
              \"com.acme.Orders\", or \"com.acme.*\"",
         ],

@@ -43,13 +43,21 @@ pub(super) struct Exports {
 
 impl Exports {
     /// Other agents are to connect to this listener.
-    pub(super) fn advertise_link(&mut self, config: &LinkListenerConfig, bound: SocketAddr) {
-        self.link = Some(config.advertise.address(bound));
+    pub(super) fn advertise_link(
+        &mut self,
+        config: &LinkListenerConfig,
+        bound: Option<SocketAddr>,
+    ) {
+        self.link = config.advertise.address(bound);
     }
 
     /// Dubbo's own consumers are to connect to this listener.
-    pub(super) fn advertise_dubbo(&mut self, config: &DubboListenerConfig, bound: SocketAddr) {
-        self.dubbo = Some(config.advertise.address(bound));
+    pub(super) fn advertise_dubbo(
+        &mut self,
+        config: &DubboListenerConfig,
+        bound: Option<SocketAddr>,
+    ) {
+        self.dubbo = config.advertise.address(bound);
     }
 
     /// Begins to watch the apps. Listeners must be open already.
@@ -68,6 +76,9 @@ impl Exports {
             (Protocol::Link, self.link.clone(), link_tls),
             (Protocol::Dubbo, self.dubbo.clone(), dubbo_tls),
         ];
+        if self.link.is_none() && self.dubbo.is_none() && !config.exports.is_empty() {
+            info!("services are not registered: they are reached by Unix sockets alone");
+        }
         for (export, health) in config.exports.iter().zip(health) {
             let Some((name, registry)) = registries.get(export.registry) else { continue };
             let weight = watch::Sender::new(export.weight);

@@ -1,8 +1,6 @@
 //! The listeners of a configuration: which there are, and how they are bound.
 
-use std::net::{SocketAddr, TcpListener};
-
-use wire::ListenError;
+use wire::{BoundSocket, ListenAddress, ListenError};
 
 use crate::config::Config;
 use crate::ingress::{dubbo, http, link};
@@ -24,13 +22,13 @@ pub struct Bound {
     /// Those for calls, with what they are for.
     pub(super) listeners: Vec<BoundListener>,
     /// For metrics and health.
-    pub(super) admin: Option<TcpListener>,
+    pub(super) admin: Option<BoundSocket>,
 }
 
 /// One of them.
 pub(super) struct BoundListener {
-    pub(super) socket: TcpListener,
-    pub(super) address: SocketAddr,
+    pub(super) socket: BoundSocket,
+    pub(super) address: ListenAddress,
     pub(super) planned: PlannedListener,
 }
 
@@ -43,20 +41,25 @@ impl Bound {
         let mut addresses = Addresses::default();
         let mut listeners = Vec::new();
         for planned in planned(config) {
-            let (socket, address) = bind(planned.listen, planned.listen_key)?;
-            (planned.note)(&mut addresses, address);
+            let (socket, address) = bind(&planned.listen, planned.listen_key)?;
+            if let Some(address) = address.tcp() {
+                (planned.note)(&mut addresses, address);
+            }
             listeners.push(BoundListener { socket, address, planned });
         }
-        let admin = config.admin.as_ref().map(|admin| bind(admin.listen, "admin.listen"));
+        let admin = config.admin.as_ref().map(|admin| bind(&admin.listen, "admin.listen"));
         let (admin, admin_address) = admin.transpose()?.unzip();
-        addresses.admin = admin_address;
+        addresses.admin = admin_address.and_then(|address| address.tcp());
         Ok(Self { addresses, listeners, admin })
     }
 }
 
-fn bind(listen: SocketAddr, key: &'static str) -> Result<(TcpListener, SocketAddr), ListenError> {
-    let socket = wire::listen(listen, key)?;
+fn bind(
+    listen: &ListenAddress,
+    key: &'static str,
+) -> Result<(BoundSocket, ListenAddress), ListenError> {
+    let socket = listen.bind(key)?;
     // It is bound, so the system knows where.
-    let address = socket.local_addr().unwrap_or(listen);
+    let address = socket.address().unwrap_or_else(|_| listen.clone());
     Ok((socket, address))
 }

@@ -169,19 +169,17 @@ impl Control {
     }
 
     fn open_listeners(&mut self, bound: Bound, hub: &Hub) -> Result<(), StartError> {
-        if let (Some(config), Some(address)) =
-            (&self.config.dubbo_exports, bound.addresses.dubbo_exports)
-        {
-            self.exports.advertise_dubbo(config, address);
+        if let Some(config) = &self.config.dubbo_exports {
+            self.exports.advertise_dubbo(config, bound.addresses.dubbo_exports);
         }
-        if let (Some(config), Some(address)) = (&self.config.link, bound.addresses.link) {
-            self.exports.advertise_link(config, address);
+        if let Some(config) = &self.config.link {
+            self.exports.advertise_link(config, bound.addresses.link);
         }
         for listener in bound.listeners {
             self.open_listener(listener, hub)?;
         }
         if let Some(listener) = bound.admin {
-            info!(listen = %listener.local_addr()?, "serving metrics and health");
+            info!(listen = %listener.address()?, "serving metrics and health");
             let hosts = self.config.admin.as_ref().map_or(&[][..], |admin| &admin.hosts).into();
             let state = AdminState {
                 hub: hub.clone(),
@@ -214,10 +212,11 @@ impl Control {
         let tls = planned.tls.is_some();
         info!(listen = %address, protocol, tls, "taking calls");
         let agent_name = &self.config.process.name;
+        let name = address.to_string();
         let around = Surroundings { agent_name, address, n_workers: self.workers.len(), hub };
         let served_by = (planned.open)(&around);
         let limits = Limits { max_connections, key, files: self.files };
-        let counts = hub.connections(&address.to_string());
+        let counts = hub.connections(&name);
         self.connections.push(Arc::clone(&counts));
         let listener = wire::Listener::new(socket, protocol, limits, counts)?;
         let listener = listener.secured(planned.tls);

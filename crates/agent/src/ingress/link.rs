@@ -27,7 +27,7 @@ pub fn planned(config: &LinkListenerConfig) -> PlannedListener {
     let LinkListenerConfig { window, body_timeout, write_timeout, .. } = *config;
     PlannedListener {
         protocol: "link",
-        listen: config.listen,
+        listen: config.listen.clone(),
         listen_key: "link.listen",
         max_connections: config.max_connections,
         max_connections_key: "link.max_connections",

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use dubbo_proto::Serialization;
 pub use flow::Standing;
 use registry::Protocol;
-use wire::address::join;
+use wire::address::{join, unix_path};
 use wire::{Account, Destination};
 
 use self::dubbo::DubboPeer;
@@ -109,9 +109,9 @@ impl AnyUpstream {
 /// Where an endpoint is, and whether it is connected to by TLS.
 #[derive(Clone, Copy, Debug)]
 pub struct EndpointAddress<'a> {
-    /// Its name or address.
+    /// Its name or address, or `unix:` and the path of its socket.
     pub host: &'a str,
-    /// Its port.
+    /// Its port. A Unix socket has none.
     pub port: u16,
     /// How TLS is spoken there, if it is.
     pub tls: Option<&'a TlsClient>,
@@ -119,6 +119,9 @@ pub struct EndpointAddress<'a> {
 
 impl EndpointAddress<'_> {
     fn destination(&self) -> Destination {
+        if let Some(path) = unix_path(self.host) {
+            return Destination::Unix(path.into());
+        }
         let tls = self.tls.map(|tls| tls.client.clone());
         Destination::Tcp { host: self.host.to_owned(), port: self.port, tls }
     }
@@ -132,7 +135,7 @@ impl EndpointAddress<'_> {
     }
 }
 
-/// `host:port`.
+/// `host:port`, or `unix:` and a path.
 impl fmt::Display for EndpointAddress<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&join(self.host, self.port))

@@ -51,8 +51,7 @@ impl Tap {
         let Ok(first) = socket::connect(host, far_port, CONNECT_TIMEOUT).await else {
             return Ok(None);
         };
-        let mut listener = listener(protocol)?;
-        let port = listener.local_addr()?.port();
+        let (mut listener, port) = listener(protocol)?;
         let kept = Rc::new(RefCell::new(Vec::new()));
         let (host, keep) = (host.to_owned(), Rc::clone(&kept));
         tokio::task::spawn_local(async move {
@@ -78,11 +77,12 @@ impl Tap {
 }
 
 /// A relay serves one command, so it takes what the process can.
-fn listener(protocol: Protocol) -> io::Result<Listener> {
+fn listener(protocol: Protocol) -> io::Result<(Listener, u16)> {
     let socket = socket::listen((Ipv4Addr::LOCALHOST, 0).into())?;
     let files = Files::of_process();
     let limits = Limits { max_connections: usize::MAX, key: "the relay", files };
-    Listener::new(socket, protocol.scheme(), limits, Arc::default())
+    let port = socket.local_addr()?.port();
+    Ok((Listener::new(socket, protocol.scheme(), limits, Arc::default())?, port))
 }
 
 fn relay(

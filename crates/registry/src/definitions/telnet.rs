@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dubbo_proto::ServiceDefinition;
 use dubbo_proto::definition::PROMPT;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 use crate::endpoint::{Endpoint, Protocol, Snapshot};
@@ -46,7 +46,18 @@ fn may_list(endpoint: &Endpoint) -> bool {
 }
 
 async fn ask_one(endpoint: &Endpoint, interface: &str) -> std::io::Result<String> {
-    let mut stream = wire::socket::connect(&endpoint.host, endpoint.port, PATIENCE).await?;
+    if let Some(path) = wire::address::unix_path(&endpoint.host) {
+        let stream = wire::Destination::Unix(path.into()).connect("dubbo", PATIENCE).await?;
+        return ask_over(stream, interface).await;
+    }
+    let stream = wire::socket::connect(&endpoint.host, endpoint.port, PATIENCE).await?;
+    ask_over(stream, interface).await
+}
+
+async fn ask_over(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    interface: &str,
+) -> std::io::Result<String> {
     stream.write_all(format!("ls -l {interface}\r\n").as_bytes()).await?;
     let mut answer = Vec::new();
     while !answer.ends_with(PROMPT.as_bytes()) && answer.len() < MAX_ANSWER_LEN {

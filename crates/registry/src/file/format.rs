@@ -2,14 +2,19 @@
 
 use std::path::Path;
 
-use dubbo_proto::{DubboUrl, ServiceKey};
+use dubbo_proto::{DubboUrl, ProtoError, ServiceKey};
 use serde::Deserialize;
 use toml::Spanned;
+use wire::MAX_SOCKET_PATH_LEN;
+use wire::address::unix_path;
 
 use crate::address;
 use crate::error::RegistryError;
 use crate::listing::{Leftover, Listing};
 use crate::table::Row;
+
+/// Stands between the protocol and the path of a Unix socket.
+const UNIX: &str = "+unix:";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -84,8 +89,14 @@ fn add(
 ) -> Result<(), Mistake> {
     let mistake = |reason| Mistake { offset: endpoint.span().start, reason };
     let text = endpoint.get_ref();
-    let url: DubboUrl = text.parse().map_err(|error| mistake(format!("{text:?}: {error}")))?;
-    if url.host.is_empty() || url.port == 0 {
+    let url = match text.split_once(UNIX) {
+        Some((scheme, rest)) => {
+            unix_url(scheme, rest).map_err(|why| mistake(format!("{text:?}: {why}")))?
+        }
+        None => text.parse().map_err(|error| mistake(format!("{text:?}: {error}")))?,
+    };
+    let is_unix = unix_path(&url.host).is_some();
+    if !is_unix && (url.host.is_empty() || url.port == 0) {
         return Err(mistake(format!("{text:?}: an endpoint has a host and a port")));
     }
     let ServiceKey { interface, version, group } = service.clone();
@@ -97,6 +108,24 @@ fn add(
         Err(unused) => content.leftovers.push((interface, Leftover { version, group, unused })),
     }
     Ok(())
+}
+
+/// `link+unix:/run/orders.sock?weight=200`: the path goes on to the question mark.
+fn unix_url(scheme: &str, rest: &str) -> Result<DubboUrl, String> {
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    if !path.starts_with('/') {
+        return Err(format!("write a whole path, such as {scheme}{UNIX}/run/orders.sock"));
+    }
+    if MAX_SOCKET_PATH_LEN < path.len() {
+        let len = path.len();
+        return Err(format!(
+            "a path of {len} bytes; that of a socket has at most {MAX_SOCKET_PATH_LEN}"
+        ));
+    }
+    // Host and port stand in, so that the rest is read as it always is.
+    let url = format!("{scheme}://unix:1?{query}");
+    let url: DubboUrl = url.parse().map_err(|error: ProtoError| error.to_string())?;
+    Ok(DubboUrl { host: format!("unix:{path}"), port: 0, ..url })
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use std::future::Future;
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,7 +21,7 @@ fn listener(max_connections: usize, files: Files) -> (Listener, Arc<ConnectionCo
     let counts = Arc::<ConnectionCounts>::default();
     let limits = Limits { max_connections, key: "test.max_connections", files };
     let listener = Listener::new(socket, "test", limits, Arc::clone(&counts)).unwrap();
-    let addr = listener.local_addr().unwrap();
+    let addr = listener.address().tcp().unwrap();
     (listener, counts, addr)
 }
 

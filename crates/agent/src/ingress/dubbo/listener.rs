@@ -31,7 +31,7 @@ pub fn planned_exports(config: &DubboListenerConfig) -> PlannedListener {
     let limits = config.limits;
     PlannedListener {
         protocol: "dubbo",
-        listen: config.listen,
+        listen: config.listen.clone(),
         listen_key: "dubbo.listen",
         max_connections: limits.max_connections,
         max_connections_key: "dubbo.max_connections",

@@ -14,7 +14,7 @@ use crate::worker::{ListenerProtocol, Worker};
 pub fn planned(config: HttpIngressConfig) -> PlannedListener {
     PlannedListener {
         protocol: "http",
-        listen: config.listen,
+        listen: config.listen.clone(),
         listen_key: "ingress.listen",
         max_connections: config.max_connections,
         max_connections_key: "ingress.max_connections",
