@@ -54,8 +54,8 @@ impl Surroundings<'_> {
     }
 }
 
-/// Where an agent listens by TCP; a port 0 of the configuration is told here. Unix sockets are where the
-/// configuration says.
+/// Where an agent listens by TCP. A port 0 of the configuration is the real one here. Unix sockets
+/// are where the configuration says.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Addresses {
     /// HTTP listeners, in the order of the configuration.

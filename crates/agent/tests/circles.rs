@@ -1,4 +1,5 @@
-//! No module imports in a circle: of two modules at the top of a crate, at most one knows the other.
+//! No module imports in a circle: of two modules at the top of a crate, at most one knows the
+//! other.
 //!
 //! Modules below one parent are neighbours, and may know each other. Tests may know everything.
 

@@ -17,7 +17,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use crate::listen_error::ListenError;
 use crate::socket;
 
-/// The longest path of a socket, in bytes: what the kernel has room for, without the end of the text.
+/// The longest path of a socket, in bytes: what the kernel has room for, without the last zero.
 /// Source: unix(7), `sun_path`.
 pub const MAX_SOCKET_PATH_LEN: usize = 107;
 
@@ -166,7 +166,7 @@ fn make_room(path: &Path) -> io::Result<()> {
         let text = "a file that is no socket is there";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
     }
-    // One that waits for connections but has no room now says WouldBlock, and is in use all the same.
+    // A listener that has no room for a connection now says WouldBlock. It is in use all the same.
     let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     probe.set_nonblocking(true)?;
     match probe.connect(&SockAddr::unix(path)?) {

@@ -1,9 +1,11 @@
 //! Apps that speak plain JSON over HTTP/1.1, behind the interface of a Java service.
 //!
-//! A call's path: its [`method`](crate::config::http_app::method) says which one it means, [`arguments`] turns what came into JSON,
-//! [`request`] makes the HTTP request (its path by a [`template`](crate::config::http_app::template)), [`pool`] sends it over a connection to the
-//! app's [`Origin`](crate::config::http_app::origin::Origin), [`reply`] makes a Dubbo reply of the answer. [`generic`] knows the calls of callers without classes, [`bean`] what
-//! some of them write in the place of objects, [`health`] whether the app is there.
+//! A call's path: [`method`](crate::config::http_app::method) says which one it means,
+//! [`arguments`] turns what came into JSON, [`request`] makes the HTTP request (its path by a
+//! [`template`](crate::config::http_app::template)), [`pool`] sends it over a connection to the
+//! app's [`Origin`](crate::config::http_app::origin::Origin), [`reply`] makes a Dubbo reply of the
+//! answer. [`generic`] knows the calls of callers without classes, [`bean`] what some of them
+//! write in the place of objects, [`health`] whether the app is there.
 //!
 //! Invariant: every call is ended exactly once, also when its caller has gone away.
 
