@@ -432,6 +432,30 @@ fn a_stuck_stream_is_reset_alone() {
     wait_until_free(&world.agent);
 }
 
+/// What has been taken of an answer is still kept while the rest waits: it counts as long.
+#[test]
+fn an_answer_that_is_taken_in_part_counts_whole() {
+    // Less than the agent lets a stream send before it is read.
+    const LEN: usize = 240_000;
+    const WINDOW: u32 = 100_000;
+    let world = world(32 * MIB, "write_timeout_ms = 60000");
+    let mut http2 = Http2::to(&world.agent, WINDOW);
+    http2.frame(WINDOW_UPDATE, 0, 0, &WINDOW.to_be_bytes());
+    http2.frame(HEADERS, END_HEADERS, 1, &Http2::head(0, &path()));
+    let body = format!("[\"{}\"]", "x".repeat(LEN));
+    for part in body.as_bytes().chunks(16_000) {
+        http2.frame(0, 0, 1, part);
+    }
+    http2.frame(0, END_STREAM, 1, b"");
+    let mut len = 0;
+    while len < WINDOW as usize {
+        len += http2.next(0).1.len();
+    }
+    assert!(LEN - 8 * 1024 <= used(&world.agent), "{}", used(&world.agent));
+    drop(http2);
+    wait_until_free(&world.agent);
+}
+
 /// A peer that opens its window bit by bit gets its answer.
 #[test]
 fn an_answer_that_is_taken_slowly_arrives_whole() {

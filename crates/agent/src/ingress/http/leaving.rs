@@ -28,9 +28,14 @@ const PIECE_LEN: usize = 64 * 1024;
 /// What a stream of HTTP/2 is given at a time: the longest frame unless its peer allows longer ones.
 const STREAM_PIECE_LEN: usize = 16 * 1024;
 
+/// The last pieces are copies, about so many. The others are parts of the whole answer and keep all of it: when the last
+/// piece goes, none of them may be left in hyper's buffer.
+const N_COPIED: usize = 4;
+
 /// What is left of an answer.
 pub(super) struct Leaving {
     rest: Bytes,
+    /// Of the whole answer: that is what is kept until the last piece has gone.
     hold: Option<Hold>,
     active: Active,
     stream: Option<Rc<Stream>>,
@@ -65,17 +70,19 @@ impl Body for Leaving {
         }
         let piece_len = if self.stream.is_some() { STREAM_PIECE_LEN } else { PIECE_LEN };
         let len = piece_len.min(self.rest.len());
+        let is_whole = self.hold.as_ref().is_none_or(|hold| hold.len() <= len);
         let mut piece = self.rest.split_to(len);
+        if !is_whole && self.rest.len() < N_COPIED * piece_len {
+            piece = Bytes::copy_from_slice(&piece);
+        }
         if let Some(stream) = &self.stream {
             stream.took(len);
             piece = stream.pieces.count(piece);
         }
         let waiting_len = self.stream.as_ref().map(|stream| stream.pieces.waiting_len());
         self.active.handed_out(len, waiting_len);
-        let left = self.rest.len();
-        if let Some(hold) = &mut self.hold {
-            // A hold that shrinks is never refused.
-            let _ = hold.resize(left);
+        if self.rest.is_empty() {
+            self.hold = None;
         }
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
