@@ -51,6 +51,12 @@ impl Agent {
         &self.addresses
     }
 
+    /// Waits until the agent has stopped although nobody asked for it: by a defect of its own, which
+    /// the log tells.
+    pub async fn stopped(&self) {
+        self.commands.closed().await;
+    }
+
     /// Applies what can change while running, and says what cannot.
     pub async fn reload(&self, config: Config) -> Option<ReloadPlan> {
         let (reply, plan) = oneshot::channel();

@@ -186,6 +186,33 @@ fn who_speaks_no_tls_or_is_silent_holds_up_nobody() {
     drop(silent);
 }
 
+/// Where no TLS is configured, who begins with it is turned away at once, on every listener.
+#[test]
+fn tls_at_a_listener_without_it_ends_at_once() {
+    let certificates = Certificates::new();
+    let (app, hub) = (FakeProvider::start(Behaviour::Good), MemoryHub::new());
+    let sections = format!(
+        "[admin]\nlisten = \"127.0.0.1:0\"\n[[ingress]]\nprotocol = \"http\"\n\
+         listen = \"127.0.0.1:0\"\n[[ingress]]\nprotocol = \"dubbo\"\nlisten = \"127.0.0.1:0\"\n\
+         [link]\nlisten = \"127.0.0.1:0\"\n\
+         [[export]]\ninterface = \"{SERVICE}\"\napp = \"dubbo://{}\"\n",
+        app.addr
+    );
+    let agent = start(&hub, &sections);
+    let addresses = agent.addresses();
+    let listeners =
+        [Some(addresses.http[0]), Some(addresses.dubbo[0]), addresses.link, addresses.admin];
+    for address in listeners.into_iter().flatten() {
+        // Less than any time after which a silent peer is left.
+        let client = certificates.client(false);
+        let connected = block_on(async {
+            let connecting = connect(address, Some(client));
+            tokio::time::timeout(Duration::from_secs(5), connecting).await
+        });
+        assert!(connected.expect("an end").is_err(), "{address}");
+    }
+}
+
 #[test]
 fn certificates_are_renewed_while_the_agent_runs() {
     let certificates = Certificates::new();

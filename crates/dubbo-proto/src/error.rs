@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FrameError {
     /// The first two bytes are not Dubbo's. Telnet text and HTTP end here, too.
-    #[error("magic is {found:#06x}, expected 0xdabb")]
+    #[error("magic is {found:#06x}, expected 0xdabb{}", hint(*found))]
     BadMagic {
         /// The two bytes that stood in its place.
         found: u16,
@@ -17,6 +17,15 @@ pub enum FrameError {
         /// Our limit in bytes.
         max: usize,
     },
+}
+
+/// What a peer most likely speaks whose first bytes are not Dubbo's.
+fn hint(found: u16) -> &'static str {
+    match found.to_be_bytes() {
+        [0x14..=0x17, 3] => ": the peer speaks TLS, and this connection is without",
+        [b'A'..=b'Z', b'A'..=b'Z'] => ": the peer seems to speak HTTP",
+        _ => "",
+    }
 }
 
 /// Why bytes, a name or a message were refused.
@@ -117,4 +126,19 @@ pub enum ProtoError {
         /// What is wrong.
         rule: &'static str,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_dubbo_is_named_if_it_is_known() {
+        let text = |bytes: &[u8; 2]| {
+            FrameError::BadMagic { found: u16::from_be_bytes(*bytes) }.to_string()
+        };
+        assert!(text(&[0x16, 3]).ends_with("the peer speaks TLS, and this connection is without"));
+        assert!(text(b"GE").ends_with("the peer seems to speak HTTP"));
+        assert_eq!(text(b"\r\n"), "magic is 0x0d0a, expected 0xdabb");
+    }
 }

@@ -104,7 +104,11 @@ async fn supervise(path: &Path, config: Config, logging: &Logging) -> io::Result
         "started"
     );
     let signal = loop {
-        match signals.next().await {
+        let asked = tokio::select! {
+            asked = signals.next() => asked,
+            () = agent.stopped() => return Ok(Exit::Failure),
+        };
+        match asked {
             Asked::Reload => reload(path, &agent, logging).await,
             Asked::End(signal) => break signal,
         }

@@ -10,13 +10,16 @@ mod listeners;
 mod registries;
 mod start_error;
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use registry::Registry;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 use wire::{Budget, ConnectionCounts, Files, Group, Limits, Loads};
 
 use self::exports::Exports;
@@ -226,7 +229,17 @@ impl Control {
     }
 
     async fn serve(mut self, mut inbox: mpsc::UnboundedReceiver<Command>) {
-        while let Some(command) = inbox.recv().await {
+        loop {
+            let command = tokio::select! {
+                command = inbox.recv() => command,
+                nth = first_end(&mut self.ends) => {
+                    // Its connections are lost, and new ones would be given to it. Whoever started the
+                    // process learns that it has to be started again.
+                    error!(worker = nth, "a worker has ended by a defect of the agent; the agent stops");
+                    return;
+                }
+            };
+            let Some(command) = command else { return };
             match command {
                 Command::Reload(config, reply) => {
                     let plan = self.reload(*config);
@@ -293,6 +306,18 @@ impl Control {
     }
 }
 
+/// The number of the first worker that ends.
+async fn first_end(ends: &mut [oneshot::Receiver<()>]) -> usize {
+    poll_fn(|cx| {
+        let mut ends = ends.iter_mut();
+        match ends.position(|end| Pin::new(end).poll(cx).is_ready()) {
+            Some(nth) => Poll::Ready(nth),
+            None => Poll::Pending,
+        }
+    })
+    .await
+}
+
 /// How many file descriptors there are for connections.
 fn reserve_files(config: &Config) -> Result<Files, StartError> {
     let mut files = Files::of_process();
@@ -342,4 +367,24 @@ fn start_worker(setup: WorkerSetup) -> Result<(WorkerHandle, oneshot::Receiver<(
     })?;
     runtime_ready.1.recv().map_err(|_| StartError::Lost)??;
     Ok((WorkerHandle { inbox }, ended))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_worker_that_ends_is_noticed() {
+        let (senders, mut ends): (Vec<_>, Vec<_>) = (0..3).map(|_| oneshot::channel()).unzip();
+        let mut senders = senders.into_iter();
+        let (_first, second, _third) = (senders.next(), senders.next(), senders.next());
+        tokio::select! {
+            biased;
+            nth = first_end(&mut ends) => panic!("{nth} is there"),
+            () = std::future::ready(()) => {}
+        }
+        // As a thread that unwinds does.
+        drop(second);
+        assert_eq!(first_end(&mut ends).await, 1);
+    }
 }

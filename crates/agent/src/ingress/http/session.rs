@@ -29,7 +29,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::AsyncReadExt;
-use tracing::debug;
+use tracing::{debug, info};
 use wire::{Account, Connection, Taking, Watched};
 
 use self::io::{LocalExecutor, SessionIo};
@@ -204,6 +204,13 @@ impl HttpSession {
         let Some(start) = self.read_start(&mut stream).await else {
             return;
         };
+        if wire::tls::is_handshake(&start) {
+            info!(
+                peer = %stream.facts().peer,
+                "connection closed: the caller speaks TLS, and this listener is without ([ingress.tls])"
+            );
+            return;
+        }
         let is_http2 = start.starts_with(HTTP2_START);
         self.read_of_head(start.len());
         let stream = TokioIo::new(Watched::new(stream, Rc::clone(&self.taking)));
