@@ -50,9 +50,12 @@ fn run(args: &[String]) -> Result<bool, AttackError> {
         Command::Peer(orders) => peer::run(&orders).map(|()| true),
         Command::Attack(choice) => {
             let plan = Plan::new(choice)?;
-            let rows = runner::run(&plan)?;
-            report::report(&plan, &rows)?;
-            Ok(rows.iter().all(Row::is_good))
+            let rows = runner::run(&plan);
+            report::report(&plan, &rows.made)?;
+            if rows.n_not_made != 0 {
+                eprintln!("{} could not be made; the reasons are above", rows.n_not_made);
+            }
+            Ok(rows.n_not_made == 0 && rows.made.iter().all(Row::is_good))
         }
     }
 }

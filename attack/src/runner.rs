@@ -147,19 +147,34 @@ impl Row {
     }
 }
 
-/// Makes all attacks of the plan.
-pub(crate) fn run(plan: &Plan) -> Result<Vec<Row>, AttackError> {
-    let mut rows = Vec::new();
+/// What came of all attacks.
+#[derive(Default)]
+pub(crate) struct Rows {
+    pub(crate) made: Vec<Row>,
+    /// How many could not be made. The reasons were told.
+    pub(crate) n_not_made: usize,
+}
+
+/// Makes all attacks of the plan. One that cannot be made does not keep the others from being told.
+pub(crate) fn run(plan: &Plan) -> Rows {
+    let mut rows = Rows::default();
     for attack in &plan.attacks {
         eprintln!("{}: {}", attack.name, attack.about);
-        let seen = Stage::start(plan, attack)?.run()?;
+        let seen = match Stage::start(plan, attack).and_then(Stage::run) {
+            Ok(seen) => seen,
+            Err(error) => {
+                eprintln!("    not made: {error}");
+                rows.n_not_made += 1;
+                continue;
+            }
+        };
         let targets = targets(attack, &seen);
         for target in targets.iter().filter(|target| !target.is_met()) {
             eprintln!("    {}", target.line());
         }
-        rows.push(Row { attack, seen, targets });
+        rows.made.push(Row { attack, seen, targets });
     }
-    Ok(rows)
+    rows
 }
 
 fn targets(attack: &Attack, seen: &Seen) -> Vec<Target> {
