@@ -205,11 +205,12 @@ impl HttpSession {
             return;
         };
         if wire::tls::is_handshake(&start) {
+            // No request begins with these bytes: the answer is 400, and the connection ends.
             info!(
                 peer = %stream.facts().peer,
-                "connection closed: the caller speaks TLS, and this listener is without ([ingress.tls])"
+                "the caller speaks TLS, and this listener does not: configure [ingress.tls], or \
+                 let the caller use http://"
             );
-            return;
         }
         let is_http2 = start.starts_with(HTTP2_START);
         self.read_of_head(start.len());
