@@ -73,6 +73,8 @@ pub struct Balancer<K> {
     usual: Usual,
     /// When endpoints were looked at last.
     looked_at: Option<Instant>,
+    /// When they are looked at next; `None` before the first time.
+    look_due: Option<Instant>,
     /// Where in `live` the next look begins.
     look_from: usize,
     changes: VecDeque<Changed<K>>,
@@ -99,6 +101,7 @@ impl<K: Eq + Clone> Balancer<K> {
             outlier: OutlierPolicy::default(),
             usual: Usual::default(),
             looked_at: None,
+            look_due: None,
             look_from: 0,
             changes: VecDeque::new(),
         }
@@ -174,7 +177,7 @@ impl<K: Eq + Clone> Balancer<K> {
         if self.warmed_at.is_some_and(|at| WARM_UP_STEP <= now.saturating_duration_since(at)) {
             self.compute_weights(now);
         }
-        if self.looked_at.is_none_or(|at| LOOK_STEP <= now.saturating_duration_since(at)) {
+        if self.look_due.is_none_or(|due| due <= now) {
             self.look(now, rng);
         }
         let mut index = None;
@@ -192,6 +195,9 @@ impl<K: Eq + Clone> Balancer<K> {
         rng: &mut R,
         usable: impl Fn(&Entry<K>) -> bool,
     ) -> Option<u32> {
+        if let [only] = *self.live {
+            return self.at(only).is_some_and(usable).then_some(only);
+        }
         match self.policy {
             Policy::Random => self.draw(rng, usable),
             Policy::RoundRobin => {
@@ -222,16 +228,16 @@ impl<K: Eq + Clone> Balancer<K> {
 
     /// Counts a call toward `slot` as in flight. A slot whose endpoint has gone counts nothing.
     pub fn begin(&mut self, slot: Slot) -> Ticket {
-        let (now, policy) = (self.now, self.outlier);
+        let (now, policy) = (self.now, &self.outlier);
         let mut began_out = false;
-        if let Some(entry) = self.entry_mut(slot) {
+        if let Some(entry) = entry_at(&mut self.places, slot) {
             if entry.in_flight == 0 {
                 entry.progress_at = now;
             }
             entry.in_flight = entry.in_flight.saturating_add(1);
             entry.picks += 1;
             if let Some(now) = now {
-                began_out = entry.outlier.begun(&policy, now);
+                began_out = entry.outlier.begun(policy, now);
             }
         }
         Ticket { slot, began_out }
@@ -250,8 +256,7 @@ impl<K: Eq + Clone> Balancer<K> {
     ) {
         self.tell_time(now);
         let Ticket { slot, began_out } = ticket;
-        let (policy, choice) = (self.outlier, self.policy);
-        let may_eject = self.n_counted < policy.max_ejected(self.live.len());
+        let (policy, choice) = (&self.outlier, self.policy);
         if verdict == Verdict::Answered {
             self.usual.answered(latency);
         }
@@ -259,7 +264,7 @@ impl<K: Eq + Clone> Balancer<K> {
         if verdict == Verdict::TimedOut && latency < usual.latency() * 2 {
             return self.release(slot);
         }
-        let Some(entry) = self.entry_mut(slot) else { return };
+        let Some(entry) = entry_at(&mut self.places, slot) else { return };
         match verdict {
             Verdict::Answered => entry.score.answered(now, latency, usual),
             Verdict::Threw => entry.score.failed(now, latency, usual, policy.exceptions),
@@ -277,19 +282,20 @@ impl<K: Eq + Clone> Balancer<K> {
         if verdict != Verdict::TimedOut {
             entry.progress_at = Some(now);
         }
-        if verdict != Verdict::Answered || entry.outlier.is_touched(&policy) {
+        if verdict != Verdict::Answered || entry.outlier.is_touched(policy) {
             let before = (entry.outlier.is_out(), entry.outlier.is_counted());
-            let change = entry.outlier.ended(&policy, now, verdict, began_out, may_eject, rng);
-            self.note(slot.index, before, change);
+            let may_eject = self.n_counted < policy.max_ejected(self.live.len());
+            let change = entry.outlier.ended(policy, now, verdict, began_out, may_eject, rng);
+            if change != Change::None {
+                self.note(slot.index, before, change);
+            }
         }
         self.release(slot);
     }
 
     /// Takes note of what has become of an endpoint that was out, and counted, as `before` says.
+    #[cold]
     fn note(&mut self, index: u32, before: (bool, bool), change: Change) {
-        if change == Change::None {
-            return;
-        }
         let Some(entry) = self.at(index) else { return };
         let after = (entry.outlier.is_out(), entry.outlier.is_counted());
         let changed =
@@ -308,7 +314,7 @@ impl<K: Eq + Clone> Balancer<K> {
     /// Ejects endpoints that have gone silent, and forgives slow ones that nobody asks.
     fn look<R: Rng + ?Sized>(&mut self, now: Instant, rng: &mut R) {
         let step = self.looked_at.map_or(LOOK_STEP, |at| now.saturating_duration_since(at));
-        self.looked_at = Some(now);
+        (self.looked_at, self.look_due) = (Some(now), now.checked_add(LOOK_STEP));
         let (policy, usual) = (self.outlier, self.usual);
         let latency = usual.latency();
         let n_live = self.live.len();
@@ -505,8 +511,11 @@ impl<K: Eq + Clone> Balancer<K> {
 
     // ---- access ----
 
+    #[inline]
     fn tell_time(&mut self, now: Instant) {
-        self.now = self.now.max(Some(now));
+        if self.now.is_none_or(|before| before < now) {
+            self.now = Some(now);
+        }
     }
 
     fn at(&self, index: u32) -> Option<&Entry<K>> {
@@ -523,14 +532,19 @@ impl<K: Eq + Clone> Balancer<K> {
     }
 
     fn entry_mut(&mut self, slot: Slot) -> Option<&mut Entry<K>> {
-        let place = self.places.get_mut(slot.index())?;
-        place.entry.as_mut().filter(|_| place.generation == slot.generation)
+        entry_at(&mut self.places, slot)
     }
 
     fn slot_at(&self, index: u32) -> Slot {
         let generation = self.places.get(index as usize).map_or(0, |place| place.generation);
         Slot { index, generation }
     }
+}
+
+#[inline]
+fn entry_at<K>(places: &mut [Place<K>], slot: Slot) -> Option<&mut Entry<K>> {
+    let place = places.get_mut(slot.index())?;
+    place.entry.as_mut().filter(|_| place.generation == slot.generation)
 }
 
 #[cfg(test)]

@@ -188,7 +188,8 @@ pub(crate) struct Outlier {
     in_a_row: u32,
     answered_at: Option<Instant>,
     failed_at: Option<Instant>,
-    half_began: Option<Instant>,
+    /// The half of the window that is counted now, from its beginning to its end.
+    half: Option<(Instant, Instant)>,
     halves: [Counts; 2],
 }
 
@@ -376,17 +377,21 @@ impl Outlier {
     }
 
     fn count(&mut self, policy: &OutlierPolicy, now: Instant, add: impl FnOnce(&mut Counts)) {
-        let began = *self.half_began.get_or_insert(now);
-        let age = now.saturating_duration_since(began);
-        if policy.window <= age * 2 {
-            let [current, _] = self.halves;
-            // After a whole window even the half before has gone out of date.
-            let before = if policy.window <= age { Counts::default() } else { current };
-            self.halves = [Counts::default(), before];
-            self.half_began = Some(now);
+        if self.half.is_none_or(|(_, ends)| ends <= now) {
+            self.next_half(policy, now);
         }
         let [current, _] = &mut self.halves;
         add(current);
+    }
+
+    #[cold]
+    fn next_half(&mut self, policy: &OutlierPolicy, now: Instant) {
+        let next = Some((now, now + policy.window / 2));
+        let Some((began, _)) = std::mem::replace(&mut self.half, next) else { return };
+        let [current, _] = self.halves;
+        // After a whole window even the half before has gone out of date.
+        let is_old = policy.window <= now.saturating_duration_since(began);
+        self.halves = [Counts::default(), if is_old { Counts::default() } else { current }];
     }
 
     fn eject<R: Rng>(

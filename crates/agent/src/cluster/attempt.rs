@@ -37,13 +37,15 @@ impl Attempt {
         limit.overdue(Some(self.upstream().address()), "the consumer's timeout")
     }
 
-    /// The call has ended, at `now`, with the body of an answer of status OK.
+    /// The call has ended, at `now`, with the body of an answer of status OK. Returns how long it
+    /// took.
     #[inline]
-    pub fn answered(mut self, now: Instant, serialization: Serialization, body: &[u8]) {
-        let Some(ticket) = self.ticket.take() else { return };
+    pub fn answered(mut self, now: Instant, serialization: Serialization, body: &[u8]) -> Duration {
         let latency = now.saturating_duration_since(self.started);
+        let Some(ticket) = self.ticket.take() else { return latency };
         self.member.0.stats.finished(latency, None);
         self.give_back(ticket, ejections::of_body(serialization, body), now, latency);
+        latency
     }
 
     /// The call has failed, at `now`.

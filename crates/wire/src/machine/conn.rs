@@ -45,18 +45,23 @@ impl<M> Conn<M> {
     }
 
     /// Changes the machine; what that leaves to be sent goes out at the end of this turn.
+    #[inline]
     pub fn with<R>(&self, change: impl FnOnce(&mut M) -> R) -> R {
         let result = change(&mut self.0.machine.borrow_mut());
-        if self.0.is_attended.get() {
-            return result;
-        }
-        if let Some(driver) = self.0.driver.borrow().as_ref() {
-            driver.wake_by_ref();
+        if !self.0.is_attended.get() {
+            self.wake();
         }
         result
     }
 
+    fn wake(&self) {
+        if let Some(driver) = self.0.driver.borrow().as_ref() {
+            driver.wake_by_ref();
+        }
+    }
+
     /// Looks at the machine.
+    #[inline]
     pub fn look<R>(&self, look: impl FnOnce(&M) -> R) -> R {
         look(&self.0.machine.borrow())
     }

@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use dubbo_proto::{ReplyTo, RequestId, Serialization};
@@ -76,7 +76,8 @@ impl Flight {
 }
 
 impl Counted {
-    /// The call was answered, with this body of status OK.
+    /// The call that began at `started` was answered, with this body of status OK. Returns how long it
+    /// took.
     #[inline]
     pub(super) fn answered(
         self,
@@ -84,12 +85,15 @@ impl Counted {
         now: Instant,
         serialization: Serialization,
         body: &[u8],
-    ) {
-        match self {
-            Self::Attempt(attempt) => attempt.answered(now, serialization, body),
-            Self::Export(stats) => stats.finished(now.saturating_duration_since(started), None),
-            Self::Elsewhere => {}
+    ) -> Duration {
+        if let Self::Attempt(attempt) = self {
+            return attempt.answered(now, serialization, body);
         }
+        let latency = now.saturating_duration_since(started);
+        if let Self::Export(stats) = self {
+            stats.finished(latency, None);
+        }
+        latency
     }
 
     /// The call has failed.

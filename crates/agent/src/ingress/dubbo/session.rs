@@ -169,11 +169,13 @@ impl DubboSession {
         if let Some(error) = error {
             debug!(%error, "call failed");
         }
-        match error {
+        let latency = match error {
             None => counted.answered(started, answer.at, answer.serialization, answer.body),
-            Some(error) => counted.failed(started, answer.at, error),
-        }
-        let latency = answer.at.saturating_duration_since(started);
+            Some(error) => {
+                counted.failed(started, answer.at, error);
+                answer.at.saturating_duration_since(started)
+            }
+        };
         self.stats.finished(latency, error.map(|error| error.code as u8));
         if let Err(refused) = self.account.check(answer.body.len()) {
             return self.reply_error(to, &no_room_for_reply(answer.body.len(), &refused));
