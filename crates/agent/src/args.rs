@@ -5,19 +5,14 @@ mod types;
 
 use std::borrow::Cow;
 
-use dubbo_proto::{Serialization, ServiceDefinition, fastjson};
+use dubbo_proto::{Argument, Arguments, GenericHead, Serialization, ServiceDefinition};
 use hessian::json::{self, JsonKind, JsonReader};
-use hessian::transcode::{
-    DateStyle, InputOptions, JsonOptions, Schema, check_scalars, hessian_to_json,
-    json_to_hessian_by,
-};
-use hessian::{Decoder, Encoder, JavaType, Limits};
-use java_json::number::InGenericCall;
-use jsonb::json_to_jsonb_by;
+use hessian::transcode::{InputOptions, Schema, check_scalars};
+use hessian::{JavaType, Limits};
 use memchr::memmem;
 
 use crate::error::{CallError, Code};
-use crate::route::{Parameters, Plan, Route};
+use crate::route::{Parameters, Plan, Route, unsupported};
 
 use self::fits::Fit;
 pub use self::types::parse_types;
@@ -181,37 +176,6 @@ impl<'a> ArgumentList<'a> {
         }
     }
 
-    fn encode_hessian(&self, target: Target<'_>, out: &mut Vec<u8>) -> Result<(), CallError> {
-        let mut encoder = Encoder::new(out);
-        let refs = matches!(self, Self::JsonWithRefs(_));
-        let as_maps = target.parameters.is_generic();
-        let options = InputOptions { schema: target.schema(), refs, as_maps };
-        if target.parameters.is_generic() {
-            // Dubbo's generic call: the method's name, its types if they are known, all arguments in one array.
-            encoder.string(target.method);
-            match target.parameters {
-                Parameters::Named(types, _) | Parameters::Asked(types) => {
-                    encoder.list_begin(Some("[string"), types.len());
-                    types.iter().for_each(|ty| encoder.string(&ty.java_name()));
-                }
-                _ => encoder.null(),
-            }
-            encoder.list_begin(Some("[object"), self.len());
-        }
-        for index in 0..self.len() {
-            let ty = target.parameters.at(index);
-            if let Some(text) = self.plain_text_at(index, ty) {
-                encoder.string(text);
-                continue;
-            }
-            let text = self.json_at(index, ty);
-            let mut reader = JsonReader::new(&text, Limits::default());
-            json_to_hessian_by(&mut reader, ty, &mut encoder, &options)
-                .map_err(|error| bad_argument(index, ty, &error.to_string()))?;
-        }
-        Ok(())
-    }
-
     /// Checks the arguments that are sent without their types, whose values Java would make fit: `is_sent` tells
     /// which are sent with them.
     ///
@@ -233,63 +197,6 @@ impl<'a> ArgumentList<'a> {
                 .map_err(|error| bad_argument(index, Some(ty), &error.to_string()))?;
         }
         Ok(())
-    }
-
-    /// One line per argument, the last without its end.
-    fn encode_fastjson(&self, target: Target<'_>, out: &mut Vec<u8>) -> Result<(), CallError> {
-        let is_generic = target.parameters.is_generic();
-        if is_generic {
-            json::write_string(out, target.method);
-            match target.parameters {
-                Parameters::Named(types, _) | Parameters::Asked(types) => {
-                    out.push(b'\n');
-                    write_names(out, types);
-                    out.extend_from_slice(b"\n[");
-                }
-                _ => out.extend_from_slice(b"\nnull\n["),
-            }
-        }
-        for index in 0..self.len() {
-            if index != 0 {
-                out.push(if is_generic { b',' } else { b'\n' });
-            }
-            let ty = target.parameters.at(index);
-            match self.plain_text_at(index, ty) {
-                Some(text) => json::write_string(out, text),
-                None => {
-                    let text = self.json_at(index, ty);
-                    if ty.is_some() || is_generic && InGenericCall::may_have_nothing(&text) {
-                        self.check_written(index, &text, ty, target)?;
-                    }
-                    match is_generic && matches!(self, Self::Json(_)) {
-                        true => write_plain_values(index, &text, out)?,
-                        false => write_on_one_line(out, &text),
-                    }
-                }
-            }
-        }
-        if is_generic {
-            out.push(b']');
-        }
-        Ok(())
-    }
-
-    /// A provider's fastjson makes every value fit, or takes it for null, and unboxes that; we look first, by what the
-    /// other serializations take.
-    fn check_written(
-        &self,
-        index: usize,
-        text: &[u8],
-        ty: Option<&JavaType>,
-        target: Target<'_>,
-    ) -> Result<(), CallError> {
-        let mut unused = Vec::with_capacity(16);
-        let mut reader = JsonReader::new(text, Limits::default());
-        let refs = matches!(self, Self::JsonWithRefs(_));
-        let as_maps = target.parameters.is_generic();
-        let options = InputOptions { schema: target.schema(), refs, as_maps };
-        json_to_hessian_by(&mut reader, ty, &mut Encoder::new(&mut unused), &options)
-            .map_err(|error| bad_argument(index, ty, &error.to_string()))
     }
 
     /// Appends the arguments of a call of `route` to `out`.
@@ -328,92 +235,43 @@ impl<'a> ArgumentList<'a> {
             );
             return Err(CallError::new(Code::BadArguments, message));
         }
-        match serialization {
-            Serialization::Hessian2 => self.encode_hessian(target, out),
-            Serialization::Fastjson => self.encode_fastjson(target, out),
-            Serialization::FastjsonSized => {
-                let mut lines = Vec::new();
-                self.encode_fastjson(target, &mut lines)?;
-                fastjson::reframe(&lines, Serialization::Fastjson, serialization, out)
-                    .map_err(|error| CallError::new(Code::BadArguments, error.to_string()))
-            }
-            Serialization::Fastjson2 => self.encode_fastjson2(target, out),
-            other @ Serialization::Other(_) => Err(crate::route::unsupported(other)),
-        }
-    }
-
-    /// Each argument behind its length.
-    fn encode_fastjson2(&self, target: Target<'_>, out: &mut Vec<u8>) -> Result<(), CallError> {
-        if !target.parameters.is_generic() {
-            for index in 0..self.len() {
-                let ty = target.parameters.at(index);
-                sized(out, |out| {
-                    self.write_jsonb(index, ty, target, "$", &mut jsonb::Encoder::new(out))
-                })?;
-            }
-            return Ok(());
-        }
-        sized(out, |out| {
-            jsonb::Encoder::new(out).string(target.method);
-            Ok(())
-        })?;
-        sized(out, |out| {
-            let mut encoder = jsonb::Encoder::new(out);
-            match target.parameters {
-                Parameters::Named(types, _) | Parameters::Asked(types) => {
-                    encoder.array_begin(types.len());
-                    types.iter().for_each(|ty| encoder.string(&ty.java_name()));
-                }
-                _ => encoder.null(),
-            }
-            Ok(())
-        })?;
-        sized(out, |out| {
-            let mut encoder = jsonb::Encoder::new(out);
-            encoder.array_begin(self.len());
-            (0..self.len()).try_for_each(|index| {
-                let root = format!("$[{index}]");
-                self.write_jsonb(index, None, target, &root, &mut encoder)
-            })
-        })
-    }
-
-    /// `root` is where the argument stands in its message.
-    fn write_jsonb(
-        &self,
-        index: usize,
-        ty: Option<&JavaType>,
-        target: Target<'_>,
-        root: &str,
-        encoder: &mut jsonb::Encoder<'_>,
-    ) -> Result<(), CallError> {
-        if let Some(text) = self.plain_text_at(index, ty) {
-            encoder.string(text);
-            return Ok(());
-        }
-        let text = self.json_at(index, ty);
-        let mut reader = JsonReader::new(&text, Limits::default());
+        let values = serialization.values().ok_or_else(|| unsupported(serialization))?;
+        let is_generic = target.parameters.is_generic();
+        let types = match target.parameters {
+            Parameters::Named(types, _) | Parameters::Asked(types) => Some(&types[..]),
+            Parameters::Given(_) | Parameters::Unknown => None,
+        };
+        let generic = is_generic.then_some(GenericHead { method: target.method, types });
         let refs = matches!(self, Self::JsonWithRefs(_));
-        let as_maps = target.parameters.is_generic();
-        let options = InputOptions { schema: target.schema(), refs, as_maps };
-        json_to_jsonb_by(&mut reader, ty, encoder, &options, root)
-            .map_err(|error| bad_argument(index, ty, &error.to_string()))
+        let options = InputOptions { schema: target.schema(), refs, as_maps: is_generic };
+        let args = ArgumentsOf { list: self, parameters: target.parameters };
+        values
+            .write_args(&args, generic, &options, out)
+            .map_err(|error| CallError::new(Code::BadArguments, error.to_string()))
     }
 }
 
-/// Appends what `write` writes, behind its length in four bytes.
-fn sized(
-    out: &mut Vec<u8>,
-    write: impl FnOnce(&mut Vec<u8>) -> Result<(), CallError>,
-) -> Result<(), CallError> {
-    let start = out.len();
-    out.extend_from_slice(&[0; 4]);
-    write(out)?;
-    let len = u32::try_from(out.len() - start - 4).unwrap_or(u32::MAX);
-    if let Some(place) = out.get_mut(start..start + 4) {
-        place.copy_from_slice(&len.to_be_bytes());
+/// Arguments beside the parameters that they are for.
+struct ArgumentsOf<'a> {
+    list: &'a ArgumentList<'a>,
+    parameters: &'a Parameters,
+}
+
+impl Arguments for ArgumentsOf<'_> {
+    fn count(&self) -> usize {
+        self.list.len()
     }
-    Ok(())
+
+    fn ty(&self, index: usize) -> Option<&JavaType> {
+        self.parameters.at(index)
+    }
+
+    fn at(&self, index: usize, ty: Option<&JavaType>) -> Argument<'_> {
+        match self.list.plain_text_at(index, ty) {
+            Some(text) => Argument::Text(text),
+            None => Argument::Json(self.list.json_at(index, ty)),
+        }
+    }
 }
 
 /// What arguments are encoded for.
@@ -439,17 +297,6 @@ impl<'a> Target<'a> {
 }
 
 /// The names of types as a JSON array, for a generic call.
-fn write_names(out: &mut Vec<u8>, types: &[JavaType]) {
-    out.push(b'[');
-    for (index, ty) in types.iter().enumerate() {
-        if index != 0 {
-            out.push(b',');
-        }
-        json::write_string(out, &ty.java_name());
-    }
-    out.push(b']');
-}
-
 fn is_text(ty: &JavaType) -> bool {
     matches!(ty, JavaType::Class(class)
         if matches!(class.name(), "java.lang.String" | "java.lang.CharSequence"))
@@ -458,36 +305,6 @@ fn is_text(ty: &JavaType) -> bool {
 fn bad_argument(index: usize, ty: Option<&JavaType>, what: &str) -> CallError {
     let of = ty.map_or(String::new(), |ty| format!(" ({})", ty.java_name()));
     CallError::new(Code::BadArguments, format!("argument {index}{of}: {what}"))
-}
-
-/// JSON for a generic call by fastjson, which says nothing of the types of values: what names a class that is no
-/// JSON object (`{"class":"java.util.Date","value":0}`) becomes the plain value, as Java's own generic callers write it
-/// there. The provider makes of it what a field or parameter is declared as.
-fn write_plain_values(index: usize, text: &[u8], out: &mut Vec<u8>) -> Result<(), CallError> {
-    if memmem::find(text, b"\"class\"").is_none() {
-        write_on_one_line(out, text);
-        return Ok(());
-    }
-    let (mut value, mut plain) = (Vec::with_capacity(text.len()), Vec::new());
-    let mut reader = JsonReader::new(text, Limits::default());
-    let options = InputOptions { as_maps: true, ..InputOptions::default() };
-    json_to_hessian_by(&mut reader, None, &mut Encoder::new(&mut value), &options)
-        .map_err(|error| bad_argument(index, None, &error.to_string()))?;
-    let options = JsonOptions { dates: DateStyle::Millis, ..JsonOptions::default() };
-    let mut decoder = Decoder::new(&value, Limits::default());
-    hessian_to_json(&mut decoder, &mut plain, &options)
-        .map_err(|error| bad_argument(index, None, &error.to_string()))?;
-    out.extend_from_slice(&plain);
-    Ok(())
-}
-
-/// JSON text without line ends: where they are allowed at all they mean nothing.
-fn write_on_one_line(out: &mut Vec<u8>, text: &[u8]) {
-    if text.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
-        out.extend(text.iter().filter(|byte| !matches!(byte, b'\n' | b'\r')));
-    } else {
-        out.extend_from_slice(text);
-    }
 }
 
 #[cfg(test)]

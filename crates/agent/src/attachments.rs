@@ -10,10 +10,10 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use dubbo_proto::attachment::TYPED;
-use dubbo_proto::{AttachmentMap, AttachmentValue, BodyLimits, Outcome, Serialization, fastjson};
+use dubbo_proto::{AttachmentValue, BodyLimits, Outcome};
 use hessian::Limits;
 use hessian::json::{self, JsonError, JsonReader};
-use hessian::transcode::{JsonOptions, hessian_to_json};
+use hessian::transcode::JsonOptions;
 
 use crate::call::ONE_WAY;
 
@@ -199,24 +199,9 @@ impl Replied {
 
 /// The map of a reply's attachments as JSON; nothing if it cannot be told.
 fn map_of(outcome: &Outcome<'_>, options: &JsonOptions) -> Option<Option<Vec<u8>>> {
-    let limits = BodyLimits::default();
     let mut json = Vec::new();
-    match outcome.attachment_map(&limits).ok()? {
-        None => return Some(None),
-        Some(AttachmentMap::Hessian(mut decoder)) => {
-            hessian_to_json(&mut decoder, &mut json, options).ok()?;
-        }
-        Some(AttachmentMap::Text { text, .. }) => match outcome.serialization() {
-            Serialization::Fastjson2 => {
-                let mut decoder = jsonb::Decoder::new(text, limits.hessian);
-                jsonb::jsonb_to_json(&mut decoder, &mut json, options).ok()?;
-            }
-            Serialization::FastjsonSized => {
-                fastjson::to_json(text, options.class_name, &mut json).ok()?;
-            }
-            Serialization::Fastjson => json.extend_from_slice(text),
-            Serialization::Hessian2 | Serialization::Other(_) => return None,
-        },
+    if !outcome.write_attachments_json(options, &mut json).ok()? {
+        return Some(None);
     }
     let is_null = json == b"null";
     Some((!is_null).then_some(json))

@@ -2,16 +2,10 @@
 
 use std::fmt::Display;
 
-use dubbo_proto::{
-    BodyLimits, Outcome, Reply as DubboReply, ReplyKind, Serialization, Status, fastjson,
-};
+use dubbo_proto::{Outcome, ReadOptions, Reply as DubboReply, ReplyKind, Status};
 use hessian::json::JsonReader;
-use hessian::transcode::{
-    EnumStyle, JsonOptions, RefStyle, Schema, TranscodeError, fold_generalized, hessian_to_json,
-    hessian_to_json_with, json_to_hessian_with,
-};
-use hessian::{Decoder, Encoder, JavaType, Limits};
-use jsonb::{JsonbError, jsonb_to_json_as};
+use hessian::transcode::{EnumStyle, JsonOptions, RefStyle, Schema, fold_generalized};
+use hessian::{JavaType, Limits};
 
 use crate::attachments::Replied;
 use crate::call::Reply;
@@ -82,80 +76,11 @@ fn write_value(
     options: &JsonOptions,
     out: &mut Vec<u8>,
 ) -> Result<(), CallError> {
-    let limits = Limits::default();
-    match outcome.serialization() {
-        Serialization::Fastjson | Serialization::FastjsonSized => {
-            write_text(outcome, known, options, out)
-        }
-        Serialization::Fastjson2 => {
-            let value = outcome.value(&BodyLimits::default()).map_err(unreadable)?;
-            let mut decoder = jsonb::Decoder::new(value, limits);
-            jsonb_to_json_as(&mut decoder, known.ty, out, options)
-                .and_then(|()| decoder.finish())
-                .map_err(|error| match error {
-                    JsonbError::Cycle { .. } => untold(error),
-                    error => unreadable(error),
-                })
-        }
-        other @ Serialization::Other(_) => {
-            Err(unreadable(format!("serialization {other} is not read here")))
-        }
-        Serialization::Hessian2 => {
-            let mut decoder = Decoder::new(outcome.value_and_rest(), limits);
-            match known {
-                Known { ty: Some(ty), schema: Some(schema) } => {
-                    hessian_to_json_with(&mut decoder, Some(ty), out, options, schema)
-                }
-                _ => hessian_to_json(&mut decoder, out, options),
-            }
-            .map_err(|error| match error {
-                TranscodeError::Cycle { .. } => untold(error),
-                error => unreadable(error),
-            })
-        }
-    }
-}
-
-/// The same in fastjson, which is JSON already, or nearly.
-fn write_text(
-    outcome: &Outcome<'_>,
-    known: Known<'_>,
-    options: &JsonOptions,
-    out: &mut Vec<u8>,
-) -> Result<(), CallError> {
-    let mut plain = Vec::new();
-    let mut text = outcome.value(&BodyLimits::default()).map_err(unreadable)?;
-    if outcome.serialization() == Serialization::FastjsonSized {
-        fastjson::to_json(text, options.class_name, &mut plain).map_err(unreadable)?;
-        text = &plain;
-    }
-    let mut reader = JsonReader::new(text, Limits::default());
-    let text = reader.skip_value().map_err(unreadable)?;
-    reader.finish().map_err(unreadable)?;
-    if outcome.kind() == ReplyKind::Value && *options != JsonOptions::default() {
-        write_anew(text, known, options, out);
-    } else {
-        out.extend_from_slice(text);
-    }
-    Ok(())
-}
-
-/// Writes JSON in the form that the caller chose: by the type of the method's result, or by what the values
-/// look like if that is not known or wrong; and as it is if nothing can be made of it.
-fn write_anew(text: &[u8], known: Known<'_>, options: &JsonOptions, out: &mut Vec<u8>) {
-    let write = |ty: Option<&JavaType>, schema: &dyn Schema| {
-        let (mut value, mut json) = (Vec::with_capacity(text.len()), Vec::new());
-        let mut reader = JsonReader::new(text, Limits::default());
-        json_to_hessian_with(&mut reader, ty, &mut Encoder::new(&mut value), schema).ok()?;
-        let mut decoder = Decoder::new(&value, Limits::default());
-        hessian_to_json_with(&mut decoder, ty, &mut json, options, schema).ok()?;
-        Some(json)
-    };
-    let typed = known.ty.zip(known.schema).and_then(|(ty, schema)| write(Some(ty), schema));
-    match typed.or_else(|| write(None, &())) {
-        Some(json) => out.extend_from_slice(&json),
-        None => out.extend_from_slice(text),
-    }
+    let options = ReadOptions { json: options, schema: known.schema };
+    outcome.write_json(known.ty, options, out).map_err(|error| match error.is_cycle() {
+        true => untold(error),
+        false => unreadable(error),
+    })
 }
 
 /// What a definition tells of a result.
@@ -181,7 +106,7 @@ pub fn ignored_options(reply: &Reply, options: &JsonOptions) -> Vec<&'static str
     [
         ("longs", options.longs_as_text),
         ("enums", options.enums != EnumStyle::default()),
-        ("class", options.class_name && reply.serialization == Serialization::Fastjson),
+        ("class", options.class_name && !reply.serialization.names_classes()),
     ]
     .into_iter()
     .filter_map(|(name, is_chosen)| is_chosen.then_some(name))
@@ -218,6 +143,8 @@ fn unwrapped(json: Vec<u8>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use dubbo_proto::Serialization;
+
     use super::*;
 
     struct Orders;
@@ -274,12 +201,9 @@ mod tests {
         let ty = JavaType::parse("java.util.List<com.acme.Order>").unwrap();
         let write = |json: &str, options: &str| {
             let (mut out, options) = (Vec::new(), JsonOptions::parse(options).unwrap());
-            write_anew(
-                json.as_bytes(),
-                Known { ty: Some(&ty), schema: Some(&Orders) },
-                &options,
-                &mut out,
-            );
+            let known = ReadOptions { json: &options, schema: Some(&Orders) };
+            let values = Serialization::Fastjson.values().unwrap();
+            values.read_value(json.as_bytes(), Some(&ty), known, &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
         let options = "longs=text; class=yes";

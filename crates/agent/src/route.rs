@@ -336,12 +336,9 @@ pub fn template(
 /// The refusal of a provider that wants what we do not write.
 pub fn unsupported(serialization: Serialization) -> CallError {
     let name = serialization.name();
-    CallError::new(
-        Code::NoEndpoint,
-        format!(
-            "the provider wants serialization {name}; hessian2, fastjson and fastjson2 are supported"
-        ),
-    )
+    let known = Serialization::NAMED.map(Serialization::name).join(", ");
+    let text = format!("the provider wants serialization {name}; this agent writes {known}");
+    CallError::new(Code::NoEndpoint, text)
 }
 
 pub(crate) fn descriptors(types: &[JavaType]) -> String {

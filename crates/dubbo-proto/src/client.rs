@@ -101,7 +101,7 @@ impl<T> ClientConnection<T> {
             events: VecDeque::new(),
             out: BytesMut::new(),
             stats: ClientStats::default(),
-            serialization: Serialization::Hessian2,
+            serialization: Serialization::DEFAULT,
             n_slotless: 0,
             is_readonly: false,
             is_finished: false,

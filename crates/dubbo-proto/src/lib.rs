@@ -11,6 +11,8 @@
 //! - [`frame`] is the header that stands before everything, [`Serialization`] and [`Status`] are
 //!   what its bytes mean.
 //! - [`DubboUrl`] and [`ServiceKey`] are how registries write down who offers what.
+//! - [`ValueCodec`] is what values are in JSON, and how generic calls write objects, for each
+//!   serialization of the table.
 //! - [`fastjson`] turns the texts of one framing of serialization 6 into those of the other, and
 //!   fastjson's dialect into JSON.
 //! - [`descriptor`] reads the JVM's notation of parameter types.
@@ -43,6 +45,7 @@ mod status;
 mod template;
 mod unfinished;
 pub mod url;
+mod values;
 
 pub use attachment::AttachmentValue;
 pub use body::BodyLimits;
@@ -61,6 +64,10 @@ pub use service::{ServiceKey, validate_interface, validate_method};
 pub use status::Status;
 pub use template::{RequestHead, RequestTemplate};
 pub use url::DubboUrl;
+pub use values::{
+    Argument, ArgumentError, Arguments, GenericHead, JsonTexts, ObjectWriter, ReadOptions,
+    ThrownTexts, ValueCodec, ValueError, text_of,
+};
 
 /// The protocol version that requests announce. Providers from 2.6.3 on may then send attachments
 /// with their replies.

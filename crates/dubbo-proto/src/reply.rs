@@ -9,12 +9,14 @@ use std::cell::Cell;
 
 use bytes::BytesMut;
 use hessian::Decoder;
+use java_json::{JavaType, JsonOptions};
 
 use crate::body::BodyLimits;
 use crate::frame::{HEADER_LEN, Header};
 use crate::serialization::BodyCodec;
 use crate::serialization::codec::ReplyParts;
 use crate::serialization::texts::SIZE_LEN;
+use crate::values::{ReadOptions, ValueCodec, ValueError};
 use crate::{ProtoError, Serialization, Status};
 
 /// The longest error text that is written. A stack trace of ordinary depth fits.
@@ -51,13 +53,19 @@ impl ReplyKind {
     /// told from them. The rest of the body is not looked at.
     #[must_use]
     pub fn of(serialization: Serialization, body: &[u8]) -> Option<Self> {
-        // Hessian writes numbers below 48 as one byte from 0x90 on.
-        if let (Serialization::Hessian2, Some(byte @ 0x90..=0x95)) = (serialization, body.first()) {
-            return Self::from_number(i64::from(byte - 0x90)).map(|(kind, _)| kind);
+        let short = serialization.short_reply_number(body).map(i64::from);
+        if let Some((kind, _)) = short.and_then(Self::from_number) {
+            return Some(kind);
         }
         let bodies = serialization.of_body(body).bodies().ok()?;
         let (number, _) = bodies.read_reply_number(body).ok()?;
         Self::from_number(number).map(|(kind, _)| kind)
+    }
+
+    /// The body of a reply that is null, in a serialization that everybody reads.
+    #[must_use]
+    pub fn null_body() -> (Serialization, &'static [u8]) {
+        (Serialization::DEFAULT, Serialization::DEFAULT_NULL_REPLY)
     }
 
     const fn number(self, has_attachments: bool) -> u8 {
@@ -202,6 +210,54 @@ impl<'a> Outcome<'a> {
             (name.get(base).to_owned(), value.get(base).to_owned())
         };
         Ok(texts.into_iter().map(own).collect())
+    }
+
+    /// Appends the value or exception as JSON. A value of the type `ty`, if that is known; of an
+    /// exception, what it looks like.
+    ///
+    /// # Errors
+    /// [`ValueError`] when it is broken, or has no form in JSON.
+    pub fn write_json(
+        &self,
+        ty: Option<&JavaType>,
+        options: ReadOptions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ValueError> {
+        let values = self.values()?;
+        let value = match values.shows_end() {
+            true => self.value_and_rest(),
+            false => self.value(&BodyLimits::default())?,
+        };
+        match self.kind {
+            ReplyKind::Exception => values.read_untyped(value, options.json, out),
+            ReplyKind::Value | ReplyKind::Null => values.read_value(value, ty, options, out),
+        }
+    }
+
+    /// Appends the map of the attachments as JSON, and says whether there is one.
+    ///
+    /// # Errors
+    /// [`ValueError`] when it is broken, or has no form in JSON.
+    pub fn write_attachments_json(
+        &self,
+        options: &JsonOptions,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, ValueError> {
+        match self.attachment_map(&BodyLimits::default())? {
+            None => return Ok(false),
+            Some(AttachmentMap::Hessian(mut decoder)) => {
+                hessian::transcode::hessian_to_json(&mut decoder, out, options)?;
+            }
+            Some(AttachmentMap::Text { text, .. }) => {
+                self.values()?.read_untyped(text, options, out)?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn values(&self) -> Result<&'static dyn ValueCodec, ProtoError> {
+        let id = self.serialization.id();
+        self.serialization.values().ok_or(ProtoError::UnsupportedSerialization { id })
     }
 
     /// Where the attachments stand, for those who want them all, whatever they are.

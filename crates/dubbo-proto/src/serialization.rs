@@ -5,14 +5,18 @@
 
 pub(crate) mod codec;
 mod hessian2;
+mod jsonb;
 pub(crate) mod texts;
 
 use std::fmt;
 
 pub(crate) use self::codec::BodyCodec;
 use self::hessian2::Hessian2;
+use self::jsonb::Jsonb;
 use self::texts::Framing;
+use self::texts::values::JsonValues;
 use crate::ProtoError;
+use crate::values::ValueCodec;
 
 /// What the table says of a serialization.
 #[derive(Debug)]
@@ -39,9 +43,14 @@ struct Row {
     readonly: &'static [u8],
     /// Whether values show their types.
     has_types: bool,
-    /// Whether objects show their classes.
+    /// Whether consumers make objects of the classes that values show.
     has_classes: bool,
+    /// Whether the objects of replies show their classes.
+    names_classes: bool,
+    /// The first byte of a reply of kind 0, if the number of a reply's kind is one byte.
+    reply_zero: Option<u8>,
     bodies: &'static dyn BodyCodec,
+    values: &'static dyn ValueCodec,
     /// How JSON texts are told apart, if the values are JSON.
     json: Option<Framing>,
 }
@@ -92,7 +101,10 @@ table! {
         readonly: b"\x01R",
         has_types: true,
         has_classes: true,
+        names_classes: true,
+        reply_zero: Some(hessian2::INT_ZERO),
         bodies: &Hessian2,
+        values: &Hessian2,
         json: None,
     };
     /// JSONB, each value behind its length, id 23. What Dubbo 3 offers beside hessian2.
@@ -110,7 +122,10 @@ table! {
         readonly: &[0, 0, 0, 2, 0x4a, b'R'],
         has_types: true,
         has_classes: true,
+        names_classes: true,
+        reply_zero: None,
         bodies: &Framing::Jsonb,
+        values: &Jsonb,
         json: None,
     };
     /// One JSON text a line, id 6 (Dubbo up to 2.7).
@@ -127,7 +142,10 @@ table! {
         readonly: b"\"R\"\n",
         has_types: false,
         has_classes: false,
+        names_classes: false,
+        reply_zero: None,
         bodies: &Framing::Lines,
+        values: &JsonValues { framing: Framing::Lines, is_dialect: false },
         json: Some(Framing::Lines),
     };
     /// Each JSON text behind its length, id 6 as well (the extension for Dubbo 3). A header cannot
@@ -144,9 +162,12 @@ table! {
         null: b"\0\0\0\x04null",
         readonly: b"\0\0\0\x03\"R\"",
         has_types: false,
-        // Exceptions aside: consumers make none of JSON.
+        // Consumers make no exceptions of JSON.
         has_classes: false,
+        names_classes: true,
+        reply_zero: None,
         bodies: &Framing::Sized,
+        values: &JsonValues { framing: Framing::Sized, is_dialect: true },
         json: Some(Framing::Sized),
     };
 }
@@ -193,6 +214,9 @@ impl Serialization {
 
     /// What every Dubbo reads unless it was told otherwise: used where nobody says which.
     pub const DEFAULT: Self = Self::WRITTEN[0];
+
+    /// The body of a reply that is null, in the default one.
+    pub(crate) const DEFAULT_NULL_REPLY: &[u8] = &[hessian2::INT_ZERO + 2];
 
     #[inline]
     const fn row(self) -> Option<&'static Row> {
@@ -365,10 +389,28 @@ impl Serialization {
         self.row().is_some_and(|row| row.has_types)
     }
 
-    /// Whether objects show their classes.
+    /// Whether consumers make objects of the classes that values show.
     #[must_use]
     pub fn has_classes(self) -> bool {
         self.row().is_some_and(|row| row.has_classes)
+    }
+
+    /// Whether the objects of replies show their classes.
+    #[must_use]
+    pub fn names_classes(self) -> bool {
+        self.row().is_some_and(|row| row.names_classes)
+    }
+
+    /// How values are written and read; nothing for a serialization that we do not know.
+    #[must_use]
+    pub fn values(self) -> Option<&'static dyn ValueCodec> {
+        self.row().map(|row| row.values)
+    }
+
+    /// The number of a reply's kind, if it is one byte here, and the first of the body.
+    #[inline]
+    pub(crate) fn short_reply_number(self, body: &[u8]) -> Option<u8> {
+        body.first()?.checked_sub(self.row()?.reply_zero?)
     }
 
     /// The body of a heartbeat: the serialization's null. `None` for those we cannot write.

@@ -130,7 +130,7 @@ impl ServerConnection {
             events: VecDeque::new(),
             out: BytesMut::new(),
             stats: ServerStats::default(),
-            serialization: Serialization::Hessian2,
+            serialization: Serialization::DEFAULT,
             n_in_flight: 0,
             n_events_sent: 0,
             is_readonly: false,

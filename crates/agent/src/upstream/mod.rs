@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use balance::Evidence;
 use bytes::Bytes;
-use dubbo_proto::Serialization;
+use dubbo_proto::{ReplyKind, Serialization};
 pub use flow::Standing;
 use registry::Protocol;
 use wire::address::{join, unix_path};
@@ -40,12 +40,10 @@ pub struct DubboForm<'a> {
     pub path: Option<&'a str>,
 }
 
-/// The reply that a one-way call has: the type of a null result, as Dubbo numbers them, in Hessian.
-const NULL_REPLY: &[u8] = b"\x92";
-
 /// The outcome of a one-way call that was sent.
 fn sent(address: &Rc<str>) -> Outcome {
-    let (serialization, body) = (Serialization::Hessian2, Bytes::from_static(NULL_REPLY));
+    let (serialization, body) = ReplyKind::null_body();
+    let body = Bytes::from_static(body);
     Ok(Reply { serialization, body, endpoint: Rc::clone(address), route: None })
 }
 

@@ -1,6 +1,7 @@
 //! Bodies in hessian2: values one after another, counted by one encoder.
 
 mod routing;
+mod values;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,7 +17,7 @@ use crate::request::{FIELDS, check_field};
 use crate::{AttachmentMap, Likeness, ProtoError, Request, Routing, Serialization};
 
 /// Hessian's form of the int 0; those from -16 to 47 are one byte.
-const INT_ZERO: u8 = 0x90;
+pub(super) const INT_ZERO: u8 = 0x90;
 
 #[derive(Debug)]
 pub(super) struct Hessian2;

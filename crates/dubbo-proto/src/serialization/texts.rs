@@ -4,6 +4,8 @@
 //! Source: `FastJsonObjectOutput` and `FastJsonObjectInput` of apache/dubbo 2.7, and of
 //! apache/dubbo-spi-extensions since 3.2; `FastJson2ObjectOutput` and `FastJson2ObjectInput`.
 
+pub(super) mod values;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
@@ -182,6 +184,18 @@ impl Framing {
                 let mut texts = Texts::new(self, texts, 0);
                 let mut next = || matches!(texts.next("text"), Ok(Some((_, [_, ..]))));
                 (0..n).all(|_| next()) && texts.is_at_end()
+            }
+        }
+    }
+
+    /// The texts that `texts` are in this framing; one if that cannot be.
+    pub(crate) fn split(self, texts: &[u8]) -> Vec<&[u8]> {
+        let (mut found, mut rest) = (Vec::new(), Texts::new(self, texts, 0));
+        loop {
+            match rest.next("text") {
+                Ok(Some((_, text))) => found.push(text),
+                Ok(None) => return found,
+                Err(_) => return vec![texts],
             }
         }
     }

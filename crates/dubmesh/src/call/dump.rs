@@ -9,8 +9,7 @@ use dubbo_proto::frame::{self, Frame, HEADER_LEN, Header};
 use dubbo_proto::{
     BodyLimits, DEFAULT_PAYLOAD_LIMIT, Reply, ReplyKind, Request, Serialization, Status,
 };
-use hessian::transcode::{JsonOptions, hessian_to_json};
-use hessian::{Decoder, Limits};
+use hessian::transcode::JsonOptions;
 use registry::Protocol;
 
 use super::tap::{Piece, Tap};
@@ -158,49 +157,9 @@ fn response(out: &mut String, serialization: Serialization, status: u8, body: &[
 /// The values of a body, each as JSON.
 fn values(serialization: Serialization, bytes: &[u8]) -> Vec<String> {
     let options = JsonOptions { class_name: true, ..JsonOptions::default() };
-    if serialization == Serialization::Fastjson2 {
-        return sized(bytes).into_iter().map(|value| jsonb_text(value, &options)).collect();
-    }
-    if serialization != Serialization::Hessian2 {
-        return match serialization {
-            Serialization::Fastjson => {
-                String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect()
-            }
-            Serialization::FastjsonSized => vec![String::from_utf8_lossy(bytes).into_owned()],
-            _ => vec![format!("{} bytes", bytes.len())],
-        };
-    }
-    let mut decoder = Decoder::new(bytes, Limits::default());
-    let mut values = Vec::new();
-    while !decoder.is_at_end() {
-        let mut json = Vec::new();
-        if let Err(error) = hessian_to_json(&mut decoder, &mut json, &options) {
-            values.push(format!("not shown: {error}"));
-            break;
-        }
-        values.push(String::from_utf8_lossy(&json).into_owned());
-    }
-    values
-}
-
-/// Values that stand behind their lengths; a single one may come without.
-fn sized(bytes: &[u8]) -> Vec<&[u8]> {
-    let (mut values, mut rest) = (Vec::new(), bytes);
-    while let Some((len, behind)) = rest.split_first_chunk::<4>() {
-        let len = usize::try_from(u32::from_be_bytes(*len)).unwrap_or(usize::MAX);
-        let Some((value, behind)) = behind.split_at_checked(len) else { return vec![bytes] };
-        values.push(value);
-        rest = behind;
-    }
-    if rest.is_empty() { values } else { vec![bytes] }
-}
-
-fn jsonb_text(bytes: &[u8], options: &JsonOptions) -> String {
-    let mut decoder = jsonb::Decoder::new(bytes, Limits::default());
-    let mut json = Vec::new();
-    match jsonb::jsonb_to_json(&mut decoder, &mut json, options) {
-        Ok(()) => String::from_utf8_lossy(&json).into_owned(),
-        Err(error) => format!("not shown: {error}"),
+    match serialization.values() {
+        Some(values) => values.shown(bytes, &options),
+        None => vec![format!("{} bytes", bytes.len())],
     }
 }
 

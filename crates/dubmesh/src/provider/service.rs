@@ -6,10 +6,13 @@
 
 use std::borrow::Cow;
 
-use dubbo_proto::{ReplyKind, Request, Serialization, ServiceKey, Status, fastjson};
+use dubbo_proto::{
+    JsonTexts, ReadOptions, ReplyKind, Request, Serialization, ServiceKey, Status, ThrownTexts,
+    ValueCodec,
+};
+use hessian::Limits;
 use hessian::json::{self, JsonKind, JsonReader};
 use hessian::transcode::JsonOptions;
-use hessian::{Decoder, Encoder, Limits};
 
 /// The descriptor of `hash` and `echo`.
 const ONE_TEXT: &str = "Ljava/lang/String;";
@@ -19,9 +22,8 @@ const ONE_OBJECT: &str = "Ljava/lang/Object;";
 const GENERIC: &str = "Ljava/lang/String;[Ljava/lang/String;[Ljava/lang/Object;";
 /// What the generic call names a parameter of `hash` and `echo`.
 const TEXT_NAME: &str = "java.lang.String";
-
-/// Null in JSONB.
-const JSONB_NULL: u8 = 0xaf;
+/// How many arguments `$invoke` has.
+const N_GENERIC_ARGS: usize = 3;
 
 /// The methods, for registries.
 pub(crate) const METHODS: [&str; 2] = ["hash", "echo"];
@@ -57,47 +59,6 @@ impl Method {
     }
 }
 
-/// One argument as it came, in the request's serialization; of a generic call all three.
-struct Argument<'a> {
-    serialization: Serialization,
-    raw: &'a [u8],
-}
-
-impl<'a> Argument<'a> {
-    /// `None` for null.
-    fn text(&self) -> Result<Option<Cow<'a, str>>, Refusal> {
-        match self.serialization {
-            Serialization::Fastjson2 => jsonb::Decoder::new(self.raw, Limits::default())
-                .read_opt_text()
-                .map(|text| text.map(jsonb::Text::to_str))
-                .map_err(|error| bad_argument(&error)),
-            Serialization::Fastjson | Serialization::FastjsonSized => {
-                let mut reader = JsonReader::new(self.raw, Limits::default());
-                let text = match reader.peek() {
-                    Ok(JsonKind::Null) => return Ok(None),
-                    _ => reader.read_string(),
-                };
-                text.map(Some).map_err(|error| bad_argument(&error))
-            }
-            Serialization::Hessian2 => Decoder::new(self.raw, Limits::default())
-                .read_opt_string()
-                .map_err(|error| bad_argument(&error)),
-            other @ Serialization::Other(_) => Err(unexpected(other)),
-        }
-    }
-
-    fn is_null(&self) -> bool {
-        match self.serialization {
-            Serialization::Fastjson | Serialization::FastjsonSized => {
-                self.raw.trim_ascii() == b"null"
-            }
-            Serialization::Fastjson2 => self.raw == [JSONB_NULL],
-            Serialization::Hessian2 => self.raw == b"N",
-            Serialization::Other(_) => false,
-        }
-    }
-}
-
 impl HelloService {
     /// The service under the name `key`.
     pub(crate) fn new(key: ServiceKey) -> Self {
@@ -118,40 +79,20 @@ impl HelloService {
         let is_generic = matches!(method, "$invoke" | "$invokeAsync") && descriptor == GENERIC;
         let is_echo = method == "$echo" && descriptor == ONE_OBJECT;
         self.check_key(request, is_generic || is_echo)?;
-        let answer_in = match request.serialization() {
-            // The two framings of fastjson have the same texts.
-            Serialization::FastjsonSized => Serialization::Fastjson,
-            other => other,
-        };
-        let mut lines = Vec::new();
-        let (serialization, raw) = match request.serialization() {
-            sized @ Serialization::FastjsonSized => {
-                fastjson::reframe(request.args(), sized, Serialization::Fastjson, &mut lines)
-                    .map_err(|error| bad_argument(&error))?;
-                (Serialization::Fastjson, &lines[..])
-            }
-            // The arguments of a generic call are read as the JSON that they stand for.
-            Serialization::Fastjson2 if is_generic => {
-                for value in sized(request.args())? {
-                    let mut decoder = jsonb::Decoder::new(value, Limits::default());
-                    jsonb::jsonb_to_json(&mut decoder, &mut lines, &JsonOptions::default())
-                        .map_err(|error| bad_argument(&error))?;
-                    lines.push(b'\n');
-                }
-                (Serialization::Fastjson, &lines[..])
-            }
-            Serialization::Fastjson2 => {
-                let values = sized(request.args())?;
-                (Serialization::Fastjson2, values.first().copied().unwrap_or_default())
-            }
-            other @ (Serialization::Hessian2 | Serialization::Fastjson) => (other, request.args()),
-            other @ Serialization::Other(_) => return Err(unexpected(other)),
-        };
-        let argument = Argument { serialization, raw };
+        let serialization = request.serialization();
+        let Some(values) = serialization.values() else { return Err(unexpected(serialization)) };
+        let only_arg = || serialization.only_arg(request.args()).map_err(|e| bad_argument(&e));
         match Method::named(method) {
-            Some(method) if descriptor == ONE_TEXT => run(method, &argument, false, answer_in, out),
-            _ if is_generic => self.generic(&argument, answer_in, out),
-            _ if is_echo => Ok(give_back(&argument, out)),
+            Some(method) if descriptor == ONE_TEXT => {
+                let raw = only_arg()?;
+                let text = values.read_string(raw).map_err(|error| bad_argument(&error))?;
+                Ok(match (method, &text) {
+                    (Method::Echo, Some(_)) => give_back(values, raw, out),
+                    _ => run(method, text.as_deref(), false, values, out),
+                })
+            }
+            _ if is_generic => self.generic(request, values, out),
+            _ if is_echo => Ok(give_back(values, only_arg()?, out)),
             _ => Err(self.no_such_method(method)),
         }
     }
@@ -197,22 +138,18 @@ impl HelloService {
         self.not_found(&self.key.interface, method)
     }
 
-    /// `$invoke(name, type names, arguments)`.
+    /// `$invoke(name, type names, arguments)`, which are read as the JSON that they stand for.
     fn generic(
         &self,
-        arguments: &Argument<'_>,
-        answer_in: Serialization,
+        request: &Request,
+        values: &dyn ValueCodec,
         out: &mut Vec<u8>,
     ) -> Result<ReplyKind, Refusal> {
-        let serialization = arguments.serialization;
-        let call = match serialization {
-            Serialization::Hessian2 => GenericCall::read_hessian(arguments.raw)?,
-            // The others come as JSON.
-            Serialization::Fastjson | Serialization::FastjsonSized | Serialization::Fastjson2 => {
-                GenericCall::read_json(arguments.raw)?
-            }
-            other @ Serialization::Other(_) => return Err(unexpected(other)),
-        };
+        let options = ReadOptions { json: &JsonOptions::default(), schema: None };
+        let texts = values
+            .read_args(request.args(), N_GENERIC_ARGS, None, options)
+            .map_err(|error| bad_argument(&error))?;
+        let call = GenericCall::read(&texts).map_err(|error| bad_argument(&error))?;
         let has_types = call.types.as_ref().is_none_or(|types| types == &[TEXT_NAME]);
         let Some(method) = Method::named(&call.method).filter(|_| has_types) else {
             let (interface, method) = (&self.key.interface, &call.method);
@@ -228,7 +165,12 @@ impl HelloService {
             let text = format!("{} takes 1 argument, not {}", call.method, call.args.len());
             return Err(Refusal { status: Status::ServiceError, text });
         };
-        run(method, &Argument { serialization, raw }, true, answer_in, out)
+        let mut reader = JsonReader::new(raw, Limits::default());
+        let text = match reader.peek() {
+            Ok(JsonKind::Null) => None,
+            _ => Some(reader.read_string().map_err(|error| bad_argument(&error))?),
+        };
+        Ok(run(method, text.as_deref(), true, values, out))
     }
 }
 
@@ -241,67 +183,28 @@ struct GenericCall<'a> {
 }
 
 impl<'a> GenericCall<'a> {
-    fn read_hessian(args: &'a [u8]) -> Result<Self, Refusal> {
-        Self::decode_hessian(args).map_err(|error| bad_argument(&error))
-    }
-
-    fn decode_hessian(args: &'a [u8]) -> Result<Self, hessian::HessianError> {
-        let mut decoder = Decoder::new(args, Limits::default());
-        let method = decoder.read_string()?;
-        let types = match decoder.read_null()? {
-            true => None,
-            false => {
-                let (mut types, mut list) = (Vec::new(), decoder.read_list_begin()?);
-                while list.next(&mut decoder)? {
-                    types.push(decoder.read_string()?);
+    fn read(texts: &'a JsonTexts) -> Result<Self, json::JsonError> {
+        let reader = |index| JsonReader::new(texts.at(index).unwrap_or(b"null"), Limits::default());
+        let method = reader(0).read_string()?;
+        let mut reader_of_types = reader(1);
+        let types = match reader_of_types.peek()? {
+            JsonKind::Null => None,
+            _ => {
+                let (mut types, mut array) = (Vec::new(), reader_of_types.begin_array()?);
+                while reader_of_types.next_element(&mut array)? {
+                    types.push(reader_of_types.read_string()?);
                 }
                 Some(types)
             }
         };
-        let mut values = Vec::new();
-        if !decoder.read_null()? {
-            let mut list = decoder.read_list_begin()?;
-            while list.next(&mut decoder)? {
-                let start = decoder.position();
-                decoder.skip_value()?;
-                values.push(args.get(start..decoder.position()).unwrap_or_default());
+        let (mut args, mut reader) = (Vec::new(), reader(2));
+        if reader.peek()? != JsonKind::Null {
+            let mut array = reader.begin_array()?;
+            while reader.next_element(&mut array)? {
+                args.push(reader.skip_value()?);
             }
         }
-        Ok(Self { method, types, args: values })
-    }
-
-    fn read_json(args: &'a [u8]) -> Result<Self, Refusal> {
-        Self::decode_json(args).map_err(|error| bad_argument(&error))
-    }
-
-    /// The lines are read as one text, since a line end is nothing but space to JSON.
-    fn decode_json(args: &'a [u8]) -> Result<Self, json::JsonError> {
-        let mut reader = JsonReader::new(args, Limits::default());
-        let method = reader.read_string()?;
-        let types = match reader.peek()? {
-            JsonKind::Null => {
-                reader.read_null()?;
-                None
-            }
-            _ => {
-                let (mut types, mut array) = (Vec::new(), reader.begin_array()?);
-                while reader.next_element(&mut array)? {
-                    types.push(reader.read_string()?);
-                }
-                Some(types)
-            }
-        };
-        let mut values = Vec::new();
-        match reader.peek()? {
-            JsonKind::Null => reader.read_null()?,
-            _ => {
-                let mut array = reader.begin_array()?;
-                while reader.next_element(&mut array)? {
-                    values.push(reader.skip_value()?);
-                }
-            }
-        }
-        Ok(Self { method, types, args: values })
+        Ok(Self { method, types, args })
     }
 }
 
@@ -320,110 +223,50 @@ fn bad_argument(error: &dyn std::fmt::Display) -> Refusal {
     Refusal { status: Status::BadRequest, text }
 }
 
-/// The values of a body in JSONB, each of which stands behind its length.
-fn sized(args: &[u8]) -> Result<Vec<&[u8]>, Refusal> {
-    let (mut values, mut rest) = (Vec::new(), args);
-    while let Some((len, behind)) = rest.split_first_chunk::<4>() {
-        let len = usize::try_from(u32::from_be_bytes(*len)).unwrap_or(usize::MAX);
-        let short = || bad_argument(&"one of them is shorter than it says");
-        let (value, behind) = behind.split_at_checked(len).ok_or_else(short)?;
-        values.push(value);
-        rest = behind;
-    }
-    Ok(values)
-}
-
-/// `answer_in` is what the caller speaks; of a generic call the argument may be in another serialization.
 fn run(
     method: Method,
-    argument: &Argument<'_>,
+    text: Option<&str>,
     is_generic: bool,
-    answer_in: Serialization,
+    values: &dyn ValueCodec,
     out: &mut Vec<u8>,
-) -> Result<ReplyKind, Refusal> {
-    let text = argument.text()?;
-    match method {
-        Method::Echo if argument.serialization == answer_in => Ok(give_back(argument, out)),
-        Method::Echo => match text {
-            Some(text) => {
-                jsonb::Encoder::new(out).string(&text);
-                Ok(ReplyKind::Value)
-            }
-            None => Ok(ReplyKind::Null),
-        },
-        Method::Hash => match text {
-            Some(text) => {
-                let hash = java_hash(&text);
-                match answer_in {
-                    Serialization::Fastjson | Serialization::FastjsonSized => {
-                        json::write_i64(out, i64::from(hash));
-                    }
-                    Serialization::Fastjson2 => jsonb::Encoder::new(out).int(hash),
-                    Serialization::Hessian2 => hessian::write_int(out, hash),
-                    other @ Serialization::Other(_) => return Err(unexpected(other)),
-                }
-                Ok(ReplyKind::Value)
-            }
-            None => {
-                let exception = "java.lang.NullPointerException";
-                let message = "hash() has no hash code for null";
-                write_exception(answer_in, exception, message, is_generic, out);
-                Ok(ReplyKind::Exception)
-            }
-        },
+) -> ReplyKind {
+    match (method, text) {
+        (Method::Echo, Some(text)) => values.write_string(text, out),
+        (Method::Echo, None) => return ReplyKind::Null,
+        (Method::Hash, Some(text)) => values.write_int(java_hash(text), out),
+        (Method::Hash, None) => {
+            let exception = "java.lang.NullPointerException";
+            write_exception(values, exception, "hash() has no hash code for null", is_generic, out);
+            return ReplyKind::Exception;
+        }
     }
+    ReplyKind::Value
 }
 
-fn give_back(argument: &Argument<'_>, out: &mut Vec<u8>) -> ReplyKind {
-    if argument.is_null() {
+/// Gives an argument back as it is.
+fn give_back(values: &dyn ValueCodec, raw: &[u8], out: &mut Vec<u8>) -> ReplyKind {
+    if values.is_null(raw) {
         return ReplyKind::Null;
     }
-    out.extend_from_slice(argument.raw);
+    out.extend_from_slice(raw);
     ReplyKind::Value
 }
 
 /// As Java's provider writes it; a generic call gets it wrapped, since its caller may not have the
 /// exception's class.
 fn write_exception(
-    serialization: Serialization,
+    values: &dyn ValueCodec,
     class: &str,
     message: &str,
     is_generic: bool,
     out: &mut Vec<u8>,
 ) {
     const WRAPPER: &str = "org.apache.dubbo.rpc.service.GenericException";
-    let (outer, fields): (_, &[(&str, &str)]) = match is_generic {
+    let (class, fields): (_, &[(&str, &str)]) = match is_generic {
         true => (WRAPPER, &[("exceptionClass", class), ("exceptionMessage", message)]),
         false => (class, &[]),
     };
-    if serialization == Serialization::Fastjson {
-        out.extend_from_slice(b"{\"@type\":");
-        json::write_string(out, outer);
-        for (name, value) in fields.iter().chain(&[("message", message)]) {
-            out.push(b',');
-            json::write_string(out, name);
-            out.push(b':');
-            json::write_string(out, value);
-        }
-        out.push(b'}');
-        return;
-    }
-    if serialization == Serialization::Fastjson2 {
-        let mut encoder = jsonb::Encoder::new(out);
-        encoder.class(outer);
-        encoder.object_begin();
-        for (name, value) in fields.iter().chain(&[("detailMessage", message)]) {
-            encoder.string(name);
-            encoder.string(value);
-        }
-        encoder.object_end();
-        return;
-    }
-    let names: Vec<&str> = fields.iter().map(|(name, _)| *name).chain(["detailMessage"]).collect();
-    let mut encoder = Encoder::new(out);
-    encoder.object_begin(outer, &names);
-    fields.iter().for_each(|(_, value)| encoder.string(value));
-    encoder.string(message);
+    values.write_exception(ThrownTexts { class, message, fields }, out);
 }
 
 /// Java's `String.hashCode`: 31-fold of what came before, plus the next unit of UTF-16.

@@ -4,26 +4,20 @@
 //! What comes as JSON already (fastjson, and the values of a generic call) is read and written once
 //! more by its type, so that an app sees the same text for the same value, however it came.
 
-use std::ops::Range;
-
-use dubbo_proto::{Serialization, fastjson};
+use dubbo_proto::{JsonTexts, ReadOptions, Serialization};
 use hessian::json::{JsonKind, JsonReader};
 use hessian::transcode::{
-    JsonOptions, Schema, TranscodeError, hessian_to_json, hessian_to_json_with,
-    json_to_hessian_with,
+    JsonOptions, Schema, TranscodeError, hessian_to_json_with, json_to_hessian_with,
 };
 use hessian::{Decoder, Encoder, JavaType, Limits};
-use jsonb::jsonb_to_json_as;
 
 use crate::config::http_app::method::Classes;
 use crate::error::{CallError, Code};
+use crate::route::unsupported;
 
 /// Arguments as JSON texts.
 #[derive(Debug, Default)]
-pub struct Arguments {
-    text: Vec<u8>,
-    places: Vec<Range<usize>>,
-}
+pub struct Arguments(JsonTexts);
 
 /// How values are read and written.
 #[derive(Clone, Copy, Debug)]
@@ -37,27 +31,17 @@ pub struct Style<'a> {
 impl Arguments {
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.0.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.0.is_empty()
     }
 
     /// One of them.
     pub fn at(&self, index: usize) -> Option<&[u8]> {
-        self.text.get(self.places.get(index)?.clone())
-    }
-
-    fn push(
-        &mut self,
-        write: impl FnOnce(&mut Vec<u8>) -> Result<(), CallError>,
-    ) -> Result<(), CallError> {
-        let start = self.text.len();
-        write(&mut self.text)?;
-        self.places.push(start..self.text.len());
-        Ok(())
+        self.0.at(index)
     }
 
     /// Reads one argument for each of `types` from what stands in a request.
@@ -71,27 +55,17 @@ impl Arguments {
         types: &[JavaType],
         style: Style<'_>,
     ) -> Result<Self, CallError> {
-        let mut arguments = Self::default();
-        if serialization == Serialization::Hessian2 {
-            let mut decoder = Decoder::new(args, Limits::default());
-            for (index, ty) in types.iter().enumerate() {
-                arguments.push(|out| {
-                    hessian_to_json_with(&mut decoder, Some(ty), out, style.json, style.classes)
-                        .map_err(|error| bad_argument(index, &error))
-                })?;
-            }
-            return Ok(arguments);
+        let options = ReadOptions { json: style.json, schema: Some(style.classes) };
+        let texts = Self::checked(serialization, args, types.len(), Some(types), options)?;
+        if serialization.has_types() {
+            return Ok(texts);
         }
-        if serialization == Serialization::Fastjson2 {
-            arguments.push_jsonb(args, types.len(), |index| types.get(index), style.json)?;
-            return Ok(arguments);
-        }
-        let texts = Self::raw(serialization, args, types.len())?;
+        let mut arguments = JsonTexts::default();
         for (index, ty) in types.iter().enumerate() {
             let text = texts.at(index).unwrap_or_default();
             arguments.push(|out| again(index, text, Some(ty), style, out))?;
         }
-        Ok(arguments)
+        Ok(Self(arguments))
     }
 
     /// Reads `n` arguments as what they look like, with the names of classes.
@@ -99,69 +73,29 @@ impl Arguments {
     /// # Errors
     /// As [`Arguments::read`].
     pub fn raw(serialization: Serialization, args: &[u8], n: usize) -> Result<Self, CallError> {
-        let mut arguments = Self::default();
-        match serialization {
-            Serialization::Hessian2 => {
-                let mut decoder = Decoder::new(args, Limits::default());
-                let options = JsonOptions { class_name: true, ..JsonOptions::default() };
-                for index in 0..n {
-                    arguments.push(|out| {
-                        hessian_to_json(&mut decoder, out, &options)
-                            .map_err(|error| bad_argument(index, &error))
-                    })?;
-                }
-            }
-            Serialization::Fastjson | Serialization::FastjsonSized => {
-                let mut lines = Vec::new();
-                fastjson::reframe(args, serialization, Serialization::Fastjson, &mut lines)
-                    .map_err(|error| CallError::new(Code::BadArguments, error.to_string()))?;
-                // There is no line if there is no argument, but one that is empty is one.
-                let lines = lines.split(|byte| *byte == b'\n').take(n);
-                for (index, line) in lines.enumerate() {
-                    arguments.push(|out| {
-                        fastjson::to_json(line, true, out)
-                            .map_err(|error| bad_argument(index, &error))
-                    })?;
-                }
-            }
-            Serialization::Fastjson2 => {
-                let options = JsonOptions { class_name: true, ..JsonOptions::default() };
-                arguments.push_jsonb(args, n, |_| None, &options)?;
-            }
-            other @ Serialization::Other(_) => return Err(crate::route::unsupported(other)),
-        }
-        if arguments.len() != n {
-            let (has, message) = (arguments.len(), "arguments by its types");
+        let json = JsonOptions { class_name: true, ..JsonOptions::default() };
+        let options = ReadOptions { json: &json, schema: None };
+        Self::checked(serialization, args, n, None, options)
+    }
+
+    /// Reads exactly `n` arguments.
+    fn checked(
+        serialization: Serialization,
+        args: &[u8],
+        n: usize,
+        types: Option<&[JavaType]>,
+        options: ReadOptions<'_>,
+    ) -> Result<Self, CallError> {
+        let values = serialization.values().ok_or_else(|| unsupported(serialization))?;
+        let texts = values
+            .read_args(args, n, types, options)
+            .map_err(|error| CallError::new(Code::BadArguments, error.to_string()))?;
+        if texts.len() != n {
+            let (has, message) = (texts.len(), "arguments by its types");
             let message = format!("the method takes {n} {message}, the request has {has}");
             return Err(CallError::new(Code::BadArguments, message));
         }
-        Ok(arguments)
-    }
-
-    /// Reads `n` arguments, each JSONB behind its length.
-    fn push_jsonb<'t>(
-        &mut self,
-        args: &[u8],
-        n: usize,
-        ty: impl Fn(usize) -> Option<&'t JavaType>,
-        options: &JsonOptions,
-    ) -> Result<(), CallError> {
-        let mut rest = args;
-        for index in 0..n {
-            let (size, after) = rest.split_first_chunk().unwrap_or((&[0; 4], &[]));
-            let len = usize::try_from(u32::from_be_bytes(*size)).unwrap_or(usize::MAX);
-            let Some((text, after)) = after.split_at_checked(len) else {
-                return Err(bad_argument(index, &"it is shorter than it says"));
-            };
-            rest = after;
-            let mut decoder = jsonb::Decoder::new(text, Limits::default());
-            self.push(|out| {
-                jsonb_to_json_as(&mut decoder, ty(index), out, options)
-                    .and_then(|()| decoder.finish())
-                    .map_err(|error| bad_argument(index, &error))
-            })?;
-        }
-        Ok(())
+        Ok(Self(texts))
     }
 
     /// Reads a JSON array of arguments, each of which `inner` turns into JSON text first.
@@ -174,13 +108,13 @@ impl Arguments {
         style: Style<'_>,
         inner: impl Fn(&'a [u8]) -> Result<std::borrow::Cow<'a, [u8]>, CallError>,
     ) -> Result<Self, CallError> {
-        let mut arguments = Self::default();
+        let mut arguments = JsonTexts::default();
         for (index, text) in elements(array)?.into_iter().enumerate() {
             let text = inner(text)?;
             let ty = types.and_then(|types| types.get(index));
             arguments.push(|out| again(index, &text, ty, style, out))?;
         }
-        Ok(arguments)
+        Ok(Self(arguments))
     }
 
     /// Appends the arguments that `wanted` picks as a JSON array.

@@ -4,10 +4,9 @@
 
 use std::borrow::Cow;
 
-use dubbo_proto::{Serialization, Status as DubboStatus};
+use dubbo_proto::{ObjectWriter, Serialization, Status as DubboStatus, text_of};
 use hessian::json::JsonReader;
-use hessian::transcode::{JsonOptions, hessian_to_json};
-use hessian::{Decoder, Encoder, HessianError, Limits, Value};
+use hessian::{Decoder, HessianError, Limits, Value};
 
 use super::arguments::{Arguments, elements};
 use super::bean;
@@ -70,8 +69,12 @@ impl Mode {
                 Ok(Self::Bean(bean::class_of(&elements(array)?)))
             }
             Self::Bean(_) => {
+                let has_classes = |known: &Serialization| known.has_classes();
+                let names = Serialization::NAMED.into_iter().filter(has_classes);
+                let names: Vec<&str> = names.map(Serialization::name).collect();
                 let text = format!(
-                    "generic=bean does not go by {}, but by hessian2 and fastjson2",
+                    "generic=bean needs a serialization that has classes ({}), and this call is in {}",
+                    names.join(", "),
                     serialization.name()
                 );
                 Err(CallError::from_provider(DubboStatus::ServiceError, &text))
@@ -140,58 +143,19 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Writes a value with maps in the place of objects, as a generic caller wants it. An object with
-/// the single field `name` is an enum unless its class is one of `classes`.
+/// Writes a value in Hessian with maps in the place of objects, as a generic caller wants it. An
+/// object with the single field `name` is an enum unless its class is one of `classes`.
 ///
 /// # Errors
 /// What is wrong with the value.
-pub fn generalize(value: &[u8], classes: &Classes) -> Result<Vec<u8>, HessianError> {
+pub fn generalize(
+    value: &[u8],
+    classes: &Classes,
+    out: &mut dyn ObjectWriter,
+) -> Result<(), HessianError> {
     let value = Decoder::new(value, Limits::default()).read_value()?;
-    let mut out = Vec::new();
-    Encoder::new(&mut out).value(&without_classes(value, classes));
-    Ok(out)
-}
-
-/// Like [`generalize`], of a value in Hessian, but as JSONB.
-///
-/// # Errors
-/// What is wrong with the value.
-pub fn generalize_jsonb(value: &[u8], classes: &Classes) -> Result<Vec<u8>, HessianError> {
-    let value = Decoder::new(value, Limits::default()).read_value()?;
-    let mut out = Vec::new();
-    write_jsonb(&without_classes(value, classes), &mut jsonb::Encoder::new(&mut out));
-    Ok(out)
-}
-
-fn write_jsonb(value: &Value, encoder: &mut jsonb::Encoder<'_>) {
-    match value {
-        Value::Bool(value) => encoder.bool(*value),
-        Value::Int(value) => encoder.int(*value),
-        Value::Long(value) => encoder.long(*value),
-        Value::Double(value) => encoder.double(*value),
-        Value::Date(ms) => encoder.date_ms(*ms),
-        Value::String(text) => encoder.string(text),
-        Value::Binary(bytes) => encoder.binary(bytes),
-        Value::List { items, .. } => {
-            encoder.array_begin(items.len());
-            items.iter().for_each(|item| write_jsonb(item, encoder));
-        }
-        Value::Map { entries, .. } => {
-            encoder.object_begin();
-            for (key, value) in entries {
-                write_jsonb(key, encoder);
-                write_jsonb(value, encoder);
-            }
-            encoder.object_end();
-        }
-        // Decimals and the like: their text.
-        Value::Object { .. } => match as_text(value) {
-            Value::String(text) => encoder.string(&text),
-            _ => encoder.null(),
-        },
-        // What was made of JSON has no references.
-        Value::Null | Value::Ref(_) => encoder.null(),
-    }
+    out.tree(&without_classes(value, classes));
+    Ok(())
 }
 
 /// The depth is bounded by what the decoder let through.
@@ -231,22 +195,13 @@ fn is_handle(value: &Value) -> bool {
 }
 
 fn as_text(value: &Value) -> Value {
-    let (mut bytes, mut json) = (Vec::new(), Vec::new());
-    Encoder::new(&mut bytes).value(value);
-    let mut decoder = Decoder::new(&bytes, Limits::default());
-    let written = hessian_to_json(&mut decoder, &mut json, &JsonOptions::default());
-    if written.is_err() {
-        return Value::Null;
-    }
-    match JsonReader::new(&json, Limits::default()).read_string() {
-        Ok(text) => Value::string(&text),
-        // Of a number, its digits.
-        Err(_) => Value::String(String::from_utf8_lossy(&json).into_owned()),
-    }
+    text_of(value).map_or(Value::Null, Value::String)
 }
 
 #[cfg(test)]
 mod tests {
+    use hessian::Encoder;
+
     use super::*;
 
     #[test]
@@ -284,7 +239,10 @@ mod tests {
         ]);
         let mut bytes = Vec::new();
         Encoder::new(&mut bytes).value(&value);
-        let bytes = generalize(&bytes, &Classes::default()).unwrap();
+        let mut out = Vec::new();
+        let mut objects = Serialization::Hessian2.values().unwrap().objects(&mut out).unwrap();
+        generalize(&bytes, &Classes::default(), &mut *objects).unwrap();
+        drop(objects);
         let expected = Value::list(vec![
             Value::map(vec![
                 (Value::string("class"), Value::string("com.acme.User")),
@@ -293,7 +251,7 @@ mod tests {
             ]),
             date,
         ]);
-        let read = Decoder::new(&bytes, Limits::default()).read_value().unwrap();
+        let read = Decoder::new(&out, Limits::default()).read_value().unwrap();
         assert_eq!(read, expected);
     }
 }

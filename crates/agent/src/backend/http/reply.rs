@@ -6,15 +6,14 @@ use bytes::{Buf, BytesMut};
 use dubbo_proto::attachment::TYPED;
 use dubbo_proto::frame::HEADER_LEN;
 use dubbo_proto::{
-    DEFAULT_PAYLOAD_LIMIT, ProtoError, ReplyKind, ReplyTo, Serialization, Status as DubboStatus,
-    encode_reply,
+    DEFAULT_PAYLOAD_LIMIT, ObjectWriter, ProtoError, ReplyKind, ReplyTo, Serialization,
+    Status as DubboStatus, ValueCodec, ValueError, encode_reply,
 };
 use hessian::json::{self, JsonKind, JsonReader};
 use hessian::transcode::{Schema, TranscodeError, json_to_hessian_with};
 use hessian::{Encoder, JavaType, Limits};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, StatusCode};
-use jsonb::{JsonbError, json_to_jsonb_with};
 
 use super::bean;
 use super::generic::{self, Mode};
@@ -23,6 +22,7 @@ use crate::attachments;
 use crate::call::{Outcome, Reply};
 use crate::config::http_app::method::{Classes, DEFAULT_EXCEPTION, ErrorRule, StatusTable};
 use crate::error::{CallError, Code};
+use crate::route::unsupported;
 
 /// Headers with this beginning are attachments; the same as callers by HTTP use.
 pub const ATTACHMENT: &str = "x-dubbo-attachment-";
@@ -164,38 +164,45 @@ impl Form<'_> {
     }
 
     fn typed(&self, text: &[u8]) -> Result<Vec<u8>, CallError> {
+        let values = self.values()?;
+        let mut value = Vec::with_capacity(text.len());
+        let class = match self.mode {
+            Mode::Map if self.serialization.has_classes() => None,
+            Mode::Bean(class) => Some(class),
+            Mode::Plain | Mode::Map | Mode::Raw | Mode::Gson => {
+                values
+                    .write_value(text, self.returns, self.classes, &mut value)
+                    .map_err(|error| self.misfit(text, &error))?;
+                return Ok(value);
+            }
+        };
+        let checked = self.in_hessian(text).map_err(|error| self.misfit(text, &error))?;
+        let Some(mut objects) = values.objects(&mut value) else {
+            let name = self.serialization.name();
+            return Err(self.misfit(text, &format!("{name} has no objects with classes")));
+        };
+        match class {
+            Some(class) => bean::describe(text, self.returns, self.classes, class, &mut *objects)
+                .map_err(|error| self.misfit(text, &error))?,
+            None => generic::generalize(&checked, self.classes, &mut *objects)
+                .map_err(|error| bad_reply(format!("the app's answer: {error}")))?,
+        }
+        drop(objects);
+        Ok(value)
+    }
+
+    fn values(&self) -> Result<&'static dyn ValueCodec, CallError> {
+        self.serialization.values().ok_or_else(|| unsupported(self.serialization))
+    }
+
+    /// The answer as a Hessian value of the type that is returned.
+    fn in_hessian(&self, text: &[u8]) -> Result<Vec<u8>, TranscodeError> {
         let mut value = Vec::with_capacity(text.len());
         let mut reader = JsonReader::new(text, Limits::default());
-        // Also for fastjson: what does not fit its type is better refused here than there.
-        json_to_hessian_with(
-            &mut reader,
-            self.returns,
-            &mut Encoder::new(&mut value),
-            self.classes,
-        )
-        .map_err(|error| self.misfit(text, &error))?;
-        reader.finish().map_err(|error| self.misfit(text, &error))?;
-        match (self.serialization, self.mode) {
-            (to, Mode::Bean(class)) => bean::describe(text, self.returns, self.classes, class, to)
-                .map_err(|error| self.misfit(text, &error)),
-            (Serialization::Hessian2, Mode::Map) => generic::generalize(&value, self.classes)
-                .map_err(|error| bad_reply(format!("the app's answer: {error}"))),
-            (Serialization::Hessian2, _) => Ok(value),
-            (Serialization::Fastjson | Serialization::FastjsonSized, _) => Ok(on_one_line(text)),
-            (Serialization::Fastjson2, Mode::Map) => {
-                generic::generalize_jsonb(&value, self.classes)
-                    .map_err(|error| bad_reply(format!("the app's answer: {error}")))
-            }
-            (Serialization::Fastjson2, _) => {
-                value.clear();
-                let mut reader = JsonReader::new(text, Limits::default());
-                let mut encoder = jsonb::Encoder::new(&mut value);
-                json_to_jsonb_with(&mut reader, self.returns, &mut encoder, self.classes)
-                    .map_err(|error| self.misfit(text, &error))?;
-                Ok(value)
-            }
-            (other @ Serialization::Other(_), _) => Err(crate::route::unsupported(other)),
-        }
+        let mut encoder = Encoder::new(&mut value);
+        json_to_hessian_with(&mut reader, self.returns, &mut encoder, self.classes)?;
+        reader.finish()?;
+        Ok(value)
     }
 
     /// The result as JSON text in a string.
@@ -205,14 +212,7 @@ impl Form<'_> {
         reader.finish().map_err(|error| self.misfit(text, &error))?;
         let text = std::str::from_utf8(text).map_err(|error| self.misfit(text, &error))?;
         let mut value = Vec::with_capacity(text.len() + 8);
-        match self.serialization {
-            Serialization::Hessian2 => hessian::write_string(&mut value, text),
-            Serialization::Fastjson2 => jsonb::Encoder::new(&mut value).string(text),
-            Serialization::Fastjson | Serialization::FastjsonSized => {
-                json::write_string(&mut value, text);
-            }
-            other @ Serialization::Other(_) => return Err(crate::route::unsupported(other)),
-        }
+        self.values()?.write_string(text, &mut value);
         Ok(value)
     }
 
@@ -259,20 +259,16 @@ impl Form<'_> {
                 message: message.as_str().into(),
             },
         };
-        let broken = |error: &dyn std::fmt::Display| bad_reply(format!("the app's error: {error}"));
-        let value = match self.serialization {
-            Serialization::Hessian2 => {
-                object.hessian(self.classes).map_err(|error| broken(&error))?
-            }
-            Serialization::Fastjson2 => {
-                object.jsonb(self.classes).map_err(|error| broken(&error))?
-            }
-            // A consumer's fastjson makes no exception of JSON, and would fail for that instead.
-            Serialization::Fastjson | Serialization::FastjsonSized | Serialization::Other(_) => {
-                let text = format!("{class}: {message}");
-                return Err(CallError::from_provider(DubboStatus::ServiceError, &text));
-            }
+        let mut value = Vec::with_capacity(message.len() + 64);
+        let Some(mut objects) = self.values()?.objects(&mut value) else {
+            // Its consumers make no exceptions of classes, and would fail for that instead.
+            let text = format!("{class}: {message}");
+            return Err(CallError::from_provider(DubboStatus::ServiceError, &text));
         };
+        object
+            .write(&mut *objects, self.classes)
+            .map_err(|error| bad_reply(format!("the app's error: {error}")))?;
+        drop(objects);
         Ok(Done { kind: ReplyKind::Exception, value })
     }
 
@@ -321,61 +317,23 @@ struct Thrown<'a> {
 }
 
 impl Thrown<'_> {
-    fn hessian(&self, classes: &Classes) -> Result<Vec<u8>, TranscodeError> {
-        let mut value = Vec::with_capacity(self.message.len() + 64);
-        let mut encoder = Encoder::new(&mut value);
-        self.write_hessian(&mut encoder, classes)?;
-        Ok(value)
-    }
-
-    fn write_hessian(
-        &self,
-        encoder: &mut Encoder<'_>,
-        classes: &Classes,
-    ) -> Result<(), TranscodeError> {
+    fn write(&self, out: &mut dyn ObjectWriter, classes: &Classes) -> Result<(), ValueError> {
         let names: Vec<&str> = std::iter::once("detailMessage")
             .chain(self.cause.as_ref().map(|_| "cause"))
             .chain(self.fields.iter().map(|(name, _)| &**name))
             .collect();
-        encoder.object_begin(&self.class, &names);
-        encoder.string(&self.message);
+        out.begin_object(&self.class, &names);
+        out.field("detailMessage");
+        out.string(&self.message);
         if let Some(cause) = &self.cause {
-            cause.write_hessian(encoder, classes)?;
+            out.field("cause");
+            cause.write(out, classes)?;
         }
         for (name, text) in &self.fields {
-            let ty = classes.field_type(&self.class, name);
-            let mut reader = JsonReader::new(text, Limits::default());
-            json_to_hessian_with(&mut reader, ty, encoder, classes)?;
+            out.field(name);
+            out.json(text, classes.field_type(&self.class, name), classes)?;
         }
-        Ok(())
-    }
-
-    fn jsonb(&self, classes: &Classes) -> Result<Vec<u8>, JsonbError> {
-        let mut value = Vec::with_capacity(self.message.len() + 64);
-        self.write_jsonb(&mut jsonb::Encoder::new(&mut value), classes)?;
-        Ok(value)
-    }
-
-    fn write_jsonb(
-        &self,
-        encoder: &mut jsonb::Encoder<'_>,
-        classes: &Classes,
-    ) -> Result<(), JsonbError> {
-        encoder.class(&self.class);
-        encoder.object_begin();
-        encoder.string("detailMessage");
-        encoder.string(&self.message);
-        if let Some(cause) = &self.cause {
-            encoder.string("cause");
-            cause.write_jsonb(encoder, classes)?;
-        }
-        for (name, text) in &self.fields {
-            encoder.string(name);
-            let ty = classes.field_type(&self.class, name);
-            let mut reader = JsonReader::new(text, Limits::default());
-            json_to_jsonb_with(&mut reader, ty, encoder, classes)?;
-        }
-        encoder.object_end();
+        out.end_object();
         Ok(())
     }
 }
@@ -456,9 +414,4 @@ fn attachments<'a>(
 
 fn bad_reply(message: impl Into<Box<str>>) -> CallError {
     CallError::new(Code::BadReply, message)
-}
-
-/// JSON text without line ends, which mean nothing where JSON allows them.
-fn on_one_line(text: &[u8]) -> Vec<u8> {
-    text.iter().copied().filter(|byte| !matches!(byte, b'\n' | b'\r')).collect()
 }

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use dubbo_proto::{BodyLimits, RequestHead, RequestTemplate};
+use hessian::{Decoder, Encoder};
 use proptest::prelude::*;
 
 use super::*;

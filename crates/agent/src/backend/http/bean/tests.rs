@@ -79,7 +79,10 @@ fn classes() -> Classes {
 /// A descriptor as JSON, with the names of classes.
 fn described(json: &str, ty: &str, serialization: Serialization) -> String {
     let ty = (!ty.is_empty()).then(|| JavaType::parse(ty).unwrap());
-    let bytes = describe(json.as_bytes(), ty.as_ref(), &classes(), CLASS, serialization).unwrap();
+    let mut bytes = Vec::new();
+    let mut objects = serialization.values().unwrap().objects(&mut bytes).unwrap();
+    describe(json.as_bytes(), ty.as_ref(), &classes(), CLASS, &mut *objects).unwrap();
+    drop(objects);
     let options = JsonOptions { class_name: true, ..JsonOptions::default() };
     let mut out = Vec::new();
     match serialization {

@@ -1,12 +1,11 @@
 //! JSON into descriptors, by the types that are known of it.
 
-use dubbo_proto::Serialization;
+use dubbo_proto::{ObjectWriter, ValueError};
 use hessian::json::{self, JsonError, JsonKind, JsonReader};
 use hessian::transcode::builtin::Builtin;
 use hessian::transcode::named::field_type;
 use hessian::transcode::{TranscodeError, json_to_hessian_with};
 use hessian::{ClassType, Decoder, Encoder, JavaType, Limits, Value};
-use jsonb::{JsonbError, json_to_jsonb_with};
 
 use super::Kind;
 use super::read::{members, string_of};
@@ -21,15 +20,9 @@ pub enum BeanError {
     /// It does not fit its type.
     #[error(transparent)]
     Hessian(#[from] TranscodeError),
-    /// Objects do not show their classes in this serialization.
-    #[error("{serialization} has no descriptors")]
-    NoClasses {
-        /// Which one.
-        serialization: Serialization,
-    },
-    /// The same, or it has no form in JSONB.
+    /// The same, or it has no form in the serialization.
     #[error(transparent)]
-    Jsonb(#[from] JsonbError),
+    Value(#[from] ValueError),
 }
 
 impl From<JsonError> for BeanError {
@@ -38,7 +31,7 @@ impl From<JsonError> for BeanError {
     }
 }
 
-/// Writes JSON, which was found to fit `ty`, as a descriptor of the class `own_class`, in Hessian or JSONB.
+/// Writes JSON, which was found to fit `ty`, as a descriptor of the class `own_class`.
 ///
 /// # Errors
 /// [`BeanError`] if it does not fit after all.
@@ -47,29 +40,20 @@ pub fn describe(
     ty: Option<&JavaType>,
     classes: &Classes,
     own_class: &str,
-    serialization: Serialization,
-) -> Result<Vec<u8>, BeanError> {
-    let mut out = Vec::with_capacity(2 * text.len());
-    let mut to = match serialization {
-        Serialization::Fastjson2 => Output::Jsonb(jsonb::Encoder::new(&mut out)),
-        Serialization::Hessian2 => Output::Hessian(Encoder::new(&mut out)),
-        Serialization::Fastjson | Serialization::FastjsonSized | Serialization::Other(_) => {
-            return Err(BeanError::NoClasses { serialization });
-        }
-    };
+    out: &mut dyn ObjectWriter,
+) -> Result<(), BeanError> {
     let json = JsonReader::new(text, Limits::default());
-    Writer { json, out: &mut to, classes, own_class }.value(ty)?;
-    Ok(out)
+    Descriptors { json, out, classes, own_class }.value(ty)
 }
 
-struct Writer<'a, 'w, 'o> {
+struct Descriptors<'a, 'w> {
     json: JsonReader<'a>,
-    out: &'w mut Output<'o>,
+    out: &'w mut dyn ObjectWriter,
     classes: &'a Classes,
     own_class: &'a str,
 }
 
-impl Writer<'_, '_, '_> {
+impl Descriptors<'_, '_> {
     /// The depth is bounded by the reader.
     fn value(&mut self, ty: Option<&JavaType>) -> Result<(), BeanError> {
         let of = match ty {
@@ -105,15 +89,27 @@ impl Writer<'_, '_, '_> {
                 self.begin(Kind::Enum, class.name());
                 self.out.string("name");
                 self.out.string(&name);
-                self.out.end();
+                self.end();
                 Ok(())
             }
             _ => self.leaf(ty),
         }
     }
 
+    /// Begins a descriptor; its properties follow, as keys and values in turn.
     fn begin(&mut self, kind: Kind, class: &str) {
-        self.out.begin(self.own_class, kind, class);
+        self.out.begin_object(self.own_class, &["className", "type", "properties"]);
+        self.out.field("className");
+        self.out.string(class);
+        self.out.field("type");
+        self.out.int(kind as i32);
+        self.out.field("properties");
+        self.out.begin_map(PROPERTIES);
+    }
+
+    fn end(&mut self) {
+        self.out.end_map();
+        self.out.end_object();
     }
 
     fn elements(
@@ -130,7 +126,7 @@ impl Writer<'_, '_, '_> {
             index += 1;
             self.value(element)?;
         }
-        self.out.end();
+        self.end();
         Ok(())
     }
 
@@ -153,10 +149,10 @@ impl Writer<'_, '_, '_> {
             json::write_string(&mut quoted, &name);
             let json = JsonReader::new(&quoted, Limits::default());
             let (classes, own_class) = (self.classes, self.own_class);
-            Writer { json, out: &mut *self.out, classes, own_class }.value(key)?;
+            Descriptors { json, out: &mut *self.out, classes, own_class }.value(key)?;
             self.value(value)?;
         }
-        self.out.end();
+        self.end();
         Ok(())
     }
 
@@ -193,7 +189,7 @@ impl Writer<'_, '_, '_> {
             let ty = field_type(self.classes, class.key(), declared, &name);
             self.value(ty)?;
         }
-        self.out.end();
+        self.end();
         Ok(())
     }
 
@@ -216,8 +212,8 @@ impl Writer<'_, '_, '_> {
         };
         self.begin(Kind::Primitive, &class);
         self.out.string("value");
-        self.out.leaf(text, ty, self.classes)?;
-        self.out.end();
+        self.out.json_with_type(text, ty, self.classes)?;
+        self.end();
         Ok(())
     }
 }
@@ -246,97 +242,5 @@ fn boxed_name(ty: &JavaType) -> String {
             let (first, rest) = name.split_at(1);
             format!("java.lang.{}{rest}", first.to_uppercase())
         }
-    }
-}
-
-/// Where descriptors are written.
-enum Output<'o> {
-    Hessian(Encoder<'o>),
-    Jsonb(jsonb::Encoder<'o>),
-}
-
-impl Output<'_> {
-    /// Begins a descriptor; its properties follow, as keys and values in turn.
-    fn begin(&mut self, own_class: &str, kind: Kind, class: &str) {
-        let ty = kind as i32;
-        match self {
-            Self::Hessian(out) => {
-                out.object_begin(own_class, &["className", "type", "properties"]);
-                out.string(class);
-                out.int(ty);
-                out.map_begin(Some(PROPERTIES));
-            }
-            Self::Jsonb(out) => {
-                out.class(own_class);
-                out.object_begin();
-                out.string("className");
-                out.string(class);
-                out.string("type");
-                out.int(ty);
-                out.string("properties");
-                out.class(PROPERTIES);
-                out.object_begin();
-            }
-        }
-    }
-
-    /// Ends a descriptor.
-    fn end(&mut self) {
-        match self {
-            Self::Hessian(out) => out.map_end(),
-            Self::Jsonb(out) => {
-                out.object_end();
-                out.object_end();
-            }
-        }
-    }
-
-    fn null(&mut self) {
-        match self {
-            Self::Hessian(out) => out.null(),
-            Self::Jsonb(out) => out.null(),
-        }
-    }
-
-    fn int(&mut self, value: i32) {
-        match self {
-            Self::Hessian(out) => out.int(value),
-            Self::Jsonb(out) => out.int(value),
-        }
-    }
-
-    fn string(&mut self, text: &str) {
-        match self {
-            Self::Hessian(out) => out.string(text),
-            Self::Jsonb(out) => out.string(text),
-        }
-    }
-
-    /// A value where its reader knows no type.
-    fn leaf(
-        &mut self,
-        text: &[u8],
-        ty: Option<&JavaType>,
-        classes: &Classes,
-    ) -> Result<(), BeanError> {
-        let limits = Limits::default();
-        match (self, ty) {
-            (Self::Hessian(out), ty) => {
-                json_to_hessian_with(&mut JsonReader::new(text, limits), ty, out, classes)?;
-            }
-            // In JSONB such a value has to bear its type.
-            (Self::Jsonb(out), Some(ty)) if text.first() != Some(&b'{') => {
-                let mut named = Vec::from(&b"{\"class\":"[..]);
-                json::write_string(&mut named, &ty.to_string());
-                named.extend_from_slice(b",\"value\":");
-                named.extend_from_slice(text);
-                named.push(b'}');
-                json_to_jsonb_with(&mut JsonReader::new(&named, limits), None, out, classes)?;
-            }
-            (Self::Jsonb(out), ty) => {
-                json_to_jsonb_with(&mut JsonReader::new(text, limits), ty, out, classes)?;
-            }
-        }
-        Ok(())
     }
 }

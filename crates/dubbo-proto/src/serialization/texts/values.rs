@@ -1,0 +1,311 @@
+//! Values of a serialization that is JSON: in plain JSON, or in fastjson's dialect of it.
+
+use std::borrow::Cow;
+
+use hessian::transcode::{
+    hessian_to_json, hessian_to_json_with, json_to_hessian_by, json_to_hessian_with,
+};
+use hessian::{Decoder, Encoder};
+use java_json::json::{self, JsonKind, JsonReader};
+use java_json::number::InGenericCall;
+use java_json::{DateStyle, InputOptions, JavaType, JsonOptions, Limits, Schema};
+use memchr::memmem;
+
+use super::{Framing, Texts};
+use crate::fastjson;
+use crate::values::{
+    Argument, ArgumentError, Arguments, GenericHead, JsonTexts, ObjectWriter, ReadOptions,
+    ThrownTexts, ValueCodec, ValueError,
+};
+
+/// JSON in one of the two framings of texts.
+#[derive(Debug)]
+pub(in crate::serialization) struct JsonValues {
+    pub(in crate::serialization) framing: Framing,
+    /// Whether providers write class names and the dialect that goes with them.
+    pub(in crate::serialization) is_dialect: bool,
+}
+
+impl ValueCodec for JsonValues {
+    fn write_args(
+        &self,
+        args: &dyn Arguments,
+        generic: Option<GenericHead<'_>>,
+        options: &InputOptions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ArgumentError> {
+        let mut texts = ArgumentTexts { framing: self.framing, out, is_first: true };
+        let Some(GenericHead { method, types }) = generic else {
+            return (0..args.count()).try_for_each(|index| {
+                texts.push(|out| write_arg(args, index, false, options, out))
+            });
+        };
+        texts.push(|out| {
+            json::write_string(out, method);
+            Ok(())
+        })?;
+        texts.push(|out| {
+            match types {
+                Some(types) => write_names(types, out),
+                None => out.extend_from_slice(b"null"),
+            }
+            Ok(())
+        })?;
+        texts.push(|out| {
+            out.push(b'[');
+            for index in 0..args.count() {
+                if index != 0 {
+                    out.push(b',');
+                }
+                write_arg(args, index, true, options, out)?;
+            }
+            out.push(b']');
+            Ok(())
+        })
+    }
+
+    /// The arguments are JSON already, and whoever knows their types writes it anew.
+    fn read_args(
+        &self,
+        args: &[u8],
+        n_args: usize,
+        _types: Option<&[JavaType]>,
+        _options: ReadOptions<'_>,
+    ) -> Result<JsonTexts, ArgumentError> {
+        let mut values = Texts::new(self.framing, args, 0);
+        let mut texts = JsonTexts::default();
+        let whole = |error: ValueError| ArgumentError { index: None, ty: None, source: error };
+        for index in 0..n_args {
+            let Some((_, value)) = values.next("text").map_err(|error| whole(error.into()))? else {
+                break;
+            };
+            texts
+                .push(|out| fastjson::to_json(value, true, out))
+                .map_err(|error| ArgumentError::at(index, None, error))?;
+        }
+        Ok(texts)
+    }
+
+    fn write_value(
+        &self,
+        text: &[u8],
+        ty: Option<&JavaType>,
+        schema: &dyn Schema,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ValueError> {
+        // A consumer's fastjson would make it fit, or fail.
+        let mut unused = Vec::with_capacity(text.len());
+        let mut reader = JsonReader::new(text, Limits::default());
+        json_to_hessian_with(&mut reader, ty, &mut Encoder::new(&mut unused), schema)?;
+        reader.finish()?;
+        write_on_one_line(text, out);
+        Ok(())
+    }
+
+    fn shows_end(&self) -> bool {
+        false
+    }
+
+    /// JSON stays as it is unless it is wanted otherwise: then it is written anew, by the type if
+    /// that is known.
+    fn read_value(
+        &self,
+        value: &[u8],
+        ty: Option<&JavaType>,
+        options: ReadOptions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ValueError> {
+        let mut plain = Vec::new();
+        let text = self.checked(value, options.json, &mut plain)?;
+        match *options.json == JsonOptions::default() {
+            true => out.extend_from_slice(text),
+            false => write_anew(text, ty, options, out),
+        }
+        Ok(())
+    }
+
+    fn read_untyped(
+        &self,
+        value: &[u8],
+        options: &JsonOptions,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ValueError> {
+        let mut plain = Vec::new();
+        out.extend_from_slice(self.checked(value, options, &mut plain)?);
+        Ok(())
+    }
+
+    fn is_null(&self, value: &[u8]) -> bool {
+        value.trim_ascii() == b"null"
+    }
+
+    fn write_string(&self, text: &str, out: &mut Vec<u8>) {
+        json::write_string(out, text);
+    }
+
+    fn write_int(&self, number: i32, out: &mut Vec<u8>) {
+        json::write_i64(out, i64::from(number));
+    }
+
+    fn read_string<'a>(&self, value: &'a [u8]) -> Result<Option<Cow<'a, str>>, ValueError> {
+        let mut reader = JsonReader::new(value, Limits::default());
+        match reader.peek() {
+            Ok(JsonKind::Null) => Ok(None),
+            _ => Ok(Some(reader.read_string()?)),
+        }
+    }
+
+    fn write_exception(&self, thrown: ThrownTexts<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"@type\":");
+        json::write_string(out, thrown.class);
+        for (name, value) in thrown.fields.iter().chain(&[("message", thrown.message)]) {
+            out.push(b',');
+            json::write_string(out, name);
+            out.push(b':');
+            json::write_string(out, value);
+        }
+        out.push(b'}');
+    }
+
+    /// A consumer's fastjson makes no exception of JSON, and no descriptor.
+    fn objects<'o>(&self, _out: &'o mut Vec<u8>) -> Option<Box<dyn ObjectWriter + 'o>> {
+        None
+    }
+
+    fn shown(&self, bytes: &[u8], _options: &JsonOptions) -> Vec<String> {
+        let values = self.framing.split(bytes).into_iter();
+        values.map(|value| String::from_utf8_lossy(value).into_owned()).collect()
+    }
+}
+
+impl JsonValues {
+    /// The value as JSON, which is written to `plain` if it does not stand there as it is.
+    fn checked<'a>(
+        &self,
+        value: &'a [u8],
+        options: &JsonOptions,
+        plain: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8], ValueError> {
+        let mut text = value;
+        if self.is_dialect {
+            fastjson::to_json(value, options.class_name, plain)?;
+            text = plain;
+        }
+        let mut reader = JsonReader::new(text, Limits::default());
+        let text = reader.skip_value()?;
+        reader.finish()?;
+        Ok(text)
+    }
+}
+
+/// Texts as arguments stand in a request: the last line is without its end.
+struct ArgumentTexts<'o> {
+    framing: Framing,
+    out: &'o mut Vec<u8>,
+    is_first: bool,
+}
+
+impl ArgumentTexts<'_> {
+    fn push(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), ArgumentError>,
+    ) -> Result<(), ArgumentError> {
+        if self.framing == Framing::Lines {
+            if !std::mem::take(&mut self.is_first) {
+                self.out.push(b'\n');
+            }
+            return write(self.out);
+        }
+        let mut written = Ok(());
+        self.framing.write(self.out, |out| written = write(out));
+        written
+    }
+}
+
+fn write_arg(
+    args: &dyn Arguments,
+    index: usize,
+    is_generic: bool,
+    options: &InputOptions<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), ArgumentError> {
+    let ty = args.ty(index);
+    let text = match args.at(index, ty) {
+        Argument::Text(text) => {
+            json::write_string(out, text);
+            return Ok(());
+        }
+        Argument::Json(text) => text,
+    };
+    if ty.is_some() || is_generic && InGenericCall::may_have_nothing(&text) {
+        // A provider's fastjson makes every value fit, or takes it for null, and unboxes that. We
+        // look first, by what the other serializations take.
+        let mut unused = Vec::with_capacity(16);
+        let mut reader = JsonReader::new(&text, Limits::default());
+        json_to_hessian_by(&mut reader, ty, &mut Encoder::new(&mut unused), options)
+            .map_err(|error| ArgumentError::at(index, ty, error))?;
+    }
+    if is_generic && !options.refs {
+        let written = write_plain_values(&text, out);
+        return written.map_err(|error| ArgumentError::at(index, None, error));
+    }
+    write_on_one_line(&text, out);
+    Ok(())
+}
+
+fn write_names(types: &[JavaType], out: &mut Vec<u8>) {
+    out.push(b'[');
+    for (index, ty) in types.iter().enumerate() {
+        if index != 0 {
+            out.push(b',');
+        }
+        json::write_string(out, &ty.java_name());
+    }
+    out.push(b']');
+}
+
+/// JSON for a generic call, which says nothing of the types of values: what names a class that is no
+/// JSON object (`{"class":"java.util.Date","value":0}`) becomes the plain value, as Java's own generic
+/// callers write it there. The provider makes of it what a field or parameter is declared as.
+fn write_plain_values(text: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
+    if memmem::find(text, b"\"class\"").is_none() {
+        write_on_one_line(text, out);
+        return Ok(());
+    }
+    let (mut value, mut plain) = (Vec::with_capacity(text.len()), Vec::new());
+    let mut reader = JsonReader::new(text, Limits::default());
+    let options = InputOptions { as_maps: true, ..InputOptions::default() };
+    json_to_hessian_by(&mut reader, None, &mut Encoder::new(&mut value), &options)?;
+    let options = JsonOptions { dates: DateStyle::Millis, ..JsonOptions::default() };
+    let mut decoder = Decoder::new(&value, Limits::default());
+    hessian_to_json(&mut decoder, &mut plain, &options)?;
+    out.extend_from_slice(&plain);
+    Ok(())
+}
+
+/// JSON text without line ends, which mean nothing where JSON allows them.
+fn write_on_one_line(text: &[u8], out: &mut Vec<u8>) {
+    if text.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+        out.extend(text.iter().filter(|byte| !matches!(byte, b'\n' | b'\r')));
+    } else {
+        out.extend_from_slice(text);
+    }
+}
+
+/// Writes JSON in the form that the caller chose: by the type of the value, or by what it looks like
+/// if that is not known or wrong; and as it is if nothing can be made of it.
+fn write_anew(text: &[u8], ty: Option<&JavaType>, options: ReadOptions<'_>, out: &mut Vec<u8>) {
+    let write = |ty: Option<&JavaType>, schema: &dyn Schema| {
+        let (mut value, mut json) = (Vec::with_capacity(text.len()), Vec::new());
+        let mut reader = JsonReader::new(text, Limits::default());
+        json_to_hessian_with(&mut reader, ty, &mut Encoder::new(&mut value), schema).ok()?;
+        let mut decoder = Decoder::new(&value, Limits::default());
+        hessian_to_json_with(&mut decoder, ty, &mut json, options.json, schema).ok()?;
+        Some(json)
+    };
+    let typed = ty.zip(options.schema).and_then(|(ty, schema)| write(Some(ty), schema));
+    match typed.or_else(|| write(None, &())) {
+        Some(json) => out.extend_from_slice(&json),
+        None => out.extend_from_slice(text),
+    }
+}
