@@ -8,7 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates that keep the rule.
-const CRATES: [&str; 6] = ["agent", "flow", "hessian", "java-json", "jsonb", "link-macros"];
+const CRATES: [&str; 7] =
+    ["agent", "dubbo-proto", "flow", "hessian", "java-json", "jsonb", "link-macros"];
 
 /// Which modules each module of a crate imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;

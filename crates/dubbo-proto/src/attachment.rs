@@ -4,8 +4,6 @@
 //! [`TYPED`], and its value is the JSON of a number or boolean. In the map of a request or reply it
 //! stands under its plain name, as what it is in Java.
 
-use crate::serialization::texts::Framing;
-
 /// Before the name of an attachment whose value is a number or boolean. No name begins so.
 pub const TYPED: char = '\u{1}';
 
@@ -55,40 +53,6 @@ impl<'a> AttachmentValue<'a> {
             return None;
         }
         text.parse().ok().filter(|value: &f64| value.is_finite()).map(Self::Double)
-    }
-}
-
-/// Appends name and value to a hessian2 map.
-pub(crate) fn write_hessian(out: &mut Vec<u8>, name: &str, value: &str) {
-    let (name, value) = AttachmentValue::of(name, value);
-    hessian::write_string(out, name);
-    match value {
-        AttachmentValue::Text(text) => hessian::write_string(out, text),
-        AttachmentValue::Bool(flag) => hessian::Encoder::new(out).bool(flag),
-        AttachmentValue::Int(number) => hessian::write_int(out, number),
-        AttachmentValue::Long(number) => hessian::write_long(out, number),
-        AttachmentValue::Double(number) => hessian::write_double(out, number),
-    }
-}
-
-/// Appends a value in a serialization that is a row of texts.
-pub(crate) fn write_text(framing: Framing, out: &mut Vec<u8>, value: AttachmentValue<'_>) {
-    if framing == Framing::Jsonb {
-        let mut encoder = jsonb::Encoder::new(out);
-        return match value {
-            AttachmentValue::Text(text) => encoder.string(text),
-            AttachmentValue::Bool(flag) => encoder.bool(flag),
-            AttachmentValue::Int(number) => encoder.int(number),
-            AttachmentValue::Long(number) => encoder.long(number),
-            AttachmentValue::Double(number) => encoder.double(number),
-        };
-    }
-    match value {
-        AttachmentValue::Text(text) => crate::serialization::texts::write_string(out, text),
-        AttachmentValue::Bool(flag) => out.extend_from_slice(if flag { b"true" } else { b"false" }),
-        AttachmentValue::Int(number) => hessian::json::write_i64(out, number.into()),
-        AttachmentValue::Long(number) => hessian::json::write_i64(out, number),
-        AttachmentValue::Double(number) => hessian::json::write_f64(out, number),
     }
 }
 

@@ -1,6 +1,15 @@
-//! What requests and replies share: texts that stay in the body, and attachments.
+//! What is found in the bodies of requests and replies, whatever their serialization: texts that stay
+//! in the body, the parts of a request, attachments, and where a request wants to go.
 
 use std::borrow::Cow;
+use std::ops::Range;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hessian::Decoder;
+
+use crate::service::{MAX_INTERFACE_LEN, MAX_METHOD_LEN, MAX_QUALIFIER_LEN};
+use crate::{ProtoError, descriptor};
 
 /// Bounds on what one body may ask of us. The body's own length is bounded by its connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -35,6 +44,14 @@ impl Text {
         }
     }
 
+    /// Whether it is this text.
+    pub(crate) fn is(&self, body: &[u8], text: &str) -> bool {
+        match self {
+            Self::Span { start, end } => body.get(*start..*end) == Some(text.as_bytes()),
+            Self::Owned(owned) => **owned == *text,
+        }
+    }
+
     /// Spans were checked when they were made, so the body has to be the same.
     pub(crate) fn get<'a>(&'a self, body: &'a [u8]) -> &'a str {
         match self {
@@ -45,4 +62,87 @@ impl Text {
             Self::Owned(text) => text,
         }
     }
+}
+
+/// The JVM's own limit of a method's descriptor.
+const MAX_DESCRIPTOR_LEN: usize = 65_535;
+
+const DESCRIPTOR: &str = "descriptor";
+
+/// The five texts in front of the arguments, and how long each may be.
+pub(crate) const FIELDS: [(&str, usize); 5] = [
+    ("dubbo version", MAX_QUALIFIER_LEN),
+    ("path", MAX_INTERFACE_LEN),
+    ("version", MAX_QUALIFIER_LEN),
+    ("method", MAX_METHOD_LEN),
+    (DESCRIPTOR, MAX_DESCRIPTOR_LEN),
+];
+
+/// The parts of a request. The texts and the arguments stay where they are in the body.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestParts {
+    pub(crate) body: Bytes,
+    pub(crate) fields: [Text; FIELDS.len()],
+    pub(crate) args: Range<usize>,
+    pub(crate) n_args: usize,
+    pub(crate) attachments: Vec<(Text, Text)>,
+}
+
+impl RequestParts {
+    /// Nothing has been read yet.
+    pub(crate) fn of(body: Bytes) -> Self {
+        let fields = [Text::EMPTY; FIELDS.len()];
+        Self { body, fields, args: 0..0, n_args: 0, attachments: Vec::new() }
+    }
+}
+
+/// Checks a field's length. For the descriptor, which comes last, the number of its parameters is
+/// returned, and 0 for the others.
+pub(crate) fn check_field(
+    text: &str,
+    (what, max_len): (&'static str, usize),
+) -> Result<usize, ProtoError> {
+    if text.len() > max_len {
+        return Err(ProtoError::Name { what, len: text.len(), rule: "too long" });
+    }
+    if what == DESCRIPTOR { descriptor::count(text) } else { Ok(0) }
+}
+
+/// A map of attachments, not yet read.
+#[derive(Debug)]
+pub enum AttachmentMap<'a> {
+    /// In hessian2: a decoder that stands before it. It knows the classes that the value has defined.
+    Hessian(Decoder<'a>),
+    /// In the outcome's serialization: without what frames it.
+    Text {
+        /// Where it begins in the body.
+        offset: usize,
+        /// The map.
+        text: &'a [u8],
+    },
+}
+
+/// Where a request wants to go.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Routing<'a> {
+    /// The path as the provider looks for it: the attachment `path`, or else the one in the body.
+    pub path: Cow<'a, str>,
+    /// The attachment `interface`; empty if there is none.
+    pub interface: Cow<'a, str>,
+    /// The version as it stands there: `0.0.0` and an empty one mean none.
+    pub version: Cow<'a, str>,
+    /// The group; empty is none.
+    pub group: Cow<'a, str>,
+    /// How long the caller waits: what is left of a time that is counted down (`_TO`), or the call's
+    /// own `timeout`.
+    pub timeout: Option<Duration>,
+}
+
+/// How long the caller waits, in milliseconds: `left` of its countdown, or else its `timeout`.
+///
+/// Dubbo counts down to below 0, and then the time is over: the least that can be waited. A timeout of 0 says
+/// nothing, for Java's consumers wait their default then, and dubbo-go's write it in all attempts but the first.
+pub(crate) fn deadline(left: Option<i64>, timeout: Option<i64>) -> Option<Duration> {
+    let ms = left.map(|ms| ms.max(1)).or_else(|| timeout.filter(|ms| 0 < *ms))?;
+    u64::try_from(ms).ok().map(Duration::from_millis)
 }

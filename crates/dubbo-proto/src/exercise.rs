@@ -77,24 +77,13 @@ fn read_reply(serialization: Serialization, status: Status, body: &[u8]) {
     }
 }
 
-/// Texts of fastjson, in its dialect and in both framings.
+/// Texts of fastjson, in its dialect.
 ///
 /// # Panics
 /// When something that must hold does not.
 pub fn fastjson(texts: &[u8]) {
-    let (lines, sized) = (Serialization::Fastjson, Serialization::FastjsonSized);
     for text in texts.split(|byte| *byte == b'\n').chain([texts]) {
         fastjson_text(text);
-    }
-    let (mut there, mut back) = (Vec::new(), Vec::new());
-    assert_eq!(fastjson::reframe(texts, lines, sized, &mut there), Ok(()));
-    assert_eq!(fastjson::reframe(&there, sized, lines, &mut back), Ok(()));
-    let len = |texts: &[u8]| texts.iter().filter(|byte| !matches!(byte, b'\n' | b'\r')).count();
-    assert_eq!(len(&back), len(texts));
-    let (mut there, mut back) = (Vec::new(), Vec::new());
-    if fastjson::reframe(texts, sized, lines, &mut there).is_ok() {
-        assert!(there.len() <= texts.len());
-        assert_eq!(fastjson::reframe(&there, lines, sized, &mut back), Ok(()));
     }
 }
 
@@ -141,7 +130,6 @@ pub fn server_bytes(data: &[u8], now: Instant) {
             for (name, value) in request.attachments() {
                 assert!(name.len() + value.len() <= 3 * request.body().len());
             }
-            reframe(&request);
             route(&request);
             n_seen += 1;
             if two_way && n_seen % 2 == 0 {
@@ -163,22 +151,6 @@ fn route(request: &Request) {
     let limits = BodyLimits::default();
     if let Ok(routing) = Routing::read(request.serialization(), request.body(), &limits) {
         assert_eq!(routing.path, Routing::of_request(request).path);
-    }
-}
-
-/// Arguments in one framing of fastjson can be had in the other.
-fn reframe(request: &Request) {
-    let from = request.serialization();
-    let (lines, sized) = (Serialization::Fastjson, Serialization::FastjsonSized);
-    if ![lines, sized].contains(&from) {
-        return;
-    }
-    let (mut there, mut back) = (Vec::new(), Vec::new());
-    assert_eq!(fastjson::reframe(request.args(), from, sized, &mut there), Ok(()));
-    assert_eq!(fastjson::reframe(&there, sized, lines, &mut back), Ok(()));
-    let len = |texts: &[u8]| texts.iter().filter(|byte| !matches!(byte, b'\n' | b'\r')).count();
-    if from == lines {
-        assert_eq!(len(&back), len(request.args()));
     }
 }
 

@@ -1,5 +1,4 @@
-//! JSON texts of serialization 6: from one framing to the other, and from fastjson's own dialect
-//! to JSON.
+//! JSON texts of serialization 6: from fastjson's own dialect to JSON.
 //!
 //! A fastjson that writes class names, as the extension for Dubbo 3 does, writes more than JSON
 //! has: `-5L` and `1.5F` for boxed numbers, `x'00FF'` for bytes, `new Date(0)`, `Set["a"]`, members
@@ -8,47 +7,9 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::serialization::texts::{Framing, Texts};
-use crate::{ProtoError, Serialization};
+use crate::ProtoError;
 
 const FIELD: &str = "text";
-
-/// Writes JSON texts again in the framing of another serialization, as arguments stand in a
-/// request: each behind its length, or joined by line breaks.
-///
-/// Line breaks within a text, which mean nothing to JSON, are left out where they would end it.
-///
-/// # Errors
-/// [`ProtoError::Json`] when a length is not right, [`ProtoError::UnsupportedSerialization`] when
-/// one of the two is not fastjson. What was appended to `out` by then is of no use.
-pub fn reframe(
-    texts: &[u8],
-    from: Serialization,
-    to: Serialization,
-    out: &mut Vec<u8>,
-) -> Result<(), ProtoError> {
-    let mut texts = Texts::new(framing(from)?, texts, 0);
-    let to = framing(to)?;
-    let mut is_first = true;
-    while let Some((_, text)) = texts.next(FIELD)? {
-        match to {
-            Framing::Sized | Framing::Jsonb => to.write(out, |out| out.extend_from_slice(text)),
-            Framing::Lines => {
-                if !is_first {
-                    out.push(b'\n');
-                }
-                out.extend(text.iter().filter(|byte| !matches!(byte, b'\n' | b'\r')));
-            }
-        }
-        is_first = false;
-    }
-    Ok(())
-}
-
-fn framing(serialization: Serialization) -> Result<Framing, ProtoError> {
-    let framing = serialization.json_framing();
-    framing.ok_or(ProtoError::UnsupportedSerialization { id: serialization.id() })
-}
 
 /// Appends one text of fastjson's dialect as JSON.
 ///

@@ -13,8 +13,7 @@
 //! - [`DubboUrl`] and [`ServiceKey`] are how registries write down who offers what.
 //! - [`ValueCodec`] is what values are in JSON, and how generic calls write objects, for each
 //!   serialization of the table.
-//! - [`fastjson`] turns the texts of one framing of serialization 6 into those of the other, and
-//!   fastjson's dialect into JSON.
+//! - [`fastjson`] turns fastjson's dialect into JSON.
 //! - [`descriptor`] reads the JVM's notation of parameter types.
 //! - [`definition`] reads what Dubbo says of a service's methods and classes.
 //!
@@ -48,16 +47,14 @@ pub mod url;
 mod values;
 
 pub use attachment::AttachmentValue;
-pub use body::BodyLimits;
+pub use body::{AttachmentMap, BodyLimits, Routing};
 pub use client::{ClientConfig, ClientConnection, ClientEvent, ClientStats, DeadReason, SendError};
 pub use definition::ServiceDefinition;
 pub use error::{FrameError, ProtoError};
 pub use pending::RequestId;
-pub use reply::{
-    AttachmentMap, Outcome, Reply, ReplyKind, ReplyTo, encode_error, encode_reply, error_text,
-};
+pub use reply::{Outcome, Reply, ReplyKind, ReplyTo, encode_error, encode_reply, error_text};
 pub use request::Request;
-pub use routing::{Likeness, Routing};
+pub use routing::Likeness;
 pub use serialization::Serialization;
 pub use server::{ServerConfig, ServerConnection, ServerEvent, ServerStats};
 pub use service::{ServiceKey, validate_interface, validate_method};

@@ -8,21 +8,17 @@ use std::borrow::Cow;
 use std::cell::Cell;
 
 use bytes::BytesMut;
-use hessian::Decoder;
 use java_json::{JavaType, JsonOptions};
 
-use crate::body::BodyLimits;
+use crate::body::{AttachmentMap, BodyLimits};
 use crate::frame::{HEADER_LEN, Header};
 use crate::serialization::BodyCodec;
-use crate::serialization::codec::ReplyParts;
-use crate::serialization::texts::SIZE_LEN;
+use crate::serialization::codec::{MAX_FRONT_LEN, ReplyParts};
 use crate::values::{ReadOptions, ValueCodec, ValueError};
 use crate::{ProtoError, Serialization, Status};
 
 /// The longest error text that is written. A stack trace of ordinary depth fits.
 const MAX_ERROR_TEXT_LEN: usize = 16 << 10;
-/// The longest that stands before a value: a type of two bytes behind its length, and a length.
-pub(crate) const MAX_FRONT_LEN: usize = SIZE_LEN + 2 + SIZE_LEN;
 
 /// What a method's result is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -282,20 +278,6 @@ impl<'a> Outcome<'a> {
             value_end: self.value_end.get(),
         }
     }
-}
-
-/// A map of attachments, not yet read.
-#[derive(Debug)]
-pub enum AttachmentMap<'a> {
-    /// In hessian2: a decoder that stands before it. It knows the classes that the value has defined.
-    Hessian(Decoder<'a>),
-    /// In the outcome's serialization: without what frames it.
-    Text {
-        /// Where it begins in the body.
-        offset: usize,
-        /// The map.
-        text: &'a [u8],
-    },
 }
 
 /// Where a reply goes, and in what form its reader takes it.

@@ -2,38 +2,17 @@
 //!
 //! Source: apache/dubbo, `DecodeableRpcInvocation`.
 
-use std::ops::Range;
-
 use bytes::Bytes;
 
-use crate::body::{BodyLimits, Text};
-use crate::service::{MAX_INTERFACE_LEN, MAX_METHOD_LEN, MAX_QUALIFIER_LEN};
-use crate::{ProtoError, Serialization, ServiceKey, descriptor};
-
-/// The JVM's own limit of a method's descriptor.
-const MAX_DESCRIPTOR_LEN: usize = 65_535;
-
-const DESCRIPTOR: &str = "descriptor";
-
-/// The five texts in front of the arguments, and how long each may be.
-pub(crate) const FIELDS: [(&str, usize); 5] = [
-    ("dubbo version", MAX_QUALIFIER_LEN),
-    ("path", MAX_INTERFACE_LEN),
-    ("version", MAX_QUALIFIER_LEN),
-    ("method", MAX_METHOD_LEN),
-    (DESCRIPTOR, MAX_DESCRIPTOR_LEN),
-];
+use crate::body::{BodyLimits, RequestParts};
+use crate::{PROTOCOL_VERSION, ProtoError, Serialization, ServiceKey};
 
 /// A request whose parts have been found. The texts and the arguments stay where they are in
 /// the body.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub(crate) serialization: Serialization,
-    pub(crate) body: Bytes,
-    pub(crate) fields: [Text; 5],
-    pub(crate) args: Range<usize>,
-    pub(crate) n_args: usize,
-    pub(crate) attachments: Vec<(Text, Text)>,
+    parts: RequestParts,
 }
 
 impl Request {
@@ -49,7 +28,10 @@ impl Request {
         limits: &BodyLimits,
     ) -> Result<Self, ProtoError> {
         let serialization = serialization.of_body(&body);
-        serialization.bodies()?.read_request(serialization, body, limits)
+        // Read in place, for the parts are long to move.
+        let mut request = Self { serialization, parts: RequestParts::of(body) };
+        serialization.bodies()?.read_request(&mut request.parts, limits)?;
+        Ok(request)
     }
 
     /// How the body is written.
@@ -61,68 +43,72 @@ impl Request {
     /// The protocol version that the consumer speaks, such as `2.0.2`.
     #[must_use]
     pub fn dubbo_version(&self) -> &str {
-        self.fields[0].get(&self.body)
+        self.parts.fields[0].get(&self.parts.body)
     }
 
     /// The path of the service as it stands in the body.
     #[must_use]
     pub fn path(&self) -> &str {
-        self.fields[1].get(&self.body)
+        self.parts.fields[1].get(&self.parts.body)
     }
 
     /// The service's version; Dubbo writes `0.0.0` for none.
     #[must_use]
     pub fn version(&self) -> &str {
-        self.fields[2].get(&self.body)
+        self.parts.fields[2].get(&self.parts.body)
     }
 
     /// The method.
     #[must_use]
     pub fn method(&self) -> &str {
-        self.fields[3].get(&self.body)
+        self.parts.fields[3].get(&self.parts.body)
     }
 
     /// JVM descriptors of the parameters.
     #[must_use]
     pub fn descriptor(&self) -> &str {
-        self.fields[4].get(&self.body)
+        self.parts.fields[4].get(&self.parts.body)
     }
 
     /// How many arguments there are, as the descriptor says.
     #[must_use]
     pub const fn n_args(&self) -> usize {
-        self.n_args
+        self.parts.n_args
     }
 
     /// The arguments as they came: hessian2 values one after another, JSON texts joined by line
     /// breaks, or JSON texts or JSONB values each behind its length.
     #[must_use]
     pub fn args(&self) -> &[u8] {
-        self.body.get(self.args.clone()).unwrap_or_default()
+        self.parts.body.get(self.parts.args.clone()).unwrap_or_default()
     }
 
     /// The same, as a slice that keeps the buffer alive.
     #[must_use]
     pub fn args_bytes(&self) -> Bytes {
-        self.body.slice(self.args.clone())
+        self.parts.body.slice(self.parts.args.clone())
     }
 
     /// The whole body, to be passed on as it came.
     #[must_use]
     pub const fn body(&self) -> &Bytes {
-        &self.body
+        &self.parts.body
     }
 
     /// The attachments whose values are strings.
     pub fn attachments(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.attachments.iter().map(|(name, value)| (name.get(&self.body), value.get(&self.body)))
+        self.parts
+            .attachments
+            .iter()
+            .map(|(name, value)| (name.get(&self.parts.body), value.get(&self.parts.body)))
     }
 
     /// The attachment with this name; the last one if there are several, as in a Java map.
     #[must_use]
     pub fn attachment(&self, name: &str) -> Option<&str> {
-        let found = self.attachments.iter().rev().find(|(key, _)| key.get(&self.body) == name);
-        found.map(|(_, value)| value.get(&self.body))
+        let found =
+            self.parts.attachments.iter().rev().find(|(key, _)| key.get(&self.parts.body) == name);
+        found.map(|(_, value)| value.get(&self.parts.body))
     }
 
     /// The key of the service that is asked for. The group travels only among the attachments,
@@ -139,21 +125,13 @@ impl Request {
     /// 2.0.2 to 2.0.99. Source: `Version.isSupportResponseAttachment`.
     #[must_use]
     pub fn takes_reply_attachments(&self) -> bool {
+        // Nearly all consumers announce this one, and comparing costs much less than reading it.
+        if self.parts.fields[0].is(&self.parts.body, PROTOCOL_VERSION) {
+            return true;
+        }
         let patch = self.dubbo_version().strip_prefix("2.0.");
         patch.and_then(|patch| patch.parse::<u32>().ok()).is_some_and(|n| (2..=99).contains(&n))
     }
-}
-
-/// Checks a field's length. For the descriptor, which comes last, the number of its parameters is
-/// returned, and 0 for the others.
-pub(crate) fn check_field(
-    text: &str,
-    (what, max_len): (&'static str, usize),
-) -> Result<usize, ProtoError> {
-    if text.len() > max_len {
-        return Err(ProtoError::Name { what, len: text.len(), rule: "too long" });
-    }
-    if what == DESCRIPTOR { descriptor::count(text) } else { Ok(0) }
 }
 
 #[cfg(test)]

@@ -4,40 +4,20 @@
 //! Source: apache/dubbo, `DubboProtocol.getInvoker` and `ContextFilter`.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::body::BodyLimits;
+use crate::body::{BodyLimits, Routing, deadline};
+use crate::serialization::codec::Surroundings;
 use crate::service::NO_VERSION;
 use crate::{ProtoError, Request, Serialization, ServiceKey};
-
-/// Where a request wants to go.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Routing<'a> {
-    /// The path as the provider looks for it: the attachment `path`, or else the one in the body.
-    pub path: Cow<'a, str>,
-    /// The attachment `interface`; empty if there is none.
-    pub interface: Cow<'a, str>,
-    /// The version as it stands there: `0.0.0` and an empty one mean none.
-    pub version: Cow<'a, str>,
-    /// The group; empty is none.
-    pub group: Cow<'a, str>,
-    /// How long the caller waits: what is left of a time that is counted down (`_TO`), or the call's
-    /// own `timeout`.
-    pub timeout: Option<Duration>,
-}
 
 /// What makes requests look alike: all that is not an argument is the same, to the byte. A consumer that calls
 /// one method again and again sends such requests, and comparing bytes is much cheaper than reading them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Likeness {
     pub(crate) serialization: Serialization,
-    /// Everything before the arguments.
-    pub(crate) head: Box<[u8]>,
-    pub(crate) n_args: usize,
-    /// Everything after them.
-    pub(crate) tail: Box<[u8]>,
+    pub(crate) around: Surroundings,
 }
 
 impl Likeness {
@@ -46,7 +26,7 @@ impl Likeness {
     #[must_use]
     pub fn is_of(&self, serialization: Serialization, body: &[u8], limits: &BodyLimits) -> bool {
         self.serialization == serialization
-            && serialization.bodies().is_ok_and(|bodies| bodies.is_like(self, body, limits))
+            && serialization.bodies().is_ok_and(|bodies| bodies.is_like(&self.around, body, limits))
     }
 }
 
@@ -76,7 +56,11 @@ impl<'a> Routing<'a> {
         limits: &BodyLimits,
     ) -> Result<(Self, Option<Likeness>), ProtoError> {
         let serialization = serialization.of_body(body);
-        serialization.bodies()?.read_routing(serialization, body, limits)
+        if let Some((routing, around)) = serialization.bodies()?.read_routing(body, limits)? {
+            return Ok((routing, around.map(|around| Likeness { serialization, around })));
+        }
+        let request = Request::decode(serialization, body.clone(), limits)?;
+        Ok((Routing::of_request(&request).into_owned(), None))
     }
 
     /// The same from a request that has been read.
@@ -123,17 +107,10 @@ impl<'a> Routing<'a> {
     }
 }
 
-/// How long the caller waits, in milliseconds: `left` of its countdown, or else its `timeout`.
-///
-/// Dubbo counts down to below 0, and then the time is over: the least that can be waited. A timeout of 0 says
-/// nothing, for Java's consumers wait their default then, and dubbo-go's write it in all attempts but the first.
-pub(crate) fn deadline(left: Option<i64>, timeout: Option<i64>) -> Option<Duration> {
-    let ms = left.map(|ms| ms.max(1)).or_else(|| timeout.filter(|ms| 0 < *ms))?;
-    u64::try_from(ms).ok().map(Duration::from_millis)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::{RequestHead, RequestId, RequestTemplate, frame};
 
@@ -229,7 +206,7 @@ mod tests {
         let likeness = likeness.unwrap();
         assert!(likeness.is_of(HESSIAN2, &first, &limits));
         // An argument that ends as a request does.
-        let tail = [&b"\x57"[..], &likeness.tail, b"Z\x91"].concat();
+        let tail = [&b"\x57"[..], &likeness.around.tail, b"Z\x91"].concat();
         for args in [&b"N\x90"[..], b"\x57\x91\x92Z\x93", &tail] {
             assert!(
                 likeness.is_of(HESSIAN2, &with(head, args, &attachments), &limits),

@@ -51,8 +51,6 @@ struct Row {
     reply_zero: Option<u8>,
     bodies: &'static dyn BodyCodec,
     values: &'static dyn ValueCodec,
-    /// How JSON texts are told apart, if the values are JSON.
-    json: Option<Framing>,
 }
 
 /// Makes the type of serializations from the rows of the table.
@@ -105,7 +103,6 @@ table! {
         reply_zero: Some(hessian2::INT_ZERO),
         bodies: &Hessian2,
         values: &Hessian2,
-        json: None,
     };
     /// JSONB, each value behind its length, id 23. What Dubbo 3 offers beside hessian2.
     Fastjson2 = Row {
@@ -126,7 +123,6 @@ table! {
         reply_zero: None,
         bodies: &Framing::Jsonb,
         values: &Jsonb,
-        json: None,
     };
     /// One JSON text a line, id 6 (Dubbo up to 2.7).
     Fastjson = Row {
@@ -146,7 +142,6 @@ table! {
         reply_zero: None,
         bodies: &Framing::Lines,
         values: &JsonValues { framing: Framing::Lines, is_dialect: false },
-        json: Some(Framing::Lines),
     };
     /// Each JSON text behind its length, id 6 as well (the extension for Dubbo 3). A header cannot
     /// show which of the two it is, a body can: [`Serialization::of_body`].
@@ -168,7 +163,6 @@ table! {
         reply_zero: None,
         bodies: &Framing::Sized,
         values: &JsonValues { framing: Framing::Sized, is_dialect: true },
-        json: Some(Framing::Sized),
     };
 }
 
@@ -422,11 +416,6 @@ impl Serialization {
     /// The body of an event that says that no call is welcome.
     pub(crate) fn readonly_body(self) -> Option<&'static [u8]> {
         self.row().map(|row| row.readonly)
-    }
-
-    /// How JSON texts are told apart, if the values are JSON.
-    pub(crate) fn json_framing(self) -> Option<Framing> {
-        self.row()?.json
     }
 
     /// The value of the only argument of a request, without what frames it.

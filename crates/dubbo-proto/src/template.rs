@@ -9,7 +9,8 @@ use bytes::BytesMut;
 
 use crate::frame::{HEADER_LEN, Header};
 use crate::serialization::BodyCodec;
-use crate::serialization::texts::{self, SIZE_LEN};
+use crate::serialization::codec::SIZE_LEN;
+use crate::serialization::texts;
 use crate::service::{MAX_INTERFACE_LEN, NO_VERSION, validate_method};
 use crate::{DEFAULT_PAYLOAD_LIMIT, PROTOCOL_VERSION, ProtoError, Serialization};
 use crate::{RequestId, descriptor};

@@ -239,10 +239,9 @@ fn the_two_framings_of_fastjson_are_told_apart() {
 /// The arguments of a call that has one, as JSON.
 fn json_argument(name: &str) -> serde_json::Value {
     let request = request_of(&format!("java33_fastjson_{name}_request"));
-    let (sized, lines) = (request.serialization(), Serialization::Fastjson);
-    let (mut line, mut json) = (Vec::new(), Vec::new());
-    fastjson::reframe(request.args(), sized, lines, &mut line).unwrap();
-    fastjson::to_json(&line, false, &mut json).unwrap();
+    let mut json = Vec::new();
+    fastjson::to_json(request.serialization().only_arg(request.args()).unwrap(), false, &mut json)
+        .unwrap();
     serde_json::from_slice(&json).unwrap()
 }
 

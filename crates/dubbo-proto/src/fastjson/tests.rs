@@ -4,9 +4,6 @@ use proptest::prelude::*;
 
 use super::*;
 
-const LINES: Serialization = Serialization::Fastjson;
-const SIZED: Serialization = Serialization::FastjsonSized;
-
 fn json(text: &str, class_names: bool) -> Result<String, ProtoError> {
     let mut out = Vec::new();
     to_json(text.as_bytes(), class_names, &mut out)?;
@@ -63,24 +60,6 @@ fn what_is_neither_is_refused() {
             other => panic!("{text}: {other:?}"),
         }
     }
-}
-
-#[test]
-fn framings_are_changed() {
-    let turn = |texts: &[u8], from, to| {
-        let mut out = Vec::new();
-        reframe(texts, from, to, &mut out).map(|()| out)
-    };
-    let sized = b"\0\0\0\x011\0\0\0\x02[]".to_vec();
-    assert_eq!(turn(b"1\n[]", LINES, SIZED).as_ref(), Ok(&sized));
-    assert_eq!(turn(&sized, SIZED, LINES), Ok(b"1\n[]".to_vec()));
-    assert_eq!(turn(&sized, SIZED, SIZED), Ok(sized));
-    assert_eq!(turn(b"\0\0\0\x05[\r\n1]", SIZED, LINES), Ok(b"[1]".to_vec()));
-    assert_eq!(turn(b"", LINES, SIZED), Ok(Vec::new()));
-    assert!(turn(b"\0\0\0\x021", SIZED, LINES).is_err());
-    let id = Serialization::Hessian2.id();
-    let unsupported = Err(ProtoError::UnsupportedSerialization { id });
-    assert_eq!(turn(b"", LINES, Serialization::Hessian2), unsupported);
 }
 
 proptest! {

@@ -4,14 +4,31 @@ use std::borrow::Cow;
 use std::fmt::Debug;
 use std::ops::Range;
 
-use bytes::Bytes;
-
-use crate::body::{BodyLimits, Text};
-use crate::reply::MAX_FRONT_LEN;
-use crate::{AttachmentMap, Likeness, ProtoError, Request, Routing, Serialization};
+use crate::ProtoError;
+use crate::body::{AttachmentMap, BodyLimits, RequestParts, Routing, Text};
 
 /// Two attachments of a message: name and value.
 pub(crate) type TextPair = (Text, Text);
+
+/// The length before a text or value, where there is one.
+pub(crate) const SIZE_LEN: usize = 4;
+/// The longest that stands before a reply's value: a type of two bytes behind its length, and a
+/// length.
+pub(crate) const MAX_FRONT_LEN: usize = SIZE_LEN + 2 + SIZE_LEN;
+
+/// Where a request wants to go, and what others look like that want to go there, where that can be
+/// told.
+pub(crate) type RoutingParts<'a> = (Routing<'a>, Option<Surroundings>);
+
+/// What is around the arguments of a request.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Surroundings {
+    /// Everything before the arguments.
+    pub(crate) head: Box<[u8]>,
+    pub(crate) n_args: usize,
+    /// Everything after them.
+    pub(crate) tail: Box<[u8]>,
+}
 
 /// A reply's body, as far as it has been read.
 pub(crate) struct ReplyParts<'a> {
@@ -64,27 +81,24 @@ pub(crate) trait BodyCodec: Debug + Sync {
     /// The value of the only argument, without what frames it.
     fn only_arg<'a>(&self, args: &'a [u8]) -> &'a [u8];
 
-    /// Finds the parts of a request's body.
+    /// Finds the parts of a request in its body.
     fn read_request(
         &self,
-        serialization: Serialization,
-        body: Bytes,
+        request: &mut RequestParts,
         limits: &BodyLimits,
-    ) -> Result<Request, ProtoError>;
+    ) -> Result<(), ProtoError>;
 
-    /// Reads where a request wants to go, and what others look like that want to go there.
+    /// Reads where a request wants to go, if that takes less than reading all of it.
     fn read_routing<'a>(
         &self,
-        serialization: Serialization,
-        body: &'a Bytes,
-        limits: &BodyLimits,
-    ) -> Result<(Routing<'a>, Option<Likeness>), ProtoError> {
-        let request = Request::decode(serialization, body.clone(), limits)?;
-        Ok((Routing::of_request(&request).into_owned(), None))
+        _body: &'a [u8],
+        _limits: &BodyLimits,
+    ) -> Result<Option<RoutingParts<'a>>, ProtoError> {
+        Ok(None)
     }
 
-    /// Whether a request looks like one that was read before.
-    fn is_like(&self, _likeness: &Likeness, _body: &[u8], _limits: &BodyLimits) -> bool {
+    /// Whether a request has the same around its arguments.
+    fn is_like(&self, _likeness: &Surroundings, _body: &[u8], _limits: &BodyLimits) -> bool {
         false
     }
 

@@ -6,15 +6,12 @@ mod values;
 use std::borrow::Cow;
 use std::ops::Range;
 
-use bytes::Bytes;
 use hessian::{Decoder, Encoder, Kind};
 
-use super::codec::{BodyCodec, ReplyParts, TextPair};
-use crate::attachment;
-use crate::body::{BodyLimits, Text};
-use crate::reply::MAX_FRONT_LEN;
-use crate::request::{FIELDS, check_field};
-use crate::{AttachmentMap, Likeness, ProtoError, Request, Routing, Serialization};
+use super::codec::{BodyCodec, MAX_FRONT_LEN, ReplyParts, RoutingParts, Surroundings, TextPair};
+use crate::ProtoError;
+use crate::attachment::AttachmentValue;
+use crate::body::{AttachmentMap, BodyLimits, FIELDS, RequestParts, Text, check_field};
 
 /// Hessian's form of the int 0; those from -16 to 47 are one byte.
 pub(super) const INT_ZERO: u8 = 0x90;
@@ -42,7 +39,7 @@ impl BodyCodec for Hessian2 {
 
     fn write_entries(&self, out: &mut Vec<u8>, _has_some: bool, entries: &[(&str, &str)]) {
         for (name, value) in entries {
-            attachment::write_hessian(out, name, value);
+            write_attachment(out, name, value);
         }
     }
 
@@ -56,40 +53,37 @@ impl BodyCodec for Hessian2 {
 
     fn read_request(
         &self,
-        serialization: Serialization,
-        body: Bytes,
+        request: &mut RequestParts,
         limits: &BodyLimits,
-    ) -> Result<Request, ProtoError> {
-        let mut decoder = Decoder::new(&body, limits.hessian);
-        let mut fields = [Text::EMPTY; 5];
-        let mut n_args = 0;
+    ) -> Result<(), ProtoError> {
+        let RequestParts { body, fields, args, n_args, attachments } = request;
+        let mut decoder = Decoder::new(body, limits.hessian);
         for (field, rule) in fields.iter_mut().zip(FIELDS) {
             let text = read_field(&mut decoder, rule.0)?;
-            n_args = check_field(&text, rule)?;
+            *n_args = check_field(&text, rule)?;
             *field = Text::ending_at(decoder.position(), text);
         }
         let start = decoder.position();
-        for _ in 0..n_args {
+        for _ in 0..*n_args {
             decoder
                 .skip_value()
                 .map_err(|source| ProtoError::Hessian { field: "argument", source })?;
         }
-        let args = start..decoder.position();
-        let attachments = read_attachments(&mut decoder, limits.max_attachments)?;
-        Ok(Request { serialization, body, fields, args, n_args, attachments })
+        *args = start..decoder.position();
+        *attachments = read_attachments(&mut decoder, limits.max_attachments)?;
+        Ok(())
     }
 
     fn read_routing<'a>(
         &self,
-        _serialization: Serialization,
-        body: &'a Bytes,
+        body: &'a [u8],
         limits: &BodyLimits,
-    ) -> Result<(Routing<'a>, Option<Likeness>), ProtoError> {
-        routing::read(body, limits)
+    ) -> Result<Option<RoutingParts<'a>>, ProtoError> {
+        routing::read(body, limits).map(Some)
     }
 
     #[inline]
-    fn is_like(&self, likeness: &Likeness, body: &[u8], limits: &BodyLimits) -> bool {
+    fn is_like(&self, likeness: &Surroundings, body: &[u8], limits: &BodyLimits) -> bool {
         routing::is_like(likeness, body, limits)
     }
 
@@ -178,6 +172,19 @@ impl BodyCodec for Hessian2 {
             [0x01, letter] => Some(*letter),
             _ => None,
         }
+    }
+}
+
+/// Appends name and value to a hessian2 map.
+fn write_attachment(out: &mut Vec<u8>, name: &str, value: &str) {
+    let (name, value) = AttachmentValue::of(name, value);
+    hessian::write_string(out, name);
+    match value {
+        AttachmentValue::Text(text) => hessian::write_string(out, text),
+        AttachmentValue::Bool(flag) => hessian::Encoder::new(out).bool(flag),
+        AttachmentValue::Int(number) => hessian::write_int(out, number),
+        AttachmentValue::Long(number) => hessian::write_long(out, number),
+        AttachmentValue::Double(number) => hessian::write_double(out, number),
     }
 }
 

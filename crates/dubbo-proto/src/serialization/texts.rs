@@ -10,16 +10,12 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-use bytes::Bytes;
-
 use memchr::{memchr, memchr_iter, memchr2};
 
-use super::codec::{BodyCodec, ReplyParts, TextPair};
-use crate::attachment::{self, AttachmentValue};
-use crate::body::{BodyLimits, Text};
-use crate::reply::MAX_FRONT_LEN;
-use crate::request::{FIELDS, check_field};
-use crate::{AttachmentMap, ProtoError, Request, Serialization};
+use super::codec::{BodyCodec, MAX_FRONT_LEN, ReplyParts, SIZE_LEN, TextPair};
+use crate::ProtoError;
+use crate::attachment::AttachmentValue;
+use crate::body::{AttachmentMap, BodyLimits, FIELDS, RequestParts, Text, check_field};
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
@@ -40,9 +36,6 @@ pub(crate) enum Framing {
     /// JSONB; its length in four bytes stands before each value.
     Jsonb,
 }
-
-/// The length before a text.
-pub(crate) const SIZE_LEN: usize = 4;
 
 const JSONB_OBJECT: u8 = 0xa6;
 const JSONB_OBJECT_END: u8 = 0xa5;
@@ -98,7 +91,7 @@ impl Framing {
             }
             Self::Jsonb => jsonb::Encoder::new(out).string(name),
         }
-        attachment::write_text(self, out, value);
+        write_attachment(self, out, value);
     }
 
     /// A text that is a string or null, which counts as empty; and, if it is borrowed, how many
@@ -264,33 +257,31 @@ impl BodyCodec for Framing {
 
     fn read_request(
         &self,
-        serialization: Serialization,
-        body: Bytes,
+        request: &mut RequestParts,
         limits: &BodyLimits,
-    ) -> Result<Request, ProtoError> {
-        let mut texts = Texts::new(*self, &body, 0);
-        let mut fields = [Text::EMPTY; 5];
-        let mut n_args = 0;
+    ) -> Result<(), ProtoError> {
+        let RequestParts { body, fields, args, n_args, attachments } = request;
+        let mut texts = Texts::new(*self, body, 0);
         for (field, rule) in fields.iter_mut().zip(FIELDS) {
             let (offset, line) = texts.next(rule.0)?.unwrap_or((body.len(), b""));
             let Some((text, n_after)) = self.read_string(line) else {
                 let (field, rule) = (rule.0, "a string or null");
                 return Err(ProtoError::Json { field, offset, rule });
             };
-            n_args = check_field(&text, rule)?;
+            *n_args = check_field(&text, rule)?;
             *field = Text::ending_at((offset + line.len()).saturating_sub(n_after), text);
         }
-        let mut args = texts.position()..texts.position();
-        for _ in 0..n_args {
+        *args = texts.position()..texts.position();
+        for _ in 0..*n_args {
             let Some((offset, text)) = texts.next("argument")? else {
                 let (offset, rule) = (texts.position(), "a text for each parameter");
                 return Err(ProtoError::Json { field: "argument", offset, rule });
             };
             args.end = offset + text.len();
         }
-        let attachments = texts.next("attachments")?;
-        let attachments = read_text_attachments(*self, attachments, limits.max_attachments)?;
-        Ok(Request { serialization, body, fields, args, n_args, attachments })
+        let map = texts.next("attachments")?;
+        *attachments = read_text_attachments(*self, map, limits.max_attachments)?;
+        Ok(())
     }
 
     /// Written with its class, as the extension for Dubbo 3 does, the number has a letter behind it:
@@ -405,6 +396,27 @@ impl BodyCodec for Framing {
             | (Self::Jsonb, [0, 0, 0, 2, 0x4a, letter]) => Some(*letter),
             _ => None,
         }
+    }
+}
+
+/// Appends a value in a serialization that is a row of texts.
+fn write_attachment(framing: Framing, out: &mut Vec<u8>, value: AttachmentValue<'_>) {
+    if framing == Framing::Jsonb {
+        let mut encoder = jsonb::Encoder::new(out);
+        return match value {
+            AttachmentValue::Text(text) => encoder.string(text),
+            AttachmentValue::Bool(flag) => encoder.bool(flag),
+            AttachmentValue::Int(number) => encoder.int(number),
+            AttachmentValue::Long(number) => encoder.long(number),
+            AttachmentValue::Double(number) => encoder.double(number),
+        };
+    }
+    match value {
+        AttachmentValue::Text(text) => write_string(out, text),
+        AttachmentValue::Bool(flag) => out.extend_from_slice(if flag { b"true" } else { b"false" }),
+        AttachmentValue::Int(number) => hessian::json::write_i64(out, number.into()),
+        AttachmentValue::Long(number) => hessian::json::write_i64(out, number),
+        AttachmentValue::Double(number) => hessian::json::write_f64(out, number),
     }
 }
 

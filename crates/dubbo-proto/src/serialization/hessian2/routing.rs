@@ -5,9 +5,9 @@ use std::ops::Range;
 use hessian::{Decoder, Kind};
 
 use super::read_field;
-use crate::body::BodyLimits;
-use crate::routing::deadline;
-use crate::{Likeness, ProtoError, Routing, Serialization, descriptor};
+use crate::body::{BodyLimits, Routing, deadline};
+use crate::serialization::codec::{RoutingParts, Surroundings};
+use crate::{ProtoError, descriptor};
 
 /// Longest head or tail that is worth comparing.
 const MAX_LIKENESS_LEN: usize = 2048;
@@ -25,14 +25,13 @@ struct Parts<'a> {
 pub(super) fn read<'a>(
     body: &'a [u8],
     limits: &BodyLimits,
-) -> Result<(Routing<'a>, Option<Likeness>), ProtoError> {
+) -> Result<RoutingParts<'a>, ProtoError> {
     let Parts { routing, args, n_args, is_plain } = read_parts(body, limits)?;
     let (head, tail) = (body.get(..args.start), body.get(args.end..));
     let short = |bytes: &&[u8]| bytes.len() <= MAX_LIKENESS_LEN;
     let likeness = match (head.filter(short), tail.filter(short)) {
         (Some(head), Some(tail)) if is_plain => {
-            let serialization = Serialization::Hessian2;
-            Some(Likeness { serialization, head: head.into(), n_args, tail: tail.into() })
+            Some(Surroundings { head: head.into(), n_args, tail: tail.into() })
         }
         _ => None,
     };
@@ -40,7 +39,7 @@ pub(super) fn read<'a>(
 }
 
 #[inline]
-pub(super) fn is_like(likeness: &Likeness, body: &[u8], limits: &BodyLimits) -> bool {
+pub(super) fn is_like(likeness: &Surroundings, body: &[u8], limits: &BodyLimits) -> bool {
     let Some(rest) = body.strip_prefix(&*likeness.head) else { return false };
     // The arguments show where the tail begins; that it is there at all is seen more cheaply.
     if !rest.ends_with(&likeness.tail) {
