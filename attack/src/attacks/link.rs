@@ -3,7 +3,8 @@
 use std::io;
 
 use bench::INTERFACE;
-use link_proto::header::{Header, Kind, MAGIC, VERSION_MAX, VERSION_MIN, flags};
+use link_proto::header::{Header, Kind, MAGIC, flags};
+use link_proto::version::{VERSION_MAX, VERSION_MIN};
 
 use super::{Attack, COMMON, Door, SCENE, Scene};
 use crate::peer::{Crowd, Peer};

@@ -8,8 +8,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates that keep the rule.
-const CRATES: [&str; 7] =
-    ["agent", "dubbo-proto", "flow", "hessian", "java-json", "jsonb", "link-macros"];
+const CRATES: [&str; 14] = [
+    "agent",
+    "balance",
+    "dubbo-proto",
+    "dubmesh",
+    "flow",
+    "hessian",
+    "java-json",
+    "jsonb",
+    "link",
+    "link-macros",
+    "link-proto",
+    "registry",
+    "transfer",
+    "wire",
+];
 
 /// Which modules each module of a crate imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;

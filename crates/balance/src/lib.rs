@@ -24,13 +24,15 @@ mod outlier;
 mod policy;
 mod ring;
 mod score;
+mod warm_up;
 
 pub use balancer::{Balancer, Changed};
-pub use endpoint::{EndpointSpec, EndpointStats, Slot, Ticket, WarmUp};
+pub use endpoint::{EndpointSpec, EndpointStats, Slot, Ticket};
 pub use hold::{Evidence, HoldPolicy, Holder};
 pub use outlier::{EjectReason, Ejection, OutlierPolicy, Verdict};
 pub use policy::{Policy, UnknownPolicy};
 pub use ring::{DEFAULT_NODES, Ring};
+pub use warm_up::WarmUp;
 
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests need some instant to count from")]

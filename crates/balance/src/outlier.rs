@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use rand::Rng;
 
-use crate::endpoint::WarmUp;
+use crate::warm_up::WarmUp;
 
 /// The first rest after a refusal: long enough for the other side to say that it is leaving, or to
 /// come back.

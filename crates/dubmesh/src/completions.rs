@@ -2,11 +2,10 @@
 
 use std::io::{self, Write};
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
 use crate::Exit;
-use crate::cli::Cli;
 
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
@@ -25,10 +24,10 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Prints the script.
-pub(crate) fn completions(args: &CompletionsArgs) -> Exit {
+/// Prints the script that completes `command`.
+pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Exit {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "dubmesh", &mut script);
+    clap_complete::generate(args.shell, &mut command, "dubmesh", &mut script);
     match io::stdout().write_all(&script) {
         Ok(()) => Exit::Ok,
         // As when the reader of a pipe, such as head, has seen enough.

@@ -21,9 +21,11 @@ mod reload;
 mod run;
 mod transfer;
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 
@@ -59,14 +61,22 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::bench(&args),
         Command::Run(file) => run::run(&file.config),
         Command::Check(file) => check::check(&file.config),
-        Command::Reload(file) => reload::reload(&file.config),
+        Command::Reload(file) => reload::reload(&file.config, config_of_agent),
         Command::Call(args) => call::call(&args),
         Command::Describe(args) => describe::describe(&args),
         Command::Explain(args) => explain::explain(&args),
         Command::Demo(args) => demo::demo(&args),
         Command::Provider(args) => provider::provider(&args),
         Command::Transfer(args) => transfer::transfer(&args),
-        Command::Completions(args) => completions::completions(&args),
+        Command::Completions(args) => completions::completions(&args, Cli::command()),
     };
     exit.into()
+}
+
+/// The configuration file of an agent that was started with these arguments.
+fn config_of_agent(arguments: Vec<OsString>) -> Option<PathBuf> {
+    match Cli::try_parse_from(arguments).ok()?.command {
+        Command::Run(file) => Some(file.config),
+        _ => None,
+    }
 }

@@ -4,6 +4,7 @@
 //! is no file with a number that may be out of date. What would be refused is refused here, where
 //! somebody reads why.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -12,14 +13,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use agent::config;
-use clap::Parser;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::Exit;
 use crate::check::refuse;
-use crate::cli::{Cli, Command};
 
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
@@ -55,12 +54,15 @@ struct Running {
     config: PathBuf,
 }
 
+/// Reads a command line, and gives the configuration file of an agent that it runs.
+pub(crate) type ReadCommand = fn(Vec<OsString>) -> Option<PathBuf>;
+
 /// Tells all agents that run with the file at `path`.
-pub(crate) fn reload(path: &Path) -> Exit {
+pub(crate) fn reload(path: &Path, read_command: ReadCommand) -> Exit {
     if let Err(errors) = config::load(path) {
         return refuse(&errors);
     }
-    match told(path) {
+    match told(path, read_command) {
         Ok(pids) => {
             for pid in pids {
                 println!("agent {pid} reads {} again; its log shows what changed", path.display());
@@ -75,9 +77,9 @@ pub(crate) fn reload(path: &Path) -> Exit {
 }
 
 /// The processes that were told.
-fn told(path: &Path) -> Result<Vec<i32>, String> {
+fn told(path: &Path, read_command: ReadCommand) -> Result<Vec<i32>, String> {
     let wanted = fs::canonicalize(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let agents = running().map_err(|error| {
+    let agents = running(read_command).map_err(|error| {
         format!(
             "cannot look for agents in {PROCESSES}: {error}; use kill -HUP with the agent's pid"
         )
@@ -123,7 +125,7 @@ fn takes_hang_up(pid: i32) -> bool {
 }
 
 /// The agents that this user can see, with the whole paths of their files.
-fn running() -> io::Result<Vec<Running>> {
+fn running(read_command: ReadCommand) -> io::Result<Vec<Running>> {
     let mut agents = Vec::new();
     let own_files = fs::read_link(format!("{PROCESSES}/self/ns/mnt"))?;
     for entry in fs::read_dir(PROCESSES)? {
@@ -133,7 +135,7 @@ fn running() -> io::Result<Vec<Running>> {
         };
         // The same path in a container is another file.
         if fs::read_link(entry.path().join("ns/mnt")).is_ok_and(|files| files == own_files)
-            && let Some(config) = config_of(&entry.path())
+            && let Some(config) = config_of(&entry.path(), read_command)
         {
             agents.push(Running { pid, config });
         }
@@ -142,7 +144,7 @@ fn running() -> io::Result<Vec<Running>> {
 }
 
 /// The file that a process was told to run with, if it is an agent.
-fn config_of(process: &Path) -> Option<PathBuf> {
+fn config_of(process: &Path, read_command: ReadCommand) -> Option<PathBuf> {
     let program = fs::read_link(process.join("exe")).ok()?;
     let program = program.file_name()?.to_str()?;
     if program.strip_suffix(REPLACED).unwrap_or(program) != PROGRAM {
@@ -150,8 +152,8 @@ fn config_of(process: &Path) -> Option<PathBuf> {
     }
     let command = fs::read(process.join("cmdline")).ok()?;
     let arguments = command.strip_suffix(b"\0").unwrap_or(&command).split(|byte| *byte == 0);
-    let arguments = arguments.map(|text| std::ffi::OsString::from_vec(text.to_vec()));
-    let Command::Run(file) = Cli::try_parse_from(arguments).ok()?.command else { return None };
+    let arguments = arguments.map(|text| OsString::from_vec(text.to_vec()));
+    let config = read_command(arguments.collect())?;
     let folder = fs::read_link(process.join("cwd")).ok()?;
-    fs::canonicalize(folder.join(file.config)).ok()
+    fs::canonicalize(folder.join(config)).ok()
 }

@@ -1,6 +1,6 @@
 //! Why a peer's bytes were refused, or a call could not be sent.
 
-use crate::header::{VERSION_MAX, VERSION_MIN};
+use crate::version::{VERSION_MAX, VERSION_MIN};
 
 /// Why a link ended. All of these are final: the framing or the peer can no longer be trusted, so
 /// the driver writes what is left, closes the socket and drains the pending calls.

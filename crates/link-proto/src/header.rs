@@ -9,10 +9,6 @@ use crate::LinkError;
 
 /// First number of every HELLO body: "DMSH".
 pub const MAGIC: u32 = 0x444D_5348;
-/// Oldest protocol version that this crate speaks.
-pub const VERSION_MIN: u8 = 1;
-/// Newest protocol version that this crate speaks.
-pub const VERSION_MAX: u8 = 1;
 /// Length of a frame's header in bytes.
 pub const HEADER_LEN: usize = 16;
 /// Most bytes of a message's payload in one frame; a longer payload travels in chunks.

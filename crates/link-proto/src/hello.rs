@@ -5,10 +5,10 @@
 
 use crate::header::{
     HEADER_LEN, Header, Kind, MAGIC, MAX_NAME_LEN, MAX_ROUTES, MAX_STREAM_WINDOW, MAX_WINDOW,
-    VERSION_MAX, VERSION_MIN,
 };
 use crate::reader::Reader;
-use crate::{Config, LinkError};
+use crate::version::{VERSION_MAX, VERSION_MIN};
+use crate::{Config, LinkError, features};
 use bytes::{BufMut, BytesMut};
 
 const NAME: u16 = 1;
@@ -21,14 +21,6 @@ const STREAM_WINDOW: u16 = 6;
 const DEFAULT_MESSAGE_LIMIT: u32 = 64 * 1024;
 /// The window of a stream to a side that states none.
 const DEFAULT_STREAM_WINDOW: u32 = 64 * 1024;
-
-/// Bits of the features in a HELLO. A feature is in use if both sides state it.
-pub mod features {
-    /// Streams of items beside a call.
-    pub const STREAMS: u64 = 0x01;
-    /// Both sides compress what they send, where that is worth it.
-    pub const LZ4: u64 = 0x02;
-}
 
 /// What the peer said in its HELLO, and the version that both sides now use.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

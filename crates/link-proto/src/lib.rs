@@ -62,6 +62,7 @@ mod event;
 #[doc(hidden)]
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod exercise;
+pub mod features;
 pub mod header;
 mod hello;
 mod message;
@@ -71,13 +72,14 @@ mod reader;
 mod route;
 mod status;
 mod stream;
+pub mod version;
 
 pub use compress::CompressionTotals;
 pub use config::Config;
 pub use connection::{Connection, InPlace};
 pub use error::{LinkError, SendError};
 pub use event::Event;
-pub use hello::{PeerHello, features};
+pub use hello::PeerHello;
 pub use message::{CallId, Payload, Reply, RequestOut};
 pub use meta::{Meta, MetaIter};
 pub use route::{RouteDef, RouteId};

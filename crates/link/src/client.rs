@@ -5,15 +5,18 @@
 //! nothing waits for company.
 //!
 //! Files: `session` is one connection's calls, without I/O; `lane` keeps one connection alive;
-//! `lanes` decides how many there are and which one a call takes; `call` is what a caller awaits.
+//! `lanes` decides how many there are and which one a call takes; `dialer` makes connections;
+//! `call` is what a caller awaits; `thread` drives the connections of a blocking client.
 
 mod call;
 mod config;
+mod dialer;
 mod lane;
 mod lanes;
 mod queueing;
 mod session;
 mod streaming;
+mod thread;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,13 +26,15 @@ use link_proto::RouteDef;
 pub(crate) use call::as_strs;
 pub use call::{Call, OneWay, Reply, WithReply};
 pub use config::{ClientConfig, Connections, WhenDown, WhenFull};
+pub use dialer::Address;
+pub(crate) use dialer::Dialer;
 pub use streaming::{BoundStream, Open, StreamReply, Streaming};
 
-use crate::blocking::{self, Driver};
+use crate::blocking::block_on;
 use crate::error::SetupError;
 use crate::method::{Method, StreamMethod};
-use crate::stream::{Address, Target};
-pub(crate) use lanes::Lanes;
+use lanes::Lanes;
+use thread::Driver;
 
 /// Calls the services of one server. Cheap to clone; all clones share the connections.
 ///
@@ -75,7 +80,7 @@ impl Client {
         let client = Self::lazy(address, config)?;
         for lane in client.0.lanes.iter() {
             if let Err(reason) = lane.first_attempt().await {
-                let endpoint = client.0.lanes.target().to_string();
+                let endpoint = client.0.lanes.dialer().to_string();
                 return Err(SetupError::Connect { endpoint, reason: reason.to_string() });
             }
         }
@@ -89,9 +94,9 @@ impl Client {
     /// # Errors
     /// The address is none.
     pub fn lazy(address: impl Into<Address>, config: ClientConfig) -> Result<Self, SetupError> {
-        let target = Target::new(&address.into(), &config)?;
+        let dialer = Dialer::new(&address.into(), &config)?;
         let methods = Mutex::new(Vec::new());
-        Ok(Self(Arc::new(Inner { lanes: Lanes::open(target, config), methods, driver: None })))
+        Ok(Self(Arc::new(Inner { lanes: Lanes::open(dialer, config), methods, driver: None })))
     }
 
     /// A client for a program without a runtime: a thread of its own drives the connections, and
@@ -103,10 +108,10 @@ impl Client {
         address: impl Into<Address>,
         config: ClientConfig,
     ) -> Result<Self, SetupError> {
-        let (handle, driver) = blocking::start()?;
+        let (handle, driver) = thread::start()?;
         let address = address.into();
         let connecting = handle.spawn(async move { Self::connect_with(address, config).await });
-        let connected = blocking::block_on(connecting);
+        let connected = block_on(connecting);
         let mut client = connected.map_err(|panic| SetupError::Thread(panic.into()))??;
         if let Some(inner) = Arc::get_mut(&mut client.0) {
             inner.driver = Some(driver);

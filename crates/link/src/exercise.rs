@@ -1,7 +1,6 @@
 //! What fuzz targets call, and unit tests, too.
 
-use crate::client::ClientConfig;
-use crate::stream::{Address, Target};
+use crate::client::{Address, ClientConfig, Dialer};
 use crate::trace::TraceContext;
 
 /// Reads a text as what peers and users give us: a `traceparent`, and an address. What can be read
@@ -15,10 +14,10 @@ pub fn texts(text: &str) {
         assert_eq!(trace.to_string().parse(), Ok(trace));
     }
     let config = ClientConfig::default();
-    if let Ok(target) = Target::new(&Address::from(text), &config) {
-        let again = Target::new(&Address::from(target.to_string()), &config);
+    if let Ok(dialer) = Dialer::new(&Address::from(text), &config) {
+        let again = Dialer::new(&Address::from(dialer.to_string()), &config);
         let again = again.expect("what was read once").to_string();
-        assert_eq!(again, target.to_string());
+        assert_eq!(again, dialer.to_string());
     }
 }
 
@@ -42,7 +41,7 @@ mod tests {
             texts(text);
         }
         for good in ["localhost:80", "[::1]:80", "[fe80::1%eth0]:80"] {
-            assert!(Target::new(&good.into(), &ClientConfig::default()).is_ok(), "{good}");
+            assert!(Dialer::new(&good.into(), &ClientConfig::default()).is_ok(), "{good}");
         }
         for bad in [
             "",
@@ -56,7 +55,7 @@ mod tests {
             "[x:80",
             "[host]:1",
         ] {
-            assert!(Target::new(&bad.into(), &ClientConfig::default()).is_err(), "{bad}");
+            assert!(Dialer::new(&bad.into(), &ClientConfig::default()).is_err(), "{bad}");
         }
     }
 }

@@ -25,12 +25,12 @@ mod error;
 #[doc(hidden)]
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod exercise;
+mod link_stream;
 mod machine;
 mod method;
 pub mod observe;
 pub mod server;
 pub mod socket;
-mod stream;
 mod streaming;
 #[cfg(feature = "tls")]
 pub mod tls;
@@ -38,8 +38,8 @@ pub mod trace;
 mod traffic;
 
 pub use client::{
-    Bound, BoundStream, Call, Client, ClientConfig, Connections, OneWay, Open, Reply, StreamReply,
-    Streaming, WhenDown, WhenFull, WithReply,
+    Address, Bound, BoundStream, Call, Client, ClientConfig, Connections, OneWay, Open, Reply,
+    StreamReply, Streaming, WhenDown, WhenFull, WithReply,
 };
 pub use error::{CallError, Failure, Full, NoError, SetupError};
 #[cfg(feature = "macros")]
@@ -49,7 +49,6 @@ pub use link_proto::{Meta, Status};
 pub use machine::LinkMachine;
 pub use method::{Method, StreamMethod};
 pub use server::{Context, Listening, Peer, Server, ServerConfig, Service};
-pub use stream::Address;
 pub use streaming::{NoItems, Receiver, Sender};
 pub use traffic::{Compression, Traffic, TrafficTotals};
 pub use wire::{Conn, Ending, Machine, drive, linger};

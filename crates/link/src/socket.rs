@@ -5,8 +5,7 @@ use std::io;
 use tokio::io::{AsyncRead, AsyncWrite};
 pub use wire::socket::{connect, listen};
 
-use crate::client::ClientConfig;
-use crate::stream::{Address, Target};
+use crate::client::{Address, ClientConfig, Dialer};
 
 /// Connects to `address` as a [`Client`](crate::Client) of that configuration would: with its timeout and its
 /// TLS, and counted in its traffic. For programs that [`drive`](crate::drive) a connection themselves.
@@ -18,7 +17,7 @@ pub async fn dial(
     address: &Address,
     config: &ClientConfig,
 ) -> io::Result<impl AsyncRead + AsyncWrite + Unpin + use<>> {
-    let target = Target::new(address, config)
+    let dialer = Dialer::new(address, config)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-    target.connect(config.connect_timeout).await
+    dialer.connect(config.connect_timeout).await
 }

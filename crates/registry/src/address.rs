@@ -1,12 +1,10 @@
 //! Between endpoints and the URLs in which files and registries write them. Pure.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use dubbo_proto::{DubboUrl, Serialization};
 
-use crate::endpoint::{DEFAULT_WEIGHT, Endpoint, NotUsed, Protocol, Registration, Unused, WarmUp};
+use crate::endpoint::{DEFAULT_WEIGHT, Endpoint, NotUsed, Protocol, Registration, Unused};
 use crate::listing::Listing;
 
 /// The parameter in which an agent names the app that it stands in for.
@@ -14,34 +12,6 @@ const FOR: &str = "for";
 
 /// The parameter that holds the path of a provider's URL: its interface, or what it has put in its place.
 const PATH: &str = "path";
-
-/// An endpoint with all that `params` say about it; what they leave out has Dubbo's default.
-pub(crate) fn endpoint(
-    protocol: Protocol,
-    host: &str,
-    port: u16,
-    params: BTreeMap<String, String>,
-) -> Endpoint {
-    let url = DubboUrl { params, ..DubboUrl::default() };
-    let timeout = url.param("timeout").and_then(|ms| ms.parse().ok()).filter(|ms| 0 < *ms);
-    let started_at = url.timestamp_ms().map(Duration::from_millis);
-    let started_at = started_at.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
-    let period = url.warmup();
-    let warm_up = started_at.filter(|_| !period.is_zero());
-    let says = |name| url.param(name).is_some();
-    let knows_serializations =
-        protocol == Protocol::Dubbo || says("serialization") || says("prefer.serialization");
-    Endpoint {
-        protocol,
-        host: host.into(),
-        port,
-        weight: url.weight(),
-        warm_up: warm_up.map(|started_at| WarmUp { started_at, period }),
-        serializations: if knows_serializations { url.serializations() } else { Vec::new() },
-        timeout: timeout.map(Duration::from_millis),
-        params: Arc::new(url.params),
-    }
-}
 
 /// What a provider's URL offers, or why that is not used.
 pub(crate) fn offer(url: DubboUrl) -> Result<Listing, Unused> {
@@ -67,7 +37,7 @@ pub(crate) fn listing(url: DubboUrl) -> Option<Listing> {
     if protocol == Protocol::Dubbo && stands_for.is_none() && !url.path.is_empty() {
         params.insert(PATH.to_owned(), url.path);
     }
-    let endpoint = endpoint(protocol, &url.host, url.port, params);
+    let endpoint = Endpoint::of_params(protocol, &url.host, url.port, params);
     Some(Listing { version, group, endpoint, stands_for })
 }
 

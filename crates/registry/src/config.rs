@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::layout::Layout;
 use crate::memory::MemoryHub;
 
 /// Which registry, and how to reach it.
@@ -110,35 +111,4 @@ pub struct EtcdTls {
     pub key_file: Option<PathBuf>,
     /// The name in the server's certificate, if it is not the host of the URL.
     pub server_name: Option<String>,
-}
-
-/// How keys are named in etcd. `root` is the first segment, without slashes around it.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Layout {
-    /// `/{root}/{interface}/{host}:{port}` = weight. All endpoints are links; version and group
-    /// do not count.
-    Contest {
-        /// `dubbomesh` unless something else is wanted.
-        root: String,
-    },
-    /// `/{root}/{interface}/providers/{url}` as Dubbo itself registers, and
-    /// `/{root}/{interface}/agents/{url}` for agents.
-    Dubbo {
-        /// `dubbo` unless the estate uses another group.
-        root: String,
-    },
-}
-
-impl Layout {
-    /// The contest's layout at its usual place.
-    #[must_use]
-    pub fn contest() -> Self {
-        Self::Contest { root: "dubbomesh".into() }
-    }
-
-    /// Dubbo's layout at its usual place.
-    #[must_use]
-    pub fn dubbo() -> Self {
-        Self::Dubbo { root: "dubbo".into() }
-    }
 }

@@ -16,18 +16,19 @@ mod telnet;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use dubbo_proto::definition::Variant;
 use dubbo_proto::{ServiceDefinition, ServiceKey};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use wire::{Backoff, jitter};
 
 use crate::endpoint::Snapshot;
-use crate::registry::{Registry, Subscription};
 
 /// How old a definition becomes before it is looked for again.
 const MAX_AGE: Duration = Duration::from_secs(60);
@@ -170,7 +171,7 @@ impl Drop for Feed {
 /// The definitions that somebody wants, of one registry.
 #[derive(Debug, Default)]
 pub(crate) struct Definitions {
-    pub(crate) sources: DefinitionSources,
+    sources: DefinitionSources,
     /// Of every service, without looking.
     fixed: Option<Lookup>,
     feeds: Mutex<HashMap<ServiceKey, Weak<Feed>>>,
@@ -187,7 +188,17 @@ impl Definitions {
         Self { fixed: Some(lookup), ..Self::default() }
     }
 
-    pub(crate) fn watch(&self, registry: &Registry, service: &ServiceKey) -> DefinitionWatch {
+    pub(crate) fn sources(&self) -> &DefinitionSources {
+        &self.sources
+    }
+
+    /// `open` gives what is asked about the service while somebody wants its definition.
+    pub(crate) fn watch(
+        &self,
+        runtime: &Handle,
+        service: &ServiceKey,
+        open: impl FnOnce() -> Box<dyn Watched>,
+    ) -> DefinitionWatch {
         let mut feeds = self.feeds.lock().unwrap_or_else(PoisonError::into_inner);
         let known = feeds.get(service).and_then(Weak::upgrade);
         let feed = known.unwrap_or_else(|| {
@@ -196,12 +207,12 @@ impl Definitions {
             let suspected = Arc::new(Notify::new());
             if self.fixed.is_some() {
                 let keep_open = async move { sender.closed().await };
-                let task = registry.runtime().spawn(keep_open).abort_handle();
+                let task = runtime.spawn(keep_open).abort_handle();
                 return Arc::new(Feed { lookups, suspected, task });
             }
             let seeker = Seeker {
-                registry: registry.clone(),
-                subscription: registry.subscribe(service),
+                sources: self.sources.clone(),
+                watched: open(),
                 service: service.clone(),
                 sender,
                 suspected: Arc::clone(&suspected),
@@ -209,7 +220,7 @@ impl Definitions {
                 said: String::new(),
                 refused: None,
             };
-            let task = registry.runtime().spawn(seeker.run()).abort_handle();
+            let task = runtime.spawn(seeker.run()).abort_handle();
             let feed = Arc::new(Feed { lookups, suspected, task });
             feeds.insert(service.clone(), Arc::downgrade(&feed));
             feed
@@ -224,14 +235,27 @@ pub(crate) struct Document {
     pub(crate) text: Vec<u8>,
 }
 
+/// Documents on their way.
+pub(crate) type Reported<'a> =
+    Pin<Box<dyn Future<Output = Result<Vec<Document>, Away>> + Send + 'a>>;
+
 /// The source cannot be asked now; what is known stays.
 #[derive(Debug)]
 pub(crate) struct Away(pub(crate) String);
 
+/// What is asked about one service whose definition is looked for.
+pub(crate) trait Watched: Send + Sync {
+    /// The endpoints that offer it.
+    fn snapshots(&self) -> watch::Receiver<Snapshot>;
+
+    /// The documents that the registry itself holds about it, the newest first.
+    fn reported(&self) -> Reported<'_>;
+}
+
 /// Looks for the definition of one service.
 struct Seeker {
-    registry: Registry,
-    subscription: Subscription,
+    sources: DefinitionSources,
+    watched: Box<dyn Watched>,
     service: ServiceKey,
     sender: watch::Sender<Lookup>,
     suspected: Arc<Notify>,
@@ -277,7 +301,7 @@ impl Seeker {
 
     /// Waits until it is time for another look.
     async fn pause(&self, wait: Duration) {
-        let mut snapshots = self.subscription.snapshots();
+        let mut snapshots = self.watched.snapshots();
         snapshots.mark_unchanged();
         tokio::time::sleep(MIN_PAUSE).await;
         // Other endpoints may tell more; but a definition of the estate does not hang on them.
@@ -304,7 +328,7 @@ impl Seeker {
     }
 
     async fn look(&mut self) -> Result<Option<Definition>, Away> {
-        let sources = self.registry.definition_sources().clone();
+        let sources = self.sources.clone();
         if let Some(folder) = sources.folder {
             // A folder that cannot be read does not hide the other sources.
             match folder::read(folder, &self.service.interface).await {
@@ -316,7 +340,7 @@ impl Seeker {
                 Err(Away(reason)) => self.say(&format!("cannot be looked for: {reason}")),
             }
         }
-        let documents = self.registry.reported_definitions(&self.service).await?;
+        let documents = self.watched.reported().await?;
         if let Some(found) = self.first_good(documents) {
             return Ok(Some(found));
         }
@@ -343,7 +367,7 @@ impl Seeker {
     }
 
     async fn ask_providers(&mut self) -> Option<Definition> {
-        let snapshot = self.subscription.current();
+        let snapshot = self.watched.snapshots().borrow().clone();
         if self.refused.as_ref() == Some(&snapshot) {
             return None;
         }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use dubbo_proto::{Serialization, ServiceKey};
+use dubbo_proto::{DubboUrl, Serialization, ServiceKey};
 
 /// The weight of an endpoint that says nothing about it, as in Dubbo.
 pub const DEFAULT_WEIGHT: u32 = 100;
@@ -110,6 +110,34 @@ impl WarmUp {
 }
 
 impl Endpoint {
+    /// An endpoint with all that `params` say about it; what they leave out has Dubbo's default.
+    pub(crate) fn of_params(
+        protocol: Protocol,
+        host: &str,
+        port: u16,
+        params: BTreeMap<String, String>,
+    ) -> Self {
+        let url = DubboUrl { params, ..DubboUrl::default() };
+        let timeout = url.param("timeout").and_then(|ms| ms.parse().ok()).filter(|ms| 0 < *ms);
+        let started_at = url.timestamp_ms().map(Duration::from_millis);
+        let started_at = started_at.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
+        let period = url.warmup();
+        let warm_up = started_at.filter(|_| !period.is_zero());
+        let says = |name| url.param(name).is_some();
+        let knows_serializations =
+            protocol == Protocol::Dubbo || says("serialization") || says("prefer.serialization");
+        Self {
+            protocol,
+            host: host.into(),
+            port,
+            weight: url.weight(),
+            warm_up: warm_up.map(|started_at| WarmUp { started_at, period }),
+            serializations: if knows_serializations { url.serializations() } else { Vec::new() },
+            timeout: timeout.map(Duration::from_millis),
+            params: Arc::new(url.params),
+        }
+    }
+
     /// An endpoint of default weight of which nothing else is known.
     #[must_use]
     pub fn new(protocol: Protocol, host: &str, port: u16) -> Self {

@@ -50,8 +50,8 @@ use crate::endpoint::Registration;
 use crate::error::RegistryError;
 use crate::layout::Paths;
 use crate::registrar::Registrar;
-use crate::registry::{RegistryStatus, Withdraw};
-use crate::store::{Store, Wait, Watch};
+use crate::status::RegistryStatus;
+use crate::store::{Store, Wait, Watch, Withdraw};
 
 use connection::Connection;
 use index::Index;

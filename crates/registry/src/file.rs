@@ -33,8 +33,8 @@ use tokio::task::AbortHandle;
 use crate::directory::Presence;
 use crate::endpoint::{Freshness, Registration, Unused};
 use crate::error::RegistryError;
-use crate::registry::{RegistryStatus, StatusSender, Withdraw, note};
-use crate::store::{Store, Watch};
+use crate::status::{RegistryStatus, StatusSender, note};
+use crate::store::{Store, Watch, Withdraw};
 use crate::table::{Table, TableWatch};
 
 mod format;

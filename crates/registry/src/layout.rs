@@ -12,7 +12,6 @@
 
 use dubbo_proto::ServiceKey;
 
-use crate::config::Layout;
 use crate::directory::Directory;
 use crate::endpoint::Registration;
 use crate::error::RegistryError;
@@ -20,6 +19,37 @@ use crate::listing::{Leftover, Listing};
 
 mod contest;
 mod dubbo;
+
+/// How keys are named in etcd. `root` is the first segment, without slashes around it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Layout {
+    /// `/{root}/{interface}/{host}:{port}` = weight. All endpoints are links; version and group
+    /// do not count.
+    Contest {
+        /// `dubbomesh` unless something else is wanted.
+        root: String,
+    },
+    /// `/{root}/{interface}/providers/{url}` as Dubbo itself registers, and
+    /// `/{root}/{interface}/agents/{url}` for agents.
+    Dubbo {
+        /// `dubbo` unless the estate uses another group.
+        root: String,
+    },
+}
+
+impl Layout {
+    /// The contest's layout at its usual place.
+    #[must_use]
+    pub fn contest() -> Self {
+        Self::Contest { root: "dubbomesh".into() }
+    }
+
+    /// Dubbo's layout at its usual place.
+    #[must_use]
+    pub fn dubbo() -> Self {
+        Self::Dubbo { root: "dubbo".into() }
+    }
+}
 
 /// The checked layout of a store, at its root.
 #[derive(Clone, Debug)]

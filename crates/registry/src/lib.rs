@@ -13,7 +13,7 @@
 //! callers pick up immutable snapshots from a watch channel.
 //!
 //! This crate does not choose endpoints, open connections to them or know what a call is.
-//! Begin to read at `registry.rs`. `store.rs` has what a store has to do, and the list of stores;
+//! Begin to read at `registry.rs`. `store.rs` has what a store has to do, `stores.rs` the list of stores;
 //! `layout.rs` what is written in them; `view.rs` and `registrar.rs` what is common to all when a
 //! store goes away. [`listing`] has the rules by which endpoints match and replace each other.
 
@@ -31,11 +31,13 @@ pub mod listing;
 mod memory;
 mod registrar;
 mod registry;
+mod status;
 mod store;
+mod stores;
 mod table;
 mod view;
 
-pub use config::{EtcdConfig, EtcdTls, Layout, RegistryConfig};
+pub use config::{EtcdConfig, EtcdTls, RegistryConfig};
 pub use definitions::{Definition, DefinitionSources, DefinitionWatch, Lookup, Origin};
 pub use directory::Presence;
 pub use endpoint::{
@@ -43,5 +45,7 @@ pub use endpoint::{
     Snapshot, Unused, WarmUp,
 };
 pub use error::RegistryError;
+pub use layout::Layout;
 pub use memory::MemoryHub;
-pub use registry::{Activity, Registered, Registry, RegistryStatus, Subscription};
+pub use registry::{Activity, Registered, Registry, Subscription};
+pub use status::RegistryStatus;

@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 use dubbo_proto::ServiceKey;
 
-use crate::address;
 use crate::endpoint::{Endpoint, EndpointKey, MAX_UNUSED, Protocol, Unused};
 
 /// One registered endpoint.
@@ -108,7 +107,7 @@ pub(crate) fn resolve<'a>(
 fn stand_in(agent: &Endpoint, app: &Endpoint) -> Endpoint {
     let mut params = (*app.params).clone();
     params.extend(agent.params.iter().map(|(key, value)| (key.clone(), value.clone())));
-    let mut merged = address::endpoint(agent.protocol, &agent.host, agent.port, params);
+    let mut merged = Endpoint::of_params(agent.protocol, &agent.host, agent.port, params);
     if merged.serializations.is_empty() {
         merged.serializations.clone_from(&app.serializations);
     }
@@ -126,7 +125,7 @@ mod tests {
     }
 
     fn listing(url: &str) -> Listing {
-        address::parse_listing(url).unwrap()
+        crate::address::parse_listing(url).unwrap()
     }
 
     fn addresses(wanted: &ServiceKey, listings: &[Listing]) -> Vec<String> {

@@ -10,8 +10,8 @@ use crate::address;
 use crate::directory::Presence;
 use crate::endpoint::{Freshness, Registration};
 use crate::error::RegistryError;
-use crate::registry::{RegistryStatus, StatusSender, Withdraw};
-use crate::store::{Store, Watch};
+use crate::status::{RegistryStatus, StatusSender};
+use crate::store::{Store, Watch, Withdraw};
 use crate::table::{Row, Table, TableWatch};
 
 /// Everything that is registered in one process. Clones share it.

@@ -18,8 +18,7 @@ use wire::Backoff;
 
 use crate::follow::new_backoff;
 use crate::layout::Placed;
-use crate::registry::Withdraw;
-use crate::store::{Session, StoreError};
+use crate::store::{Session, StoreError, Withdraw};
 
 /// The handle on the task that holds the session.
 #[derive(Clone, Debug)]

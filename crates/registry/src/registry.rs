@@ -10,12 +10,16 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
 use crate::config::RegistryConfig;
-use crate::definitions::{Away, DefinitionSources, DefinitionWatch, Definitions, Document, Lookup};
+use crate::definitions::{
+    DefinitionSources, DefinitionWatch, Definitions, Lookup, Reported, Watched,
+};
 use crate::directory::Presence;
 use crate::endpoint::{EndpointKey, Freshness, Registration, Snapshot};
 use crate::error::RegistryError;
 use crate::follow::follow;
-use crate::store::{self, Store};
+use crate::status::RegistryStatus;
+use crate::store::{Store, Withdraw};
+use crate::stores;
 use crate::view::View;
 
 /// How long a withdrawal waits for its confirmation: a drain must not hang on a registry that is away.
@@ -51,43 +55,6 @@ pub struct Activity {
     pub last_change: Option<SystemTime>,
 }
 
-pub(crate) type StatusSender = watch::Sender<RegistryStatus>;
-
-/// How the registry itself does.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct RegistryStatus {
-    /// Whether the registry can be read now.
-    pub connected: bool,
-    /// Since when.
-    pub since: SystemTime,
-    /// What went wrong last, for an operator; kept after it has come right again.
-    pub last_error: Option<String>,
-}
-
-impl RegistryStatus {
-    pub(crate) fn new(connected: bool) -> Self {
-        Self { connected, since: SystemTime::now(), last_error: None }
-    }
-}
-
-/// Notes a change of the connection, or a new error; true if the state has flipped.
-pub(crate) fn note(status: &StatusSender, connected: bool, error: Option<String>) -> bool {
-    let mut flipped = false;
-    status.send_if_modified(|status| {
-        flipped = status.connected != connected;
-        if flipped {
-            status.connected = connected;
-            status.since = SystemTime::now();
-        }
-        let new_error = error.is_some() && status.last_error != error;
-        if new_error {
-            status.last_error = error;
-        }
-        flipped || new_error
-    });
-    flipped
-}
-
 impl Registry {
     /// Opens a registry. Must be called inside a tokio runtime, which then runs it.
     ///
@@ -121,7 +88,7 @@ impl Registry {
 
     fn open_all(config: RegistryConfig, definitions: Definitions) -> Result<Self, RegistryError> {
         let runtime = Handle::try_current().map_err(|_| RegistryError::NoRuntime)?;
-        let store = store::open(config, &runtime)?;
+        let store = stores::open(config, &runtime)?;
         let status = store.status();
         let (feeds, activity) = (Mutex::default(), Arc::default());
         let shared = Shared { store, runtime, status, feeds, activity, definitions };
@@ -142,7 +109,7 @@ impl Registry {
             feeds.insert(service.clone(), Arc::downgrade(&feed));
             feed
         });
-        Subscription { feed, _registry: self.clone() }
+        Subscription { feed, registry: self.clone() }
     }
 
     /// Whether a service is in the registry at all. Costs no watch of its own, however many names are
@@ -160,24 +127,10 @@ impl Registry {
     /// Looks for what the service looks like, and keeps looking. Nothing is looked for before the first
     /// call of this, and nothing of a service once every watch of it is dropped.
     pub fn definition(&self, service: &ServiceKey) -> DefinitionWatch {
-        self.shared.definitions.watch(self, service)
-    }
-
-    pub(crate) fn definition_sources(&self) -> &DefinitionSources {
-        &self.shared.definitions.sources
-    }
-
-    pub(crate) fn runtime(&self) -> &Handle {
-        &self.shared.runtime
-    }
-
-    /// The documents that the registry itself holds about an interface, the newest first.
-    pub(crate) async fn reported_definitions(
-        &self,
-        service: &ServiceKey,
-    ) -> Result<Vec<Document>, Away> {
-        let root = &self.shared.definitions.sources.report_root;
-        self.shared.store.definitions(root, &service.interface).await
+        self.shared.definitions.watch(&self.shared.runtime, service, || {
+            let subscription = self.subscribe(service);
+            Box::new(WatchedService { subscription, interface: service.interface.clone() })
+        })
     }
 
     /// Offers a service to the world until the result is withdrawn or dropped.
@@ -261,7 +214,7 @@ impl Drop for Feed {
 #[must_use = "the watch ends when the subscription is dropped"]
 pub struct Subscription {
     feed: Arc<Feed>,
-    _registry: Registry,
+    registry: Registry,
 }
 
 impl Subscription {
@@ -278,7 +231,22 @@ impl Subscription {
     }
 }
 
-pub(crate) type Withdraw = Box<dyn FnOnce(oneshot::Sender<()>) + Send + Sync>;
+/// A service whose definition is looked for.
+struct WatchedService {
+    subscription: Subscription,
+    interface: String,
+}
+
+impl Watched for WatchedService {
+    fn snapshots(&self) -> watch::Receiver<Snapshot> {
+        self.subscription.snapshots()
+    }
+
+    fn reported(&self) -> Reported<'_> {
+        let shared = &self.subscription.registry.shared;
+        shared.store.definitions(&shared.definitions.sources().report_root, &self.interface)
+    }
+}
 
 /// A registration. Dropping it withdraws it without waiting.
 #[must_use = "dropping a registration withdraws it"]

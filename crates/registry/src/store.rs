@@ -1,4 +1,4 @@
-//! What a store of services has to do, and the list of stores.
+//! What a store of services has to do.
 //!
 //! The unit is *the entries of one service*, not keys: a store that watches a range of keys (etcd),
 //! one whose watches fire once per folder (ZooKeeper) and one that pushes the whole list of a
@@ -12,34 +12,20 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
-use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
-use crate::config::RegistryConfig;
 use crate::definitions::{Away, Document};
 use crate::directory::Presence;
 use crate::endpoint::Registration;
 use crate::error::RegistryError;
-use crate::etcd::EtcdRegistry;
-use crate::file::FileRegistry;
 use crate::layout::{Placed, Read};
-use crate::memory::MemoryRegistry;
-use crate::registry::{RegistryStatus, Withdraw};
-
-/// Opens a registry's store. This is where stores are listed.
-pub(crate) fn open(
-    config: RegistryConfig,
-    runtime: &Handle,
-) -> Result<Box<dyn Store>, RegistryError> {
-    Ok(match config {
-        RegistryConfig::Memory(hub) => Box::new(MemoryRegistry::open(hub)),
-        RegistryConfig::File { path } => Box::new(FileRegistry::open(path, runtime)),
-        RegistryConfig::Etcd(config) => Box::new(EtcdRegistry::open(config, runtime)?),
-    })
-}
+use crate::status::RegistryStatus;
 
 /// A future of a store.
 pub(crate) type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Withdraws a registration, and tells when the store has confirmed that.
+pub(crate) type Withdraw = Box<dyn FnOnce(oneshot::Sender<()>) + Send + Sync>;
 
 /// A place where services are listed. Dropping it ends its connections.
 pub(crate) trait Store: fmt::Debug + Send + Sync {

@@ -232,12 +232,6 @@ pub enum TransferError {
         /// What was named.
         name: String,
     },
-    /// The name of no rule for the ends of lines.
-    #[error("{name:?} is no rule for the ends of lines; there are: crlf, lf, any")]
-    UnknownLineEnds {
-        /// What was named.
-        name: String,
-    },
     /// A peer's message that does not have the form of its kind.
     #[error("{len} bytes are no {message:?} message of a transfer")]
     BadMessage {

@@ -34,7 +34,7 @@ pub use error::{Difference, TransferError};
 pub use fetch::{FetchOptions, Fetched, Progress, Side, fetch};
 pub use handout::{Ask, HandOut, Handed, totals_before};
 pub use journal::Subject;
-pub use lines::LineEnds;
+pub use lines::{LineEnds, UnknownLineEnds};
 pub use link::{Compression, TrafficTotals};
 pub use output::OutputOptions;
 pub use process::{Process, Step};

@@ -8,8 +8,6 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-use crate::TransferError;
-
 /// The long end of a line.
 pub const CRLF: &[u8] = b"\r\n";
 /// The short end of a line.
@@ -54,14 +52,22 @@ impl LineEnds {
     }
 }
 
-impl FromStr for LineEnds {
-    type Err = TransferError;
+/// The name of no rule for the ends of lines.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("unknown rule for the ends of lines: {name:?}; there are: crlf, lf, any")]
+pub struct UnknownLineEnds {
+    /// What was named.
+    pub name: String,
+}
 
-    fn from_str(name: &str) -> Result<Self, TransferError> {
+impl FromStr for LineEnds {
+    type Err = UnknownLineEnds;
+
+    fn from_str(name: &str) -> Result<Self, UnknownLineEnds> {
         Self::ALL
             .into_iter()
             .find(|ends| ends.name() == name)
-            .ok_or_else(|| TransferError::UnknownLineEnds { name: name.to_owned() })
+            .ok_or_else(|| UnknownLineEnds { name: name.to_owned() })
     }
 }
 

@@ -17,10 +17,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::counts::Open;
-use crate::departures::Departures;
 use crate::loads::Assigned;
-use crate::stream::{DetachedSocket, Socket, Stream};
 use crate::tcp_info::TcpInfo;
+pub use departures::Departures;
+use stream::Stream;
+pub(crate) use stream::{DetachedSocket, Socket};
+
+mod departures;
+mod stream;
+#[cfg(feature = "tls")]
+pub mod tls;
 
 /// The number of the next connection of this process.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -150,7 +156,7 @@ struct Counted {
 }
 
 #[cfg(feature = "tls")]
-pub use crate::tls::Secured;
+pub use tls::Secured;
 
 /// Without the feature `tls`, no listener asks for TLS.
 #[cfg(not(feature = "tls"))]
@@ -249,7 +255,7 @@ impl Connection {
     #[cfg(feature = "tls")]
     pub(crate) fn with_tls(
         parts: Parts,
-        stream: tokio_rustls::TlsStream<crate::stream::BufferedSocket>,
+        stream: tokio_rustls::TlsStream<stream::BufferedSocket>,
     ) -> Self {
         let Parts { facts, bytes, counted, departures } = parts;
         let stream = Stream::Tls(Box::new(stream));

@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 
 use crate::connection::Connection;
-use crate::socket;
 #[cfg(feature = "tls")]
-use crate::tls::ClientTls;
+use crate::connection::tls::ClientTls;
+use crate::socket;
 
 /// Where a connection goes to.
 #[derive(Clone, Debug)]

@@ -24,32 +24,28 @@ mod backoff;
 mod budget;
 mod connection;
 mod counts;
-mod departures;
 mod destination;
 mod files;
 mod listen_address;
-mod listen_error;
 mod listener;
 mod loads;
 mod machine;
 pub mod socket;
-mod stream;
 mod taking;
 mod tcp_info;
-#[cfg(feature = "tls")]
-pub mod tls;
 
 pub use backoff::{Backoff, jitter};
 pub use budget::{Account, Budget, Group, Hold, Holder, Lease, Refused, memory_of_machine};
-pub use connection::{Bytes, Connection, Detached, Facts, Peer, Secured};
+#[cfg(feature = "tls")]
+pub use connection::tls;
+pub use connection::{Bytes, Connection, Departures, Detached, Facts, Peer, Secured};
 pub use counts::ConnectionCounts;
-pub use departures::Departures;
 pub use destination::Destination;
 pub use files::Files;
 pub use listen_address::{
-    BoundSocket, DEFAULT_SOCKET_MODE, ListenAddress, MAX_SOCKET_PATH_LEN, UnixSocket,
+    BoundSocket, DEFAULT_SOCKET_MODE, ListenAddress, ListenError, MAX_SOCKET_PATH_LEN, UnixSocket,
+    listen, remedy,
 };
-pub use listen_error::{ListenError, listen, remedy};
 pub use listener::{Limits, Listener};
 pub use loads::{Assigned, Loads};
 pub use machine::{Conn, Ending, Machine, Share, SyncConn, drive, drive_slices, linger, slice_len};

@@ -14,8 +14,10 @@ use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::listen_error::ListenError;
 use crate::socket;
+pub use error::{ListenError, listen, remedy};
+
+mod error;
 
 /// The longest path of a socket, in bytes: what the kernel has room for, without the last zero.
 /// Source: unix(7), `sun_path`.

@@ -14,12 +14,11 @@ use socket2::SockRef;
 use tokio::net::{TcpListener, UnixListener};
 use tracing::{debug, warn};
 
-use crate::connection::{Connection, Detached, Peer, Secured};
+use crate::connection::{Connection, Detached, Peer, Secured, Socket};
 use crate::counts::ConnectionCounts;
 use crate::files::Files;
 use crate::listen_address::{BoundSocket, ListenAddress, SocketFile, UnixSocket};
 use crate::socket;
-use crate::stream::Socket;
 
 /// How long accepting rests after the operating system refused to give a connection, most often
 /// for want of file descriptors: trying again at once would only use up a core.

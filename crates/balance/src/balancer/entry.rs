@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::endpoint::{EndpointStats, Slot, WarmUp};
+use crate::endpoint::{EndpointStats, Slot};
 use crate::latency::PeakEwma;
 use crate::outlier::Outlier;
 use crate::score::{ONE, Score};
+use crate::warm_up::WarmUp;
 
 #[derive(Debug)]
 pub(super) struct Place<K> {

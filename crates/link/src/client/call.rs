@@ -189,7 +189,7 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
 
     fn info(&self) -> CallInfo<'_> {
         let (service, method) = (&*self.bound.def.service, &*self.bound.def.method);
-        let peer = self.bound.client.0.lanes.target();
+        let peer = self.bound.client.0.lanes.dialer();
         CallInfo { side: Side::Client, service, method, peer }
     }
 
@@ -290,7 +290,7 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
     }
 
     fn unreachable(&self, reason: &str) -> Failure {
-        let endpoint = self.bound.client.0.lanes.target().to_string();
+        let endpoint = self.bound.client.0.lanes.dialer().to_string();
         Failure::Unreachable { endpoint, reason: reason.to_owned() }
     }
 
@@ -300,7 +300,7 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
             Outcome::Answer(response) => Ok(Some(response)),
             outcome => {
                 let timeout = self.timeout.unwrap_or_default();
-                settled(outcome, timeout, self.bound.client.0.lanes.target())
+                settled(outcome, timeout, self.bound.client.0.lanes.dialer())
             }
         }
     }

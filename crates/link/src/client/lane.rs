@@ -23,9 +23,10 @@ use tracing::{debug, warn};
 use wire::Backoff;
 
 use super::config::ClientConfig;
+use super::dialer::Dialer;
 use super::lanes::Lanes;
 use super::session::{SessionEvent, SessionMachine};
-use crate::stream::{Stream, Target};
+use crate::link_stream::LinkStream;
 use wire::{Ending, Machine, Share, SyncConn, drive_slices, linger};
 
 /// The calls of one connection, shared by its callers and its driver.
@@ -33,7 +34,7 @@ pub(crate) type Session = SyncConn<SessionMachine>;
 
 /// One connection to the server, and its successors.
 pub(crate) struct Lane {
-    target: Arc<Target>,
+    dialer: Arc<Dialer>,
     config: Arc<ClientConfig>,
     lanes: Weak<Lanes>,
     current: ArcSwap<Session>,
@@ -56,13 +57,13 @@ pub(crate) enum LaneState {
 impl Lane {
     /// A lane that connects from now on, on the runtime that this is called on.
     pub(crate) fn open(
-        target: Arc<Target>,
+        dialer: Arc<Dialer>,
         config: Arc<ClientConfig>,
         lanes: Weak<Lanes>,
     ) -> Arc<Self> {
         let session = Arc::new(Session::new(SessionMachine::new(Arc::clone(&config))));
         let lane = Arc::new(Self {
-            target,
+            dialer,
             config,
             lanes,
             current: ArcSwap::new(Arc::clone(&session)),
@@ -171,7 +172,7 @@ impl Lane {
             backoff.note_lifetime(start.elapsed());
             let next = self.next(&session).filter(|_| !is_succeeded);
             if let Some(next) = &next {
-                warn!(endpoint = %self.target, %reason, "the connection ended; connecting again");
+                warn!(endpoint = %self.dialer, %reason, "the connection ended; connecting again");
                 self.state.send_replace(LaneState::Down(Arc::clone(&reason)));
                 if !was_ready {
                     next.lock(|next| next.handle_connect_error(Arc::clone(&reason)));
@@ -187,13 +188,13 @@ impl Lane {
     }
 
     /// Connects, however often it takes. `None` if the lane was closed and nobody waits.
-    async fn connect(&self, session: &Session, backoff: &mut Backoff) -> Option<Stream> {
+    async fn connect(&self, session: &Session, backoff: &mut Backoff) -> Option<LinkStream> {
         loop {
-            match meanwhile(session, self.target.connect(self.config.connect_timeout)).await? {
+            match meanwhile(session, self.dialer.connect(self.config.connect_timeout)).await? {
                 Ok(stream) => return Some(stream),
                 Err(error) => {
                     let reason: Arc<str> = error.to_string().into();
-                    debug!(endpoint = %self.target, %reason, "cannot connect");
+                    debug!(endpoint = %self.dialer, %reason, "cannot connect");
                     self.state.send_replace(LaneState::Down(Arc::clone(&reason)));
                     session.lock(|session| session.handle_connect_error(reason));
                     pause(backoff, session).await?;
@@ -203,7 +204,7 @@ impl Lane {
     }
 
     /// Runs one connection to its end.
-    async fn serve(self: &Arc<Self>, session: &Arc<Session>, mut stream: Stream) -> Served {
+    async fn serve(self: &Arc<Self>, session: &Arc<Session>, mut stream: LinkStream) -> Served {
         let start = Instant::now();
         session.lock(|session| session.handle_connected(start));
         let (mut was_ready, mut is_succeeded) = (false, false);
@@ -218,7 +219,7 @@ impl Lane {
                     SessionEvent::Leaving if is_succeeded => {}
                     SessionEvent::Leaving => {
                         if let Some(next) = self.next(session) {
-                            debug!(endpoint = %self.target, "the server leaves; connecting again");
+                            debug!(endpoint = %self.dialer, "the server leaves; connecting again");
                             // A server that leaves again and again is not called in a tight loop.
                             let pauses = start.elapsed() < self.config.min_backoff;
                             self.spawn(Arc::clone(self).run_on(next, pauses));

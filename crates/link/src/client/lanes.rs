@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::config::{ClientConfig, Connections};
+use super::dialer::Dialer;
 use super::lane::Lane;
-use crate::stream::Target;
 
 /// A new connection gets so long to make a difference before the next one is opened.
 const GROWTH_PAUSE: Duration = Duration::from_millis(500);
@@ -16,7 +16,7 @@ const MAX_LEAD: usize = 4;
 
 /// All lanes of a client. Those below `n_open` exist.
 pub(crate) struct Lanes {
-    target: Arc<Target>,
+    dialer: Arc<Dialer>,
     config: Arc<ClientConfig>,
     lanes: Box<[OnceLock<Arc<Lane>>]>,
     n_open: AtomicUsize,
@@ -26,13 +26,13 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    pub(crate) fn open(target: Target, config: ClientConfig) -> Arc<Self> {
+    pub(crate) fn open(dialer: Dialer, config: ClientConfig) -> Arc<Self> {
         let n_first = match config.connections {
             Connections::Fixed(_) => config.max_connections(),
             Connections::Auto { .. } => 1,
         };
         let lanes = Arc::new(Self {
-            target: Arc::new(target),
+            dialer: Arc::new(dialer),
             lanes: (0..config.max_connections()).map(|_| OnceLock::new()).collect(),
             config: Arc::new(config),
             n_open: AtomicUsize::new(0),
@@ -49,8 +49,8 @@ impl Lanes {
         &self.config
     }
 
-    pub(crate) fn target(&self) -> &Target {
-        &self.target
+    pub(crate) fn dialer(&self) -> &Dialer {
+        &self.dialer
     }
 
     /// The lane for a call, and its number: the only one; or the one on which a call has just ended,
@@ -137,7 +137,7 @@ impl Lanes {
         if self.iter().all(|lane| lane.is_standing(now)) {
             *last_growth = Some(now);
             drop(last_growth);
-            tracing::debug!(endpoint = %self.target, "calls wait to be written; opening one more connection");
+            tracing::debug!(endpoint = %self.dialer, "calls wait to be written; opening one more connection");
             self.open_one();
         }
     }
@@ -146,8 +146,8 @@ impl Lanes {
         let n_open = self.n_open.load(Ordering::Acquire);
         if let Some(place) = self.lanes.get(n_open) {
             let weak = Arc::downgrade(self);
-            let (target, config) = (Arc::clone(&self.target), Arc::clone(&self.config));
-            place.get_or_init(|| Lane::open(target, config, weak));
+            let (dialer, config) = (Arc::clone(&self.dialer), Arc::clone(&self.config));
+            place.get_or_init(|| Lane::open(dialer, config, weak));
             self.n_open.store(n_open + 1, Ordering::Release);
         }
     }

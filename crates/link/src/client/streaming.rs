@@ -178,7 +178,7 @@ impl<Resp, E> Future for StreamReply<Resp, E> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Begun { session, key, .. } = &self.end.begun;
         let outcome = ready!(session.lock(|session| session.poll_outcome(*key, cx.waker())));
-        let result = match settled(outcome, self.timeout, self.end.lanes.target()) {
+        let result = match settled(outcome, self.timeout, self.end.lanes.dialer()) {
             Ok(Some(response)) => self.method.read(response).map(|reply| reply.value),
             Ok(None) => Err(Failure::Closed.into()),
             Err(failure) => Err(failure.into()),
@@ -207,7 +207,7 @@ impl Handle {
         let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let (Some(Watch { def, start }), Some(observer)) = (watch, &self.lanes.config().observer)
         {
-            let (service, method, peer) = (&*def.service, &*def.method, self.lanes.target());
+            let (service, method, peer) = (&*def.service, &*def.method, self.lanes.dialer());
             let info = CallInfo { side: Side::Client, service, method, peer };
             observer.ended(&info, outcome(), start.elapsed());
         }

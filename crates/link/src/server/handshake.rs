@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use wire::Connection;
 
 use super::{Peer, Shared};
-use crate::stream::Stream;
+use crate::link_stream::LinkStream;
 
 /// Stands for the address of a client that has none.
 const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
@@ -18,7 +18,7 @@ pub(super) async fn shake(
     shared: &Shared,
     stream: Connection,
     mut leaving: watch::Receiver<bool>,
-) -> Option<(Stream, Peer)> {
+) -> Option<(LinkStream, Peer)> {
     let address = stream.facts().peer.tcp().unwrap_or(NO_ADDRESS);
     let Some(tls) = &shared.config.tls else {
         return Some((ready(shared, stream), Peer::new(address)));
@@ -56,11 +56,11 @@ pub(super) async fn shake(
     shared: &Shared,
     stream: Connection,
     _: watch::Receiver<bool>,
-) -> Option<(Stream, Peer)> {
+) -> Option<(LinkStream, Peer)> {
     let peer = Peer::new(stream.facts().peer.tcp().unwrap_or(NO_ADDRESS));
     Some((ready(shared, stream), peer))
 }
 
-fn ready(shared: &Shared, stream: Connection) -> Stream {
-    Stream::new(stream, shared.config.traffic.clone())
+fn ready(shared: &Shared, stream: Connection) -> LinkStream {
+    LinkStream::new(stream, shared.config.traffic.clone())
 }

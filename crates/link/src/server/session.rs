@@ -16,7 +16,7 @@ use super::service::{Answer, Entry, Refusal};
 use super::slice::{Job, Slice};
 use super::streams::Streams;
 use crate::client::as_strs;
-use crate::stream::Stream;
+use crate::link_stream::LinkStream;
 use wire::{Share, SyncConn, drive_slices, slice_len};
 
 /// Most calls that begin in one turn: so many answers may go over the limit of what waits.
@@ -55,7 +55,7 @@ impl Session {
     }
 
     /// Runs the connection to its end.
-    pub(crate) async fn serve(self: Arc<Self>, stream: Stream, peer: Peer) {
+    pub(crate) async fn serve(self: Arc<Self>, stream: LinkStream, peer: Peer) {
         let mut client =
             Client { session: Arc::clone(&self), peer: Arc::new(peer), routes: Arc::default() };
         let _end = End(&self);

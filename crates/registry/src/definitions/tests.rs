@@ -5,7 +5,8 @@ use interop_harness::Etcd;
 
 use super::*;
 use crate::{
-    Endpoint, EtcdConfig, Layout, MemoryHub, Protocol, Registered, Registration, RegistryConfig,
+    Endpoint, EtcdConfig, Layout, MemoryHub, Protocol, Registered, Registration, Registry,
+    RegistryConfig,
 };
 
 fn document(interface: &str, parameters: &str, method: &str) -> String {

@@ -18,7 +18,7 @@ use wire::jitter;
 use crate::error::RegistryError;
 use crate::follow::new_backoff;
 use crate::layout::Paths;
-use crate::registry::{RegistryStatus, StatusSender, note};
+use crate::status::{RegistryStatus, StatusSender, note};
 use crate::store::StoreError;
 
 use super::settings::Settings;

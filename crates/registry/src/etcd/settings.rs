@@ -118,7 +118,7 @@ fn read(path: &Path) -> Result<Vec<u8>, RegistryError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Layout;
+    use crate::layout::Layout;
 
     fn error(change: impl FnOnce(&mut EtcdConfig)) -> String {
         let mut config = EtcdConfig::new(["http://127.0.0.1:2379"], Layout::contest());

@@ -247,8 +247,9 @@ mod tests {
     use tokio::runtime::Handle;
 
     use super::*;
-    use crate::config::{EtcdConfig, Layout};
+    use crate::config::EtcdConfig;
     use crate::etcd::settings::Settings;
+    use crate::layout::Layout;
 
     async fn whole_len(watch: &mut EtcdWatch) -> usize {
         assert!(watch.ready().await);

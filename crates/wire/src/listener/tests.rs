@@ -6,8 +6,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::*;
+use crate::connection::Socket;
 use crate::loads::Loads;
-use crate::stream::Socket;
 
 /// No test waits longer for anything.
 const PATIENCE: Duration = Duration::from_secs(20);

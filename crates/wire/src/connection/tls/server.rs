@@ -16,8 +16,8 @@ use super::error::{TlsError, explain};
 use super::identity::Identity;
 use super::pem::{Certificate, Pem};
 use super::{Protocols, names};
+use crate::connection::stream::{BufferedSocket, buffered};
 use crate::connection::{Connection, Parts};
-use crate::stream::{BufferedSocket, buffered};
 
 /// A refused client gets so long to read why.
 const LINGER: Duration = Duration::from_secs(1);

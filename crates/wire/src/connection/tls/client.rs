@@ -14,7 +14,7 @@ use super::error::{TlsError, explain};
 use super::pem::{Certificate, Pem};
 use super::{Protocols, names};
 use crate::connection::Connection;
-use crate::stream::buffered;
+use crate::connection::stream::buffered;
 
 /// How a client uses TLS; see [`ClientTls::new`].
 #[derive(Clone, Debug)]

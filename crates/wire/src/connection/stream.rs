@@ -184,7 +184,7 @@ fn in_words(error: io::Error, stream: &TlsStream<BufferedSocket>) -> io::Error {
         return error;
     }
     let peer = if matches!(stream, TlsStream::Client(_)) { "server" } else { "client" };
-    crate::tls::explain(error, peer)
+    super::tls::explain(error, peer)
 }
 
 impl AsyncRead for Stream {

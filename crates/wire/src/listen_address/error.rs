@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-use crate::listen_address::{ListenAddress, MAX_SOCKET_PATH_LEN};
+use super::{ListenAddress, MAX_SOCKET_PATH_LEN};
 use crate::socket;
 
 /// An address that cannot be listened on.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::connection::Ended;
+use super::Ended;
 use crate::per_turn;
 
 /// Where the connections of one event loop go when they end. A clone is another handle to the same.

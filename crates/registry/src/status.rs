@@ -1,0 +1,42 @@
+//! How a registry itself does.
+
+use std::time::SystemTime;
+
+use tokio::sync::watch;
+
+pub(crate) type StatusSender = watch::Sender<RegistryStatus>;
+
+/// How the registry itself does.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RegistryStatus {
+    /// Whether the registry can be read now.
+    pub connected: bool,
+    /// Since when.
+    pub since: SystemTime,
+    /// What went wrong last, for an operator; kept after it has come right again.
+    pub last_error: Option<String>,
+}
+
+impl RegistryStatus {
+    pub(crate) fn new(connected: bool) -> Self {
+        Self { connected, since: SystemTime::now(), last_error: None }
+    }
+}
+
+/// Notes a change of the connection, or a new error; true if the state has flipped.
+pub(crate) fn note(status: &StatusSender, connected: bool, error: Option<String>) -> bool {
+    let mut flipped = false;
+    status.send_if_modified(|status| {
+        flipped = status.connected != connected;
+        if flipped {
+            status.connected = connected;
+            status.since = SystemTime::now();
+        }
+        let new_error = error.is_some() && status.last_error != error;
+        if new_error {
+            status.last_error = error;
+        }
+        flipped || new_error
+    });
+    flipped
+}

@@ -1,0 +1,22 @@
+//! The list of stores.
+
+use tokio::runtime::Handle;
+
+use crate::config::RegistryConfig;
+use crate::error::RegistryError;
+use crate::etcd::EtcdRegistry;
+use crate::file::FileRegistry;
+use crate::memory::MemoryRegistry;
+use crate::store::Store;
+
+/// Opens a registry's store. This is where stores are listed.
+pub(crate) fn open(
+    config: RegistryConfig,
+    runtime: &Handle,
+) -> Result<Box<dyn Store>, RegistryError> {
+    Ok(match config {
+        RegistryConfig::Memory(hub) => Box::new(MemoryRegistry::open(hub)),
+        RegistryConfig::File { path } => Box::new(FileRegistry::open(path, runtime)),
+        RegistryConfig::Etcd(config) => Box::new(EtcdRegistry::open(config, runtime)?),
+    })
+}
