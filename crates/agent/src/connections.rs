@@ -10,10 +10,11 @@
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::Instant;
 
 use dubbo_proto::ServiceKey;
-use wire::Facts;
+use wire::{Facts, Meter};
 
 /// What is done on a connection.
 pub trait Session {
@@ -55,6 +56,8 @@ pub struct Entry {
     pub facts: Facts,
     /// Who opened it.
     pub direction: Direction,
+    /// Its bytes, and what the kernel says of it.
+    pub meter: Arc<Meter>,
     session: Weak<dyn Session>,
 }
 
@@ -76,9 +79,15 @@ pub struct Connections(Rc<RefCell<Vec<Entry>>>);
 
 impl Connections {
     /// Adds a connection. It is in the table for as long as `session` lives.
-    pub fn add<S: Session + 'static>(&self, facts: Facts, direction: Direction, session: &Rc<S>) {
+    pub fn add<S: Session + 'static>(
+        &self,
+        facts: Facts,
+        meter: Arc<Meter>,
+        direction: Direction,
+        session: &Rc<S>,
+    ) {
         let session: Weak<S> = Rc::downgrade(session);
-        self.0.borrow_mut().push(Entry { facts, direction, session });
+        self.0.borrow_mut().push(Entry { facts, direction, meter, session });
     }
 
     /// Has all of them take no new calls.

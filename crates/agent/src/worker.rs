@@ -203,7 +203,8 @@ impl Worker {
         if self.is_draining() {
             session.drain();
         }
-        self.connections.add(connection.facts(), Direction::Downstream, session);
+        let (facts, meter) = (connection.facts(), connection.meter());
+        self.connections.add(facts, meter, Direction::Downstream, session);
         // From now on, not from when the task first runs: a drain must not miss it.
         let counted = Counted::new(self);
         let worker = Rc::clone(self);

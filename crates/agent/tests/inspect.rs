@@ -11,9 +11,10 @@ use agent::inspect::snapshot::{
 use agent::{Agent, config};
 use registry::MemoryHub;
 use serde::de::DeserializeOwned;
+use support::http_app::{Does, TestApp};
 use support::{
     Answer, Behaviour, FakeProvider, Http, SERVICE, STRING, block_on, call, consumer_with_metrics,
-    free_addr, provider_agent, register, request, wait_until,
+    exporting_with_admin, free_addr, provider_agent, register, request, wait_until,
 };
 
 fn get_from(admin: SocketAddr, page: &str) -> Answer {
@@ -123,6 +124,10 @@ fn connections_of_both_directions_are_in_one_table() {
     assert_eq!((&*up.protocol, &*up.doing), ("link", "idle"));
     assert_eq!((up.peer.clone(), up.worker), (link.to_string(), down.worker));
     assert!(up.peer_name.is_some(), "an agent says its name");
+    for connection in [down, up] {
+        assert!(0 < connection.bytes_read && 0 < connection.bytes_written, "{connection:?}");
+        assert!(connection.tcp.is_some(), "{connection:?}");
+    }
     assert_ne!(up.id, down.id);
     for (query, n_found) in [
         ("?direction=upstream".to_owned(), 1),
@@ -142,6 +147,54 @@ fn connections_of_both_directions_are_in_one_table() {
             page(admin(&agent), "/connections?direction=downstream");
         found.items.is_empty().then_some(())
     });
+}
+
+#[test]
+fn connections_to_http_apps_are_shown_with_what_passes_through_them() {
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = std::sync::Mutex::new(released);
+    let app = TestApp::start(move |request| {
+        if request.path.ends_with("slow") {
+            let _ = released.lock().unwrap().recv();
+        }
+        Does::json(request.body.clone())
+    });
+    let hub = MemoryHub::new();
+    let exporting = exporting_with_admin(
+        &hub,
+        &format!("interface = \"{SERVICE}\"\napp = \"http://{}\"\n", app.addr),
+    );
+    let consumer = consumer_with_metrics(&hub, "");
+    wait_until("the export", || (echo(&consumer).status == 200).then_some(()));
+    let to_app = || {
+        let all: Page<ConnectionSnapshot> =
+            page(admin(&exporting), "/connections?direction=upstream&protocol=http");
+        all.items
+    };
+    let [idle] = &to_app()[..] else { panic!("one connection: {:?}", to_app()) };
+    assert_eq!((idle.peer.clone(), &*idle.doing), (app.addr.to_string(), "idle"));
+    assert_eq!((idle.in_flight, idle.held_bytes), (0, 0));
+    assert!(0 < idle.bytes_written && 0 < idle.bytes_read, "{idle:?}");
+    let tcp = idle.tcp.as_ref().expect("it is TCP");
+    if cfg!(target_os = "linux") {
+        assert!(tcp.cwnd_segments > Some(0) && tcp.rtt_us > Some(0), "{tcp:?}");
+        assert_eq!((tcp.retransmits, tcp.unacked_segments.is_some()), (Some(0), true), "{tcp:?}");
+    }
+
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| call(&consumer, "slow", &[STRING], "[\"a\"]"));
+        let busy = wait_until("the call is under way", || {
+            let busy = to_app().into_iter().find(|it| it.in_flight == 1)?;
+            (idle.bytes_written < busy.bytes_written).then_some(busy)
+        });
+        assert_eq!((busy.id, &*busy.doing), (idle.id, "calling"));
+        assert!(0 < busy.held_bytes, "the request is held: {busy:?}");
+        release.send(()).unwrap();
+        assert_eq!(slow.join().unwrap().status, 200);
+    });
+    wait_until("it is idle again", || to_app().iter().all(|it| it.in_flight == 0).then_some(()));
+    drop(app);
+    wait_until("it is shown no more", || to_app().is_empty().then_some(()));
 }
 
 #[test]

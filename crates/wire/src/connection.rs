@@ -20,10 +20,12 @@ use crate::counts::Open;
 use crate::loads::Assigned;
 use crate::tcp_info::TcpInfo;
 pub use departures::Departures;
+pub use meter::Meter;
 use stream::Stream;
 pub(crate) use stream::{DetachedSocket, Socket};
 
 mod departures;
+mod meter;
 mod stream;
 #[cfg(feature = "tls")]
 pub mod tls;
@@ -103,39 +105,12 @@ impl fmt::Display for Facts {
     }
 }
 
-/// How many bytes have passed through a connection, above TLS. One thread counts, any may read.
-#[derive(Debug, Default)]
-pub struct Bytes {
-    read: AtomicU64,
-    written: AtomicU64,
-}
-
-impl Bytes {
-    /// Bytes that came.
-    #[must_use]
-    pub fn read(&self) -> u64 {
-        self.read.load(Relaxed)
-    }
-
-    /// Bytes that went.
-    #[must_use]
-    pub fn written(&self) -> u64 {
-        self.written.load(Relaxed)
-    }
-
-    /// There is one writer, so no other one's addition can be lost.
-    #[inline]
-    fn add(counter: &AtomicU64, len: usize) {
-        counter.store(counter.load(Relaxed).wrapping_add(len as u64), Relaxed);
-    }
-}
-
 /// A connection on the event loop that it is served on: a byte stream that knows its [`Facts`].
 #[derive(Debug)]
 pub struct Connection {
     stream: Stream,
     facts: Facts,
-    bytes: Arc<Bytes>,
+    meter: Arc<Meter>,
     awaited: Option<Secured>,
     counted: Counted,
     departures: Option<Departures>,
@@ -165,10 +140,12 @@ pub enum Secured {}
 
 impl Connection {
     fn new(socket: Socket, peer: Peer, carries: &'static str) -> Self {
+        let meter = Arc::<Meter>::default();
+        meter.attach(&socket);
         Self {
             stream: Stream::Plain(socket),
             facts: Facts::new(peer, carries),
-            bytes: Arc::default(),
+            meter,
             awaited: None,
             counted: Counted::default(),
             departures: None,
@@ -201,10 +178,10 @@ impl Connection {
         self.departures = Some(departures.clone());
     }
 
-    /// What counts its bytes, also after the connection has moved elsewhere.
+    /// What is measured of it, also after the connection has moved elsewhere.
     #[must_use]
-    pub fn bytes(&self) -> Arc<Bytes> {
-        Arc::clone(&self.bytes)
+    pub fn meter(&self) -> Arc<Meter> {
+        Arc::clone(&self.meter)
     }
 
     /// Whether its bytes are encrypted by TLS.
@@ -257,19 +234,22 @@ impl Connection {
         parts: Parts,
         stream: tokio_rustls::TlsStream<stream::BufferedSocket>,
     ) -> Self {
-        let Parts { facts, bytes, counted, departures } = parts;
+        let Parts { facts, meter, counted, departures } = parts;
+        meter.attach(stream.get_ref().0.get_ref());
         let stream = Stream::Tls(Box::new(stream));
-        Self { stream, facts, bytes, awaited: None, counted, departures }
+        Self { stream, facts, meter, awaited: None, counted, departures }
     }
 
     /// The socket, and the rest. `None` if TLS is spoken already.
     #[cfg(feature = "tls")]
     pub(crate) fn into_parts(mut self) -> Option<(Socket, Parts)> {
         let departures = self.departures.take();
-        let (facts, bytes) = (self.facts, Arc::clone(&self.bytes));
+        let (facts, meter) = (self.facts, Arc::clone(&self.meter));
+        // The socket may end while TLS shakes hands.
+        meter.detach();
         let counted = std::mem::take(&mut self.counted);
         match std::mem::replace(&mut self.stream, Stream::Closed) {
-            Stream::Plain(socket) => Some((socket, Parts { facts, bytes, counted, departures })),
+            Stream::Plain(socket) => Some((socket, Parts { facts, meter, counted, departures })),
             Stream::Tls(_) | Stream::Closed => None,
         }
     }
@@ -280,7 +260,7 @@ impl Connection {
 #[derive(Debug)]
 pub(crate) struct Parts {
     facts: Facts,
-    bytes: Arc<Bytes>,
+    meter: Arc<Meter>,
     counted: Counted,
     departures: Option<Departures>,
 }
@@ -290,7 +270,7 @@ pub(crate) struct Parts {
 pub struct Detached {
     socket: DetachedSocket,
     facts: Facts,
-    bytes: Arc<Bytes>,
+    meter: Arc<Meter>,
     awaited: Option<Secured>,
     counted: Counted,
 }
@@ -307,7 +287,7 @@ impl Detached {
     ) -> Self {
         let facts = Facts::new(peer, carries);
         let counted = Counted { _open: Some(open), _assigned: None };
-        Self { socket, facts, bytes: Arc::default(), awaited, counted }
+        Self { socket, facts, meter: Arc::default(), awaited, counted }
     }
 
     /// The same, counted for a worker too.
@@ -323,10 +303,10 @@ impl Detached {
         self.facts
     }
 
-    /// What counts its bytes.
+    /// What is measured of it.
     #[must_use]
-    pub fn bytes(&self) -> Arc<Bytes> {
-        Arc::clone(&self.bytes)
+    pub fn meter(&self) -> Arc<Meter> {
+        Arc::clone(&self.meter)
     }
 
     /// Puts the connection on the event loop that this is called on.
@@ -334,15 +314,19 @@ impl Detached {
     /// # Errors
     /// What the operating system says. The connection is closed then.
     pub fn attach(self) -> io::Result<Connection> {
-        let Self { socket, facts, bytes, awaited, counted } = self;
+        let Self { socket, facts, meter, awaited, counted } = self;
         let socket = socket.attach()?;
+        meter.attach(&socket);
         let stream = Stream::Plain(socket);
-        Ok(Connection { stream, facts, bytes, awaited, counted, departures: None })
+        Ok(Connection { stream, facts, meter, awaited, counted, departures: None })
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        if self.stream.socket().is_some() {
+            self.meter.detach();
+        }
         if let Some(departures) = self.departures.take() {
             departures.close(Ended {
                 _stream: std::mem::replace(&mut self.stream, Stream::Closed),
@@ -362,7 +346,7 @@ impl AsyncRead for Connection {
         let this = self.get_mut();
         let start = buf.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(cx, buf))?;
-        Bytes::add(&this.bytes.read, buf.filled().len() - start);
+        this.meter.add_read(buf.filled().len() - start);
         Poll::Ready(Ok(()))
     }
 }
@@ -376,7 +360,7 @@ impl AsyncWrite for Connection {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = ready!(Pin::new(&mut this.stream).poll_write(cx, bytes))?;
-        Bytes::add(&this.bytes.written, written);
+        this.meter.add_written(written);
         Poll::Ready(Ok(written))
     }
 
@@ -388,7 +372,7 @@ impl AsyncWrite for Connection {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = ready!(Pin::new(&mut this.stream).poll_write_vectored(cx, pieces))?;
-        Bytes::add(&this.bytes.written, written);
+        this.meter.add_written(written);
         Poll::Ready(Ok(written))
     }
 

@@ -5,6 +5,7 @@
 //! - A [`Connection`] is a byte stream that knows who is at its other end, and that counts as open
 //!   until it is dropped; see [`ConnectionCounts`].
 //! - [`tls`] is TLS over a connection, on either side of it (a feature).
+//! - A [`Meter`] counts a connection's bytes, and asks the kernel about it.
 //! - A [`Destination`] is where this process connects to.
 //! - [`Loads`] finds the worker that has fewest connections.
 //! - [`Files`] keeps some of the process's file descriptors from those who connect.
@@ -38,7 +39,7 @@ pub use backoff::{Backoff, jitter};
 pub use budget::{Account, Budget, Group, Hold, Holder, Lease, Refused, memory_of_machine};
 #[cfg(feature = "tls")]
 pub use connection::tls;
-pub use connection::{Bytes, Connection, Departures, Detached, Facts, Peer, Secured};
+pub use connection::{Connection, Departures, Detached, Facts, Meter, Peer, Secured};
 pub use counts::ConnectionCounts;
 pub use destination::Destination;
 pub use files::Files;

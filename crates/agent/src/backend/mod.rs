@@ -77,8 +77,9 @@ impl Backend {
                     .dubbo(EndpointAddress { host, port: *port, tls: tls.as_ref() }, setup),
             }),
             AppConfig::Http(config) => {
-                let account = pool.account();
-                App::Http(HttpApp::start(&export.service, Arc::clone(config), setup, Some(account)))
+                let worker =
+                    http::pool::Holder { account: pool.account(), connections: pool.connections() };
+                App::Http(HttpApp::start(&export.service, Arc::clone(config), setup, Some(worker)))
             }
         };
         let stats = hub.export(&export.service.to_string());

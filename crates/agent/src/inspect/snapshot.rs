@@ -62,6 +62,47 @@ pub struct ConnectionSnapshot {
     pub in_flight: usize,
     /// Bytes that are held for it, of `memory_bytes`.
     pub held_bytes: usize,
+    /// Bytes that came so far, above TLS.
+    pub bytes_read: u64,
+    /// Bytes that went so far, above TLS.
+    pub bytes_written: u64,
+    /// What the kernel says of it; absent for a Unix socket.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<TcpSnapshot>,
+}
+
+/// What the kernel says of a TCP connection at the moment of the question. A figure that it does not
+/// give, or has not measured yet, is absent.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct TcpSnapshot {
+    /// The smoothed round-trip time, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt_us: Option<u32>,
+    /// How much the round-trip time varies, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt_deviation_us: Option<u32>,
+    /// The shortest round trip lately, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_rtt_us: Option<u32>,
+    /// Segments that were sent again, over the connection's life.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retransmits: Option<u32>,
+    /// The congestion window: how many segments may be under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cwnd_segments: Option<u32>,
+    /// The longest segment that is sent, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mss_bytes: Option<u32>,
+    /// Segments that were sent and not acknowledged yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unacked_segments: Option<u32>,
+    /// Bytes that wait in the socket and were not sent yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_sent_bytes: Option<u32>,
+    /// How fast the peer got what was sent lately, in bytes per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delivery_rate: Option<u64>,
 }
 
 impl Snapshot for ConnectionSnapshot {

@@ -293,7 +293,7 @@ impl<P: Peer> Inner<P> {
     async fn serve(&self, mut stream: Connection, was_ready: &Cell<bool>) -> String {
         let conn = Conn::new(self.peer.machine(Instant::now()));
         let listed = Rc::new(Made::<P>(conn.clone()));
-        self.connections.add(stream.facts(), Direction::Upstream, &listed);
+        self.connections.add(stream.facts(), stream.meter(), Direction::Upstream, &listed);
         self.note_progress(&conn, was_ready);
         let ending = drive(&mut stream, &conn, |event| {
             let has_changed = self.peer.on_event(event);

@@ -234,6 +234,11 @@ impl Pool {
         self.memory.endpoint()
     }
 
+    /// The table of the worker's connections.
+    pub fn connections(&self) -> Connections {
+        self.connections.clone()
+    }
+
     /// Ends all connections, after what waits to be written. Comes back when they have ended.
     pub async fn close(&self) {
         let links: Vec<_> = self.links.borrow().values().filter_map(Weak::upgrade).collect();

@@ -8,7 +8,7 @@ use super::Worker;
 use crate::cluster::Cluster;
 use crate::connections::{Connections, Direction, Entry};
 use crate::inspect::snapshot::{
-    ConnectionSnapshot, EndpointSnapshot, RouteSnapshot, ServiceSnapshot,
+    ConnectionSnapshot, EndpointSnapshot, RouteSnapshot, ServiceSnapshot, TcpSnapshot,
 };
 use crate::inspect::{Filter, First, Part, Question};
 use crate::routes::ClusterRoute;
@@ -123,11 +123,30 @@ fn describe(entry: &Entry, worker: usize, now: Instant) -> Option<ConnectionSnap
         doing: activity.doing.to_owned(),
         in_flight: activity.in_flight,
         held_bytes: activity.held_bytes,
+        bytes_read: entry.meter.bytes_read(),
+        bytes_written: entry.meter.bytes_written(),
+        tcp: entry.meter.tcp_info().map(|info| tcp(&info)),
     })
+}
+
+fn tcp(info: &wire::TcpInfo) -> TcpSnapshot {
+    TcpSnapshot {
+        rtt_us: info.rtt_us(),
+        rtt_deviation_us: info.rtt_deviation_us(),
+        min_rtt_us: info.min_rtt_us(),
+        retransmits: info.retransmits(),
+        cwnd_segments: info.cwnd_segments(),
+        mss_bytes: info.mss_bytes(),
+        unacked_segments: info.unacked_segments(),
+        not_sent_bytes: info.not_sent_bytes(),
+        delivery_rate: info.delivery_rate(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::connections::{Activity, Session};
 
@@ -154,7 +173,7 @@ mod tests {
                 carries: "http",
                 opened: Instant::now(),
             };
-            table.add(facts, Direction::Downstream, session);
+            table.add(facts, Arc::default(), Direction::Downstream, session);
         }
         let part = connections(&table, 3, &Filter::default());
         assert_eq!((part.items.len(), part.n_all), (100, 10_000));

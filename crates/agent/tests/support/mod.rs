@@ -271,6 +271,16 @@ pub fn dubbo_exporting(hub: &MemoryHub, export: &str) -> Agent {
     start(&dubbo_exports(export), hub)
 }
 
+/// An agent with one `[[export]]` of these lines, for other agents; it shows what it does.
+pub fn exporting_with_admin(hub: &MemoryHub, export: &str) -> Agent {
+    let text = format!(
+        "[admin]\nlisten = \"127.0.0.1:0\"\n[agent]\nworkers = 1\ndrain_ms = 5000\n\
+         [[registry]]\nname = \"main\"\nkind = \"etcd\"\nendpoints = [\"http://127.0.0.1:1\"]\n\
+         [link]\nlisten = \"127.0.0.1:0\"\n[[export]]\n{export}"
+    );
+    start(&text, hub)
+}
+
 /// The configuration of [`dubbo_exporting`].
 pub fn dubbo_exports(export: &str) -> String {
     format!(

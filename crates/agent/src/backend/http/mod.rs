@@ -31,12 +31,11 @@ use hessian::JavaType;
 use http::Request;
 use http_body_util::Full;
 use tokio::task::AbortHandle;
-use wire::Account;
 
 use self::arguments::{Arguments, Style};
 use self::generic::Mode;
 use self::health::Health;
-use self::pool::{Pool, PoolLimits};
+use self::pool::{Holder, Pool, PoolLimits};
 use self::reply::Form;
 use self::request::Fixed;
 use super::AppCall;
@@ -73,12 +72,12 @@ struct Prepared {
 }
 
 impl HttpApp {
-    /// Begins to look after the app, whose requests and answers draw from `account`. Must be called on a worker's runtime.
+    /// Begins to look after the app, for `worker`. Must be called on a worker's runtime.
     pub fn start(
         service: &ServiceKey,
         config: Arc<HttpAppConfig>,
         setup: Setup,
-        account: Option<Rc<Account>>,
+        worker: Option<Holder>,
     ) -> Rc<Self> {
         let limits = PoolLimits {
             max_connections: config.max_connections,
@@ -87,7 +86,7 @@ impl HttpApp {
             idle_timeout: config.idle_timeout,
             max_answer_len: config.max_answer_len,
         };
-        let pool = Pool::new(config.origin.clone(), limits, account);
+        let pool = Pool::new(config.origin.clone(), limits, worker);
         Rc::new(Self {
             service: service.clone(),
             health: Health::watch(&config.origin, &config.health),

@@ -8,7 +8,7 @@
 //! - Calls that run and calls that wait for a connection are bounded together.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -22,6 +22,7 @@ use tracing::debug;
 use wire::{Account, Hold, Refused};
 
 use crate::config::http_app::origin::Origin;
+use crate::connections::{Activity, Connections, Direction, Session};
 use crate::error::{CallError, Code};
 use crate::memory::no_room_for_reply;
 
@@ -49,17 +50,90 @@ pub struct Pool {
     origin: Origin,
     address: Rc<str>,
     limits: PoolLimits,
-    /// What requests and answers draw from; health checks from nothing.
-    account: Option<Rc<Account>>,
+    /// The worker that it belongs to; `None` for health checks.
+    worker: Option<Holder>,
     /// The one that was used last is at the end, and is used first.
     idle: RefCell<Vec<Idle>>,
     places: Semaphore,
     n_calls: Cell<usize>,
 }
 
+/// What a pool has of the worker that it belongs to.
+pub struct Holder {
+    /// What requests and answers draw from.
+    pub account: Rc<Account>,
+    /// The table of the worker's connections.
+    pub connections: Connections,
+}
+
 struct Idle {
-    sender: SendRequest<Full<Bytes>>,
+    kept: Kept,
     since: Instant,
+}
+
+/// A connection that may carry the next request.
+struct Kept {
+    sender: SendRequest<Full<Bytes>>,
+    /// What the table of connections knows of it. It ends with the connection.
+    listed: Weak<Listed>,
+}
+
+/// A connection as the table shows it.
+#[derive(Default)]
+struct Listed {
+    is_calling: Cell<bool>,
+    /// What the request takes of the budget.
+    request_bytes: Cell<usize>,
+    /// What has come of the answer takes so much of it.
+    answer_bytes: Cell<usize>,
+}
+
+impl Session for Listed {
+    /// A connection without a call holds nobody up, and a call ends by itself.
+    fn drain(&self) {}
+
+    /// A call has a deadline of its own.
+    fn check_time(&self, _: Instant) {}
+
+    fn activity(&self) -> Activity {
+        let is_calling = self.is_calling.get();
+        Activity {
+            doing: if is_calling { "calling" } else { "idle" },
+            in_flight: usize::from(is_calling),
+            held_bytes: self.request_bytes.get() + self.answer_bytes.get(),
+            peer_name: None,
+        }
+    }
+}
+
+impl Kept {
+    /// A call begins whose request takes so much of the budget.
+    fn begin(&self, request_bytes: usize) {
+        self.note(|listed| {
+            listed.is_calling.set(true);
+            listed.request_bytes.set(request_bytes);
+        });
+    }
+
+    /// The answer takes so much of the budget by now.
+    fn hold(&self, answer_bytes: usize) {
+        self.note(|listed| listed.answer_bytes.set(answer_bytes));
+    }
+
+    /// The call has ended.
+    fn end(&self) {
+        self.note(|listed| {
+            listed.is_calling.set(false);
+            listed.request_bytes.set(0);
+            listed.answer_bytes.set(0);
+        });
+    }
+
+    fn note(&self, note: impl FnOnce(&Listed)) {
+        if let Some(listed) = self.listed.upgrade() {
+            note(&listed);
+        }
+    }
 }
 
 /// An answer, whole.
@@ -86,12 +160,12 @@ impl Drop for Counted<'_> {
 
 impl Pool {
     /// A pool without a connection.
-    pub fn new(origin: Origin, limits: PoolLimits, account: Option<Rc<Account>>) -> Self {
+    pub fn new(origin: Origin, limits: PoolLimits, worker: Option<Holder>) -> Self {
         Self {
             address: origin.address().into(),
             origin,
             limits,
-            account,
+            worker,
             idle: RefCell::default(),
             places: Semaphore::new(limits.max_connections),
             n_calls: Cell::new(0),
@@ -118,7 +192,8 @@ impl Pool {
             return Err(self.error(Code::Overloaded, format!("{n_calls} calls are in flight")));
         }
         let body_len = request.body().size_hint().exact().and_then(|len| usize::try_from(len).ok());
-        let _hold = self.hold(body_len.unwrap_or_default()).map_err(CallError::from)?;
+        let hold = self.hold(body_len.unwrap_or_default()).map_err(CallError::from)?;
+        let held = hold.as_ref().map_or(0, Hold::len);
         self.n_calls.set(n_calls + 1);
         let _counted = Counted(&self.n_calls);
         let place = tokio::time::timeout_at(deadline.into(), self.places.acquire()).await;
@@ -129,7 +204,8 @@ impl Pool {
             let message = format!("all {max} connections were busy until the deadline");
             return Err(self.error(Code::Overloaded, message));
         };
-        match tokio::time::timeout_at(deadline.into(), self.exchange(request, deadline)).await {
+        let exchange = self.exchange(request, held, deadline);
+        match tokio::time::timeout_at(deadline.into(), exchange).await {
             Ok(answer) => answer,
             Err(_) => Err(self.error(Code::Timeout, "no answer before the deadline")),
         }
@@ -138,20 +214,23 @@ impl Pool {
     async fn exchange(
         &self,
         mut request: Request<Full<Bytes>>,
+        request_bytes: usize,
         deadline: Instant,
     ) -> Result<Answer, CallError> {
         loop {
-            let (mut sender, is_reused) = match self.take_idle().await {
-                Some(sender) => (sender, true),
+            let (mut kept, is_reused) = match self.take_idle().await {
+                Some(kept) => (kept, true),
                 None => (self.connect(deadline).await?, false),
             };
             // Kept connections end at any time, also while a request is on its way.
             let again = (is_reused && request.method().is_idempotent()).then(|| request.clone());
-            let mut error = match sender.try_send_request(request).await {
+            kept.begin(request_bytes);
+            let mut error = match kept.sender.try_send_request(request).await {
                 Ok(response) => {
                     let (head, body) = response.into_parts();
-                    let (body, hold) = self.collect(body).await?;
-                    self.idle.borrow_mut().push(Idle { sender, since: Instant::now() });
+                    let (body, hold) = self.collect(body, &kept).await?;
+                    kept.end();
+                    self.idle.borrow_mut().push(Idle { kept, since: Instant::now() });
                     return Ok(Answer { status: head.status, headers: head.headers, body, hold });
                 }
                 Err(error) => error,
@@ -168,43 +247,54 @@ impl Pool {
     }
 
     /// A connection that is there already and, as far as is known, still good.
-    async fn take_idle(&self) -> Option<SendRequest<Full<Bytes>>> {
+    async fn take_idle(&self) -> Option<Kept> {
         loop {
-            let Idle { mut sender, since } = self.idle.borrow_mut().pop()?;
+            let Idle { mut kept, since } = self.idle.borrow_mut().pop()?;
             if self.limits.idle_timeout <= since.elapsed() {
                 // Those below were used even longer ago.
                 self.idle.borrow_mut().clear();
                 return None;
             }
             // The driver of the connection may not have run yet since the last answer's end.
-            if sender.ready().await.is_ok() {
-                return Some(sender);
+            if kept.sender.ready().await.is_ok() {
+                return Some(kept);
             }
         }
     }
 
-    async fn connect(&self, deadline: Instant) -> Result<SendRequest<Full<Bytes>>, CallError> {
+    async fn connect(&self, deadline: Instant) -> Result<Kept, CallError> {
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = self.limits.connect_timeout.min(left);
         let stream = self.origin.connect(timeout).await.map_err(|error| {
             self.error(Code::Unreachable, format!("cannot connect to the app: {error}"))
         })?;
+        let (facts, meter) = (stream.facts(), stream.meter());
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(MAX_HEAD_LEN)
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| self.error(Code::Unreachable, said(&error)))?;
+        let listed = Rc::new(Listed::default());
+        if let Some(worker) = &self.worker {
+            worker.connections.add(facts, meter, Direction::Upstream, &listed);
+        }
+        let kept = Kept { sender, listed: Rc::downgrade(&listed) };
         let address = Rc::clone(&self.address);
         tokio::task::spawn_local(async move {
             if let Err(error) = connection.await {
-                debug!(app = %address, %error, "connection ended");
+                debug!(app = %address, %error, "{facts} ended");
             }
+            drop(listed);
         });
-        Ok(sender)
+        Ok(kept)
     }
 
     /// All data of a body; the usual one piece is not copied.
-    async fn collect(&self, mut body: Incoming) -> Result<(Bytes, Option<Hold>), CallError> {
+    async fn collect(
+        &self,
+        mut body: Incoming,
+        kept: &Kept,
+    ) -> Result<(Bytes, Option<Hold>), CallError> {
         let max_len = self.limits.max_answer_len;
         let too_long = || {
             let message = format!("the answer is longer than the limit of {max_len} bytes");
@@ -234,6 +324,7 @@ impl Pool {
                 // As a buffer grows to which more and more is added.
                 let wanted = if pieces.is_some() { arrived_len.max(2 * len) } else { arrived_len };
                 hold.resize(wanted).map_err(|refused| no_room(arrived_len, refused))?;
+                kept.hold(hold.len());
             }
             match &mut pieces {
                 None if first.is_empty() => first = data,
@@ -245,7 +336,7 @@ impl Pool {
     }
 
     fn hold(&self, len: usize) -> Result<Option<Hold>, Refused> {
-        self.account.as_ref().map(|account| account.take(len)).transpose()
+        self.worker.as_ref().map(|worker| worker.account.take(len)).transpose()
     }
 
     /// What went wrong after the request was sent.
