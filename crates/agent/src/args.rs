@@ -176,8 +176,8 @@ impl<'a> ArgumentList<'a> {
         }
     }
 
-    /// Checks the arguments that are sent without their types, whose values Java would make fit: `is_sent` tells
-    /// which are sent with them.
+    /// Checks the arguments that are sent without their types, whose values Java would make fit:
+    /// `is_sent` tells which are sent with them.
     ///
     /// # Errors
     /// [`Code::BadArguments`] with a value that the scalar type of its place does not have.
@@ -286,7 +286,8 @@ pub struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// What tells the types of fields that are written. In a generic call the provider makes the objects.
+    /// What tells the types of fields that are written. In a generic call the provider makes the
+    /// objects.
     fn schema(&self) -> &'a dyn Schema {
         match self.plan {
             Some(plan) if self.parameters.is_generic() => &plan.records,

@@ -1,4 +1,5 @@
-//! Attachments as one JSON object: for names in which case counts, and for values that are no texts.
+//! Attachments as one JSON object: for names in which case counts, and for values that are no
+//! texts.
 //!
 //! A header's name has no case, and its value no type. The header [`HEADER`] has both, in requests
 //! and answers, towards callers and towards apps.
@@ -97,8 +98,8 @@ pub fn read(text: &[u8]) -> Result<Vec<(String, String)>, AttachmentError> {
     Ok(found)
 }
 
-/// Refuses names that are none, and those by which Dubbo finds the service: a call would reach another one
-/// than the one that it names.
+/// Refuses names that are none, and those by which Dubbo finds the service: a call would reach
+/// another one than the one that it names.
 ///
 /// # Errors
 /// [`AttachmentError::Name`], [`AttachmentError::Reserved`].
@@ -207,7 +208,8 @@ fn map_of(outcome: &Outcome<'_>, options: &JsonOptions) -> Option<Option<Vec<u8>
     Some((!is_null).then_some(json))
 }
 
-/// Attachments for an app, as the JSON object of a header: only where headers of their own cannot tell them all.
+/// Attachments for an app, as the JSON object of a header: only where headers of their own cannot
+/// tell them all.
 pub fn header_for_app(
     attachments: &[(&str, &str)],
     is_told: impl Fn(&str) -> bool,

@@ -40,7 +40,8 @@ fn read(reply: &Reply, options: &JsonOptions) -> Result<Vec<u8>, CallError> {
         ReplyKind::Null => json.extend_from_slice(b"null"),
         ReplyKind::Value => write_value(&outcome, known_type(reply), options, &mut json)?,
         ReplyKind::Exception => {
-            // Its class and those of its causes have to be known, and references are of no use in its parts.
+            // Its class and those of its causes have to be known, and references are of no use in
+            // its parts.
             let refs = RefStyle::default();
             let named = JsonOptions { class_name: true, refs, ..options.clone() };
             write_value(&outcome, Known::default(), &named, &mut json)?;
@@ -96,8 +97,8 @@ fn known_type(reply: &Reply) -> Known<'_> {
     Known { ty: plan.result.as_ref(), schema }
 }
 
-/// The caller's options that say nothing about this reply: the provider has written text that does not tell
-/// what they are about, and no definition does.
+/// The caller's options that say nothing about this reply: the provider has written text that does
+/// not tell what they are about, and no definition does.
 pub fn ignored_options(reply: &Reply, options: &JsonOptions) -> Vec<&'static str> {
     let known = known_type(reply);
     if reply.serialization.has_types() || known.ty.is_some() && known.schema.is_some() {
@@ -113,12 +114,12 @@ pub fn ignored_options(reply: &Reply, options: &JsonOptions) -> Vec<&'static str
     .collect()
 }
 
-/// What every provider attaches to every reply: its version of Dubbo's protocol. Replies that end so have no
-/// attachments of their own, and this is how nearly all end.
+/// What every provider attaches to every reply: its version of Dubbo's protocol. Replies that end
+/// so have no attachments of their own, and this is how nearly all end.
 const PLAIN_TAIL: &[u8] = b"H\x05dubbo\x052.0.2Z";
 
-/// The attachments of a reply, but for those that Dubbo itself adds. What cannot be read is left out: the value
-/// counts.
+/// The attachments of a reply, but for those that Dubbo itself adds. What cannot be read is left
+/// out: the value counts.
 pub fn attachments_of(reply: &Reply, options: &JsonOptions) -> Replied {
     if reply.body.ends_with(PLAIN_TAIL) {
         return Replied::default();
@@ -131,8 +132,8 @@ pub fn attachments_of(reply: &Reply, options: &JsonOptions) -> Replied {
     Replied::of(&outcome, options)
 }
 
-/// The JSON text that stands inside of a JSON string. A provider that does not know `generic=gson` sends the
-/// value itself, which stays as it is.
+/// The JSON text that stands inside of a JSON string. A provider that does not know `generic=gson`
+/// sends the value itself, which stays as it is.
 fn unwrapped(json: Vec<u8>) -> Vec<u8> {
     let mut reader = JsonReader::new(&json, Limits::default());
     let Ok(text) = reader.read_string() else { return json };

@@ -244,7 +244,7 @@ impl Route {
     /// The constant parts of a request to a Dubbo provider.
     ///
     /// # Errors
-    /// [`Code::BadRequest`] if the method's name or types are not acceptable,
+    /// [`Code::BadRequest`] if the method's name or types are invalid,
     /// [`Code::NoEndpoint`] if we do not write the provider's serialization.
     pub fn template(&self, serialization: Serialization) -> Result<&RequestTemplate, CallError> {
         let place = serialization.index().and_then(|index| self.templates.get(index));

@@ -98,7 +98,7 @@ fn what_cannot_be_read_goes_to_the_default_service_or_is_refused() {
     // The fake provider cannot read it either, and says so itself.
     consumer.send(Serialization::Other(8), b"kryo's own", 3);
     let answer = consumer.answer().1;
-    assert_eq!(answer.text(), "serialization 8 cannot be read or written here");
+    assert_eq!(answer.text(), "serialization 8 is not supported");
 }
 
 #[test]

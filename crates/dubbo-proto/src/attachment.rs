@@ -1,8 +1,8 @@
 //! Attachments that are numbers or booleans, among those that are texts.
 //!
 //! Attachments go from part to part as pairs of texts. The name of one that is no text begins with
-//! [`TYPED`], and its value is the JSON of a number or boolean. In the map of a request or reply it
-//! stands under its plain name, as what it is in Java.
+//! [`TYPED`], and its value is the JSON of a number or boolean. In the map of a request or reply
+//! it stands under its plain name, as what it is in Java.
 
 /// Before the name of an attachment whose value is a number or boolean. No name begins so.
 pub const TYPED: char = '\u{1}';
@@ -23,8 +23,8 @@ pub enum AttachmentValue<'a> {
 }
 
 impl<'a> AttachmentValue<'a> {
-    /// The plain name and the value of a pair of texts. What is marked as a number or boolean and is
-    /// none is a text.
+    /// The plain name and the value of a pair of texts. What is marked as a number or boolean and
+    /// is none is a text.
     #[must_use]
     pub fn of(name: &'a str, value: &'a str) -> (&'a str, Self) {
         match name.strip_prefix(TYPED) {

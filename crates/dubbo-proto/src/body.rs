@@ -1,5 +1,5 @@
-//! What is found in the bodies of requests and replies, whatever their serialization: texts that stay
-//! in the body, the parts of a request, attachments, and where a request wants to go.
+//! What is found in the bodies of requests and replies, whatever their serialization: texts that
+//! stay in the body, the parts of a request, attachments, and where a request wants to go.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -103,7 +103,7 @@ pub(crate) fn check_field(
     (what, max_len): (&'static str, usize),
 ) -> Result<usize, ProtoError> {
     if text.len() > max_len {
-        return Err(ProtoError::Name { what, len: text.len(), rule: "too long" });
+        return Err(ProtoError::NameTooLong { what, len: text.len(), max: max_len });
     }
     if what == DESCRIPTOR { descriptor::count(text) } else { Ok(0) }
 }
@@ -111,7 +111,8 @@ pub(crate) fn check_field(
 /// A map of attachments, not yet read.
 #[derive(Debug)]
 pub enum AttachmentMap<'a> {
-    /// In hessian2: a decoder that stands before it. It knows the classes that the value has defined.
+    /// In hessian2: a decoder that stands before it. It knows the classes that the value has
+    /// defined.
     Hessian(Decoder<'a>),
     /// In the outcome's serialization: without what frames it.
     Text {
@@ -133,15 +134,16 @@ pub struct Routing<'a> {
     pub version: Cow<'a, str>,
     /// The group; empty is none.
     pub group: Cow<'a, str>,
-    /// How long the caller waits: what is left of a time that is counted down (`_TO`), or the call's
-    /// own `timeout`.
+    /// How long the caller waits: what is left of a time that is counted down (`_TO`), or the
+    /// call's own `timeout`.
     pub timeout: Option<Duration>,
 }
 
 /// How long the caller waits, in milliseconds: `left` of its countdown, or else its `timeout`.
 ///
-/// Dubbo counts down to below 0, and then the time is over: the least that can be waited. A timeout of 0 says
-/// nothing, for Java's consumers wait their default then, and dubbo-go's write it in all attempts but the first.
+/// Dubbo counts down to below 0, and then the time is over: the least that can be waited. A
+/// timeout of 0 says nothing, for Java's consumers wait their default then, and dubbo-go's write
+/// it in all attempts but the first.
 pub(crate) fn deadline(left: Option<i64>, timeout: Option<i64>) -> Option<Duration> {
     let ms = left.map(|ms| ms.max(1)).or_else(|| timeout.filter(|ms| 0 < *ms))?;
     u64::try_from(ms).ok().map(Duration::from_millis)

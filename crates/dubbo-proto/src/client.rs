@@ -40,15 +40,16 @@ pub struct ClientConfig {
     pub heartbeat: Duration,
     /// The longest body that the provider may send. The call of a longer one fails.
     pub max_body_len: usize,
-    /// How long one answer may take to come, from its first byte to its last. A provider that takes longer loses its
-    /// connection.
+    /// How long one answer may take to come, from its first byte to its last. A provider that
+    /// takes longer loses its connection.
     pub body_timeout: Duration,
     /// The longest body that is sent as it stands.
     pub max_request_len: usize,
     /// Calls that may wait for their reply at once.
     pub max_in_flight: usize,
-    /// Bytes that may wait to be written before a request is refused. Short requests, of up to 4 KiB, are taken until twice
-    /// as many wait: who sends long ones leaves room for those who do not.
+    /// Bytes that may wait to be written before a request is refused. Short requests, of up to 4
+    /// KiB, are taken until twice as many wait: who sends long ones leaves room for those who do
+    /// not.
     pub max_buffered_bytes: usize,
 }
 
@@ -329,9 +330,9 @@ impl<T> ClientConnection<T> {
         self.is_finished
     }
 
-    /// Gives up the answer that has begun to come, and that takes memory meanwhile: what is in `input` is dropped, the
-    /// rest will be skipped, and its call ends by [`ClientEvent::Shed`]. `false` if too little of it is there to know
-    /// whose it is.
+    /// Gives up the answer that has begun to come, and that takes memory meanwhile: what is in
+    /// `input` is dropped, the rest will be skipped, and its call ends by [`ClientEvent::Shed`].
+    /// `false` if too little of it is there to know whose it is.
     ///
     /// # Errors
     /// [`ProtoError`] when the connection has to be closed.

@@ -8,7 +8,8 @@
 //!
 //! Invariants:
 //! - A document's length and its number of values are checked before anything is kept of it.
-//! - Classes are named as the JVM names them, with `$` before a nested class, whatever the document says.
+//! - Classes are named as the JVM names them, with `$` before a nested class, whatever the
+//!   document says.
 
 mod document;
 mod telnet;
@@ -94,14 +95,14 @@ impl ServiceDefinition {
     /// Reads a document of a metadata center.
     ///
     /// # Errors
-    /// [`ProtoError::TooMany`] over a limit, [`ProtoError::Definition`] if it is no such document. Single
-    /// types that cannot be read are left out.
+    /// [`ProtoError::TooMany`] over a limit, [`ProtoError::Definition`] if it is no such document.
+    /// Single types that cannot be read are left out.
     pub fn parse(document: &[u8]) -> Result<Self, ProtoError> {
         document::parse(document)
     }
 
-    /// Reads what a provider of Dubbo 2.x answers to telnet's `ls -l INTERFACE`. It tells the methods
-    /// with their types, and nothing of classes.
+    /// Reads what a provider of Dubbo 2.x answers to telnet's `ls -l INTERFACE`. It tells the
+    /// methods with their types, and nothing of classes.
     ///
     /// # Errors
     /// What the provider said instead of methods.
@@ -123,8 +124,8 @@ impl ServiceDefinition {
         }
     }
 
-    /// Whether the fields of a class are known, or that it is an enum; of one with type arguments, what these mean
-    /// for its fields. It is named as [`ClassType::key`] has it.
+    /// Whether the fields of a class are known, or that it is an enum; of one with type arguments,
+    /// what these mean for its fields. It is named as [`ClassType::key`] has it.
     #[must_use]
     pub fn knows(&self, class: &ClassType) -> bool {
         match class.args() {

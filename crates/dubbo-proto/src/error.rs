@@ -51,13 +51,13 @@ pub enum ProtoError {
         max: usize,
     },
     /// Bodies of this serialization can be passed on, but not read or written here.
-    #[error("serialization {id} cannot be read or written here")]
+    #[error("serialization {id} is not supported")]
     UnsupportedSerialization {
         /// The number in the header.
         id: u8,
     },
     /// A field of a hessian2 body is broken.
-    #[error("{field} is broken: {source}")]
+    #[error("cannot read {field}: {source}")]
     Hessian {
         /// Which part of the body.
         field: &'static str,
@@ -65,7 +65,7 @@ pub enum ProtoError {
         source: hessian::HessianError,
     },
     /// A field of a fastjson body is broken.
-    #[error("{field} at byte {offset} is broken: {rule}")]
+    #[error("cannot read {field} at byte {offset}: expected {rule}")]
     Json {
         /// Which part of the body.
         field: &'static str,
@@ -75,7 +75,7 @@ pub enum ProtoError {
         rule: &'static str,
     },
     /// A list is longer than we are ready to read.
-    #[error("{count} {what}, the limit is {max}")]
+    #[error("{count} {what} are too many; the limit is {max}")]
     TooMany {
         /// What is counted.
         what: &'static str,
@@ -91,22 +91,32 @@ pub enum ProtoError {
         found: i64,
     },
     /// A descriptor of parameter types cannot be read.
-    #[error("parameter descriptor is wrong at byte {offset}: {rule}")]
+    #[error("invalid parameter descriptor at byte {offset}: {rule}")]
     Descriptor {
         /// Where in the descriptor.
         offset: usize,
         /// What is wrong.
         rule: &'static str,
     },
-    /// A name of a service, a method or a part of them is not acceptable.
-    #[error("{what} of {len} bytes is not acceptable: {rule}")]
+    /// The name of a service or a method, or a part of one, has characters that it cannot have.
+    #[error("invalid {what} {found:?}: expected {rule}")]
     Name {
+        /// Which name.
+        what: &'static str,
+        /// How it begins: at most [`ProtoError::MAX_SHOWN_LEN`] bytes.
+        found: Box<str>,
+        /// What it should have been.
+        rule: &'static str,
+    },
+    /// Such a name is too long.
+    #[error("{what} of {len} bytes is too long; the limit is {max} bytes")]
+    NameTooLong {
         /// Which name.
         what: &'static str,
         /// Its length in bytes.
         len: usize,
-        /// What it should have been.
-        rule: &'static str,
+        /// The limit in bytes.
+        max: usize,
     },
     /// A service definition is no such document.
     #[error("the service definition is wrong at line {line}, column {column}: expected {rule}")]
@@ -126,6 +136,18 @@ pub enum ProtoError {
         /// What is wrong.
         rule: &'static str,
     },
+}
+
+impl ProtoError {
+    /// How much of a name is shown, in bytes.
+    pub const MAX_SHOWN_LEN: usize = 64;
+
+    /// A name that is not what `rule` says.
+    pub(crate) fn name(what: &'static str, name: &str, rule: &'static str) -> Self {
+        let end = name.floor_char_boundary(Self::MAX_SHOWN_LEN);
+        let found = name.get(..end).unwrap_or_default().into();
+        Self::Name { what, found, rule }
+    }
 }
 
 #[cfg(test)]

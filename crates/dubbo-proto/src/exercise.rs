@@ -244,7 +244,8 @@ pub fn definition(text: &[u8]) {
         let n_fields = |class| definition.fields(class).map_or(0, BTreeMap::len);
         let n_all: usize = definition.classes.keys().map(|class| n_fields(class)).sum();
         assert!(n_all <= text.len());
-        // What type arguments mean is told for types that can be written, and of fields that the class has.
+        // What type arguments mean is told for types that can be written, and of fields that the
+        // class has.
         let types = definition.methods.iter().flat_map(|it| it.parameters.iter().chain(&it.result));
         for ty in types {
             let is_known =

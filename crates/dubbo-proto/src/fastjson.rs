@@ -1,8 +1,8 @@
 //! JSON texts of serialization 6: from fastjson's own dialect to JSON.
 //!
 //! A fastjson that writes class names, as the extension for Dubbo 3 does, writes more than JSON
-//! has: `-5L` and `1.5F` for boxed numbers, `x'00FF'` for bytes, `new Date(0)`, `Set["a"]`, members
-//! named `@type`, and keys of maps that are numbers as they are.
+//! has: `-5L` and `1.5F` for boxed numbers, `x'00FF'` for bytes, `new Date(0)`, `Set["a"]`,
+//! members named `@type`, and keys of maps that are numbers as they are.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,8 +15,8 @@ const FIELD: &str = "text";
 ///
 /// Numbers lose the letter of their type, bytes become base64, dates their milliseconds, sets
 /// arrays, and numbers for keys strings. A member `@type` becomes one named `class` if
-/// `class_names`, or is left out. References (`{"$ref":"$[0]"}`) stay as they are. Plain JSON comes
-/// out as it is, but for such members. Whether it is JSON otherwise is not checked.
+/// `class_names`, or is left out. References (`{"$ref":"$[0]"}`) stay as they are. Plain JSON
+/// comes out as it is, but for such members. Whether it is JSON otherwise is not checked.
 ///
 /// # Errors
 /// [`ProtoError::Json`] at a token that neither JSON nor the dialect has.
@@ -113,7 +113,8 @@ impl<'a> Dialect<'a> {
         Ok(())
     }
 
-    /// A number without what tells its type: a letter, or the point behind a whole `BigDecimal`. A key becomes a string.
+    /// A number without what tells its type: a letter, or the point behind a whole `BigDecimal`. A
+    /// key becomes a string.
     fn number(&mut self, out: &mut Vec<u8>) {
         let is_part = |byte| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
         let number = self.take_while(is_part);

@@ -69,7 +69,8 @@ impl Header {
             serialization: Serialization::from_id(flags),
             status,
             id: u64::from_be_bytes([i0, i1, i2, i3, i4, i5, i6, i7]),
-            // A length that does not fit is over every limit, which is what the caller checks next.
+            // A length that does not fit is over every limit, which is what the caller checks
+            // next.
             body_len: usize::try_from(body_len).unwrap_or(usize::MAX),
         })
     }
@@ -132,8 +133,8 @@ pub enum Incoming {
     TooLong(Header, u8),
 }
 
-/// Takes frames off a stream, and steps over those that are too long: the frames behind them are as
-/// good as any.
+/// Takes frames off a stream, and steps over those that are too long: the frames behind them are
+/// as good as any.
 #[derive(Debug)]
 pub struct Frames {
     max_body_len: usize,
@@ -148,7 +149,8 @@ impl Frames {
         Self { max_body_len, n_to_skip: 0 }
     }
 
-    /// The next frame at the front of `buf`, as [`decode`] takes it; `None` until it is there whole.
+    /// The next frame at the front of `buf`, as [`decode`] takes it; `None` until it is there
+    /// whole.
     ///
     /// # Errors
     /// [`FrameError::BadMagic`].
@@ -166,8 +168,9 @@ impl Frames {
         }
     }
 
-    /// Gives up the frame that is at the front of `buf`: what is there of it is dropped, and what is still to come is
-    /// skipped. `None` if not even its header and the first byte of its body are there.
+    /// Gives up the frame that is at the front of `buf`: what is there of it is dropped, and what
+    /// is still to come is skipped. `None` if not even its header and the first byte of its body
+    /// are there.
     ///
     /// # Errors
     /// As [`Frames::next`].

@@ -62,11 +62,11 @@ pub(crate) struct Pending<T> {
 #[derive(Debug)]
 struct Slot<T> {
     generation: u32,
-    state: State<T>,
+    state: SlotState<T>,
 }
 
 #[derive(Debug)]
-enum State<T> {
+enum SlotState<T> {
     Free { next: u32 },
     Busy { deadline: Instant, token: T },
 }
@@ -104,10 +104,10 @@ impl<T> Pending<T> {
         debug_assert!(!self.is_full());
         self.earliest = Some(self.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
         self.n_busy += 1;
-        let busy = State::Busy { deadline, token };
+        let busy = SlotState::Busy { deadline, token };
         let at = self.free;
         if let Some(slot) = self.slots.get_mut(at as usize)
-            && let State::Free { next } = slot.state
+            && let SlotState::Free { next } = slot.state
         {
             self.free = next;
             slot.state = busy;
@@ -125,7 +125,7 @@ impl<T> Pending<T> {
     pub(crate) fn take(&mut self, id: u64) -> Option<T> {
         let (generation, at) = RequestId::split(id);
         let slot = self.slots.get_mut(at as usize)?;
-        if slot.generation != generation || matches!(slot.state, State::Free { .. }) {
+        if slot.generation != generation || matches!(slot.state, SlotState::Free { .. }) {
             return None;
         }
         let token = free_slot(slot, at, &mut self.free)?;
@@ -144,16 +144,16 @@ impl<T> Pending<T> {
         let mut earliest: Option<Instant> = None;
         for (at, slot) in (0..).zip(&mut self.slots) {
             match slot.state {
-                State::Busy { deadline, .. } if deadline <= now => {
+                SlotState::Busy { deadline, .. } if deadline <= now => {
                     if let Some(token) = free_slot(slot, at, &mut self.free) {
                         self.n_busy -= 1;
                         expired(token);
                     }
                 }
-                State::Busy { deadline, .. } => {
+                SlotState::Busy { deadline, .. } => {
                     earliest = Some(earliest.map_or(deadline, |earliest| earliest.min(deadline)));
                 }
-                State::Free { .. } => {}
+                SlotState::Free { .. } => {}
             }
         }
         self.earliest = earliest;
@@ -172,8 +172,8 @@ impl<T> Pending<T> {
     #[cfg(test)]
     pub(crate) fn check_invariants(&self) {
         let busy = self.slots.iter().filter_map(|slot| match slot.state {
-            State::Busy { deadline, .. } => Some(deadline),
-            State::Free { .. } => None,
+            SlotState::Busy { deadline, .. } => Some(deadline),
+            SlotState::Free { .. } => None,
         });
         let (mut n_busy, mut n_late) = (0, 0);
         for deadline in busy {
@@ -186,13 +186,13 @@ impl<T> Pending<T> {
 
 /// Empties a busy slot, puts it in front of the free ones and makes its old id void.
 fn free_slot<T>(slot: &mut Slot<T>, at: u32, free: &mut u32) -> Option<T> {
-    match std::mem::replace(&mut slot.state, State::Free { next: *free }) {
-        State::Busy { token, .. } => {
+    match std::mem::replace(&mut slot.state, SlotState::Free { next: *free }) {
+        SlotState::Busy { token, .. } => {
             slot.generation = slot.generation.wrapping_add(1);
             *free = at;
             Some(token)
         }
-        was_free @ State::Free { .. } => {
+        was_free @ SlotState::Free { .. } => {
             slot.state = was_free;
             None
         }

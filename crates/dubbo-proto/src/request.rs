@@ -115,7 +115,7 @@ impl Request {
     /// and a path that stands there counts more than the one in the body, as in Dubbo.
     ///
     /// # Errors
-    /// [`ProtoError::Name`] when a part of it is not acceptable.
+    /// [`ProtoError::Name`] when a part of it is invalid.
     pub fn service_key(&self) -> Result<ServiceKey, ProtoError> {
         let interface = self.attachment("path").unwrap_or_else(|| self.path());
         ServiceKey::new(interface, self.version(), self.attachment("group").unwrap_or(""))

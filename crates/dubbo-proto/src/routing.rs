@@ -12,8 +12,9 @@ use crate::serialization::codec::Surroundings;
 use crate::service::NO_VERSION;
 use crate::{ProtoError, Request, Serialization, ServiceKey};
 
-/// What makes requests look alike: all that is not an argument is the same, to the byte. A consumer that calls
-/// one method again and again sends such requests, and comparing bytes is much cheaper than reading them.
+/// What makes requests look alike: all that is not an argument is the same, to the byte. A
+/// consumer that calls one method again and again sends such requests, and comparing bytes is much
+/// cheaper than reading them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Likeness {
     pub(crate) serialization: Serialization,
@@ -44,9 +45,9 @@ impl<'a> Routing<'a> {
         Self::read_likeness(serialization, body, limits).map(|(routing, _)| routing)
     }
 
-    /// The same, and what others look like that want to go to the same place. Not every serialization
-    /// can tell, and there is nothing to compare if attachments hold objects, whose bytes mean
-    /// something by the arguments before them.
+    /// The same, and what others look like that want to go to the same place. Not every
+    /// serialization can tell, and there is nothing to compare if attachments hold objects, whose
+    /// bytes mean something by the arguments before them.
     ///
     /// # Errors
     /// As [`Routing::read`].
@@ -81,7 +82,7 @@ impl<'a> Routing<'a> {
     /// since a path may be any name that the provider has chosen.
     ///
     /// # Errors
-    /// [`ProtoError::Name`] when a part of it is not acceptable.
+    /// [`ProtoError::Name`] when a part of it is invalid.
     pub fn service_key(&self) -> Result<ServiceKey, ProtoError> {
         let interface = if self.interface.is_empty() { &self.path } else { &self.interface };
         ServiceKey::new(interface, self.version(), &self.group)

@@ -34,8 +34,8 @@ struct Row {
     other_with_id: Option<(u8, Serialization)>,
     /// Registrations mean this one by its name since this release of Dubbo.
     since: Option<(u32, u32)>,
-    /// A serialization that shows more to readers without the classes. Where a provider prefers both,
-    /// that one is used.
+    /// A serialization that shows more to readers without the classes. Where a provider prefers
+    /// both, that one is used.
     shows_less_than: Option<Serialization>,
     /// Null as a whole body.
     null: &'static [u8],
@@ -365,8 +365,8 @@ impl Serialization {
         self.index().is_some()
     }
 
-    /// The first release of Dubbo (major and minor number) whose registrations mean this one by its
-    /// name, if the name means another one before.
+    /// The first release of Dubbo (major and minor number) whose registrations mean this one by
+    /// its name, if the name means another one before.
     #[must_use]
     pub fn since(self) -> Option<(u32, u32)> {
         self.row()?.since

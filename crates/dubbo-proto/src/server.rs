@@ -29,8 +29,8 @@ pub struct ServerConfig {
     pub heartbeat: Duration,
     /// The longest body that the consumer may send. A longer one is refused and stepped over.
     pub max_body_len: usize,
-    /// How long one request may take to come, from its first byte to its last. A consumer that takes longer loses its
-    /// connection.
+    /// How long one request may take to come, from its first byte to its last. A consumer that
+    /// takes longer loses its connection.
     pub body_timeout: Duration,
     /// The longest body of a reply.
     pub payload_limit: usize,
@@ -316,9 +316,10 @@ impl ServerConnection {
         self.n_in_flight = self.n_in_flight.saturating_sub(1);
     }
 
-    /// Gives up the request that has begun to come, and that takes memory meanwhile: what is in `input` is dropped, the
-    /// rest will be skipped, and the consumer is told `text`, with [`Status::ServerThreadpoolExhausted`]. `false` if too
-    /// little of it is there to know whose it is.
+    /// Gives up the request that has begun to come, and that takes memory meanwhile: what is in
+    /// `input` is dropped, the rest will be skipped, and the consumer is told `text`, with
+    /// [`Status::ServerThreadpoolExhausted`]. `false` if too little of it is there to know whose
+    /// it is.
     ///
     /// # Errors
     /// [`ProtoError`] when the connection has to be closed.

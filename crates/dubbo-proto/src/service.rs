@@ -77,7 +77,7 @@ pub fn validate_interface(name: &str) -> Result<(), ProtoError> {
         "interface",
         name,
         MAX_INTERFACE_LEN,
-        "letters, digits and _ $ - in parts separated by dots",
+        "letters, digits, _ $ and -, in parts separated by dots",
         |name| name.split('.').all(|part| !part.is_empty() && part.chars().all(is_name_char)),
     )
 }
@@ -87,14 +87,14 @@ pub fn validate_interface(name: &str) -> Result<(), ProtoError> {
 /// # Errors
 /// [`ProtoError::Name`] with the rule that is broken.
 pub fn validate_method(name: &str) -> Result<(), ProtoError> {
-    check("method", name, MAX_METHOD_LEN, "letters, digits and _ $ -", |name| {
+    check("method", name, MAX_METHOD_LEN, "one or more letters, digits, _ $ and -", |name| {
         !name.is_empty() && name.chars().all(is_name_char)
     })
 }
 
 /// Versions and groups may be empty; `*` and `,` appear in what consumers ask for.
 fn validate_qualifier(what: &'static str, text: &str) -> Result<(), ProtoError> {
-    check(what, text, MAX_QUALIFIER_LEN, "letters, digits and _ - . * , + ~ @ #", |text| {
+    check(what, text, MAX_QUALIFIER_LEN, "letters, digits and _ $ - . * , + ~ @ #", |text| {
         text.chars().all(|c| is_name_char(c) || ".*,+~@#".contains(c))
     })
 }
@@ -112,9 +112,9 @@ fn check(
     is_good: impl Fn(&str) -> bool,
 ) -> Result<(), ProtoError> {
     if text.len() > max {
-        return Err(ProtoError::Name { what, len: text.len(), rule: "too long" });
+        return Err(ProtoError::NameTooLong { what, len: text.len(), max });
     }
-    if is_good(text) { Ok(()) } else { Err(ProtoError::Name { what, len: text.len(), rule }) }
+    if is_good(text) { Ok(()) } else { Err(ProtoError::name(what, text, rule)) }
 }
 
 #[cfg(test)]

@@ -52,16 +52,19 @@ impl RequestTemplate {
     /// `group`, `timeout` and the like.
     ///
     /// # Errors
-    /// [`ProtoError`] when a name or the descriptor is not acceptable, or the serialization is
-    /// not one that this crate writes.
+    /// [`ProtoError`] when a name or the descriptor is invalid, or this crate does not write the
+    /// serialization.
     pub fn new(
         serialization: Serialization,
         head: &RequestHead<'_>,
         attachments: &[(&str, &str)],
     ) -> Result<Self, ProtoError> {
-        if head.path.is_empty() || head.path.len() > MAX_INTERFACE_LEN {
-            let rule = "from 1 byte to the longest interface";
-            return Err(ProtoError::Name { what: "path", len: head.path.len(), rule });
+        if head.path.is_empty() {
+            return Err(ProtoError::name("path", head.path, "at least one character"));
+        }
+        if head.path.len() > MAX_INTERFACE_LEN {
+            let (len, max) = (head.path.len(), MAX_INTERFACE_LEN);
+            return Err(ProtoError::NameTooLong { what: "path", len, max });
         }
         validate_method(head.method)?;
         let n_params = descriptor::count(head.descriptor)?;
@@ -110,8 +113,9 @@ impl RequestTemplate {
     ///
     /// `args` are the values one after another in hessian2 (references and class definitions
     /// counted from the first of them), JSON texts joined by line breaks in fastjson, and JSON
-    /// texts each behind its length in its other framing, as JSONB values are in fastjson2. An attachment in `extra` takes the place
-    /// of a constant one of the same name; [`TYPED`](crate::attachment::TYPED) marks numbers and booleans.
+    /// texts each behind its length in its other framing, as JSONB values are in fastjson2. An
+    /// attachment in `extra` takes the place of a constant one of the same name;
+    /// [`TYPED`](crate::attachment::TYPED) marks numbers and booleans.
     ///
     /// # Errors
     /// [`ProtoError::PayloadTooLong`], or [`ProtoError::Json`] when the JSON texts are not one for

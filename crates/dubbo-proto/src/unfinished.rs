@@ -15,7 +15,8 @@ impl Unfinished {
         Self { limit, since: None }
     }
 
-    /// Bytes were looked at: whether whole frames were among them, and whether the beginning of one is left.
+    /// Bytes were looked at: whether whole frames were among them, and whether the beginning of
+    /// one is left.
     #[inline]
     pub(crate) const fn looked(&mut self, now: Instant, took_frames: bool, is_left: bool) {
         if !is_left {

@@ -1,5 +1,6 @@
-//! What values in the table of serializations are in JSON: arguments, results, attachments, and what
-//! Dubbo's generic calls make of objects. Each serialization implements [`ValueCodec`] beside its row.
+//! What values in the table of serializations are in JSON: arguments, results, attachments, and
+//! what Dubbo's generic calls make of objects. Each serialization implements [`ValueCodec`] beside
+//! its row.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -225,8 +226,8 @@ pub trait ValueCodec: fmt::Debug + Sync {
         out: &mut Vec<u8>,
     ) -> Result<(), ValueError>;
 
-    /// Appends a value as JSON by what it looks like: an exception, or a map of attachments. A value
-    /// that is JSON already stays as it is, but for the names of classes.
+    /// Appends a value as JSON by what it looks like: an exception, or a map of attachments. A
+    /// value that is JSON already stays as it is, but for the names of classes.
     ///
     /// # Errors
     /// [`ValueError`] if it is broken, or has no form in JSON.
@@ -318,8 +319,8 @@ pub trait ObjectWriter {
     fn tree(&mut self, value: &hessian::Value);
 }
 
-/// The text that a value of one of the JDK's classes is in JSON: of a number, its digits. Nothing if
-/// it has none.
+/// The text that a value of one of the JDK's classes is in JSON: of a number, its digits. Nothing
+/// if it has none.
 #[must_use]
 pub fn text_of(value: &hessian::Value) -> Option<String> {
     let (mut bytes, mut json) = (Vec::new(), Vec::new());

@@ -1,5 +1,5 @@
-//! Frames, bodies, texts and definitions that mean harm: each is refused by an error that names its rule, and
-//! none takes more memory than its length and the limits allow.
+//! Frames, bodies, texts and definitions that mean harm: each is refused by an error that names
+//! its rule, and none takes more memory than its length and the limits allow.
 #![expect(unsafe_code, reason = "an allocator that counts, for the tests of memory")]
 
 #[path = "../../hessian/tests/counting/mod.rs"]
@@ -20,7 +20,8 @@ const ALL: [Serialization; 4] = [
     Serialization::FastjsonSized,
     Serialization::Fastjson2,
 ];
-/// What anything may take beside what its length explains: tables of a connection, an error's text.
+/// What anything may take beside what its length explains: tables of a connection, an error's
+/// text.
 const BASE: usize = 16 << 10;
 
 /// A header that claims a body of `body_len` bytes.

@@ -17,7 +17,7 @@ use registry::{Endpoint, Lookup, Origin, Snapshot};
 use serde_json::{Value, json};
 
 use crate::Exit;
-use crate::place::{Place, PlaceArgs, VariantArgs};
+use crate::service_location::{LocationArgs, ServiceLocation, VariantArgs};
 
 /// How long the registry and the definition are waited for.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -53,7 +53,7 @@ pub(crate) struct DescribeArgs {
     /// The Java interface
     interface: String,
     #[command(flatten)]
-    place: PlaceArgs,
+    place: LocationArgs,
     #[command(flatten)]
     variant: VariantArgs,
     /// Print JSON, for programs
@@ -153,7 +153,7 @@ async fn look(args: &DescribeArgs) -> Result<Description, String> {
 
 /// Asks the only endpoint whether it has the service, by the echo that Dubbo answers for every
 /// service that it exports. Only a clear no is an error.
-async fn is_offered(place: &Place, service: &ServiceKey) -> Result<(), String> {
+async fn is_offered(place: &ServiceLocation, service: &ServiceKey) -> Result<(), String> {
     let ServiceKey { interface, version, group } = service;
     if [version, group].iter().any(|name| name.contains('*')) {
         return Ok(());

@@ -14,7 +14,7 @@ use flow::rules::{
 use registry::Endpoint;
 
 use crate::Exit;
-use crate::place::{PlaceArgs, VariantArgs};
+use crate::service_location::{LocationArgs, VariantArgs};
 
 /// How long the registry is waited for.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -47,7 +47,7 @@ pub(crate) struct ExplainArgs {
     /// The method
     method: String,
     #[command(flatten)]
-    place: PlaceArgs,
+    place: LocationArgs,
     /// The service's version
     #[arg(long = "version", value_name = "VERSION")]
     service_version: Option<String>,

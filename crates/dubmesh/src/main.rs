@@ -14,11 +14,11 @@ mod demo;
 mod describe;
 mod explain;
 mod logging;
-mod place;
 mod provider;
 mod registry_url;
 mod reload;
 mod run;
+mod service_location;
 mod transfer;
 
 use std::ffi::OsString;

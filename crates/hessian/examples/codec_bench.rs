@@ -1,13 +1,17 @@
 //! What the codec costs: nanoseconds per value, single-threaded, for the shapes that matter.
 //!
-//! `cargo run --release -p hessian --features serde --example codec_bench -- COMMAND`, where COMMAND is
+//! `cargo run --release -p hessian --features serde --example codec_bench -- COMMAND`, where
+//! COMMAND is
 //! - `write DIR`: each shape as `DIR/SHAPE.hessian` and `DIR/SHAPE.json`, for other programs;
-//! - `time SECONDS [NAME]`: one line of JSON for each shape and step, or for those whose name begins so;
+//! - `time SECONDS [NAME]`: one line of JSON for each shape and step, or for those whose name
+//!   begins so;
 //! - `count NAME N`: one step N times and nothing else, for callgrind;
-//! - `compare DIR`: whether what others wrote as `DIR/SHAPE.hessian` and `DIR/SHAPE.json` is the same.
+//! - `compare DIR`: whether what others wrote as `DIR/SHAPE.hessian` and `DIR/SHAPE.json` is the
+//!   same.
 //!
 //! `decode` gives what a program keeps: `String`, a struct of them, a `Vec` of those, a
-//! `HashMap<String, i32>` with std's hasher. `decode-borrowed` gives the same with `&str` into the message.
+//! `HashMap<String, i32>` with std's hasher. `decode-borrowed` gives the same with `&str` into the
+//! message.
 //!
 //! bench/src/scenario/codec.rs runs it beside hessian-lite and dubbo-go-hessian2.
 

@@ -1,5 +1,6 @@
 //! Writes Hessian files for hessian-lite to read: the vectors, decoded and encoded again, and
-//! values made from JSON and from Rust structs. interop/vectors/README.md says how Java checks them.
+//! values made from JSON and from Rust structs. interop/vectors/README.md says how Java checks
+//! them.
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -1,5 +1,5 @@
-//! What serde adds to the codec: nanoseconds per value for a class of twelve fields, by derives and
-//! by hand on [`Encoder`] and [`Decoder`].
+//! What serde adds to the codec: nanoseconds per value for a class of twelve fields, by derives
+//! and by hand on [`Encoder`] and [`Decoder`].
 //!
 //! `cargo run --release -p hessian --features serde --example serde_bench [SECONDS]`
 

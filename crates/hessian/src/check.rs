@@ -128,8 +128,8 @@ pub fn from_json(bytes: &[u8]) -> bool {
     true
 }
 
-/// A JSON value that becomes Hessian comes back as the same value, unless a member `class` says what
-/// it shall be in Java.
+/// A JSON value that becomes Hessian comes back as the same value, unless a member `class` says
+/// what it shall be in Java.
 pub fn round_trip(text: &[u8]) -> bool {
     let mut out = Vec::new();
     let mut reader = JsonReader::new(text, Limits::default());
@@ -149,8 +149,8 @@ pub fn round_trip(text: &[u8]) -> bool {
     true
 }
 
-/// A JSON text in a form that is the same for equal values: no space, members by their names, numbers
-/// as digits and a power of ten. Nothing if it is no JSON.
+/// A JSON text in a form that is the same for equal values: no space, members by their names,
+/// numbers as digits and a power of ten. Nothing if it is no JSON.
 pub fn canonical(text: &[u8]) -> Option<Vec<u8>> {
     let limits = Limits { max_items: usize::MAX, ..Limits::default() };
     let mut reader = JsonReader::new(text, limits);

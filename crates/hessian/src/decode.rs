@@ -295,7 +295,8 @@ impl<'a> Decoder<'a> {
         self.refs.get(index)
     }
 
-    /// The number of the list, map or object that begins at `start`; the later it began, the faster.
+    /// The number of the list, map or object that begins at `start`; the later it began, the
+    /// faster.
     pub(crate) fn ref_index_at(&self, start: usize) -> Option<usize> {
         self.refs.index_of(start)
     }
@@ -455,7 +456,8 @@ impl<'a> Decoder<'a> {
 }
 
 /// The value that follows an object of this class although its definition names no field: that is
-/// how the compact mode of hessian-lite 4 writes dates and times. Read as a field it cannot be missed.
+/// how the compact mode of hessian-lite 4 writes dates and times. Read as a field it cannot be
+/// missed.
 fn hidden_field(class: &str) -> Option<Name<'static>> {
     match class {
         "java.time.LocalDate" => Some(Name::Borrowed("epochDay")),

@@ -6,18 +6,19 @@
 //! - Lists, maps and objects are numbered from 0 in the order in which they begin, which is how
 //!   Java counts them; [`Encoder::reference`] takes such a number.
 //! - The encoder only appends to the caller's buffer. It reads back what it wrote itself (class
-//!   definitions), so the buffer must not be cut while the encoder lives, which the borrow sees to.
+//!   definitions), so the buffer must not be cut while the encoder lives, which the borrow sees
+//!   to.
 
 use crate::tag;
 
 #[cfg(feature = "serde")]
-mod late;
-mod once;
-mod place;
+mod insert_classes;
+mod number;
+mod open_object;
 mod scalar;
 mod short;
 
-pub(crate) use self::place::{put_double, put_int, put_long};
+pub(crate) use self::number::{put_double, put_int, put_long};
 use self::scalar::write_ascii;
 pub use self::scalar::{
     write_binary, write_date_ms, write_double, write_int, write_long, write_string,
@@ -153,9 +154,9 @@ impl<'a> Encoder<'a> {
         write_binary(self.out, value);
     }
 
-    /// Begins a list of exactly `len` elements, which the caller writes next. There is no end mark.
-    /// `ty` is the name as hessian-lite writes it: `[int`, `[string`, `java.util.LinkedList`.
-    /// Returns the list's reference number.
+    /// Begins a list of exactly `len` elements, which the caller writes next. There is no end
+    /// mark. `ty` is the name as hessian-lite writes it: `[int`, `[string`,
+    /// `java.util.LinkedList`. Returns the list's reference number.
     pub fn list_begin(&mut self, ty: Option<&str>, len: usize) -> u32 {
         let direct = u8::try_from(len).ok().filter(|_| len <= tag::LIST_DIRECT_MAX);
         match (direct, ty) {

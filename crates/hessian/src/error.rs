@@ -15,7 +15,7 @@ pub enum HessianError {
         needed: usize,
     },
     /// The tag is not one that may stand here.
-    #[error("tag {tag:#04x} at byte {offset} is not {expected}")]
+    #[error("expected {expected} at byte {offset}, found tag {tag:#04x}")]
     Tag {
         /// Where the tag stands.
         offset: usize,

@@ -35,11 +35,11 @@
 //! | `Option` | null, or the value | null, or the value |
 //! | `()`, unit struct | null | null |
 //! | newtype struct | what is in it | what is in it |
-//! | sequence, tuple, tuple struct, `Vec<u8>` | untyped list of fixed length | any list; a binary, as its bytes |
+//! | sequence, tuple, tuple struct, `Vec<u8>` | untyped list of fixed length | list; binary |
 //! | map, struct with `flatten` | untyped map | any map; an object, keys being its fields |
 //! | struct | object; the class is the name of the container | object of any class; map |
 //! | enum, unit variant | string; Java's enum object if the container's name has a dot | either |
-//! | enum, other variants | map of one entry, from the variant's name to its content | the same, or an object of one field |
+//! | enum, other variants | map of one entry: name to content | the same; object of one field |
 //!
 //! docs/serde-mapping.md says why, and what it means for Java.
 //!

@@ -1,7 +1,7 @@
 //! JSON to Hessian and Hessian to JSON, directly: no tree in between.
 //!
-//! - [`json_to_hessian`] is guided by the parameter's [`JavaType`](crate::JavaType), where it is known, and by
-//!   `"class"` members of JSON objects.
+//! - [`json_to_hessian`] is guided by the parameter's [`JavaType`](crate::JavaType), where it is
+//!   known, and by `"class"` members of JSON objects.
 //! - [`hessian_to_json`] is guided by the class names in the message, and by [`JsonOptions`].
 //!
 //! docs/json-mapping.md is the table of both directions.

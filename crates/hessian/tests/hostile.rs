@@ -1,5 +1,5 @@
-//! Bytes and texts that mean harm: each is refused by an error that names rule and place, and none takes
-//! more memory than the limits allow.
+//! Bytes and texts that mean harm: each is refused by an error that names rule and place, and none
+//! takes more memory than the limits allow.
 #![expect(unsafe_code, reason = "an allocator that counts, for the tests of memory")]
 
 mod counting;
@@ -26,8 +26,8 @@ fn from_json(text: &[u8], ty: Option<&JavaType>, refs: bool) -> Result<usize, Tr
     Ok(out.len())
 }
 
-/// Every way of reading refuses the bytes; the error has this offset and these words. A few bytes never
-/// make more than a few KiB.
+/// Every way of reading refuses the bytes; the error has this offset and these words. A few bytes
+/// never make more than a few KiB.
 #[track_caller]
 fn refused(what: &str, bytes: &[u8], offset: usize, rule: &str) {
     let (error, n_bytes) = peak(|| to_json(bytes, &JsonOptions::default()).unwrap_err());

@@ -1,5 +1,5 @@
-//! What is rarely sent, as hessian-lite writes it: the other collections, arrays, handles and odd classes; what
-//! its oldest version writes in another way; and how each version counts references.
+//! What is rarely sent, as hessian-lite writes it: the other collections, arrays, handles and odd
+//! classes; what its oldest version writes in another way; and how each version counts references.
 
 use std::fs;
 use std::path::PathBuf;
@@ -175,8 +175,8 @@ const ONLY_4: &[(&str, &str)] = &[
     ("week-fields", r#"{"firstDayOfWeek":"MONDAY","minimalDays":4}"#),
 ];
 
-/// What version 3.2.5 writes in another way: boxed floats as the double that they are, a UUID by its halves, and a
-/// `BitSet` by its own name.
+/// What version 3.2.5 writes in another way: boxed floats as the double that they are, a UUID by
+/// its halves, and a `BitSet` by its own name.
 const ONLY_3_2_5: &[(&str, &str)] = &[
     ("array-floats", "[99.8,null]"),
     ("array-uuids", r#"["00000000-0000-0001-0000-000000000002",null]"#),
@@ -232,8 +232,8 @@ fn what_the_oldest_version_wrote_is_written_again() {
     }
 }
 
-/// What hessian-lite itself counts in two ways, writing and reading: its own reader takes the second map for
-/// another value, as we do, or fails.
+/// What hessian-lite itself counts in two ways, writing and reading: its own reader takes the
+/// second map for another value, as we do, or fails.
 const MISCOUNTED_BY_4: &[&str] = &[
     "calendar",
     "inet-address",
@@ -244,7 +244,8 @@ const MISCOUNTED_BY_4: &[&str] = &[
     "uri",
 ];
 
-/// Each value stands twice in a list, and then a map twice: references are counted as Java counts them.
+/// Each value stands twice in a list, and then a map twice: references are counted as Java counts
+/// them.
 #[test]
 fn references_after_every_kind_of_value_lead_where_java_meant() {
     for version in ["lite3.2.5", "lite3", "lite4"] {

@@ -283,7 +283,8 @@ const JSON: &[(&str, &str)] = &[
 const ABC: &str = r#"["a","b","c"]"#;
 const K1: &str = r#"{"k":1}"#;
 
-/// What the two versions write in different ways; 3 writes the insides of these classes of the JDK.
+/// What the two versions write in different ways; 3 writes the insides of these classes of the
+/// JDK.
 const JSON_4: &[(&str, &str)] = &[
     ("list-of-2", r#"["a","b"]"#),
     ("list-of-3", ABC),
@@ -449,7 +450,8 @@ fn references_to_nowhere_are_errors() {
         let result = json_to_hessian_by(&mut reader, None, &mut Encoder::new(&mut out), &input);
         assert_eq!(result.unwrap_err().offset(), offset, "{text}");
     }
-    // To those who did not ask it is an object like any other, and so is one whose $ref is no text.
+    // To those who did not ask it is an object like any other, and so is one whose $ref is no
+    // text.
     let plain = |text: &str, refs| {
         let (mut out, mut reader) =
             (Vec::new(), JsonReader::new(text.as_bytes(), Limits::default()));

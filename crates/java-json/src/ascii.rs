@@ -1,7 +1,7 @@
 //! Text that is ASCII, or mostly: looked at by words, with no branch for each byte.
 //!
-//! Most texts are short. The words of one overlap, so that no bytes are left over. Longer texts are
-//! left to the standard library, which has wide instructions.
+//! Most texts are short. The words of one overlap, so that no bytes are left over. Longer texts
+//! are left to the standard library, which has wide instructions.
 
 mod chunk;
 
@@ -17,9 +17,9 @@ pub fn is_plain(bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether the first `len` bytes are ASCII and mean just themselves in a JSON string. All bytes are
-/// looked at, whatever their number is: a branch by the length costs more, for lengths vary from text to
-/// text.
+/// Whether the first `len` bytes are ASCII and mean just themselves in a JSON string. All bytes
+/// are looked at, whatever their number is: a branch by the length costs more, for lengths vary
+/// from text to text.
 #[inline]
 pub fn is_plain_front(chunk: &[u8; 32], len: usize) -> bool {
     chunk::specials::<true>(chunk) & chunk::first(len) == 0
@@ -71,7 +71,8 @@ pub fn is_special(byte: u8) -> bool {
     byte == b'"' || byte == b'\\' || byte < 0x20
 }
 
-/// The highest bit of the first byte of the word that [`is_special`], and perhaps of some above it.
+/// The highest bit of the first byte of the word that [`is_special`], and perhaps of some above
+/// it.
 #[inline]
 fn special_bits(word: u64) -> u64 {
     let equals = |byte: u8| {

@@ -10,7 +10,8 @@ pub const MAX_DIGITS: usize = 2467;
 /// Digits are read in groups of nine.
 const BASE_DIGITS: usize = 9;
 
-/// Digits are written in groups of 19: the largest power of ten in 64 bits, of which the first one is set.
+/// Digits are written in groups of 19: the largest power of ten in 64 bits, of which the first one
+/// is set.
 const GROUP: u64 = 10_000_000_000_000_000_000;
 const GROUP_DIGITS: usize = 19;
 /// The lower 64 bits of (2^128 - 1) / `GROUP`; the bits above are 1.
@@ -45,9 +46,9 @@ pub fn write_decimal(out: &mut Vec<u8>, is_negative: bool, words: &[u32]) {
     }
 }
 
-/// `high`, which is below `GROUP`, and `low` as one number, divided by `GROUP`: the quotient, and the rest. By
-/// multiplication, since a division of 128 bits takes several times as long.
-/// Source: N. Möller and T. Granlund, "Improved division by invariant integers", algorithm 4.
+/// `high`, which is below `GROUP`, and `low` as one number, divided by `GROUP`: the quotient, and
+/// the rest. By multiplication, since a division of 128 bits takes several times as long. Source:
+/// N. Möller and T. Granlund, "Improved division by invariant integers", algorithm 4.
 fn divide(high: u64, low: u64) -> (u64, u64) {
     let number = u128::from(high) << 64 | u128::from(low);
     let product = u128::from(RECIPROCAL) * u128::from(high) + number;

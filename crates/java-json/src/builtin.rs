@@ -130,7 +130,8 @@ impl Builtin {
         .then_some(known)
     }
 
-    /// The declared class of a key that is an object of this class in a message; nothing if no text is read as one.
+    /// The declared class of a key that is an object of this class in a message; nothing if no
+    /// text is read as one.
     pub fn of_key(name: &str) -> Option<Cow<'static, str>> {
         let handle = name.strip_prefix(HANDLES).and_then(|rest| rest.strip_suffix("Handle"));
         let declared = match (handle, name.strip_prefix(IO)) {

@@ -1,13 +1,16 @@
-//! Classes with type parameters: the types of their fields, once type arguments are put in for the parameters.
+//! Classes with type parameters: the types of their fields, once type arguments are put in for the
+//! parameters.
 //!
-//! A field of `com.acme.Page<T>` that is a `java.util.List<T>` is a `java.util.List<com.acme.Order>` where a
-//! `com.acme.Page<com.acme.Order>` is declared. That is worked out once for each type that occurs, and looked up by
-//! the text of the type: see [`ClassType::key`](crate::ClassType::key).
+//! A field of `com.acme.Page<T>` that is a `java.util.List<T>` is a
+//! `java.util.List<com.acme.Order>` where a `com.acme.Page<com.acme.Order>` is declared. That is
+//! worked out once for each type that occurs, and looked up by the text of the type: see
+//! [`ClassType::key`](crate::ClassType::key).
 //!
 //! Invariants:
-//! - A type parameter never leaves this module: it becomes its argument, its bound, or `java.lang.Object`.
-//! - What comes of one definition is bounded in depth, size and number, also where a class holds itself with other
-//!   arguments at each level.
+//! - A type parameter never leaves this module: it becomes its argument, its bound, or
+//!   `java.lang.Object`.
+//! - What comes of one definition is bounded in depth, size and number, also where a class holds
+//!   itself with other arguments at each level.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +38,7 @@ pub struct GenericClass {
 #[non_exhaustive]
 pub enum GenericsError {
     /// Nothing is known of the class.
-    #[error("nothing tells which fields of {class} are of the types between < and >")]
+    #[error("it is unknown which fields of {class} have the types between < and >")]
     Unknown {
         /// The class.
         class: Box<str>,
@@ -51,7 +54,9 @@ pub enum GenericsError {
         has: usize,
     },
     /// A primitive type between `<` and `>`.
-    #[error("{name} is primitive, which no type between < and > is; name its box")]
+    #[error(
+        "{name} is primitive; between < and > write the name of its box, such as java.lang.Integer"
+    )]
     Primitive {
         /// The type.
         name: Box<str>,
@@ -65,7 +70,8 @@ pub enum GenericsError {
 }
 
 impl GenericClass {
-    /// A class with these parameters, and the types of its fields in terms of them: `T` as the class `T`.
+    /// A class with these parameters, and the types of its fields in terms of them: `T` as the
+    /// class `T`.
     #[must_use]
     pub fn new(parameters: Vec<TypeParameter>, fields: BTreeMap<Box<str>, JavaType>) -> Self {
         Self { parameters, fields }
@@ -91,7 +97,8 @@ impl GenericClass {
         self.fields.iter().map(|(name, ty)| (name.clone(), put_in(ty))).collect()
     }
 
-    /// A type with the arguments in place of the parameters; nothing if it becomes too deep or too large.
+    /// A type with the arguments in place of the parameters; nothing if it becomes too deep or too
+    /// large.
     fn put_in(
         &self,
         ty: &JavaType,
@@ -213,7 +220,8 @@ impl Instances {
         has_room
     }
 
-    /// Adds a type, and those of its fields. Classes that `known` does not know are left as they are.
+    /// Adds a type, and those of its fields. Classes that `known` does not know are left as they
+    /// are.
     ///
     /// # Errors
     /// [`GenericsError::TooLong`]
@@ -249,8 +257,8 @@ impl Instances {
     }
 }
 
-/// Checks that all type arguments in a type are understood: those of collections and the like, and those of classes
-/// that `known` knows.
+/// Checks that all type arguments in a type are understood: those of collections and the like, and
+/// those of classes that `known` knows.
 ///
 /// # Errors
 /// The first that is not.

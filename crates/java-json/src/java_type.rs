@@ -1,7 +1,7 @@
 //! Java types as parameters are declared with: JVM descriptors, `Class.getName`, and source names.
 //!
-//! A type says how a JSON value is to be written (see crates `hessian` and `jsonb`). The classes that the
-//! mapping knows by name are told apart once, when the type is parsed.
+//! A type says how a JSON value is to be written (see crates `hessian` and `jsonb`). The classes
+//! that the mapping knows by name are told apart once, when the type is parsed.
 
 mod common;
 mod parse;
@@ -69,8 +69,8 @@ impl ClassType {
         &self.args
     }
 
-    /// What a [`Schema`](crate::Schema) knows its fields by: the name, or with generic arguments the
-    /// text of the whole type: `com.acme.Page<com.acme.Order>`.
+    /// What a [`Schema`](crate::Schema) knows its fields by: the name, or with generic arguments
+    /// the text of the whole type: `com.acme.Page<com.acme.Order>`.
     #[must_use]
     pub fn key(&self) -> &str {
         self.key.as_deref().unwrap_or(&self.name)
@@ -95,7 +95,7 @@ pub enum TypeError {
         offset: usize,
     },
     /// A character that may not stand there.
-    #[error("{found:?} at byte {offset} does not belong into a type")]
+    #[error("unexpected {found:?} at byte {offset} of the type")]
     Character {
         /// Bytes before the character.
         offset: usize,
@@ -119,7 +119,7 @@ pub enum TypeError {
         max: usize,
     },
     /// The whole text is over the limit.
-    #[error("the type has {len} bytes, and no more than {max} are read")]
+    #[error("the type has {len} bytes; the limit is {max}")]
     TypeTooLong {
         /// How many there are.
         len: usize,
@@ -127,7 +127,7 @@ pub enum TypeError {
         max: usize,
     },
     /// What should be the name of a type parameter is none, or there twice.
-    #[error("what is at byte {offset} is no name of a type parameter, or is there twice")]
+    #[error("invalid or repeated name of a type parameter at byte {offset}")]
     Parameter {
         /// Bytes before it.
         offset: usize,
@@ -141,7 +141,8 @@ pub enum TypeError {
 }
 
 impl JavaType {
-    /// The longest name of a class, in bytes. Classes are files, whose names end at 255 bytes on most systems.
+    /// The longest name of a class, in bytes. Classes are files, whose names end at 255 bytes on
+    /// most systems.
     pub const MAX_NAME_LEN: usize = 1024;
 
     /// The longest text of one type, in bytes.
@@ -158,7 +159,8 @@ impl JavaType {
         parse::any(text)
     }
 
-    /// A type from any spelling that has more than one letter: `B` is a class of that name, not `byte`.
+    /// A type from any spelling that has more than one letter: `B` is a class of that name, not
+    /// `byte`.
     ///
     /// # Errors
     /// [`TypeError`] where the text is none of these.
@@ -166,7 +168,8 @@ impl JavaType {
         parse::named(text)
     }
 
-    /// A class as it is declared, and its type parameters: `com.acme.Page<T extends com.acme.Item>`.
+    /// A class as it is declared, and its type parameters: `com.acme.Page<T extends
+    /// com.acme.Item>`.
     ///
     /// # Errors
     /// [`TypeError`] where the text is none.
@@ -174,14 +177,16 @@ impl JavaType {
         parse::declaration(text)
     }
 
-    /// The class of the JDK that a name without its package stands for in Java's source, or with an import that is
-    /// usual: `java.lang.String` for `String`. Whether it is in capitals does not matter.
+    /// The class of the JDK that a name without its package stands for in Java's source, or with
+    /// an import that is usual: `java.lang.String` for `String`. Whether it is in capitals does
+    /// not matter.
     #[must_use]
     pub fn full_name(simple: &str) -> Option<&'static str> {
         common::full_name(simple)
     }
 
-    /// The first class in the type, its generic arguments among them, that `is_it` is content with.
+    /// The first class in the type, its generic arguments among them, that `is_it` is content
+    /// with.
     pub fn find_class(&self, is_it: &dyn Fn(&ClassType) -> bool) -> Option<&ClassType> {
         match self {
             Self::Array(element) => element.find_class(is_it),
@@ -205,8 +210,8 @@ impl JavaType {
         parse::descriptors(text)
     }
 
-    /// Whether the text is a class's name: parts between points, each of letters, digits and signs that Java's
-    /// compilers use.
+    /// Whether the text is a class's name: parts between points, each of letters, digits and signs
+    /// that Java's compilers use.
     #[must_use]
     pub fn is_class_name(text: &str) -> bool {
         let belongs = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '-');

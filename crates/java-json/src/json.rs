@@ -162,8 +162,8 @@ impl<'a> JsonReader<'a> {
         Some(plain)
     }
 
-    /// A member's name that is ASCII without escapes, and its colon, if both come next with no white
-    /// space around.
+    /// A member's name that is ASCII without escapes, and its colon, if both come next with no
+    /// white space around.
     #[inline]
     pub fn take_plain_key(&mut self) -> Option<&'a [u8]> {
         let start = self.pos;
@@ -307,13 +307,14 @@ impl<'a> JsonReader<'a> {
         Ok(Some(key))
     }
 
-    /// A reader at the same place, to look ahead: it does not check that the strings that it passes
-    /// over are UTF-8, for this one will.
+    /// A reader at the same place, to look ahead: it does not check that the strings that it
+    /// passes over are UTF-8, for this one will.
     pub fn scan(&self) -> Self {
         Self { is_scan: true, ..self.clone() }
     }
 
-    /// Goes on after `n` members or elements of `n_bytes`, no more than [`JsonReader::items_left`].
+    /// Goes on after `n` members or elements of `n_bytes`, no more than
+    /// [`JsonReader::items_left`].
     pub fn pass(&mut self, sequence: &mut Sequence, n_bytes: usize, n: usize) {
         self.pos += n_bytes;
         self.n_items += n;

@@ -1,8 +1,8 @@
 //! The keys of a map that is written with the classes of objects, so that it can be sent in again.
 //!
-//! In JSON keys are texts, and a member `class` names a class. A map whose keys are no texts, or that has an entry named
-//! `class`, is written into an object that says of which types its keys are:
-//! `{"class":"java.util.HashMap<java.lang.Integer, java.lang.Object>","value":{"1":"a"}}`.
+//! In JSON keys are texts, and a member `class` names a class. A map whose keys are no texts, or
+//! that has an entry named `class`, is written into an object that says of which types its keys
+//! are: `{"class":"java.util.HashMap<java.lang.Integer, java.lang.Object>","value":{"1":"a"}}`.
 
 use crate::builtin::Builtin;
 use crate::json;
@@ -19,7 +19,8 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Takes in an entry, which is `text` in JSON. `class` is that of its key; nothing if no text stands for the key.
+    /// Takes in an entry, which is `text` in JSON. `class` is that of its key; nothing if no text
+    /// stands for the key.
     pub fn add(&mut self, class: Option<&str>, text: &[u8]) {
         self.has_class |= text.starts_with(b"\"class\":\"");
         match (class, &self.class) {
@@ -29,8 +30,9 @@ impl Keys {
         }
     }
 
-    /// Puts the entries of a map of class `ty`, which stand behind `entries` and before the brace at the end of
-    /// `out`, into an object that names the class of its keys, if it has to be named. The map begins at `start`.
+    /// Puts the entries of a map of class `ty`, which stand behind `entries` and before the brace
+    /// at the end of `out`, into an object that names the class of its keys, if it has to be
+    /// named. The map begins at `start`.
     pub fn tell(&self, ty: Option<&str>, out: &mut Vec<u8>, start: usize, entries: usize) {
         let is_plain = self.class.as_deref() == Some("java.lang.String") && !self.has_class;
         let map = ty.unwrap_or("java.util.HashMap");

@@ -5,7 +5,8 @@
 //! - [`json`] reads and writes JSON text.
 //! - [`JavaType`] is what a parameter is declared as; it guides how JSON is read.
 //!   `builtin` has the classes that the mapping knows by name.
-//! - [`generics`] knows the fields of classes with type parameters, [`Schema`] the types of fields.
+//! - [`generics`] knows the fields of classes with type parameters, [`Schema`] the types of
+//!   fields.
 //! - [`InputOptions`] and [`JsonOptions`] are the choices of callers, in and out.
 //! - `number`, `bigint`, `time` and `texts` are the texts of the JDK's values.
 //! - [`Limits`] bound everything that a peer can ask for.

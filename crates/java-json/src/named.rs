@@ -15,7 +15,8 @@ pub struct Named<'n> {
     pub class: &'n str,
     /// What the mapping knows of it.
     pub builtin: Option<Builtin>,
-    /// An array or primitive type, whose values no JSON object is, or a class with generic arguments.
+    /// An array or primitive type, whose values no JSON object is, or a class with generic
+    /// arguments.
     ty: Option<JavaType>,
 }
 
@@ -76,7 +77,8 @@ impl<'n> Named<'n> {
         }
     }
 
-    /// The type of the value that it stands for. Where a collection or map is declared, it holds what is declared.
+    /// The type of the value that it stands for. Where a collection or map is declared, it holds
+    /// what is declared.
     #[must_use]
     pub fn into_type(self, declared_args: &[JavaType]) -> JavaType {
         let holds = matches!(
@@ -90,8 +92,9 @@ impl<'n> Named<'n> {
         }
     }
 
-    /// Whether a value of this class may stand where a class is declared that is `declared` in the table. A box or a
-    /// text has no subclasses: a `Long` for an `Integer` would lose what an int cannot hold.
+    /// Whether a value of this class may stand where a class is declared that is `declared` in the
+    /// table. A box or a text has no subclasses: a `Long` for an `Integer` would lose what an int
+    /// cannot hold.
     #[must_use]
     pub fn may_stand_for(&self, declared: Builtin) -> bool {
         match declared {
@@ -112,9 +115,9 @@ impl<'n> Named<'n> {
     }
 }
 
-/// The type of a field of an object, by what a schema knows its class and the declared one by. Of a subclass that nobody
-/// knows, the fields of its superclass are known; and where type arguments are declared, these tell more than the
-/// class alone.
+/// The type of a field of an object, by what a schema knows its class and the declared one by. Of
+/// a subclass that nobody knows, the fields of its superclass are known; and where type arguments
+/// are declared, these tell more than the class alone.
 pub fn field_type<'s>(
     schema: &'s dyn Schema,
     class: &str,
@@ -129,7 +132,8 @@ pub fn field_type<'s>(
     }
 }
 
-/// Whether all classes of a type have a package. In Java's source some need none, but here it would be another class.
+/// Whether all classes of a type have a package. In Java's source some need none, but here it
+/// would be another class.
 fn has_packages(ty: &JavaType) -> bool {
     ty.find_class(&|class| !class.name().contains('.')).is_none()
 }

@@ -43,8 +43,9 @@ pub fn named_double(text: &str) -> Option<f64> {
 pub const GENERIC_NUMBER: &str = "a number that a generic call carries: it changes whole ones beyond 64 bits, whose type \
      it does not know; tell the parameter types, or write {\"class\": \"java.math.BigInteger\", \"value\": ..}";
 
-/// What becomes of a number of unknown type in a generic call. Java makes of it what the method takes: of a double a
-/// `BigDecimal` by its shortest text, and of whatever is no `BigInteger` one by its low 64 bits.
+/// What becomes of a number of unknown type in a generic call. Java makes of it what the method
+/// takes: of a double a `BigDecimal` by its shortest text, and of whatever is no `BigInteger` one
+/// by its low 64 bits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum InGenericCall {
     /// The same as elsewhere.

@@ -1,4 +1,5 @@
-//! The choices in the mapping of Hessian to JSON, and how they are written down as one line of text.
+//! The choices in the mapping of Hessian to JSON, and how they are written down as one line of
+//! text.
 
 /// How dates are written.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -36,8 +37,9 @@ pub enum RefStyle {
 pub struct JsonOptions {
     /// Whether objects and typed maps begin with a member `class`, their Java class.
     pub class_name: bool,
-    /// Whether maps whose keys are no texts, or that have an entry named `class`, are written into an object that names
-    /// the class of their keys. With `class_name`, what comes out can be sent in again.
+    /// Whether maps whose keys are no texts, or that have an entry named `class`, are written into
+    /// an object that names the class of their keys. With `class_name`, what comes out can be sent
+    /// in again.
     pub key_classes: bool,
     /// How dates are written.
     pub dates: DateStyle,
@@ -46,7 +48,8 @@ pub struct JsonOptions {
     /// Whether longs beyond 2^53, and all `BigDecimal` and `BigInteger`, are strings instead of
     /// numbers, for readers that take every number for a double.
     pub big_numbers_as_text: bool,
-    /// Whether every long is a string, however small, so that a field has one type for its readers.
+    /// Whether every long is a string, however small, so that a field has one type for its
+    /// readers.
     pub longs_as_text: bool,
     /// Whether a double that a float holds exactly is written as the float, so that Java's 99.8f,
     /// which arrives as 99.80000305175781, is 99.8. A true double of such a value loses its
@@ -143,19 +146,19 @@ const MAX_FIELD_RULES: usize = 32;
 #[non_exhaustive]
 pub enum OptionsError {
     /// A part without `=`.
-    #[error("{part:?} is no option: write NAME=VALUE, with semicolons between them")]
+    #[error("{part:?} is not an option: write NAME=VALUE, with semicolons between them")]
     NoValue {
         /// The part.
         part: Box<str>,
     },
     /// An option that does not exist.
-    #[error("there is no option {name:?}; there are {NAMES}")]
+    #[error("unknown option {name:?}; the options are {NAMES}")]
     UnknownOption {
         /// Its name.
         name: Box<str>,
     },
     /// A value that the option does not have.
-    #[error("{name} cannot be {value:?}; it is {expected}")]
+    #[error("invalid value {value:?} of {name}; expected {expected}")]
     UnknownValue {
         /// The option.
         name: &'static str,
@@ -165,7 +168,7 @@ pub enum OptionsError {
         expected: &'static str,
     },
     /// An option that cannot be chosen for one field.
-    #[error("{name} holds for a whole answer, not for the field {field:?}")]
+    #[error("{name} applies to a whole answer, not to the field {field:?}")]
     NotPerField {
         /// The option.
         name: &'static str,
@@ -190,9 +193,9 @@ const NAMES: &str = "big-numbers, longs, floats, dates, enums, class and refs";
 const TEXT: &str = "number or text";
 
 impl JsonOptions {
-    /// Reads options as one line: `dates=millis; big-numbers=text@total; class=yes`. An option with
-    /// `@FIELD` or `@com.acme.Order.FIELD` after its value holds for that field only. Empty parts
-    /// mean nothing. The table is in docs/json-mapping.md.
+    /// Reads options as one line: `dates=millis; big-numbers=text@total; class=yes`. An option
+    /// with `@FIELD` or `@com.acme.Order.FIELD` after its value holds for that field only. Empty
+    /// parts mean nothing. The table is in docs/json-mapping.md.
     ///
     /// # Errors
     /// [`OptionsError`] with the part that is not one.

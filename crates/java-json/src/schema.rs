@@ -22,8 +22,8 @@ pub trait Schema {
         self.is_bean(class).then_some(false)
     }
 
-    /// Whether a provider cannot make objects of this class from maps, as a generic call has them: a record, whose
-    /// fields nobody can set.
+    /// Whether a provider cannot make objects of this class from maps, as a generic call has them:
+    /// a record, whose fields nobody can set.
     fn takes_no_map(&self, _class: &str) -> bool {
         false
     }
@@ -41,14 +41,15 @@ impl Schema for () {
 pub struct InputOptions<'s> {
     /// What is known of classes.
     pub schema: &'s dyn Schema,
-    /// Whether `{"$ref":"$.a[0]"}` is the array or object that stands there in the same JSON value,
-    /// which has to begin before: one value that is shared, or a cycle. What
+    /// Whether `{"$ref":"$.a[0]"}` is the array or object that stands there in the same JSON
+    /// value, which has to begin before: one value that is shared, or a cycle. What
     /// [`RefStyle::Path`](crate::options::RefStyle::Path) writes is read so.
     pub refs: bool,
-    /// Whether objects of classes are maps with an entry `class`, of which the provider makes the objects: the form
-    /// of Dubbo's generic calls. What is no JSON object in the table (`java.util.Date`, say) stays what it is. Numbers
-    /// of unknown type are written so that Java, which makes them what the method takes, changes none: decimals keep
-    /// the zeros at their end, and whole numbers beyond 64 bits are an error.
+    /// Whether objects of classes are maps with an entry `class`, of which the provider makes the
+    /// objects: the form of Dubbo's generic calls. What is no JSON object in the table
+    /// (`java.util.Date`, say) stays what it is. Numbers of unknown type are written so that Java,
+    /// which makes them what the method takes, changes none: decimals keep the zeros at their end,
+    /// and whole numbers beyond 64 bits are an error.
     pub as_maps: bool,
 }
 

@@ -1,8 +1,9 @@
 //! Short pieces of bytes, appended without a call of `memcpy`.
 //!
-//! Most of what is copied while one format becomes the other is a few bytes long: names, short texts,
-//! numbers. A copy of a length that the compiler knows is a few instructions, so that a whole chunk
-//! is copied, and what is too much is taken off again. How long the piece is makes no branch.
+//! Most of what is copied while one format becomes the other is a few bytes long: names, short
+//! texts, numbers. A copy of a length that the compiler knows is a few instructions, so that a
+//! whole chunk is copied, and what is too much is taken off again. How long the piece is makes no
+//! branch.
 
 /// Appends the first `len` bytes of `chunk`, which has as many.
 #[inline]
@@ -13,8 +14,8 @@ pub fn push_front<const N: usize>(out: &mut Vec<u8>, chunk: &[u8; N], len: usize
     out.truncate(end);
 }
 
-/// Appends bytes that are few as a rule, with nothing known of what is behind them: two pieces that
-/// overlap.
+/// Appends bytes that are few as a rule, with nothing known of what is behind them: two pieces
+/// that overlap.
 #[inline]
 pub fn push_short(out: &mut Vec<u8>, bytes: &[u8]) {
     match bytes.len() {

@@ -97,7 +97,8 @@ impl Time {
         write_nano(out, self.nano);
     }
 
-    /// The time at the front of `text`, and what follows. Seconds and their fraction may be absent.
+    /// The time at the front of `text`, and what follows. Seconds and their fraction may be
+    /// absent.
     pub fn parse(text: &[u8]) -> Option<(Self, &[u8])> {
         let (hour, text) = digits::<2>(text)?;
         let (minute, mut text) = digits::<2>(text.strip_prefix(b":")?)?;

@@ -1,5 +1,5 @@
-//! Writes JSONB files for fastjson2 to read: the vectors, turned to JSON and back, with and without
-//! their declared types. interop/vectors-jsonb/README.md says how Java checks them.
+//! Writes JSONB files for fastjson2 to read: the vectors, turned to JSON and back, with and
+//! without their declared types. interop/vectors-jsonb/README.md says how Java checks them.
 
 use std::error::Error;
 use std::fs;

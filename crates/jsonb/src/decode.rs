@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - Depth, lengths and counts are checked before anything is kept for them.
-//! - Names and types that have numbers are kept in the order of their numbers, so that a message can
-//!   make us keep no more of them than it holds.
+//! - Names and types that have numbers are kept in the order of their numbers, so that a message
+//!   can make us keep no more of them than it holds.
 //! - After an error the decoder is of no use any more.
 
 mod number;
@@ -85,7 +85,8 @@ impl<'a> Decoder<'a> {
     }
 
     /// Reads a map, and gives those of its entries to `entry` whose name and value are texts.
-    /// Null is an empty map. Names that have numbers may make the texts together longer than the message.
+    /// Null is an empty map. Names that have numbers may make the texts together longer than the
+    /// message.
     ///
     /// # Errors
     /// [`JsonbError::Broken`] if something else comes.

@@ -31,9 +31,11 @@ const MAX_FIRST_TYPES: usize = 16;
 #[derive(Debug)]
 pub struct Encoder<'o> {
     out: &'o mut Vec<u8>,
-    /// The types that have numbers, in their order: the first few, which are looked through for one,
+    /// The types that have numbers, in their order: the first few, which are looked through for
+    /// one,
     types: Vec<Box<str>>,
-    /// and those after them. Who makes up classes would make looking through all of them take forever.
+    /// and those after them. Who makes up classes would make looking through all of them take
+    /// forever.
     more_types: BTreeMap<Box<str>, i32>,
 }
 
@@ -129,8 +131,8 @@ impl<'o> Encoder<'o> {
 
     /// A string: a byte a character if Latin-1 has them all, and UTF-8 otherwise.
     ///
-    /// Latin-1 is more than shorter: of `é` in UTF-8, fastjson2 2.0.56 makes a Java string that is not
-    /// equal to the one in the JVM's own form.
+    /// Latin-1 is more than shorter: of `é` in UTF-8, fastjson2 2.0.56 makes a Java string that is
+    /// not equal to the one in the JVM's own form.
     pub fn string(&mut self, text: &str) {
         if text.is_ascii() {
             self.latin1_len(text.len());
@@ -248,8 +250,8 @@ impl<'o> Encoder<'o> {
         Some(())
     }
 
-    /// A `BigDecimal` of these decimal digits, the point `scale` places from the right. `None`, and
-    /// nothing that could stay is written, if they are too many, or none.
+    /// A `BigDecimal` of these decimal digits, the point `scale` places from the right. `None`,
+    /// and nothing that could stay is written, if they are too many, or none.
     pub fn big_decimal(&mut self, is_negative: bool, digits: &str, scale: i32) -> Option<()> {
         match (signed(is_negative, digits), scale) {
             (Some(value), 0) => {

@@ -10,19 +10,19 @@ pub enum Rule {
     #[error("the message ends inside a value")]
     End,
     /// No value begins with this byte.
-    #[error("no value begins with {found:#04x}")]
+    #[error("expected a value, found byte {found:#04x}")]
     Tag {
         /// The byte.
         found: u8,
     },
     /// Something else stands where this has to be.
-    #[error("{expected} has to stand here")]
+    #[error("expected {expected}")]
     Expected {
         /// What has to.
         expected: &'static str,
     },
     /// A length below zero, or beyond the message.
-    #[error("length {len} is not in the message")]
+    #[error("length {len} is more than the bytes that follow")]
     Length {
         /// The length.
         len: i64,
@@ -48,7 +48,7 @@ pub enum Rule {
         max: usize,
     },
     /// A number of a name that was not given out, or not in its order.
-    #[error("symbol {number} is not known")]
+    #[error("unknown symbol {number}")]
     Symbol {
         /// The number.
         number: i32,
@@ -60,10 +60,10 @@ pub enum Rule {
         encoding: &'static str,
     },
     /// GB18030, for which there are no tables here.
-    #[error("texts in GB18030 are not read")]
+    #[error("text in GB18030 is not supported")]
     Gb18030,
     /// A month of 13, an hour of 24, and the like.
-    #[error("this is no date or time")]
+    #[error("invalid date or time")]
     Time,
     /// A number of more digits than the limit.
     #[error("the number has more than {max} bits")]
@@ -75,12 +75,12 @@ pub enum Rule {
     #[error("the reference names no value")]
     Reference,
     /// Something after the value.
-    #[error("nothing may follow the value")]
+    #[error("unexpected bytes after the value")]
     Trailing,
 }
 
-/// A message, a text or a value that could not be transcoded. Offsets count in the source; for JSON
-/// [`java_json::json::path_at`] turns one into a path.
+/// A message, a text or a value that could not be transcoded. Offsets count in the source; for
+/// JSON [`java_json::json::path_at`] turns one into a path.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JsonbError {

@@ -1,13 +1,14 @@
 //! JSON to JSONB.
 //!
 //! fastjson2 reads a value by the class that is declared for its place, where there is one: a
-//! parameter, an element of an array, a field. Texts become enums and dates there, and objects beans,
-//! so that no class has to be named. Where nothing is declared (elements of a `List`, values of a
-//! `Map`, `Object`) a value that is not what it looks like bears the name of its class.
+//! parameter, an element of an array, a field. Texts become enums and dates there, and objects
+//! beans, so that no class has to be named. Where nothing is declared (elements of a `List`,
+//! values of a `Map`, `Object`) a value that is not what it looks like bears the name of its
+//! class.
 //!
 //! Invariants:
-//! - One pass over the text, but for objects where one has a member `class`: those are looked through
-//!   for it once before.
+//! - One pass over the text, but for objects where one has a member `class`: those are looked
+//!   through for it once before.
 //! - What is written when an error comes stays in the buffer; the caller drops it.
 
 mod leaf;
@@ -34,8 +35,9 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Writes the JSON value that `json` is at, as a value of the Java type `ty` that its reader knows; if
-/// the reader knows none, as what the JSON value looks like. The table is in docs/json-mapping.md.
+/// Writes the JSON value that `json` is at, as a value of the Java type `ty` that its reader
+/// knows; if the reader knows none, as what the JSON value looks like. The table is in
+/// docs/json-mapping.md.
 ///
 /// # Errors
 /// [`JsonbError`] if the text is no JSON, or a value does not fit its type.
@@ -63,8 +65,8 @@ pub fn json_to_jsonb_with(
 /// The path of a message's outermost value.
 const ROOT: &str = "$";
 
-/// Like [`json_to_jsonb`], with choices. `root` is the path of this value in the message, `$` if it is the
-/// outermost one: references tell the whole path.
+/// Like [`json_to_jsonb`], with choices. `root` is the path of this value in the message, `$` if
+/// it is the outermost one: references tell the whole path.
 ///
 /// # Errors
 /// [`JsonbError`] if the text is no JSON, or a value does not fit its type.
@@ -80,21 +82,21 @@ pub fn json_to_jsonb_by(
     let places = options.refs.then(ReferencePaths::default);
     let schema = options.schema;
     let as_maps = options.as_maps;
-    let mut writer = Writer { json, enc, schema, as_maps, may_have_class, places, root };
-    let place = if ty.is_some() { Place::Declared } else { Place::Open };
+    let mut writer = JsonToJsonb { json, enc, schema, as_maps, may_have_class, places, root };
+    let place = if ty.is_some() { ReaderType::Declared } else { ReaderType::Open };
     writer.value(ty, place)
 }
 
 /// What the reader knows of the value at a place.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Place {
+enum ReaderType {
     /// Its type.
     Declared,
     /// Nothing, so that the value has to say.
     Open,
 }
 
-struct Writer<'r, 'a, 'e, 'o, 's> {
+struct JsonToJsonb<'r, 'a, 'e, 'o, 's> {
     json: &'r mut JsonReader<'a>,
     enc: &'e mut Encoder<'o>,
     schema: &'s dyn Schema,
@@ -108,8 +110,8 @@ struct Writer<'r, 'a, 'e, 'o, 's> {
     root: &'s str,
 }
 
-impl<'a> Writer<'_, 'a, '_, '_, '_> {
-    fn value(&mut self, ty: Option<&JavaType>, place: Place) -> Result<(), JsonbError> {
+impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
+    fn value(&mut self, ty: Option<&JavaType>, place: ReaderType) -> Result<(), JsonbError> {
         if self.places.is_some() && self.reference()? {
             return Ok(());
         }
@@ -151,8 +153,8 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             }
             JsonKind::Number => self.untyped_number(),
             JsonKind::String => self.text(),
-            JsonKind::Array => self.elements(None, Place::Open),
-            JsonKind::Object => self.object(None, Place::Open),
+            JsonKind::Array => self.elements(None, ReaderType::Open),
+            JsonKind::Object => self.object(None, ReaderType::Open),
         }
     }
 
@@ -161,14 +163,14 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         builtin: Builtin,
         name: &str,
         args: &[JavaType],
-        place: Place,
+        place: ReaderType,
     ) -> Result<(), JsonbError> {
         let kind = self.json.peek()?;
         match (builtin, kind) {
             (_, JsonKind::Null) => self.null(),
             (Builtin::List | Builtin::EnumSet, JsonKind::Array) => {
                 self.class_if_open(Builtin::list_type(name), place);
-                self.elements(args.first(), Place::Open)
+                self.elements(args.first(), ReaderType::Open)
             }
             (Builtin::Map, JsonKind::Object) if self.names_map()? => {
                 self.object_with(None, args, place)
@@ -178,21 +180,21 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 self.members(args.first(), args.get(1))
             }
             // It is read from the value inside.
-            (Builtin::Optional, _) => self.value(args.first(), Place::Open),
+            (Builtin::Optional, _) => self.value(args.first(), ReaderType::Open),
             (_, JsonKind::Object) => self.named_object(builtin, name, args),
             (Builtin::List | Builtin::Map | Builtin::EnumSet, _) => Err(self.wrong_kind(name)),
             _ => self.scalar(builtin, name, place),
         }
     }
 
-    fn class_if_open(&mut self, class: Option<&str>, place: Place) {
-        if let (Some(class), Place::Open) = (class, place) {
+    fn class_if_open(&mut self, class: Option<&str>, place: ReaderType) {
+        if let (Some(class), ReaderType::Open) = (class, place) {
             self.enc.class(class);
         }
     }
 
     /// A value of a class that we know nothing of but its name.
-    fn bean(&mut self, class: &ClassType, place: Place) -> Result<(), JsonbError> {
+    fn bean(&mut self, class: &ClassType, place: ReaderType) -> Result<(), JsonbError> {
         let name = class.name();
         match self.json.peek()? {
             JsonKind::Null => self.null(),
@@ -218,7 +220,8 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         }
     }
 
-    /// Checks that a text is a value of the enum, where these are known: what is none, Java takes for null.
+    /// Checks that a text is a value of the enum, where these are known: what is none, Java takes
+    /// for null.
     fn check_enum(&self, offset: usize, class: &str, name: &str) -> Result<(), JsonbError> {
         match expected::enum_without(self.schema, class, name) {
             Some(expected) => {
@@ -228,14 +231,14 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         }
     }
 
-    fn array(&mut self, element: &JavaType, place: Place) -> Result<(), JsonbError> {
+    fn array(&mut self, element: &JavaType, place: ReaderType) -> Result<(), JsonbError> {
         let kind = self.json.peek()?;
         if kind == JsonKind::Null {
             return self.null();
         }
         // Of an array that holds maps the provider makes the elements, and the array.
         let is_of_maps = self.as_maps && is_of_beans(element);
-        if place == Place::Open && !is_of_maps {
+        if place == ReaderType::Open && !is_of_maps {
             self.enc.class(&array_name(element));
         }
         match (element, kind) {
@@ -251,14 +254,14 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             (JavaType::Byte, JsonKind::Array) => self.byte_array(),
             (JavaType::Char, JsonKind::String) => self.text(),
             (JavaType::Char, JsonKind::Array) => self.char_array(),
-            (_, JsonKind::Array) if is_of_maps => self.elements(Some(element), Place::Open),
-            (_, JsonKind::Array) => self.elements(Some(element), Place::Declared),
+            (_, JsonKind::Array) if is_of_maps => self.elements(Some(element), ReaderType::Open),
+            (_, JsonKind::Array) => self.elements(Some(element), ReaderType::Declared),
             _ => Err(self.wrong_kind(&(element.java_name() + "[]"))),
         }
     }
 
     /// A JSON array. Its length is not known before its end.
-    fn elements(&mut self, ty: Option<&JavaType>, place: Place) -> Result<(), JsonbError> {
+    fn elements(&mut self, ty: Option<&JavaType>, place: ReaderType) -> Result<(), JsonbError> {
         self.enter();
         let mut array = self.json.begin_array()?;
         let open = self.enc.array_open();
@@ -287,7 +290,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         while let Some(key) = self.json.next_key(&mut object)? {
             self.key(&key, key_ty)?;
             self.at_key(key);
-            self.value(ty, Place::Open)?;
+            self.value(ty, ReaderType::Open)?;
         }
         self.enc.object_end();
         self.leave();
@@ -308,7 +311,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 java_json::json::write_string(&mut quoted, key);
                 let offset = self.json.position();
                 let mut json = JsonReader::new(&quoted, java_json::Limits::default());
-                let mut writer = Writer {
+                let mut writer = JsonToJsonb {
                     json: &mut json,
                     enc: self.enc,
                     schema: self.schema,
@@ -317,7 +320,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                     places: None,
                     root: self.root,
                 };
-                writer.scalar(builtin, name, Place::Open).map_err(|error| match error {
+                writer.scalar(builtin, name, ReaderType::Open).map_err(|error| match error {
                     JsonbError::Value { found, expected, .. } => {
                         JsonbError::Value { offset, found, expected }
                     }
@@ -404,7 +407,8 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
     }
 }
 
-/// Whether an array of these elements holds objects of a class that the mapping does not know, on whatever level.
+/// Whether an array of these elements holds objects of a class that the mapping does not know, on
+/// whatever level.
 fn is_of_beans(element: &JavaType) -> bool {
     match element {
         JavaType::Array(inner) => is_of_beans(inner),

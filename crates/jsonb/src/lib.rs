@@ -1,12 +1,13 @@
-//! JSONB, the binary format of alibaba/fastjson2, as Dubbo's serialization 23 writes and reads it, and
-//! its translation from and to JSON.
+//! JSONB, the binary format of alibaba/fastjson2, as Dubbo's serialization 23 writes and reads it,
+//! and its translation from and to JSON.
 //!
 //! Pure: bytes in, bytes out. No socket, clock, runtime or log.
 //!
-//! - [`jsonb_to_json`] and [`json_to_jsonb`] turn one format into the other directly, with no tree in
-//!   between. What a Java value is in JSON does not depend on the serialization: the tables of types
-//!   and the texts of dates and numbers are those of crate `java-json`.
-//! - [`Decoder`] finds the ends of values and reads what needs no tree: texts, numbers, maps of texts.
+//! - [`jsonb_to_json`] and [`json_to_jsonb`] turn one format into the other directly, with no tree
+//!   in between. What a Java value is in JSON does not depend on the serialization: the tables of
+//!   types and the texts of dates and numbers are those of crate `java-json`.
+//! - [`Decoder`] finds the ends of values and reads what needs no tree: texts, numbers, maps of
+//!   texts.
 //! - [`Encoder`] appends values to a buffer of the caller.
 //!
 //! Begin to read at `tag.rs`, which is the format, then at `decode.rs` and `to_json.rs`.

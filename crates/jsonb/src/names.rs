@@ -124,7 +124,8 @@ pub(crate) fn full<'a>(name: &'a str) -> Cow<'a, str> {
     }
     let element = name.trim_start_matches('[');
     let brackets = name.len() - element.len();
-    // `[O` is an array of objects; alone, the letter means nothing. And a primitive stays a letter.
+    // `[O` is an array of objects; alone, the letter means nothing. And a primitive stays a
+    // letter.
     let special = SPECIAL.iter().find(|(short, _)| *short == element);
     let found: Cow<'a, str> = match special {
         Some((_, full)) if brackets == 0 || element == "O" => Cow::Borrowed(full),

@@ -33,8 +33,8 @@ const SUPPRESSED: &str = "suppressedExceptions";
 /// `dec` has to be at its first byte: references count from there.
 ///
 /// # Errors
-/// [`JsonbError`] if the message is broken, or has no form in JSON. What was appended by then is to
-/// be dropped.
+/// [`JsonbError`] if the message is broken, or has no form in JSON. What was appended by then is
+/// to be dropped.
 pub fn jsonb_to_json(
     dec: &mut Decoder<'_>,
     out: &mut Vec<u8>,
@@ -43,8 +43,8 @@ pub fn jsonb_to_json(
     jsonb_to_json_as(dec, None, out, opts)
 }
 
-/// Like [`jsonb_to_json`], for a value that is declared as `ty`: it tells what JSONB does not, such
-/// as a `byte[16]` from a `UUID`.
+/// Like [`jsonb_to_json`], for a value that is declared as `ty`: it tells what JSONB does not,
+/// such as a `byte[16]` from a `UUID`.
 ///
 /// # Errors
 /// [`JsonbError`] if the message is broken, or has no form in JSON.
@@ -57,7 +57,7 @@ pub fn jsonb_to_json_as(
     let out_start = out.len();
     // Looking for it once spares looking through every object.
     let has_throwables = memmem::find(dec.rest(), SUPPRESSED.as_bytes()).is_some();
-    let mut writer = Writer {
+    let mut writer = JsonbToJson {
         dec,
         out,
         opts,
@@ -93,7 +93,7 @@ impl Hint {
     }
 }
 
-struct Writer<'d, 'a, 'o> {
+struct JsonbToJson<'d, 'a, 'o> {
     dec: &'d mut Decoder<'a>,
     out: &'o mut Vec<u8>,
     opts: &'o JsonOptions,
@@ -110,7 +110,7 @@ struct Writer<'d, 'a, 'o> {
     last_text_class: Option<String>,
 }
 
-impl Writer<'_, '_, '_> {
+impl JsonbToJson<'_, '_, '_> {
     fn value(&mut self, hint: Hint) -> Result<(), JsonbError> {
         let start = self.dec.position();
         let found = self.dec.peek()?;
@@ -197,7 +197,7 @@ impl Writer<'_, '_, '_> {
     }
 
     /// An entry of a map, or a field of an object of this class.
-    /// Returns the class of its key, as [`Writer::key_class`] has it.
+    /// Returns the class of its key, as [`JsonbToJson::key_class`] has it.
     fn member(&mut self, class: Option<&str>) -> Result<Option<Cow<'static, str>>, JsonbError> {
         let outer = self.style;
         let start = self.out.len() + 1;
@@ -214,8 +214,8 @@ impl Writer<'_, '_, '_> {
         Ok(key_class)
     }
 
-    /// The class of the key that was written last and began with this byte, where the classes of objects are told and
-    /// the text of a key of a map of that class is read as the same.
+    /// The class of the key that was written last and began with this byte, where the classes of
+    /// objects are told and the text of a key of a map of that class is read as the same.
     fn key_class(&mut self, found: u8) -> Option<Cow<'static, str>> {
         if !self.opts.key_classes {
             return None;

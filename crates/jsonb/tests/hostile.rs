@@ -1,5 +1,5 @@
-//! Bytes and texts that mean harm: each is refused by an error that names rule and place, and none takes
-//! more memory than the limits allow.
+//! Bytes and texts that mean harm: each is refused by an error that names rule and place, and none
+//! takes more memory than the limits allow.
 #![expect(unsafe_code, reason = "an allocator that counts, for the tests of memory")]
 
 #[path = "../../hessian/tests/counting/mod.rs"]
@@ -25,7 +25,8 @@ fn from_json(text: &[u8], ty: Option<&JavaType>) -> Result<usize, JsonbError> {
     Ok(out.len())
 }
 
-/// The error names its place in the bytes and has these words, and a few bytes never make more than a few KiB.
+/// The error names its place in the bytes and has these words, and a few bytes never make more
+/// than a few KiB.
 #[track_caller]
 fn refused(what: &str, bytes: &[u8], rule: &str) {
     let (error, n_bytes) = peak(|| to_json(bytes, &JsonOptions::default()).unwrap_err());
@@ -66,7 +67,8 @@ fn text_that_is_none() {
     refused("a symbol", b"\x92\x7f\x05", "JSONB");
 }
 
-/// What one element of a message may cost, at most: a list of its own to which a reference may lead.
+/// What one element of a message may cost, at most: a list of its own to which a reference may
+/// lead.
 const PER_ITEM: usize = 192;
 
 #[test]
@@ -135,7 +137,8 @@ fn long_names_are_not_read_without_end() {
         assert!(n_bytes < 32 << 20, "{n_bytes}");
     }
 
-    // A map of which every entry has the same long name, behind a reference for which all names are noted.
+    // A map of which every entry has the same long name, behind a reference for which all names
+    // are noted.
     let mut bytes = b"\x96\x93\x4d$[1]\xa6\x7f".to_vec();
     text(&mut bytes, &long);
     bytes.extend_from_slice(b"\0\x01");

@@ -181,8 +181,8 @@ fn options_decide() {
     assert!(matches!(error, Err(JsonbError::OutputLen { max: 10, .. })));
 }
 
-/// Each value stands twice in a list, and then a map twice. fastjson2 writes a reference for the second of
-/// some values that are texts or numbers in JSON, too, such as enums with bodies.
+/// Each value stands twice in a list, and then a map twice. fastjson2 writes a reference for the
+/// second of some values that are texts or numbers in JSON, too, such as enums with bodies.
 #[test]
 fn references_lead_to_every_kind_of_value() {
     let all: serde_json::Map<String, serde_json::Value> =

@@ -30,7 +30,8 @@ pub enum ClientEvent<T> {
         /// The limit.
         max: usize,
     },
-    /// The answer to a call was given up as it came, by [`ClientConnection::shed_frame`](crate::ClientConnection::shed_frame).
+    /// The answer to a call was given up as it came, by
+    /// [`ClientConnection::shed_frame`](crate::ClientConnection::shed_frame).
     Shed {
         /// What the caller gave with the call.
         token: T,
@@ -54,7 +55,7 @@ pub enum ClientEvent<T> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum DeadReason {
     /// Nothing was heard for three heartbeats.
-    #[error("nothing heard for {} ms", .silence.as_millis())]
+    #[error("the peer sent nothing for {} ms", .silence.as_millis())]
     Silent {
         /// For how long.
         silence: Duration,

@@ -50,9 +50,10 @@ enum Variables {
     Drop,
 }
 
-/// The only type parameter of a class, as far as its fields tell. Dubbo's own documents do not name the parameters of a
-/// class, and tell a field of type `T` as `java.lang.Object`, but a `List<T>` as it is; and a field of the class itself
-/// without its arguments, which are the same as those of the class wherever Java's programmers do what is usual.
+/// The only type parameter of a class, as far as its fields tell. Dubbo's own documents do not
+/// name the parameters of a class, and tell a field of type `T` as `java.lang.Object`, but a
+/// `List<T>` as it is; and a field of the class itself without its arguments, which are the same
+/// as those of the class wherever Java's programmers do what is usual.
 fn only_parameter(
     class: &str,
     fields: &mut BTreeMap<Box<str>, JavaType>,
@@ -99,8 +100,8 @@ fn note_variables(ty: &JavaType, known: &BTreeSet<&str>, names: &mut BTreeSet<Bo
     }
 }
 
-/// Works out what type arguments mean for fields, wherever there are some. A document with more of them than
-/// there is room for tells less.
+/// Works out what type arguments mean for fields, wherever there are some. A document with more of
+/// them than there is room for tells less.
 fn add_instances(service: &mut ServiceDefinition) {
     let ServiceDefinition { methods, classes, generics, instances, .. } = service;
     let of_methods = methods.iter().flat_map(|it| it.parameters.iter().chain(&it.result));
@@ -205,7 +206,8 @@ impl<'a> Document<'a> {
                 });
                 fields.collect::<BTreeMap<Box<str>, JavaType>>()
             };
-            // `a.Page<a.Order>` tells of this type alone, `a.Page<T>` of the class, and so does `a.Page`.
+            // `a.Page<a.Order>` tells of this type alone, `a.Page<T>` of the class, and so does
+            // `a.Page`.
             let of_all = JavaType::parse_declaration(&self.jvm_type(text, Variables::Keep));
             let Ok((name, parameters)) = of_all else {
                 if let Some(JavaType::Class(class)) = self.type_of(text, Variables::Drop) {
@@ -227,8 +229,8 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Every type definition, also those inside of others. Each value of the document is seen once, as no
-    /// reference is followed.
+    /// Every type definition, also those inside of others. Each value of the document is seen
+    /// once, as no reference is followed.
     fn all_types(&self) -> Vec<&'a Value> {
         let mut found = Vec::new();
         let mut todo: Vec<&Value> = list(self.root.get("types")).iter().collect();
@@ -242,7 +244,8 @@ impl<'a> Document<'a> {
             todo.extend(properties(ty).into_iter().flat_map(|map| map.values()));
             todo.extend(list(ty.get("items")));
         }
-        // What stands deeper may be cut short by references: the outermost counts, so it comes last.
+        // What stands deeper may be cut short by references: the outermost counts, so it comes
+        // last.
         found.reverse();
         found
     }
@@ -307,14 +310,15 @@ impl<'a> Document<'a> {
         out
     }
 
-    /// Whether a name is that of a type variable: it has no package, and is neither a class of the document nor primitive.
+    /// Whether a name is that of a type variable: it has no package, and is neither a class of the
+    /// document nor primitive.
     fn is_variable(&self, name: &str) -> bool {
         let is_primitive = || JavaType::parse_named(name).is_ok_and(|ty| ty.is_primitive());
         !name.contains('.') && !self.exact.contains(name) && !is_primitive()
     }
 
-    /// `com.acme.Outer.Inner` as `com.acme.Outer$Inner`: what follows a class, which begins with a capital,
-    /// is nested in it. A package with a capital is not told apart.
+    /// `com.acme.Outer.Inner` as `com.acme.Outer$Inner`: what follows a class, which begins with a
+    /// capital, is nested in it. A package with a capital is not told apart.
     fn jvm_name(&self, name: &str) -> String {
         if self.exact.contains(name) {
             return name.to_owned();

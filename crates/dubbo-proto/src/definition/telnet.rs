@@ -18,8 +18,8 @@ const MAX_SAID_LEN: usize = 120;
 /// Why a provider's answer does not tell its methods.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TelnetError {
-    /// It listens to telnet, but not to this: 2.7 does from some release on only if its parameter `telnet`
-    /// names the command, and 3.x not at all.
+    /// It listens to telnet, but not to this: 2.7 does from some release on only if its parameter
+    /// `telnet` names the command, and 3.x not at all.
     #[error("the provider has no telnet command ls: {said:?}")]
     NoCommand {
         /// The first line of its answer.

@@ -215,7 +215,8 @@ fn type_arguments_take_the_place_of_variables() {
         ("a.Pair<a.Order, java.lang.Long>", "b", "java.lang.Long[]"),
         ("a.Result<a.Order>", "data", "a.Order"),
         ("a.Exact<a.Order>", "it", "a.Order"),
-        // Without arguments, or with some that nobody can place, a variable may be anything: never a class or a byte.
+        // Without arguments, or with some that nobody can place, a variable may be anything: never
+        // a class or a byte.
         ("a.Page", "items", "java.util.List<java.lang.Object>"),
         ("a.Page<a.Other>", "items", "java.util.List<java.lang.Object>"),
         ("a.Pair", "a", "java.lang.Object"),

@@ -121,17 +121,17 @@ fn broken_replies_are_named() {
     };
     let [hessian, fastjson, sized] = ALL;
     assert_eq!(error(hessian, b"\x96"), "reply type is 6, expected 0 to 5");
-    assert!(error(hessian, b"").starts_with("reply type is broken:"));
-    assert_eq!(error(fastjson, b"x\n"), "reply type at byte 0 is broken: a number");
-    assert_eq!(
-        error(Serialization::Other(8), b""),
-        "serialization 8 cannot be read or written here"
-    );
+    assert!(error(hessian, b"").starts_with("cannot read reply type:"));
+    assert_eq!(error(fastjson, b"x\n"), "cannot read reply type at byte 0: expected a number");
+    assert_eq!(error(Serialization::Other(8), b""), "serialization 8 is not supported");
 
-    let rule = "is broken: a length and as many bytes";
-    assert_eq!(error(fastjson, b"\0\0\0\x02"), format!("reply type at byte 0 {rule}"));
-    assert_eq!(error(sized, b"\0\0\0\x011\0\0\0\x07\"a\""), format!("value at byte 5 {rule}"));
-    assert_eq!(error(sized, b"\0\0\0\x024B"), "value at byte 6 is broken: a text");
+    let rule = ": expected a length and as many bytes";
+    assert_eq!(error(fastjson, b"\0\0\0\x02"), format!("cannot read reply type at byte 0{rule}"));
+    assert_eq!(
+        error(sized, b"\0\0\0\x011\0\0\0\x07\"a\""),
+        format!("cannot read value at byte 5{rule}")
+    );
+    assert_eq!(error(sized, b"\0\0\0\x024B"), "cannot read value at byte 6: expected a text");
 
     let limits = BodyLimits::default();
     // The letter that tells the number's class may be missing.

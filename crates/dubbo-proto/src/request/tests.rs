@@ -139,28 +139,37 @@ fn broken_requests_are_named() {
         let text = String::from_utf8(body.clone()).unwrap().replacen(from, to, 1);
         decode(Serialization::Fastjson, text.as_bytes()).unwrap_err().to_string()
     };
-    assert_eq!(broken("\"2.0.2\"", "7"), "dubbo version at byte 0 is broken: a string or null");
-    assert_eq!(broken("3\n{}\n", ""), "argument at byte 81 is broken: a text for each parameter");
-    assert_eq!(broken("{}", "[]"), "attachments at byte 83 is broken: an object or null");
+    assert_eq!(
+        broken("\"2.0.2\"", "7"),
+        "cannot read dubbo version at byte 0: expected a string or null"
+    );
+    assert_eq!(
+        broken("3\n{}\n", ""),
+        "cannot read argument at byte 81: expected a text for each parameter"
+    );
+    assert_eq!(
+        broken("{}", "[]"),
+        "cannot read attachments at byte 83: expected an object or null"
+    );
     assert_eq!(
         broken("Ljava/util/Map;", "X"),
-        "parameter descriptor is wrong at byte 18: unknown type letter"
+        "invalid parameter descriptor at byte 18: unknown type letter"
     );
     let long = "m".repeat(257);
-    assert_eq!(broken("place", &long), "method of 257 bytes is not acceptable: too long");
+    assert_eq!(broken("place", &long), "method of 257 bytes is too long; the limit is 256 bytes");
     let error = |body: &[u8]| decode(Serialization::Fastjson, body).unwrap_err().to_string();
     let version = sized(&["\"2.0.2\""]);
-    assert_eq!(error(&version), "path at byte 11 is broken: a string or null");
-    let rule = "is broken: a length and as many bytes";
-    assert_eq!(error(&version[..10]), format!("dubbo version at byte 0 {rule}"));
+    assert_eq!(error(&version), "cannot read path at byte 11: expected a string or null");
+    let rule = ": expected a length and as many bytes";
+    assert_eq!(error(&version[..10]), format!("cannot read dubbo version at byte 0{rule}"));
     let bomb = [&version[..], b"\xff\xff\xff\xff"].concat();
-    assert_eq!(error(&bomb), format!("path at byte 11 {rule}"));
+    assert_eq!(error(&bomb), format!("cannot read path at byte 11{rule}"));
     let error = decode(Serialization::Other(8), b"").unwrap_err();
     assert_eq!(error, ProtoError::UnsupportedSerialization { id: 8 });
     let error = decode(Serialization::Fastjson2, b"\0\0\0\x01\x07").unwrap_err().to_string();
-    assert_eq!(error, "dubbo version at byte 4 is broken: a string or null");
+    assert_eq!(error, "cannot read dubbo version at byte 4: expected a string or null");
     let error = decode(Serialization::Hessian2, b"\x052.0.2\x03a.B").unwrap_err();
-    assert!(error.to_string().starts_with("version is broken:"), "{error}");
+    assert!(error.to_string().starts_with("cannot read version:"), "{error}");
 }
 
 #[test]

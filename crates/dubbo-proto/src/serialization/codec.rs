@@ -150,6 +150,7 @@ pub(crate) trait BodyCodec: Debug + Sync {
         max: usize,
     ) -> Result<(Vec<TextPair>, &'a [u8]), ProtoError>;
 
-    /// The letter of an event frame whose body says that no call is welcome (`R`), or that it is (`W`).
+    /// The letter of an event frame whose body says that no call is welcome (`R`), or that it is
+    /// (`W`).
     fn event_letter(&self, body: &[u8]) -> Option<u8>;
 }

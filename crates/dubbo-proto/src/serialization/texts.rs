@@ -1,8 +1,8 @@
-//! Bodies that are a row of texts: the two framings of serialization 6, one JSON text a line (Dubbo 2.6
-//! and 2.7) or each text behind its length in four bytes (the extension for Dubbo 3); and serialization
-//! 23, JSONB behind such lengths.
-//! Source: `FastJsonObjectOutput` and `FastJsonObjectInput` of apache/dubbo 2.7, and of
-//! apache/dubbo-spi-extensions since 3.2; `FastJson2ObjectOutput` and `FastJson2ObjectInput`.
+//! Bodies that are a row of texts: the two framings of serialization 6, one JSON text a line
+//! (Dubbo 2.6 and 2.7) or each text behind its length in four bytes (the extension for Dubbo 3);
+//! and serialization 23, JSONB behind such lengths. Source: `FastJsonObjectOutput` and
+//! `FastJsonObjectInput` of apache/dubbo 2.7, and of apache/dubbo-spi-extensions since 3.2;
+//! `FastJson2ObjectOutput` and `FastJson2ObjectInput`.
 
 pub(super) mod values;
 
@@ -104,8 +104,8 @@ impl Framing {
         }
     }
 
-    /// A text that is an object or null. Of the members those that are strings are counted, and the first
-    /// `max` of them kept.
+    /// A text that is an object or null. Of the members those that are strings are counted, and
+    /// the first `max` of them kept.
     pub(crate) fn read_map(self, text: &[u8], max: usize) -> Option<Members> {
         match self {
             Self::Lines | Self::Sized => read_map(text, max),
@@ -114,7 +114,8 @@ impl Framing {
                 let mut room = text.len();
                 let mut decoder = jsonb::Decoder::new(text, hessian::Limits::default());
                 let read = decoder.read_text_map(|name, value| {
-                    // Names by their numbers take more room than they have in the map. A map has each once.
+                    // Names by their numbers take more room than they have in the map. A map has
+                    // each once.
                     let left = room.checked_sub(name.n_bytes() + value.n_bytes());
                     if let Some(left) = left.filter(|_| members.count < max) {
                         room = left;
@@ -284,8 +285,8 @@ impl BodyCodec for Framing {
         Ok(())
     }
 
-    /// Written with its class, as the extension for Dubbo 3 does, the number has a letter behind it:
-    /// `4B`, a byte.
+    /// Written with its class, as the extension for Dubbo 3 does, the number has a letter behind
+    /// it: `4B`, a byte.
     fn put_reply_front(
         &self,
         number: u8,
@@ -539,8 +540,8 @@ pub(crate) struct Members {
     pub(crate) count: usize,
 }
 
-/// A text that is an object or null. Of the members those that are strings are counted, but for `@type`, by which
-/// fastjson names the class, and the first `max` of them kept.
+/// A text that is an object or null. Of the members those that are strings are counted, but for
+/// `@type`, by which fastjson names the class, and the first `max` of them kept.
 pub(crate) fn read_map(line: &[u8], max: usize) -> Option<Members> {
     let mut deserializer = serde_json::Deserializer::from_slice(line);
     let members = AtMost(max).deserialize(&mut deserializer).ok()?;

@@ -52,7 +52,7 @@ impl DubboUrl {
     /// The key of the service that is offered here.
     ///
     /// # Errors
-    /// [`ProtoError::Name`] when interface, version or group are not acceptable.
+    /// [`ProtoError::Name`] when the interface, the version or the group is invalid.
     pub fn service_key(&self) -> Result<ServiceKey, ProtoError> {
         ServiceKey::new(self.interface(), self.version(), self.group())
     }
@@ -119,12 +119,13 @@ impl DubboUrl {
     }
 
     /// The provider's serializations, the one to use in front: those that it prefers, then the
-    /// configured one, then hessian2, which every provider reads unless it was told otherwise. Unknown
-    /// names are left out.
+    /// configured one, then hessian2, which every provider reads unless it was told otherwise.
+    /// Unknown names are left out.
     ///
-    /// If it names hessian2 among those that it prefers, fastjson2 comes behind it, although Dubbo 3.2
-    /// puts it in front: fastjson2 leaves out fields that are 0 or false, and tells enums in fields by
-    /// their numbers, so that replies in hessian2 say more to readers without the classes.
+    /// If it names hessian2 among those that it prefers, fastjson2 comes behind it, although Dubbo
+    /// 3.2 puts it in front: fastjson2 leaves out fields that are 0 or false, and tells enums in
+    /// fields by their numbers, so that replies in hessian2 say more to readers without the
+    /// classes.
     ///
     /// The name `fastjson` does not tell its framing, but since Dubbo 3.2 only the extension with
     /// sized texts has it.

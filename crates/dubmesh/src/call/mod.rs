@@ -27,8 +27,8 @@ use registry::{Freshness, MemoryHub, Registered, Registration, Registry, Registr
 use self::outcome::{exit_of, remedy};
 use self::tap::Tap;
 use crate::Exit;
-use crate::place::{Place, PlaceArgs, VariantArgs};
 use crate::provider::serialization;
+use crate::service_location::{LocationArgs, ServiceLocation, VariantArgs};
 
 /// A connection that takes longer will not come.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -99,7 +99,7 @@ pub(crate) struct CallArgs {
     #[arg(value_name = "JSON", allow_hyphen_values = true)]
     arguments: Option<String>,
     #[command(flatten)]
-    place: PlaceArgs,
+    place: LocationArgs,
     #[command(flatten)]
     variant: VariantArgs,
     /// The parameter types: Java names between commas, or JVM descriptors
@@ -376,7 +376,11 @@ struct Tapped {
 }
 
 impl Tapped {
-    async fn start(place: &Place, service: &ServiceKey, started: Instant) -> Result<Self, Failure> {
+    async fn start(
+        place: &ServiceLocation,
+        service: &ServiceKey,
+        started: Instant,
+    ) -> Result<Self, Failure> {
         let local =
             |error: &dyn std::fmt::Display| Failure::Local(format!("cannot relay: {error}"));
         let subscription = place.registry.subscribe(service);

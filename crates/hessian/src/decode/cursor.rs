@@ -167,9 +167,9 @@ impl<'a> Decoder<'a> {
         Ok(MapCursor { ty })
     }
 
-    /// About how many entries the map has whose entries come next, so that memory is kept for them at
-    /// once. It is a guess: it ends at the first list, map, object or long text, and takes every
-    /// text for ASCII. Not more than [`MAX_GUESS`], and never more than bytes follow.
+    /// About how many entries the map has whose entries come next, so that memory is kept for them
+    /// at once. It is a guess: it ends at the first list, map, object or long text, and takes
+    /// every text for ASCII. Not more than [`MAX_GUESS`], and never more than bytes follow.
     #[cfg(feature = "serde")]
     pub(crate) fn guess_entries(&self) -> usize {
         let (mut rest, mut n_values) = (self.rest(), 0);
@@ -233,7 +233,8 @@ impl<'a> Decoder<'a> {
 #[cfg(feature = "serde")]
 const MAX_GUESS: usize = 1024;
 
-/// By its tag, how many bytes a value takes that is no container, if it is short; 0 for the others.
+/// By its tag, how many bytes a value takes that is no container, if it is short; 0 for the
+/// others.
 pub(super) const SHORT_LENS: [u8; 256] = {
     let mut lens = [0; 256];
     let mut tag = 0u8;

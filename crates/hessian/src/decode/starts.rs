@@ -1,5 +1,5 @@
-//! Where lists, maps and objects begin, in order. The first few take no memory of their own, for most
-//! messages have no more of them, and are read faster than memory is taken and given back.
+//! Where lists, maps and objects begin, in order. The first few take no memory of their own, for
+//! most messages have no more of them, and are read faster than memory is taken and given back.
 
 /// How many stand in place: more than the containers of one object with a list or two in it.
 const N_IN_PLACE: usize = 8;

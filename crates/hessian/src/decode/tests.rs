@@ -1,4 +1,5 @@
-//! Tests of the decoder on bytes written by hand: forms that hessian-lite reads but does not write.
+//! Tests of the decoder on bytes written by hand: forms that hessian-lite reads but does not
+//! write.
 
 use std::borrow::Cow;
 

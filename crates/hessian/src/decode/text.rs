@@ -55,7 +55,8 @@ impl<'a> Decoder<'a> {
     }
 
     /// The bytes of a string of at most 31 units, if that is what comes next and if each unit is
-    /// one byte, which the caller has to see. They are not taken: [`Decoder::pass_short_text`] does.
+    /// one byte, which the caller has to see. They are not taken: [`Decoder::pass_short_text`]
+    /// does.
     #[inline]
     fn short_text(&self) -> Option<&'a [u8]> {
         let (&len, rest) = self.rest().split_first()?;

@@ -1,6 +1,6 @@
 //! Numbers, text and binaries in their shortest forms.
 
-use super::place::{put_double, put_int, put_long};
+use super::number::{put_double, put_int, put_long};
 use super::short::{SHORT_TEXT_ROOM, write_short_text};
 use crate::{tag, utf16};
 use java_json::short_copy::push_front;
@@ -20,8 +20,9 @@ fn tagged_long(out: &mut Vec<u8>, tag: u8, [b7, b6, b5, b4, b3, b2, b1, b0]: [u8
 /// A tag with the bytes after it is no longer.
 const NUMBER_LEN: usize = 9;
 
-/// Whether `n_bytes` can be appended as the buffer is. Where that is asked first, and what there is to do
-/// otherwise is left to another function, no bytes are counted again for each of several forms.
+/// Whether `n_bytes` can be appended as the buffer is. Where that is asked first, and what there
+/// is to do otherwise is left to another function, no bytes are counted again for each of several
+/// forms.
 #[inline]
 fn has_room(out: &Vec<u8>, n_bytes: usize) -> bool {
     n_bytes <= out.capacity() - out.len()

@@ -1,5 +1,5 @@
-//! Texts whose length is in their tag: copied by words, for they are too short for a copy of any length to be
-//! worth its call.
+//! Texts whose length is in their tag: copied by words, for they are too short for a copy of any
+//! length to be worth its call.
 
 use crate::tag;
 
@@ -7,9 +7,10 @@ use crate::tag;
 pub(super) const SHORT_TEXT_ROOM: usize = 1 + tag::STRING_DIRECT_MAX;
 
 /// A text without its tag, in room for the longest.
-type Place = [u8; tag::STRING_DIRECT_MAX];
+type ShortRoom = [u8; tag::STRING_DIRECT_MAX];
 
-/// Writes a text of at most [`tag::STRING_DIRECT_MAX`] bytes, if it is ASCII; if not, nothing is written.
+/// Writes a text of at most [`tag::STRING_DIRECT_MAX`] bytes, if it is ASCII; if not, nothing is
+/// written.
 #[inline]
 pub(super) fn write_short_text(out: &mut Vec<u8>, value: &[u8]) -> bool {
     let at = out.len();
@@ -25,10 +26,10 @@ pub(super) fn write_short_text(out: &mut Vec<u8>, value: &[u8]) -> bool {
     is_ascii
 }
 
-/// Copies a text to the front of `place`, whose other bytes may change, and says whether all of its
-/// bytes are ASCII.
+/// Copies a text to the front of `place`, whose other bytes may change, and says whether all of
+/// its bytes are ASCII.
 #[inline]
-fn copy_ascii(text: &[u8], place: &mut Place) -> bool {
+fn copy_ascii(text: &[u8], place: &mut ShortRoom) -> bool {
     let high_bits = match text.len() {
         0 => Some(0),
         1..4 => copy_bytes(text, place),
@@ -48,7 +49,7 @@ fn copy_ascii(text: &[u8], place: &mut Place) -> bool {
 
 /// Copies one to three bytes, the middle one twice if need be. Gives the highest bits of all.
 #[inline]
-fn copy_bytes(text: &[u8], place: &mut Place) -> Option<u64> {
+fn copy_bytes(text: &[u8], place: &mut ShortRoom) -> Option<u64> {
     let middle = text.len() / 2;
     let (a, b, c) = (*text.first()?, *text.get(middle)?, *text.last()?);
     *place.first_mut()? = a;
@@ -57,9 +58,10 @@ fn copy_bytes(text: &[u8], place: &mut Place) -> Option<u64> {
     Some(u64::from((a | b | c) & 0x80))
 }
 
-/// Copies a text of `N` to twice as many bytes by its first and last `N`, which overlap, and gives both.
+/// Copies a text of `N` to twice as many bytes by its first and last `N`, which overlap, and gives
+/// both.
 #[inline]
-fn copy_ends<const N: usize>(text: &[u8], place: &mut Place) -> Option<([u8; N], [u8; N])> {
+fn copy_ends<const N: usize>(text: &[u8], place: &mut ShortRoom) -> Option<([u8; N], [u8; N])> {
     let (first, last) = (*text.first_chunk()?, *text.last_chunk()?);
     *place.first_chunk_mut()? = first;
     *place.get_mut(text.len() - N..)?.first_chunk_mut()? = last;

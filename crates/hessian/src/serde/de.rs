@@ -4,7 +4,8 @@
 //! - Nothing is kept for a length that was announced; serde's own collections keep at most 1 MiB
 //!   ahead, and a list of fixed length is never announced longer than the bytes that follow.
 //! - A reference is read from where its value stands, unless that is still open; all that is read
-//!   again is bounded by [`Limits::max_len`](crate::Limits::max_len), and by the limit on elements.
+//!   again is bounded by [`Limits::max_len`](crate::Limits::max_len), and by the limit on
+//!   elements.
 //! - A list, map or object is left at its end, or the message is given up.
 
 mod access;

@@ -26,7 +26,7 @@ pub enum Error {
         message: Box<str>,
     },
     /// Bytes follow after the value.
-    #[error("{len} bytes at byte {offset} follow after the value")]
+    #[error("{len} unexpected bytes after the value, at byte {offset}")]
     TrailingBytes {
         /// Where they begin.
         offset: usize,
@@ -34,7 +34,7 @@ pub enum Error {
         len: usize,
     },
     /// A list or map has more elements than the type took.
-    #[error("the list or map goes on at byte {offset}, where the type has its end")]
+    #[error("the list or map at byte {offset} has more elements than its type")]
     Longer {
         /// Where the element stands that is too much.
         offset: usize,
@@ -94,7 +94,8 @@ impl Error {
     }
 }
 
-/// An [`Error`] on its way out: one pointer, so that results stay in registers where nothing fails.
+/// An [`Error`] on its way out: one pointer, so that results stay in registers where nothing
+/// fails.
 #[derive(Debug)]
 pub(super) struct Failure(Box<Error>);
 

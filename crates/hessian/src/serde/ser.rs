@@ -22,7 +22,8 @@ use crate::Encoder;
 /// Writes one value.
 pub(super) fn write<T: Serialize + ?Sized>(value: &T, enc: &mut Encoder<'_>) -> Result<(), Error> {
     let (start, n_refs, first_class) = (enc.position(), enc.ref_count(), enc.class_count());
-    let mut writer = Writer { enc, classes: Classes::default(), first_class, as_date: false };
+    let mut writer =
+        HessianSerializer { enc, classes: Classes::default(), first_class, as_date: false };
     let result = value.serialize(&mut writer);
     let classes = writer.classes;
     if result.is_err() {
@@ -35,7 +36,7 @@ pub(super) fn write<T: Serialize + ?Sized>(value: &T, enc: &mut Encoder<'_>) -> 
 
 /// Where a value is written to.
 #[derive(Debug)]
-pub(super) struct Writer<'e, 'a> {
+pub(super) struct HessianSerializer<'e, 'a> {
     enc: &'e mut Encoder<'a>,
     classes: Classes,
     /// The number of the first of `classes` in the message.
@@ -44,7 +45,7 @@ pub(super) struct Writer<'e, 'a> {
     as_date: bool,
 }
 
-impl<'e, 'a> Writer<'e, 'a> {
+impl<'e, 'a> HessianSerializer<'e, 'a> {
     fn class_number(&self, class: usize) -> u32 {
         self.first_class.saturating_add(u32::try_from(class).unwrap_or(u32::MAX))
     }
@@ -82,7 +83,7 @@ impl<'e, 'a> Writer<'e, 'a> {
     }
 }
 
-impl<'w, 'e, 'a> ser::Serializer for &'w mut Writer<'e, 'a> {
+impl<'w, 'e, 'a> ser::Serializer for &'w mut HessianSerializer<'e, 'a> {
     type Ok = ();
     type Error = Failure;
     type SerializeSeq = Elements<'w, 'e, 'a>;

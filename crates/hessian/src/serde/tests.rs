@@ -342,7 +342,7 @@ fn nulls_can_stand_for_the_default() {
     assert_eq!(read(&object("H", [("items", Value::Null)])), Ok(Holder { items: vec![] }));
     assert_eq!(read(&object("H", [])), Ok(Holder { items: vec![] }));
     let error = read::<Vec<i32>>(&Value::Null).unwrap_err();
-    assert_eq!(error.to_string(), "tag 0x4e at byte 0 is not a list");
+    assert_eq!(error.to_string(), "expected a list at byte 0, found tag 0x4e");
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! Results of generic calls. Java's generic filter tells of every value that it does not know by its getters, as of
-//! any bean, together with its class: up to Dubbo 3.0 all of java.time, and in all versions `Instant`, `Duration`,
-//! `UUID`, `Locale` and others. Here they become what they are in other replies.
+//! Results of generic calls. Java's generic filter tells of every value that it does not know by
+//! its getters, as of any bean, together with its class: up to Dubbo 3.0 all of java.time, and in
+//! all versions `Instant`, `Duration`, `UUID`, `Locale` and others. Here they become what they are
+//! in other replies.
 //!
-//! JSON in, JSON out: so it is the same in all serializations. Invariant: what is no such value stays as it is, byte for
-//! byte but for white space.
+//! JSON in, JSON out: so it is the same in all serializations. Invariant: what is no such value
+//! stays as it is, byte for byte but for white space.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,15 +16,16 @@ use java_json::json::{self, JsonError, JsonKind, JsonReader};
 use java_json::options::{DateStyle, JsonOptions};
 use java_json::time::TimeFields;
 
-/// The JSON text of a generic call's result with the beans of the JDK's values folded; nothing if there are none, or if the
-/// text is nothing that can be read within the limits.
+/// The JSON text of a generic call's result with the beans of the JDK's values folded; nothing if
+/// there are none, or if the text is nothing that can be read within the limits.
 #[must_use]
 pub fn fold_generalized(json: &[u8], opts: &JsonOptions) -> Option<Vec<u8>> {
     memchr::memmem::find(json, b"\"java.")?;
     fold(json, opts, MAX_KEY_LEVELS)
 }
 
-/// Keys that are JSON whose keys are JSON are folded no further than this: each level can be as deep as a message.
+/// Keys that are JSON whose keys are JSON are folded no further than this: each level can be as
+/// deep as a message.
 const MAX_KEY_LEVELS: u32 = 4;
 
 fn fold(json: &[u8], opts: &JsonOptions, n_levels: u32) -> Option<Vec<u8>> {
@@ -43,7 +45,8 @@ struct Fold<'a, 'o> {
     n_folded: usize,
 }
 
-/// A member of an object that has been written: its name, and where its value stands in the output.
+/// A member of an object that has been written: its name, and where its value stands in the
+/// output.
 struct Member<'a> {
     name: Cow<'a, str>,
     value: Range<usize>,

@@ -1,5 +1,5 @@
-//! Runs of simple values from one format to the other: room in the output is made for many values at
-//! once, and each is put there by a step that needs nothing but the bytes before it.
+//! Runs of simple values from one format to the other: room in the output is made for many values
+//! at once, and each is put there by a step that needs nothing but the bytes before it.
 //!
 //! A run ends at whatever is not simple, at the limits, and where anything is wrong: all that is
 //! left to the general way, which says what.
@@ -13,24 +13,24 @@ pub(super) type Room = [u8; ROOM_LEN];
 const ROOM_LEN: usize = LEAF_LEN + LEAF_LEN;
 
 /// How many bytes a step took, which is 0 if it did nothing, and how many it put.
-pub(super) type Step = (usize, usize);
-pub(super) const NOTHING: Step = (0, 0);
+pub(super) type RunStep = (usize, usize);
+pub(super) const NOTHING: RunStep = (0, 0);
 
 /// So many values are given room at once.
 const BATCH: usize = 16;
 /// A step looks at fewer bytes.
 const MAX_AHEAD: usize = 128;
 
-/// Does up to `n_wanted` steps, which are told how many were done before. They take from the front of
-/// `rest`, which may go on with zeros behind its end, and put at the end of `out`, until that is longer
-/// than `max_end`. Returns how many they were, and how many bytes they took.
+/// Does up to `n_wanted` steps, which are told how many were done before. They take from the front
+/// of `rest`, which may go on with zeros behind its end, and put at the end of `out`, until that
+/// is longer than `max_end`. Returns how many they were, and how many bytes they took.
 #[inline]
 pub(super) fn run(
     rest: &[u8],
     out: &mut Vec<u8>,
     max_end: usize,
     n_wanted: usize,
-    step: impl Fn(usize, &mut Room, &[u8]) -> Step,
+    step: impl Fn(usize, &mut Room, &[u8]) -> RunStep,
 ) -> (usize, usize) {
     let (mut n, mut n_taken) = (0, 0);
     while n < n_wanted {
@@ -56,8 +56,8 @@ pub(super) fn run(
     (n, n_taken)
 }
 
-/// Does steps with `input`, of which the first `n_bytes` are there in truth. Returns the number of the
-/// next step, and how many bytes were taken.
+/// Does steps with `input`, of which the first `n_bytes` are there in truth. Returns the number of
+/// the next step, and how many bytes were taken.
 #[inline(never)]
 fn batch(
     mut input: &[u8],
@@ -65,7 +65,7 @@ fn batch(
     out: &mut Vec<u8>,
     max_end: usize,
     steps: Range<usize>,
-    step: &impl Fn(usize, &mut Room, &[u8]) -> Step,
+    step: &impl Fn(usize, &mut Room, &[u8]) -> RunStep,
 ) -> (usize, usize) {
     let start = out.len();
     let max_len = max_end.saturating_sub(start);

@@ -1,9 +1,10 @@
-//! Whether a JSON value contradicts the scalar types that are known of it, for who sends it without these types: Java's
-//! generic call makes a number of any other, and drops what does not fit.
+//! Whether a JSON value contradicts the scalar types that are known of it, for who sends it
+//! without these types: Java's generic call makes a number of any other, and drops what does not
+//! fit.
 //!
-//! Only scalars are looked at: numbers, booleans, characters, texts, dates and the like, wherever they stand. What is
-//! none where a collection or class is declared, or the other way round in there, is passed over: types that tell
-//! so may be out of date.
+//! Only scalars are looked at: numbers, booleans, characters, texts, dates and the like, wherever
+//! they stand. What is none where a collection or class is declared, or the other way round in
+//! there, is passed over: types that tell so may be out of date.
 
 use std::borrow::Cow;
 
@@ -14,10 +15,12 @@ use java_json::builtin::Builtin;
 use java_json::json::{JsonKind, JsonReader};
 use java_json::named::{Named, field_type};
 
-/// Looks through the JSON value that `json` is at for a value that the scalar type of its place does not have.
+/// Looks through the JSON value that `json` is at for a value that the scalar type of its place
+/// does not have.
 ///
 /// # Errors
-/// The first of them, as [`json_to_hessian`](super::json_to_hessian) has it; or that the text is no JSON.
+/// The first of them, as [`json_to_hessian`](super::json_to_hessian) has it; or that the text is
+/// no JSON.
 pub fn check_scalars(
     json: &mut JsonReader<'_>,
     ty: &JavaType,

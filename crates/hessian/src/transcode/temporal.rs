@@ -1,7 +1,8 @@
 //! java.time: from ISO 8601 text to hessian-lite's stand-ins, and the fields of those.
 //!
 //! hessian-lite writes a `LocalDate` as an object of class `LocalDateHandle` with its fields, and
-//! makes the `LocalDate` again when it reads one. Composed types hold the stand-ins of their parts.
+//! makes the `LocalDate` again when it reads one. Composed types hold the stand-ins of their
+//! parts.
 
 use java_json::builtin::{Builtin, handle};
 use java_json::time::{self, Date, Time, parse_duration, parse_period};

@@ -1,5 +1,5 @@
-//! Tests of JSON to Hessian by type. tests/vectors.rs has the other direction, on Java's bytes, and
-//! examples/java_check.rs lets Java read what comes out here.
+//! Tests of JSON to Hessian by type. tests/vectors.rs has the other direction, on Java's bytes,
+//! and examples/java_check.rs lets Java read what comes out here.
 
 use super::*;
 use crate::{Decoder, Encoder, JavaType, Limits, Value};
@@ -172,7 +172,8 @@ fn objects_inside_objects_are_found_again() {
     assert_eq!(text(json, "java.lang.Object"), json);
 }
 
-/// Objects of one class with other members, in another order, with fewer, more, `class` among them.
+/// Objects of one class with other members, in another order, with fewer, more, `class` among
+/// them.
 #[test]
 fn objects_of_one_class_may_differ() {
     let objects = [
@@ -210,8 +211,8 @@ fn objects_of_one_class_may_differ() {
     }
 }
 
-/// More classes than are remembered, with more fields than names are prepared for, each twice and the second time
-/// with other values.
+/// More classes than are remembered, with more fields than names are prepared for, each twice and
+/// the second time with other values.
 #[test]
 fn many_classes_of_many_fields_come_back() {
     const N_CLASSES: usize = 20;
@@ -239,8 +240,8 @@ fn many_classes_of_many_fields_come_back() {
     assert_eq!(String::from_utf8(json).unwrap(), text);
 }
 
-/// Each object says only at its end that it is of another class, so that all inside it was written in vain.
-/// Without a bound that would be twice as much with each level.
+/// Each object says only at its end that it is of another class, so that all inside it was written
+/// in vain. Without a bound that would be twice as much with each level.
 #[test]
 fn what_is_written_in_vain_is_bounded() {
     const DEPTH: usize = 31;
@@ -268,8 +269,8 @@ fn what_is_written_in_vain_is_bounded() {
     assert!(n_looked_up < 2 * DEPTH * DEPTH, "{n_looked_up} fields");
 }
 
-/// Objects that are written while they are read, and what has to be taken back: the same bytes, or the
-/// same error, as if each had been looked through first.
+/// Objects that are written while they are read, and what has to be taken back: the same bytes, or
+/// the same error, as if each had been looked through first.
 #[test]
 fn short_cuts_change_nothing() {
     let node = r#"{"class":"t.T","a":1,"b":null}"#;
@@ -347,7 +348,8 @@ fn fields_that_are_floats_have_the_digits_of_floats() {
     assert_eq!(String::from_utf8(out).unwrap(), format!("[{one},{one}]"));
 }
 
-/// What Java takes for null instead: texts and keys that are no value of an enum, and its long form.
+/// What Java takes for null instead: texts and keys that are no value of an enum, and its long
+/// form.
 #[test]
 fn an_enum_has_the_values_of_a_schema() {
     struct Colors([Box<str>; 2]);
@@ -425,8 +427,8 @@ fn numbers_in_a_generic_call_are_none_that_java_changes() {
     assert!(write(json).is_ok() && write("9223372036854775807") == Ok(Value::Long(i64::MAX)));
 }
 
-/// What `class=yes` writes is the same value when it is sent in again: maps keep the types of their keys, and an entry
-/// named `class` is one.
+/// What `class=yes` writes is the same value when it is sent in again: maps keep the types of
+/// their keys, and an entry named `class` is one.
 #[test]
 fn maps_with_their_classes_can_be_sent_in_again() {
     let object =
@@ -621,7 +623,8 @@ fn checks_hold_on_texts_with_types() {
     assert!(crate::check::from_json(b"java.time.ZonedDateTime\n\"2024-02-29T13:05Z[UTC]\""));
 }
 
-/// As a generic call has it: what comes out without `class=yes` shows what was an object, and what a map.
+/// As a generic call has it: what comes out without `class=yes` shows what was an object, and what
+/// a map.
 #[test]
 fn objects_of_a_generic_call_are_maps_with_their_class() {
     struct Records;

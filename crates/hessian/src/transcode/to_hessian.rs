@@ -4,16 +4,16 @@
 //! - One pass over the text, but for objects that become Hessian objects: their names have to be
 //!   written before their values, so that they are looked through once before. The ends of the
 //!   objects inside are remembered then, so that nothing is looked through at every level again.
-//!   An object of a class that was met before is taken to have the same names; only if it has others
-//!   is it looked through. That happens a bounded number of times.
+//!   An object of a class that was met before is taken to have the same names; only if it has
+//!   others is it looked through. That happens a bounded number of times.
 //! - What is written when an error comes stays in the buffer; the caller drops it.
 
 mod containers;
 mod leaf;
 mod object;
-mod once;
 mod references;
 mod run;
+mod single_pass;
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -86,7 +86,7 @@ fn write(
 ) -> Result<(), TranscodeError> {
     let rest = json.text().get(json.position()..).unwrap_or_default();
     let has_decimals = opts.as_maps && InGenericCall::may_have_decimal(rest);
-    let mut writer = Writer {
+    let mut writer = JsonToHessian {
         has_decimals,
         json,
         enc,
@@ -130,7 +130,7 @@ struct Known<'s> {
     number: u32,
 }
 
-struct Writer<'r, 'a, 'e, 'o, 's> {
+struct JsonToHessian<'r, 'a, 'e, 'o, 's> {
     json: &'r mut JsonReader<'a>,
     enc: &'e mut Encoder<'o>,
     schema: &'s dyn Schema,
@@ -138,7 +138,8 @@ struct Writer<'r, 'a, 'e, 'o, 's> {
     as_maps: bool,
     /// The members of the objects that are being written, the innermost last.
     members: Vec<Member<'a>>,
-    /// Where the arrays and objects begin and end that were passed while looking through, in order.
+    /// Where the arrays and objects begin and end that were passed while looking through, in
+    /// order.
     ends: Vec<(usize, usize)>,
     /// Up to where `ends` is complete.
     scanned: usize,
@@ -156,7 +157,7 @@ struct Writer<'r, 'a, 'e, 'o, 's> {
     places: Option<ReferencePaths<'a>>,
 }
 
-impl<'a> Writer<'_, 'a, '_, '_, '_> {
+impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
     #[inline]
     fn value(&mut self, ty: Option<&JavaType>) -> Result<(), TranscodeError> {
         // Most values are texts and numbers, most of them simple, and of unknown type.
@@ -263,7 +264,8 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         }
     }
 
-    /// hessian-lite's stand-in for an `EnumSet`; its class has to be known from the generic argument.
+    /// hessian-lite's stand-in for an `EnumSet`; its class has to be known from the generic
+    /// argument.
     fn enum_set(&mut self, class: &ClassType) -> Result<(), TranscodeError> {
         let Some(element @ JavaType::Class(of)) = class.args().first() else {
             return Err(self.wrong_kind(JsonKind::Array, "java.util.EnumSet without its enum"));
@@ -275,7 +277,8 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         self.as_object(|writer| writer.elements(Some("[object"), Some(element)))
     }
 
-    /// Writes what is inside of an object, where the provider's generic call does not look for maps.
+    /// Writes what is inside of an object, where the provider's generic call does not look for
+    /// maps.
     fn as_object(
         &mut self,
         write: impl FnOnce(&mut Self) -> Result<(), TranscodeError>,
@@ -310,8 +313,8 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         }
     }
 
-    /// Checks that the string that comes next is a value of the enum, where these are known: what is none, Java takes for
-    /// null.
+    /// Checks that the string that comes next is a value of the enum, where these are known: what
+    /// is none, Java takes for null.
     fn check_enum(&self, class: &str) -> Result<(), TranscodeError> {
         if self.schema.enum_names(class).is_none() {
             return Ok(());

@@ -86,7 +86,7 @@ fn write(
     schema: &dyn Schema,
     has_runs: bool,
 ) -> Result<(), TranscodeError> {
-    let mut writer = Writer {
+    let mut writer = HessianToJson {
         schema,
         dec,
         max_end: out.len().saturating_add(opts.max_out_len),
@@ -152,7 +152,7 @@ impl Shape {
     }
 }
 
-struct Writer<'r, 'a, 'o> {
+struct HessianToJson<'r, 'a, 'o> {
     schema: &'r dyn Schema,
     dec: &'r mut Decoder<'a>,
     out: &'o mut Vec<u8>,
@@ -163,7 +163,8 @@ struct Writer<'r, 'a, 'o> {
     plans: Vec<Plan>,
     /// Whether simple values are written by the few steps that they need.
     has_simple: bool,
-    /// Whether they go by runs, for neither single fields have choices of their own, nor places have to be known.
+    /// Whether they go by runs, for neither single fields have choices of their own, nor places
+    /// have to be known.
     is_plain: bool,
     /// Where the lists, maps and objects begin that are being written.
     open: Vec<usize>,
@@ -175,7 +176,7 @@ struct Writer<'r, 'a, 'o> {
     last_class: Option<usize>,
 }
 
-impl Writer<'_, '_, '_> {
+impl HessianToJson<'_, '_, '_> {
     /// The next value. Class definitions before it are taken in first, so that the decoder's place
     /// is where the value itself begins.
     #[inline]
@@ -387,7 +388,8 @@ impl Writer<'_, '_, '_> {
         Ok(())
     }
 
-    /// The class of the key that was written last, if the text of a key of a map of that class is read as the same.
+    /// The class of the key that was written last, if the text of a key of a map of that class is
+    /// read as the same.
     fn key_class(&self, kind: Option<Kind>) -> Option<Cow<'static, str>> {
         let name = match kind? {
             Kind::String => "java.lang.String",

@@ -1,4 +1,5 @@
-//! The classes of the JDK that are written without their package in Java's source, or with the usual imports.
+//! The classes of the JDK that are written without their package in Java's source, or with the
+//! usual imports.
 
 /// Those that parameters and fields usually are of.
 const COMMON: [&str; 59] = [

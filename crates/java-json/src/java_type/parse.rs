@@ -97,8 +97,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `T`, `T extends com.acme.Item & java.io.Serializable`. Of several bounds the first one counts, as in Java; one
-    /// that is a parameter itself tells nothing.
+    /// `T`, `T extends com.acme.Item & java.io.Serializable`. Of several bounds the first one
+    /// counts, as in Java; one that is a parameter itself tells nothing.
     fn parameter(&mut self) -> Result<TypeParameter, TypeError> {
         let offset = self.at;
         let name = self.word(|c| c.is_alphanumeric() || "_$".contains(c))?;

@@ -149,7 +149,7 @@ fn what_is_odd_in_generic_types_is_read_or_refused_with_its_place() {
         ("a.B<a.C>.D", "'.' at byte 8"),
         ("a.B<,>", "',' at byte 4"),
         (&*wide, "more than 255 types"),
-        (&*long, "no more than 8192"),
+        (&*long, "the limit is 8192"),
     ] {
         let error = JavaType::parse(text).unwrap_err().to_string();
         assert!(error.contains(part), "{text}: {error}");

@@ -18,31 +18,31 @@ pub enum JsonRule {
     #[error("the text ends inside a value")]
     End,
     /// No value where one has to be.
-    #[error("a value has to stand here")]
+    #[error("expected a value")]
     Value,
     /// Something after the value.
-    #[error("nothing may follow the value")]
+    #[error("unexpected text after the value")]
     Trailing,
     /// Elements that are not parted by a comma.
-    #[error("a comma or the end has to stand here")]
+    #[error("expected a comma or the end")]
     Comma,
     /// A member's name without its colon.
-    #[error("a colon has to stand here")]
+    #[error("expected a colon")]
     Colon,
     /// A member without a name.
-    #[error("a name in quotes has to stand here")]
+    #[error("expected a name in quotes")]
     Key,
     /// Not a string.
-    #[error("a string has to stand here")]
+    #[error("expected a string")]
     String,
     /// Not an array.
-    #[error("an array has to stand here")]
+    #[error("expected an array")]
     Array,
     /// Not an object.
-    #[error("an object has to stand here")]
+    #[error("expected an object")]
     Object,
     /// Not a number as JSON writes it.
-    #[error("this is not a JSON number")]
+    #[error("invalid number")]
     Number,
     /// A backslash before something that JSON has no escape for.
     #[error("unknown escape")]
@@ -51,7 +51,7 @@ pub enum JsonRule {
     #[error("a surrogate escape lacks its other half")]
     Surrogate,
     /// A control character inside a string.
-    #[error("control characters in strings have to be escaped")]
+    #[error("control characters in strings must be escaped")]
     Control,
     /// Not UTF-8.
     #[error("the text is not UTF-8")]

@@ -59,8 +59,8 @@ impl<'a> JsonReader<'a> {
     }
 }
 
-/// The digits at the front, as a number that follows after the digits of `value`, and how many they
-/// are. It is a wrong one if they are more than 18. Eight digits go at once.
+/// The digits at the front, as a number that follows after the digits of `value`, and how many
+/// they are. It is a wrong one if they are more than 18. Eight digits go at once.
 #[inline]
 fn digits(bytes: &[u8], mut value: i64) -> (i64, usize) {
     let mut at = 0;

@@ -1,10 +1,11 @@
-//! Values whose JSON is short, put into a place of a fixed length: no store has to be checked, and no
-//! buffer has to grow, for each piece of them.
+//! Values whose JSON is short, put into a place of a fixed length: no store has to be checked, and
+//! no buffer has to grow, for each piece of them.
 
 use super::append::not_finite;
 use crate::ascii;
 
-/// Room for any number, and for a text of 32 bytes with its quotes. Bytes after what is put may change.
+/// Room for any number, and for a text of 32 bytes with its quotes. Bytes after what is put may
+/// change.
 pub const LEAF_LEN: usize = 40;
 /// Room for one number or short text.
 pub type LeafRoom = [u8; LEAF_LEN];

@@ -146,8 +146,8 @@ pub fn escape(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Quotes and backslashes at the front of `text`, and what stands behind them. They come in long rows
-/// where JSON stands in JSON that stands in JSON.
+/// Quotes and backslashes at the front of `text`, and what stands behind them. They come in long
+/// rows where JSON stands in JSON that stands in JSON.
 #[cold]
 fn escape_row<'a>(out: &mut Vec<u8>, text: &'a [u8]) -> &'a [u8] {
     let len = text.iter().take_while(|&&byte| byte == b'"' || byte == b'\\').count();

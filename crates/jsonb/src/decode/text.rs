@@ -8,8 +8,8 @@ use super::{Decoder, SYMBOL_SLACK};
 use crate::error::{JsonbError, Rule};
 use crate::tag;
 
-/// The longest name of a type, in bytes, with room for brackets, and twice as many in UTF-16. A name that stands
-/// in a message once may be meant by each of its values, and is read each time.
+/// The longest name of a type, in bytes, with room for brackets, and twice as many in UTF-16. A
+/// name that stands in a message once may be meant by each of its values, and is read each time.
 const MAX_TYPE_LEN: usize = 2 * JavaType::MAX_NAME_LEN + 64;
 
 /// A text in the encoding that the writer chose.

@@ -8,16 +8,16 @@ use java_json::number::InGenericCall;
 use java_json::time::{self, Date, Time};
 use java_json::{expected, number};
 
-use super::{Place, Writer};
+use super::{JsonToJsonb, ReaderType};
 use crate::encode::{DateParts, TimeParts};
 use crate::error::JsonbError;
 
-impl<'a> Writer<'_, 'a, '_, '_, '_> {
+impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
     pub(super) fn scalar(
         &mut self,
         builtin: Builtin,
         name: &str,
-        place: Place,
+        place: ReaderType,
     ) -> Result<(), JsonbError> {
         let kind = self.json.peek()?;
         let offset = self.json.position();
@@ -100,8 +100,8 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
     }
 
     /// A number whose Java type is not known: the smallest of int, long and double that holds it
-    /// exactly, and `BigDecimal` where none does. (fastjson2 2.0.56 makes a `BigDecimal` of a double by
-    /// dropping its fraction, and a double of a `BigDecimal` and of a text as well.)
+    /// exactly, and `BigDecimal` where none does. (fastjson2 2.0.56 makes a `BigDecimal` of a
+    /// double by dropping its fraction, and a double of a `BigDecimal` and of a text as well.)
     pub(super) fn untyped_number(&mut self) -> Result<(), JsonbError> {
         let offset = self.json.position();
         let text = self.json.read_number()?;
@@ -212,7 +212,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             .ok_or_else(|| self.wrong_value(offset, expected::scalar(Builtin::BigDecimal)))
     }
 
-    fn date(&mut self, builtin: Builtin, name: &str, place: Place) -> Result<(), JsonbError> {
+    fn date(&mut self, builtin: Builtin, name: &str, place: ReaderType) -> Result<(), JsonbError> {
         let kind = self.json.peek()?;
         let offset = self.json.position();
         let expected = expected::scalar(builtin);
@@ -239,7 +239,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         &mut self,
         builtin: Builtin,
         name: &str,
-        place: Place,
+        place: ReaderType,
     ) -> Result<(), JsonbError> {
         let offset = self.json.position();
         let text = self.json.read_string()?;
@@ -284,7 +284,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         builtin: Builtin,
         text: &str,
         name: &str,
-        place: Place,
+        place: ReaderType,
     ) -> Option<Option<()>> {
         let bytes = text.as_bytes();
         let write = |writer: &mut Self| -> Option<()> {

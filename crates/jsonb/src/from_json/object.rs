@@ -8,7 +8,7 @@ use java_json::json::JsonKind;
 use java_json::named::{CLASS_NAME, Named, field_type};
 use java_json::{ClassType, JavaType};
 
-use super::{Place, Writer};
+use super::{JsonToJsonb, ReaderType};
 use crate::error::JsonbError;
 
 /// What an object says of itself.
@@ -39,13 +39,13 @@ impl<'c> Of<'c> {
     }
 }
 
-impl<'a> Writer<'_, 'a, '_, '_, '_> {
+impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
     /// A JSON object as an object of `declared` or of the class that its member `class` names, or
     /// as a map if there is neither.
     pub(super) fn object(
         &mut self,
         declared: Option<&ClassType>,
-        place: Place,
+        place: ReaderType,
     ) -> Result<(), JsonbError> {
         self.object_with(declared, &[], place)
     }
@@ -55,7 +55,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         &mut self,
         declared: Option<&ClassType>,
         args: &[JavaType],
-        place: Place,
+        place: ReaderType,
     ) -> Result<(), JsonbError> {
         let offset = self.json.position();
         let declared_name = declared.map(ClassType::name);
@@ -71,8 +71,8 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             if self.is_map(class) {
                 return self.fields(Of { key: class, is_named: true, declared }, Some(class));
             }
-            let is_told = place == Place::Declared && declared_name == Some(class);
-            self.class_if_open(Some(class), if is_told { place } else { Place::Open });
+            let is_told = place == ReaderType::Declared && declared_name == Some(class);
+            self.class_if_open(Some(class), if is_told { place } else { ReaderType::Open });
             self.enc.string(name);
             return self.json.skip_value().map(drop).map_err(Into::into);
         }
@@ -86,7 +86,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 if only_value == Some(JsonKind::Object) && !named.args().is_empty() {
                     return self.only_value(&named.into_type(args));
                 }
-                self.class_if_open(Builtin::map_type(named.class), Place::Open);
+                self.class_if_open(Builtin::map_type(named.class), ReaderType::Open);
                 match if args.is_empty() { named.args() } else { args } {
                     [] => self.fields(Of { key: named.class, is_named: true, declared }, None),
                     [key, rest @ ..] => self.entries(key, rest.first()),
@@ -112,18 +112,20 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         }
     }
 
-    /// The object that comes next as one of the class `name`, or as the map of which the provider makes one.
-    fn object_of(&mut self, of: Of<'_>, name: &str, place: Place) -> Result<(), JsonbError> {
+    /// The object that comes next as one of the class `name`, or as the map of which the provider
+    /// makes one.
+    fn object_of(&mut self, of: Of<'_>, name: &str, place: ReaderType) -> Result<(), JsonbError> {
         if self.is_map(name) {
             return self.fields(of, Some(name));
         }
-        if place == Place::Open || of.declared.map(ClassType::name) != Some(name) {
+        if place == ReaderType::Open || of.declared.map(ClassType::name) != Some(name) {
             self.enc.class(name);
         }
         self.as_object(|writer| writer.fields(of, None))
     }
 
-    /// Writes what is inside of an object, where the provider's generic call does not look for maps.
+    /// Writes what is inside of an object, where the provider's generic call does not look for
+    /// maps.
     fn as_object(
         &mut self,
         write: impl FnOnce(&mut Self) -> Result<(), JsonbError>,
@@ -157,15 +159,15 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             }
             self.key(&key, Some(key_ty))?;
             self.at_key(key);
-            self.value(ty, Place::Open)?;
+            self.value(ty, ReaderType::Open)?;
         }
         self.enc.object_end();
         self.leave();
         Ok(())
     }
 
-    /// The members of an object; what names its class is left out. In a map of which the provider makes an object of the
-    /// class `told`, that is the first entry.
+    /// The members of an object; what names its class is left out. In a map of which the provider
+    /// makes an object of the class `told`, that is the first entry.
     fn fields(&mut self, of: Of<'_>, told: Option<&str>) -> Result<(), JsonbError> {
         self.enter();
         self.enc.object_begin();
@@ -181,7 +183,8 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
                 continue;
             }
             let ty = field_type(schema, of.key, of.declared.map(ClassType::key), &key);
-            // The reader knows a field by its class alone, without type arguments, and an entry of a map not at all.
+            // The reader knows a field by its class alone, without type arguments, and an entry of
+            // a map not at all.
             let is_declared = ty.filter(|_| told.is_none()).is_some_and(|ty| {
                 let Some((class, _)) = generic else { return true };
                 let raw = schema.field_type(class, &key);
@@ -189,15 +192,15 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             });
             self.enc.string(&key);
             self.at_key(key);
-            self.value(ty, if is_declared { Place::Declared } else { Place::Open })?;
+            self.value(ty, if is_declared { ReaderType::Declared } else { ReaderType::Open })?;
         }
         self.enc.object_end();
         self.leave();
         Ok(())
     }
 
-    /// A JSON object where a class is declared that is none in JSON: it has to say by its member `class`
-    /// what it is, which may be a subclass.
+    /// A JSON object where a class is declared that is none in JSON: it has to say by its member
+    /// `class` what it is, which may be a subclass.
     pub(super) fn named_object(
         &mut self,
         builtin: Builtin,
@@ -210,11 +213,11 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
             let (offset, found) = (self.json.position(), "an object of another class");
             return Err(JsonbError::Kind { offset, found, expected: declared.into() });
         }
-        self.object_with(None, args, Place::Open)
+        self.object_with(None, args, ReaderType::Open)
     }
 
-    /// Whether the object that comes next, where a map is declared, says by its member `class` which map of java.util
-    /// it is. Otherwise that is a key like any other.
+    /// Whether the object that comes next, where a map is declared, says by its member `class`
+    /// which map of java.util it is. Otherwise that is a key like any other.
     pub(super) fn names_map(&self) -> Result<bool, JsonbError> {
         let name = if self.may_have_class { self.look()?.class } else { None };
         let named = name.as_deref().and_then(Named::of);
@@ -226,7 +229,7 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         let mut object = self.json.begin_object()?;
         while let Some(key) = self.json.next_key(&mut object)? {
             match &*key {
-                "value" => self.value(Some(ty), Place::Open)?,
+                "value" => self.value(Some(ty), ReaderType::Open)?,
                 _ => self.json.skip_value().map(|_| ())?,
             }
         }
@@ -258,8 +261,8 @@ impl<'a> Writer<'_, 'a, '_, '_, '_> {
         Ok(Look { class, only_value, only_name })
     }
 
-    /// Whether an object of this class, with a `name` alone, is the long form of an enum. Where nobody knows, it is
-    /// one if it says its class and the name is written like a constant.
+    /// Whether an object of this class, with a `name` alone, is the long form of an enum. Where
+    /// nobody knows, it is one if it says its class and the name is written like a constant.
     fn is_enum(&self, class: &str, name: &str, named: Option<&str>) -> bool {
         let is_constant = || {
             let fits =

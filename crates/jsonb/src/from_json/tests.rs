@@ -82,8 +82,8 @@ fn objects_that_name_a_class_are_of_it() {
     let same = |ty: &str, json: &str, other_ty: &str, other: &str| {
         assert_eq!(bytes(ty, json).unwrap(), bytes(other_ty, other).unwrap(), "{ty} {json}");
     };
-    // Primitive types and both spellings of arrays, generic arguments, and where a class is declared that
-    // no object is.
+    // Primitive types and both spellings of arrays, generic arguments, and where a class is
+    // declared that no object is.
     same("", r#"{"class":"long","value":7}"#, "long", "7");
     same("", r#"{"class":"byte[]","value":"AQ=="}"#, "", r#"{"class":"[B","value":"AQ=="}"#);
     let dates = r#"{"class":"java.util.List<java.util.Date>","value":[0]}"#;
@@ -360,7 +360,8 @@ fn the_long_form_of_an_enum_is_one() {
     assert_eq!(write(Some("a.Other"), r#"{"name":"RED"}"#).1, r#"{"name":"RED"}"#);
 }
 
-/// As a generic call has it: what comes out without `class=yes` shows what was an object, and what a map.
+/// As a generic call has it: what comes out without `class=yes` shows what was an object, and what
+/// a map.
 #[test]
 fn objects_of_a_generic_call_are_maps_with_their_class() {
     struct Records;
@@ -403,7 +404,8 @@ fn objects_of_a_generic_call_are_maps_with_their_class() {
     }
 }
 
-/// The reader knows a field of type `T` as an `Object`, so that its value has to tell its class; of a list it does anyway.
+/// The reader knows a field of type `T` as an `Object`, so that its value has to tell its class;
+/// of a list it does anyway.
 #[test]
 fn what_type_arguments_say_is_told() {
     struct Pages(Vec<(&'static str, &'static str, JavaType)>);

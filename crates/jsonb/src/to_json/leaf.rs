@@ -6,7 +6,7 @@ use java_json::DateStyle;
 use java_json::json;
 use java_json::time::{self, Date, Time};
 
-use super::{Hint, Writer};
+use super::{Hint, JsonbToJson};
 use crate::decode::Whole;
 use crate::error::{JsonbError, Rule};
 use crate::tag;
@@ -14,7 +14,7 @@ use crate::tag;
 /// Whole numbers beyond it are not exact in a double.
 const EXACT: u64 = 1 << 53;
 
-impl Writer<'_, '_, '_> {
+impl JsonbToJson<'_, '_, '_> {
     pub(super) fn leaf(&mut self, found: u8, hint: Hint) -> Result<(), JsonbError> {
         match found {
             tag::NULL => self.literal(b"null")?,

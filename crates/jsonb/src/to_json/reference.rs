@@ -10,7 +10,7 @@ use std::rc::Rc;
 use java_json::RefStyle;
 use java_json::json;
 
-use super::{Hint, Writer};
+use super::{Hint, JsonbToJson};
 use crate::Decoder;
 use crate::error::{JsonbError, Rule};
 use crate::{names, tag};
@@ -27,15 +27,17 @@ type Node = usize;
 #[derive(Default)]
 pub(super) struct References {
     /// Each list, map and object, and the other values that references may name.
-    places: Vec<Place>,
-    children: HashMap<(Node, Step), Node>,
+    places: Vec<FoundValue>,
+    children: HashMap<(Node, PathStep), Node>,
     /// Where each reference stands, in order.
     references: Vec<Reference>,
-    /// Their paths, each once for all references that repeat it, and where it leads once all is known.
+    /// Their paths, each once for all references that repeat it, and where it leads once all is
+    /// known.
     paths: Vec<(Box<str>, Option<Node>)>,
     /// Steps to values that are no list, map or object, and have places all the same.
-    to_leaves: HashSet<Step>,
-    /// How much room for names is left. A name that stands in the message once may be meant any number of times.
+    to_leaves: HashSet<PathStep>,
+    /// How much room for names is left. A name that stands in the message once may be meant any
+    /// number of times.
     room: usize,
 }
 
@@ -49,19 +51,19 @@ struct Reference {
 }
 
 /// Where a value begins, and what step leads there from which other.
-struct Place {
+struct FoundValue {
     start: usize,
-    from: Option<(Node, Step)>,
+    from: Option<(Node, PathStep)>,
     is_leaf: bool,
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-enum Step {
+enum PathStep {
     Index(usize),
     Name(Rc<str>),
 }
 
-impl Writer<'_, '_, '_> {
+impl JsonbToJson<'_, '_, '_> {
     /// The value that a reference names, once more.
     pub(super) fn reference(&mut self) -> Result<(), JsonbError> {
         let offset = self.dec.position();
@@ -83,10 +85,10 @@ impl Writer<'_, '_, '_> {
                 self.out.push(b'}');
                 Ok(())
             }
-            Some(Place { start, .. }) if self.open.contains(start) => {
+            Some(FoundValue { start, .. }) if self.open.contains(start) => {
                 Err(JsonbError::Cycle { offset })
             }
-            Some(&Place { start, .. }) => {
+            Some(&FoundValue { start, .. }) => {
                 let back = self.dec.jump(start);
                 self.dec.enter()?;
                 self.value(Hint::Nothing)?;
@@ -99,16 +101,17 @@ impl Writer<'_, '_, '_> {
 }
 
 impl References {
-    /// The names that are noted take no more than a text of `max_len` bytes, which would hold them all, or than
-    /// the message.
+    /// The names that are noted take no more than a text of `max_len` bytes, which would hold them
+    /// all, or than the message.
     fn of(decoder: &Decoder<'_>, max_len: usize) -> Result<Self, JsonbError> {
         let mut decoder = decoder.restarted();
         let room = max_len.max(decoder.rest().len());
         let mut references = Self { room, ..Self::default() };
         references.walk(&mut decoder, None, room)?;
         references.follow();
-        // fastjson2 refers to enums with bodies and a few other classes that are texts or numbers in JSONB.
-        // There are so many of these that only those are noted which a reference may mean.
+        // fastjson2 refers to enums with bodies and a few other classes that are texts or numbers
+        // in JSONB. There are so many of these that only those are noted which a reference may
+        // mean.
         let to_leaves = references.steps_to_leaves();
         if to_leaves.is_empty() {
             return Ok(references);
@@ -129,7 +132,7 @@ impl References {
     }
 
     /// The last steps of the references that lead to no list, map or object.
-    fn steps_to_leaves(&self) -> HashSet<Step> {
+    fn steps_to_leaves(&self) -> HashSet<PathStep> {
         let mut steps = HashSet::new();
         for (path, node) in &self.paths {
             if node.is_none() {
@@ -148,7 +151,7 @@ impl References {
     fn walk(
         &mut self,
         decoder: &mut Decoder<'_>,
-        from: Option<(Node, Step)>,
+        from: Option<(Node, PathStep)>,
         max: usize,
     ) -> Result<(), JsonbError> {
         let start = decoder.position();
@@ -174,7 +177,7 @@ impl References {
                 decoder.take()?;
                 while !decoder.object_ends()? {
                     let name = self.key(decoder, max)?;
-                    self.walk(decoder, Some((node, Step::Name(name.into()))), max)?;
+                    self.walk(decoder, Some((node, PathStep::Name(name.into()))), max)?;
                 }
                 decoder.leave();
             }
@@ -182,7 +185,7 @@ impl References {
                 let node = self.add(start, from, false);
                 decoder.enter()?;
                 for index in 0..decoder.array()? {
-                    self.walk(decoder, Some((node, Step::Index(index))), max)?;
+                    self.walk(decoder, Some((node, PathStep::Index(index))), max)?;
                 }
                 decoder.leave();
             }
@@ -196,9 +199,9 @@ impl References {
         Ok(())
     }
 
-    fn add(&mut self, start: usize, from: Option<(Node, Step)>, is_leaf: bool) -> Node {
+    fn add(&mut self, start: usize, from: Option<(Node, PathStep)>, is_leaf: bool) -> Node {
         let node = self.places.len();
-        self.places.push(Place { start, from: from.clone(), is_leaf });
+        self.places.push(FoundValue { start, from: from.clone(), is_leaf });
         if let Some(from) = from {
             self.children.insert(from, node);
         }
@@ -257,7 +260,7 @@ impl References {
     /// The path of a value as JSON callers write it: `$.a[0]["odd name"]`.
     fn path(&self, mut node: Node) -> String {
         let mut steps = Vec::new();
-        while let Some(Place { from: Some((parent, step)), .. }) = self.places.get(node) {
+        while let Some(FoundValue { from: Some((parent, step)), .. }) = self.places.get(node) {
             steps.push(step);
             node = *parent;
         }
@@ -265,12 +268,12 @@ impl References {
         for step in steps.into_iter().rev() {
             let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$');
             match step {
-                Step::Index(index) => path.push_str(&format!("[{index}]")),
-                Step::Name(name) if !name.is_empty() && name.chars().all(is_word) => {
+                PathStep::Index(index) => path.push_str(&format!("[{index}]")),
+                PathStep::Name(name) if !name.is_empty() && name.chars().all(is_word) => {
                     path.push('.');
                     path.push_str(name);
                 }
-                Step::Name(name) => {
+                PathStep::Name(name) => {
                     let mut quoted = Vec::new();
                     json::write_string(&mut quoted, name);
                     path.push_str(&format!("[{}]", String::from_utf8_lossy(&quoted)));
@@ -293,20 +296,20 @@ fn is_leaf_in_json(class: &str) -> bool {
 }
 
 /// The first step of a path, and the rest: `[2]`, or `.name` with backslashes before signs.
-fn step(path: &str) -> Option<(Step, &str)> {
+fn step(path: &str) -> Option<(PathStep, &str)> {
     if let Some(rest) = path.strip_prefix('[') {
         let (index, rest) = rest.split_once(']')?;
-        return Some((Step::Index(index.parse().ok()?), rest));
+        return Some((PathStep::Index(index.parse().ok()?), rest));
     }
     let rest = path.strip_prefix('.')?;
     let mut name = String::new();
     let mut chars = rest.char_indices();
     while let Some((at, c)) = chars.next() {
         match c {
-            '.' | '[' => return Some((Step::Name(name.into()), rest.get(at..)?)),
+            '.' | '[' => return Some((PathStep::Name(name.into()), rest.get(at..)?)),
             '\\' => name.push(chars.next()?.1),
             c => name.push(c),
         }
     }
-    Some((Step::Name(name.into()), ""))
+    Some((PathStep::Name(name.into()), ""))
 }

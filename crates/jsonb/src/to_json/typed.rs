@@ -8,14 +8,14 @@ use java_json::builtin::Builtin;
 use java_json::json;
 use java_json::time;
 
-use super::{Hint, SUPPRESSED, Writer};
+use super::{Hint, JsonbToJson, SUPPRESSED};
 use crate::error::{JsonbError, Rule};
 use crate::{names, tag};
 
 /// Fields that all exceptions have, and what they are called in JSON.
 const USUAL: [(&str, &str); 2] = [("detailMessage", "message"), (SUPPRESSED, "suppressed")];
 
-impl Writer<'_, '_, '_> {
+impl JsonbToJson<'_, '_, '_> {
     /// The value behind the name of a class, both from `start`.
     pub(super) fn typed(&mut self, start: usize) -> Result<(), JsonbError> {
         self.dec.take()?;
@@ -126,7 +126,8 @@ impl Writer<'_, '_, '_> {
     }
 
     /// A Java exception: its class, message and cause, its stack trace as Java prints it, and its
-    /// own fields. One that is called `message` takes the place of the usual one, unless it is null.
+    /// own fields. One that is called `message` takes the place of the usual one, unless it is
+    /// null.
     fn throwable(&mut self, class: &str) -> Result<(), JsonbError> {
         let hidden = self.hidden_members()?;
         self.dec.take()?;
@@ -168,11 +169,13 @@ impl Writer<'_, '_, '_> {
         Ok(())
     }
 
-    /// The fields of the exception that begins here that give way to others of the same name in JSON.
+    /// The fields of the exception that begins here that give way to others of the same name in
+    /// JSON.
     fn hidden_members(&mut self) -> Result<[Option<&'static str>; USUAL.len()], JsonbError> {
         let mut scan = self.dec.clone();
         scan.take()?;
-        // For each of them, whether it is there, and whether one that the class has declared has a value.
+        // For each of them, whether it is there, and whether one that the class has declared has a
+        // value.
         let mut found = [(false, None); USUAL.len()];
         while !scan.object_ends()? {
             let name = scan.read_text()?.to_str();

@@ -1,10 +1,13 @@
-//! Descriptors of Java values, as generic calls with `generic=bean` carry them: read into JSON, and written from it.
+//! Descriptors of Java values, as generic calls with `generic=bean` carry them: read into JSON,
+//! and written from it.
 //!
-//! A descriptor is an object with the name of a class, a number for what the class is, and a map: of the fields of a bean, of the
-//! elements of a collection by their places, of the entries of a map, or with the value itself.
+//! A descriptor is an object with the name of a class, a number for what the class is, and a map:
+//! of the fields of a bean, of the elements of a collection by their places, of the entries of a
+//! map, or with the value itself.
 //!
-//! Source: apache/dubbo, `JavaBeanDescriptor` and `JavaBeanSerializeUtil`. How deep descriptors are nested, and how much
-//! repeated ones grow to, was bounded when they became JSON; none contains itself then.
+//! Source: apache/dubbo, `JavaBeanDescriptor` and `JavaBeanSerializeUtil`. How deep descriptors
+//! are nested, and how much repeated ones grow to, was bounded when they became JSON; none
+//! contains itself then.
 
 mod read;
 mod write;

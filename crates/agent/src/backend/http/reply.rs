@@ -40,8 +40,8 @@ const MAX_SHOWN_LEN: usize = 200;
 /// Members of an error's JSON that hold its message, the first one counts: ours, and those of
 /// common frameworks.
 const MESSAGES: [&str; 4] = ["message", "error", "detail", "title"];
-/// Members of an error's JSON that describe an exception, but are no fields of its class, and fields of
-/// Java's own that are not taken from there.
+/// Members of an error's JSON that describe an exception, but are no fields of its class, and
+/// fields of Java's own that are not taken from there.
 const NO_FIELDS: [&str; 8] = [
     "message",
     "class",
@@ -241,8 +241,9 @@ impl Form<'_> {
         let message = message(answer);
         let is_generic = matches!(self.mode, Mode::Map | Mode::Gson | Mode::Bean(_));
         let object = match is_generic {
-            // The caller of a generic call has no class but this one, under the name by which providers of all
-            // versions write it, and by which consumers that are not Java know it.
+            // The caller of a generic call has no class but this one, under the name by which
+            // providers of all versions write it, and by which consumers that are not Java know
+            // it.
             true => Thrown {
                 class: "com.alibaba.dubbo.rpc.service.GenericException".into(),
                 message: message.as_str().into(),
@@ -396,7 +397,8 @@ fn more_attachments(headers: &HeaderMap) -> Result<Vec<(String, String)>, CallEr
         .map_err(|error| bad_reply(format!("header {}: {error}", attachments::HEADER)))
 }
 
-/// The attachments in the headers of an answer. What is in `more` counts more than a header of the same name.
+/// The attachments in the headers of an answer. What is in `more` counts more than a header of the
+/// same name.
 fn attachments<'a>(
     headers: &'a HeaderMap,
     more: &'a [(String, String)],

@@ -264,7 +264,7 @@ fn types_that_are_not_understood_are_named_with_their_place() {
         ),
         (
             "returns = 'a.Other<a.A>'",
-            "a.toml:10: export.method.returns: \"a.Other<a.A>\": nothing tells",
+            "a.toml:10: export.method.returns: \"a.Other<a.A>\": it is unknown",
             "[[export.class]]",
         ),
         (
@@ -303,7 +303,7 @@ fn types_that_are_not_understood_are_named_with_their_place() {
         ),
         (
             "name = 'a.C'\nfields = { x = 'a.D<a.E>' }",
-            "a.toml:10: export.class.fields.x: \"a.D<a.E>\": nothing tells",
+            "a.toml:10: export.class.fields.x: \"a.D<a.E>\": it is unknown",
         ),
     ] {
         let found = error(&format!("[[export.class]]\n{class}"));

@@ -264,9 +264,10 @@ fn write_names(types: &[JavaType], out: &mut Vec<u8>) {
     out.push(b']');
 }
 
-/// JSON for a generic call, which says nothing of the types of values: what names a class that is no
-/// JSON object (`{"class":"java.util.Date","value":0}`) becomes the plain value, as Java's own generic
-/// callers write it there. The provider makes of it what a field or parameter is declared as.
+/// JSON for a generic call, which says nothing of the types of values: what names a class that is
+/// no JSON object (`{"class":"java.util.Date","value":0}`) becomes the plain value, as Java's own
+/// generic callers write it there. The provider makes of it what a field or parameter is declared
+/// as.
 fn write_plain_values(text: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
     if memmem::find(text, b"\"class\"").is_none() {
         write_on_one_line(text, out);
@@ -292,8 +293,8 @@ fn write_on_one_line(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Writes JSON in the form that the caller chose: by the type of the value, or by what it looks like
-/// if that is not known or wrong; and as it is if nothing can be made of it.
+/// Writes JSON in the form that the caller chose: by the type of the value, or by what it looks
+/// like if that is not known or wrong; and as it is if nothing can be made of it.
 fn write_anew(text: &[u8], ty: Option<&JavaType>, options: ReadOptions<'_>, out: &mut Vec<u8>) {
     let write = |ty: Option<&JavaType>, schema: &dyn Schema| {
         let (mut value, mut json) = (Vec::with_capacity(text.len()), Vec::new());

@@ -8,15 +8,16 @@
 /// Only this many classes are looked through for one that fits.
 const SEARCHED: usize = 256;
 
-/// Where a class begins in [`Classes::known`] that is not there: no sum with a number of fields is, either.
+/// Where a class begins in [`Classes::known`] that is not there: no sum with a number of fields
+/// is, either.
 const NOT_KNOWN: usize = usize::MAX / 2;
 
 /// Classes in the order of their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Classes {
     list: Vec<Class>,
-    /// The fields of complete classes of which there is more than one object, each with an end mark behind
-    /// its last: what objects are held against first, for it is one look.
+    /// The fields of complete classes of which there is more than one object, each with an end
+    /// mark behind its last: what objects are held against first, for it is one look.
     known: Vec<Option<&'static str>>,
 }
 
@@ -52,7 +53,8 @@ fn same(a: &'static str, b: &'static str) -> bool {
 }
 
 impl Classes {
-    /// The likeliest class of an object that begins, and where its fields stand for [`Classes::has`].
+    /// The likeliest class of an object that begins, and where its fields stand for
+    /// [`Classes::has`].
     #[inline]
     pub(super) fn begin(&mut self, name: &'static str, announced: usize) -> (usize, usize) {
         match self.list.last() {
@@ -90,8 +92,8 @@ impl Classes {
         class.start
     }
 
-    /// Whether the `index`-th field of the class whose fields begin at `start` is this very text, as
-    /// it is in nearly every object but the first.
+    /// Whether the `index`-th field of the class whose fields begin at `start` is this very text,
+    /// as it is in nearly every object but the first.
     #[inline]
     pub(super) fn has(&self, start: usize, index: usize, field: &'static str) -> bool {
         let known = self.known.get(start + index);

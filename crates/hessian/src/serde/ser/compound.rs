@@ -2,7 +2,7 @@
 
 use ::serde::ser::{self, Serialize};
 
-use super::Writer;
+use super::HessianSerializer;
 use crate::OpenList;
 use crate::serde::Error;
 use crate::serde::error::Failure;
@@ -10,7 +10,7 @@ use crate::serde::error::Failure;
 /// A list.
 #[derive(Debug)]
 pub(in crate::serde) struct Elements<'w, 'e, 'a> {
-    pub(super) writer: &'w mut Writer<'e, 'a>,
+    pub(super) writer: &'w mut HessianSerializer<'e, 'a>,
     pub(super) open: Option<OpenList>,
     pub(super) announced: Option<usize>,
     pub(super) n_written: usize,
@@ -42,7 +42,7 @@ impl Elements<'_, '_, '_> {
 /// A map.
 #[derive(Debug)]
 pub(in crate::serde) struct Entries<'w, 'e, 'a> {
-    pub(super) writer: &'w mut Writer<'e, 'a>,
+    pub(super) writer: &'w mut HessianSerializer<'e, 'a>,
     /// Whether it is the content of a variant, whose map ends with it.
     pub(super) in_variant: bool,
 }
@@ -59,7 +59,7 @@ impl Entries<'_, '_, '_> {
 /// An object.
 #[derive(Debug)]
 pub(in crate::serde) struct Fields<'w, 'e, 'a> {
-    pub(super) writer: &'w mut Writer<'e, 'a>,
+    pub(super) writer: &'w mut HessianSerializer<'e, 'a>,
     /// Where it begins.
     pub(super) at: usize,
     /// Its class as far as is known.

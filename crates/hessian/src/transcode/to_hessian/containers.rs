@@ -5,7 +5,7 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use super::run::Rule;
-use super::{Builtin, JsonKind, JsonReader, TranscodeError, Writer};
+use super::{Builtin, JsonKind, JsonReader, JsonToHessian, TranscodeError};
 use crate::JavaType;
 use java_json::expected;
 
@@ -15,7 +15,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-impl Writer<'_, '_, '_, '_, '_> {
+impl JsonToHessian<'_, '_, '_, '_, '_> {
     pub(super) fn array(&mut self, element: &JavaType) -> Result<(), TranscodeError> {
         let kind = self.json.peek()?;
         match (element, kind) {
@@ -129,7 +129,7 @@ impl Writer<'_, '_, '_, '_, '_> {
                 java_json::json::write_string(&mut quoted, key);
                 let offset = self.json.position();
                 let mut json = JsonReader::new(&quoted, crate::Limits::default());
-                let mut writer = Writer {
+                let mut writer = JsonToHessian {
                     json: &mut json,
                     enc: self.enc,
                     has_decimals: false,
@@ -169,7 +169,8 @@ impl Writer<'_, '_, '_, '_, '_> {
     }
 }
 
-/// Whether an array of these elements holds objects of a class that the mapping does not know, on whatever level.
+/// Whether an array of these elements holds objects of a class that the mapping does not know, on
+/// whatever level.
 fn is_of_beans(element: &JavaType) -> bool {
     match element {
         JavaType::Array(inner) => is_of_beans(inner),

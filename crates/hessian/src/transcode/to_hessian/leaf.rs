@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use super::{Builtin, JsonKind, JsonReader, TranscodeError, Writer};
+use super::{Builtin, JsonKind, JsonReader, JsonToHessian, TranscodeError};
 use crate::transcode::{number, temporal};
 use java_json::json::Short;
 use java_json::{expected, time};
 
-impl<'a> Writer<'_, 'a, '_, '_, '_> {
+impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
     pub(super) fn scalar(&mut self, builtin: Builtin, name: &str) -> Result<(), TranscodeError> {
         let kind = self.json.peek()?;
         let offset = self.json.position();

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::{
-    Builtin, JsonKind, JsonReader, Known, Member, MemberName, Rule, TranscodeError, Writer,
+    Builtin, JsonKind, JsonReader, JsonToHessian, Known, Member, MemberName, Rule, TranscodeError,
 };
 use crate::JavaType;
 use crate::encode::Mark;
@@ -15,8 +15,8 @@ use java_json::named::{CLASS_NAME, Named, field_type};
 
 /// So many classes are remembered in one value; there are seldom more.
 const MAX_KNOWN: usize = 8;
-/// After so many objects that were not like the one before every object is looked through: each may
-/// have been written in vain, with all that is inside it.
+/// After so many objects that were not like the one before every object is looked through: each
+/// may have been written in vain, with all that is inside it.
 const MAX_MISSES: u32 = 16;
 
 /// The class of an object.
@@ -30,7 +30,7 @@ struct Of<'c> {
     declared: Option<&'c ClassType>,
 }
 
-impl<'a, 's> Writer<'_, 'a, '_, '_, 's> {
+impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
     /// A JSON object as an object of `declared` or of the class that its member `class` names, or
     /// as a map if there is neither.
     pub(super) fn object(&mut self, declared: Option<&ClassType>) -> Result<(), TranscodeError> {
@@ -43,7 +43,8 @@ impl<'a, 's> Writer<'_, 'a, '_, '_, 's> {
         self.object_by_look(declared, &[])
     }
 
-    /// The same, after it was looked through. A collection or map that it stands for holds what `args` say.
+    /// The same, after it was looked through. A collection or map that it stands for holds what
+    /// `args` say.
     pub(super) fn object_by_look(
         &mut self,
         declared: Option<&ClassType>,
@@ -101,8 +102,8 @@ impl<'a, 's> Writer<'_, 'a, '_, '_, 's> {
         Ok(())
     }
 
-    /// Whether the object that comes next, where a map is declared, says by its member `class` which map of java.util
-    /// it is. Otherwise that is a key like any other.
+    /// Whether the object that comes next, where a map is declared, says by its member `class`
+    /// which map of java.util it is. Otherwise that is a key like any other.
     pub(super) fn names_map(&mut self) -> Result<bool, TranscodeError> {
         if !self.may_have_class() {
             return Ok(false);
@@ -137,8 +138,8 @@ impl<'a, 's> Writer<'_, 'a, '_, '_, 's> {
         json.peek().ok()
     }
 
-    /// A JSON object where a class is declared that is none in JSON: it has to say by its member `class`
-    /// what it is, which may be a subclass.
+    /// A JSON object where a class is declared that is none in JSON: it has to say by its member
+    /// `class` what it is, which may be a subclass.
     pub(super) fn named_object(
         &mut self,
         declared: &ClassType,
@@ -156,8 +157,8 @@ impl<'a, 's> Writer<'_, 'a, '_, '_, 's> {
         self.object_by_look(None, declared.args())
     }
 
-    /// An object of a class that was met before, if it has the same members in the same order. If it
-    /// has not, all is as it was.
+    /// An object of a class that was met before, if it has the same members in the same order. If
+    /// it has not, all is as it was.
     fn object_as_before(&mut self, key: &str) -> Result<bool, TranscodeError> {
         let known = self.known.iter().position(|known| &*known.key == key);
         let Some(index) = known.filter(|_| self.may_guess()) else {
@@ -196,7 +197,8 @@ impl<'a, 's> Writer<'_, 'a, '_, '_, 's> {
         Ok(true)
     }
 
-    /// Whether objects are still written before it is known whether they are as they are taken to be.
+    /// Whether objects are still written before it is known whether they are as they are taken to
+    /// be.
     pub(super) fn may_guess(&self) -> bool {
         self.has_runs && self.n_misses < MAX_MISSES
     }
@@ -238,7 +240,8 @@ impl<'a, 's> Writer<'_, 'a, '_, '_, 's> {
         }
     }
 
-    /// The members that were looked through, as a map whose keys and values are of the types `args`, if any.
+    /// The members that were looked through, as a map whose keys and values are of the types
+    /// `args`, if any.
     fn map(
         &mut self,
         tag: Option<&str>,
@@ -256,7 +259,8 @@ impl<'a, 's> Writer<'_, 'a, '_, '_, 's> {
         Ok(())
     }
 
-    /// The members that were looked through, as an object, or as the map of which the provider makes one.
+    /// The members that were looked through, as an object, or as the map of which the provider
+    /// makes one.
     fn object_of(
         &mut self,
         of: Of<'_>,

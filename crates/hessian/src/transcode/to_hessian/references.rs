@@ -1,8 +1,8 @@
 //! References in JSON that become references in Hessian, by the numbers of what they name.
 
-use super::{JsonKind, TranscodeError, Writer};
+use super::{JsonKind, JsonToHessian, TranscodeError};
 
-impl Writer<'_, '_, '_, '_, '_> {
+impl JsonToHessian<'_, '_, '_, '_, '_> {
     /// Begins an array or object, whose number in the message is the next.
     pub(super) fn enter(&mut self) {
         if let Some(places) = &mut self.places {

@@ -1,9 +1,9 @@
-//! Runs of simple values: texts of up to 31 ASCII characters without escapes, numbers of few digits,
-//! `true`, `false` and `null`, with no white space between them.
+//! Runs of simple values: texts of up to 31 ASCII characters without escapes, numbers of few
+//! digits, `true`, `false` and `null`, with no white space between them.
 
-use super::Writer;
+use super::JsonToHessian;
 use crate::encode::{put_double, put_int, put_long};
-use crate::transcode::run::{NOTHING, Room, Step, run};
+use crate::transcode::run::{NOTHING, Room, RunStep, run};
 use crate::{JavaType, tag};
 use java_json::ascii;
 use java_json::builtin::Builtin;
@@ -50,7 +50,7 @@ impl Rule {
     }
 }
 
-impl Writer<'_, '_, '_, '_, '_> {
+impl JsonToHessian<'_, '_, '_, '_, '_> {
     /// Writes the next value if it is simple, and of unknown type. Nothing is read of any other.
     #[inline]
     pub(super) fn simple(&mut self) -> bool {
@@ -180,8 +180,8 @@ impl Writer<'_, '_, '_, '_, '_> {
         true
     }
 
-    /// An ASCII text without escapes, or a number of few digits, of unknown type, with no white space
-    /// before it. Nothing is read of any other value.
+    /// An ASCII text without escapes, or a number of few digits, of unknown type, with no white
+    /// space before it. Nothing is read of any other value.
     pub(super) fn plain(&mut self) -> bool {
         match self.json.byte() {
             Some(b'"') => match self.json.take_plain_ascii() {
@@ -220,7 +220,7 @@ fn may_be_simple(byte: u8) -> bool {
 }
 
 #[inline]
-fn put_first(room: &mut Room, chunk: &[u8; CHUNK_LEN], rule: Rule, max_text_len: usize) -> Step {
+fn put_first(room: &mut Room, chunk: &[u8; CHUNK_LEN], rule: Rule, max_text_len: usize) -> RunStep {
     match room.first_chunk_mut() {
         Some(place) => put(place, chunk, rule, max_text_len),
         None => NOTHING,
@@ -229,7 +229,7 @@ fn put_first(room: &mut Room, chunk: &[u8; CHUNK_LEN], rule: Rule, max_text_len:
 
 /// Puts the value at the front of the chunk, if it is simple.
 #[inline]
-fn put(place: &mut LeafRoom, chunk: &[u8; CHUNK_LEN], rule: Rule, max_text_len: usize) -> Step {
+fn put(place: &mut LeafRoom, chunk: &[u8; CHUNK_LEN], rule: Rule, max_text_len: usize) -> RunStep {
     let [first, text @ ..] = chunk;
     if *first != b'"' {
         return put_scalar(place, chunk, rule);
@@ -251,7 +251,7 @@ fn put(place: &mut LeafRoom, chunk: &[u8; CHUNK_LEN], rule: Rule, max_text_len: 
 
 /// Puts the number or word at the front of the chunk.
 #[inline(never)]
-fn put_scalar(place: &mut LeafRoom, chunk: &[u8; CHUNK_LEN], rule: Rule) -> Step {
+fn put_scalar(place: &mut LeafRoom, chunk: &[u8; CHUNK_LEN], rule: Rule) -> RunStep {
     let is_bool = matches!(rule, Rule::Any | Rule::Boolean);
     match chunk {
         [b't', b'r', b'u', b'e', ..] if is_bool => {

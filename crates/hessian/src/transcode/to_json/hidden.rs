@@ -1,16 +1,17 @@
-//! Fields that another one of the same object hides, because both have one name in JSON: a subclass declares
-//! what its superclass has, too, or an exception has a `message` of its own.
+//! Fields that another one of the same object hides, because both have one name in JSON: a
+//! subclass declares what its superclass has, too, or an exception has a `message` of its own.
 //!
-//! The message has both values. Java's reader puts values of one name into the same field, so that the
-//! last one counts; versions of hessian-lite differ in whether that is the subclass's. JSON gets that one
-//! alone, for many readers refuse an object with two members of one name.
+//! The message has both values. Java's reader puts values of one name into the same field, so that
+//! the last one counts; versions of hessian-lite differ in whether that is the subclass's. JSON
+//! gets that one alone, for many readers refuse an object with two members of one name.
 
 use std::collections::HashMap;
 
-use super::{TranscodeError, Writer};
+use super::{HessianToJson, TranscodeError};
 use crate::{Name, ObjectCursor};
 
-/// For each field of a class, the next one that has the same name in JSON. Empty if there is none at all.
+/// For each field of a class, the next one that has the same name in JSON. Empty if there is none
+/// at all.
 #[derive(Debug, Default)]
 pub(super) struct Hidden(Vec<Option<usize>>);
 
@@ -40,8 +41,8 @@ impl Hidden {
     }
 }
 
-/// Whether names may be equal. They rarely are, and most classes are told by a few steps: names of one
-/// length and with one last byte are compared with all those before.
+/// Whether names may be equal. They rarely are, and most classes are told by a few steps: names of
+/// one length and with one last byte are compared with all those before.
 fn may_repeat(fields: &[Name<'_>], key: impl Fn(&str) -> &str) -> bool {
     const MAX_COMPARED: usize = 64;
     let mut seen = 0u64;
@@ -56,7 +57,7 @@ fn may_repeat(fields: &[Name<'_>], key: impl Fn(&str) -> &str) -> bool {
         })
 }
 
-impl Writer<'_, '_, '_> {
+impl HessianToJson<'_, '_, '_> {
     /// The next field that has the same name in JSON as this one.
     #[inline]
     pub(super) fn hidden_by(&self, class: usize, index: usize) -> Option<usize> {

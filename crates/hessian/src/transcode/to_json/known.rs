@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Shape, TranscodeError, Writer};
+use super::{HessianToJson, Shape, TranscodeError};
 use crate::transcode::builtin::Builtin;
 use crate::{Kind, Limits, Name, ObjectCursor};
 use java_json::bigint;
@@ -10,7 +10,7 @@ use java_json::json::{self, JsonReader};
 use java_json::texts;
 use java_json::time::TimeFields;
 
-impl<'a> Writer<'_, 'a, '_> {
+impl<'a> HessianToJson<'_, 'a, '_> {
     /// An object of a known class. What cannot be one is an error: its class says what it is.
     pub(super) fn known(
         &mut self,
@@ -65,8 +65,8 @@ impl<'a> Writer<'_, 'a, '_> {
         Ok(())
     }
 
-    /// A class whose text is its field `value`; or a UUID as hessian-lite wrote it before 3.2.8, by
-    /// its two halves.
+    /// A class whose text is its field `value`; or a UUID as hessian-lite wrote it before 3.2.8,
+    /// by its two halves.
     fn text_value(&mut self, mut object: ObjectCursor) -> Result<(), TranscodeError> {
         let (mut is_found, mut high, mut low) = (false, None, None);
         while let Some(name) = self.next_field(&mut object) {

@@ -2,7 +2,7 @@
 
 use super::hidden::Hidden;
 use super::throwable::key_of;
-use super::{EnumStyle, Shape, TranscodeError, Writer};
+use super::{EnumStyle, HessianToJson, Shape, TranscodeError};
 use crate::transcode::Schema;
 use crate::{ClassDef, Name, ObjectCursor};
 use java_json::json::{self, MemberName};
@@ -51,7 +51,7 @@ impl Plan {
     }
 }
 
-impl Writer<'_, '_, '_> {
+impl HessianToJson<'_, '_, '_> {
     pub(super) fn object(&mut self) -> Result<(), TranscodeError> {
         let start = self.dec.position();
         let mut object = self.dec.read_object_begin()?;

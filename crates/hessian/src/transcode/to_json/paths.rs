@@ -9,7 +9,7 @@ use java_json::json;
 
 /// One step down.
 #[derive(Clone, Debug)]
-enum Step {
+enum PathStep {
     Root,
     Index(usize),
     /// Where the member's name stands in the output, in its quotes.
@@ -17,44 +17,44 @@ enum Step {
 }
 
 #[derive(Clone, Debug)]
-struct Place {
+struct WrittenValue {
     parent: usize,
-    step: Step,
+    step: PathStep,
 }
 
 /// The places of what was written so far.
 #[derive(Debug)]
 pub(super) struct Paths {
-    places: Vec<Place>,
+    places: Vec<WrittenValue>,
     /// By the number of the list, map or object in the message: its place.
     by_ref: Vec<Option<usize>>,
     /// The places that are being written, the innermost last.
     open: Vec<usize>,
-    step: Step,
+    step: PathStep,
 }
 
 impl Default for Paths {
     fn default() -> Self {
-        Self { places: Vec::new(), by_ref: Vec::new(), open: Vec::new(), step: Step::Root }
+        Self { places: Vec::new(), by_ref: Vec::new(), open: Vec::new(), step: PathStep::Root }
     }
 }
 
 impl Paths {
     /// The next value is the element with this index.
     pub(super) fn at_index(&mut self, index: usize) {
-        self.step = Step::Index(index);
+        self.step = PathStep::Index(index);
     }
 
     /// The next value is the member whose name stands there in the output.
     pub(super) fn at_key(&mut self, key: Range<usize>) {
-        self.step = Step::Key(key);
+        self.step = PathStep::Key(key);
     }
 
     /// Begins the list, map or object with this number.
     pub(super) fn enter(&mut self, index: Option<usize>) {
         let place = self.places.len();
         let parent = self.open.last().copied().unwrap_or_default();
-        self.places.push(Place { parent, step: self.step.clone() });
+        self.places.push(WrittenValue { parent, step: self.step.clone() });
         self.open.push(place);
         let Some(index) = index else { return };
         if self.by_ref.len() <= index {
@@ -76,8 +76,8 @@ impl Paths {
             return false;
         };
         let mut steps = Vec::new();
-        while let Some(Place { parent, step }) = self.places.get(place) {
-            if matches!(step, Step::Root) {
+        while let Some(WrittenValue { parent, step }) = self.places.get(place) {
+            if matches!(step, PathStep::Root) {
                 break;
             }
             steps.push(step);
@@ -86,9 +86,9 @@ impl Paths {
         let mut path = vec![b'$'];
         for step in steps.into_iter().rev() {
             match step {
-                Step::Root => {}
-                Step::Index(index) => path.extend_from_slice(format!("[{index}]").as_bytes()),
-                Step::Key(range) => {
+                PathStep::Root => {}
+                PathStep::Index(index) => path.extend_from_slice(format!("[{index}]").as_bytes()),
+                PathStep::Key(range) => {
                     write_step(out.get(range.clone()).unwrap_or_default(), &mut path);
                 }
             }

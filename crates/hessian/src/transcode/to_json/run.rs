@@ -5,9 +5,9 @@
 //! values at once. It ends at whatever is not simple, at the limits, and where anything is wrong:
 //! all that is left to the general way, which says what.
 
-use super::Writer;
+use super::HessianToJson;
 use crate::tag;
-use crate::transcode::run::{NOTHING, Room, Step, run};
+use crate::transcode::run::{NOTHING, Room, RunStep, run};
 use java_json::json::{LEAF_LEN, LeafRoom, MemberName, put_f64, put_i64, put_text, put_word};
 use java_json::short_copy::push_front;
 
@@ -22,7 +22,7 @@ struct Rules {
     max_text_len: usize,
 }
 
-impl Writer<'_, '_, '_> {
+impl HessianToJson<'_, '_, '_> {
     /// Writes the next value if it is simple. Nothing is read of any other.
     #[inline]
     pub(super) fn simple(&mut self) -> bool {
@@ -85,8 +85,8 @@ impl Writer<'_, '_, '_> {
         n
     }
 
-    /// Writes entries of a map whose keys are short texts and whose values are simple, and says how
-    /// many they were.
+    /// Writes entries of a map whose keys are short texts and whose values are simple, and says
+    /// how many they were.
     pub(super) fn run_entries(&mut self, is_first: bool) -> usize {
         let rules = self.rules();
         let n_left = self.dec.items_left();
@@ -155,10 +155,10 @@ const SIMPLE: [bool; 256] = {
     }
 };
 
-/// Puts the value at the front of the chunk at `at`, if it is simple. What is put ends after the bytes
-/// that are said to be put.
+/// Puts the value at the front of the chunk at `at`, if it is simple. What is put ends after the
+/// bytes that are said to be put.
 #[inline]
-fn put_behind(room: &mut Room, at: usize, chunk: &[u8; CHUNK_LEN], rules: Rules) -> Step {
+fn put_behind(room: &mut Room, at: usize, chunk: &[u8; CHUNK_LEN], rules: Rules) -> RunStep {
     let Some(place) = room.get_mut(at..).and_then(<[u8]>::first_chunk_mut) else { return NOTHING };
     let (n_taken, n_put) = put(place, chunk, rules);
     (n_taken, at + n_put)
@@ -166,7 +166,7 @@ fn put_behind(room: &mut Room, at: usize, chunk: &[u8; CHUNK_LEN], rules: Rules)
 
 /// Puts the value at the front of the chunk, if it is simple.
 #[inline]
-fn put(place: &mut LeafRoom, chunk: &[u8; CHUNK_LEN], rules: Rules) -> Step {
+fn put(place: &mut LeafRoom, chunk: &[u8; CHUNK_LEN], rules: Rules) -> RunStep {
     if usize::from(chunk[0]) <= tag::STRING_DIRECT_MAX {
         put_simple_text(place, chunk, rules)
     } else {
@@ -176,7 +176,7 @@ fn put(place: &mut LeafRoom, chunk: &[u8; CHUNK_LEN], rules: Rules) -> Step {
 
 /// Puts the text at the front of the chunk, if it is a short one.
 #[inline]
-fn put_simple_text(place: &mut LeafRoom, chunk: &[u8; CHUNK_LEN], rules: Rules) -> Step {
+fn put_simple_text(place: &mut LeafRoom, chunk: &[u8; CHUNK_LEN], rules: Rules) -> RunStep {
     let [tag, text @ ..] = chunk;
     let len = usize::from(*tag);
     if rules.max_text_len < len || tag::STRING_DIRECT_MAX < len {
@@ -195,7 +195,7 @@ enum Simple {
 
 /// Puts the number, boolean or null at the front of the chunk.
 #[inline(never)]
-fn put_scalar(place: &mut LeafRoom, chunk: &[u8; CHUNK_LEN], rules: Rules) -> Step {
+fn put_scalar(place: &mut LeafRoom, chunk: &[u8; CHUNK_LEN], rules: Rules) -> RunStep {
     let [tag, b0, b1, b2, b3, b4, b5, b6, b7, ..] = *chunk;
     let of = |tag: u8, zero: u8| i64::from(tag) - i64::from(zero);
     let (short, int) = (u16::from_be_bytes([b0, b1]), i32::from_be_bytes([b0, b1, b2, b3]));

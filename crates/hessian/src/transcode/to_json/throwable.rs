@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{TranscodeError, Writer};
+use super::{HessianToJson, TranscodeError};
 use crate::{Kind, Name, ObjectCursor, json};
 
 /// What a field of an exception is called in JSON.
@@ -20,7 +20,8 @@ struct Candidate<'a> {
     start: usize,
 }
 
-/// How much a value has to say: nothing, or what all exceptions have, or what its class has declared.
+/// How much a value has to say: nothing, or what all exceptions have, or what its class has
+/// declared.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Rank {
     Nothing,
@@ -28,10 +29,10 @@ enum Rank {
     Own,
 }
 
-impl<'a> Writer<'_, 'a, '_> {
+impl<'a> HessianToJson<'_, 'a, '_> {
     /// A Java exception: its class, message and cause, its stack trace as Java prints it, and its
-    /// own fields. It is its own cause if it has none. A field of its own that is called `message` or
-    /// `cause` takes the place of the usual one, unless it is null.
+    /// own fields. It is its own cause if it has none. A field of its own that is called `message`
+    /// or `cause` takes the place of the usual one, unless it is null.
     pub(super) fn throwable(&mut self, mut object: ObjectCursor) -> Result<(), TranscodeError> {
         self.out.push(b'{');
         let class = object.class();
@@ -80,8 +81,8 @@ impl<'a> Writer<'_, 'a, '_> {
         self.reference_to(offset, index)
     }
 
-    /// Writes the best of the values of one name: of those that were passed over, and the one that comes next.
-    /// Of equals the last counts.
+    /// Writes the best of the values of one name: of those that were passed over, and the one that
+    /// comes next. Of equals the last counts.
     fn best_member(
         &mut self,
         key: &str,

@@ -156,7 +156,8 @@ impl Descriptors<'_, '_> {
         Ok(())
     }
 
-    /// A JSON object of the class that its member `class` names, or else of `declared`, or else as a map.
+    /// A JSON object of the class that its member `class` names, or else of `declared`, or else as
+    /// a map.
     fn object(&mut self, declared: Option<&str>, ty: Option<&JavaType>) -> Result<(), BeanError> {
         let members = members(self.json.clone().skip_value()?)?;
         let named =

@@ -16,8 +16,8 @@ impl Encoder<'_> {
         self.out
     }
 
-    /// Begins an object of a class that has no definition of this name yet, and takes a number for one.
-    /// Nothing if there is one already, or if too many definitions were written to tell.
+    /// Begins an object of a class that has no definition of this name yet, and takes a number for
+    /// one. Nothing if there is one already, or if too many definitions were written to tell.
     pub(crate) fn object_open(&mut self, class: &str) -> Option<Open> {
         let ranges = &self.classes.ranges;
         if SEARCHED <= ranges.len() || !ranges.is_empty() && self.is_defined(class) {
@@ -40,8 +40,8 @@ impl Encoder<'_> {
         self.classes.ranges.iter().any(is_it)
     }
 
-    /// Puts the definition before an object, and says what number it has. Nothing if an object inside
-    /// has the same one, which then should have had the number of this one.
+    /// Puts the definition before an object, and says what number it has. Nothing if an object
+    /// inside has the same one, which then should have had the number of this one.
     pub(crate) fn object_close<S: AsRef<str>>(
         &mut self,
         open: Open,

@@ -19,7 +19,7 @@ const DUBBO_PORT: u16 = 20880;
 /// Where the service is: exactly one of the two.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
-pub(crate) struct PlaceArgs {
+pub(crate) struct LocationArgs {
     /// One endpoint: dubbo://HOST:PORT of a provider, or link://HOST:PORT of an agent
     #[arg(long, value_name = "URL", value_parser = endpoint_url)]
     url: Option<DubboUrl>,
@@ -53,7 +53,7 @@ impl VariantArgs {
 }
 
 /// A registry that is open.
-pub(crate) struct Place {
+pub(crate) struct ServiceLocation {
     pub(crate) registry: Registry,
     /// How the user called it.
     pub(crate) name: String,
@@ -74,7 +74,7 @@ fn endpoint_url(text: &str) -> Result<DubboUrl, String> {
     Ok(url)
 }
 
-impl PlaceArgs {
+impl LocationArgs {
     /// What is meant. A whole URL, as it stands in a registry, tells version and group, too.
     pub(crate) fn service(
         &self,
@@ -99,7 +99,7 @@ impl PlaceArgs {
         service: &ServiceKey,
         variant: &VariantArgs,
         serialization: Option<Serialization>,
-    ) -> Result<Place, RegistryError> {
+    ) -> Result<ServiceLocation, RegistryError> {
         let mut sources = DefinitionSources {
             folder: variant.definitions.clone(),
             ..DefinitionSources::default()
@@ -113,7 +113,7 @@ impl PlaceArgs {
                 None => (RegistryConfig::Memory(MemoryHub::new()), String::new()),
             };
             let registry = Registry::open_with(config, sources)?;
-            return Ok(Place { registry, name, _registered: None });
+            return Ok(ServiceLocation { registry, name, _registered: None });
         };
         let hub = RegistryConfig::Memory(MemoryHub::new());
         let registry = Registry::open_with(hub, sources)?;
@@ -134,11 +134,11 @@ impl PlaceArgs {
             app_address: None,
         };
         let registered = registry.register(&registration)?;
-        Ok(Place { registry, name: url.to_string(), _registered: Some(registered) })
+        Ok(ServiceLocation { registry, name: url.to_string(), _registered: Some(registered) })
     }
 }
 
-impl Place {
+impl ServiceLocation {
     /// Waits for the first list of a service's endpoints; says why if the registry has not answered
     /// within `limit`.
     pub(crate) async fn first_list(

@@ -1,17 +1,18 @@
 //! An object of a class that is met for the first time, written while it is read.
 //!
-//! Its class definition stands before its values, and names the members, which are known when all was
-//! read: it is put there afterwards. Whatever does not turn out as expected is taken back, errors too,
-//! and the object is looked through first: what is written, and what is wrong, is the same.
+//! Its class definition stands before its values, and names the members, which are known when all
+//! was read: it is put there afterwards. Whatever does not turn out as expected is taken back,
+//! errors too, and the object is looked through first: what is written, and what is wrong, is the
+//! same.
 
 use std::borrow::Cow;
 
 use ascii::AsAsciiStr as _;
 
-use super::{Member, TranscodeError, Writer};
+use super::{JsonToHessian, Member, TranscodeError};
 use java_json::ClassType;
 
-impl<'a> Writer<'_, 'a, '_, '_, '_> {
+impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
     /// Writes the object that comes next. If that cannot be, all is as it was.
     pub(super) fn object_at_once(&mut self, class: &ClassType) -> bool {
         if self.places.is_some() || !self.may_guess() {
