@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates that keep the rule.
-const CRATES: [&str; 14] = [
+const CRATES: [&str; 15] = [
     "agent",
     "balance",
     "dubbo-proto",
@@ -17,6 +17,7 @@ const CRATES: [&str; 14] = [
     "hessian",
     "java-json",
     "jsonb",
+    "lab",
     "link",
     "link-macros",
     "link-proto",

@@ -4,12 +4,15 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+#[cfg(feature = "lab")]
 use crate::bench::BenchArgs;
 use crate::call::{self, CallArgs};
 use crate::completions::{self, CompletionsArgs};
+#[cfg(feature = "lab")]
 use crate::demo::{self, DemoArgs};
 use crate::describe::{self, DescribeArgs};
 use crate::explain::{self, ExplainArgs};
+#[cfg(feature = "lab")]
 use crate::provider::{self, ProviderArgs};
 use crate::reload;
 use crate::transfer::{self, TransferArgs};
@@ -49,20 +52,26 @@ Exit status:
 
 const HELP: &str = "\
 Examples:
-  dubmesh demo                         see a whole mesh at work
   dubmesh check --config agent.toml    show the mistakes in a file
   dubmesh run --config agent.toml      run an agent with this file
   dubmesh call com.acme.Orders find 42 --url dubbo://127.0.0.1:20880
                                        call a service
   dubmesh describe com.acme.Orders --registry etcd://127.0.0.1:2379
                                        show its methods and its endpoints
-  dubmesh provider                     run a small Dubbo provider
-  dubmesh bench rpc                    measure calls through one connection
   dubmesh transfer serve lines.txt     offer the lines of a file";
+
+#[cfg(feature = "lab")]
+const LAB_HELP: &str = "
+  dubmesh demo                         see a whole mesh at work
+  dubmesh provider                     run a small Dubbo provider
+  dubmesh bench rpc                    measure calls through one connection";
+
+#[cfg(not(feature = "lab"))]
+const LAB_HELP: &str = "";
 
 /// Lets any program call Apache Dubbo services over HTTP, and offers local ones to others.
 #[derive(Debug, Parser)]
-#[command(name = "dubmesh", version, after_help = format!("{HELP}\n\n{EXIT_STATUS}"))]
+#[command(name = "dubmesh", version, after_help = format!("{HELP}{LAB_HELP}\n\n{EXIT_STATUS}"))]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -82,6 +91,7 @@ pub(crate) enum Command {
     #[command(after_help = reload::HELP)]
     Reload(ConfigFile),
     /// Run a whole mesh with load on it, and show it live
+    #[cfg(feature = "lab")]
     #[command(after_help = demo::HELP)]
     Demo(DemoArgs),
     /// Call a Dubbo service, and print the result as JSON
@@ -94,9 +104,11 @@ pub(crate) enum Command {
     #[command(after_help = explain::HELP)]
     Explain(Box<ExplainArgs>),
     /// Run a small Dubbo provider for trials and measurements
+    #[cfg(feature = "lab")]
     #[command(after_help = provider::HELP)]
     Provider(Box<ProviderArgs>),
     /// Measure the performance of this machine, or of a connection between two
+    #[cfg(feature = "lab")]
     Bench(BenchArgs),
     /// Transfer the lines of a file, one request per line, processed and in order
     #[command(after_help = transfer::HELP)]
@@ -137,7 +149,7 @@ mod tests {
         command.build();
         let mut commands = Vec::new();
         all(&command, &mut commands);
-        assert!(12 < commands.len());
+        assert!(8 < commands.len());
         let mut wrong = Vec::new();
         for mut command in commands {
             let (name, help) = (command.get_name().to_owned(), command.render_long_help());

@@ -5,15 +5,19 @@
 
 #[cfg(target_os = "linux")]
 mod allocator;
+#[cfg(feature = "lab")]
 mod bench;
 mod call;
 mod check;
 mod cli;
 mod completions;
+#[cfg(feature = "lab")]
 mod demo;
 mod describe;
+mod duration;
 mod explain;
 mod logging;
+#[cfg(feature = "lab")]
 mod provider;
 mod registry_url;
 mod reload;
@@ -58,6 +62,7 @@ impl From<Exit> for ExitCode {
 
 fn main() -> ExitCode {
     let exit = match Cli::parse().command {
+        #[cfg(feature = "lab")]
         Command::Bench(args) => bench::bench(&args),
         Command::Run(file) => run::run(&file.config),
         Command::Check(file) => check::check(&file.config),
@@ -65,7 +70,9 @@ fn main() -> ExitCode {
         Command::Call(args) => call::call(&args),
         Command::Describe(args) => describe::describe(&args),
         Command::Explain(args) => explain::explain(&args),
+        #[cfg(feature = "lab")]
         Command::Demo(args) => demo::demo(&args),
+        #[cfg(feature = "lab")]
         Command::Provider(args) => provider::provider(&args),
         Command::Transfer(args) => transfer::transfer(&args),
         Command::Completions(args) => completions::completions(&args, Cli::command()),

@@ -315,7 +315,7 @@ fn the_demo_ends_with_a_summary() {
         {
             assert!(out.contains(part), "{part:?} is not in {out}");
         }
-        assert!(out.ends_with("All of it was stopped in order.\n"), "{out}");
+        assert!(out.ends_with("Everything has stopped.\n"), "{out}");
     }
 }
 

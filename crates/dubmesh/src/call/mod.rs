@@ -27,7 +27,6 @@ use registry::{Freshness, MemoryHub, Registered, Registration, Registry, Registr
 use self::outcome::{exit_of, remedy};
 use self::tap::Tap;
 use crate::Exit;
-use crate::provider::serialization;
 use crate::service_location::{LocationArgs, ServiceLocation, VariantArgs};
 
 /// A connection that takes longer will not come.
@@ -435,6 +434,12 @@ impl Tapped {
         }
         error
     }
+}
+
+/// Reads the name of a serialization that we speak, as configurations have it.
+fn serialization(name: &str) -> Result<Serialization, String> {
+    Serialization::from_config_name(name)
+        .ok_or_else(|| "write hessian2, fastjson2, fastjson or fastjson-sized".to_owned())
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use transfer::{
 use super::failed;
 use super::meter::{Line, bytes, usage};
 use crate::Exit;
-use crate::demo::duration;
+use crate::duration::duration;
 
 /// What stands below the options in `--help`.
 pub(super) const HELP: &str = "\

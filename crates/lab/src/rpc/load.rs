@@ -1,27 +1,14 @@
 //! The callers: tasks, or threads that block.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use link::{Bound, Client, Traffic};
 
 use super::echo::{self, ECHO, ECHO_RAW, Echo, USAGE};
-use super::meter::{Meter, Row, Usage};
-use super::{BenchError, Codec, RpcArgs};
-
-impl Codec {
-    /// The library's number of it.
-    fn number(self) -> u8 {
-        match self {
-            Self::Raw => 1,
-            Self::Hessian2 => 2,
-            Self::Json => 13,
-            Self::Postcard => 14,
-            Self::Protobuf => 22,
-        }
-    }
-}
+use super::meter::{Measured, Meter, Usage};
+use super::plan::{CALL_TIMEOUT, Codec, RpcError, RpcPlan};
 
 /// A caller: its method, its request, and how a reply is to begin and how long it is to be.
 #[derive(Clone)]
@@ -31,9 +18,9 @@ enum Caller {
 }
 
 impl Caller {
-    fn new(args: &RpcArgs, client: &Client, number: u32) -> Self {
-        let (request_len, response_len) = (args.request_bytes, args.response_bytes);
-        match args.codec {
+    fn new(plan: RpcPlan, client: &Client, number: u32) -> Self {
+        let (request_len, response_len) = (plan.request_bytes, plan.response_bytes);
+        match plan.codec {
             Codec::Raw => {
                 let request = echo::raw_request(number, request_len, response_len);
                 Self::Raw(client.bind(&ECHO_RAW), request, response_len as usize)
@@ -86,16 +73,16 @@ fn is_right(request: &[u8], reply: &[u8], len: usize) -> bool {
 
 /// Calls from tasks until the time is over.
 pub(super) async fn run_tasks(
-    args: &RpcArgs,
+    plan: RpcPlan,
     client: &Client,
     traffic: &Traffic,
-) -> Result<Row, BenchError> {
+) -> Result<Measured, RpcError> {
     let usage = client.bind(&USAGE);
     usage.call(()).await.map_err(probe_failed)?;
-    let meter = Arc::new(Meter::new(args));
-    let callers: Vec<_> = (0..args.concurrency)
+    let meter = Arc::new(Meter::new(plan));
+    let callers: Vec<_> = (0..plan.concurrency)
         .map(|number| {
-            let (caller, meter) = (Caller::new(args, client, number), Arc::clone(&meter));
+            let (caller, meter) = (Caller::new(plan, client, number), Arc::clone(&meter));
             tokio::spawn(async move {
                 let mut start = Instant::now();
                 loop {
@@ -109,14 +96,13 @@ pub(super) async fn run_tasks(
             })
         })
         .collect();
-    let server =
-        async || usage.call(()).timeout(Duration::from_secs(30)).await.map_err(probe_failed);
+    let server = async || usage.call(()).timeout(CALL_TIMEOUT).await.map_err(probe_failed);
     tokio::time::sleep_until(meter.begin.into()).await;
     let (client_before, server_before) = (Usage::now(traffic), server().await?);
     tokio::time::sleep_until(meter.end.into()).await;
     let (client_after, server_after) = (Usage::now(traffic), server().await?);
     for caller in callers {
-        caller.await.map_err(|_| BenchError::Caller)?;
+        caller.await.map_err(|_| RpcError::Caller)?;
     }
     let (used, served) = (client_after.since(client_before), server_after.since(server_before));
     Ok(meter.finish(used, served, client.n_connections()))
@@ -124,16 +110,16 @@ pub(super) async fn run_tasks(
 
 /// Calls from threads until the time is over.
 pub(super) fn run_threads(
-    args: &RpcArgs,
+    plan: RpcPlan,
     client: &Client,
     traffic: &Traffic,
-) -> Result<Row, BenchError> {
+) -> Result<Measured, RpcError> {
     let usage = client.bind(&USAGE);
     usage.call(()).wait().map_err(probe_failed)?;
-    let meter = Arc::new(Meter::new(args));
-    let callers: Vec<_> = (0..args.concurrency)
+    let meter = Arc::new(Meter::new(plan));
+    let callers: Vec<_> = (0..plan.concurrency)
         .map(|number| {
-            let (caller, meter) = (Caller::new(args, client, number), Arc::clone(&meter));
+            let (caller, meter) = (Caller::new(plan, client, number), Arc::clone(&meter));
             std::thread::spawn(move || {
                 let mut start = Instant::now();
                 loop {
@@ -147,21 +133,21 @@ pub(super) fn run_threads(
             })
         })
         .collect();
-    let server = || usage.call(()).timeout(Duration::from_secs(30)).wait().map_err(probe_failed);
+    let server = || usage.call(()).timeout(CALL_TIMEOUT).wait().map_err(probe_failed);
     std::thread::sleep(meter.begin.saturating_duration_since(Instant::now()));
     let (client_before, server_before) = (Usage::now(traffic), server()?);
     std::thread::sleep(meter.end.saturating_duration_since(Instant::now()));
     let (client_after, server_after) = (Usage::now(traffic), server()?);
     for caller in callers {
-        caller.join().map_err(|_| BenchError::Caller)?;
+        caller.join().map_err(|_| RpcError::Caller)?;
     }
     let (used, served) = (client_after.since(client_before), server_after.since(server_before));
     Ok(meter.finish(used, served, client.n_connections()))
 }
 
-fn probe_failed(error: link::CallError) -> BenchError {
+fn probe_failed(error: link::CallError) -> RpcError {
     match error {
-        link::CallError::Failed(failure) => BenchError::Probe(failure),
+        link::CallError::Failed(failure) => RpcError::Probe(failure),
         link::CallError::Service(never) => match never {},
     }
 }

@@ -26,7 +26,7 @@ const MAX_ANSWER_LEN: usize = 64 * 1024;
 
 /// How calls follow one another.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Pace {
+pub enum Pace {
     /// So many callers, each of which calls again as soon as it has its answer.
     Callers(NonZeroU32),
     /// So many calls a second, whatever becomes of those before.

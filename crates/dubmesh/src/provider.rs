@@ -11,14 +11,11 @@ use dubbo_proto::{Serialization, ServiceKey};
 use registry::{Endpoint, Protocol, Registered, Registration, Registry};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::service::METHODS;
-use super::{Provider, ProviderConfig};
+use lab::provider::{HELLO, METHODS, Provider, ProviderConfig};
+
 use crate::Exit;
 use crate::logging::Logging;
 use crate::registry_url::RegistryUrl;
-
-/// The contest's interface, which the Java samples offer, too.
-pub(crate) const HELLO: &str = "com.alibaba.dubbo.performance.demo.provider.IHelloService";
 
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
@@ -70,16 +67,10 @@ pub(crate) struct ProviderArgs {
     serialization: Option<Serialization>,
 }
 
-/// Reads the name of a serialization that we speak, as configurations have it.
-pub(crate) fn serialization(name: &str) -> Result<Serialization, String> {
-    Serialization::from_config_name(name)
-        .ok_or_else(|| "write hessian2, fastjson2, fastjson or fastjson-sized".to_owned())
-}
-
 /// Reads the name of a serialization that a registration can tell.
 fn registered(name: &str) -> Result<Serialization, String> {
-    match serialization(name) {
-        Ok(known) if Serialization::NAMED.contains(&known) => Ok(known),
+    match Serialization::from_config_name(name) {
+        Some(known) if Serialization::NAMED.contains(&known) => Ok(known),
         _ => Err("write hessian2, fastjson or fastjson2".to_owned()),
     }
 }

@@ -8,7 +8,7 @@ use link::{Traffic, TrafficTotals};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::RpcArgs;
+use super::plan::RpcPlan;
 
 /// Buckets per power of two: a latency is kept to about 1.6%.
 const N_STEPS: u64 = 64;
@@ -18,6 +18,7 @@ const N_BUCKETS: usize = 36 * (1 << STEP_BITS);
 
 /// Counts what all callers see.
 pub(super) struct Meter {
+    plan: RpcPlan,
     pub(super) begin: Instant,
     pub(super) end: Instant,
     buckets: Box<[AtomicU64]>,
@@ -26,10 +27,10 @@ pub(super) struct Meter {
 
 impl Meter {
     /// The warm-up begins now.
-    pub(super) fn new(args: &RpcArgs) -> Self {
-        let begin = Instant::now() + args.warmup;
+    pub(super) fn new(plan: RpcPlan) -> Self {
+        let begin = Instant::now() + plan.warmup;
         let buckets = (0..N_BUCKETS).map(|_| AtomicU64::new(0)).collect();
-        Self { begin, end: begin + args.duration, buckets, n_errors: AtomicU64::new(0) }
+        Self { plan, begin, end: begin + plan.duration, buckets, n_errors: AtomicU64::new(0) }
     }
 
     /// Counts a call; whether there is to be another one.
@@ -49,19 +50,32 @@ impl Meter {
     }
 
     /// The result.
-    pub(super) fn finish(&self, client: Usage, server: Usage, n_connections: usize) -> Row {
+    pub(super) fn finish(&self, client: Usage, server: Usage, n_connections: usize) -> Measured {
         let counts: Vec<u64> =
             self.buckets.iter().map(|count| count.load(Ordering::Relaxed)).collect();
         let n_calls: u64 = counts.iter().sum();
         let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|share| percentile(&counts, n_calls, share));
         let seconds = (self.end - self.begin).as_secs_f64();
         let n_errors = self.n_errors.load(Ordering::Relaxed);
-        Row { n_calls, n_errors, seconds, p50, p99, p999, client, server, n_connections }
+        Measured {
+            plan: self.plan,
+            n_calls,
+            n_errors,
+            seconds,
+            p50,
+            p99,
+            p999,
+            client,
+            server,
+            n_connections,
+        }
     }
 }
 
 /// What was measured.
-pub(super) struct Row {
+#[derive(Clone, Debug)]
+pub struct Measured {
+    plan: RpcPlan,
     n_calls: u64,
     n_errors: u64,
     seconds: f64,
@@ -73,7 +87,7 @@ pub(super) struct Row {
     n_connections: usize,
 }
 
-impl Row {
+impl Measured {
     fn calls_per_s(&self) -> f64 {
         self.n_calls as f64 / self.seconds
     }
@@ -88,17 +102,19 @@ impl Row {
     }
 
     /// The row as benchmarks keep it.
-    pub(super) fn to_json(&self, args: &RpcArgs) -> Value {
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let plan = &self.plan;
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         json!({
             "scenario": "rpc",
-            "program": if args.blocking { "link-blocking" } else { "link" },
+            "program": if plan.blocking { "link-blocking" } else { "link" },
             "connections": self.n_connections,
-            "callers": args.concurrency,
-            "codec": format!("{:?}", args.codec).to_lowercase(),
-            "threads": args.threads,
-            "request_bytes": args.request_bytes,
-            "response_bytes": args.response_bytes,
+            "callers": plan.concurrency,
+            "codec": plan.codec.name(),
+            "threads": plan.threads,
+            "request_bytes": plan.request_bytes,
+            "response_bytes": plan.response_bytes,
             "seconds": self.seconds,
             "calls": self.n_calls,
             "calls_per_s": self.calls_per_s(),
@@ -119,15 +135,16 @@ impl Row {
     }
 
     /// The row for people.
-    pub(super) fn print(&self, args: &RpcArgs) {
+    pub fn print(&self) {
+        let plan = &self.plan;
         let us = |time: Duration| time.as_secs_f64() * 1e6;
         println!(
-            "{} callers on {} connection(s), {:?}, {} bytes out, {} bytes back, {:.1} s, closed loop",
-            args.concurrency,
+            "{} callers on {} connection(s), {}, {} bytes out, {} bytes back, {:.1} s, closed loop",
+            plan.concurrency,
             self.n_connections,
-            args.codec,
-            args.request_bytes,
-            args.response_bytes,
+            plan.codec.name(),
+            plan.request_bytes,
+            plan.response_bytes,
             self.seconds
         );
         println!("  calls      {:>12.0} /s   {} errors", self.calls_per_s(), self.n_errors);

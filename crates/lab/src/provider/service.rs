@@ -14,6 +14,8 @@ use hessian::Limits;
 use hessian::json::{self, JsonKind, JsonReader};
 use hessian::transcode::JsonOptions;
 
+/// The interface of the Dubbo Mesh contest, which the Java samples offer, too.
+pub const HELLO: &str = "com.alibaba.dubbo.performance.demo.provider.IHelloService";
 /// The descriptor of `hash` and `echo`.
 const ONE_TEXT: &str = "Ljava/lang/String;";
 /// The descriptor of `$echo`.
@@ -26,7 +28,7 @@ const TEXT_NAME: &str = "java.lang.String";
 const N_GENERIC_ARGS: usize = 3;
 
 /// The methods, for registries.
-pub(crate) const METHODS: [&str; 2] = ["hash", "echo"];
+pub const METHODS: [&str; 2] = ["hash", "echo"];
 
 /// The service of the embedded provider.
 #[derive(Clone, Debug)]
@@ -38,9 +40,9 @@ pub(crate) struct HelloService {
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct Refusal {
     /// Dubbo's status for it.
-    pub(crate) status: Status,
+    pub status: Status,
     /// What the caller is told.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 #[derive(Clone, Copy)]
@@ -270,7 +272,7 @@ fn write_exception(
 }
 
 /// Java's `String.hashCode`: 31-fold of what came before, plus the next unit of UTF-16.
-pub(crate) fn java_hash(text: &str) -> i32 {
+pub fn java_hash(text: &str) -> i32 {
     let hash = match text.is_ascii() {
         true => ascii_hash(text.as_bytes()),
         false => text.encode_utf16().fold(0_u32, |hash, unit| step(hash, u32::from(unit))),

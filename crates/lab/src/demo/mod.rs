@@ -1,6 +1,6 @@
-//! `dubmesh demo`: a whole mesh with load on it, in one process, shown live.
+//! A whole mesh with load on it, in one process, shown live.
 //!
-//! [`mesh`] is what runs, [`load`] calls it, [`tally`] counts, [`screen`] is what is shown.
+//! `mesh` is what runs, `load` calls it, `tally` counts, `screen` is what is shown.
 
 mod load;
 mod mesh;
@@ -12,16 +12,13 @@ use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use agent::config::{LogConfig, LogFormat};
-use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::load::{Load, Pace, form};
+pub use self::load::Pace;
+use self::load::{Load, form};
 use self::mesh::{Mesh, WORK};
 use self::screen::{Report, Work};
 use self::tally::Tally;
-use crate::Exit;
-use crate::logging::Logging;
 use crate::provider::HELLO;
 
 /// Two thirds of what the providers can take, so that there is something to see and room to play.
@@ -31,91 +28,39 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Longer than the deadline of any call of the load.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What stands below the options in `--help`.
-pub(crate) const HELP: &str = "\
-Everything runs in this process, on free ports of 127.0.0.1: three Dubbo
-providers of different sizes, an agent beside each, and one agent that takes
-HTTP calls. The demo writes no files.
-
-Examples:
-  dubmesh demo
-  dubmesh demo --for 10s --plain
-  dubmesh demo --concurrency 400
-  dubmesh demo --rate 1000
-
-Exit status:
-  0  ended by --for, SIGINT (Ctrl-C) or SIGTERM, and calls were answered
-  1  could not start, or no call was answered
-  2  the arguments are wrong";
-
-/// The arguments of `dubmesh demo`.
-#[derive(Args, Debug)]
-pub(crate) struct DemoArgs {
-    /// How long to run, such as 10s, 500ms or 2m; by default until Ctrl-C
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
-    duration: Option<Duration>,
-    /// Calls per second, no matter how long they take
-    #[arg(long, value_name = "N", conflicts_with = "concurrency")]
-    rate: Option<NonZeroU32>,
-    /// Callers that call without a pause; 200 by default
-    #[arg(long, value_name = "N")]
-    concurrency: Option<NonZeroU32>,
-    /// Print one line per second, even on a terminal
-    #[arg(long)]
-    plain: bool,
+/// What the demo does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DemoPlan {
+    /// How long it runs; `None`: until a signal ends it.
+    pub duration: Option<Duration>,
+    /// What load there is; `None`: callers without a pause, as many as fit.
+    pub pace: Option<Pace>,
+    /// One line each second, even on a terminal.
+    pub plain: bool,
 }
 
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    const FORMS: &str = "write a time above 0 such as 10s, 500ms or 2m";
-    let n_digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(n_digits);
-    let number: u32 = number.parse().map_err(|_| FORMS)?;
-    let unit = match unit {
-        "ms" => Duration::from_millis(1),
-        "s" | "" => Duration::from_secs(1),
-        "m" => Duration::from_secs(60),
-        "h" => Duration::from_secs(3600),
-        _ => return Err(FORMS.to_owned()),
-    };
-    if number == 0 { Err(FORMS.to_owned()) } else { Ok(unit * number) }
-}
-
-/// Runs the demo to its end.
-pub(crate) fn demo(args: &DemoArgs) -> Exit {
-    // Lines in between would tear the picture; what goes wrong shows among the errors.
-    let _logging =
-        Logging::start(&LogConfig { filter: "error".to_owned(), format: LogFormat::Text });
+/// Runs the demo to its end. Returns whether calls were answered.
+///
+/// # Errors
+/// Why it could not start.
+pub fn demo(plan: &DemoPlan) -> Result<bool, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(tokio::runtime::LocalOptions::default());
-    let ran = runtime
+    runtime
         .map_err(|error| format!("cannot start an event loop: {error}"))
-        .and_then(|runtime| runtime.block_on(run(args)));
-    match ran {
-        Ok(true) => Exit::Ok,
-        Ok(false) => {
-            eprintln!("dubmesh demo: not one call was answered");
-            Exit::Failure
-        }
-        Err(message) => {
-            eprintln!("dubmesh demo: {message}");
-            Exit::Failure
-        }
-    }
+        .and_then(|runtime| runtime.block_on(run(plan)))
 }
 
 /// Returns whether calls were answered.
-async fn run(args: &DemoArgs) -> Result<bool, String> {
+async fn run(plan: &DemoPlan) -> Result<bool, String> {
     let no_signals = |error: io::Error| format!("cannot watch for signals: {error}");
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
     let mesh = Mesh::start().await.map_err(|error| error.to_string())?;
     let target = mesh.http().ok_or("the consumer's agent does not listen; please report this")?;
-    let pace = match (args.rate, args.concurrency) {
-        (Some(rate), _) => Pace::PerSecond(rate),
-        (None, callers) => Pace::Callers(callers.unwrap_or(DEFAULT_CALLERS)),
-    };
-    let is_plain = args.plain || !io::stdout().is_terminal();
+    let pace = plan.pace.unwrap_or(Pace::Callers(DEFAULT_CALLERS));
+    let is_plain = plan.plain || !io::stdout().is_terminal();
     let mut output = Output { is_plain, drawn: Vec::new(), is_gone: false };
     output.print(&introduction(&mesh, pace));
     let load = Load::new(target);
@@ -125,7 +70,7 @@ async fn run(args: &DemoArgs) -> Result<bool, String> {
         async move { load.run(pace).await }
     });
     let end = async {
-        match args.duration {
+        match plan.duration {
             Some(duration) => tokio::time::sleep(duration).await,
             None => pending().await,
         }
@@ -147,7 +92,7 @@ async fn run(args: &DemoArgs) -> Result<bool, String> {
     let _ = tokio::time::timeout(STOP_TIMEOUT, calls).await;
     let total = watch.finish(&load.take(), &mut output);
     let complete = mesh.stop().await;
-    output.print(if complete { "All of it was stopped in order.\n" } else { "Stopped.\n" });
+    output.print(if complete { "Everything has stopped.\n" } else { "Stopped.\n" });
     Ok(0 < total.n_good)
 }
 
@@ -289,20 +234,5 @@ impl Output {
         let drawn: String = lines.iter().map(|line| format!("{line}\n")).collect();
         self.drawn = lines.iter().map(|line| line.chars().count()).collect();
         self.print(&(up + &drawn));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_have_a_unit() {
-        assert_eq!(duration("10s"), Ok(Duration::from_secs(10)));
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!((duration("2m"), duration("3")), (duration("120s"), duration("3000ms")));
-        for wrong in ["", "s", "-1s", "0s", "1d", "1.5s", "99999999999s"] {
-            assert!(duration(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -36,22 +36,22 @@ const QUIET: Duration = Duration::from_millis(100);
 
 /// What a provider offers, and how much of it.
 #[derive(Clone, Debug)]
-pub(crate) struct ProviderConfig {
+pub struct ProviderConfig {
     /// Where it listens.
-    pub(crate) listen: SocketAddr,
+    pub listen: SocketAddr,
     /// What it offers.
-    pub(crate) service: ServiceKey,
+    pub service: ServiceKey,
     /// Calls that it works on at once; others are rejected.
-    pub(crate) threads: NonZeroUsize,
+    pub threads: NonZeroUsize,
     /// How long each call takes.
-    pub(crate) work: Duration,
+    pub work: Duration,
     /// Threads that serve connections.
-    pub(crate) workers: NonZeroUsize,
+    pub workers: NonZeroUsize,
 }
 
 /// Why a provider did not start.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ProviderError {
+pub enum ProviderError {
     /// Its address cannot be used.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -62,7 +62,7 @@ pub(crate) enum ProviderError {
 
 /// What a provider has done so far.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub struct Counts {
     received: AtomicU64,
     answered: AtomicU64,
     rejected: AtomicU64,
@@ -70,23 +70,23 @@ pub(crate) struct Counts {
 
 impl Counts {
     /// Calls that came.
-    pub(crate) fn received(&self) -> u64 {
+    pub fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
 
     /// Calls that were carried out.
-    pub(crate) fn answered(&self) -> u64 {
+    pub fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
     }
 
     /// Calls that were rejected because all threads were busy.
-    pub(crate) fn rejected(&self) -> u64 {
+    pub fn rejected(&self) -> u64 {
         self.rejected.load(Ordering::Relaxed)
     }
 }
 
 /// A running provider. Dropping it cuts its connections; [`Provider::drain`] ends it in order.
-pub(crate) struct Provider {
+pub struct Provider {
     addr: SocketAddr,
     counts: Arc<Counts>,
     workers: Vec<WorkerHandle>,
@@ -108,7 +108,7 @@ impl Provider {
     ///
     /// # Errors
     /// [`ProviderError`], such as that the address is in use.
-    pub(crate) fn start(config: &ProviderConfig) -> Result<Self, ProviderError> {
+    pub fn start(config: &ProviderConfig) -> Result<Self, ProviderError> {
         let listener = wire::listen(config.listen, "--listen")?;
         let addr = listener.local_addr()?;
         let counts = Arc::<Counts>::default();
@@ -135,18 +135,18 @@ impl Provider {
     }
 
     /// Where it listens.
-    pub(crate) fn addr(&self) -> SocketAddr {
+    pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
     /// What it has done so far.
-    pub(crate) fn counts(&self) -> &Arc<Counts> {
+    pub fn counts(&self) -> &Arc<Counts> {
         &self.counts
     }
 
     /// Tells all consumers that it is leaving, answers what is in flight, and ends. Returns
     /// whether every call was answered.
-    pub(crate) async fn drain(self) -> bool {
+    pub async fn drain(self) -> bool {
         let mut ends = Vec::new();
         for worker in &self.workers {
             let (done, end) = oneshot::channel();

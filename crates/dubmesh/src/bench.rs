@@ -1,0 +1,161 @@
+//! `dubmesh bench`: measures the performance of this machine, or of a connection between two. What is
+//! measured is in [`lab`].
+
+use std::process::Command;
+use std::time::Duration;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
+use lab::rpc::{self, Codec, RpcError, RpcPlan, Target};
+use link::Connections;
+
+use crate::Exit;
+
+const RPC_HELP: &str = "\
+Each caller waits for its reply before it makes the next call (a closed loop).
+
+Examples:
+  dubmesh bench rpc --concurrency 100
+  dubmesh bench rpc --concurrency 1000 --connections 4 --codec protobuf --json
+  dubmesh bench rpc --concurrency 100 --blocking
+  dubmesh bench rpc serve --listen 0.0.0.0:7000
+  dubmesh bench rpc --connect server.example:7000";
+
+/// The arguments of `dubmesh bench`.
+#[derive(Args, Debug)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+/// The benchmarks.
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Measure calls through the RPC library: calls per second, latency, CPU time
+    #[command(after_help = RPC_HELP)]
+    Rpc(Box<RpcArgs>),
+}
+
+/// The arguments of `dubmesh bench rpc`.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+struct RpcArgs {
+    #[command(subcommand)]
+    role: Option<Role>,
+    /// Callers, each with one call at a time
+    #[arg(long, short, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    concurrency: u32,
+    /// Connections to the server: a number, or "auto"
+    #[arg(long, default_value = "1", value_parser = connections)]
+    connections: Connections,
+    /// Length of a request's payload
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(12..=8_000_000))]
+    request_bytes: u32,
+    /// Length of a reply's payload
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(12..=8_000_000))]
+    response_bytes: u32,
+    /// Serialization of both
+    #[arg(long, default_value = "raw", value_parser = codec())]
+    codec: Codec,
+    /// How long to measure
+    #[arg(long, default_value = "5s", value_parser = seconds)]
+    duration: Duration,
+    /// How long to call before the measurement begins
+    #[arg(long, default_value = "1s", value_parser = seconds)]
+    warmup: Duration,
+    /// Use a running server: HOST:PORT of a `dubmesh bench rpc serve`
+    #[arg(long, value_name = "ADDR")]
+    connect: Option<String>,
+    /// Make each caller a blocking thread
+    #[arg(long)]
+    blocking: bool,
+    /// Threads of the runtime on each side
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    threads: u32,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What else this command may be.
+#[derive(Debug, Subcommand)]
+enum Role {
+    /// Run only the server; it ends when its standard input ends, or on a signal
+    Serve(ServeArgs),
+}
+
+/// The arguments of the server.
+#[derive(Args, Debug)]
+struct ServeArgs {
+    /// Where to listen; port 0 means any free port, which is printed
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDR")]
+    listen: String,
+    /// Threads of the runtime
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    threads: u32,
+}
+
+/// Measures, and prints the result.
+pub(crate) fn bench(args: &BenchArgs) -> Exit {
+    let What::Rpc(args) = &args.what;
+    let done = match &args.role {
+        Some(Role::Serve(args)) => rpc::serve(&args.listen, args.threads),
+        None => measure(args),
+    };
+    match done {
+        Ok(()) => Exit::Ok,
+        Err(error) => {
+            eprintln!("dubmesh bench rpc: {error}");
+            Exit::Failure
+        }
+    }
+}
+
+fn measure(args: &RpcArgs) -> Result<(), RpcError> {
+    let target = match &args.connect {
+        Some(address) => Target::Running(address.clone()),
+        None => {
+            let program = std::env::current_exe().map_err(RpcError::Server)?;
+            let mut command = Command::new(program);
+            command.args(["bench", "rpc", "serve", "--threads", &args.threads.to_string()]);
+            Target::Start(command)
+        }
+    };
+    let plan = RpcPlan {
+        concurrency: args.concurrency,
+        connections: args.connections,
+        request_bytes: args.request_bytes,
+        response_bytes: args.response_bytes,
+        codec: args.codec,
+        duration: args.duration,
+        warmup: args.warmup,
+        blocking: args.blocking,
+        threads: args.threads,
+    };
+    let measured = rpc::measure(plan, target)?;
+    match args.json {
+        true => println!("{}", serde_json::Value::Array(vec![measured.to_json()])),
+        false => measured.print(),
+    }
+    Ok(())
+}
+
+fn codec() -> impl TypedValueParser<Value = Codec> {
+    PossibleValuesParser::new(Codec::ALL.map(Codec::name))
+        .map(|name| Codec::of_name(&name).unwrap_or(Codec::Raw))
+}
+
+fn connections(text: &str) -> Result<Connections, String> {
+    match (text, text.parse()) {
+        ("auto", _) => Ok(Connections::Auto { max: 4 }),
+        (_, Ok(n @ 1..=64)) => Ok(Connections::Fixed(n)),
+        _ => Err("neither a number from 1 to 64 nor \"auto\"".to_owned()),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.strip_suffix('s').unwrap_or(text).parse().ok();
+    let duration = number.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.ok_or_else(|| "not a number of seconds, such as 5s or 0.5s".to_owned())
+}
