@@ -8,6 +8,7 @@
 //! - [`generics`] knows the fields of classes with type parameters, [`Schema`] the types of
 //!   fields.
 //! - [`InputOptions`] and [`JsonOptions`] are the choices of callers, in and out.
+//! - `scalars` reads the values of the JDK's classes that are scalars in JSON.
 //! - `number`, `bigint`, `time` and `texts` are the texts of the JDK's values.
 //! - [`Limits`] bound everything that a peer can ask for.
 //!
@@ -35,6 +36,8 @@ pub mod number;
 pub mod options;
 #[doc(hidden)]
 pub mod references;
+#[doc(hidden)]
+pub mod scalars;
 mod schema;
 #[doc(hidden)]
 pub mod short_copy;

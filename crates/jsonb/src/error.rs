@@ -1,6 +1,7 @@
 //! Why bytes were refused, or a value has no form in the other format.
 
 use java_json::json::JsonError;
+use java_json::scalars::Misfit;
 
 /// A rule of JSONB that a message broke.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -132,6 +133,16 @@ pub enum JsonbError {
         /// The limit.
         max: usize,
     },
+}
+
+impl From<Misfit> for JsonbError {
+    fn from(misfit: Misfit) -> Self {
+        match misfit {
+            Misfit::Json(error) => Self::Json(error),
+            Misfit::Kind { offset, found, expected } => Self::Kind { offset, found, expected },
+            Misfit::Value { offset, found, expected } => Self::Value { offset, found, expected },
+        }
+    }
 }
 
 impl JsonbError {

@@ -16,24 +16,16 @@ mod object;
 
 use std::borrow::Cow;
 
-use base64::Engine as _;
-use base64::alphabet;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use java_json::builtin::Builtin;
 use java_json::json::{JsonKind, JsonReader};
 use java_json::references::ReferencePaths;
+use java_json::scalars::{self, Misfit, is_of_beans};
 use java_json::{ClassType, JavaType};
 use java_json::{InputOptions, Schema, expected};
 use memchr::memmem;
 
 use crate::Encoder;
 use crate::error::JsonbError;
-
-/// With or without padding, for both are met.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
 
 /// Writes the JSON value that `json` is at, as a value of the Java type `ty` that its reader
 /// knows; if the reader knows none, as what the JSON value looks like. The table is in
@@ -124,16 +116,8 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
             },
             Some(JavaType::Array(element)) => self.array(element, place),
             Some(primitive) => {
-                let builtin = match primitive {
-                    JavaType::Boolean => Builtin::Boolean,
-                    JavaType::Byte => Builtin::Byte,
-                    JavaType::Char => Builtin::Char,
-                    JavaType::Short => Builtin::Short,
-                    JavaType::Int => Builtin::Int,
-                    JavaType::Long => Builtin::Long,
-                    JavaType::Float => Builtin::Float,
-                    JavaType::Double => Builtin::Double,
-                    _ => return Err(self.wrong_kind("void")),
+                let Some(builtin) = scalars::of_primitive(primitive) else {
+                    return Err(self.wrong_kind("void"));
                 };
                 if self.json.peek()? == JsonKind::Null {
                     return Err(self.wrong_kind(&primitive.java_name()));
@@ -243,17 +227,19 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
         }
         match (element, kind) {
             (JavaType::Byte, JsonKind::String) => {
-                let offset = self.json.position();
-                let text = self.json.read_string()?;
-                let bytes = BASE64
-                    .decode(text.as_bytes())
-                    .map_err(|_| self.wrong_value(offset, "base64"))?;
+                let bytes = scalars::base64(self.json)?;
                 self.enc.binary(&bytes);
                 Ok(())
             }
-            (JavaType::Byte, JsonKind::Array) => self.byte_array(),
+            (JavaType::Byte, JsonKind::Array) => {
+                self.enc.binary(&scalars::byte_array(self.json)?);
+                Ok(())
+            }
             (JavaType::Char, JsonKind::String) => self.text(),
-            (JavaType::Char, JsonKind::Array) => self.char_array(),
+            (JavaType::Char, JsonKind::Array) => {
+                self.enc.string(&scalars::char_array(self.json)?);
+                Ok(())
+            }
             (_, JsonKind::Array) if is_of_maps => self.elements(Some(element), ReaderType::Open),
             (_, JsonKind::Array) => self.elements(Some(element), ReaderType::Declared),
             _ => Err(self.wrong_kind(&(element.java_name() + "[]"))),
@@ -386,34 +372,13 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
 
     #[cold]
     fn wrong_kind(&self, expected: &str) -> JsonbError {
-        let mut json = self.json.clone();
-        let found = match json.peek() {
-            Ok(JsonKind::Null) => "null",
-            Ok(JsonKind::Bool) => "a boolean",
-            Ok(JsonKind::Number) => "a number",
-            Ok(JsonKind::String) => "a string",
-            Ok(JsonKind::Array) => "an array",
-            Ok(JsonKind::Object) => "an object",
-            Err(error) => return error.into(),
-        };
-        JsonbError::Kind { offset: json.position(), found, expected: expected.into() }
+        Misfit::kind(self.json, expected).into()
     }
 
     /// The number or string at `offset` is not what it should be.
     #[cold]
     fn wrong_value(&self, offset: usize, expected: &str) -> JsonbError {
-        let found = expected::found_at(self.json.text(), offset);
-        JsonbError::Value { offset, found, expected: expected.into() }
-    }
-}
-
-/// Whether an array of these elements holds objects of a class that the mapping does not know, on
-/// whatever level.
-fn is_of_beans(element: &JavaType) -> bool {
-    match element {
-        JavaType::Array(inner) => is_of_beans(inner),
-        JavaType::Class(class) => class.builtin().is_none(),
-        _ => false,
+        Misfit::value(self.json, offset, expected).into()
     }
 }
 

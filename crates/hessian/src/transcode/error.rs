@@ -2,6 +2,7 @@
 
 use crate::HessianError;
 use java_json::json::JsonError;
+use java_json::scalars::Misfit;
 
 /// A value that could not be transcoded. Offsets count in the source text or message; for JSON
 /// [`json::path_at`](java_json::json::path_at) turns one into a path.
@@ -61,6 +62,16 @@ pub enum TranscodeError {
         /// The limit.
         max: usize,
     },
+}
+
+impl From<Misfit> for TranscodeError {
+    fn from(misfit: Misfit) -> Self {
+        match misfit {
+            Misfit::Json(error) => Self::Json(error),
+            Misfit::Kind { offset, found, expected } => Self::Kind { offset, found, expected },
+            Misfit::Value { offset, found, expected } => Self::Value { offset, found, expected },
+        }
+    }
 }
 
 impl TranscodeError {

@@ -27,6 +27,7 @@ use java_json::expected;
 use java_json::json::{JsonKind, JsonReader, MemberName};
 use java_json::number::InGenericCall;
 use java_json::references::ReferencePaths;
+use java_json::scalars::{self, Misfit};
 
 /// Writes the JSON value that `json` is at, as a value of the Java type `ty`; without a type, as
 /// what the JSON value looks like. The table is in docs/json-mapping.md.
@@ -174,19 +175,11 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
             Some(JavaType::Class(class)) => self.class_value(class),
             Some(JavaType::Array(element)) => self.array(element),
             Some(primitive) => {
-                let builtin = match primitive {
-                    JavaType::Boolean => Builtin::Boolean,
-                    JavaType::Byte => Builtin::Byte,
-                    JavaType::Char => Builtin::Char,
-                    JavaType::Short => Builtin::Short,
-                    JavaType::Int => Builtin::Int,
-                    JavaType::Long => Builtin::Long,
-                    JavaType::Float => Builtin::Float,
-                    JavaType::Double => Builtin::Double,
-                    _ => return Err(self.wrong_kind(self.json.clone().peek()?, "void")),
+                let Some(builtin) = scalars::of_primitive(primitive) else {
+                    return Err(self.wrong_kind("void"));
                 };
                 if self.json.peek()? == JsonKind::Null {
-                    return Err(self.wrong_kind(JsonKind::Null, &primitive.java_name()));
+                    return Err(self.wrong_kind(&primitive.java_name()));
                 }
                 self.scalar(builtin, "")
             }
@@ -258,7 +251,7 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
             (Builtin::EnumSet, JsonKind::Array) => self.enum_set(class),
             (_, JsonKind::Object) => self.named_object(class, builtin),
             (Builtin::List | Builtin::Map | Builtin::EnumSet, _) => {
-                Err(self.wrong_kind(kind, class.name()))
+                Err(self.wrong_kind(class.name()))
             }
             _ => self.scalar(builtin, class.name()),
         }
@@ -268,7 +261,7 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
     /// argument.
     fn enum_set(&mut self, class: &ClassType) -> Result<(), TranscodeError> {
         let Some(element @ JavaType::Class(of)) = class.args().first() else {
-            return Err(self.wrong_kind(JsonKind::Array, "java.util.EnumSet without its enum"));
+            return Err(self.wrong_kind("java.util.EnumSet without its enum"));
         };
         let class = "com.alibaba.com.caucho.hessian.io.EnumSetHandler";
         self.enc.object_begin(class, &["type", "objects"]);
@@ -309,7 +302,7 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
                 self.enc.object_begin(name, &["name"]);
                 self.text()
             }
-            kind => Err(self.wrong_kind(kind, name)),
+            _ => Err(self.wrong_kind(name)),
         }
     }
 
@@ -329,16 +322,8 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
     }
 
     #[cold]
-    fn wrong_kind(&self, kind: JsonKind, expected: &str) -> TranscodeError {
-        let found = match kind {
-            JsonKind::Null => "null",
-            JsonKind::Bool => "a boolean",
-            JsonKind::Number => "a number",
-            JsonKind::String => "a string",
-            JsonKind::Array => "an array",
-            JsonKind::Object => "an object",
-        };
-        TranscodeError::Kind { offset: self.json.position(), found, expected: expected.into() }
+    fn wrong_kind(&self, expected: &str) -> TranscodeError {
+        Misfit::kind(self.json, expected).into()
     }
 
     /// The object that comes next says that it is of a class that the declared one does not take.
@@ -351,7 +336,6 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
     /// The number or string at `offset` is not what it should be.
     #[cold]
     fn wrong_value(&self, offset: usize, expected: &str) -> TranscodeError {
-        let found = expected::found_at(self.json.text(), offset);
-        TranscodeError::Value { offset, found, expected: expected.into() }
+        Misfit::value(self.json, offset, expected).into()
     }
 }

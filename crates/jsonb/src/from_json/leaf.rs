@@ -3,16 +3,16 @@
 use std::borrow::Cow;
 
 use java_json::builtin::Builtin;
-use java_json::json::{JsonKind, JsonReader};
+use java_json::json::JsonKind;
 use java_json::number::InGenericCall;
 use java_json::time::{self, Date, Time};
-use java_json::{expected, number};
+use java_json::{expected, number, scalars};
 
 use super::{JsonToJsonb, ReaderType};
 use crate::encode::{DateParts, TimeParts};
 use crate::error::JsonbError;
 
-impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
+impl JsonToJsonb<'_, '_, '_, '_, '_> {
     pub(super) fn scalar(
         &mut self,
         builtin: Builtin,
@@ -20,21 +20,12 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
         place: ReaderType,
     ) -> Result<(), JsonbError> {
         let kind = self.json.peek()?;
-        let offset = self.json.position();
         match (builtin, kind) {
             (_, JsonKind::Null) => self.null(),
             (_, JsonKind::Array | JsonKind::Object) => Err(self.wrong_kind(name)),
             (Builtin::String, _) => self.as_text(kind),
-            (Builtin::Boolean, JsonKind::Bool) => {
-                self.enc.bool(self.json.read_bool()?);
-                Ok(())
-            }
-            (Builtin::Boolean, JsonKind::String) => {
-                match &*self.json.read_string()? {
-                    "true" => self.enc.bool(true),
-                    "false" => self.enc.bool(false),
-                    _ => return Err(self.wrong_value(offset, expected::scalar(builtin))),
-                }
+            (Builtin::Boolean, JsonKind::Bool | JsonKind::String) => {
+                self.enc.bool(scalars::boolean(self.json)?);
                 Ok(())
             }
             (Builtin::AtomicBoolean, JsonKind::Bool) => {
@@ -59,8 +50,8 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
             (Builtin::Float, _) => self.double(true),
             (Builtin::Double, _) => self.double(false),
             (Builtin::Char, JsonKind::String) => {
-                let unit = self.char()?;
-                self.enc.char(unit);
+                let text = scalars::char(self.json)?;
+                self.enc.char(text.encode_utf16().next().unwrap_or_default());
                 Ok(())
             }
             (Builtin::BigDecimal | Builtin::BigInteger, _) => self.big_number(builtin),
@@ -68,7 +59,12 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
                 self.date(builtin, name, place)
             }
             (Builtin::Year, JsonKind::Number) => {
-                let year = self.integer(-999_999_999, 999_999_999, expected::scalar(builtin))?;
+                let year = scalars::integer(
+                    self.json,
+                    -999_999_999,
+                    999_999_999,
+                    expected::scalar(builtin),
+                )?;
                 self.fields_of(name, &[("year", year)])
             }
             (_, JsonKind::Number) => Err(self.wrong_kind(name)),
@@ -132,56 +128,32 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
         let expected = expected::scalar(builtin);
         match builtin {
             Builtin::Byte => {
-                let value = self.integer(i8::MIN.into(), i8::MAX.into(), expected)?;
+                let value = scalars::integer(self.json, i8::MIN.into(), i8::MAX.into(), expected)?;
                 self.enc.byte(i8::try_from(value).unwrap_or_default());
             }
             Builtin::Short => {
-                let value = self.integer(i16::MIN.into(), i16::MAX.into(), expected)?;
+                let value =
+                    scalars::integer(self.json, i16::MIN.into(), i16::MAX.into(), expected)?;
                 self.enc.short(i16::try_from(value).unwrap_or_default());
             }
             Builtin::Int => {
-                let value = self.integer(i32::MIN.into(), i32::MAX.into(), expected)?;
+                let value =
+                    scalars::integer(self.json, i32::MIN.into(), i32::MAX.into(), expected)?;
                 self.enc.int(i32::try_from(value).unwrap_or_default());
             }
             _ => {
-                let value = self.integer(i64::MIN, i64::MAX, expected)?;
+                let value = scalars::integer(self.json, i64::MIN, i64::MAX, expected)?;
                 self.enc.long(value);
             }
         }
         Ok(())
     }
 
-    pub(super) fn integer(
-        &mut self,
-        min: i64,
-        max: i64,
-        expected: &'static str,
-    ) -> Result<i64, JsonbError> {
-        let kind = self.json.peek()?;
-        let offset = self.json.position();
-        if !matches!(kind, JsonKind::Number | JsonKind::String) {
-            return Err(self.wrong_kind(expected));
-        }
-        number::integer(&self.number_text()?)
-            .filter(|value| (min..=max).contains(value))
-            .ok_or_else(|| self.wrong_value(offset, expected))
-    }
-
     fn double(&mut self, is_float: bool) -> Result<(), JsonbError> {
-        self.json.peek()?;
-        let offset = self.json.position();
-        let text = self.number_text()?;
-        let named = number::named_double(&text);
-        let value = named.unwrap_or_else(|| text.parse::<f64>().unwrap_or(f64::INFINITY));
-        #[expect(clippy::cast_possible_truncation, reason = "rounded like Java does")]
-        let float = value as f32;
-        let is_too_large = value.is_infinite() || value.is_nan() || is_float && float.is_infinite();
-        if is_too_large && named.is_none() {
-            let builtin = if is_float { Builtin::Float } else { Builtin::Double };
-            return Err(self.wrong_value(offset, expected::scalar(builtin)));
-        }
+        let value = scalars::double(self.json, is_float)?;
         match is_float {
-            true => self.enc.float(float),
+            #[expect(clippy::cast_possible_truncation, reason = "rounded like Java does")]
+            true => self.enc.float(value as f32),
             false => self.enc.double(value),
         }
         Ok(())
@@ -190,12 +162,7 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
     fn big_number(&mut self, builtin: Builtin) -> Result<(), JsonbError> {
         self.json.peek()?;
         let offset = self.json.position();
-        let text = self.number_text()?;
-        // The text of a string has to be a number as JSON has it.
-        let mut reader = JsonReader::new(text.as_bytes(), java_json::Limits::default());
-        if reader.read_number() != Ok(&*text) {
-            return Err(self.wrong_value(offset, expected::scalar(builtin)));
-        }
+        let text = scalars::big_number(self.json, builtin)?;
         if builtin == Builtin::BigDecimal {
             return self.decimal(&text, offset);
         }
@@ -213,18 +180,7 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
     }
 
     fn date(&mut self, builtin: Builtin, name: &str, place: ReaderType) -> Result<(), JsonbError> {
-        let kind = self.json.peek()?;
-        let offset = self.json.position();
-        let expected = expected::scalar(builtin);
-        let ms = match kind {
-            JsonKind::Number => self.integer(i64::MIN, i64::MAX, expected)?,
-            _ => {
-                let text = self.json.read_string()?;
-                time::parse_ms(&text)
-                    .or_else(|| text.parse::<i64>().ok())
-                    .ok_or_else(|| self.wrong_value(offset, expected))?
-            }
-        };
+        let ms = scalars::date_ms(self.json, builtin)?;
         match builtin {
             Builtin::SqlDate => self.class_if_open(Some(name), place),
             Builtin::Calendar => self.class_if_open(Some("java.util.GregorianCalendar"), place),
@@ -351,52 +307,6 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
             self.enc.int(i32::try_from(*value).unwrap_or_default());
         }
         self.enc.object_end();
-        Ok(())
-    }
-
-    /// A string of one UTF-16 unit.
-    fn char(&mut self) -> Result<u16, JsonbError> {
-        let kind = self.json.peek()?;
-        let offset = self.json.position();
-        if kind != JsonKind::String {
-            return Err(self.wrong_kind("char"));
-        }
-        let text = self.json.read_string()?;
-        let mut units = text.encode_utf16();
-        match (units.next(), units.next()) {
-            (Some(unit), None) => Ok(unit),
-            _ => Err(self.wrong_value(offset, expected::scalar(Builtin::Char))),
-        }
-    }
-
-    /// A number, or a string that should hold one.
-    fn number_text(&mut self) -> Result<Cow<'a, str>, JsonbError> {
-        match self.json.peek()? {
-            JsonKind::Number => Ok(Cow::Borrowed(self.json.read_number()?)),
-            _ => Ok(self.json.read_string()?),
-        }
-    }
-
-    pub(super) fn byte_array(&mut self) -> Result<(), JsonbError> {
-        let mut bytes = Vec::new();
-        let mut array = self.json.begin_array()?;
-        while self.json.next_element(&mut array)? {
-            let value = self.integer(i8::MIN.into(), u8::MAX.into(), expected::BYTE_OF_ARRAY)?;
-            // Bytes are written from -128 to 127 by some, and from 0 to 255 by others.
-            let [.., low] = value.to_be_bytes();
-            bytes.push(low);
-        }
-        self.enc.binary(&bytes);
-        Ok(())
-    }
-
-    pub(super) fn char_array(&mut self) -> Result<(), JsonbError> {
-        let mut units = Vec::new();
-        let mut array = self.json.begin_array()?;
-        while self.json.next_element(&mut array)? {
-            units.push(self.char()?);
-        }
-        self.enc.string(&String::from_utf16_lossy(&units));
         Ok(())
     }
 }

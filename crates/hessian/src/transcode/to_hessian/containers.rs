@@ -1,19 +1,10 @@
 //! JSON arrays and objects as arrays, lists and maps.
 
-use base64::Engine as _;
-use base64::alphabet;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-
 use super::run::Rule;
 use super::{Builtin, JsonKind, JsonReader, JsonToHessian, TranscodeError};
 use crate::JavaType;
 use java_json::expected;
-
-/// With or without padding, for both are met.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
+use java_json::scalars::{self, is_of_beans};
 
 impl JsonToHessian<'_, '_, '_, '_, '_> {
     pub(super) fn array(&mut self, element: &JavaType) -> Result<(), TranscodeError> {
@@ -21,17 +12,19 @@ impl JsonToHessian<'_, '_, '_, '_, '_> {
         match (element, kind) {
             (_, JsonKind::Null) => self.null(),
             (JavaType::Byte, JsonKind::String) => {
-                let offset = self.json.position();
-                let text = self.json.read_string()?;
-                let bytes = BASE64
-                    .decode(text.as_bytes())
-                    .map_err(|_| self.wrong_value(offset, "base64"))?;
+                let bytes = scalars::base64(self.json)?;
                 self.enc.binary(&bytes);
                 Ok(())
             }
-            (JavaType::Byte, JsonKind::Array) => self.byte_array(),
+            (JavaType::Byte, JsonKind::Array) => {
+                self.enc.binary(&scalars::byte_array(self.json)?);
+                Ok(())
+            }
             (JavaType::Char, JsonKind::String) => self.text(),
-            (JavaType::Char, JsonKind::Array) => self.char_array(),
+            (JavaType::Char, JsonKind::Array) => {
+                self.enc.string(&scalars::char_array(self.json)?);
+                Ok(())
+            }
             (_, JsonKind::Array) => {
                 let mut tag = String::new();
                 match self.as_maps && is_of_beans(element) {
@@ -41,7 +34,7 @@ impl JsonToHessian<'_, '_, '_, '_, '_> {
                 }
                 self.elements(Some(&tag), Some(element))
             }
-            _ => Err(self.wrong_kind(kind, &(element.java_name() + "[]"))),
+            _ => Err(self.wrong_kind(&(element.java_name() + "[]"))),
         }
     }
 
@@ -166,15 +159,5 @@ impl JsonToHessian<'_, '_, '_, '_, '_> {
             }
         }
         Ok(())
-    }
-}
-
-/// Whether an array of these elements holds objects of a class that the mapping does not know, on
-/// whatever level.
-fn is_of_beans(element: &JavaType) -> bool {
-    match element {
-        JavaType::Array(inner) => is_of_beans(inner),
-        JavaType::Class(class) => class.builtin().is_none(),
-        _ => false,
     }
 }

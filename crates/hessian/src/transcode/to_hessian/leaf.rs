@@ -1,36 +1,32 @@
 //! JSON scalars as Java's: numbers, text, dates, and the classes whose JSON is one of these.
 
-use std::borrow::Cow;
-
-use super::{Builtin, JsonKind, JsonReader, JsonToHessian, TranscodeError};
+use super::{Builtin, JsonKind, JsonToHessian, TranscodeError};
 use crate::transcode::{number, temporal};
-use java_json::json::Short;
-use java_json::{expected, time};
+use java_json::{expected, scalars};
 
-impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
+impl JsonToHessian<'_, '_, '_, '_, '_> {
     pub(super) fn scalar(&mut self, builtin: Builtin, name: &str) -> Result<(), TranscodeError> {
         let kind = self.json.peek()?;
         let offset = self.json.position();
         match (builtin, kind) {
             (_, JsonKind::Null) => self.null(),
-            (_, JsonKind::Array | JsonKind::Object) => {
-                Err(self.wrong_kind(kind, of(builtin, name)))
-            }
+            (_, JsonKind::Array | JsonKind::Object) => Err(self.wrong_kind(of(builtin, name))),
             (Builtin::String, _) => self.as_text(kind),
             (Builtin::Boolean | Builtin::AtomicBoolean, _) => self.boolean(builtin, name, kind),
-            (_, JsonKind::Bool) => Err(self.wrong_kind(kind, of(builtin, name))),
+            (_, JsonKind::Bool) => Err(self.wrong_kind(of(builtin, name))),
             (Builtin::Byte, _) => self.int(i8::MIN.into(), i8::MAX.into(), builtin),
             (Builtin::Short, _) => self.int(i16::MIN.into(), i16::MAX.into(), builtin),
             (Builtin::Int, _) => self.int(i32::MIN, i32::MAX, builtin),
             (Builtin::Long, _) => {
-                let value = self.integer(i64::MIN, i64::MAX, expected::scalar(builtin))?;
+                let value =
+                    scalars::integer(self.json, i64::MIN, i64::MAX, expected::scalar(builtin))?;
                 self.enc.long(value);
                 Ok(())
             }
             (Builtin::Float, _) => self.double(true),
             (Builtin::Double, _) => self.double(false),
             (Builtin::Char, JsonKind::String) => {
-                let text = self.char()?;
+                let text = scalars::char(self.json)?;
                 self.enc.string(&text);
                 Ok(())
             }
@@ -38,7 +34,7 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
             (Builtin::Date | Builtin::SqlDate | Builtin::Calendar, _) => self.date(builtin, name),
             (Builtin::Year, JsonKind::Number) => {
                 let expected = expected::scalar(builtin);
-                let value = self.integer(-999_999_999, 999_999_999, expected)?;
+                let value = scalars::integer(self.json, -999_999_999, 999_999_999, expected)?;
                 temporal::from_text(self.enc, builtin, &value.to_string())
                     .ok_or_else(|| self.wrong_value(offset, expected))
             }
@@ -50,7 +46,7 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
                 self.enc.object_begin(name, &["value"]);
                 self.scalar(Builtin::Long, "")
             }
-            (_, JsonKind::Number) => Err(self.wrong_kind(kind, of(builtin, name))),
+            (_, JsonKind::Number) => Err(self.wrong_kind(of(builtin, name))),
             (Builtin::TextValue, _) => self.text_object(name, "value"),
             (Builtin::Currency, _) => self.text_object(name, "currencyCode"),
             (Builtin::Uri, _) => self.text_object(name, "string"),
@@ -72,19 +68,15 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
         name: &str,
         kind: JsonKind,
     ) -> Result<(), TranscodeError> {
-        let offset = self.json.position();
         match (builtin, kind) {
-            (Builtin::Boolean, JsonKind::Bool) => self.enc.bool(self.json.read_bool()?),
-            (Builtin::Boolean, JsonKind::String) => match &*self.json.read_string()? {
-                "true" => self.enc.bool(true),
-                "false" => self.enc.bool(false),
-                _ => return Err(self.wrong_value(offset, expected::scalar(builtin))),
-            },
+            (Builtin::Boolean, JsonKind::Bool | JsonKind::String) => {
+                self.enc.bool(scalars::boolean(self.json)?);
+            }
             (Builtin::AtomicBoolean, JsonKind::Bool) => {
                 self.enc.object_begin(name, &["value"]);
                 self.enc.int(self.json.read_bool()?.into());
             }
-            _ => return Err(self.wrong_kind(kind, of(builtin, name))),
+            _ => return Err(self.wrong_kind(of(builtin, name))),
         }
         Ok(())
     }
@@ -121,72 +113,20 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
     }
 
     fn int(&mut self, min: i32, max: i32, builtin: Builtin) -> Result<(), TranscodeError> {
-        let value = self.integer(min.into(), max.into(), expected::scalar(builtin))?;
+        let value = scalars::integer(self.json, min.into(), max.into(), expected::scalar(builtin))?;
         self.enc.int(i32::try_from(value).unwrap_or_default());
         Ok(())
     }
 
-    fn integer(
-        &mut self,
-        min: i64,
-        max: i64,
-        expected: &'static str,
-    ) -> Result<i64, TranscodeError> {
-        let kind = self.json.peek()?;
-        let offset = self.json.position();
-        if !matches!(kind, JsonKind::Number | JsonKind::String) {
-            return Err(self.wrong_kind(kind, expected));
-        }
-        let short = if kind == JsonKind::Number { self.json.read_short_int() } else { None };
-        let value = match short {
-            Some(value) => Some(value),
-            None => java_json::number::integer(&self.number_text()?),
-        };
-        value
-            .filter(|value| (min..=max).contains(value))
-            .ok_or_else(|| self.wrong_value(offset, expected))
-    }
-
     fn double(&mut self, is_float: bool) -> Result<(), TranscodeError> {
-        let kind = self.json.peek()?;
-        let offset = self.json.position();
-        let value = if kind == JsonKind::String {
-            let text = self.json.read_string()?;
-            match java_json::number::named_double(&text) {
-                Some(value) => {
-                    self.enc.double(value);
-                    return Ok(());
-                }
-                None => text.parse::<f64>().unwrap_or(f64::INFINITY),
-            }
-        } else {
-            match self.json.read_short_number() {
-                #[expect(clippy::cast_precision_loss, reason = "rounded, as the library does")]
-                Some(Short::Int(value)) => value as f64,
-                Some(Short::Double(value)) => value,
-                None => self.json.read_number()?.parse::<f64>().unwrap_or(f64::INFINITY),
-            }
-        };
-        // Java makes the float of the double that it reads, by the same rounding.
-        #[expect(clippy::cast_possible_truncation, reason = "only to see whether it is too large")]
-        let is_of_type = value.is_finite() && !(is_float && (value as f32).is_infinite());
-        if !is_of_type {
-            let builtin = if is_float { Builtin::Float } else { Builtin::Double };
-            return Err(self.wrong_value(offset, expected::scalar(builtin)));
-        }
-        self.enc.double(value);
+        self.enc.double(scalars::double(self.json, is_float)?);
         Ok(())
     }
 
     fn big_number(&mut self, builtin: Builtin) -> Result<(), TranscodeError> {
         self.json.peek()?;
         let offset = self.json.position();
-        let text = self.number_text()?;
-        // The text of a string has to be a number as JSON has it.
-        let mut reader = JsonReader::new(text.as_bytes(), crate::Limits::default());
-        if reader.read_number() != Ok(&*text) {
-            return Err(self.wrong_value(offset, expected::scalar(builtin)));
-        }
+        let text = scalars::big_number(self.json, builtin)?;
         if builtin == Builtin::BigDecimal {
             number::write_big_decimal(self.enc, &text);
             return Ok(());
@@ -196,18 +136,7 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
     }
 
     fn date(&mut self, builtin: Builtin, name: &str) -> Result<(), TranscodeError> {
-        let kind = self.json.peek()?;
-        let offset = self.json.position();
-        let expected = expected::scalar(builtin);
-        let ms = match kind {
-            JsonKind::Number => self.integer(i64::MIN, i64::MAX, expected)?,
-            _ => {
-                let text = self.json.read_string()?;
-                time::parse_ms(&text)
-                    .or_else(|| text.parse::<i64>().ok())
-                    .ok_or_else(|| self.wrong_value(offset, expected))?
-            }
-        };
+        let ms = scalars::date_ms(self.json, builtin)?;
         match builtin {
             Builtin::SqlDate => {
                 self.enc.object_begin(name, &["value"]);
@@ -219,51 +148,6 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
             _ => {}
         }
         self.enc.date_ms(ms);
-        Ok(())
-    }
-
-    /// A string of one UTF-16 unit.
-    fn char(&mut self) -> Result<Cow<'a, str>, TranscodeError> {
-        let kind = self.json.peek()?;
-        let offset = self.json.position();
-        if kind != JsonKind::String {
-            return Err(self.wrong_kind(kind, "char"));
-        }
-        let text = self.json.read_string()?;
-        if text.encode_utf16().take(2).count() != 1 {
-            return Err(self.wrong_value(offset, expected::scalar(Builtin::Char)));
-        }
-        Ok(text)
-    }
-
-    /// A number, or a string that should hold one.
-    fn number_text(&mut self) -> Result<Cow<'a, str>, TranscodeError> {
-        match self.json.peek()? {
-            JsonKind::Number => Ok(Cow::Borrowed(self.json.read_number()?)),
-            _ => Ok(self.json.read_string()?),
-        }
-    }
-
-    pub(super) fn byte_array(&mut self) -> Result<(), TranscodeError> {
-        let mut bytes = Vec::new();
-        let mut array = self.json.begin_array()?;
-        while self.json.next_element(&mut array)? {
-            let value = self.integer(i8::MIN.into(), u8::MAX.into(), expected::BYTE_OF_ARRAY)?;
-            // Bytes are written from -128 to 127 by some, and from 0 to 255 by others.
-            let [.., low] = value.to_be_bytes();
-            bytes.push(low);
-        }
-        self.enc.binary(&bytes);
-        Ok(())
-    }
-
-    pub(super) fn char_array(&mut self) -> Result<(), TranscodeError> {
-        let mut text = String::new();
-        let mut array = self.json.begin_array()?;
-        while self.json.next_element(&mut array)? {
-            text.push_str(&self.char()?);
-        }
-        self.enc.string(&text);
         Ok(())
     }
 }

@@ -149,7 +149,7 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
         let name = if self.may_have_class() { self.scan_object()?.0 } else { None };
         self.members.truncate(base);
         let Some(name) = name else {
-            return Err(self.wrong_kind(JsonKind::Object, declared.name()));
+            return Err(self.wrong_kind(declared.name()));
         };
         if Named::of(&name).is_some_and(|named| !named.may_stand_for(builtin)) {
             return Err(self.wrong_class(declared.name()));
