@@ -1,8 +1,9 @@
 //! What the member `class` of a JSON object says: the same for every serialization.
 
-use crate::JavaType;
-use crate::Schema;
 use crate::builtin::Builtin;
+use crate::expected;
+use crate::scalars::Misfit;
+use crate::{ClassType, JavaType, Schema};
 
 /// What a member `class` has to be.
 pub const CLASS_NAME: &str =
@@ -21,6 +22,29 @@ pub struct Named<'n> {
 }
 
 impl<'n> Named<'n> {
+    /// The class that the object at `offset` names, if it names one.
+    ///
+    /// # Errors
+    /// [`Misfit`] if no class can have the name.
+    pub fn of_object(offset: usize, name: Option<&'n str>) -> Result<Option<Self>, Misfit> {
+        let Some(name) = name else { return Ok(None) };
+        match Self::of(name) {
+            Some(named) => Ok(Some(named)),
+            None => {
+                let (found, expected) = (expected::quoted(name), CLASS_NAME.into());
+                Err(Misfit::Value { offset, found, expected })
+            }
+        }
+    }
+
+    /// Whether a name is that of a map of java.util. Where a map is declared, a member `class` that
+    /// says something else is a key like any other.
+    #[must_use]
+    pub fn is_of_map(name: Option<&str>) -> bool {
+        let named = name.and_then(Named::of);
+        named.is_some_and(|named| named.builtin == Some(Builtin::Map))
+    }
+
     /// Nothing if no class can have the name, or if it is longer than any.
     #[must_use]
     pub fn of(name: &'n str) -> Option<Self> {
@@ -77,6 +101,12 @@ impl<'n> Named<'n> {
         }
     }
 
+    /// What a collection or map of this class holds: what is declared, if something is.
+    #[must_use]
+    pub fn args_or<'t>(&'t self, declared_args: &'t [JavaType]) -> &'t [JavaType] {
+        if declared_args.is_empty() { self.args() } else { declared_args }
+    }
+
     /// The type of the value that it stands for. Where a collection or map is declared, it holds
     /// what is declared.
     #[must_use]
@@ -111,6 +141,46 @@ impl<'n> Named<'n> {
                 !self.is_plain() && self.builtin.is_none_or(|builtin| builtin == declared)
             }
             _ => true,
+        }
+    }
+}
+
+/// What a JSON object stands for.
+#[derive(Debug)]
+pub enum ObjectForm<'n, 'c> {
+    /// A map, for nothing says more.
+    Untyped,
+    /// A map: it names a class that every value is of.
+    Any(&'n str),
+    /// A map of java.util.
+    Map(Named<'n>),
+    /// Its member `value`, as a value of this type: `{"class": "java.util.Date", "value": 0}`.
+    Value(JavaType),
+    /// An object of the class that it names.
+    Named(Named<'n>),
+    /// An object of the class that is declared.
+    Declared(&'c ClassType),
+}
+
+impl<'n, 'c> ObjectForm<'n, 'c> {
+    /// By the class that the object names, the one that is declared, and the type arguments where a
+    /// collection or map is declared. `has_only_value` is whether `value` is its only other member.
+    pub fn of(
+        named: Option<Named<'n>>,
+        declared: Option<&'c ClassType>,
+        args: &[JavaType],
+        has_only_value: bool,
+        value_is_object: impl FnOnce() -> bool,
+    ) -> Self {
+        let Some(named) = named else { return declared.map_or(Self::Untyped, Self::Declared) };
+        match named.builtin {
+            Some(Builtin::Any) => Self::Any(named.class),
+            Some(Builtin::Map) => {
+                let is_inside = !named.args().is_empty() && has_only_value && value_is_object();
+                if is_inside { Self::Value(named.into_type(args)) } else { Self::Map(named) }
+            }
+            _ if has_only_value && named.is_of_value() => Self::Value(named.into_type(args)),
+            _ => Self::Named(named),
         }
     }
 }
@@ -181,5 +251,35 @@ mod tests {
             let declared = Builtin::of_declared(declared).unwrap();
             assert_eq!(Named::of(named).unwrap().may_stand_for(declared), expected, "{named}");
         }
+    }
+
+    #[test]
+    fn an_object_stands_for_what_it_names_or_what_is_declared() {
+        let form = |name: Option<&str>, declared: Option<&ClassType>, has_only_value| {
+            let named = Named::of_object(7, name).unwrap();
+            match ObjectForm::of(named, declared, &[], has_only_value, || true) {
+                ObjectForm::Untyped => "a map".to_owned(),
+                ObjectForm::Any(class) => format!("any {class}"),
+                ObjectForm::Map(named) => format!("map {}", named.class),
+                ObjectForm::Value(ty) => format!("value {}", ty.java_name()),
+                ObjectForm::Named(named) => format!("object {}", named.class),
+                ObjectForm::Declared(class) => format!("declared {}", class.name()),
+            }
+        };
+        let JavaType::Class(declared) = JavaType::parse("a.B").unwrap() else { unreachable!() };
+        let declared = Some(&declared);
+        for (name, has_only_value, expected) in [
+            (None, true, "declared a.B"),
+            (Some("a.C"), true, "object a.C"),
+            (Some("java.lang.Object"), false, "any java.lang.Object"),
+            (Some("java.util.TreeMap"), true, "map java.util.TreeMap"),
+            (Some("java.util.Date"), true, "value java.util.Date"),
+            (Some("java.util.Date"), false, "object java.util.Date"),
+            (Some("int[]"), true, "value int[]"),
+        ] {
+            assert_eq!(form(name, declared, has_only_value), expected, "{name:?}");
+        }
+        assert_eq!(form(None, None, true), "a map");
+        assert!(matches!(Named::of_object(7, Some("a b")), Err(Misfit::Value { offset: 7, .. })));
     }
 }

@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 
 use java_json::builtin::Builtin;
-use java_json::expected;
 use java_json::json::JsonKind;
-use java_json::named::{CLASS_NAME, Named, field_type};
+use java_json::named::{Named, ObjectForm, field_type};
 use java_json::{ClassType, JavaType};
 
 use super::{JsonToJsonb, ReaderType};
@@ -76,39 +75,33 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
             self.enc.string(name);
             return self.json.skip_value().map(drop).map_err(Into::into);
         }
-        let named = match look.as_ref().and_then(|look| look.class.as_deref()) {
-            Some(name) => Some(Named::of(name).ok_or_else(|| no_class(offset, name))?),
-            None => None,
-        };
+        let name = look.as_ref().and_then(|look| look.class.as_deref());
+        let named = Named::of_object(offset, name)?;
         let only_value = look.as_ref().and_then(|look| look.only_value);
-        match (named, declared) {
-            (Some(named @ Named { builtin: Some(Builtin::Map), .. }), _) => {
-                if only_value == Some(JsonKind::Object) && !named.args().is_empty() {
-                    return self.only_value(&named.into_type(args));
-                }
+        let is_object = || only_value == Some(JsonKind::Object);
+        match ObjectForm::of(named, declared, args, only_value.is_some(), is_object) {
+            ObjectForm::Untyped => {
+                self.fields(Of { key: "", is_named: false, declared: None }, None)
+            }
+            ObjectForm::Any(class) => {
+                self.fields(Of { key: class, is_named: true, declared }, None)
+            }
+            ObjectForm::Map(named) => {
                 self.class_if_open(Builtin::map_type(named.class), ReaderType::Open);
-                match if args.is_empty() { named.args() } else { args } {
+                match named.args_or(args) {
                     [] => self.fields(Of { key: named.class, is_named: true, declared }, None),
                     [key, rest @ ..] => self.entries(key, rest.first()),
                 }
             }
-            (Some(Named { class, builtin: Some(Builtin::Any), .. }), _) => {
-                self.fields(Of { key: class, is_named: true, declared }, None)
-            }
-            // `{"class": "java.util.Date", "value": 0}`: of a class that is no JSON object.
-            (Some(named), _) if only_value.is_some() && named.is_of_value() => {
-                self.only_value(&named.into_type(args))
-            }
-            (Some(named), _) => {
+            ObjectForm::Value(ty) => self.only_value(&ty),
+            ObjectForm::Named(named) => {
                 let of = Of { key: named.key(), is_named: true, declared };
                 self.object_of(of, named.class, place)
             }
-            (None, Some(class)) => self.object_of(
-                Of { key: class.key(), is_named: false, declared },
-                class.name(),
-                place,
-            ),
-            (None, None) => self.fields(Of { key: "", is_named: false, declared: None }, None),
+            ObjectForm::Declared(class) => {
+                let of = Of { key: class.key(), is_named: false, declared };
+                self.object_of(of, class.name(), place)
+            }
         }
     }
 
@@ -220,8 +213,7 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
     /// which map of java.util it is. Otherwise that is a key like any other.
     pub(super) fn names_map(&self) -> Result<bool, JsonbError> {
         let name = if self.may_have_class { self.look()?.class } else { None };
-        let named = name.as_deref().and_then(Named::of);
-        Ok(named.is_some_and(|named| named.builtin == Some(Builtin::Map)))
+        Ok(Named::is_of_map(name.as_deref()))
     }
 
     /// The member `value` in place of its object.
@@ -272,10 +264,4 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
         let known = self.schema.is_enum(class);
         known.unwrap_or_else(|| named.is_some() && !class.starts_with("java.") && is_constant())
     }
-}
-
-/// The member `class` of the object at `offset` names none.
-#[cold]
-fn no_class(offset: usize, name: &str) -> JsonbError {
-    JsonbError::Value { offset, found: expected::quoted(name), expected: CLASS_NAME.into() }
 }

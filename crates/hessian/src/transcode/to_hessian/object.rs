@@ -9,9 +9,8 @@ use super::{
 use crate::JavaType;
 use crate::encode::Mark;
 use java_json::ClassType;
-use java_json::expected;
 use java_json::json;
-use java_json::named::{CLASS_NAME, Named, field_type};
+use java_json::named::{Named, ObjectForm, field_type};
 
 /// So many classes are remembered in one value; there are seldom more.
 const MAX_KNOWN: usize = 8;
@@ -55,10 +54,7 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
         // Nothing comes after the outermost object that could be like it.
         let may_repeat = self.json.is_inside();
         let (name, end) = self.scan_object()?;
-        let named = match name.as_deref() {
-            Some(name) => Some(Named::of(name).ok_or_else(|| no_class(offset, name))?),
-            None => None,
-        };
+        let named = Named::of_object(offset, name.as_deref())?;
         let members = self.members.get(base..).unwrap_or_default();
         let only_value = match members {
             [member] if member.name == "value" => Some(member.at),
@@ -69,29 +65,18 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
         self.enter();
         self.json.begin_object()?;
         self.json.count(n_members)?;
-        match (named, declared) {
-            (None, None) | (Some(Named { builtin: Some(Builtin::Any), .. }), _) => {
-                self.map(None, base, &[])?;
+        let is_object = || only_value.and_then(|at| self.kind_at(at)) == Some(JsonKind::Object);
+        match ObjectForm::of(named, declared, args, only_value.is_some(), is_object) {
+            ObjectForm::Untyped | ObjectForm::Any(_) => self.map(None, base, &[])?,
+            ObjectForm::Map(named) => {
+                self.map(Builtin::map_type(named.class), base, named.args_or(args))?;
             }
-            (Some(named @ Named { builtin: Some(Builtin::Map), .. }), _) => {
-                let is_inside = !named.args().is_empty()
-                    && only_value.is_some_and(|at| self.kind_at(at) == Some(JsonKind::Object));
-                if is_inside {
-                    self.member(base, Some(&named.into_type(args)))?;
-                } else {
-                    let args = if args.is_empty() { named.args() } else { args };
-                    self.map(Builtin::map_type(named.class), base, args)?;
-                }
-            }
-            // `{"class": "java.util.Date", "value": 0}`: of a class that is no JSON object.
-            (Some(named), _) if only_value.is_some() && named.is_of_value() => {
-                self.member(base, Some(&named.into_type(args)))?;
-            }
-            (Some(named), _) => {
+            ObjectForm::Value(ty) => self.member(base, Some(&ty))?,
+            ObjectForm::Named(named) => {
                 let of = Of { name: named.class, key: named.key(), declared };
                 self.object_of(of, base, false)?;
             }
-            (None, Some(class)) => {
+            ObjectForm::Declared(class) => {
                 let of = Of { name: class.name(), key: class.key(), declared };
                 self.object_of(of, base, may_repeat)?;
             }
@@ -111,8 +96,7 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
         let base = self.members.len();
         let (name, _) = self.scan_object()?;
         self.members.truncate(base);
-        let named = name.as_deref().and_then(Named::of);
-        Ok(named.is_some_and(|named| named.builtin == Some(Builtin::Map)))
+        Ok(Named::is_of_map(name.as_deref()))
     }
 
     /// Checks that an object of an enum whose values are known has the name of one of them.
@@ -370,12 +354,6 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
             memchr::memmem::find(rest, b"\"class\"").is_some()
         })
     }
-}
-
-/// The member `class` of the object at `offset` names none.
-#[cold]
-fn no_class(offset: usize, name: &str) -> TranscodeError {
-    TranscodeError::Value { offset, found: expected::quoted(name), expected: CLASS_NAME.into() }
 }
 
 /// Reads past a value and notes where its arrays and objects begin and end, in order.
