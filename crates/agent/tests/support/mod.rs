@@ -327,7 +327,8 @@ pub fn exporting(hub: &MemoryHub, export: &str) -> Agent {
     start(&text, hub)
 }
 
-fn start(text: &str, hub: &MemoryHub) -> Agent {
+/// An agent with this configuration. The registries that the text names are replaced by the hub.
+pub fn start(text: &str, hub: &MemoryHub) -> Agent {
     let mut config = config::parse(text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
     for registry in &mut config.registries {
         registry.config = RegistryConfig::Memory(hub.clone());

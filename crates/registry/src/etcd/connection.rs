@@ -133,7 +133,8 @@ impl Connection {
         self.suspect.notify_one();
     }
 
-    /// What an error means for users of the store. One that may be the connection's has it checked.
+    /// What an error means for users of the store. One that may be the connection's has it
+    /// checked.
     pub(super) fn store_error(&self, error: &EtcdError) -> StoreError {
         match error {
             EtcdError::Lost => StoreError::Away,
@@ -292,6 +293,14 @@ impl fmt::Display for EtcdError {
 
 /// The message of a gRPC status, and whatever caused it: `transport error` alone helps nobody.
 fn write_source(f: &mut fmt::Formatter<'_>, error: &etcd_client::Error) -> fmt::Result {
+    let inner: Option<&(dyn Error + 'static)> = match error {
+        etcd_client::Error::GRpcStatus(status) => Some(status),
+        etcd_client::Error::TransportError(error) => Some(error),
+        _ => None,
+    };
+    if let Some(words) = inner.and_then(|inner| wire::tls::words_of_cause(inner, "server")) {
+        return f.write_str(&words);
+    }
     let mut cause: Option<&dyn Error> = match error {
         etcd_client::Error::GRpcStatus(status) => {
             f.write_str(status.message())?;
@@ -306,6 +315,12 @@ fn write_source(f: &mut fmt::Formatter<'_>, error: &etcd_client::Error) -> fmt::
     let mut said = String::new();
     while let Some(error) = cause {
         let text = error.to_string();
+        if let Some(alert) = refused_certificate(&text) {
+            return write!(
+                f,
+                ": the server refused our certificate, or requires one and none was shown ({alert})"
+            );
+        }
         if !said.contains(&text) {
             write!(f, ": {text}")?;
             said.push_str(&text);
@@ -313,4 +328,11 @@ fn write_source(f: &mut fmt::Formatter<'_>, error: &etcd_client::Error) -> fmt::
         cause = error.source();
     }
     Ok(())
+}
+
+/// The alert by which a server refuses a client's certificate. HTTP/2's errors keep the text alone
+/// of what comes after the handshake, which is where TLS 1.3 has this alert.
+fn refused_certificate(text: &str) -> Option<&str> {
+    let (_, alert) = text.split_once("received fatal alert: ")?;
+    (alert.contains("Certificate") || alert == "UnknownCA").then_some(alert)
 }

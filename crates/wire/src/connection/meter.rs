@@ -1,4 +1,5 @@
-//! What is measured of a connection: how many bytes have passed, and what the kernel says when asked.
+//! What is measured of a connection: how many bytes have passed, and what the kernel says when
+//! asked.
 //!
 //! Invariants:
 //! - The number of the socket is known only while the socket is open, so that no other socket is

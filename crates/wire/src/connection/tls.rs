@@ -25,7 +25,7 @@ use tokio_rustls::rustls::version::{TLS12, TLS13};
 
 pub use client::{ClientTls, ClientTlsConfig};
 pub(crate) use error::explain;
-pub use error::{TlsError, words};
+pub use error::{TlsError, words, words_of_cause};
 pub use identity::Identity;
 pub use pem::{Certificate, Pem};
 pub use secured::{SecureError, Secured};

@@ -95,8 +95,7 @@ pub enum TlsError {
 pub(crate) fn explain(error: io::Error, peer: &'static str) -> io::Error {
     let kind = error.kind();
     if kind == io::ErrorKind::UnexpectedEof {
-        let text = format!("the {peer} closed the connection during the TLS handshake");
-        return io::Error::new(kind, text);
+        return io::Error::new(kind, closed_in_handshake(peer));
     }
     match words(&error, peer) {
         Some(text) => io::Error::new(kind, text),
@@ -104,11 +103,36 @@ pub(crate) fn explain(error: io::Error, peer: &'static str) -> io::Error {
     }
 }
 
-/// An error of TLS in words for those who have to mend it; nothing if it is none. `peer` is what the other side
-/// is to be called.
+fn closed_in_handshake(peer: &str) -> String {
+    format!(
+        "the {peer} closed the connection during the TLS handshake; perhaps it does not speak TLS"
+    )
+}
+
+/// An error of TLS in words for those who have to mend it; nothing if it is none. `peer` is what
+/// the other side is to be called.
 pub fn words(error: &io::Error, peer: &str) -> Option<String> {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     tls.map(|tls| in_words(tls, peer))
+}
+
+/// The same for an error that TLS has caused, or caused an error that caused it, and so on.
+pub fn words_of_cause(error: &(dyn std::error::Error + 'static), peer: &str) -> Option<String> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let direct = error.downcast_ref::<Error>().map(|tls| in_words(tls, peer));
+        let wrapped = || {
+            let error = error.downcast_ref::<io::Error>()?;
+            // In the words of tokio-rustls.
+            let is_cut_off = error.to_string() == "tls handshake eof";
+            if is_cut_off { Some(closed_in_handshake(peer)) } else { words(error, peer) }
+        };
+        if let Some(words) = direct.or_else(wrapped) {
+            return Some(words);
+        }
+        next = error.source();
+    }
+    None
 }
 
 /// Whether a certificate was refused because authorities alone have such ones.
@@ -145,9 +169,13 @@ fn in_words(error: &Error, peer: &str) -> String {
         Error::AlertReceived(Alert::CertificateRequired) => {
             format!("the {peer} requires a certificate, and none was shown")
         }
+        // So say Go's servers, etcd among them, in both cases.
+        Error::AlertReceived(Alert::BadCertificate) => format!(
+            "the {peer} refused our certificate, or requires one and none was shown \
+             (BadCertificate)"
+        ),
         Error::AlertReceived(
             alert @ (Alert::UnknownCA
-            | Alert::BadCertificate
             | Alert::UnsupportedCertificate
             | Alert::CertificateRevoked
             | Alert::CertificateExpired
