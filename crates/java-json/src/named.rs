@@ -37,8 +37,8 @@ impl<'n> Named<'n> {
         }
     }
 
-    /// Whether a name is that of a map of java.util. Where a map is declared, a member `class` that
-    /// says something else is a key like any other.
+    /// Whether a name is that of a map of java.util. Where a map is declared, a member `class`
+    /// that says something else is a key like any other.
     #[must_use]
     pub fn is_of_map(name: Option<&str>) -> bool {
         let named = name.and_then(Named::of);
@@ -163,8 +163,9 @@ pub enum ObjectForm<'n, 'c> {
 }
 
 impl<'n, 'c> ObjectForm<'n, 'c> {
-    /// By the class that the object names, the one that is declared, and the type arguments where a
-    /// collection or map is declared. `has_only_value` is whether `value` is its only other member.
+    /// By the class that the object names, the one that is declared, and the type arguments where
+    /// a collection or map is declared. `has_only_value` is whether `value` is its only other
+    /// member.
     pub fn of(
         named: Option<Named<'n>>,
         declared: Option<&'c ClassType>,

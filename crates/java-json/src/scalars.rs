@@ -1,6 +1,8 @@
-//! JSON scalars as values of Java's types, whatever the format that they are written in afterwards.
+//! JSON scalars as values of Java's types, whatever the format that they are written in
+//! afterwards.
 //!
-//! Invariant: what a type does not have is refused here, and nothing is rounded but by Java's rules.
+//! Invariant: what a type does not have is refused here, and nothing is rounded but by Java's
+//! rules.
 
 use std::borrow::Cow;
 
