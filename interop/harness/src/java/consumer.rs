@@ -13,8 +13,8 @@ const MAX_SHOWN: usize = 12;
 /// How a [`JavaConsumer`] is started.
 #[derive(Clone, Debug)]
 pub struct ConsumerOptions {
-    /// What it calls, as `dubbo://HOST:PORT`; or the registry where it looks for it, as
-    /// `etcd://HOST:PORT`.
+    /// What it calls, as `dubbo://HOST:PORT`, with parameters if there are any; or the registry
+    /// where it looks for it, as `etcd://HOST:PORT`.
     pub url: String,
     /// Dubbo's name of the serialization of its requests. Found in a registry, the provider says.
     pub serialization: String,

@@ -147,9 +147,7 @@ final class Consumer {
 
     private <T> T configured(ReferenceConfig<T> reference, String service, int timeoutMs) {
         if (options.isSet("--consume")) {
-            // Dubbo 3 looks for the path of a direct URL only here.
-            reference.setUrl(options.text("--consume") + "/" + service + "?serialization=" + serialization
-                    + "&prefer.serialization=" + serialization + "&heartbeat=" + options.number("--heartbeat-ms"));
+            reference.setUrl(direct(options.text("--consume"), service));
         }
         Dialect.prepare(reference, APPLICATION, registry);
         reference.setCheck(false);
@@ -160,5 +158,13 @@ final class Consumer {
         }
         reference.setConsumer(new ConsumerConfig());
         return Objects.requireNonNull(reference.get());
+    }
+
+    /** A URL straight to a provider. Dubbo 3 reads the path only from there. */
+    private String direct(String url, String service) {
+        String[] parts = url.split("\\?", 2);
+        return parts[0] + "/" + service + "?serialization=" + serialization + "&prefer.serialization="
+                + serialization + "&heartbeat=" + options.number("--heartbeat-ms")
+                + (parts.length == 2 ? "&" + parts[1] : "");
     }
 }
