@@ -155,7 +155,8 @@ pub(crate) struct Rows {
     pub(crate) n_not_made: usize,
 }
 
-/// Makes all attacks of the plan. One that cannot be made does not keep the others from being told.
+/// Makes all attacks of the plan. One that cannot be made does not keep the others from being
+/// told.
 pub(crate) fn run(plan: &Plan) -> Rows {
     let mut rows = Rows::default();
     for attack in &plan.attacks {

@@ -1,4 +1,5 @@
-//! Generates what users of tonic and of volo would have generated: clients and servers of the echo.
+//! Generates what users of tonic and of volo would have generated: clients and servers of the
+//! echo.
 
 fn main() {
     println!("cargo:rerun-if-changed=idl/echo.thrift");

@@ -1,4 +1,5 @@
-//! What is loaded: agents, providers and registries as child processes, which end with their owner.
+//! What is loaded: agents, providers and registries as child processes, which end with their
+//! owner.
 
 use std::any::Any;
 use std::fs;
@@ -196,7 +197,8 @@ pub(crate) fn one_agent(plan: &Plan, program: &'static str) -> Result<Subject, B
     Ok(subject)
 }
 
-/// Writes a registry file that lists `endpoints` (quoted URLs with commas between) for the service.
+/// Writes a registry file that lists `endpoints` (quoted URLs with commas between) for the
+/// service.
 pub(crate) fn write_services(path: &Path, endpoints: &str) -> Result<(), BenchError> {
     let text = format!("[[service]]\ninterface = \"{INTERFACE}\"\nendpoints = [{endpoints}]\n");
     fs::write(path, text).map_err(BenchError::file(path))

@@ -37,8 +37,8 @@ impl Client {
         Ok(Self { stream, host, buffer: Vec::new() })
     }
 
-    /// Sends one request and waits for its answer. `head` are the lines of its head but for `host` and
-    /// `content-length`.
+    /// Sends one request and waits for its answer. `head` are the lines of its head but for `host`
+    /// and `content-length`.
     ///
     /// # Errors
     /// When the connection breaks, or no answer comes in time.

@@ -42,7 +42,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Reads the environment, and builds `dubmesh` unless `DUBMESH_BIN` names it or nobody needs it.
+    /// Reads the environment, and builds `dubmesh` unless `DUBMESH_BIN` names it or nobody needs
+    /// it.
     pub(crate) fn new(switches: Switches, needs_dubmesh: bool) -> Result<Self, BenchError> {
         let Switches { is_quick, is_without_link, is_pinned } = switches;
         let seconds = setting("BENCH_SECONDS", if is_quick { QUICK_SECONDS } else { SECONDS })?;
@@ -97,8 +98,8 @@ fn build() -> Result<PathBuf, BenchError> {
     Ok(bench.with_file_name("dubmesh"))
 }
 
-/// Builds what the RPC library is measured against, and tells where it is. It is a workspace of its
-/// own, with its own lock file and target folder.
+/// Builds what the RPC library is measured against, and tells where it is. It is a workspace of
+/// its own, with its own lock file and target folder.
 pub(crate) fn build_rpc_peers() -> Result<PathBuf, BenchError> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("rpc-peers");
     let [manifest, target] = ["Cargo.toml", "target"].map(|name| folder.join(name));

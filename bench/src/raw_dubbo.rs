@@ -1,5 +1,6 @@
-//! A Dubbo consumer and a provider on bare sockets that do as little as can be done: frames in batches, one
-//! thread each, hessian2 echo of one string. They are so fast that what stands between them is what is measured.
+//! A Dubbo consumer and a provider on bare sockets that do as little as can be done: frames in
+//! batches, one thread each, hessian2 echo of one string. They are so fast that what stands
+//! between them is what is measured.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -140,7 +141,8 @@ struct Tally {
     steps: Vec<u32>,
 }
 
-/// Keeps so many calls in flight on each connection for so long, in a closed loop; prints what came of it as JSON.
+/// Keeps so many calls in flight on each connection for so long, in a closed loop; prints what
+/// came of it as JSON.
 pub(crate) fn load(address: &str, shape: &[&str]) -> Result<(), BenchError> {
     let failed = || BenchError::io("the raw consumer");
     let numbers: Vec<u64> = shape.iter().filter_map(|text| text.parse().ok()).collect();

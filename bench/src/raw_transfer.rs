@@ -1,9 +1,10 @@
 //! The ceiling of transfers: bare sockets, one thread a side, requests of many callers on each
 //! connection, lines processed by the server and written in order by the client.
 //!
-//! It does what a transfer does and nothing else: no sums, no journal, nobody who asks again. A request
-//! is its caller's number, 4 bytes. An answer is a length and its caller, 4 bytes each, the line's
-//! number, 8 bytes, and the line; one of length 0 is the end. A caller asks again when its line has come.
+//! It does what a transfer does and nothing else: no sums, no journal, nobody who asks again. A
+//! request is its caller's number, 4 bytes. An answer is a length and its caller, 4 bytes each,
+//! the line's number, 8 bytes, and the line; one of length 0 is the end. A caller asks again when
+//! its line has come.
 
 use std::fs::OpenOptions;
 use std::io;

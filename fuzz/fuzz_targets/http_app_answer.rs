@@ -1,4 +1,5 @@
-//! Answers of an app that speaks HTTP, as Dubbo replies in every serialization, and from those as JSON.
+//! Answers of an app that speaks HTTP, as Dubbo replies in every serialization, and from those as
+//! JSON.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

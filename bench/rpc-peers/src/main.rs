@@ -1,8 +1,9 @@
 //! The peers of the RPC benchmark: the same echo by bare sockets, tonic, tarpc and volo.
 //!
 //! Each is a server and a client, which the benchmark's runner starts as two processes. What is
-//! measured, and how, is the same for all (`measure.rs`, `payload.rs`, `runtime.rs`); every peer has its limits on
-//! calls in flight raised beyond the number of callers, and no delay in its sockets.
+//! measured, and how, is the same for all (`measure.rs`, `payload.rs`, `runtime.rs`); every peer
+//! has its limits on calls in flight raised beyond the number of callers, and no delay in its
+//! sockets.
 
 mod error;
 mod measure;

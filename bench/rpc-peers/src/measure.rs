@@ -1,8 +1,8 @@
 //! What all programs measure alike: calls that end within a window, their latencies, and CPU time.
 //!
 //! A call costs one look at the clock and one count: a caller is a closed loop, so the end of
-//! one call is the beginning of the next. Latencies are counted in buckets that are at most 1/64 of
-//! their value wide.
+//! one call is the beginning of the next. Latencies are counted in buckets that are at most 1/64
+//! of their value wide.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};

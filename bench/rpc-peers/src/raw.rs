@@ -2,7 +2,8 @@
 //!
 //! All that one read brings is handled, and goes out by one write. A request has the length of the
 //! link's: a header of 16 bytes (length of what follows, unused, number of the caller), a route
-//! and a timeout of 4 bytes each, both unused, and the payload. A response has no route and timeout.
+//! and a timeout of 4 bytes each, both unused, and the payload. A response has no route and
+//! timeout.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,7 +1,7 @@
 //! The ceiling of a blocking client: bare sockets, one thread per caller, shared connections.
 //!
-//! A caller locks the connection, writes its own request, and parks; one thread per connection reads,
-//! hands each reply over and unparks its caller. The server is that of `raw.rs`.
+//! A caller locks the connection, writes its own request, and parks; one thread per connection
+//! reads, hands each reply over and unparks its caller. The server is that of `raw.rs`.
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};

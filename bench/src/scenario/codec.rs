@@ -1,7 +1,9 @@
-//! The Hessian codec beside hessian-lite and dubbo-go-hessian2: the same values, the same bytes, one thread.
+//! The Hessian codec beside hessian-lite and dubbo-go-hessian2: the same values, the same bytes,
+//! one thread.
 //!
-//! Each program reads what ours wrote, and what it understood and wrote itself is compared before anything is
-//! timed. Programs alternate within a round. Instructions are counted by callgrind, for our program only.
+//! Each program reads what ours wrote, and what it understood and wrote itself is compared before
+//! anything is timed. Programs alternate within a round. Instructions are counted by callgrind,
+//! for our program only.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +19,8 @@ use crate::plan::{Plan, build_codec_programs};
 use crate::target::Target;
 
 const NAME: &str = "codec";
-/// A measurement has many small parts; together they take about as long as one of another scenario.
+/// A measurement has many small parts; together they take about as long as one of another
+/// scenario.
 const PARTS: f64 = 20.0;
 /// What our steps end with that borrow from the message.
 const BORROWED: &str = "-borrowed";
@@ -43,8 +46,8 @@ impl Program {
         }
     }
 
-    /// Seconds before each step is measured. A virtual machine compiles its hot methods in this time; a
-    /// longer one does not make it faster.
+    /// Seconds before each step is measured. A virtual machine compiles its hot methods in this
+    /// time; a longer one does not make it faster.
     fn warm_up(self, plan: &Plan) -> &'static str {
         match (self, plan.is_quick) {
             (Self::Java, false) => "2",
@@ -189,7 +192,8 @@ fn lines(text: &str) -> Result<Vec<(String, u64, f64)>, BenchError> {
     }
 }
 
-/// Counts what each step of our program takes: the difference of two runs, so that the start does not count.
+/// Counts what each step of our program takes: the difference of two runs, so that the start does
+/// not count.
 fn count_instructions(
     programs: &Programs,
     rows: &mut BTreeMap<String, Row>,

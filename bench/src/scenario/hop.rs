@@ -1,8 +1,8 @@
 //! One agent between Dubbo consumers and a Dubbo provider, beside the same without it.
 //!
-//! Consumer and provider are Java's, or programs on bare sockets that are so fast that the agent is what is
-//! measured. All loads are closed loops. Direct and through the agent alternate within a round, and what the agent adds is
-//! the difference of the two of the same round.
+//! Consumer and provider are Java's, or programs on bare sockets that are so fast that the agent
+//! is what is measured. All loads are closed loops. Direct and through the agent alternate within
+//! a round, and what the agent adds is the difference of the two of the same round.
 
 use std::ffi::OsString;
 use std::fs;
@@ -296,7 +296,8 @@ impl Row {
     }
 }
 
-/// What the agent adds to a latency, in microseconds: the median over the rounds of what it added in each.
+/// What the agent adds to a latency, in microseconds: the median over the rounds of what it added
+/// in each.
 fn added_us(direct: &Row, agent: &Row, latency: impl Fn(&Outcome) -> f64) -> f64 {
     let rounds = direct.rounds.iter().zip(&agent.rounds);
     median(rounds.map(|(direct, agent)| (latency(agent) - latency(direct)) * 1e3).collect())

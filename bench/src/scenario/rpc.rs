@@ -1,8 +1,8 @@
 //! The RPC library beside bare sockets, tonic, tarpc and volo: the same echo, the same callers.
 //!
-//! Each measurement starts a server and a client as two processes; the client is the load, a closed
-//! loop per caller. Programs alternate within a round, so that what changes on the machine touches
-//! all of them; ratios are those of the same run.
+//! Each measurement starts a server and a client as two processes; the client is the load, a
+//! closed loop per caller. Programs alternate within a round, so that what changes on the machine
+//! touches all of them; ratios are those of the same run.
 
 mod program;
 mod round;

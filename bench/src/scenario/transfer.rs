@@ -1,8 +1,8 @@
 //! A file's lines over the link, one request a line, beside the same by bare sockets and beside a
 //! program without a network.
 //!
-//! Each measurement is one whole transfer into a new file by a fresh server and client, without waiting for
-//! the disk. Every output is compared with the local program's, byte by byte. Programs
+//! Each measurement is one whole transfer into a new file by a fresh server and client, without
+//! waiting for the disk. Every output is compared with the local program's, byte by byte. Programs
 //! alternate within a round; ratios are those of the same run.
 
 mod run;
@@ -29,7 +29,8 @@ const SEED: &str = "7";
 /// What either side may take, in MB (10^6 bytes): 64 MiB.
 const MAX_RSS_MB: f64 = 67.1;
 
-/// What is measured, in this order in each round. The first one's output is what others are compared with.
+/// What is measured, in this order in each round. The first one's output is what others are
+/// compared with.
 const PROGRAMS: [Program; 5] = [
     Program::Local,
     Program::Raw,

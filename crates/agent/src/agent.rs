@@ -51,8 +51,8 @@ impl Agent {
         &self.addresses
     }
 
-    /// Waits until the agent has stopped although nobody asked for it: by a defect of its own, which
-    /// the log tells.
+    /// Waits until the agent has stopped although nobody asked for it: by a defect of its own,
+    /// which the log tells.
     pub async fn stopped(&self) {
         self.commands.closed().await;
     }

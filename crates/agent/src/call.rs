@@ -20,19 +20,20 @@ use crate::route::Route;
 
 /// One call on its way through the agent, whatever protocol it came by or leaves by.
 ///
-/// It borrows all that it is made of. The module of the protocol that it came by keeps the bytes, and
-/// knows where the answer goes.
+/// It borrows all that it is made of. The module of the protocol that it came by keeps the bytes,
+/// and knows where the answer goes.
 ///
-/// `M` is what is called, in the form in which the receiver knows it: by its [`Route`] on the way to
-/// an endpoint, by name and descriptor on the way to an HTTP app. `P` is the payload: [`Payload`]
-/// where it may be of several forms, or the one form that the receiver takes.
+/// `M` is what is called, in the form in which the receiver knows it: by its [`Route`] on the way
+/// to an endpoint, by name and descriptor on the way to an HTTP app. `P` is the payload:
+/// [`Payload`] where it may be of several forms, or the one form that the receiver takes.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a, M, P> {
     /// What is called.
     pub method: M,
     /// The arguments.
     pub payload: P,
-    /// Attachments of this call alone, the trace context among them. The last one of a name counts.
+    /// Attachments of this call alone, the trace context among them. The last one of a name
+    /// counts.
     pub attachments: &'a [(&'a str, &'a str)],
     /// When it came, and when its caller gives up.
     pub times: Times,
@@ -53,8 +54,8 @@ pub enum Payload<'a> {
     Whole(Whole<'a>),
 }
 
-/// The whole body of a Dubbo request, as its consumer wrote it. It names service, method and types,
-/// and holds the attachments.
+/// The whole body of a Dubbo request, as its consumer wrote it. It names service, method and
+/// types, and holds the attachments.
 #[derive(Clone, Copy, Debug)]
 pub struct Whole<'a> {
     /// How it is written.
@@ -137,7 +138,8 @@ impl ReplyTo {
     }
 }
 
-/// A Dubbo consumer's connection, as those see it who answer its calls. Calls are known by numbers.
+/// A Dubbo consumer's connection, as those see it who answer its calls. Calls are known by
+/// numbers.
 pub trait Consumer {
     /// Passes a provider's answer on as it is; `error` says what one means whose status is not OK.
     fn answer(self: Rc<Self>, number: u32, answer: &DubboAnswer<'_>, error: &dyn Fn() -> CallError);
@@ -242,7 +244,8 @@ fn error_reply(error: &CallError) -> link_proto::Reply<'static> {
     link_proto::Reply { payload: payload.into(), ..link_proto::Reply::new(status) }
 }
 
-/// Waits for the outcome of a call that was sent; `cancel` is called if the caller goes away first.
+/// Waits for the outcome of a call that was sent; `cancel` is called if the caller goes away
+/// first.
 pub async fn wait(outcome: oneshot::Receiver<Outcome>, cancel: impl FnOnce()) -> Outcome {
     let mut cancel = OnDrop(Some(cancel));
     let outcome = outcome.await.unwrap_or_else(|_| {

@@ -19,7 +19,8 @@ use crate::metrics::Hub;
 use crate::reply::json_of_with;
 use crate::worker::{Worker, WorkerSetup};
 
-/// Makes calls to the services of one registry. Lives on a tokio `LocalRuntime`, or in a `LocalSet`.
+/// Makes calls to the services of one registry. Lives on a tokio `LocalRuntime`, or in a
+/// `LocalSet`.
 pub struct Client(Rc<Worker>);
 
 impl Client {

@@ -1,5 +1,5 @@
-//! A cluster: all endpoints of one service, as one worker sees them. How it offers calls to them is in
-//! `offering`.
+//! A cluster: all endpoints of one service, as one worker sees them. How it offers calls to them
+//! is in `offering`.
 //!
 //! Invariants:
 //! - A call is offered to another endpoint only if none has begun it.
@@ -73,7 +73,8 @@ struct MemberState {
     endpoint: Endpoint,
     upstream: AnyUpstream,
     stats: Arc<CallStats>,
-    /// What each call has to have attached: the token without which the provider takes none, and its path behind an agent.
+    /// What each call has to have attached: the token without which the provider takes none, and
+    /// its path behind an agent.
     attachments: Vec<(&'static str, String)>,
     /// Forgotten with the member, when the endpoint registers others.
     learnt: Learnt,
@@ -174,9 +175,9 @@ impl Cluster {
         balancer.stats().filter_map(info).collect()
     }
 
-    /// Looks again at endpoints that have vanished from the registry: whether they still answer, and
-    /// whether their time is over. Shows what was ejected meanwhile. To be called every fraction of a
-    /// second.
+    /// Looks again at endpoints that have vanished from the registry: whether they still answer,
+    /// and whether their time is over. Shows what was ejected meanwhile. To be called every
+    /// fraction of a second.
     pub fn check_endpoints(&self, now: Instant) {
         self.ejections.borrow_mut().show(now, &mut self.balancer.borrow_mut());
         let mut holding = self.holding.borrow_mut();
@@ -185,8 +186,8 @@ impl Cluster {
         }
     }
 
-    /// An endpoint shows that it does not serve the service. If it has vanished from the registry, the
-    /// registry was right, whatever else its connection answers.
+    /// An endpoint shows that it does not serve the service. If it has vanished from the registry,
+    /// the registry was right, whatever else its connection answers.
     fn stop_holding(&self, member: &Member, now: Instant) {
         let mut holding = self.holding.borrow_mut();
         if let Some(specs) = holding.stop(now, member) {

@@ -1,9 +1,10 @@
-//! The services that a worker calls, and how names that callers make up are kept from costing much.
+//! The services that a worker calls, and how names that callers make up are kept from costing
+//! much.
 //!
 //! A service is looked up by a watch at its registry. Some names without endpoints are watched as
 //! well, so that they are found at once when somebody offers them. Beyond `MAX_UNSURE` of
-//! them the registry is asked for the list of all its services: a name that is not in it costs nothing, and
-//! one that is in it always gets its place.
+//! them the registry is asked for the list of all its services: a name that is not in it costs
+//! nothing, and one that is in it always gets its place.
 //!
 //! Invariants:
 //! - Clusters without endpoints are at most `MAX_WITHOUT_ENDPOINTS`.
@@ -21,8 +22,8 @@ use tokio::task::AbortHandle;
 use crate::cluster::Cluster;
 use crate::error::{CallError, Code};
 
-/// Names without endpoints that are watched before the registry is asked for all its services: typing
-/// errors, and services that are started later than their callers.
+/// Names without endpoints that are watched before the registry is asked for all its services:
+/// typing errors, and services that are started later than their callers.
 const MAX_UNSURE: usize = 32;
 /// Clusters without endpoints; each costs a watch at the registry.
 const MAX_WITHOUT_ENDPOINTS: usize = 1024;
@@ -172,8 +173,8 @@ impl Clusters {
         (entries.len(), without.count())
     }
 
-    /// Looks again at what is held, and forgets clusters that have no endpoint and that nobody asks
-    /// for. `forgotten` is called for each of those.
+    /// Looks again at what is held, and forgets clusters that have no endpoint and that nobody
+    /// asks for. `forgotten` is called for each of those.
     pub fn sweep(&self, now: Instant, mut forgotten: impl FnMut(&Rc<Cluster>)) {
         self.each(|cluster| cluster.check_endpoints(now));
         let Some(since) = now.checked_sub(IDLE_TTL) else { return };

@@ -1,11 +1,11 @@
 //! The table of a worker's connections: all that it serves, and all that it has made.
 //!
-//! Whatever goes through all of them goes through here: a drain, the sweep that keeps their times, and
-//! whoever asks what they do.
+//! Whatever goes through all of them goes through here: a drain, the sweep that keeps their times,
+//! and whoever asks what they do.
 //!
 //! Invariants:
-//! - A connection is in the table from before its first byte to its end. One that has ended stays in
-//!   it until the next sweep, and is shown no more.
+//! - A connection is in the table from before its first byte to its end. One that has ended stays
+//!   in it until the next sweep, and is shown no more.
 //! - The table keeps nothing alive: it knows sessions weakly.
 
 use std::cell::RefCell;

@@ -1,7 +1,8 @@
 //! The definitions of the services that a worker calls.
 //!
-//! Nothing is looked for before the first call that could use it, and nothing of it is on the path of later
-//! calls: the worker's sweep notices what has changed, and forgets the routes that were made of it.
+//! Nothing is looked for before the first call that could use it, and nothing of it is on the path
+//! of later calls: the worker's sweep notices what has changed, and forgets the routes that were
+//! made of it.
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
@@ -25,8 +26,8 @@ struct Entry {
 }
 
 impl Definitions {
-    /// The definition of the cluster's service; the first time it is waited for, but not longer than
-    /// `patience`.
+    /// The definition of the cluster's service; the first time it is waited for, but not longer
+    /// than `patience`.
     pub async fn get(
         &self,
         registry: &Registry,
@@ -56,7 +57,8 @@ impl Definitions {
         watch
     }
 
-    /// Forgets the routes of services whose definition has changed, and the services that are gone.
+    /// Forgets the routes of services whose definition has changed, and the services that are
+    /// gone.
     pub fn sweep(&self, routes: &RouteTable) {
         self.entries.borrow_mut().retain_mut(|entry| {
             let Some(cluster) = entry.cluster.upgrade() else { return false };

@@ -1,7 +1,7 @@
 //! The one table of everything that can go wrong with a call.
 //!
-//! A [`Code`] has a stable name, the side whose fault it is, an HTTP status, a link status, a Dubbo
-//! status and a retry rule; [`Code::row`] is the only place that tells them.
+//! A [`Code`] has a stable name, the side whose fault it is, an HTTP status, a link status, a
+//! Dubbo status and a retry rule; [`Code::row`] is the only place that tells them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -97,8 +97,9 @@ pub struct Row {
     pub http_status: u16,
     /// Status of a link's RESPONSE.
     pub link_status: LinkStatus,
-    /// Status of a Dubbo reply. A consumer makes a timeout of 31 and a network error of all others,
-    /// and its cluster strategy tries again after either; 100 tells it that nothing was begun.
+    /// Status of a Dubbo reply. A consumer makes a timeout of 31 and a network error of all
+    /// others, and its cluster strategy tries again after either; 100 tells it that nothing was
+    /// begun.
     pub dubbo_status: DubboStatus,
     /// Whether another try is safe; [`CallError::retry`] knows the exception.
     pub retry: Retry,
@@ -267,9 +268,10 @@ const NOT_UNIQUE: &str = "Not unique method for method name";
 /// What Dubbo 3 answers when it has no such service, method or types, or cannot read an argument.
 const UNREADABLE: &str = "Fail to decode request due to: RpcInvocation [";
 
-/// Whether the filter that turns a generic call into a plain one did not get that far: the exception was thrown
-/// in the filter itself, which is where later versions also report what they cannot make Java's values of, or
-/// where it makes these values, as in 2.6. Being on the way of an exception says nothing.
+/// Whether the filter that turns a generic call into a plain one did not get that far: the
+/// exception was thrown in the filter itself, which is where later versions also report what they
+/// cannot make Java's values of, or where it makes these values, as in 2.6. Being on the way of an
+/// exception says nothing.
 fn is_refused_generic_call(text: &str) -> bool {
     let is_filter = |frame: &str| frame.starts_with("rpc.filter.GenericFilter.invoke(");
     let is_maker = |frame: &str| frame.starts_with("common.utils.PojoUtils.realize(");
@@ -366,7 +368,8 @@ impl CallError {
         format!("{summary}{advice}").into()
     }
 
-    /// Status and text for a Dubbo consumer: the provider's own if it was the provider that refused.
+    /// Status and text for a Dubbo consumer: the provider's own if it was the provider that
+    /// refused.
     pub fn for_dubbo(&self) -> (DubboStatus, Cow<'_, str>) {
         if let Some(status) = self.provider_status {
             return (status, (&*self.message).into());
@@ -392,8 +395,9 @@ impl CallError {
 
     /// What the failure says about another try.
     pub fn retry(&self) -> Retry {
-        // A provider of 2.7 that is starting or leaving says that it has no such method. It says so when it reads the
-        // request, so nothing was begun. Another provider may have the method.
+        // A provider of 2.7 that is starting or leaving says that it has no such method. It says
+        // so when it reads the request, so nothing was begun. Another provider may have the
+        // method.
         let is_unread = self.code == Code::MethodNotFound
             && self.provider_status == Some(DubboStatus::BadRequest);
         if is_unread { Retry::Elsewhere } else { self.code.row().retry }
@@ -455,8 +459,8 @@ mod tests {
             ),
             (S::ServiceError, &*format!("x: y{frame}"), "bad_arguments", "x: y"),
             (S::ServiceError, &*format!("x: y{elsewhere}{frame}"), "provider_error", "x: y"),
-            // In 2.6 one method does it all: what was made of the arguments counts, not what is written of
-            // the result.
+            // In 2.6 one method does it all: what was made of the arguments counts, not what is
+            // written of the result.
             (S::ServiceError, &*format!("x: y{realize}{old_frame}"), "bad_arguments", "x: y"),
             (S::ServiceError, &*format!("x: y{write}{old_frame}"), "provider_error", "x: y"),
             (S::ServiceError, &*format!("x: y{old_frame}"), "provider_error", "x: y"),
@@ -483,7 +487,8 @@ mod tests {
         }
     }
 
-    /// A provider that is leaving is not the only one; a method that failed on its way may have begun.
+    /// A provider that is leaving is not the only one; a method that failed on its way may have
+    /// begun.
     #[test]
     fn another_provider_may_know_the_method() {
         let unknown = "Fail to decode request due to: x: Service not found:a.B, c";

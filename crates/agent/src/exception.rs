@@ -1,7 +1,8 @@
-//! A thrown exception as a caller without Java's classes reads it: class, message, cause and fields.
+//! A thrown exception as a caller without Java's classes reads it: class, message, cause and
+//! fields.
 //!
-//! Goes by what the object looks like in JSON, which is nearly the same in all serializations. Knows
-//! nothing of HTTP.
+//! Goes by what the object looks like in JSON, which is nearly the same in all serializations.
+//! Knows nothing of HTTP.
 //!
 //! Invariant: what is told of an exception is bounded, however long the exception is.
 
@@ -20,7 +21,8 @@ const MAX_MESSAGE_LEN: usize = 64 * 1024;
 const MAX_CAUSES: usize = 8;
 /// How a frame of a Java stack trace begins.
 const STACK_FRAME: &str = "\n\tat ";
-/// The exception of a generic call ends so, whatever the version's package. It names the one that was thrown.
+/// The exception of a generic call ends so, whatever the version's package. It names the one that
+/// was thrown.
 const GENERIC: &str = ".rpc.service.GenericException";
 /// Names of a class in an object. fastjson writes the first one.
 const CLASSES: [&str; 2] = ["@type", "class"];
@@ -96,9 +98,9 @@ impl<'a> Thrown<'a> {
         Self { class, message, cause, stack_trace, wrapper_text: None, fields }
     }
 
-    /// Whether it was thrown by the code that Dubbo generates to call a method, which takes the arguments for
-    /// what the parameters are, and not by the method: that was not begun. The code's own name says little, but
-    /// nothing else is called from where it is.
+    /// Whether it was thrown by the code that Dubbo generates to call a method, which takes the
+    /// arguments for what the parameters are, and not by the method: that was not begun. The
+    /// code's own name says little, but nothing else is called from where it is.
     fn is_thrown_before(&self) -> bool {
         const CALLERS: [&str; 2] = [
             "org.apache.dubbo.rpc.proxy.javassist.JavassistProxyFactory$",
@@ -116,7 +118,8 @@ impl<'a> Thrown<'a> {
         is_generated(first.as_deref(), second.as_deref())
     }
 
-    /// `{"class", "message", "cause", "fields"}`, with `"truncated": true` if something was left out.
+    /// `{"class", "message", "cause", "fields"}`, with `"truncated": true` if something was left
+    /// out.
     fn describe(&self) -> String {
         let mut out = Vec::with_capacity(128);
         let is_whole = self.write(&mut out, MAX_CAUSES);
@@ -210,8 +213,8 @@ fn first_two(trace: &[u8]) -> [Option<Cow<'_, str>>; 2] {
     frames
 }
 
-/// A message without the stack trace that Dubbo's filters write behind it. In front of the trace they write
-/// class and message twice.
+/// A message without the stack trace that Dubbo's filters write behind it. In front of the trace
+/// they write class and message twice.
 fn without_trace(message: Cow<'_, str>) -> Cow<'_, str> {
     let Some((before, _)) = message.split_once(STACK_FRAME) else { return message };
     let before = before.trim_end();

@@ -77,7 +77,8 @@ struct Target {
     way: Way,
 }
 
-/// The app, and what all calls of the route have in common: nothing if they are whole Dubbo requests.
+/// The app, and what all calls of the route have in common: nothing if they are whole Dubbo
+/// requests.
 enum Way {
     /// The constant parts of a Dubbo request.
     Dubbo(DubboApp, Option<Rc<RequestTemplate>>),

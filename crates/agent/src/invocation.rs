@@ -10,8 +10,8 @@ use crate::route::{Route, RouteName};
 /// What a caller asks for, not yet checked.
 ///
 /// This is no [`Call`], but what calls are made of: the method has names and no route yet, and how
-/// long the call may take is known only with the route. Calls are as many as it takes, for each may
-/// be of another route, with the arguments packed in another way.
+/// long the call may take is known only with the route. Calls are as many as it takes, for each
+/// may be of another route, with the arguments packed in another way.
 pub struct Invocation<'a> {
     /// What is called.
     pub name: RouteName<'a>,

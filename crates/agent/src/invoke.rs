@@ -100,9 +100,10 @@ async fn make(
     by_definition(outbound, registry, invocation, &route, times).await
 }
 
-/// A call whose types a definition tells, which may be out of date; then a generic one follows. That has no types, so
-/// that Java makes values fit, by cutting them off: it is made only if the values fit the scalar types that the
-/// definition tells. Where the provider says that it has no method with these types, they count for nothing.
+/// A call whose types a definition tells, which may be out of date; then a generic one follows.
+/// That has no types, so that Java makes values fit, by cutting them off: it is made only if the
+/// values fit the scalar types that the definition tells. Where the provider says that it has no
+/// method with these types, they count for nothing.
 async fn by_definition(
     outbound: &Outbound,
     registry: usize,
@@ -132,8 +133,8 @@ async fn by_definition(
     match error.code {
         // The arguments do not fit the types: they were not sent.
         Code::BadArguments => check_scalars(route, invocation)?,
-        // The provider knows no such method, or not with these types, or cannot read the arguments. All were
-        // written, so that they fit.
+        // The provider knows no such method, or not with these types, or cannot read the
+        // arguments. All were written, so that they fit.
         Code::MethodNotFound | Code::ProviderRejected => {}
         _ => return Err(error),
     }
@@ -168,8 +169,8 @@ fn check_scalars(route: &ClusterRoute, invocation: &Invocation<'_>) -> Result<()
     })
 }
 
-/// Makes the call of a route; and once more, as long as the provider refuses a generic one because it cannot make an
-/// object of a class that the arguments name.
+/// Makes the call of a route; and once more, as long as the provider refuses a generic one because
+/// it cannot make an object of a class that the arguments name.
 async fn send_anew(
     route: &Rc<ClusterRoute>,
     invocation: &Invocation<'_>,

@@ -1,8 +1,8 @@
 //! Which serializations an endpoint takes, as far as its answers tell.
 //!
-//! A registration can be wrong, and a static endpoint has none. A Dubbo provider that does not permit a
-//! request's serialization answers BAD_REQUEST, for it decodes nothing further; 3.3 does not say why,
-//! but writes that answer in the serialization that it prefers itself.
+//! A registration can be wrong, and a static endpoint has none. A Dubbo provider that does not
+//! permit a request's serialization answers BAD_REQUEST, for it decodes nothing further; 3.3 does
+//! not say why, but writes that answer in the serialization that it prefers itself.
 //!
 //! Invariants:
 //! - A call is made again only after such an answer, which proves that nothing was begun, and only
@@ -76,8 +76,8 @@ impl Learnt {
         others.next()
     }
 
-    /// Takes in what the same call came to in another serialization. Whether `used` was refused: then
-    /// it is not used again.
+    /// Takes in what the same call came to in another serialization. Whether `used` was refused:
+    /// then it is not used again.
     pub(crate) fn take_in_again(
         &self,
         used: Serialization,

@@ -1,8 +1,9 @@
 //! What connections hold in memory, counted against the process's budget.
 //!
-//! [`Memory`] is a worker's part of the budget. [`Metered`] is any connection's state machine with an account: it counts what the
-//! driver has read and could not use yet, what the machine puts together, and what waits to be written. Where that
-//! grows and must not, it sheds what has begun to come, and stops reading from a peer that does not take its answers.
+//! [`Memory`] is a worker's part of the budget. [`Metered`] is any connection's state machine with
+//! an account: it counts what the driver has read and could not use yet, what the machine puts
+//! together, and what waits to be written. Where that grows and must not, it sheds what has begun
+//! to come, and stops reading from a peer that does not take its answers.
 //!
 //! Invariant: the account says what is held after every turn of the driver.
 
@@ -21,14 +22,15 @@ use crate::error::{CallError, Code};
 
 /// While more than this waits for a peer that asks us, nothing more is read from it.
 const MAX_UNREAD_LEN: usize = 4 << 20;
-/// Long requests wait for an endpoint's link up to so many bytes; short ones up to [`MAX_LINK_WAITING_LEN`]: who sends long
-/// ones leaves room for those who do not.
+/// Long requests wait for an endpoint's link up to so many bytes; short ones up to
+/// [`MAX_LINK_WAITING_LEN`]: who sends long ones leaves room for those who do not.
 const MAX_LONG_WAITING_LEN: usize = 4 << 20;
 /// What may wait for an endpoint's link.
 pub const MAX_LINK_WAITING_LEN: usize = 4 * MAX_LONG_WAITING_LEN;
 /// Requests of up to so many bytes are short.
 const SHORT_LEN: usize = 4 << 10;
-/// How long a peer may leave its answers unread that holds more than its share while memory is short.
+/// How long a peer may leave its answers unread that holds more than its share while memory is
+/// short.
 const WRITE_TIMEOUT_IF_SHORT: Duration = Duration::from_secs(2);
 /// A buffer that holds less counts by what is in it: the rest was never touched.
 const SMALL_BUFFER_LEN: usize = 8 * 1024;
@@ -67,7 +69,8 @@ pub trait Buffers: Machine {
     fn waiting_len(&self) -> usize;
     /// Bytes of messages that are not whole.
     fn assembly_len(&self) -> usize;
-    /// Gives up a message that has begun to come, in `input` or in the machine; `text` tells why. `false` if there is none.
+    /// Gives up a message that has begun to come, in `input` or in the machine; `text` tells why.
+    /// `false` if there is none.
     ///
     /// # Errors
     /// As [`Machine::handle_bytes`].
@@ -271,7 +274,8 @@ pub fn check_link_room<T: LinkToken>(
     check_room(conn, len)
 }
 
-/// How long a peer may leave its answers unread: `configured`, unless memory is short and it holds more than its share.
+/// How long a peer may leave its answers unread: `configured`, unless memory is short and it holds
+/// more than its share.
 pub fn write_timeout(account: &Account, configured: Duration) -> Duration {
     if account.is_over_share() { configured.min(WRITE_TIMEOUT_IF_SHORT) } else { configured }
 }

@@ -1,5 +1,5 @@
-//! What a worker's calls to other services go by: clusters, routes, definitions, and the rules that
-//! calls are made by.
+//! What a worker's calls to other services go by: clusters, routes, definitions, and the rules
+//! that calls are made by.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,15 +1,16 @@
 //! Which method a caller means who has not told the types of its parameters.
 //!
-//! The types come, in this order, from the request; from the service's definition, where the estate has one
-//! (see [`registry::definitions`]); and otherwise from the provider itself, by a generic call. A
-//! method that the provider's registration does not list is refused before anything is sent. All of this is
-//! done once per route: a route that was resolved is not looked at again until the service's definition
-//! changes.
+//! The types come, in this order, from the request; from the service's definition, where the
+//! estate has one (see [`registry::definitions`]); and otherwise from the provider itself, by a
+//! generic call. A method that the provider's registration does not list is refused before
+//! anything is sent. All of this is done once per route: a route that was resolved is not looked
+//! at again until the service's definition changes.
 //!
-//! A definition may be out of date. When the provider refuses a call that was made by it, nothing was begun, and the call
-//! is made once more as a generic one, for which only the provider's own classes count. So is a call with an array,
-//! object or scalar where the definition tells of another of these. But a value that contradicts a scalar type (`1.5`
-//! for an int) is refused here: in a generic call Java would make another value of it. See [`crate::invoke`].
+//! A definition may be out of date. When the provider refuses a call that was made by it, nothing
+//! was begun, and the call is made once more as a generic one, for which only the provider's own
+//! classes count. So is a call with an array, object or scalar where the definition tells of
+//! another of these. But a value that contradicts a scalar type (`1.5` for an int) is refused
+//! here: in a generic call Java would make another value of it. See [`crate::invoke`].
 //!
 //! `refusal` finds out what a provider means that does not say why it refuses.
 
@@ -95,7 +96,8 @@ pub async fn prepare(
     outbound.routes.insert(registry, name, invocation.args.len(), cluster, parameters, plan)
 }
 
-/// The types of the only method of that name, if it takes so many arguments. The provider finds no other by its name.
+/// The types of the only method of that name, if it takes so many arguments. The provider finds no
+/// other by its name.
 fn told(schema: Option<&Definition>, method: &str, n_args: usize) -> Vec<JavaType> {
     let mut overloads = schema.iter().flat_map(|schema| schema.service.overloads(method));
     match (overloads.next(), overloads.next()) {
@@ -149,8 +151,8 @@ fn untyped(
         schema.iter().flat_map(|definition| definition.service.overloads(method)).collect();
     if overloads.is_empty() {
         check_registered(cluster, method, schema.as_deref())?;
-        // Without arguments there is one method at most, whose types are known. If it is refused, a generic call tells
-        // whether there is one with parameters.
+        // Without arguments there is one method at most, whose types are known. If it is refused,
+        // a generic call tells whether there is one with parameters.
         let (parameters, is_guess) = match n_args {
             0 => (Parameters::Given(Vec::new()), true),
             _ => (Parameters::Unknown, false),
@@ -176,9 +178,10 @@ fn untyped(
     }
 }
 
-/// How a method is called that was found by a definition. Objects of a class whose fields nobody knows
-/// are for the provider to make: text for a date or an enum would not become one otherwise. So are the elements of
-/// lists and maps where nobody tells their types, or a `List<Order>` would hold maps.
+/// How a method is called that was found by a definition. Objects of a class whose fields nobody
+/// knows are for the provider to make: text for a date or an enum would not become one otherwise.
+/// So are the elements of lists and maps where nobody tells their types, or a `List<Order>` would
+/// hold maps.
 fn resolved(method: &Candidate, schema: Option<Arc<Definition>>) -> (Parameters, Plan) {
     let (types, n_packed) = (method.types.clone(), method.n_packed);
     let is_known =
@@ -235,7 +238,8 @@ type Grade = (bool, Fit);
 /// The route of a call to an overloaded method: the one of the candidate that its arguments fit.
 ///
 /// # Errors
-/// [`Code::AmbiguousMethod`] with the candidates if several do, [`Code::BadArguments`] if none does.
+/// [`Code::AmbiguousMethod`] with the candidates if several do, [`Code::BadArguments`] if none
+/// does.
 pub fn choose(
     outbound: &Outbound,
     registry: usize,
@@ -300,7 +304,8 @@ fn fit(candidate: &Candidate, args: &ArgumentList<'_>, schema: Option<&Definitio
     (0..args.len()).map(of).min().unwrap_or(Fit::Natural)
 }
 
-/// The generic call instead of the one that a definition told of, for a provider that refused that.
+/// The generic call instead of the one that a definition told of, for a provider that refused
+/// that.
 pub fn generic_instead(
     outbound: &Outbound,
     registry: usize,
@@ -320,7 +325,8 @@ pub fn generic_instead(
             let descriptor: String = types.iter().map(JavaType::to_descriptor).collect();
             (Parameters::Named(types.clone(), generic), descriptor)
         }
-        // Unlike a generic call that the caller asks for, it is not checked by types that may be wrong.
+        // Unlike a generic call that the caller asks for, it is not checked by types that may be
+        // wrong.
         _ => (Parameters::Unknown, format!("\n{n_args}")),
     };
     let name = RouteName { types: Some(&types), generic: Some(generic), ..invocation.name };
@@ -332,7 +338,8 @@ pub fn generic_instead(
     outbound.routes.insert(registry, &name, n_args, Rc::clone(&route.cluster), parameters, plan)
 }
 
-/// The methods that the providers list in their registrations; `None` unless all of them list some.
+/// The methods that the providers list in their registrations; `None` unless all of them list
+/// some.
 fn registered(endpoints: &[Endpoint]) -> Option<Vec<&str>> {
     let mut known: Vec<&str> = Vec::new();
     for endpoint in endpoints {

@@ -1,7 +1,7 @@
 //! Routes: what all calls of one method with one list of parameter types have in common.
 //!
-//! A route holds everything that is worth preparing once: the parsed types, the constant parts of a
-//! Dubbo request, the definition for links. It does not know where its calls go: the table in
+//! A route holds everything that is worth preparing once: the parsed types, the constant parts of
+//! a Dubbo request, the definition for links. It does not know where its calls go: the table in
 //! [`crate::routes`] does.
 
 pub(crate) mod records;
@@ -24,7 +24,8 @@ use crate::error::{CallError, Code};
 /// The method of a route whose calls are whole Dubbo requests: no Java method can be called so.
 pub const WHOLE: &str = "*";
 
-/// The method of Dubbo's generic call, and its descriptor, which the provider compares to the letter.
+/// The method of Dubbo's generic call, and its descriptor, which the provider compares to the
+/// letter.
 const GENERIC_METHOD: &str = "$invoke";
 const GENERIC_DESCRIPTOR: &str = "Ljava/lang/String;[Ljava/lang/String;[Ljava/lang/Object;";
 
@@ -37,8 +38,8 @@ pub enum Parameters {
     Named(Vec<JavaType>, Generic),
     /// The caller has not told; the provider finds the method by its name, in a generic call.
     Unknown,
-    /// A generic call that tells these types and has another number of arguments. Dubbo looks for the method, and
-    /// then refuses to call it: this only asks whether it is there.
+    /// A generic call that tells these types and has another number of arguments. Dubbo looks for
+    /// the method, and then refuses to call it: this only asks whether it is there.
     Asked(Vec<JavaType>),
 }
 
@@ -98,9 +99,11 @@ pub struct Plan {
     pub verdict: Cell<Verdict>,
     /// How a generic call is written.
     pub generic: Generic,
-    /// The types that a definition tells of the parameters of a generic call that does not send them.
+    /// The types that a definition tells of the parameters of a generic call that does not send
+    /// them.
     pub told: Vec<JavaType>,
-    /// The classes whose objects a generic call cannot write as maps, as far as the provider has told.
+    /// The classes whose objects a generic call cannot write as maps, as far as the provider has
+    /// told.
     pub records: Records,
     /// What the type arguments mean that the caller has told.
     pub instances: Instances,
@@ -256,7 +259,8 @@ impl Route {
         Ok(place.get_or_init(|| template))
     }
 
-    /// The same for a provider whose URL has another path than the interface. It is made for each call, since few have.
+    /// The same for a provider whose URL has another path than the interface. It is made for each
+    /// call, since few have.
     ///
     /// # Errors
     /// As [`Route::template`].
@@ -365,8 +369,8 @@ pub struct RouteName<'a> {
 }
 
 impl RouteName<'_> {
-    /// The same names mean another service in another registry, and another method with another number
-    /// of arguments.
+    /// The same names mean another service in another registry, and another method with another
+    /// number of arguments.
     pub(crate) fn write_key(&self, registry: usize, n_args: usize, key: &mut String) {
         key.clear();
         match u8::try_from(registry) {

@@ -64,8 +64,8 @@ impl Limit {
         time.min(policy.max_timeout)
     }
 
-    /// The failure of a call whose time was up, with how long that was and who said so. A failure that
-    /// no endpoint had part in keeps its own words beside.
+    /// The failure of a call whose time was up, with how long that was and who said so. A failure
+    /// that no endpoint had part in keeps its own words beside.
     pub fn explain(&self, error: CallError, key: &str) -> CallError {
         let overdue = self.overdue(error.endpoint.as_deref(), key);
         let message = match error.endpoint {

@@ -292,8 +292,8 @@ impl Drop for Counted {
     }
 }
 
-/// Tells the control thread, and the agents on this worker's links, whether this worker reaches the
-/// app. When another worker does, this one need not wait until its next attempt is due.
+/// Tells the control thread, and the agents on this worker's links, whether this worker reaches
+/// the app. When another worker does, this one need not wait until its next attempt is due.
 async fn report_health(backend: Rc<Backend>, health: AppHealth, connections: Connections) {
     let (mut counted, mut standing) = (false, backend.standing());
     let mut of_all = health.subscribe();

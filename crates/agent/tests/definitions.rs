@@ -1,5 +1,5 @@
-//! What an agent does with the definitions of services: typed calls where one tells the types, generic
-//! ones where none does, and no harm by those that are broken.
+//! What an agent does with the definitions of services: typed calls where one tells the types,
+//! generic ones where none does, and no harm by those that are broken.
 
 mod support;
 
@@ -60,7 +60,8 @@ fn types_come_from_a_document() {
     assert_eq!(call(&agent, "over", &[], "[7000000000]").status, 200);
 }
 
-/// What contradicts a scalar type that the definition tells: Java would make another value of it in a generic call.
+/// What contradicts a scalar type that the definition tells: Java would make another value of it
+/// in a generic call.
 const CONTRADICTIONS: &[(&str, &str, &str)] = &[
     ("int32", "[3000000000]", "argument 0 (int): JSON at byte 0: 3000000000 is not an int"),
     ("int32", "[1.5]", "1.5 is not an int"),
@@ -103,7 +104,8 @@ fn shop_document() -> String {
     format!("{{\"canonicalName\":\"{SERVICE}\",\"methods\":[{methods}],\"types\":[{types}]}}")
 }
 
-/// However the call is made: with the definition's types, by a generic call, or by one that tells the types.
+/// However the call is made: with the definition's types, by a generic call, or by one that tells
+/// the types.
 #[test]
 fn a_value_that_contradicts_a_known_scalar_type_never_leaves() {
     let (folder, hub) = (tempfile::tempdir().unwrap(), MemoryHub::new());

@@ -1,4 +1,5 @@
-//! Dubbo consumers of an agent: what they send reaches the provider as it is, and so do the answers.
+//! Dubbo consumers of an agent: what they send reaches the provider as it is, and so do the
+//! answers.
 
 mod support;
 

@@ -53,7 +53,8 @@ fn one_that_fails_at_once_is_ejected() {
     // Failures within a millisecond count once, so that a fast caller sees some more.
     let n_first = n_failed(&agent, 4, 200, 5000);
     assert!((5..=80).contains(&n_first), "{n_first} of the first 800 calls failed");
-    // A worker that has met few failures in a row asks it seldom, and ejects it when it fails again.
+    // A worker that has met few failures in a row asks it seldom, and ejects it when it fails
+    // again.
     wait_until("it is ejected", || {
         assert!(n_failed(&agent, 4, 10, 5000) <= 10);
         (n_ejected(&agent) == 1).then_some(())

@@ -128,7 +128,8 @@ fn large_calls_and_hanging_ones_do_not_disturb_others() {
     wait_until("the end of the call", || (before < count()).then_some(()));
 }
 
-/// A one-way call reaches the app, straight from a consumer and over a link, and nothing comes back for it.
+/// A one-way call reaches the app, straight from a consumer and over a link, and nothing comes
+/// back for it.
 #[test]
 fn one_way_calls_are_made_and_not_answered() {
     let app = TestApp::start(|request| match request.path.ends_with("fail") {

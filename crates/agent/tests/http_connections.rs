@@ -1,4 +1,5 @@
-//! Connections to an HTTP app: how many there are, what breaks on them, and whether the app is well.
+//! Connections to an HTTP app: how many there are, what breaks on them, and whether the app is
+//! well.
 
 mod support;
 

@@ -159,7 +159,8 @@ fn bodies_beyond_the_budget_are_refused_with_a_word_on_when_to_come_again() {
     wait_until_free(&world.agent);
 }
 
-/// 30 peers announce 15 MiB each and send a KiB of it: a caller of the same address is not refused for that.
+/// 30 peers announce 15 MiB each and send a KiB of it: a caller of the same address is not refused
+/// for that.
 #[test]
 fn bodies_that_are_only_announced_hold_little() {
     let world = world(32 * MIB, "");
@@ -300,8 +301,8 @@ fn heads_that_unpack_to_much_are_refused_at_once() {
         assert!(used(agent) <= 9 * MIB, "{}", used(agent));
     }
     expect_calls_pass(&mut caller);
-    // Who goes on is left. One request is told why: the status is no common one, so it stands there as text, in
-    // Huffman's code: "431".
+    // Who goes on is left. One request is told why: the status is no common one, so it stands
+    // there as text, in Huffman's code: "431".
     wait_until("the connections to end", || {
         attackers.iter_mut().all(|attacker| is_closed(&mut attacker.0)).then_some(())
     });

@@ -1,4 +1,5 @@
-//! HTTP apps by TLS: which certificates are trusted, what is said when one is not, and apps below a path.
+//! HTTP apps by TLS: which certificates are trusted, what is said when one is not, and apps below
+//! a path.
 
 mod support;
 
@@ -43,7 +44,8 @@ fn certificate(authority: &Authority, host: &str, is_expired: bool) -> Certifica
     (params.signed_by(&key, authority).unwrap().pem(), key.serialize_pem())
 }
 
-/// Answers every request with its path and whether its client showed a certificate; `None` speaks no TLS.
+/// Answers every request with its path and whether its client showed a certificate; `None` speaks
+/// no TLS.
 async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>) {
     while let Ok((stream, _)) = listener.accept().await {
         let tls = tls.clone();

@@ -1,4 +1,5 @@
-//! What peers make an agent hold is bounded, given back, and no trouble for others: by Dubbo and by links.
+//! What peers make an agent hold is bounded, given back, and no trouble for others: by Dubbo and
+//! by links.
 
 mod support;
 
@@ -217,7 +218,8 @@ fn long_request() -> Vec<u8> {
     [&head(request.len())[..], &request].concat()
 }
 
-/// Six ask for 1 MiB, 24 times each. Some are left, and the others refused: none of them is trouble for others.
+/// Six ask for 1 MiB, 24 times each. Some are left, and the others refused: none of them is
+/// trouble for others.
 #[test]
 fn consumers_that_never_read_hold_little() {
     let (provider, hub) = (FakeProvider::start(Behaviour::Good), MemoryHub::new());

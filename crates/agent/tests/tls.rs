@@ -17,7 +17,8 @@ use wire::{Connection, Destination};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A folder with an authority (`ca.pem`), and a certificate of it for 127.0.0.1 (`own.pem`, `own.key`).
+/// A folder with an authority (`ca.pem`), and a certificate of it for 127.0.0.1 (`own.pem`,
+/// `own.key`).
 struct Certificates(tempfile::TempDir);
 
 impl Certificates {
@@ -106,8 +107,8 @@ fn hello(address: SocketAddr, tls: ClientTls) -> std::io::Result<String> {
     ask(address, tls, &request(&format!("/{SERVICE}/echo"), &headers, "[\"hello\"]"))
 }
 
-/// A caller by HTTPS, an agent, a link by TLS with certificates on both sides, an agent, Dubbo by TLS,
-/// an agent, and the app. The admin listener of the first is by TLS, too.
+/// A caller by HTTPS, an agent, a link by TLS with certificates on both sides, an agent, Dubbo by
+/// TLS, an agent, and the app. The admin listener of the first is by TLS, too.
 #[test]
 fn every_hop_can_be_tls() {
     let certificates = Certificates::new();

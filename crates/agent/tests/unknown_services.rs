@@ -1,4 +1,5 @@
-//! Names that callers make up: they cost next to nothing, and services that exist are found meanwhile.
+//! Names that callers make up: they cost next to nothing, and services that exist are found
+//! meanwhile.
 
 mod support;
 

@@ -80,7 +80,8 @@ fn wait_for_calls_at(agent: &Agent, load: &Load, endpoints: &[SocketAddr]) {
     load.wait_for(200);
 }
 
-/// The registry loses its writers: the list is emptied while every process and every link is alive.
+/// The registry loses its writers: the list is emptied while every process and every link is
+/// alive.
 #[test]
 fn a_list_that_is_emptied_fails_no_call_while_links_answer() {
     let (elsewhere, hub) = (MemoryHub::new(), MemoryHub::new());
@@ -191,8 +192,8 @@ fn holding_ends_in_time_and_can_be_switched_off() {
     }
 }
 
-/// The app behind an agent ends. Its agent refuses calls faster than any app answers them, but tells
-/// the others at once, so that they offer it none.
+/// The app behind an agent ends. Its agent refuses calls faster than any app answers them, but
+/// tells the others at once, so that they offer it none.
 #[test]
 fn an_agent_without_its_app_is_offered_nothing() {
     let (elsewhere, hub) = (MemoryHub::new(), MemoryHub::new());

@@ -1,14 +1,15 @@
 //! The balancer: endpoints of one cluster, their statistics, and the choice among them.
 //!
 //! Invariants:
-//! - `live` lists exactly the endpoints that are listed and have a weight above 0, and `cumulative`
-//!   holds the running sum of their weights.
-//! - An endpoint that is no longer listed keeps its place while it has calls in flight, and no longer.
+//! - `live` lists exactly the endpoints that are listed and have a weight above 0, and
+//!   `cumulative` holds the running sum of their weights.
+//! - An endpoint that is no longer listed keeps its place while it has calls in flight, and no
+//!   longer.
 //! - A ticket changes the count of the endpoint that it was made for, or of none.
-//! - `n_out` counts the places whose endpoint is ejected, and `n_counted` those among them that count
-//!   toward the share that may be.
-//! - If any listed endpoint with a weight above 0 is available, a pick finds one: being ejected only
-//!   makes an endpoint the last choice.
+//! - `n_out` counts the places whose endpoint is ejected, and `n_counted` those among them that
+//!   count toward the share that may be.
+//! - If any listed endpoint with a weight above 0 is available, a pick finds one: being ejected
+//!   only makes an endpoint the last choice.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -123,8 +124,8 @@ impl<K: Eq + Clone> Balancer<K> {
         self.outlier = policy;
     }
 
-    /// The next endpoint that was ejected or came back, in the order of events. Of many that nobody
-    /// polls the newest 64 are kept.
+    /// The next endpoint that was ejected or came back, in the order of events. Of many that
+    /// nobody polls the newest 64 are kept.
     pub fn poll_change(&mut self) -> Option<Changed<K>> {
         self.changes.pop_front()
     }
@@ -132,8 +133,8 @@ impl<K: Eq + Clone> Balancer<K> {
     /// Replaces the list of endpoints.
     ///
     /// An endpoint whose key stays keeps its statistics and its slot. One that is gone gets no
-    /// new calls and is forgotten with its last call in flight; if it comes back before, it goes on
-    /// as if it had stayed. Of two specs with the same key the first one counts.
+    /// new calls and is forgotten with its last call in flight; if it comes back before, it goes
+    /// on as if it had stayed. Of two specs with the same key the first one counts.
     pub fn update(&mut self, now: Instant, specs: impl IntoIterator<Item = EndpointSpec<K>>) {
         self.tell_time(now);
         self.epoch += 1;
@@ -162,11 +163,12 @@ impl<K: Eq + Clone> Balancer<K> {
     /// Chooses an endpoint for one call, or `None` if no listed endpoint with a weight above 0 is
     /// `available`. Use `available` to hide endpoints that are down, draining, or tried already.
     ///
-    /// An endpoint that is ejected is chosen only if its trial is due, or if all that are available
-    /// are ejected: then nothing is lost by asking, and the first that is back is found at once.
+    /// An endpoint that is ejected is chosen only if its trial is due, or if all that are
+    /// available are ejected: then nothing is lost by asking, and the first that is back is found
+    /// at once.
     ///
-    /// `Random`, `PowerOfTwo` and `Adaptive` look at a few endpoints however many there are, unless
-    /// most are unavailable; the others look at all.
+    /// `Random`, `PowerOfTwo` and `Adaptive` look at a few endpoints however many there are,
+    /// unless most are unavailable; the others look at all.
     pub fn pick<R: Rng + ?Sized>(
         &mut self,
         now: Instant,
@@ -338,7 +340,8 @@ impl<K: Eq + Clone> Balancer<K> {
         }
     }
 
-    /// Ends a call that says nothing about the endpoint: it was never sent, or its caller went away.
+    /// Ends a call that says nothing about the endpoint: it was never sent, or its caller went
+    /// away.
     #[expect(clippy::needless_pass_by_value, reason = "a ticket is given back once")]
     pub fn abandon(&mut self, ticket: Ticket) {
         self.release(ticket.slot);
@@ -385,8 +388,8 @@ impl<K: Eq + Clone> Balancer<K> {
 
     // ---- the list ----
 
-    /// Finds `key` among the places of this update and the one before. Registries list endpoints in a
-    /// stable order, so the place after the last one found is nearly always the right one.
+    /// Finds `key` among the places of this update and the one before. Registries list endpoints
+    /// in a stable order, so the place after the last one found is nearly always the right one.
     fn find(&self, before: &[u32], key: &K, hint: &mut usize) -> Option<u32> {
         let (head, tail) = before.split_at((*hint).min(before.len()));
         let same = |index: &u32| self.at(*index).is_some_and(|entry| entry.key == *key);

@@ -18,7 +18,8 @@ pub struct EndpointSpec<K> {
 
 /// Names one endpoint of one balancer for as long as the endpoint stays.
 ///
-/// A slot of an endpoint that has gone is recognised as such, even when its place is taken by another.
+/// A slot of an endpoint that has gone is recognised as such, even when its place is taken by
+/// another.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Slot {
     pub(crate) index: u32,
@@ -26,7 +27,8 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// A small number, unique among the endpoints of the moment: fit to index a table beside the balancer.
+    /// A small number, unique among the endpoints of the moment: fit to index a table beside the
+    /// balancer.
     #[must_use]
     pub fn index(self) -> usize {
         self.index as usize

@@ -1,9 +1,9 @@
 //! Which endpoints stay in use although their registry no longer lists them.
 //!
 //! A registry that loses its writers (a partition between them, a stall longer than the leases)
-//! removes endpoints that are alive. A [`Holder`] keeps those that vanish while their connection is
-//! alive and answers. It gives them calls only while so many have vanished that it is more likely the
-//! registry that is wrong: more than a share of all that are alive, listed or not.
+//! removes endpoints that are alive. A [`Holder`] keeps those that vanish while their connection
+//! is alive and answers. It gives them calls only while so many have vanished that it is more
+//! likely the registry that is wrong: more than a share of all that are alive, listed or not.
 //!
 //! Held endpoints are used like listed ones, not only as a last resort: an estate sized for ten
 //! endpoints does not run on the four that are still listed, and each held one has just answered.
@@ -81,7 +81,8 @@ impl<K: Eq + Clone> Holder<K> {
         self.kept.is_empty()
     }
 
-    /// Endpoints have left the registry's list at `now`. To be followed by [`decide`](Self::decide).
+    /// Endpoints have left the registry's list at `now`. To be followed by
+    /// [`decide`](Self::decide).
     pub fn vanished(&mut self, now: Instant, specs: impl IntoIterator<Item = EndpointSpec<K>>) {
         if self.policy.time.is_zero() {
             return;

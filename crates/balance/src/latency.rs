@@ -70,8 +70,8 @@ impl PeakEwma {
         self.measured_at.map_or(0.0, |at| self.cost_s * decay(now.saturating_duration_since(at)))
     }
 
-    /// Expected latency in seconds at an endpoint that has calls in flight and has finished none for
-    /// `silent`; `None` while nothing is known.
+    /// Expected latency in seconds at an endpoint that has calls in flight and has finished none
+    /// for `silent`; `None` while nothing is known.
     pub(crate) fn busy_cost_s(&self, silent: Duration) -> Option<f64> {
         self.measured_at.map(|_| self.cost_s.max(silent.as_secs_f64().min(MAX_S)))
     }

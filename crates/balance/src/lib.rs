@@ -1,9 +1,9 @@
 //! Which endpoint a call goes to.
 //!
-//! One [`Balancer`] serves one cluster (the endpoints of one service) on one worker thread. It holds
-//! what the choice needs: weights, calls in flight, measured latencies. There is no lock, no clock and
-//! no socket in this crate: the caller passes the time, the random numbers, and which endpoints are
-//! usable just now.
+//! One [`Balancer`] serves one cluster (the endpoints of one service) on one worker thread. It
+//! holds what the choice needs: weights, calls in flight, measured latencies. There is no lock, no
+//! clock and no socket in this crate: the caller passes the time, the random numbers, and which
+//! endpoints are usable just now.
 //!
 //! A call passes through it in three steps:
 //!
@@ -12,9 +12,9 @@
 //! 3. [`Balancer::finish`] (or [`Balancer::abandon`]) takes the ticket back, once.
 //!
 //! Begin to read at [`Balancer`]; [`Policy`] says how each choice is made, [`OutlierPolicy`] which
-//! endpoints take no calls for a while because their calls failed. [`Holder`] decides which endpoints
-//! stay in use although the registry no longer lists them.
-//! [`Ring`] is Dubbo's ring of consistent hashing.
+//! endpoints take no calls for a while because their calls failed. [`Holder`] decides which
+//! endpoints stay in use although the registry no longer lists them. [`Ring`] is Dubbo's ring of
+//! consistent hashing.
 
 mod balancer;
 mod endpoint;

@@ -1,13 +1,13 @@
 //! Which endpoints take no calls for a while because of how their last calls ended.
 //!
 //! An [`Outlier`] watches one endpoint. It is *ejected* after several failures in a row, when too
-//! large a share of its calls fail, when it has calls in flight and answers none, or when it refuses
-//! a call. After a time that doubles with each ejection it gets one call as a trial. If that is
-//! answered, its share of the calls grows step by step. If not, it is ejected again.
+//! large a share of its calls fail, when it has calls in flight and answers none, or when it
+//! refuses a call. After a time that doubles with each ejection it gets one call as a trial. If
+//! that is answered, its share of the calls grows step by step. If not, it is ejected again.
 //!
 //! A refusal ("the app behind me has gone") is the mildest case: nothing was begun, so the rest is
-//! short and one answer ends it. An endpoint that was ejected because it was silent comes back with
-//! its first answer, too.
+//! short and one answer ends it. An endpoint that was ejected because it was silent comes back
+//! with its first answer, too.
 //!
 //! How many may be out at a time is not decided here but by the balancer, which sees them all.
 //!
@@ -27,8 +27,8 @@ use crate::warm_up::WarmUp;
 /// come back.
 const FIRST_REST: Duration = Duration::from_millis(200);
 
-/// The longest rest after refusals: what an endpoint that is back may wait for its first call while
-/// others work.
+/// The longest rest after refusals: what an endpoint that is back may wait for its first call
+/// while others work.
 const MAX_REST: Duration = Duration::from_secs(2);
 
 /// How long an endpoint takes from its trial to its full share.
@@ -48,22 +48,22 @@ const MIN_SILENT: u32 = 3;
 pub struct OutlierPolicy {
     /// So many failures in a row eject an endpoint; 0 turns this off.
     pub failures: u32,
-    /// An endpoint is ejected if at least so many percent of its calls in a window fail, 1 to 100; 0
-    /// turns this off.
+    /// An endpoint is ejected if at least so many percent of its calls in a window fail, 1 to 100;
+    /// 0 turns this off.
     pub error_percent: u8,
     /// Fewer calls than this in a window are not judged by their percentage.
     pub min_calls: u32,
     /// The length of a window: calls of the last one to two halves of it count.
     pub window: Duration,
-    /// An endpoint with several calls in flight that has answered none for so long, and for twice as
-    /// long as calls usually take, is ejected until it answers; zero turns this off.
+    /// An endpoint with several calls in flight that has answered none for so long, and for twice
+    /// as long as calls usually take, is ejected until it answers; zero turns this off.
     pub silence: Duration,
     /// The first ejection; each further one is twice as long.
     pub time: Duration,
     /// The longest ejection.
     pub max_time: Duration,
-    /// At most so many percent of the endpoints, rounded up, are out for these reasons at a time. It
-    /// is never all of them, whatever the percentage. 0 turns all of this off.
+    /// At most so many percent of the endpoints, rounded up, are out for these reasons at a time.
+    /// It is never all of them, whatever the percentage. 0 turns all of this off.
     pub max_percent: u8,
     /// Exceptions that the service throws count as failures.
     pub exceptions: bool,

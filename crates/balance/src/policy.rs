@@ -16,13 +16,13 @@ pub enum Policy {
     /// The better of two endpoints drawn by weight. Better is the lower expected wait: a
     /// peak-sensitive average of the latency, times the calls in flight relative to the weight.
     PowerOfTwo,
-    /// As [`LeastInFlight`](Self::LeastInFlight), but a call counts for more at an endpoint that is
-    /// slower than usual, or that fails: as many times as its answers take longer, and as it takes
-    /// tries to get one. Of more than 16 endpoints four are drawn by weight and compared.
+    /// As [`LeastInFlight`](Self::LeastInFlight), but a call counts for more at an endpoint that
+    /// is slower than usual, or that fails: as many times as its answers take longer, and as it
+    /// takes tries to get one. Of more than 16 endpoints four are drawn by weight and compared.
     #[default]
     Adaptive,
-    /// The endpoint with the fewest calls in flight, whatever the weights; equal ones by chance, in
-    /// proportion to the weights. Dubbo's `leastactive`.
+    /// The endpoint with the fewest calls in flight, whatever the weights; equal ones by chance,
+    /// in proportion to the weights. Dubbo's `leastactive`.
     LeastActive,
     /// The lowest product of mean latency in a window of 30 s and calls in flight plus one; equal
     /// ones by chance, in proportion to the weights. Dubbo's `shortestresponse`.

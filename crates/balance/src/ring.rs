@@ -44,7 +44,8 @@ impl Ring {
         Self { places }
     }
 
-    /// The point of a key. Dubbo's key is the text of the arguments that count, one after the other.
+    /// The point of a key. Dubbo's key is the text of the arguments that count, one after the
+    /// other.
     #[must_use]
     pub fn point(key: &str) -> u32 {
         let sum = Md5::digest(key);

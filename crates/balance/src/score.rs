@@ -1,9 +1,9 @@
 //! What calls in flight at one endpoint count for, as its answers have shown.
 //!
-//! A fast failure is not a fast answer. A call that failed, or that ended with an exception, sooner
-//! than an answer usually comes goes on counting as in flight for the time that is left: an
-//! endpoint that fails at once then looks as busy as one that works. Latencies are those of answers
-//! alone.
+//! A fast failure is not a fast answer. A call that failed, or that ended with an exception,
+//! sooner than an answer usually comes goes on counting as in flight for the time that is left: an
+//! endpoint that fails at once then looks as busy as one that works. Latencies are those of
+//! answers alone.
 //!
 //! Invariants:
 //! - A factor is at least [`ONE`] and at most [`MAX`].

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 /// A freshly started endpoint whose weight grows linearly until it is warm.
 ///
-/// The rule is Dubbo's (`AbstractLoadBalance`): `uptime / (period / weight)`, at least 1 and at most
-/// the weight. An endpoint that seems to come from the future (its clock is ahead) has weight 1.
+/// The rule is Dubbo's (`AbstractLoadBalance`): `uptime / (period / weight)`, at least 1 and at
+/// most the weight. An endpoint whose start lies in the future (its clock is ahead) has weight 1.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct WarmUp {
     warm_at: Instant,

@@ -1,5 +1,5 @@
-//! The ring leads where Dubbo's own `ConsistentHashLoadBalance` leads; interop/vectors-rules has the
-//! recipe of the vectors.
+//! The ring leads where Dubbo's own `ConsistentHashLoadBalance` leads; interop/vectors-rules has
+//! the recipe of the vectors.
 
 use balance::Ring;
 use serde_json::Value;

@@ -1,7 +1,8 @@
-//! Three endpoints of 20 threads and 50 ms a call, under an open loop of calls with deadlines of one
-//! second, as one worker sees them. One of the three is slow, fails, throws, hangs or joins.
+//! Three endpoints of 20 threads and 50 ms a call, under an open loop of calls with deadlines of
+//! one second, as one worker sees them. One of the three is slow, fails, throws, hangs or joins.
 //!
-//! Everything is seeded: `SIM_SEED=7` replays one run. `cargo test -- --nocapture` shows the figures.
+//! Everything is seeded: `SIM_SEED=7` replays one run. `cargo test -- --nocapture` shows the
+//! figures.
 
 #![expect(clippy::disallowed_methods, reason = "a simulation needs some instant to count from")]
 

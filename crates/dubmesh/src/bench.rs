@@ -1,5 +1,5 @@
-//! `dubmesh bench`: measures the performance of this machine, or of a connection between two. What is
-//! measured is in [`lab`].
+//! `dubmesh bench`: measures the performance of this machine, or of a connection between two. What
+//! is measured is in [`lab`].
 
 use std::process::Command;
 use std::time::Duration;

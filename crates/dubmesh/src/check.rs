@@ -25,7 +25,8 @@ pub(crate) fn check(path: &Path) -> Exit {
     }
 }
 
-/// Checks the files that list endpoints. Prints their mistakes, and the endpoints that are not used.
+/// Checks the files that list endpoints. Prints their mistakes, and the endpoints that are not
+/// used.
 fn check_files(config: &Config) -> Exit {
     let mut exit = Exit::Ok;
     for entry in &config.registries {

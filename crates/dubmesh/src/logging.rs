@@ -58,7 +58,8 @@ impl LogLevel for Filter {
 
     fn change(&self, level: &str) -> Result<(), String> {
         check_log_filter(level)?;
-        // Held until both are changed, so that two changes at once leave no other filter than is told.
+        // Held until both are changed, so that two changes at once leave no other filter than is
+        // told.
         let mut current = self.level.lock().unwrap_or_else(PoisonError::into_inner);
         self.handle.reload(filter(level)).map_err(|error| error.to_string())?;
         level.clone_into(&mut current);

@@ -139,8 +139,8 @@ impl LocationArgs {
 }
 
 impl ServiceLocation {
-    /// Waits for the first list of a service's endpoints; says why if the registry has not answered
-    /// within `limit`.
+    /// Waits for the first list of a service's endpoints; says why if the registry has not
+    /// answered within `limit`.
     pub(crate) async fn first_list(
         &self,
         subscription: &Subscription,

@@ -1,4 +1,5 @@
-//! What callers notice when etcd, providers and agents are killed, stopped, hung and started again.
+//! What callers notice when etcd, providers and agents are killed, stopped, hung and started
+//! again.
 //!
 //! Calls run all the while. Where a process is killed, a call that it was working on may fail with
 //! 502, for nobody can know what became of it; nothing else may fail, and nothing at all where a
@@ -87,8 +88,8 @@ fn etcd_is_killed_and_comes_back() {
     load.stop().assert_all_ok();
 }
 
-/// Only the providers' agents lose etcd, for longer than their leases live. Every process is alive and
-/// every link is up, so nobody who calls notices anything.
+/// Only the providers' agents lose etcd, for longer than their leases live. Every process is alive
+/// and every link is up, so nobody who calls notices anything.
 #[test]
 fn etcd_is_out_of_reach_of_the_providers_agents() {
     let etcd = Etcd::start().unwrap();
@@ -155,8 +156,8 @@ fn java_providers_behind_agents_are_killed_stopped_and_hung() {
     come_and_go(&etcd, Layout::Contest, &mut providers, places);
 }
 
-/// Has each provider (2.7, then 3.3) go in every way while the other one stays. `places` is where callers find
-/// them.
+/// Has each provider (2.7, then 3.3) go in every way while the other one stays. `places` is where
+/// callers find them.
 fn come_and_go(
     etcd: &Etcd,
     layout: Layout,

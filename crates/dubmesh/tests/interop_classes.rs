@@ -1,5 +1,6 @@
-//! Objects that name their class, in calls that tell no types and of services that no definition describes: the provider
-//! finds the method, and makes the objects itself, as for Java's own generic callers.
+//! Objects that name their class, in calls that tell no types and of services that no definition
+//! describes: the provider finds the method, and makes the objects itself, as for Java's own
+//! generic callers.
 
 mod interop_support;
 
@@ -76,8 +77,8 @@ impl Estate {
     }
 }
 
-/// A book of 3 pages with all that JSON alone does not tell, and a cover and parts that are items of their own. Dubbo 2.6
-/// makes no `LocalDate` of a text.
+/// A book of 3 pages with all that JSON alone does not tell, and a cover and parts that are items
+/// of their own. Dubbo 2.6 makes no `LocalDate` of a text.
 fn book(version: DubboVersion) -> String {
     let day = match version {
         DubboVersion::V2_6 => r#"{"class":"java.time.LocalDate","value":"2024-02-29"}"#,
@@ -130,7 +131,8 @@ fn values(estate: &Estate) -> Vec<String> {
             "list[Date 1000 BigDecimal 1.10 Long 7 LocalDate 2024-02-29 list[Item{x} ] map{b=Item{x} } \
              list[Item{y} ] ]"
         }
-        // Its text tells numbers and texts alone; a field's or parameter's type makes the rest of them.
+        // Its text tells numbers and texts alone; a field's or parameter's type makes the rest of
+        // them.
         _ => {
             "list[Integer 1000 BigDecimal 1.10 Integer 7 String 2024-02-29 list[Item{x} ] map{b=Item{x} } \
              list[Item{y} ] ]"
@@ -147,7 +149,8 @@ fn values(estate: &Estate) -> Vec<String> {
     wrong
 }
 
-/// Dubbo's generic call sets field after field, which a record does not have set. What can be made of it is made.
+/// Dubbo's generic call sets field after field, which a record does not have set. What can be made
+/// of it is made.
 fn records(estate: &Estate) -> Vec<String> {
     let size = r#"{"class":"org.dubmesh.interop.Size","width":3,"unit":"cm",
         "weight":{"class":"java.math.BigDecimal","value":1.50},
@@ -234,8 +237,9 @@ fn objects_that_name_their_class_reach_dubbo_3_3() {
 const PAGE_OF_ITEMS: &str =
     "x-dubbo-parameter-types: org.dubmesh.interop.Page<org.dubmesh.interop.Item>";
 
-/// With the fields of `Page` known, the types between < and > count for what it holds: the class goes out alone, its
-/// elements as what they are. Dubbo's own documents tell of `List<T>`, but of no type parameter by itself.
+/// With the fields of `Page` known, the types between < and > count for what it holds: the class
+/// goes out alone, its elements as what they are. Dubbo's own documents tell of `List<T>`, but of
+/// no type parameter by itself.
 fn type_arguments(version: DubboVersion, serialization: &'static str) -> Vec<String> {
     let estate = Estate::with(version, serialization, true);
     let item = r#"{"code":"a","price":1.10,"made":"1970-01-01T00:00:01Z","day":"2024-02-29","level":"HIGH"}"#;
@@ -293,8 +297,9 @@ fn types_between_angle_brackets_count() {
     assert!(wrong.is_empty(), "{} calls went wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Where nothing tells of `Page`, nobody can say which of its fields the types are of. Java's own generic call makes no
-/// elements of a `List<T>` either. Objects that name their class need nobody to tell.
+/// Where nothing tells of `Page`, nobody can say which of its fields the types are of. Java's own
+/// generic call makes no elements of a `List<T>` either. Objects that name their class need nobody
+/// to tell.
 #[test]
 fn types_between_angle_brackets_are_refused_where_nothing_tells_what_they_mean() {
     let estate = Estate::start(DubboVersion::V3_3, "hessian2");

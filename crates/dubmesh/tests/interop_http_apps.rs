@@ -59,8 +59,9 @@ fn called_by_java(app: &HttpApp) {
         let mut options = ConsumerOptions::new(&url);
         options.serialization = serialization.to_owned();
         options.calls = CALLS.split(',').map(str::to_owned).collect();
-        // Dubbo's own fastjson reads no exceptions, whoever writes them, and fastjson2 no message of
-        // one with fields. It also sends the numbers of enums, by which an app cannot know them.
+        // Dubbo's own fastjson reads no exceptions, whoever writes them, and fastjson2 no message
+        // of one with fields. It also sends the numbers of enums, by which an app cannot know
+        // them.
         let without: &[&str] = match serialization {
             "fastjson" => &["fail", "fail_unchecked"],
             "fastjson2" => &["fail", "person", "people", "twins"],
@@ -86,7 +87,8 @@ fn java_calls_python() {
     called_by_java(&HttpApp::python().unwrap());
 }
 
-/// By URL, for found in a registry Dubbo makes all generic calls of an interface in the way of the first one.
+/// By URL, for found in a registry Dubbo makes all generic calls of an interface in the way of the
+/// first one.
 #[test]
 fn java_calls_node_by_descriptors_of_beans() {
     let etcd = Etcd::start().unwrap();

@@ -21,8 +21,8 @@ const USERS: &str = "org.dubmesh.interop.UserService";
 /// What each provider publishes: interface, group and version.
 const SERVICES: [(&str, &str, &str); 4] =
     [(HELLO, "", ""), (TYPES, "", ""), (USERS, "", ""), (TYPES, "blue", "2.0.0")];
-/// All calls take a consumer some seconds on a machine of its own, and minutes beside others that want as
-/// much of it. This is only for what hangs.
+/// All calls take a consumer some seconds on a machine of its own, and minutes beside others that
+/// want as much of it. This is only for what hangs.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// How many agents stand between a consumer and a provider.

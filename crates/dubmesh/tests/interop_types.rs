@@ -1,5 +1,5 @@
-//! Calls that tell no types, to real Dubbo providers: by a definition from each place where an estate
-//! may have it, and without any.
+//! Calls that tell no types, to real Dubbo providers: by a definition from each place where an
+//! estate may have it, and without any.
 
 mod interop_support;
 
@@ -155,7 +155,8 @@ fn overloads(peer: &mut Peer<'_>) {
     }
 }
 
-/// Values that a known scalar type does not have. In a generic call Java would cut them off, and succeed.
+/// Values that a known scalar type does not have. In a generic call Java would cut them off, and
+/// succeed.
 fn contradictions(peer: &mut Peer<'_>) {
     let scalars = [
         ("int32", "int", "[3000000000]", "3000000000 is not an int"),
@@ -250,7 +251,8 @@ fn objects(peer: &mut Peer<'_>) {
         let lead = "[{\"name\":\"A\",\"since\":\"2021-06-01\"}]";
         peer.returns((PEOPLE, "lead"), lead, "\"A since 2021\"");
     }
-    // Without the fields of classes the provider makes the objects, which takes no text for a date.
+    // Without the fields of classes the provider makes the objects, which takes no text for a
+    // date.
     let zoe = peer.call(TYPES, "person", &[], "[{\"name\":\"Zoe\",\"color\":\"RED\",\"age\":1}]");
     let json: Value = serde_json::from_str(&zoe.body).unwrap_or_default();
     let is_right = json["name"] == "Zoe" && json["color"] == "RED" && json["age"] == 1;
@@ -438,7 +440,8 @@ fn dubbo_3_3_without_types() {
     check_version(DubboVersion::V3_3);
 }
 
-/// A document that is wrong about its provider makes no method uncallable, and one that is set right counts.
+/// A document that is wrong about its provider makes no method uncallable, and one that is set
+/// right counts.
 fn a_definition_may_be_wrong(version: DubboVersion) {
     let estate = Estate::start(version);
     let path = estate.folder.path().join(format!("{TYPES}.json"));

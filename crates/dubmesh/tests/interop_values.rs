@@ -1,6 +1,8 @@
-//! Values that proptest makes up, sent to real Java services that return them: what comes back is the same.
+//! Values that proptest makes up, sent to real Java services that return them: what comes back is
+//! the same.
 //!
-//! One agent and one provider answer all of them; a value that comes back wrong is printed with its call.
+//! One agent and one provider answer all of them; a value that comes back wrong is printed with
+//! its call.
 
 mod interop_support;
 
@@ -91,7 +93,8 @@ fn decimal() -> impl Strategy<Value = String> {
     "-?(0|[1-9][0-9]{0,30})(\\.[0-9]{1,30})?([eE][+-]?[0-9]{1,2})?"
 }
 
-/// A `Person` with friends. Fields without generic arguments need the long form for dates and decimals.
+/// A `Person` with friends. Fields without generic arguments need the long form for dates and
+/// decimals.
 fn person(depth: u32) -> BoxedStrategy<Pair> {
     let null = || "null".to_owned();
     let friends = match depth {
@@ -212,8 +215,8 @@ enum Wire {
     Hessian2,
     /// Fields that are 0, false or null are left out, and enums in fields are their numbers.
     Fastjson2,
-    /// The provider itself writes the JSON: dates are numbers. Names that begin with `$` and `@` mean
-    /// something to it.
+    /// The provider itself writes the JSON: dates are numbers. Names that begin with `$` and `@`
+    /// mean something to it.
     Fastjson {
         /// 2.7 leaves out what is null in objects.
         keeps_nulls: bool,

@@ -1,4 +1,5 @@
-//! `dubmesh transfer` as somebody runs it: processes that are killed in the middle, and what they say.
+//! `dubmesh transfer` as somebody runs it: processes that are killed in the middle, and what they
+//! say.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -172,8 +173,8 @@ fn processes_that_are_killed() {
     assert!(!PathBuf::from(partial).exists() && !PathBuf::from(journal).exists());
 }
 
-/// The output may not become longer than the process's limit: an error like that of a full disk, and what was written
-/// is there to go on from.
+/// The output may not become longer than the process's limit: an error like that of a full disk,
+/// and what was written is there to go on from.
 #[test]
 fn an_output_over_the_limit_of_files_is_kept() {
     let folder = Folder::with_lines("3MB");

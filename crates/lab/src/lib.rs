@@ -4,8 +4,9 @@
 //! - [`demo`]: a whole mesh with load on it, in one process, shown live.
 //! - [`rpc`]: how many calls the RPC library makes through one connection.
 //!
-//! The commands `dubmesh provider`, `dubmesh demo` and `dubmesh bench` are in the binary's crate; they
-//! read arguments and start what is here. A binary without them is built without its feature `lab`.
+//! The commands `dubmesh provider`, `dubmesh demo` and `dubmesh bench` are in the binary's crate;
+//! they read arguments and start what is here. A binary without them is built without its feature
+//! `lab`.
 
 pub mod demo;
 pub mod provider;

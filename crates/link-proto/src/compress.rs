@@ -1,11 +1,11 @@
-//! COMPRESSED frames: what one turn writes is cut into pieces of whole frames, and each piece leaves as one LZ4 block
-//! if that is worth it.
+//! COMPRESSED frames: what one turn writes is cut into pieces of whole frames, and each piece
+//! leaves as one LZ4 block if that is worth it.
 //!
 //! Invariants:
-//! - A piece is frames of together at most [`PIECE_LEN`], or one longer frame; so it unpacks to at most
-//!   [`MAX_RAW_LEN`], and that is checked before any space is kept for it.
-//! - Data that does not get smaller costs next to nothing: after each piece that gained too little, more bytes
-//!   leave as they are before the next one is tried.
+//! - A piece is frames of together at most [`PIECE_LEN`], or one longer frame; so it unpacks to at
+//!   most [`MAX_RAW_LEN`], and that is checked before any space is kept for it.
+//! - Data that does not get smaller costs next to nothing: after each piece that gained too
+//!   little, more bytes leave as they are before the next one is tried.
 
 use crate::LinkError;
 use crate::header::{HEADER_LEN, Header, Kind, MAX_RAW_LEN};

@@ -24,17 +24,18 @@ pub struct Config {
     /// Sum of the announced lengths of all messages that are being put together; a message that
     /// does not fit is refused, alone. At least `max_message_len`, or no such message could come.
     pub max_reassembly_bytes: usize,
-    /// After this long without a byte from the peer a PING is sent. As the next three, from 1 ms to
-    /// a day.
+    /// After this long without a byte from the peer a PING is sent. As the next three, from 1 ms
+    /// to a day.
     pub keepalive: Duration,
     /// How long an unanswered PING may take until the peer counts as dead.
     pub ping_timeout: Duration,
     /// How long the peer's HELLO may take.
     pub handshake_timeout: Duration,
-    /// Server: how long the parts of one request may take to come; its own deadline may be sooner. What came of a request
-    /// that is late is freed.
+    /// Server: how long the parts of one request may take to come; its own deadline may be sooner.
+    /// What came of a request that is late is freed.
     pub assembly_timeout: Duration,
-    /// Features of this side, told to the peer: bits of [`features`]. Not [`features::LZ4`] by default.
+    /// Features of this side, told to the peer: bits of [`features`]. Not [`features::LZ4`] by
+    /// default.
     pub features: u64,
     /// Bytes of items, with 16 for each frame, that the peer may send on one stream before this
     /// side's app has taken some. 16 KiB to 16 MiB.

@@ -59,8 +59,8 @@ impl<T> Connection<T> {
     }
 
     /// Takes all whole frames off the front of `input`. What is left is the beginning of a frame,
-    /// at most 128 KiB and 16 bytes long when whole; or more, if [`has_backlog`](Self::has_backlog) says so. Once the
-    /// link is finished, bytes are dropped.
+    /// at most 128 KiB and 16 bytes long when whole; or more, if
+    /// [`has_backlog`](Self::has_backlog) says so. Once the link is finished, bytes are dropped.
     ///
     /// # Errors
     /// The peer broke the protocol, or ended the link with a fatal GOAWAY. The link is over and
@@ -70,8 +70,8 @@ impl<T> Connection<T> {
         self.handle_bytes_with(now, input, &mut Nobody)
     }
 
-    /// As [`handle_bytes`](Self::handle_bytes); calls of the plain kind are handled by `in_place`, the others come
-    /// as events.
+    /// As [`handle_bytes`](Self::handle_bytes); calls of the plain kind are handled by `in_place`,
+    /// the others come as events.
     ///
     /// # Errors
     /// As [`handle_bytes`](Self::handle_bytes).
@@ -144,8 +144,9 @@ impl<T> Connection<T> {
         !self.core.events.is_empty()
     }
 
-    /// Whether whole frames were left in the input, since those before them unpacked to a lot. The driver takes the
-    /// events, and then calls [`handle_bytes`](Self::handle_bytes) again, with or without more input.
+    /// Whether whole frames were left in the input, since those before them unpacked to a lot. The
+    /// driver takes the events, and then calls [`handle_bytes`](Self::handle_bytes) again, with or
+    /// without more input.
     #[inline]
     pub fn has_backlog(&self) -> bool {
         self.core.has_backlog
@@ -227,8 +228,9 @@ impl<T> Connection<T> {
         self.core.budget.held()
     }
 
-    /// Gives up the message in parts that takes most memory. `text` tells its caller why: with [`Status::OVERLOADED`] that of
-    /// a request, with [`Status::TOO_LARGE`] that of an answer. `false` if there is none.
+    /// Gives up the message in parts that takes most memory. `text` tells its caller why: with
+    /// [`Status::OVERLOADED`] that of a request, with [`Status::TOO_LARGE`] that of an answer.
+    /// `false` if there is none.
     pub fn shed_parts(&mut self, text: &str) -> bool {
         match &mut self.side {
             Side::Client(client) => client.shed_parts(&mut self.core, text),
@@ -368,7 +370,8 @@ impl<T> Connection<T> {
         }
     }
 
-    /// Server: whether the client still waits for the answer to this call. Never of a one-way call.
+    /// Server: whether the client still waits for the answer to this call. Never of a one-way
+    /// call.
     pub fn is_open(&self, id: CallId) -> bool {
         match &self.side {
             Side::Client(_) => false,

@@ -2,8 +2,8 @@
 //! chunk by chunk, in turn, so that short messages overtake them. Streams take turns with them.
 //!
 //! Invariants:
-//! - The buffer always ends at a frame's end. If frames are to be compressed, the driver empties another one, and
-//!   this one begins at a frame's begin, too.
+//! - The buffer always ends at a frame's end. If frames are to be compressed, the driver empties
+//!   another one, and this one begins at a frame's begin, too.
 //! - A long message is in the queue until its last chunk is in the buffer, and leaves it once.
 //! - A stream is in the queue at most once. Its items are not kept here: they may have to wait for
 //!   credit, and must not keep a server from reading meanwhile.
@@ -172,8 +172,9 @@ impl Outbox {
         true
     }
 
-    /// Appends an answer whose payload `answer` appends; it says status and codec, or that there is none. A
-    /// payload of more than `max_len` bytes is not sent but given back, with the other two.
+    /// Appends an answer whose payload `answer` appends; it says status and codec, or that there
+    /// is none. A payload of more than `max_len` bytes is not sent but given back, with the other
+    /// two.
     #[inline]
     pub(crate) fn reply_in_place(
         &mut self,
@@ -245,7 +246,8 @@ impl Outbox {
         self.queue.retain(|turn| !matches!(turn, Turn::Stream(stream) if *stream == id));
     }
 
-    /// From now on frames are compressed. What waits leaves as it is: the driver may have written a part of it.
+    /// From now on frames are compressed. What waits leaves as it is: the driver may have written
+    /// a part of it.
     pub(crate) fn start_packing(&mut self) {
         self.note_progress();
         self.packed = std::mem::take(&mut self.out);
@@ -263,7 +265,8 @@ impl Outbox {
         }
     }
 
-    /// Compresses what waits, once all is written that was compressed before: the more there is, the better.
+    /// Compresses what waits, once all is written that was compressed before: the more there is,
+    /// the better.
     fn fill_packed(&mut self, meter: &mut Meter) -> &mut BytesMut {
         self.note_packed_progress();
         if let (Some(packer), true) = (&mut self.packer, self.packed.is_empty()) {

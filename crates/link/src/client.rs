@@ -175,8 +175,8 @@ impl Client {
 }
 
 impl Client {
-    /// As [`Client::close`], for a client made by [`Client::connect_blocking`]: blocks until all is
-    /// closed, so that one-way calls have left before the process ends. Any other client only
+    /// As [`Client::close`], for a client made by [`Client::connect_blocking`]: blocks until all
+    /// is closed, so that one-way calls have left before the process ends. Any other client only
     /// begins to close.
     pub fn close_wait(&self, grace: Duration) {
         match &self.0.driver {

@@ -31,8 +31,8 @@ pub use raw::Raw;
 
 /// Codec numbers are below this.
 ///
-/// 2 to 12, 16 and 21 to 23 are Dubbo's serialization ids, and mean the same here; 1, 13 and 14 are ours; 24 to
-/// 31 are free for programs.
+/// 2 to 12, 16 and 21 to 23 are Dubbo's serialization ids, and mean the same here; 1, 13 and 14
+/// are ours; 24 to 31 are free for programs.
 pub const MAX_CODECS: usize = 32;
 
 /// One serialization of the type `T`.

@@ -52,7 +52,8 @@ pub enum Failure {
     /// No answer came in time. The service was told to stop, if the call had reached it.
     #[error("no answer within {0:?}")]
     Timeout(Duration),
-    /// There was no connection until the call's time was over, or at once if calls are not to wait.
+    /// There was no connection until the call's time was over, or at once if calls are not to
+    /// wait.
     #[error("cannot reach {endpoint}: {reason}")]
     Unreachable {
         /// Where the client connects to.

@@ -9,7 +9,8 @@ use crate::streaming::NoItems;
 /// A method of a service: its names, and how its messages are encoded.
 ///
 /// `Req` is what the method takes (a tuple if it is several values), `Resp` what it gives, `E`
-/// its own error. Client and server must agree on all of it; only the codec is chosen call by call.
+/// its own error. Client and server must agree on all of it; only the codec is chosen call by
+/// call.
 ///
 /// ```
 /// use link::Method;
@@ -50,7 +51,8 @@ impl<Req: 'static, Resp: 'static, E: 'static> Clone for Method<Req, Resp, E> {
 /// use link::{NoItems, StreamMethod};
 ///
 /// /// Takes how far to count, gives the numbers one by one, and at the end how many they were.
-/// let count: StreamMethod<u64, NoItems, u64, u64> = StreamMethod::down::<Serde>("demo.Sums", "count");
+/// let count: StreamMethod<u64, NoItems, u64, u64> =
+///     StreamMethod::down::<Serde>("demo.Sums", "count");
 /// ```
 #[derive(Debug)]
 pub struct StreamMethod<

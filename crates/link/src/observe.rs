@@ -35,8 +35,8 @@ use crate::trace::TraceContext;
 /// let config = ClientConfig { observer: Some(counts.clone()), ..ClientConfig::default() };
 /// ```
 pub trait Observer: Send + Sync + 'static {
-    /// A client is about to make a call. The trace context that is returned travels with it, unless the call
-    /// has one of its own.
+    /// A client is about to make a call. The trace context that is returned travels with it,
+    /// unless the call has one of its own.
     fn outgoing(&self, call: &CallInfo<'_>) -> Option<TraceContext> {
         let _ = call;
         None

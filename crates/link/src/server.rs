@@ -1,8 +1,8 @@
 //! Offers services.
 //!
 //! Files: `service` is what is offered; `handshake` comes before a client's connection, which is
-//! `session`; `slice` begins the calls that came together; `pool` has the threads for handlers that
-//! may block.
+//! `session`; `slice` begins the calls that came together; `pool` has the threads for handlers
+//! that may block.
 
 mod config;
 mod context;

@@ -7,12 +7,13 @@ pub use wire::socket::{connect, listen};
 
 use crate::client::{Address, ClientConfig, Dialer};
 
-/// Connects to `address` as a [`Client`](crate::Client) of that configuration would: with its timeout and its
-/// TLS, and counted in its traffic. For programs that [`drive`](crate::drive) a connection themselves.
+/// Connects to `address` as a [`Client`](crate::Client) of that configuration would: with its
+/// timeout and its TLS, and counted in its traffic. For programs that [`drive`](crate::drive) a
+/// connection themselves.
 ///
 /// # Errors
-/// The address is none ([`io::ErrorKind::InvalidInput`]); what the operating system or TLS says; or that it
-/// took too long.
+/// The address is none ([`io::ErrorKind::InvalidInput`]); what the operating system or TLS says;
+/// or that it took too long.
 pub async fn dial(
     address: &Address,
     config: &ClientConfig,

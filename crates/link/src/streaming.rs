@@ -53,8 +53,8 @@ impl<T> Sender<T> {
         Self { end, codecs, codec: codecs.choose(codec) }
     }
 
-    /// Sends an item, as soon as the receiver has room. If the future is dropped before it is ready, the
-    /// item was not sent.
+    /// Sends an item, as soon as the receiver has room. If the future is dropped before it is
+    /// ready, the item was not sent.
     ///
     /// # Errors
     /// The call has ended, or the item cannot be encoded or is over the receiver's limit.

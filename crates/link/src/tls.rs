@@ -5,7 +5,8 @@
 //! in turn: handlers then see who calls by [`Peer::identity`](crate::Peer::identity).
 //!
 //! ```no_run
-//! use link::tls::{Certificate, ClientTls, ClientTlsConfig, Clients, Pem, ServerTls, ServerTlsConfig};
+//! use link::tls::{Certificate, ClientTls, ClientTlsConfig, Clients};
+//! use link::tls::{Pem, ServerTls, ServerTlsConfig};
 //! use link::{Client, ClientConfig, Server, ServerConfig, Service};
 //!
 //! # async fn example(greeter: Service) -> Result<(), link::SetupError> {
@@ -37,8 +38,8 @@
 //! Invariants:
 //! - A handshake runs in its connection's own task and ends within the time that connecting may
 //!   take, so that a slow or silent peer holds up nobody.
-//! - Sessions are not resumed: connections live long, and a certificate or authority that was taken
-//!   away counts from the next connection on.
+//! - Sessions are not resumed: connections live long, and a certificate or authority that was
+//!   taken away counts from the next connection on.
 
 use std::sync::Arc;
 
@@ -49,8 +50,8 @@ pub use wire::tls::{
 /// What both sides say by ALPN that they want to speak; see "TLS" in `docs/link-protocol.md`.
 pub const ALPN: &[u8] = b"dubmesh-link/1";
 
-/// Checked settings of a client. Cheap to clone; a change is seen by all clones, and by the clients
-/// that have one, when they connect the next time.
+/// Checked settings of a client. Cheap to clone; a change is seen by all clones, and by the
+/// clients that have one, when they connect the next time.
 #[derive(Clone, Debug)]
 pub struct ClientTls(pub(crate) wire::tls::ClientTls);
 
@@ -63,8 +64,8 @@ impl ClientTls {
         wire::tls::ClientTls::new(config, &[ALPN]).map(Self)
     }
 
-    /// Takes a ready-made configuration as it is; it should offer [`ALPN`], or nothing, by ALPN. The
-    /// server's certificate must be for the host of the address.
+    /// Takes a ready-made configuration as it is; it should offer [`ALPN`], or nothing, by ALPN.
+    /// The server's certificate must be for the host of the address.
     pub fn from_rustls(config: Arc<rustls::ClientConfig>) -> Self {
         Self(wire::tls::ClientTls::from_rustls(config))
     }
@@ -83,8 +84,8 @@ impl ClientTls {
     }
 }
 
-/// Checked settings of a server. Cheap to clone; a change is seen by all clones, and by the servers
-/// that have one, with the next connection.
+/// Checked settings of a server. Cheap to clone; a change is seen by all clones, and by the
+/// servers that have one, with the next connection.
 #[derive(Clone, Debug)]
 pub struct ServerTls(pub(crate) wire::tls::ServerTls);
 

@@ -1,8 +1,8 @@
 //! W3C Trace Context: which trace a call belongs to.
 //!
-//! A trace travels as the metadata `traceparent` and `tracestate`, with the meaning and the form of the
-//! HTTP headers of these names (W3C Recommendation "Trace Context", level 1; a later version's
-//! `traceparent` is read as far as level 1 knows it).
+//! A trace travels as the metadata `traceparent` and `tracestate`, with the meaning and the form
+//! of the HTTP headers of these names (W3C Recommendation "Trace Context", level 1; a later
+//! version's `traceparent` is read as far as level 1 knows it).
 
 use std::fmt;
 use std::str::FromStr;

@@ -13,7 +13,8 @@ pub enum Compression {
     /// Not at all.
     #[default]
     None,
-    /// By LZ4: fast, and good for text that repeats itself. Data that does not get smaller is left alone.
+    /// By LZ4: fast, and good for text that repeats itself. Data that does not get smaller is left
+    /// alone.
     Lz4,
 }
 
@@ -64,7 +65,8 @@ pub struct TrafficTotals {
     pub n_segments_out: u64,
     /// Segments with data that have come, as the kernel's offloading merged them.
     pub n_segments_in: u64,
-    /// Connections that have ended and on which both sides compressed; also those with TLS, as in what follows.
+    /// Connections that have ended and on which both sides compressed; also those with TLS, as in
+    /// what follows.
     pub n_compressing: u64,
     /// Bytes that were compressed before they were sent.
     pub raw_out_bytes: u64,
@@ -111,8 +113,8 @@ impl Traffic {
     /// The CPU time of the thread that asks.
     pub(crate) const CPU_CLOCK: Option<fn() -> Duration> = kernel::CPU_CLOCK;
 
-    /// Adds what compression did on a link that is over. For programs that [`drive`](crate::drive) a connection
-    /// themselves.
+    /// Adds what compression did on a link that is over. For programs that [`drive`](crate::drive)
+    /// a connection themselves.
     pub fn count_link<T>(&self, link: &Connection<T>) {
         let Some(done) = link.compression() else { return };
         for (sum, n) in [

@@ -166,7 +166,8 @@ fn a_caller_that_does_not_read_holds_the_service_back_and_no_other_call() {
         let (_server, client) = pair(&seen).await;
         let mut call = client.bind_stream(&ENDLESS).open(()).await.unwrap();
         assert_eq!(call.receiver.next().await.unwrap(), Some(0));
-        // Others are served meanwhile, again and again; the stream goes no further than its window.
+        // Others are served meanwhile, again and again; the stream goes no further than its
+        // window.
         let sum = client.bind_stream(&SUM);
         for _ in 0..200 {
             let mut other = sum.open(()).await.unwrap();

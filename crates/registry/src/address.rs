@@ -10,7 +10,8 @@ use crate::listing::Listing;
 /// The parameter in which an agent names the app that it stands in for.
 const FOR: &str = "for";
 
-/// The parameter that holds the path of a provider's URL: its interface, or what it has put in its place.
+/// The parameter that holds the path of a provider's URL: its interface, or what it has put in its
+/// place.
 const PATH: &str = "path";
 
 /// What a provider's URL offers, or why that is not used.

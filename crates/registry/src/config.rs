@@ -34,7 +34,8 @@ impl RegistryConfig {
         }
     }
 
-    /// Whether both say the same. All registries in memory count as the same: they have no settings.
+    /// Whether both say the same. All registries in memory count as the same: they have no
+    /// settings.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {

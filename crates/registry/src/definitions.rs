@@ -1,14 +1,14 @@
-//! What services look like: their methods and the classes that these take and return, from wherever an
-//! estate has it.
+//! What services look like: their methods and the classes that these take and return, from
+//! wherever an estate has it.
 //!
 //! The sources, in their order:
 //! 1. `folder`: a folder of documents, for registries that hold none and to set others right;
 //! 2. Dubbo's metadata report in etcd, `/{root}/metadata/{interface}/..`;
 //! 3. `telnet`: the provider itself, if it is of Dubbo 2.x and lists its methods by telnet.
 //!
-//! A definition is looked for when somebody first asks for it, and again from time to time for as long
-//! as anybody wants it. While a source cannot be asked the last definition stays. What is broken, or of another
-//! service, gives one line in the log and counts as not there.
+//! A definition is looked for when somebody first asks for it, and again from time to time for as
+//! long as anybody wants it. While a source cannot be asked the last definition stays. What is
+//! broken, or of another service, gives one line in the log and counts as not there.
 
 mod folder;
 mod telnet;
@@ -131,7 +131,8 @@ pub struct DefinitionWatch {
 }
 
 impl DefinitionWatch {
-    /// What is known now. The next [`has_changed`](Self::has_changed) is about what comes after it.
+    /// What is known now. The next [`has_changed`](Self::has_changed) is about what comes after
+    /// it.
     #[must_use]
     pub fn current(&mut self) -> Lookup {
         self.lookups.borrow_and_update().clone()

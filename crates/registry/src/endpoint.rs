@@ -88,7 +88,8 @@ pub struct Endpoint {
     pub serializations: Vec<Serialization>,
     /// How long the provider suggests to wait for an answer.
     pub timeout: Option<Duration>,
-    /// Everything that the registry knows, by Dubbo's parameter names; `path` is that of a provider's URL.
+    /// Everything that the registry knows, by Dubbo's parameter names; `path` is that of a
+    /// provider's URL.
     pub params: Arc<BTreeMap<String, String>>,
 }
 

@@ -3,8 +3,8 @@
 //! **Keys.** Two layouts, see [`Layout`](crate::Layout):
 //!
 //! - *contest*: `/dubbomesh/{interface}/{host}:{port}` with the weight as its value.
-//! - *Dubbo*: `/dubbo/{interface}/providers/{url}`, interface and URL percent-encoded, as Java and Go
-//!   providers write it. All that counts is in the key; the value (in Java the lease's number)
+//! - *Dubbo*: `/dubbo/{interface}/providers/{url}`, interface and URL percent-encoded, as Java and
+//!   Go providers write it. All that counts is in the key; the value (in Java the lease's number)
 //!   is not read. Our agents write `/dubbo/{interface}/agents/{url}`, a category where no Java
 //!   consumer looks, with a URL `link://{host}:{port}/{interface}?version=..&group=..&for={app}`:
 //!   the agent's endpoint *replaces* the plain `dubbo://` endpoint whose `host:port` equals `for`.
@@ -12,28 +12,29 @@
 //!
 //! Keys that cannot be read are skipped, with one warning each.
 //!
-//! **Reading.** Each subscribed service is read whole, at one revision, and watched from the next one.
-//! Whatever breaks the watch (a lost connection, a compaction, a revoked permission, a server that
-//! no longer answers) leads to reading it whole again. Until then the last known endpoints stay, marked
-//! stale; an empty list counts only when it has been read. If etcd comes back *without its history*
-//! (its revision has gone back), endpoints known before stay for
+//! **Reading.** Each subscribed service is read whole, at one revision, and watched from the next
+//! one. Whatever breaks the watch (a lost connection, a compaction, a revoked permission, a server
+//! that no longer answers) leads to reading it whole again. Until then the last known endpoints
+//! stay, marked stale; an empty list counts only when it has been read. If etcd comes back
+//! *without its history* (its revision has gone back), endpoints known before stay for
 //! [`EtcdConfig::grace`](crate::EtcdConfig::grace), because their owners need a moment to register
 //! again.
 //!
-//! **Names that may be made up.** Whether a service is there at all is told without a watch for it, from
-//! a list of all services that is read and watched while somebody asks (`index.rs`).
+//! **Names that may be made up.** Whether a service is there at all is told without a watch for
+//! it, from a list of all services that is read and watched while somebody asks (`index.rs`).
 //!
-//! **Writing.** All registrations of a process hang on one lease, renewed three times per lifetime.
-//! With each renewal etcd is asked whether the keys are still there; what is missing is written
-//! again. A withdrawal deletes a key only if it still hangs on our lease, so that an agent that is
-//! replaced does not remove the registration of its successor.
+//! **Writing.** All registrations of a process hang on one lease, renewed three times per
+//! lifetime. With each renewal etcd is asked whether the keys are still there; what is missing is
+//! written again. A withdrawal deletes a key only if it still hangs on our lease, so that an agent
+//! that is replaced does not remove the registration of its successor.
 //!
-//! **Definitions.** Dubbo's metadata report, if the estate has it in the same etcd, is read when it is needed:
-//! `/dubbo/metadata/{interface}[/{version}][/{group}]/provider/{application}` = JSON.
+//! **Definitions.** Dubbo's metadata report, if the estate has it in the same etcd, is read when
+//! it is needed: `/dubbo/metadata/{interface}[/{version}][/{group}]/provider/{application}` =
+//! JSON.
 //!
 //! **Connection.** One connection to one member at a time, to the next member when it fails, with
-//! jittered waits. A request at least every few seconds finds out that a member hangs or has lost its
-//! quorum.
+//! jittered waits. A request at least every few seconds finds out that a member hangs or has lost
+//! its quorum.
 
 use std::sync::Arc;
 use std::time::Duration;

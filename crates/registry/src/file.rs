@@ -12,12 +12,13 @@
 //! ```
 //!
 //! An endpoint's parameters are those of Dubbo's URLs: `weight`, `serialization`,
-//! `prefer.serialization`, `timeout`, `timestamp`, `warmup`; `disabled=true` hides it. Endpoints of other
-//! protocols are left out, and a warning names them.
+//! `prefer.serialization`, `timeout`, `timestamp`, `warmup`; `disabled=true` hides it. Endpoints
+//! of other protocols are left out, and a warning names them.
 //!
-//! The file is watched. A change counts as soon as the file is valid; while it is missing or invalid
-//! the last good list stays, marked as stale, and one warning says why. It may be rewritten in place
-//! or replaced by renaming another file over it (which is the safer way). Nothing can register in it.
+//! The file is watched. A change counts as soon as the file is valid; while it is missing or
+//! invalid the last good list stays, marked as stale, and one warning says why. It may be
+//! rewritten in place or replaced by renaming another file over it (which is the safer way).
+//! Nothing can register in it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

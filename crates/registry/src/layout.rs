@@ -7,8 +7,8 @@
 //! - [`dubbo`]: Dubbo's interface-level layout, with its categories.
 //! - [`contest`]: addresses of agents, with their weights.
 //!
-//! A layout of applications (mapping, instances, metadata) is one more module. It finds the folders
-//! of a service in two steps, and gives the same [`Entry`].
+//! A layout of applications (mapping, instances, metadata) is one more module. It finds the
+//! folders of a service in two steps, and gives the same [`Entry`].
 
 use dubbo_proto::ServiceKey;
 

@@ -2,8 +2,8 @@
 //!
 //! - [`Registry::open`] opens a registry of one of three kinds, as [`RegistryConfig`] says:
 //!   [`memory`](MemoryHub) inside one process, a watched [`mod@file`], or [`etcd`].
-//! - [`Registry::subscribe`] gives the [`Endpoint`]s of a service as a [`Snapshot`] that is kept up
-//!   to date. While the registry is away the last one known stays, marked as stale.
+//! - [`Registry::subscribe`] gives the [`Endpoint`]s of a service as a [`Snapshot`] that is kept
+//!   up to date. While the registry is away the last one known stays, marked as stale.
 //! - [`Registry::register`] offers a service until the [`Registered`] is withdrawn or dropped.
 //! - [`Registry::definition`] tells what a service looks like; see [`definitions`].
 //! - [`Registry::presence`] tells whether a service is there at all, at the cost of no watch.
@@ -13,9 +13,10 @@
 //! callers pick up immutable snapshots from a watch channel.
 //!
 //! This crate does not choose endpoints, open connections to them or know what a call is.
-//! Begin to read at `registry.rs`. `store.rs` has what a store has to do, `stores.rs` the list of stores;
-//! `layout.rs` what is written in them; `view.rs` and `registrar.rs` what is common to all when a
-//! store goes away. [`listing`] has the rules by which endpoints match and replace each other.
+//! Begin to read at `registry.rs`. `store.rs` has what a store has to do, `stores.rs` the list of
+//! stores; `layout.rs` what is written in them; `view.rs` and `registrar.rs` what is common to all
+//! when a store goes away. [`listing`] has the rules by which endpoints match and replace each
+//! other.
 
 mod address;
 mod config;

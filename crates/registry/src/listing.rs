@@ -10,7 +10,8 @@
 //!   that address is listed for the same service, the agent's endpoint replaces it, and takes over
 //!   what the app said about itself (weight, serializations, timeout, warm-up) unless the agent
 //!   says otherwise. When the agent goes, the plain endpoint shows again by itself. An agent that
-//!   also listens for Dubbo's own consumers is listed twice for the same app; then its link counts.
+//!   also listens for Dubbo's own consumers is listed twice for the same app; then its link
+//!   counts.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

@@ -22,7 +22,8 @@ use crate::store::{Store, Withdraw};
 use crate::stores;
 use crate::view::View;
 
-/// How long a withdrawal waits for its confirmation: a drain must not hang on a registry that is away.
+/// How long a withdrawal waits for its confirmation: a drain must not hang on a registry that is
+/// away.
 const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A service registry. Clones share one connection, and one watch per service.
@@ -112,8 +113,8 @@ impl Registry {
         Subscription { feed, registry: self.clone() }
     }
 
-    /// Whether a service is in the registry at all. Costs no watch of its own, however many names are
-    /// asked for: for those that a caller may have made up.
+    /// Whether a service is in the registry at all. Costs no watch of its own, however many names
+    /// are asked for: for those that a caller may have made up.
     #[must_use]
     pub fn presence(&self, service: &ServiceKey) -> Presence {
         self.shared.store.presence(service)
@@ -124,8 +125,8 @@ impl Registry {
         self.shared.store.settled().await;
     }
 
-    /// Looks for what the service looks like, and keeps looking. Nothing is looked for before the first
-    /// call of this, and nothing of a service once every watch of it is dropped.
+    /// Looks for what the service looks like, and keeps looking. Nothing is looked for before the
+    /// first call of this, and nothing of a service once every watch of it is dropped.
     pub fn definition(&self, service: &ServiceKey) -> DefinitionWatch {
         self.shared.definitions.watch(&self.shared.runtime, service, || {
             let subscription = self.subscribe(service);

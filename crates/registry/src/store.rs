@@ -1,9 +1,9 @@
 //! What a store of services has to do.
 //!
-//! The unit is *the entries of one service*, not keys: a store that watches a range of keys (etcd),
-//! one whose watches fire once per folder (ZooKeeper) and one that pushes the whole list of a
-//! service (Nacos) all fit. What the entries mean is the store's [`layout`](crate::layout). What
-//! follows from them is common to all stores: [`View`](crate::view::View) keeps what is known
+//! The unit is *the entries of one service*, not keys: a store that watches a range of keys
+//! (etcd), one whose watches fire once per folder (ZooKeeper) and one that pushes the whole list
+//! of a service (Nacos) all fit. What the entries mean is the store's [`layout`](crate::layout).
+//! What follows from them is common to all stores: [`View`](crate::view::View) keeps what is known
 //! while a store is away or has lost its history, [`Registrar`](crate::registrar::Registrar)
 //! registers again what gets lost.
 
@@ -83,7 +83,8 @@ pub(crate) struct Item {
 /// What a watch gives.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum News {
-    /// All entries of the service. The first news of a watch is this, and the first after an error.
+    /// All entries of the service. The first news of a watch is this, and the first after an
+    /// error.
     Whole {
         items: Vec<Item>,
         /// The store has lost what it knew before (it was wiped, or begins anew with each

@@ -1,16 +1,17 @@
 //! The two checksums of a transfer. Neither is cryptographic: they find damage, not malice.
 //!
-//! - [`line_hash`], summed over lines, is what client and server compare. A sum does not depend on the
-//!   order in which lines come, so each thread adds up its own; the line's number is part of its hash,
-//!   so that two lines that changed places are found.
-//! - [`Digest`] is xxh3 over the output's bytes; the journal of a partial output keeps it, and it is what
-//!   `xxhsum -H3` prints for the whole output.
+//! - [`line_hash`], summed over lines, is what client and server compare. A sum does not depend on
+//!   the order in which lines come, so each thread adds up its own; the line's number is part of
+//!   its hash, so that two lines that changed places are found.
+//! - [`Digest`] is xxh3 over the output's bytes; the journal of a partial output keeps it, and it
+//!   is what `xxhsum -H3` prints for the whole output.
 
 use std::hash::Hasher;
 
 use twox_hash::XxHash3_64;
 
-/// The hash of line `number`, with its end, as the server sent it: xxh3 with the number as its seed.
+/// The hash of line `number`, with its end, as the server sent it: xxh3 with the number as its
+/// seed.
 #[must_use]
 pub fn line_hash(number: u64, line: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(number, line)

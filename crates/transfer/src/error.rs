@@ -1,5 +1,6 @@
-//! Everything that can end a transfer, or keep it from beginning. No policy here: each variant names
-//! the broken rule, the place and the numbers, so that its text is enough for an operator to act on.
+//! Everything that can end a transfer, or keep it from beginning. No policy here: each variant
+//! names the broken rule, the place and the numbers, so that its text is enough for an operator to
+//! act on.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,8 @@ pub enum TransferError {
         /// What the operating system said.
         source: Arc<io::Error>,
     },
-    /// The source is a directory, a pipe or a device: its length is not known ahead. Or the output is a directory.
+    /// The source is a directory, a pipe or a device: its length is not known ahead. Or the output
+    /// is a directory.
     #[error("{} is not a regular file", path.display())]
     NotAFile {
         /// What was named.

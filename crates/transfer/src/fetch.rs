@@ -1,11 +1,12 @@
 //! The client: callers that each ask for one line at a time, over connections that they share.
 //!
-//! [`fetch`] runs an event loop on the thread that calls it; a second thread writes. A transfer is one or
-//! more *rounds*: a round ends when every caller was told of the end, or when the server has
-//! forgotten the transfer, because it was restarted; then the next one begins with the oldest missing
-//! line. Every connection has callers of its own, so that what comes in one read leads to requests that leave in
-//! one write. `callers` is one round, `connection` one of its connections, and `crew` runs the tasks on it; `control` is all that is
-//! asked beside lines, on a connection of its own, and watches whether the server is there.
+//! [`fetch`] runs an event loop on the thread that calls it; a second thread writes. A transfer is
+//! one or more *rounds*: a round ends when every caller was told of the end, or when the server
+//! has forgotten the transfer, because it was restarted; then the next one begins with the oldest
+//! missing line. Every connection has callers of its own, so that what comes in one read leads to
+//! requests that leave in one write. `callers` is one round, `connection` one of its connections,
+//! and `crew` runs the tasks on it; `control` is all that is asked beside lines, on a connection
+//! of its own, and watches whether the server is there.
 
 mod callers;
 mod connection;
@@ -68,7 +69,8 @@ pub struct FetchOptions {
 }
 
 impl FetchOptions {
-    /// The defaults: 12 connections with 500 callers each, lines as they are, a minute of patience.
+    /// The defaults: 12 connections with 500 callers each, lines as they are, a minute of
+    /// patience.
     #[must_use]
     pub fn new(address: impl Into<String>, output: OutputOptions) -> Self {
         Self {
@@ -146,13 +148,13 @@ pub struct Fetched {
     pub took: Duration,
 }
 
-/// Fetches a file, until it is complete or `stop` is ready. Blocks the calling thread, which must not be
-/// one of a runtime's. `progress` is told how far it is, about once a second.
+/// Fetches a file, until it is complete or `stop` is ready. Blocks the calling thread, which must
+/// not be one of a runtime's. `progress` is told how far it is, about once a second.
 ///
 /// # Errors
-/// The output is there already, the server cannot be reached or refuses, the disk is full, or what was
-/// written is not what the server sent. What is there by then stays under its partial name, for
-/// resuming.
+/// The output is there already, the server cannot be reached or refuses, the disk is full, or what
+/// was written is not what the server sent. What is there by then stays under its partial name,
+/// for resuming.
 pub fn fetch(
     options: &FetchOptions,
     stop: impl Future<Output = ()>,
@@ -191,8 +193,8 @@ pub fn fetch(
     })
 }
 
-/// Everything between the first connection and the last. Dropped, it leaves a partial output that can
-/// be resumed.
+/// Everything between the first connection and the last. Dropped, it leaves a partial output that
+/// can be resumed.
 async fn transfer(
     options: &FetchOptions,
     config: &ClientConfig,

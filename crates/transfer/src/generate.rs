@@ -1,6 +1,8 @@
-//! Files to transfer: lines of random printable ASCII that depend on nothing but a length and a seed.
+//! Files to transfer: lines of random printable ASCII that depend on nothing but a length and a
+//! seed.
 //!
-//! The bytes for a seed never change: recorded measurements name them. A test holds their checksum.
+//! The bytes for a seed never change: recorded measurements name them. A test holds their
+//! checksum.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -18,8 +20,8 @@ const BUFFER_LEN: usize = 256 * 1024;
 /// Random content is made in pieces of this length; what a line does not need is thrown away.
 const PIECE_LEN: usize = 64;
 
-/// Lines of 0 to 200 bytes, uniformly, with their ends, `len` bytes in all. The last line takes what
-/// is left; only a file of one byte has no room for `\r\n`.
+/// Lines of 0 to 200 bytes, uniformly, with their ends, `len` bytes in all. The last line takes
+/// what is left; only a file of one byte has no room for `\r\n`.
 #[derive(Debug)]
 pub struct Lines {
     left: u64,
@@ -107,13 +109,14 @@ impl Random {
         Self { line: split_mix(&mut seed), content: split_mix(&mut seed) }
     }
 
-    /// A number for a line's length; a generator of its own, so that content is made in whole pieces.
+    /// A number for a line's length; a generator of its own, so that content is made in whole
+    /// pieces.
     fn next(&mut self) -> u64 {
         split_mix(&mut self.line)
     }
 
-    /// Bytes from the blank to the tilde, each 95 of 256 times as likely as by chance, give or take
-    /// one in 256.
+    /// Bytes from the blank to the tilde, each 95 of 256 times as likely as by chance, give or
+    /// take one in 256.
     fn printable(&mut self) -> [u8; PIECE_LEN] {
         let mut bytes = [0; PIECE_LEN];
         for place in bytes.as_chunks_mut::<8>().0 {

@@ -1,16 +1,18 @@
-//! Who gets which line: numbers are handed out in the file's order, each exactly once, to any number of
-//! callers on any number of connections and threads, without a lock.
+//! Who gets which line: numbers are handed out in the file's order, each exactly once, to any
+//! number of callers on any number of connections and threads, without a lock.
 //!
-//! Every caller is synchronous: it has one request at most, and numbers its requests 1, 2, 3... (its
-//! *turns*). The hand-out remembers each caller's last turn and which line answered it. A request that
-//! comes again, because its connection died before the answer had come, is answered with the same line;
-//! the next turn says that the line before it has arrived. So no line is lost with a connection, and none
-//! is handed to two callers. `docs/transfer.md` has the whole protocol.
+//! Every caller is synchronous: it has one request at most, and numbers its requests 1, 2, 3...
+//! (its *turns*). The hand-out remembers each caller's last turn and which line answered it. A
+//! request that comes again, because its connection died before the answer had come, is answered
+//! with the same line; the next turn says that the line before it has arrived. So no line is lost
+//! with a connection, and none is handed to two callers. `docs/transfer.md` has the whole
+//! protocol.
 //!
 //! Invariants:
-//! - A number is taken by one `fetch_add`, by the one thread that won the caller's place for this turn.
-//! - A place's turn goes up by one at a time; its line and totals are written only by the winner, between
-//!   winning the place and publishing the turn.
+//! - A number is taken by one `fetch_add`, by the one thread that won the caller's place for this
+//!   turn.
+//! - A place's turn goes up by one at a time; its line and totals are written only by the winner,
+//!   between winning the place and publishing the turn.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -45,11 +47,13 @@ struct Next(AtomicU64);
 /// One caller.
 #[derive(Debug, Default)]
 struct Place {
-    /// The turn shifted left by one; the lowest bit says that somebody is answering the turn after it.
+    /// The turn shifted left by one; the lowest bit says that somebody is answering the turn after
+    /// it.
     turn: AtomicU64,
     /// The line that answered the turn.
     line: AtomicU64,
-    /// The totals of the caller's lines. No atomic additions: only one thread at a time writes them.
+    /// The totals of the caller's lines. No atomic additions: only one thread at a time writes
+    /// them.
     bytes: AtomicU64,
     sum: AtomicU64,
 }
@@ -86,7 +90,8 @@ impl HandOut {
     /// Blocks while the source is searched for that line, see [`Source::seek`].
     ///
     /// # Errors
-    /// [`TransferError::TooManyCallers`], [`TransferError::NoSuchLine`], or what reading can end with.
+    /// [`TransferError::TooManyCallers`], [`TransferError::NoSuchLine`], or what reading can end
+    /// with.
     pub fn new(
         source: Arc<Source>,
         step: &'static dyn Process,
@@ -109,11 +114,12 @@ impl HandOut {
         &self.source
     }
 
-    /// Answers a request. `reader` belongs to the calling thread and reads the same source; the line
-    /// lies in its memory.
+    /// Answers a request. `reader` belongs to the calling thread and reads the same source; the
+    /// line lies in its memory.
     ///
     /// # Errors
-    /// What is wrong with the request; or what reading ended with, which then ends the whole transfer.
+    /// What is wrong with the request; or what reading ended with, which then ends the whole
+    /// transfer.
     pub fn answer<'a>(
         &self,
         ask: Ask,
@@ -188,8 +194,8 @@ impl HandOut {
     }
 }
 
-/// What the first `lines` lines of `source` add up to after `step`: what a client compares that went on
-/// from an earlier transfer, whose hand-out is gone. Reads and processes all of them.
+/// What the first `lines` lines of `source` add up to after `step`: what a client compares that
+/// went on from an earlier transfer, whose hand-out is gone. Reads and processes all of them.
 ///
 /// # Errors
 /// [`TransferError::NoSuchLine`] if there are fewer lines, or what reading can end with.

@@ -82,9 +82,9 @@ const CHUNK_LEN: usize = 64;
 
 /// Puts into `ends` the offset behind the end of each line that ends within `bytes`.
 ///
-/// Line lengths are random, so a branch on "is there an end here" is mispredicted about once a line,
-/// which costs more than all else here. So two ends are stored for each chunk, whether there are any or
-/// not, and counted after that; more than two are rare.
+/// Line lengths are random, so a branch on "is there an end here" is mispredicted about once a
+/// line, which costs more than all else here. So two ends are stored for each chunk, whether there
+/// are any or not, and counted after that; more than two are rare.
 ///
 /// # Panics
 /// If `bytes` is longer than `u32::MAX`; blocks are far shorter.
@@ -143,8 +143,9 @@ fn find_in_chunk<const WITH_RETURN: bool>(
     found
 }
 
-/// Bit `i` says whether byte `i` is a newline. Written such that a compiler finds vector instructions
-/// for the comparison; each byte keeps its bit, and a multiplication adds up those of eight.
+/// Bit `i` says whether byte `i` is a newline. Written such that a compiler finds vector
+/// instructions for the comparison; each byte keeps its bit, and a multiplication adds up those of
+/// eight.
 #[inline]
 fn newlines(chunk: &[u8; CHUNK_LEN]) -> u64 {
     let bits: [u8; CHUNK_LEN] =
@@ -155,8 +156,8 @@ fn newlines(chunk: &[u8; CHUNK_LEN]) -> u64 {
     })
 }
 
-/// How many bytes blocks keep free in front of their first line, so that most lines have as many bytes
-/// of any content before them; see [`Line::content_within`].
+/// How many bytes blocks keep free in front of their first line, so that most lines have as many
+/// bytes of any content before them; see [`Line::content_within`].
 pub(crate) const MARGIN: usize = 80;
 
 /// A line with its end, and the memory it lies in.
@@ -203,9 +204,9 @@ impl<'a> Line<'a> {
         &self.memory[self.content_end..self.end]
     }
 
-    /// The memory, and where in it the content lies. A step may load bytes around the content, which
-    /// belong to other lines or to none, as long as they do not show in its result: to work on
-    /// vectors of one length is several times as fast as on exactly the bytes there are.
+    /// The memory, and where in it the content lies. A step may load bytes around the content,
+    /// which belong to other lines or to none, as long as they do not show in its result: to work
+    /// on vectors of one length is several times as fast as on exactly the bytes there are.
     #[must_use]
     pub fn content_within(&self) -> (&'a [u8], Range<usize>) {
         (self.memory, self.begin..self.content_end)

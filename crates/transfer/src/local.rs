@@ -1,5 +1,5 @@
-//! What a transfer does, on one thread and without a network: read, process, write. It is the limit
-//! that measured transfers are compared with, and nothing else uses it.
+//! What a transfer does, on one thread and without a network: read, process, write. It is the
+//! limit that measured transfers are compared with, and nothing else uses it.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;

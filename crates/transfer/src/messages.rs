@@ -1,7 +1,8 @@
-//! The messages of a transfer, as bytes. No socket here; `docs/transfer.md` says when which is sent.
+//! The messages of a transfer, as bytes. No socket here; `docs/transfer.md` says when which is
+//! sent.
 //!
-//! All numbers are unsigned (but for one) and big endian, as on the link. A message has exactly the length
-//! that its fields have; the last field of some takes the rest.
+//! All numbers are unsigned (but for one) and big endian, as on the link. A message has exactly
+//! the length that its fields have; the last field of some takes the rest.
 
 use bytes::BufMut;
 
@@ -20,7 +21,8 @@ pub trait Message: Sized {
     /// Reads a message, which is all of `bytes`.
     ///
     /// # Errors
-    /// [`TransferError::BadMessage`] if its length or a field is wrong; [`TransferError::UnknownProcess`].
+    /// [`TransferError::BadMessage`] if its length or a field is wrong;
+    /// [`TransferError::UnknownProcess`].
     fn decode(bytes: &[u8]) -> Result<Self, TransferError>;
 }
 
@@ -65,7 +67,8 @@ pub struct Look {
 pub struct Standing {
     /// The source.
     pub source: Identity,
-    /// How far into the source lines have been handed out, in bytes, to a block; 0 without a session.
+    /// How far into the source lines have been handed out, in bytes, to a block; 0 without a
+    /// session.
     pub offset: u64,
 }
 
@@ -83,7 +86,8 @@ pub struct Refusal {
 pub enum Code {
     /// Nothing.
     Failed,
-    /// Open a new transfer, from the oldest line that is missing: the server has forgotten this one.
+    /// Open a new transfer, from the oldest line that is missing: the server has forgotten this
+    /// one.
     UnknownSession,
     /// Ask again: the same request is being answered at this moment.
     BeingAnswered,
@@ -91,8 +95,8 @@ pub enum Code {
     Busy,
 }
 
-/// Client to server: every caller has been told of the end. The answer is a [`Totals`], and the server
-/// forgets the transfer.
+/// Client to server: every caller has been told of the end. The answer is a [`Totals`], and the
+/// server forgets the transfer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Close {
     /// From [`Opened`].

@@ -1,7 +1,7 @@
 //! The transfer as a service of the link: its methods, and how their messages become payloads.
 //!
-//! The answer to `next` has no type: the server writes a line from where it lies straight into the reply,
-//! and the client leaves it in the bytes that were received. Neither allocates for it.
+//! The answer to `next` has no type: the server writes a line from where it lies straight into the
+//! reply, and the client leaves it in the bytes that were received. Neither allocates for it.
 
 use bytes::Bytes;
 use link::Method;
@@ -13,10 +13,12 @@ use crate::messages::{Before, Close, Look, Message, Open, Opened, Refusal, Stand
 /// The service's name.
 pub(crate) const SERVICE: &str = "dubmesh.Transfer";
 
-/// Begins a transfer. A second one that nobody uses, because the first answer was lost, does no harm.
+/// Begins a transfer. A second one that nobody uses, because the first answer was lost, does no
+/// harm.
 pub(crate) const OPEN: Method<Open, Opened, Refusal> =
     Method::fallible::<(Payload,)>(SERVICE, "open").idempotent();
-/// Asks for a line. A [`Next`](crate::messages::Next) in, a [`Reply`](crate::wire::Reply) out; both are raw.
+/// Asks for a line. A [`Next`](crate::messages::Next) in, a [`Reply`](crate::wire::Reply) out;
+/// both are raw.
 pub(crate) const NEXT: &str = "next";
 /// Ends a transfer.
 pub(crate) const CLOSE: Method<Close, Totals, Refusal> =

@@ -44,12 +44,12 @@ impl OutputOptions {
 }
 
 impl OutputOptions {
-    /// Whether the output may be begun, as far as can be told without touching anything: so that nobody
-    /// is called in vain.
+    /// Whether the output may be begun, as far as can be told without touching anything: so that
+    /// nobody is called in vain.
     ///
     /// # Errors
-    /// [`TransferError::NotAFile`], [`TransferError::OutputExists`], [`TransferError::PartialExists`], or that there is
-    /// no such folder.
+    /// [`TransferError::NotAFile`], [`TransferError::OutputExists`],
+    /// [`TransferError::PartialExists`], or that there is no such folder.
     pub fn check(&self) -> Result<(), TransferError> {
         if self.path.is_dir() {
             return Err(TransferError::NotAFile { path: self.path.clone() });
@@ -224,7 +224,8 @@ impl Output {
             remove(&self.partial)?; // there is nothing to resume
             return remove(&self.journal);
         }
-        // The beginning of what could not be written is no use, and on a full disk the journal has its place.
+        // The beginning of what could not be written is no use, and on a full disk the journal has
+        // its place.
         self.file.set_len(self.len).map_err(TransferError::io("shorten", &self.partial))?;
         self.file.sync_data().map_err(TransferError::io("synchronize", &self.partial))?;
         self.state(totals).store(&self.journal)
@@ -238,7 +239,8 @@ impl Output {
             self.file.sync_all().map_err(TransferError::io("synchronize", &self.partial))?;
         }
         let path = &self.options.path;
-        // Somebody else's output may have come meanwhile; this narrows the gap, it does not close it.
+        // Somebody else's output may have come meanwhile; this narrows the gap, it does not close
+        // it.
         if !self.options.force && exists(path)? {
             return Err(TransferError::OutputExists { path: path.clone() });
         }

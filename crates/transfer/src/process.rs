@@ -21,8 +21,8 @@ pub trait Process: Send + Sync + fmt::Debug {
     /// How many bytes [`Process::process`] needs at most for content of `len` bytes.
     fn max_len(&self, len: usize) -> usize;
 
-    /// Writes the line's processed content to the front of `out` and returns its length. What of `out`
-    /// lies behind that may be changed, too.
+    /// Writes the line's processed content to the front of `out` and returns its length. What of
+    /// `out` lies behind that may be changed, too.
     ///
     /// # Panics
     /// If `out` is shorter than [`Process::max_len`] says.
@@ -90,8 +90,9 @@ impl Process for Unchanged {
     }
 }
 
-/// The contest's rule. Of `size` bytes, `size / 3` are removed from position `size / 3` on, the rest
-/// is reversed, and the line's number, from 0, is put in front: line 7 `123456789` becomes `7987321`.
+/// The contest's rule. Of `size` bytes, `size / 3` are removed from position `size / 3` on, the
+/// rest is reversed, and the line's number, from 0, is put in front: line 7 `123456789` becomes
+/// `7987321`.
 #[derive(Clone, Copy, Debug)]
 pub struct Contest;
 

@@ -1,10 +1,10 @@
-//! Lines that come in any order, given out in the file's order, with bounded memory. Batches in, bytes
-//! out: no file, thread or clock in this module.
+//! Lines that come in any order, given out in the file's order, with bounded memory. Batches in,
+//! bytes out: no file, thread or clock in this module.
 //!
 //! Invariants:
 //! - `oldest` is the first line that is missing; all lines before it have been given out, once.
-//! - Place `number % window` of the ring names where the line lies, for the `window` lines from `oldest`
-//!   on; no line outside of these is kept.
+//! - Place `number % window` of the ring names where the line lies, for the `window` lines from
+//!   `oldest` on; no line outside of these is kept.
 //! - A batch is given back when the last of its lines has been given out.
 
 use crate::TransferError;
@@ -124,8 +124,8 @@ impl Reorder {
         self.duplicates
     }
 
-    /// Takes in the lines of a batch. One that is here already, or was given out, is dropped; a batch
-    /// that holds no others comes back at once.
+    /// Takes in the lines of a batch. One that is here already, or was given out, is dropped; a
+    /// batch that holds no others comes back at once.
     ///
     /// # Errors
     /// [`TransferError::NoRoom`] for a line beyond the window, which is our own senders' error.
@@ -249,8 +249,8 @@ mod tests {
     }
 
     proptest! {
-        /// In whatever order, batches and repetitions lines come: they go out once, in order, and no
-        /// batch is lost.
+        /// In whatever order, batches and repetitions lines come: they go out once, in order, and
+        /// no batch is lost.
         #[test]
         fn any_order_comes_out_in_order(
             keys in proptest::collection::vec((any::<u32>(), 1..3u32), 0..100),

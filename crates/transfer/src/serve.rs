@@ -1,8 +1,8 @@
 //! The server: a source that any number of clients fetch, each in a transfer of its own.
 //!
-//! Requests for lines are answered by the event loop, from memory: a thread of its own reads the next
-//! block meanwhile. What reads more than that (a transfer that begins far into the file, sums over a whole file)
-//! runs in threads that may block.
+//! Requests for lines are answered by the event loop, from memory: a thread of its own reads the
+//! next block meanwhile. What reads more than that (a transfer that begins far into the file, sums
+//! over a whole file) runs in threads that may block.
 
 mod sessions;
 
@@ -64,8 +64,8 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Offers the file at `path` on `address`, on the tokio runtime that this is called on. Port 0 takes a
-    /// free one.
+    /// Offers the file at `path` on `address`, on the tokio runtime that this is called on. Port 0
+    /// takes a free one.
     ///
     /// # Errors
     /// The file cannot be read, or the address not be listened on.

@@ -1,15 +1,16 @@
-//! The file that lines are taken from: blocks of whole lines, read with positioned reads into memory
-//! that is used again and again.
+//! The file that lines are taken from: blocks of whole lines, read with positioned reads into
+//! memory that is used again and again.
 //!
-//! Not a mapped file: a mapped page behind the end of a truncated file kills the whole process, every
-//! client's transfer with it (SIGBUS), and an error of the disk does the same. A read returns an error.
-//! It costs 7 ns more a line, and no page has to be faulted in: a block stays in the processor's cache
-//! while its lines are handed out.
+//! Not a mapped file: a mapped page behind the end of a truncated file kills the whole process,
+//! every client's transfer with it (SIGBUS), and an error of the disk does the same. A read
+//! returns an error. It costs 7 ns more a line, and no page has to be faulted in: a block stays in
+//! the processor's cache while its lines are handed out.
 //!
 //! Invariants:
 //! - A block is whole lines; block `n + 1` begins where block `n` ends.
-//! - The lines are those of the file as it was opened: after each read its length and time of change are
-//!   compared, and a change ends everything that reads from it with [`TransferError::SourceChanged`].
+//! - The lines are those of the file as it was opened: after each read its length and time of
+//!   change are compared, and a change ends everything that reads from it with
+//!   [`TransferError::SourceChanged`].
 //! - Memory does not depend on the file's length, but for 16 bytes a block of 256 KiB (1 MiB for
 //!   16 GiB), nor on the number of clients: 16 blocks are shared, and each reader holds 2.
 
@@ -146,8 +147,8 @@ impl Source {
         }))
     }
 
-    /// Has a thread of its own read the block behind the one that is used, so that an event loop which hands
-    /// out lines hardly ever waits for a read. The thread ends with the source.
+    /// Has a thread of its own read the block behind the one that is used, so that an event loop
+    /// which hands out lines hardly ever waits for a read. The thread ends with the source.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -204,8 +205,9 @@ impl Source {
     /// all of the file before it that nobody has read yet, and blocks the thread for that long.
     ///
     /// # Errors
-    /// [`TransferError::NoSuchLine`] if the file has fewer lines than `number`; one that has exactly as
-    /// many is accepted, with nothing left to transfer. Otherwise what reading can end with.
+    /// [`TransferError::NoSuchLine`] if the file has fewer lines than `number`; one that has
+    /// exactly as many is accepted, with nothing left to transfer. Otherwise what reading can end
+    /// with.
     pub fn seek(&self, number: u64) -> Result<(), TransferError> {
         match self.block_of(number)? {
             Some(_) => Ok(()),
@@ -394,8 +396,8 @@ impl Reader {
         &self.source
     }
 
-    /// Line `number`, from 0, with its end; `None` behind the last line. Reads a block from the file
-    /// where it has to, about once in 2,500 lines.
+    /// Line `number`, from 0, with its end; `None` behind the last line. Reads a block from the
+    /// file where it has to, about once in 2,500 lines.
     ///
     /// # Errors
     /// What reading can end with.

@@ -1,13 +1,13 @@
-//! From the threads that receive lines to the file: a thread of its own that puts lines in order and
-//! writes them, so that a slow disk stops no event loop.
+//! From the threads that receive lines to the file: a thread of its own that puts lines in order
+//! and writes them, so that a slow disk stops no event loop.
 //!
-//! Each receiving thread has a [`Lane`]. It asks for room for a line, pushes the line, and flushes at the
-//! end of each turn of its event loop. Lines cross threads in batches, so that nothing but a copy is
-//! paid for each line.
+//! Each receiving thread has a [`Lane`]. It asks for room for a line, pushes the line, and flushes
+//! at the end of each turn of its event loop. Lines cross threads in batches, so that nothing but
+//! a copy is paid for each line.
 //!
 //! Invariants:
-//! - Memory is bounded by the window and by [`WriterOptions::budget`]; the oldest missing line is always
-//!   let in, so that waiting for room always ends.
+//! - Memory is bounded by the window and by [`WriterOptions::budget`]; the oldest missing line is
+//!   always let in, so that waiting for room always ends.
 //! - The first failure ends everything: who waits for room is woken and told.
 
 use std::collections::BTreeMap;
@@ -37,8 +37,8 @@ const SPARE_BATCHES: usize = 128;
 pub struct WriterOptions {
     /// How many lines from the oldest missing one on are taken in. Rounded up to a power of two.
     pub window: usize,
-    /// How many bytes of memory lines wait in at most until only the oldest missing one is taken in,
-    /// give or take a batch of 100 KiB for each lane.
+    /// How many bytes of memory lines wait in at most until only the oldest missing one is taken
+    /// in, give or take a batch of 100 KiB for each lane.
     pub budget: usize,
 }
 
@@ -117,9 +117,10 @@ impl Writer {
     /// Reads a partial output that is resumed, and blocks for that long.
     ///
     /// # Errors
-    /// [`TransferError::OutputExists`], [`TransferError::PartialExists`], [`TransferError::OutputBusy`];
-    /// on resuming [`TransferError::BadJournal`], [`TransferError::OtherTransfer`] or
-    /// [`TransferError::PartialDamaged`]; or what the files can end with.
+    /// [`TransferError::OutputExists`], [`TransferError::PartialExists`],
+    /// [`TransferError::OutputBusy`]; on resuming [`TransferError::BadJournal`],
+    /// [`TransferError::OtherTransfer`] or [`TransferError::PartialDamaged`]; or what the files
+    /// can end with.
     pub fn open(
         output: OutputOptions,
         subject: Subject,
@@ -169,8 +170,8 @@ impl Writer {
         }
     }
 
-    /// What has been written, from the first line on, as the server sent it. A transfer that is opened
-    /// anew, because the server was restarted, goes on from line `lines` of this.
+    /// What has been written, from the first line on, as the server sent it. A transfer that is
+    /// opened anew, because the server was restarted, goes on from line `lines` of this.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.shared.state().totals
@@ -188,12 +189,13 @@ impl Writer {
         self.shared.failed.get().cloned()
     }
 
-    /// Ends the transfer, after each lane has been flushed or dropped: compares what was written with
-    /// what the server says, and gives the output its name. Blocks until the output is on the disk.
+    /// Ends the transfer, after each lane has been flushed or dropped: compares what was written
+    /// with what the server says, and gives the output its name. Blocks until the output is on the
+    /// disk.
     ///
     /// # Errors
-    /// [`TransferError::Incomplete`] if there is a difference, or why writing has failed. In both cases
-    /// the output is left under its partial name.
+    /// [`TransferError::Incomplete`] if there is a difference, or why writing has failed. In both
+    /// cases the output is left under its partial name.
     pub fn finish(mut self, expected: Totals) -> Result<Written, TransferError> {
         // A thread that is gone has left its reason.
         let _ = self.batches.send(Message::Finish(expected));
@@ -265,7 +267,8 @@ impl Lane {
         Poll::Pending
     }
 
-    /// Takes in line `number` as it came, with its end, and processes it. There has to be room for it.
+    /// Takes in line `number` as it came, with its end, and processes it. There has to be room for
+    /// it.
     pub fn push(&mut self, number: u64, line: &[u8]) {
         self.batch.push(number, line, self.shared.ends, self.step);
         if self.batch.is_full() {
@@ -273,8 +276,8 @@ impl Lane {
         }
     }
 
-    /// Passes on the lines pushed so far. To be called whenever nothing more is to be pushed for now:
-    /// others may wait for one of them.
+    /// Passes on the lines pushed so far. To be called whenever nothing more is to be pushed for
+    /// now: others may wait for one of them.
     pub fn flush(&mut self) {
         if self.batch.is_empty() {
             return;
@@ -304,8 +307,9 @@ impl Shared {
             || number - oldest < self.window && self.held.load(Ordering::SeqCst) < budget
     }
 
-    /// Wakes those who wait and have room now, or all after a failure. Memory has to be half free for
-    /// that: otherwise all would be woken for each batch that is written, and most would wait again.
+    /// Wakes those who wait and have room now, or all after a failure. Memory has to be half free
+    /// for that: otherwise all would be woken for each batch that is written, and most would wait
+    /// again.
     fn wake(&self) {
         let mut ready = Vec::new();
         {

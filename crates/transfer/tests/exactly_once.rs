@@ -1,5 +1,5 @@
-//! The whole protocol without its sockets: a hand-out answers callers on several threads, answers get
-//! lost, the server forgets everything, the client is killed. The output is right every time.
+//! The whole protocol without its sockets: a hand-out answers callers on several threads, answers
+//! get lost, the server forgets everything, the client is killed. The output is right every time.
 
 use std::future::poll_fn;
 use std::path::Path;
@@ -53,8 +53,8 @@ enum Accident {
     Client { after: u64 },
 }
 
-/// Lets all callers work until `limit` answers have come. Every seventh answer is lost and asked for
-/// again. Returns whether the end was reached.
+/// Lets all callers work until `limit` answers have come. Every seventh answer is lost and asked
+/// for again. Returns whether the end was reached.
 fn work(hand_out: &HandOut, writer: &Writer, step: Step, limit: u64) -> bool {
     let answers = AtomicU64::new(0);
     std::thread::scope(|scope| {

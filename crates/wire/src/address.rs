@@ -1,8 +1,8 @@
 //! The one reader and writer of `HOST:PORT`. Pure.
 //!
 //! A host is a name, an IPv4 address, or an IPv6 address, which stands in brackets where a port
-//! can follow. Where a program of this machine can be meant, `unix:` and the path of a socket stand
-//! in the place of host and port. Nothing is resolved here.
+//! can follow. Where a program of this machine can be meant, `unix:` and the path of a socket
+//! stand in the place of host and port. Nothing is resolved here.
 //!
 //! Two rules are in use. [`split`] and [`split_optional`] read what people configure.
 //! [`is_authority`] reads what URIs and Host headers may hold, which is more. Dubbo's URLs follow

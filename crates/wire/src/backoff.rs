@@ -29,8 +29,8 @@ impl Backoff {
         self.next = self.min;
     }
 
-    /// As [`Backoff::reset`], if what was reached lived longer than the next wait would be. One that
-    /// breaks at once is no success.
+    /// As [`Backoff::reset`], if what was reached lived longer than the next wait would be. One
+    /// that breaks at once is no success.
     pub fn note_lifetime(&mut self, lifetime: Duration) {
         if self.next < lifetime {
             self.reset();

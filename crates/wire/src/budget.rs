@@ -1,26 +1,31 @@
-//! One budget of memory for the whole process: everything that buffers a peer's bytes draws from it.
+//! One budget of memory for the whole process: everything that buffers a peer's bytes draws from
+//! it.
 //!
-//! [`Budget`] is the process's. Each worker thread has a [`Lease`] of it: a piece that it hands out without touching
-//! anything shared. Each connection has an [`Account`], which belongs to a listener's and a peer's [`Group`]; what it
-//! buffers is set as a total ([`Account::set`]) or taken as a [`Hold`].
+//! [`Budget`] is the process's. Each worker thread has a [`Lease`] of it: a piece that it hands
+//! out without touching anything shared. Each connection has an [`Account`], which belongs to a
+//! listener's and a peer's [`Group`]; what it buffers is set as a total ([`Account::set`]) or
+//! taken as a [`Hold`].
 //!
 //! # Who is refused
 //!
-//! Nobody has a fixed share. What one connection may hold is what is still free; what one peer may hold is twice that,
-//! and one listener four times. (Switches share their buffers among queues by this rule.) So a single caller may use half of
-//! an idle agent's budget, and the more there are the less each of them gets. Three exceptions let small calls pass while large
-//! ones are refused, also where all callers have one address:
-//! - The first [`FREE_LEN`] bytes of a connection cost nothing: the limit of connections bounds them.
-//! - A connection that holds less than a 64th of what is free is not refused for what its peer holds, until only a quarter
-//!   of the budget is free.
-//! - A peer that holds less than half of what is free is not refused for what its listener holds, until only an eighth is
-//!   free.
+//! Nobody has a fixed share. What one connection may hold is what is still free; what one peer may
+//! hold is twice that, and one listener four times. (Switches share their buffers among queues by
+//! this rule.) So a single caller may use half of an idle agent's budget, and the more there are
+//! the less each of them gets. Three exceptions let small calls pass while large ones are refused,
+//! also where all callers have one address:
+//! - The first [`FREE_LEN`] bytes of a connection cost nothing: the limit of connections bounds
+//!   them.
+//! - A connection that holds less than a 64th of what is free is not refused for what its peer
+//!   holds, until only a quarter of the budget is free.
+//! - A peer that holds less than half of what is free is not refused for what its listener holds,
+//!   until only an eighth is free.
 //!
-//! A connection to an endpoint carries the calls of many. Each of its messages counts by itself: what the connection holds
-//! already is no reason to refuse a small one.
+//! A connection to an endpoint carries the calls of many. Each of its messages counts by itself:
+//! what the connection holds already is no reason to refuse a small one.
 //!
 //! Invariants:
-//! - What is in use beyond [`FREE_LEN`] is always counted: a growth that is refused by [`Account::set`] is counted until the caller sheds it.
+//! - What is in use beyond [`FREE_LEN`] is always counted: a growth that is refused by
+//!   [`Account::set`] is counted until the caller sheds it.
 //! - What an account holds is given back when it is dropped.
 //! - Nothing shared is touched for a connection that holds less than [`FREE_LEN`].
 
@@ -35,12 +40,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub use machine::memory_of_machine;
 
-/// What a lease takes from the budget at a time. Small beside any useful budget, large beside a message.
+/// What a lease takes from the budget at a time. Small beside any useful budget, large beside a
+/// message.
 const CHUNK_LEN: usize = 256 * 1024;
 /// What every connection may hold beside the budget: a common call and its answer.
 pub(crate) const FREE_LEN: usize = 8 * 1024;
-/// A connection that holds less than this part of what is free is not refused for what its peer holds, as long as this part
-/// of the budget is free.
+/// A connection that holds less than this part of what is free is not refused for what its peer
+/// holds, as long as this part of the budget is free.
 const SMALL_CONNECTION: Small = Small { part: 64, left: 4 };
 /// The same for a peer and what its listener holds.
 const SMALL_PEER: Small = Small { part: 2, left: 8 };
@@ -276,7 +282,8 @@ pub struct Account {
     lease: Rc<Lease>,
     listener: Arc<Group>,
     peer: Arc<Group>,
-    /// Whether it carries what many callers have asked for: then what it holds already is nobody's fault.
+    /// Whether it carries what many callers have asked for: then what it holds already is nobody's
+    /// fault.
     is_shared: bool,
     held: Cell<usize>,
 }
@@ -332,7 +339,8 @@ impl Account {
         checked
     }
 
-    /// Whether it holds so much that it would get no more: while memory is short, this is whose loss makes room for others.
+    /// Whether it holds so much that it would get no more: while memory is short, this is whose
+    /// loss makes room for others.
     #[must_use]
     pub fn is_over_share(&self) -> bool {
         self.cost() != 0 && self.look_at_shares(0).is_err()
@@ -364,8 +372,8 @@ impl Account {
     /// Says how much it holds now, in all that is not a [`Hold`]: `before` is what it said last.
     ///
     /// # Errors
-    /// [`Refused`] if it has grown and should not have. The growth is counted nevertheless, since it is there: the caller
-    /// sheds what it can, and says how much it holds then.
+    /// [`Refused`] if it has grown and should not have. The growth is counted nevertheless, since
+    /// it is there: the caller sheds what it can, and says how much it holds then.
     #[inline]
     pub fn set(&self, before: usize, now: usize) -> Result<(), Refused> {
         if now <= before {
@@ -388,7 +396,8 @@ impl Account {
         Ok(Hold { account: Rc::clone(self), len })
     }
 
-    /// Counts `len` bytes that are there already, whether there is room or not, until the hold is dropped.
+    /// Counts `len` bytes that are there already, whether there is room or not, until the hold is
+    /// dropped.
     #[inline]
     pub fn count(self: &Rc<Self>, len: usize) -> Hold {
         self.grow(len);

@@ -195,7 +195,8 @@ impl Connection {
         self.stream.socket()
     }
 
-    /// What the kernel knows of it now. `None` for a Unix socket, and where the kernel does not say.
+    /// What the kernel knows of it now. `None` for a Unix socket, and where the kernel does not
+    /// say.
     #[must_use]
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         self.stream.socket().and_then(Socket::tcp).and_then(TcpInfo::of)

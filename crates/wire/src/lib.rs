@@ -1,7 +1,7 @@
 //! Connections, before anybody speaks a protocol on them.
 //!
-//! - [`listen`] binds an address; a [`Listener`] accepts its connections within [`Limits`]. It is the
-//!   one accept loop.
+//! - [`listen`] binds an address; a [`Listener`] accepts its connections within [`Limits`]. It is
+//!   the one accept loop.
 //! - A [`Connection`] is a byte stream that knows who is at its other end, and that counts as open
 //!   until it is dropped; see [`ConnectionCounts`].
 //! - [`tls`] is TLS over a connection, on either side of it (a feature).

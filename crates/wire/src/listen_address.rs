@@ -50,8 +50,8 @@ impl ListenAddress {
         }
     }
 
-    /// Binds a listening socket that is ready for use on any runtime. `key` is where the address is
-    /// set, for the message.
+    /// Binds a listening socket that is ready for use on any runtime. `key` is where the address
+    /// is set, for the message.
     ///
     /// # Errors
     /// The address cannot be listened on, with what to do about it.

@@ -1,10 +1,11 @@
 //! Whether a peer takes what is written to it.
 //!
-//! A peer that asks and does not read makes us keep its answers. [`Taking`] notices: it is the view of a connection that
-//! its owner looks at from time to time, and [`Watched`] the stream that tells it. What keeps a connection alive otherwise,
-//! such as a PING, does not count.
+//! A peer that asks and does not read makes us keep its answers. [`Taking`] notices: it is the
+//! view of a connection that its owner looks at from time to time, and [`Watched`] the stream that
+//! tells it. What keeps a connection alive otherwise, such as a PING, does not count.
 //!
-//! Invariant: a stream whose peer has taken neither all that waited nor [`MIN_TAKEN_LEN`] within the time it has fails from then on.
+//! Invariant: a stream whose peer has taken neither all that waited nor [`MIN_TAKEN_LEN`] within
+//! the time it has fails from then on.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -37,7 +38,8 @@ impl Taking {
         Rc::default()
     }
 
-    /// Ends the connection if its peer has not taken enough within `time`. Says whether it did now.
+    /// Ends the connection if its peer has not taken enough within `time`. Says whether it did
+    /// now.
     pub fn check(&self, now: Instant, time: Duration) -> bool {
         if !self.is_blocked.get() || self.is_over.get() {
             self.mark.set(None);

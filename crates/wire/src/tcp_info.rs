@@ -1,8 +1,8 @@
 //! What the kernel knows of a TCP connection.
 //!
-//! The kernel's `struct tcp_info` grows from version to version, and a kernel gives as much of it as
-//! it has. So it is read into zeroed bytes, together with how many the kernel gave, and a figure
-//! that lies beyond them is not there.
+//! The kernel's `struct tcp_info` grows from version to version, and a kernel gives as much of it
+//! as it has. So it is read into zeroed bytes, together with how many the kernel gave, and a
+//! figure that lies beyond them is not there.
 
 use std::os::fd::{AsRawFd, RawFd};
 

@@ -1,9 +1,10 @@
 //! Records what Java peers say to each other, one file per Dubbo frame.
 //!
-//! `cargo run -p interop-harness --example capture -- crates/dubbo-proto/vectors [PREFIX]` starts a
-//! provider and a consumer for each version and serialization, relays their connection, and writes
-//! `{java26|java27|java32|java33}_{serialization}_{call}_{request|response}.bin` and the events. The relay cuts
-//! the bytes into frames by the length in their headers and changes nothing.
+//! `cargo run -p interop-harness --example capture -- crates/dubbo-proto/vectors [PREFIX]` starts
+//! a provider and a consumer for each version and serialization, relays their connection, and
+//! writes `{java26|java27|java32|java33}_{serialization}_{call}_{request|response}.bin` and the
+//! events. The relay cuts the bytes into frames by the length in their headers and changes
+//! nothing.
 
 use std::collections::HashMap;
 use std::error::Error;

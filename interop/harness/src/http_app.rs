@@ -135,7 +135,8 @@ impl HttpApp {
     }
 }
 
-/// Starts an app, on a port that the system picks unless the options tell one; and says where it is.
+/// Starts an app, on a port that the system picks unless the options tell one; and says where it
+/// is.
 fn launch(language: Language, options: &[String]) -> Result<(Child, String), HarnessError> {
     let (program, file, name) = match language {
         Language::Node => {

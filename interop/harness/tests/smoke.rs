@@ -1,5 +1,5 @@
-//! The real peers together: providers register in etcd, answer, and leave; consumers of each version
-//! of Dubbo understand providers of the others.
+//! The real peers together: providers register in etcd, answer, and leave; consumers of each
+//! version of Dubbo understand providers of the others.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

@@ -15,8 +15,8 @@ use crate::usage::{self, PeakRss, Process};
 
 pub(crate) const CLIENT: &str = "client";
 pub(crate) const SERVER: &str = "server";
-/// Room at both ends of the client's window for its start and for the delay of our own looks. What is
-/// read within is a rate, so that the window's exact place does not matter.
+/// Room at both ends of the client's window for its start and for the delay of our own looks. What
+/// is read within is a rate, so that the window's exact place does not matter.
 const MARGIN: Duration = Duration::from_millis(150);
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(200);
 /// A client ends by itself; this is for one that hangs.

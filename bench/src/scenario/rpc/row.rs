@@ -145,7 +145,8 @@ pub(crate) struct Ratios {
     pub(crate) of_better_peer: Option<f64>,
 }
 
-/// To four significant digits: figures here reach from hundredths of a microsecond to millions of calls.
+/// To four significant digits: figures here reach from hundredths of a microsecond to millions of
+/// calls.
 pub(crate) fn significant(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }

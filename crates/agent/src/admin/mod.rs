@@ -8,7 +8,8 @@
 //!   silent longest makes room. So nobody can keep health checks out by being silent.
 //! - It changes nothing but what is logged, and that not for a web page.
 //! - It answers only who calls it by a name that nobody else can give to this machine.
-//! - It asks for no password: who reaches it may read all that it shows, which has no secrets in it.
+//! - It asks for no password: who reaches it may read all that it shows, which has no secrets in
+//!   it.
 //!
 //! `pages` answers requests; [`Readiness`] is what `/readyz` tells.
 

@@ -185,8 +185,8 @@ fn is_from_another_site(headers: &HeaderMap) -> bool {
     }
 }
 
-/// Refuses a name that somebody else may have given to this machine's address, so that a web page could read
-/// what is here (DNS rebinding). A browser always sends the name.
+/// Refuses a name that somebody else may have given to this machine's address, so that a web page
+/// could read what is here (DNS rebinding). A browser always sends the name.
 fn known_host(request: &Request<Incoming>, hosts: &[String]) -> Result<(), String> {
     let mut names = request.headers().get_all(HOST).iter();
     let Some(name) = names.next() else {

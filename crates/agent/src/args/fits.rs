@@ -1,7 +1,7 @@
 //! Which Java types a JSON value can be meant for.
 //!
-//! Two grades, for a value often can be written for a type that nobody would think of first: `"7"` for an int, 7
-//! for a date. Where a method takes the value naturally, those are not asked.
+//! Two grades, for a value often can be written for a type that nobody would think of first: `"7"`
+//! for an int, 7 for a date. Where a method takes the value naturally, those are not asked.
 
 use dubbo_proto::ServiceDefinition;
 use hessian::json::{JsonKind, JsonReader};

@@ -53,7 +53,8 @@ fn split_names(text: &str) -> Vec<&str> {
     text.split(is_separator).collect()
 }
 
-/// Refuses a class without its package: it would be another class, if there is one at all, or a type variable.
+/// Refuses a class without its package: it would be another class, if there is one at all, or a
+/// type variable.
 fn check_names(text: &str, types: &[JavaType]) -> Result<(), CallError> {
     let is_simple = |class: &ClassType| !class.name().contains('.');
     match types.iter().find_map(|ty| ty.find_class(&is_simple)) {

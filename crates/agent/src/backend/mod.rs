@@ -1,8 +1,8 @@
 //! The local apps behind exported services, whatever they speak.
 //!
 //! A Dubbo app gets the arguments of a call as they came, through its connection
-//! ([`crate::upstream`]). An HTTP app ([`http`]) gets them as JSON, and what it answers becomes the
-//! body of a Dubbo reply.
+//! ([`crate::upstream`]). An HTTP app ([`http`]) gets them as JSON, and what it answers becomes
+//! the body of a Dubbo reply.
 
 pub mod http;
 

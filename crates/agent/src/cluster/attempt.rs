@@ -64,8 +64,8 @@ impl Attempt {
     }
 
     /// Whether the endpoint is there and would refuse the next call as well: the app behind it has
-    /// gone, or offers the service no more. A connection that is down is no reason to rest: nothing
-    /// is offered to it anyway, and it is to be used as soon as it is up again.
+    /// gone, or offers the service no more. A connection that is down is no reason to rest:
+    /// nothing is offered to it anyway, and it is to be used as soon as it is up again.
     fn is_refusal(&self, error: &CallError) -> bool {
         matches!(error.code, Code::Unreachable | Code::ServiceNotFound)
             && self.cluster.standing(&self.member) == Standing::Ready
@@ -94,8 +94,8 @@ impl Drop for Attempt {
     }
 }
 
-/// Whether a call failed because its endpoint cannot serve any: it has no app, or not this service. A
-/// Dubbo provider, or an agent in one's place, says so by its status SERVER_ERROR.
+/// Whether a call failed because its endpoint cannot serve any: it has no app, or not this
+/// service. A Dubbo provider, or an agent in one's place, says so by its status SERVER_ERROR.
 fn is_about_the_endpoint(error: &CallError) -> bool {
     matches!(error.code, Code::Unreachable | Code::ServiceNotFound)
         || error.provider_status == Some(Status::ServerError)

@@ -1,5 +1,5 @@
-//! What is shown of endpoints that are ejected, in metrics and in the log, and why an attempt's end
-//! counts for or against its endpoint.
+//! What is shown of endpoints that are ejected, in metrics and in the log, and why an attempt's
+//! end counts for or against its endpoint.
 //!
 //! [`balance::Balancer`] decides; each worker by the calls that it makes itself.
 

@@ -15,8 +15,8 @@ use super::{Member, Standing};
 use crate::config::ClusterPolicy;
 use crate::metrics::{HeldEndpoint, Hub};
 
-/// A provider that leaves in order takes its name off the registry before it says goodbye. Nothing is
-/// said aloud that is over within this time.
+/// A provider that leaves in order takes its name off the registry before it says goodbye. Nothing
+/// is said aloud that is over within this time.
 const ALOUD_AFTER: Duration = Duration::from_secs(1);
 
 /// As many of the endpoints that are not used as a message names.
@@ -99,8 +99,8 @@ impl Holding {
         }
     }
 
-    /// Keeps an endpoint no longer that has shown that it does not serve. Returns all endpoints to use
-    /// if it was one of them.
+    /// Keeps an endpoint no longer that has shown that it does not serve. Returns all endpoints to
+    /// use if it was one of them.
     pub(super) fn stop(
         &mut self,
         now: Instant,

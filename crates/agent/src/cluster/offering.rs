@@ -100,8 +100,8 @@ impl Cluster {
         .await
     }
 
-    /// Offers a call that goes on `now` to one endpoint after the other, until one takes it or nothing
-    /// is left to try.
+    /// Offers a call that goes on `now` to one endpoint after the other, until one takes it or
+    /// nothing is left to try.
     pub async fn offer(
         self: &Rc<Self>,
         mut now: Instant,

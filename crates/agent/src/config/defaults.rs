@@ -77,13 +77,14 @@ pub(super) const LONGEST_CORS_S: u64 = 24 * 60 * 60;
 pub(super) const LINK_CONNECTIONS: usize = 4096;
 /// Twenty providers' thread pools (200 each), so that the link is not what limits.
 pub(super) const LINK_WINDOW: u32 = 4096;
-/// The protocol's own limit: calls in flight are numbered and remembered, so a window costs memory.
+/// The protocol's own limit: calls in flight are numbered and remembered, so a window costs
+/// memory.
 pub(super) const MAX_LINK_WINDOW: u32 = link_proto::header::MAX_WINDOW;
 
 /// As many calls at once as a Dubbo provider has threads.
 pub(super) const APP_CONNECTIONS: usize = 200;
-/// Common servers close an idle connection after 2 (gunicorn) to 5 seconds (Node, uvicorn); a new one
-/// on the same machine costs next to nothing.
+/// Common servers close an idle connection after 2 (gunicorn) to 5 seconds (Node, uvicorn); a new
+/// one on the same machine costs next to nothing.
 pub(super) const APP_IDLE_TIMEOUT: Duration = Duration::from_millis(1500);
 /// An app that is back is found as fast as an agent tries to connect to a Dubbo app.
 pub(super) const HEALTH_INTERVAL: Duration = Duration::from_secs(2);
@@ -128,8 +129,8 @@ pub(super) const MAX_ATTEMPTS: u32 = 3;
 pub(super) const MOST_ATTEMPTS: u32 = 100;
 /// As many as the window of a link.
 pub(super) const MAX_IN_FLIGHT: u32 = LINK_WINDOW;
-/// Longer than a registry's restart or a partition that somebody looks after; and endpoints that leave in
-/// order do not wait for it.
+/// Longer than a registry's restart or a partition that somebody looks after; and endpoints that
+/// leave in order do not wait for it.
 pub(super) const HOLD: HoldPolicy = HoldPolicy { time: Duration::from_secs(300), percent: 50 };
 /// All of them would mean that nothing is ever held.
 pub(super) const MAX_HOLD_PERCENT: u8 = 99;

@@ -176,8 +176,8 @@ impl<'t> Problems<'t> {
     }
 }
 
-/// The text without the names and passwords that stand in URLs before an `@`: what is said of a file goes into
-/// logs and tickets.
+/// The text without the names and passwords that stand in URLs before an `@`: what is said of a
+/// file goes into logs and tickets.
 fn without_credentials(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for word in text.split_inclusive(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',')) {

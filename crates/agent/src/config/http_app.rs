@@ -52,8 +52,8 @@ impl Eq for HttpAppConfig {}
 /// How an app is looked after.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HealthConfig {
-    /// What is asked for by GET, and answered with a status from 200 to 299 by an app that is well;
-    /// without it, an app that can be connected to is well.
+    /// What is asked for by GET, and answered with a status from 200 to 299 by an app that is
+    /// well; without it, an app that can be connected to is well.
     pub path: Option<http::uri::PathAndQuery>,
     /// Time between the end of a check and the next one.
     pub interval: Duration,

@@ -1,4 +1,5 @@
-//! The sections of listeners: for calls of local programs, for other agents, for Dubbo's consumers.
+//! The sections of listeners: for calls of local programs, for other agents, for Dubbo's
+//! consumers.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -133,7 +134,8 @@ fn cors(mut section: Section<'_>) -> Option<Cors> {
     Some(Cors { is_for_all, origins, headers, max_age, credentials })
 }
 
-/// Whether a browser would write an origin so: `SCHEME://HOST[:PORT]`, no port that the scheme has anyway.
+/// Whether a browser would write an origin so: `SCHEME://HOST[:PORT]`, no port that the scheme has
+/// anyway.
 fn is_origin(text: &str) -> bool {
     let Some((scheme, place)) = text.split_once("://") else { return text == "null" };
     let usual_port = match scheme {

@@ -12,7 +12,8 @@ pub(super) fn configured(agent: &mut Section<'_>) -> Option<usize> {
     agent.optional_number("memory_bytes", defaults::MIN_MEMORY_LEN..=defaults::MAX_MEMORY_LEN)
 }
 
-/// The budget: `configured`, or else a part of the machine's memory. The longest message of `config` must fit into it.
+/// The budget: `configured`, or else a part of the machine's memory. The longest message of
+/// `config` must fit into it.
 pub(super) fn check(
     configured: Option<usize>,
     place: &Place,
@@ -33,7 +34,8 @@ pub(super) fn check(
     memory_len
 }
 
-/// A part of the memory, and no more than an agent is meant to take, unless its longest body needs more.
+/// A part of the memory, and no more than an agent is meant to take, unless its longest body needs
+/// more.
 fn by_default(memory: Option<u64>, needed: usize) -> usize {
     let memory = memory.map_or(usize::MAX as u64, |memory| memory);
     let part = |of: u64| usize::try_from(memory / of).unwrap_or(usize::MAX);

@@ -195,7 +195,8 @@ pub struct HttpIngressConfig {
     pub idle_timeout: Duration,
     /// How long a peer may leave its answers unread.
     pub write_timeout: Duration,
-    /// Names by which web pages may call, beside addresses and the names of this machine for itself.
+    /// Names by which web pages may call, beside addresses and the names of this machine for
+    /// itself.
     pub hosts: Vec<String>,
     /// Which web pages of other origins may call; none without it.
     pub cors: Option<Cors>,
@@ -278,8 +279,8 @@ pub struct Advertise {
 }
 
 impl Advertise {
-    /// The address to register for a listener that is bound to `bound` by TCP. One that is reached by
-    /// a Unix socket alone is not registered, unless an address is configured.
+    /// The address to register for a listener that is bound to `bound` by TCP. One that is reached
+    /// by a Unix socket alone is not registered, unless an address is configured.
     pub fn address(&self, bound: Option<SocketAddr>) -> Option<(String, u16)> {
         let host = self.host.clone().or_else(|| bound.map(|bound| bound.ip().to_string()))?;
         Some((host, self.port.or_else(|| bound.map(|bound| bound.port()))?))
@@ -357,8 +358,8 @@ impl AppConfig {
 }
 
 impl ClusterRules {
-    /// Keeps the TLS of `old` where it is of the same files, with what was read from them now: those
-    /// who use it see new certificates when they connect the next time.
+    /// Keeps the TLS of `old` where it is of the same files, with what was read from them now:
+    /// those who use it see new certificates when they connect the next time.
     fn keep_tls(&mut self, old: &Self) {
         keep_tls(&mut self.default, &old.default);
         for rule in &mut self.rules {
@@ -379,8 +380,8 @@ fn keep_tls(new: &mut ClusterPolicy, old: &ClusterPolicy) {
 }
 
 impl Config {
-    /// Takes over the certificates that `new` has read from the same files, for all listeners, apps
-    /// and endpoints; `new` goes on with the settings that are in use.
+    /// Takes over the certificates that `new` has read from the same files, for all listeners,
+    /// apps and endpoints; `new` goes on with the settings that are in use.
     pub fn renew_tls(&self, new: &mut Self) {
         let listeners = |config: &Self| -> Vec<Option<ListenerTls>> {
             let http = config.http.iter().map(|it| it.tls.clone());

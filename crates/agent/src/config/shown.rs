@@ -1,10 +1,10 @@
 //! The configuration as operators may see it: with the keys of the file, and without secrets.
 //!
-//! What is shown is picked key by key, so that a secret is left out unless somebody picks it. The types
-//! are taken apart, so that a new key cannot be forgotten.
+//! What is shown is picked key by key, so that a secret is left out unless somebody picks it. The
+//! types are taken apart, so that a new key cannot be forgotten.
 //!
-//! Left out are: passwords, the values of headers (they hold tokens), what stands before an `@` in a
-//! URL, the paths of an HTTP app's methods (they may hold keys), and what is in files.
+//! Left out are: passwords, the values of headers (they hold tokens), what stands before an `@` in
+//! a URL, the paths of an HTTP app's methods (they may hold keys), and what is in files.
 
 use std::path::PathBuf;
 use std::time::Duration;

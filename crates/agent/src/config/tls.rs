@@ -23,7 +23,8 @@ pub(super) const TLS_KEYS: [&str; 4] = ["ca_file", "cert_file", "key_file", "ser
 /// Which files hold what TLS needs. Two of the same names are taken for the same.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct TlsFiles {
-    /// The authorities that the peer's certificate must come from; those of the system unless given.
+    /// The authorities that the peer's certificate must come from; those of the system unless
+    /// given.
     pub ca_file: Option<PathBuf>,
     /// Our certificate, and those between it and its authority.
     pub cert_file: Option<PathBuf>,
@@ -170,8 +171,8 @@ fn certificate(files: &TlsFiles) -> Option<Certificate> {
     both.map(|(chain, key)| Certificate { chain: Pem::file(chain), key: Pem::file(key) })
 }
 
-/// Reads the section of a listener's TLS, such as `[ingress.tls]`. `protocols` are those that clients
-/// may name by ALPN.
+/// Reads the section of a listener's TLS, such as `[ingress.tls]`. `protocols` are those that
+/// clients may name by ALPN.
 pub(super) fn listener_tls(
     mut section: Section<'_>,
     folder: &Path,

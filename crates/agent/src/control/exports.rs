@@ -1,8 +1,8 @@
 //! Keeps what is registered in step with what the app behind it can do.
 //!
 //! Invariants:
-//! - A service is registered only after every worker has reached its app: a link may be given to any
-//!   of them.
+//! - A service is registered only after every worker has reached its app: a link may be given to
+//!   any of them.
 //! - It is withdrawn when no worker has reached the app for a while, and first thing in a drain.
 
 use std::collections::{BTreeMap, HashMap};
@@ -26,8 +26,8 @@ use crate::worker::AppHealth;
 /// reason, a restart of the app is. The agents on our links hear of either at once.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// The version of Dubbo that consumers are told: of those whose formats are all read here, the last
-/// one that has the name `fastjson` stand for one text a line.
+/// The version of Dubbo that consumers are told: of those whose formats are all read here, the
+/// last one that has the name `fastjson` stand for one text a line.
 const RELEASE: &str = "2.7.23";
 
 /// The exported services of this agent.

@@ -2,8 +2,8 @@
 //! hands them to workers, keeps registrations in step with the app's health, serves the admin
 //! listener, and carries out reloads and drains.
 //!
-//! Invariant: nothing on the path of a call waits for this thread, but for the first call of a service, which waits
-//! for the registry's first word.
+//! Invariant: nothing on the path of a call waits for this thread, but for the first call of a
+//! service, which waits for the registry's first word.
 
 mod exports;
 mod listeners;
@@ -233,8 +233,8 @@ impl Control {
             let command = tokio::select! {
                 command = inbox.recv() => command,
                 nth = first_end(&mut self.ends) => {
-                    // Its connections are lost, and new ones would be given to it. Whoever started the
-                    // process learns that it has to be started again.
+                    // Its connections are lost, and new ones would be given to it. Whoever started
+                    // the process learns that it has to be started again.
                     error!(worker = nth, "a worker has ended by a defect of the agent; the agent stops");
                     return;
                 }

@@ -78,7 +78,8 @@ fn what_dubbo_writes_behind_a_message_is_no_part_of_it() {
     }
 }
 
-/// The exceptions of real providers: one with a field, and one with an object as its field and a cause.
+/// The exceptions of real providers: one with a field, and one with an object as its field and a
+/// cause.
 #[test]
 fn exceptions_of_real_providers_have_class_message_cause_and_fields() {
     use Serialization::{Fastjson, Fastjson2, FastjsonSized, Hessian2};

@@ -1,5 +1,5 @@
-//! The listener for links of other agents: how it is opened, and how its connections are served. What
-//! they ask for is in [`crate::export`].
+//! The listener for links of other agents: how it is opened, and how its connections are served.
+//! What they ask for is in [`crate::export`].
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -16,7 +16,8 @@ pub struct Filter {
     pub limit: usize,
     /// A service key or an interface; a trailing `*` matches any ending.
     pub service: Option<String>,
-    /// `HOST:PORT` of an endpoint, or the address of a connection's peer, with or without its port.
+    /// `HOST:PORT` of an endpoint, or the address of a connection's peer, with or without its
+    /// port.
     pub address: Option<String>,
     /// What is spoken, such as `http`.
     pub protocol: Option<String>,

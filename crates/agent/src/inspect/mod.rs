@@ -1,8 +1,8 @@
-//! What an agent can be asked about itself: questions to workers, and the snapshots that they answer
-//! with.
+//! What an agent can be asked about itself: questions to workers, and the snapshots that they
+//! answer with.
 //!
-//! Whoever shows something of a running agent reads the types of [`snapshot`]: the admin listener, and
-//! programs that read its pages. Workers answer in `worker/inspect.rs`.
+//! Whoever shows something of a running agent reads the types of [`snapshot`]: the admin listener,
+//! and programs that read its pages. Workers answer in `worker/inspect.rs`.
 //!
 //! Invariants:
 //! - An answer lists at most as many things as were asked for; it says how many there are.

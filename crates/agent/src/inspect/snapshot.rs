@@ -1,4 +1,5 @@
-//! What is shown of a running agent: plain types, which are the JSON of the admin listener's pages.
+//! What is shown of a running agent: plain types, which are the JSON of the admin listener's
+//! pages.
 //!
 //! docs/operations.md tells what each field means. Workers make parts of these, which are merged.
 
@@ -71,8 +72,8 @@ pub struct ConnectionSnapshot {
     pub tcp: Option<TcpSnapshot>,
 }
 
-/// What the kernel says of a TCP connection at the moment of the question. A figure that it does not
-/// give, or has not measured yet, is absent.
+/// What the kernel says of a TCP connection at the moment of the question. A figure that it does
+/// not give, or has not measured yet, is absent.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct TcpSnapshot {
@@ -199,7 +200,8 @@ pub struct EndpointSnapshot {
     pub address: String,
     /// `link` for a provider's agent, `dubbo` for a provider.
     pub protocol: String,
-    /// How it stands, and with how many workers: `ready`, `ejected`, `connecting`, `down`, `leaving`.
+    /// How it stands, and with how many workers: `ready`, `ejected`, `connecting`, `down`,
+    /// `leaving`.
     pub standing: BTreeMap<String, usize>,
     /// Why it is not simply ready, of each worker, without repetitions.
     pub why: Vec<String>,
@@ -257,7 +259,8 @@ pub struct CallsSnapshot {
     pub p50_ms: Option<f64>,
     /// The same for 99 of 100.
     pub p99_ms: Option<f64>,
-    /// The mean latency of answers that the balancer goes by, in milliseconds: the highest of all workers.
+    /// The mean latency of answers that the balancer goes by, in milliseconds: the highest of all
+    /// workers.
     pub average_ms: Option<f64>,
     #[serde(skip)]
     pub(crate) totals: CallTotals,
@@ -294,7 +297,8 @@ pub struct RouteSnapshot {
     pub types: String,
     /// `direct`, `generic`, or `whole` for calls that are passed on unread.
     pub call: String,
-    /// The serializations that its endpoints are written to in. Empty if that is their callers' choice.
+    /// The serializations that its endpoints are written to in. Empty if that is their callers'
+    /// choice.
     pub serializations: Vec<String>,
     /// Calls so far. Routes that nobody uses may make room for others, and then begin anew.
     pub calls: u64,

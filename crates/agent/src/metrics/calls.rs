@@ -152,15 +152,15 @@ impl CallTotals {
         self.codes.first().copied().unwrap_or_default()
     }
 
-    /// Calls that failed, by the name of their error: those that occurred. `names` are the errors' names,
-    /// by number.
+    /// Calls that failed, by the name of their error: those that occurred. `names` are the errors'
+    /// names, by number.
     pub fn failed<'a>(&'a self, names: &'a [&str]) -> impl Iterator<Item = (String, u64)> + 'a {
         let counts = names.iter().zip(self.codes.iter().skip(1));
         counts.filter(|(_, count)| **count != 0).map(|(name, count)| ((*name).to_owned(), *count))
     }
 
-    /// So many milliseconds at most took this part of the calls that went well, as exactly as the buckets
-    /// tell; `None` if there was none. What is over the last bound is told as that bound.
+    /// So many milliseconds at most took this part of the calls that went well, as exactly as the
+    /// buckets tell; `None` if there was none. What is over the last bound is told as that bound.
     #[expect(clippy::cast_precision_loss, reason = "bounds and counts are far below 2^52")]
     pub fn quantile_ms(&self, part: f64) -> Option<f64> {
         let [good, _] = &self.latency;

@@ -43,8 +43,8 @@ impl Holds {
         all.get_mut(service).is_some_and(|hold| !std::mem::replace(&mut hold.is_announced, true))
     }
 
-    /// Forgets a service of which nothing is held any more; true if the operator has been told that
-    /// something was.
+    /// Forgets a service of which nothing is held any more; true if the operator has been told
+    /// that something was.
     pub(super) fn end(&self, service: &str) -> bool {
         let mut all = self.lock();
         let is_over = all.get(service).is_some_and(|hold| hold.endpoints.is_empty());

@@ -150,7 +150,8 @@ impl Hub {
         self.0.ejections.count(service, reason);
     }
 
-    /// A worker holds an endpoint of `service` that no registry lists, until the result is dropped.
+    /// A worker holds an endpoint of `service` that no registry lists, until the result is
+    /// dropped.
     #[must_use]
     pub fn held(&self, service: &str, address: &str) -> HeldEndpoint {
         self.0.holds.add(service, address)

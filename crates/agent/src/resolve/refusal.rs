@@ -1,10 +1,11 @@
-//! What Dubbo 3 means when it says only that it cannot read a request: that it has no such method, or not
-//! with these types, or that it cannot read the arguments.
+//! What Dubbo 3 means when it says only that it cannot read a request: that it has no such method,
+//! or not with these types, or that it cannot read the arguments.
 //!
-//! What the provider's registration lists tells the first. For the rest the provider is asked, by a generic call
-//! with the same types and another number of arguments: it looks for the method, and then refuses to call it
-//! (`GenericFilter` of 3.0 to 3.3). Whoever exports a `GenericService` would take that for a call; their
-//! registration lists no methods but `*`, and they are not asked.
+//! What the provider's registration lists tells the first. For the rest the provider is asked, by
+//! a generic call with the same types and another number of arguments: it looks for the method,
+//! and then refuses to call it (`GenericFilter` of 3.0 to 3.3). Whoever exports a `GenericService`
+//! would take that for a call; their registration lists no methods but `*`, and they are not
+//! asked.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -25,8 +26,8 @@ const OTHER_NUMBER: &str = "args.length != types.length";
 /// What it adds where it does not even know the class of a parameter.
 const UNKNOWN_CLASS: &str = "ClassNotFoundException";
 
-/// The error to report instead of `error`, with which a provider refused a call of `route` that came at
-/// `started`; `error` itself if nothing better is known.
+/// The error to report instead of `error`, with which a provider refused a call of `route` that
+/// came at `started`; `error` itself if nothing better is known.
 pub(crate) async fn explain(
     outbound: &Outbound,
     registry: usize,
@@ -84,8 +85,8 @@ fn is_listed(cluster: &Cluster, method: &str) -> bool {
     })
 }
 
-/// What a provider says of types that a definition tells, after it has refused a call with them: it may have been about to
-/// leave, or unable to read the arguments.
+/// What a provider says of types that a definition tells, after it has refused a call with them:
+/// it may have been about to leave, or unable to read the arguments.
 pub(crate) async fn verdict(
     outbound: &Outbound,
     registry: usize,

@@ -1,8 +1,9 @@
-//! Classes of a service whose objects Dubbo's generic call cannot make of maps: it sets fields one by one, and nobody
-//! can set those of a record.
+//! Classes of a service whose objects Dubbo's generic call cannot make of maps: it sets fields one
+//! by one, and nobody can set those of a record.
 //!
-//! A provider says which class that was when it refuses a call. Nothing was begun, so the call is made once more, with
-//! objects of that class as such; the serialization can make these. The route remembers the class.
+//! A provider says which class that was when it refuses a call. Nothing was begun, so the call is
+//! made once more, with objects of that class as such; the serialization can make these. The route
+//! remembers the class.
 
 use std::cell::RefCell;
 
@@ -11,7 +12,8 @@ use hessian::transcode::Schema;
 
 use crate::error::{CallError, Code};
 
-/// So many classes of one method are remembered; a call with more is refused as the provider refuses it.
+/// So many classes of one method are remembered; a call with more is refused as the provider
+/// refuses it.
 pub(crate) const MAX_RECORDS: usize = 8;
 
 /// What a method's provider has told.
@@ -46,8 +48,8 @@ impl Schema for Records {
     }
 }
 
-/// The class whose object a provider could not make of a map, if that is why it refused a generic call. The words are
-/// those of `PojoUtils` in Dubbo 2.7 and 3, and of the JVM.
+/// The class whose object a provider could not make of a map, if that is why it refused a generic
+/// call. The words are those of `PojoUtils` in Dubbo 2.7 and 3, and of the JVM.
 pub(crate) fn named_in(error: &CallError) -> Option<&str> {
     if error.code != Code::BadArguments {
         return None;
@@ -59,7 +61,8 @@ pub(crate) fn named_in(error: &CallError) -> Option<&str> {
     (why.starts_with("Can not set final ") && JavaType::is_class_name(class)).then_some(class)
 }
 
-/// The refusal with what a caller can do about it. Where the arguments name the class, an object of it was sent in vain.
+/// The refusal with what a caller can do about it. Where the arguments name the class, an object
+/// of it was sent in vain.
 pub(crate) fn advise(error: CallError, is_mentioned: impl FnOnce(&str) -> bool) -> CallError {
     let Some(class) = named_in(&error) else { return error };
     let advice = match is_mentioned(class) {

@@ -278,7 +278,8 @@ async fn finish(
 /// Why a call was not sent, and who waits for its outcome.
 pub type NotSent = (Option<ReplyTo>, SendError);
 
-/// Queues a call on a connection. `to` is who waits for its outcome; nobody waits for a one-way call.
+/// Queues a call on a connection. `to` is who waits for its outcome; nobody waits for a one-way
+/// call.
 ///
 /// # Errors
 /// Why it was not queued.

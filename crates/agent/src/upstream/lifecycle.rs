@@ -209,7 +209,8 @@ impl<P: Peer> Upstream<P> {
         self.0.soon.notify_one();
     }
 
-    /// Ends the connection, after what waits to be written, for good. Comes back when it has ended.
+    /// Ends the connection, after what waits to be written, for good. Comes back when it has
+    /// ended.
     pub async fn close(&self) {
         self.begin_close();
         loop {

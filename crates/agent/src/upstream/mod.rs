@@ -30,8 +30,8 @@ use crate::connections::Connections;
 use crate::error::{CallError, Code};
 use crate::memory::Memory;
 
-/// How a Dubbo provider wants calls written that are in no serialization yet. Over a link its agent
-/// knows that.
+/// How a Dubbo provider wants calls written that are in no serialization yet. Over a link its
+/// agent knows that.
 #[derive(Clone, Copy, Debug)]
 pub struct DubboForm<'a> {
     /// In this serialization.
@@ -171,14 +171,16 @@ impl Setup {
     }
 }
 
-/// A connection that has so many times as many calls under way as may still be begun waits for others.
+/// A connection that has so many times as many calls under way as may still be begun waits for
+/// others.
 const SHARE_TIMES: usize = 16;
 
-/// Whether a caller's connection that has `own` calls under way may begin one more, where `in_flight` of `max` are under
-/// way already.
+/// Whether a caller's connection that has `own` calls under way may begin one more, where
+/// `in_flight` of `max` are under way already.
 ///
-/// Nobody has a fixed share. While half of what may be under way is free, everybody may begin more; a single connection
-/// gets sixteen of seventeen, and however many there are, some are left for who has few.
+/// Nobody has a fixed share. While half of what may be under way is free, everybody may begin
+/// more; a single connection gets sixteen of seventeen, and however many there are, some are left
+/// for who has few.
 ///
 /// # Errors
 /// [`Code::Overloaded`].
@@ -201,8 +203,8 @@ fn more_than_its_share(own: usize, in_flight: usize, max: usize) -> CallError {
 }
 
 impl Pool {
-    /// An empty pool of the agent called `agent_name`, whose connections draw from `memory` and are in
-    /// the table `connections`.
+    /// An empty pool of the agent called `agent_name`, whose connections draw from `memory` and
+    /// are in the table `connections`.
     pub fn new(agent_name: &str, memory: Rc<Memory>, connections: Connections) -> Self {
         Self {
             agent_name: agent_name.into(),

@@ -1,8 +1,8 @@
 //! Connections that were accepted and are not served yet.
 //!
-//! To begin a session costs tens of microseconds. Where thousands connect at once, the calls of those
-//! who are served already must not wait for all of them: a few sessions begin in each turn of the
-//! event loop, and the calls that came meanwhile are served in between.
+//! To begin a session costs tens of microseconds. Where thousands connect at once, the calls of
+//! those who are served already must not wait for all of them: a few sessions begin in each turn
+//! of the event loop, and the calls that came meanwhile are served in between.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -1,5 +1,5 @@
-//! What a worker tells about itself. It looks at what it has between two turns of its event loop, and
-//! describes no more of it than the question wants.
+//! What a worker tells about itself. It looks at what it has between two turns of its event loop,
+//! and describes no more of it than the question wants.
 
 use std::rc::Rc;
 use std::time::Instant;

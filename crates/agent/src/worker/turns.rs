@@ -1,10 +1,11 @@
 //! Who may keep the event loop busy, and how often.
 //!
-//! A turn of a session is one poll of its task. Most take microseconds; one that decodes megabytes, or thousands
-//! of frames that a hostile peer has sent, takes milliseconds. Tasks that are ready run one after the other, so that
-//! a call would wait for the long turns of all such sessions. Here they wait for each other instead: after a long turn,
-//! a session's next one is put off until it is its turn among those, and one of them runs each time that the sockets of
-//! all others were looked at. Where nobody else has anything to do, that costs a look at the sockets.
+//! A turn of a session is one poll of its task. Most take microseconds; one that decodes
+//! megabytes, or thousands of frames that a hostile peer has sent, takes milliseconds. Tasks that
+//! are ready run one after the other, so that a call would wait for the long turns of all such
+//! sessions. Here they wait for each other instead: after a long turn, a session's next one is put
+//! off until it is its turn among those, and one of them runs each time that the sockets of all
+//! others were looked at. Where nobody else has anything to do, that costs a look at the sockets.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

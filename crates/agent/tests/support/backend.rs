@@ -1,4 +1,5 @@
-//! An HTTP app behind an export, called as the provider's agent calls it: without a link in between.
+//! An HTTP app behind an export, called as the provider's agent calls it: without a link in
+//! between.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -197,8 +197,8 @@ fn serve(mut stream: TcpStream, behaviour: Behaviour, n_requests: &AtomicUsize) 
 const ATTACHED: [(&str, &str); 4] =
     [("dubbo", "2.0.2"), ("shadeOf", "grün"), ("\u{1}count", "5"), ("\u{1}late", "true")];
 
-/// `echo` returns its one argument as it came, `nothing` null, `fail` throws, `attached` returns the attachments of
-/// its request; a generic call is answered by its method's name.
+/// `echo` returns its one argument as it came, `nothing` null, `fail` throws, `attached` returns
+/// the attachments of its request; a generic call is answered by its method's name.
 fn answer(request: &Request) -> (ReplyKind, Vec<u8>) {
     let mut value = Vec::new();
     match (request.method(), request.serialization()) {
@@ -234,8 +234,8 @@ fn answer(request: &Request) -> (ReplyKind, Vec<u8>) {
     (ReplyKind::Value, value)
 }
 
-/// An agent that calls the services of `hub` for HTTP callers; `extra` goes into its `[[ingress]]`.
-/// The registry that the text names is replaced by the hub.
+/// An agent that calls the services of `hub` for HTTP callers; `extra` goes into its
+/// `[[ingress]]`. The registry that the text names is replaced by the hub.
 pub fn consumer(hub: &MemoryHub, extra: &str) -> Agent {
     consumer_with(hub, "", extra)
 }
@@ -250,8 +250,8 @@ pub fn consumer_with(hub: &MemoryHub, keys: &str, extra: &str) -> Agent {
     start(&text, hub)
 }
 
-/// An agent that calls the services of `hub` for Dubbo consumers; `extra` goes into its `[[ingress]]`
-/// or behind it.
+/// An agent that calls the services of `hub` for Dubbo consumers; `extra` goes into its
+/// `[[ingress]]` or behind it.
 pub fn dubbo_consumer(hub: &MemoryHub, extra: &str) -> Agent {
     let text = format!(
         "[admin]\nenabled = false\n[agent]\nworkers = 1\ndrain_ms = 5000\n\
@@ -291,8 +291,8 @@ pub fn dubbo_exports(export: &str) -> String {
     )
 }
 
-/// An agent that calls the services of `hub` for HTTP callers, and shows its metrics; `extra` comes
-/// after its `[[ingress]]`.
+/// An agent that calls the services of `hub` for HTTP callers, and shows its metrics; `extra`
+/// comes after its `[[ingress]]`.
 pub fn consumer_with_metrics(hub: &MemoryHub, extra: &str) -> Agent {
     let text = format!(
         "[admin]\nlisten = \"127.0.0.1:0\"\n[agent]\nworkers = 2\ndrain_ms = 5000\n\

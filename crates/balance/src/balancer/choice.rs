@@ -7,8 +7,8 @@ use rand::Rng;
 use super::Balancer;
 use super::entry::Entry;
 
-/// Draws by weight before we fall back to looking at every endpoint. Eight misses in a row mean that
-/// most of the traffic's share is unavailable, and then the scan is what it takes.
+/// Draws by weight before we fall back to looking at every endpoint. Eight misses in a row mean
+/// that most of the traffic's share is unavailable, and then the scan is what it takes.
 const MAX_DRAWS: u32 = 8;
 
 /// Up to this many endpoints, looking at all of them is as cheap as anything else.
@@ -17,8 +17,8 @@ const SCAN_MAX: usize = 64;
 /// Up to this many endpoints the adaptive policy looks at all of them.
 const ADAPT_ALL_MAX: usize = 16;
 
-/// As many endpoints does it look at where there are more. Two leave one call in n² to chance when n
-/// endpoints in n are bad, four one in n⁴.
+/// As many endpoints does it look at where there are more. Two leave one call in n² to chance when
+/// n endpoints in n are bad, four one in n⁴.
 const N_DRAWN: usize = 4;
 
 impl<K: Eq + Clone> Balancer<K> {
@@ -83,9 +83,9 @@ impl<K: Eq + Clone> Balancer<K> {
 
     /// Whether one more call is expected to wait less at `a` than at `b`.
     ///
-    /// The wait is the latency times one plus the calls in flight, relative to the weight. The weight
-    /// divides only the calls in flight: an idle endpoint answers no faster for having a larger
-    /// weight, and idle endpoints get their shares by the draw.
+    /// The wait is the latency times one plus the calls in flight, relative to the weight. The
+    /// weight divides only the calls in flight: an idle endpoint answers no faster for having a
+    /// larger weight, and idle endpoints get their shares by the draw.
     fn is_better(&self, now: Instant, a: &Entry<K>, b: &Entry<K>) -> bool {
         let (known_a, known_b) = (a.known_cost_s(now), b.known_cost_s(now));
         let (load_a, load_b) = (self.load(now, a), self.load(now, b));

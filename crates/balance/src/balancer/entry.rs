@@ -80,8 +80,8 @@ impl<K> Entry<K> {
         self.ewma.busy_cost_s(self.silent(now))
     }
 
-    /// As `known_cost_s`; an endpoint whose first calls still run is taken for as fast as the other
-    /// one, and no faster than it has been silent: enough to explore it, without a stampede.
+    /// As `known_cost_s`; an endpoint whose first calls still run is taken for as fast as the
+    /// other one, and no faster than it has been silent: enough to explore it, without a stampede.
     pub(super) fn cost_s(&self, now: Instant, other: Option<f64>) -> f64 {
         self.known_cost_s(now).unwrap_or_else(|| {
             let silent_s = self.silent(now).as_secs_f64();

@@ -34,8 +34,8 @@ fn picks(balancer: &Balancer<usize>) -> Vec<u64> {
     all.into_iter().map(|(_, picks)| picks).collect()
 }
 
-/// A cluster under a closed loop of `callers`; endpoint `i` works on `threads[i]` calls at once, the
-/// rest wait in its queue, each call takes `work[i]`.
+/// A cluster under a closed loop of `callers`; endpoint `i` works on `threads[i]` calls at once,
+/// the rest wait in its queue, each call takes `work[i]`.
 struct Cluster {
     work: Vec<Duration>,
     threads: Vec<usize>,
@@ -264,8 +264,8 @@ fn the_first_of_two_equal_keys_counts() {
 }
 
 proptest! {
-    /// Over a cycle each endpoint gets exactly its weight, and over any part of one at most one call
-    /// more or less than its share for equal weights.
+    /// Over a cycle each endpoint gets exactly its weight, and over any part of one at most one
+    /// call more or less than its share for equal weights.
     #[test]
     fn round_robin_is_exact(weights in vec(0..20_u32, 1..12), seed: u64) {
         let (now, sum) = (test_start(), weights.iter().sum::<u32>());
@@ -319,8 +319,8 @@ proptest! {
         prop_assert!(picks.iter().max().unwrap() - picks.iter().min().unwrap() <= 1);
     }
 
-    /// Whatever comes, goes and comes back: each endpoint's count is that of its tickets, a pick is a
-    /// listed endpoint with weight, and in the end nothing is left behind.
+    /// Whatever comes, goes and comes back: each endpoint's count is that of its tickets, a pick
+    /// is a listed endpoint with weight, and in the end nothing is left behind.
     #[test]
     fn counts_survive_any_history(
         steps in vec((0..4_u8, vec(0..3_u32, 0..8), any::<prop::sample::Index>()), 1..120),
@@ -363,8 +363,8 @@ proptest! {
     }
 }
 
-/// The endpoint that refuses answers fastest. Whatever the policy, it is asked a few times, and not
-/// again and again.
+/// The endpoint that refuses answers fastest. Whatever the policy, it is asked a few times, and
+/// not again and again.
 #[test]
 fn who_refuses_is_not_asked_again_at_once() {
     for policy in Policy::ALL {

@@ -1,5 +1,5 @@
-//! JSON for people: the same text on several lines, in colours where there are some. Numbers stay as they are written, and members
-//! in their order, which a tree of values would not promise.
+//! JSON for people: the same text on several lines, in colours where there are some. Numbers stay
+//! as they are written, and members in their order, which a tree of values would not promise.
 
 /// The sequences that colour a terminal, and the one that ends a colour.
 const KEY: &[u8] = b"\x1b[34m";

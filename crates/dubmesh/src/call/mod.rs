@@ -1,7 +1,7 @@
 //! `dubmesh call`: one call of a Dubbo service from the shell, by the same path as an agent's.
 //!
-//! `tap` keeps the bytes that go through and `dump` shows them, `layout` is JSON for people, and `outcome` says how
-//! a failed call ends.
+//! `tap` keeps the bytes that go through and `dump` shows them, `layout` is JSON for people, and
+//! `outcome` says how a failed call ends.
 
 mod dump;
 mod layout;
@@ -405,7 +405,8 @@ impl Tapped {
             let tap = tap.await.map_err(|error| local(&error))?;
             head += &format!("endpoint: {}\n", endpoint.key());
             let mut endpoint = endpoint.clone();
-            // The one that is used: a registration with both hessian2 and fastjson2 prefers the first.
+            // The one that is used: a registration with both hessian2 and fastjson2 prefers the
+            // first.
             endpoint.serializations.truncate(1);
             if let Some(tap) = tap {
                 (endpoint.host, endpoint.port) = ("127.0.0.1".into(), tap.port);

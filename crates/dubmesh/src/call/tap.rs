@@ -1,5 +1,5 @@
-//! A relay between a call and its endpoint that keeps what goes through, so that it can be shown. The
-//! call itself goes by the same path as without.
+//! A relay between a call and its endpoint that keeps what goes through, so that it can be shown.
+//! The call itself goes by the same path as without.
 
 use std::cell::RefCell;
 use std::io;
@@ -40,8 +40,8 @@ pub(super) struct Piece {
 }
 
 impl Tap {
-    /// Starts a relay; `started` is when the command was. `None` if the endpoint cannot be reached: the call
-    /// itself shall find out, and say so as always.
+    /// Starts a relay; `started` is when the command was. `None` if the endpoint cannot be
+    /// reached: the call itself shall find out, and say so as always.
     pub(super) async fn start(
         address: String,
         protocol: Protocol,

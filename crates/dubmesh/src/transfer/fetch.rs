@@ -80,7 +80,8 @@ pub(super) struct FetchArgs {
     json: bool,
 }
 
-/// A file has become longer than the process may make it (RLIMIT_FSIZE); this number on all systems.
+/// A file has become longer than the process may make it (RLIMIT_FSIZE); this number on all
+/// systems.
 const SIGXFSZ: i32 = 25;
 
 /// The sides of a transfer.
@@ -231,7 +232,8 @@ struct Gain {
     cpu: Duration,
 }
 
-/// What would have gone through the connections in one direction without compression, and what did.
+/// What would have gone through the connections in one direction without compression, and what
+/// did.
 #[derive(Clone, Copy)]
 struct Direction {
     raw: u64,

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 /// Between two lines of progress.
 const EVERY: Duration = Duration::from_millis(500);
 
-/// One line on standard error that is drawn over and over, if that is a terminal; nothing otherwise.
+/// One line on standard error that is drawn over and over, if that is a terminal; nothing
+/// otherwise.
 pub(super) struct Line {
     is_shown: bool,
     start: Instant,
@@ -85,8 +86,8 @@ fn seconds(left: f64) -> String {
     }
 }
 
-/// What this process has used: CPU time in seconds, and the most memory in RAM in MB (10^6 bytes). Zero
-/// where the operating system does not tell it as Linux does.
+/// What this process has used: CPU time in seconds, and the most memory in RAM in MB (10^6 bytes).
+/// Zero where the operating system does not tell it as Linux does.
 pub(super) fn usage() -> (f64, f64) {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/self/{name}"));
     let stat = read("stat").unwrap_or_default();

@@ -86,8 +86,8 @@ impl Peer<'_> {
         self.check(&what, &answer, is_right);
     }
 
-    /// Calls without types and expects an error about the arguments. Over the telnet of 2.6 an agent may know
-    /// better itself.
+    /// Calls without types and expects an error about the arguments. Over the telnet of 2.6 an
+    /// agent may know better itself.
     pub(crate) fn refuses(&mut self, method: &str, body: &str, parts: &[&str]) {
         if self.version != DubboVersion::V2_6 {
             return self.fails((method, None, body), (400, "bad_arguments"), parts);
@@ -104,8 +104,8 @@ impl Peer<'_> {
             // 2.6 takes the only method of a name, whatever the types.
             DubboVersion::V2_6 if method != "missing" => {}
             DubboVersion::V2_6 | DubboVersion::V2_7 => self.fails(call, missing, &[method]),
-            // Dubbo 3 takes no notice of why it cannot read a request. In Dubbo's layout, where groups and versions
-            // are, the methods of its own registration tell, and it is asked.
+            // Dubbo 3 takes no notice of why it cannot read a request. In Dubbo's layout, where
+            // groups and versions are, the methods of its own registration tell, and it is asked.
             DubboVersion::V3_2 | DubboVersion::V3_3 if !self.has_variants => {
                 let parts = [method, "no such service, method"];
                 self.fails(call, (400, "provider_rejected"), &parts);

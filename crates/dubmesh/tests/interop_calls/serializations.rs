@@ -7,8 +7,8 @@ use super::interop_support::{Agent, Consumer, Layout, SESSION, TYPES, post, spea
 use super::peer::{Peer, TYPE_HEADER};
 use super::{listing, wait_until_calls_go_to};
 
-/// A provider whose registration prefers both, as Dubbo 3.2 and 3.3 do where nobody has chosen: it is
-/// called by hessian2.
+/// A provider whose registration prefers both, as Dubbo 3.2 and 3.3 do where nobody has chosen: it
+/// is called by hessian2.
 #[test]
 fn dubbo_3_3_that_prefers_both() {
     let etcd = Etcd::start().unwrap();
@@ -69,7 +69,8 @@ fn serializations_that_a_provider_refuses_are_not_used_again() {
     }
 }
 
-/// What arguments say by references and by enums in their long form arrives by fastjson2 as it does by hessian2.
+/// What arguments say by references and by enums in their long form arrives by fastjson2 as it
+/// does by hessian2.
 #[test]
 fn references_and_enums_by_fastjson2() {
     let java = JavaProvider::start(DubboVersion::V3_3, speaking("fastjson2")).unwrap();

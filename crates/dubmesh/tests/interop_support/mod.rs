@@ -27,8 +27,8 @@ use interop_harness::{DubboVersion, Etcd, JavaProvider, ProviderOptions};
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long a registration outlives its provider. On a machine that also compiles etcd itself may
-/// stand still for a few seconds, and a lease that ends meanwhile is the end of a test; Dubbo 3.3 does
-/// not even register again.
+/// stand still for a few seconds, and a lease that ends meanwhile is the end of a test; Dubbo 3.3
+/// does not even register again.
 pub const SESSION: Duration = Duration::from_secs(10);
 
 pub const HELLO: &str = "com.alibaba.dubbo.performance.demo.provider.IHelloService";
@@ -42,7 +42,8 @@ pub fn wait_until(what: &str, check: impl FnMut() -> bool) {
     interop_harness::wait_until(what, PATIENCE, check);
 }
 
-/// A Java provider whose `hash` takes `hash_sleep`; it registers itself in `etcd`, if there is one.
+/// A Java provider whose `hash` takes `hash_sleep`; it registers itself in `etcd`, if there is
+/// one.
 pub fn java(version: DubboVersion, etcd: Option<&Etcd>, hash_sleep: Duration) -> JavaProvider {
     let options = ProviderOptions {
         registry: etcd.map(|etcd| format!("etcd://{}", etcd.addr())),
@@ -53,8 +54,8 @@ pub fn java(version: DubboVersion, etcd: Option<&Etcd>, hash_sleep: Duration) ->
     JavaProvider::start(version, options).unwrap()
 }
 
-/// A provider that registers this serialization, and of fastjson2 takes nothing else: neither Dubbo's own
-/// preference nor its default, hessian2, is left.
+/// A provider that registers this serialization, and of fastjson2 takes nothing else: neither
+/// Dubbo's own preference nor its default, hessian2, is left.
 pub fn speaking(serialization: &str) -> ProviderOptions {
     let only_fastjson2 = [
         "-Ddubbo.protocol.prefer-serialization=fastjson2",

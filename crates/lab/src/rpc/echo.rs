@@ -1,7 +1,7 @@
 //! The service that is measured: it answers with as many bytes as it was asked for.
 //!
-//! A request's payload begins with its caller's number, and so does its reply, so that one that reached
-//! the wrong caller is seen.
+//! A request's payload begins with its caller's number, and so does its reply, so that one that
+//! reached the wrong caller is seen.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! How many calls the RPC library makes: many callers, each with one call at a time, against an echo.
+//! How many calls the RPC library makes: many callers, each with one call at a time, against an
+//! echo.
 //!
-//! `echo` is the service; `load` are the callers; `meter` counts and measures. The server is a process of
-//! its own, so that each side's CPU time is known.
+//! `echo` is the service; `load` are the callers; `meter` counts and measures. The server is a
+//! process of its own, so that each side's CPU time is known.
 
 mod echo;
 mod load;

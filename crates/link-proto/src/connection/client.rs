@@ -268,7 +268,8 @@ impl<T> ClientSide<T> {
         Ok(())
     }
 
-    /// Ends a call whose answer is here, whole; gives its token. `None` if it is not as it should be.
+    /// Ends a call whose answer is here, whole; gives its token. `None` if it is not as it should
+    /// be.
     #[inline]
     pub(super) fn take_waiting(&mut self, core: &mut Core<T>, id: CallId) -> Option<T> {
         let slot = self.calls.find(id)?;

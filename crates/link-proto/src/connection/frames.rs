@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - A frame leaves the input whole or not at all.
-//! - What compressed frames unpack to counts as input: one call handles a bounded amount of it, and the rest waits.
+//! - What compressed frames unpack to counts as input: one call handles a bounded amount of it,
+//!   and the rest waits.
 
 use super::InPlace;
 use super::core::check_opaque;
@@ -14,8 +15,9 @@ use crate::{CallId, Event, GoAwayReason, LinkError, Payload};
 use bytes::{Buf, BytesMut};
 use std::time::Instant;
 
-/// Compressed frames are left for the next call once what those before them held is this long: about as much as a
-/// driver reads at a time, since a peer can say in 500 bytes what unpacks to 128 KiB.
+/// Compressed frames are left for the next call once what those before them held is this long:
+/// about as much as a driver reads at a time, since a peer can say in 500 bytes what unpacks to
+/// 128 KiB.
 const MAX_UNPACKED_LEN: usize = 1024 * 1024;
 
 /// What was at the front of the input.
@@ -59,8 +61,8 @@ impl<T> Connection<T> {
         }
     }
 
-    /// Handles what can be handled in place, and then one frame. Always inlined: with its second caller, which is rare,
-    /// it would become a call in the hot loop of the first.
+    /// Handles what can be handled in place, and then one frame. Always inlined: with its second
+    /// caller, which is rare, it would become a call in the hot loop of the first.
     #[inline(always)]
     fn handle_some(
         &mut self,

@@ -1,8 +1,9 @@
-//! Calls that begin and end while bytes are read: answered, or taken, where they lie in the input. They cost no
-//! event, no slot and no count of the bytes that they lie in.
+//! Calls that begin and end while bytes are read: answered, or taken, where they lie in the input.
+//! They cost no event, no slot and no count of the bytes that they lie in.
 //!
-//! Invariant: whatever is not the plain case (a message in parts, metadata, streams, a mistake of the peer, too
-//! much that waits to be written) is left to the ordinary way, and so ends as if this were not here.
+//! Invariant: whatever is not the plain case (a message in parts, metadata, streams, a mistake of
+//! the peer, too much that waits to be written) is left to the ordinary way, and so ends as if
+//! this were not here.
 
 use bytes::BytesMut;
 
@@ -21,8 +22,8 @@ pub trait InPlace<T> {
         false
     }
 
-    /// Server: appends the reply to a call to `reply`, and says its status and codec. `None`: the call
-    /// comes as an [`Event::Request`](crate::Event::Request); what was appended is dropped.
+    /// Server: appends the reply to a call to `reply`, and says its status and codec. `None`: the
+    /// call comes as an [`Event::Request`](crate::Event::Request); what was appended is dropped.
     #[inline]
     fn request(
         &mut self,

@@ -1,5 +1,5 @@
-//! The server's half of a connection: routes it was told and calls it is to answer. Requests that come in parts are in
-//! `parts`.
+//! The server's half of a connection: routes it was told and calls it is to answer. Requests that
+//! come in parts are in `parts`.
 //!
 //! Invariants:
 //! - A slot is taken from a REQUEST's first frame until the last byte of its answer is in the
@@ -165,7 +165,8 @@ impl ServerSide {
         Ok(())
     }
 
-    /// Whether a call may be answered at once: nothing is wrong with it, and nothing else holds it up.
+    /// Whether a call may be answered at once: nothing is wrong with it, and nothing else holds it
+    /// up.
     #[inline]
     pub(super) fn may_answer(&self, id: CallId, route: RouteId) -> bool {
         let is_free = |slot: &Slot| matches!(slot.state, State::Free);

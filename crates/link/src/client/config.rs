@@ -34,7 +34,8 @@ pub struct ClientConfig {
     pub max_waiting_bytes: usize,
     /// Longest reply that is taken, in bytes; at most 1 GiB.
     pub max_message_len: u32,
-    /// Whether to compress what is sent and have the server do the same, where it allows that and where it is worth it.
+    /// Whether to compress what is sent and have the server do the same, where it allows that and
+    /// where it is worth it.
     pub compression: Compression,
     /// How long connecting may take, name resolution and handshakes included.
     pub connect_timeout: Duration,

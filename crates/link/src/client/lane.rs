@@ -1,8 +1,9 @@
 //! A lane: one connection to the server, and the next one when that ends.
 //!
-//! A lane always has a session that takes calls: while its connection is being made they wait in it. When
-//! a session takes no more calls, because the server leaves or the connection failed, the first one to
-//! notice puts the next into its place, be it a caller or the driver; the old one ends in its own time.
+//! A lane always has a session that takes calls: while its connection is being made they wait in
+//! it. When a session takes no more calls, because the server leaves or the connection failed, the
+//! first one to notice puts the next into its place, be it a caller or the driver; the old one
+//! ends in its own time.
 //!
 //! Invariants:
 //! - A session's runner, and nobody else, sees to it that the next one has a runner.
@@ -280,7 +281,8 @@ struct Served {
     is_succeeded: bool,
 }
 
-/// Ends a session when it is dropped; without a reason its runner was aborted, and the lane ends, too.
+/// Ends a session when it is dropped; without a reason its runner was aborted, and the lane ends,
+/// too.
 struct End<'a> {
     lane: &'a Lane,
     session: Arc<Session>,

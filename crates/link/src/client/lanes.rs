@@ -53,8 +53,8 @@ impl Lanes {
         &self.dialer
     }
 
-    /// The lane for a call, and its number: the only one; or the one on which a call has just ended,
-    /// as long as its neighbour is not much less busy.
+    /// The lane for a call, and its number: the only one; or the one on which a call has just
+    /// ended, as long as its neighbour is not much less busy.
     ///
     /// Callers whose replies came together thus send their next calls together, in one write.
     #[inline]

@@ -1,8 +1,8 @@
 //! How long bytes wait to be written: the measure by which a client opens further connections.
 //!
-//! A queue that empties now and then is one that a burst made; one whose shortest wait over an interval is
-//! still long is standing, and will not go away by itself. The rule is that of CoDel (RFC 8289),
-//! with another use: not to drop, but to add a connection.
+//! A queue that empties now and then is one that a burst made; one whose shortest wait over an
+//! interval is still long is standing, and will not go away by itself. The rule is that of CoDel
+//! (RFC 8289), with another use: not to drop, but to add a connection.
 
 use std::time::{Duration, Instant};
 

@@ -24,11 +24,11 @@ pub struct ServerConfig {
     pub max_message_len: u32,
     /// Bytes of unfinished long requests that one connection may hold.
     pub max_reassembly_bytes: usize,
-    /// How long the parts of one long request may take to come; its own deadline may be sooner. What came of a request that
-    /// is late is freed.
+    /// How long the parts of one long request may take to come; its own deadline may be sooner.
+    /// What came of a request that is late is freed.
     pub assembly_timeout: Duration,
-    /// Whether clients may have compressed what they send and are sent. It costs the server CPU time, and memory: up to a
-    /// MiB for each connection while requests are read.
+    /// Whether clients may have compressed what they send and are sent. It costs the server CPU
+    /// time, and memory: up to a MiB for each connection while requests are read.
     pub compression: Compression,
     /// No more requests are read from a connection while so many bytes wait to be written to it.
     pub max_buffered_bytes: usize,

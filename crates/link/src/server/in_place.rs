@@ -1,5 +1,5 @@
-//! Methods that are answered in place: while requests are read, from their bytes into the bytes that leave,
-//! without an event, a task, a future or an allocation for the call.
+//! Methods that are answered in place: while requests are read, from their bytes into the bytes
+//! that leave, without an event, a task, a future or an allocation for the call.
 //!
 //! Invariant: every call that wants an answer gets exactly one, also if its handler panics.
 
@@ -34,7 +34,8 @@ impl<F: Fn(&[u8], &mut BytesMut) + Send + Sync> Answerer for F {
     }
 }
 
-/// The method as a handler like others, for calls that are observed, or come in parts or with metadata.
+/// The method as a handler like others, for calls that are observed, or come in parts or with
+/// metadata.
 pub(crate) struct Method<F>(pub Arc<F>);
 
 impl<F: Answerer + 'static> Handler for Method<F> {

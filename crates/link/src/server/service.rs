@@ -205,15 +205,17 @@ impl Service {
 }
 
 impl Service {
-    /// Adds a method from bytes to bytes that answers at once: it appends its reply to the buffer. It runs while requests
-    /// are read, so that a call costs no task, no future and no allocation. Whatever takes longer than a few microseconds
-    /// holds up its connection, deadlines are not looked at, and what fails says so in its reply. Its codec is
-    /// [`Raw`](crate::codec::Raw).
+    /// Adds a method from bytes to bytes that answers at once: it appends its reply to the buffer.
+    /// It runs while requests are read, so that a call costs no task, no future and no allocation.
+    /// Whatever takes longer than a few microseconds holds up its connection, deadlines are not
+    /// looked at, and what fails says so in its reply. Its codec is [`Raw`](crate::codec::Raw).
     ///
     /// ```
     /// # use link::Service;
     /// let upper = Service::new("demo.Text")
-    ///     .in_place("upper", |text, reply| reply.extend(text.iter().map(u8::to_ascii_uppercase)));
+    ///     .in_place("upper", |text, reply| {
+    ///         reply.extend(text.iter().map(u8::to_ascii_uppercase))
+    ///     });
     /// ```
     #[must_use]
     pub fn in_place<F>(mut self, method: &str, answer: F) -> Self

@@ -119,7 +119,8 @@ impl Session {
         id: CallId,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
-        // Held until the task is known: so it cannot end before, nor can its caller's giving up be missed.
+        // Held until the task is known: so it cannot end before, nor can its caller's giving up be
+        // missed.
         let mut running = self.lock_running();
         if self.is_open(id) {
             running.insert(id.to_wire(), tokio::spawn(task).abort_handle());

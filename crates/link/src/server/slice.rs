@@ -1,11 +1,11 @@
 //! The calls that came together begin together, in one task: their arguments are decoded, their
-//! handlers do their first step, and answers that are there by then leave in one write. A handler that waits
-//! gets a task of its own.
+//! handlers do their first step, and answers that are there by then leave in one write. A handler
+//! that waits gets a task of its own.
 //!
 //! Invariants:
 //! - Every call that wants an answer gets exactly one, also if its handler panics.
-//! - A handler that takes long holds up no others for longer than one first step of its own: from then
-//!   on its calls have tasks of their own.
+//! - A handler that takes long holds up no others for longer than one first step of its own: from
+//!   then on its calls have tasks of their own.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -118,7 +118,8 @@ impl Slice {
             if entry.is_slow() {
                 self.begin_alone(job, received, entry);
                 // A second task has the runtime wake another of its threads. Should the handler
-                // wrongly block this one, that one looks after sockets and timers; else nobody may.
+                // wrongly block this one, that one looks after sockets and timers; else nobody
+                // may.
                 drop(tokio::spawn(async {}));
                 continue;
             }

@@ -1,5 +1,6 @@
 //! Documents in a folder: `com.acme.Orders.json`, or several of one interface as
-//! `com.acme.Orders@blue.json`. What a document is about it says itself; the name is only for finding it.
+//! `com.acme.Orders@blue.json`. What a document is about it says itself; the name is only for
+//! finding it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,8 @@ fn read_now(folder: &Path, interface: &str) -> io::Result<Vec<Document>> {
     paths.truncate(MAX_DOCUMENTS);
     let mut documents = Vec::new();
     for path in paths {
-        // A length over the limit is found by the parser, which says so; but then it need not be read.
+        // A length over the limit is found by the parser, which says so; but then it need not be
+        // read.
         let len = std::fs::metadata(&path)?.len();
         let is_too_long = usize::try_from(len).map_or(true, |len| MAX_DOCUMENT_LEN < len);
         let text =

@@ -1,5 +1,5 @@
-//! The services that etcd holds, read and watched as a whole while somebody asks for names that may
-//! be made up.
+//! The services that etcd holds, read and watched as a whole while somebody asks for names that
+//! may be made up.
 //!
 //! A watch for each such name would cost etcd as much as callers like. This one costs a range of
 //! keys and one watch, whatever they ask for. It begins with the first question, and ends when

@@ -1,8 +1,9 @@
 //! Dubbo's metadata report: the service definitions that providers put into etcd.
 //!
-//! Version and group stand in the key, each left out if there is none, so that one of both alone cannot be told
-//! from the other. The document tells them too: all of an interface are read, and those of the service chosen.
-//! Source: `EtcdMetadataReport` and `BaseServiceMetadataIdentifier` in apache/dubbo 2.7.
+//! Version and group stand in the key, each left out if there is none, so that one of both alone
+//! cannot be told from the other. The document tells them too: all of an interface are read, and
+//! those of the service chosen. Source: `EtcdMetadataReport` and `BaseServiceMetadataIdentifier`
+//! in apache/dubbo 2.7.
 
 use dubbo_proto::url::encode_key;
 use etcd_client::{GetOptions, SortOrder, SortTarget};

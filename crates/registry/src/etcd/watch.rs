@@ -202,8 +202,8 @@ fn end_of(message: &WatchResponse) -> EtcdError {
     EtcdError::Ended { reason }
 }
 
-/// Whether a watch that says nothing is alive. An etcd before 3.4 does not answer to the question, and
-/// so a missing answer counts only once there has been one.
+/// Whether a watch that says nothing is alive. An etcd before 3.4 does not answer to the question,
+/// and so a missing answer counts only once there has been one.
 struct Quiet {
     heard_at: Instant,
     asked_at: Option<Instant>,

@@ -62,8 +62,8 @@ impl Round {
     /// Lets all callers work until each was told of the end.
     ///
     /// # Errors
-    /// [`TransferError::UnknownSession`] if the server has forgotten the transfer; or why lines can
-    /// no longer be had, or be written.
+    /// [`TransferError::UnknownSession`] if the server has forgotten the transfer; or why lines
+    /// can no longer be had, or be written.
     pub(super) async fn run(self: Rc<Self>) -> Result<(), TransferError> {
         let _end = End(&self);
         let mut flushing = JoinSet::new();
@@ -157,8 +157,8 @@ impl Round {
         Poll::Ready(Ok(()))
     }
 
-    /// Flushes the lane once a turn: woken by the first line of many, it runs after the callers that
-    /// were woken before it.
+    /// Flushes the lane once a turn: woken by the first line of many, it runs after the callers
+    /// that were woken before it.
     async fn flush_each_turn(self: Rc<Self>) {
         poll_fn(|cx| -> Poll<()> {
             if let Some(lane) = self.lane.borrow_mut().as_mut() {

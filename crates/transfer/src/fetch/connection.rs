@@ -1,11 +1,12 @@
-//! One connection and the questions that its callers ask on it. When it breaks there is soon another one,
-//! and every question that was out has failed: whoever asked it asks again.
+//! One connection and the questions that its callers ask on it. When it breaks there is soon
+//! another one, and every question that was out has failed: whoever asked it asks again.
 //!
-//! A turn: answers are read, and each caller takes its own where it lies in what was read, and asks its next question;
-//! then all these questions are sent in one write.
+//! A turn: answers are read, and each caller takes its own where it lies in what was read, and
+//! asks its next question; then all these questions are sent in one write.
 //!
 //! Invariants:
-//! - A caller has one question at most, and questions are sent in the order in which they were asked.
+//! - A caller has one question at most, and questions are sent in the order in which they were
+//!   asked.
 //! - An answer is kept for its caller only if that cannot take it at once.
 
 use std::cell::{Cell, RefCell};
@@ -55,7 +56,8 @@ struct Current {
 }
 
 impl Connection {
-    /// For `n_callers` callers, with numbers from 0. It is given up when there was none for `patience`.
+    /// For `n_callers` callers, with numbers from 0. It is given up when there was none for
+    /// `patience`.
     pub(super) fn new(
         address: &str,
         config: ClientConfig,
@@ -78,7 +80,8 @@ impl Connection {
         self.questions.borrow_mut().push_back((caller, question));
     }
 
-    /// Waits for the answer to a caller's question. `take` may take it later; until then it is kept.
+    /// Waits for the answer to a caller's question. `take` may take it later; until then it is
+    /// kept.
     pub(super) async fn answered<T>(
         &self,
         caller: u32,
@@ -154,7 +157,8 @@ impl Connection {
                     let reason = conn
                         .look(|link| link.trouble)
                         .map_or(ending, |trouble| trouble.to_string());
-                    // One that was closed before it brought a line is none, whatever the server greeted with.
+                    // One that was closed before it brought a line is none, whatever the server
+                    // greeted with.
                     if conn.look(|link| link.callers.is_useful) {
                         lost = Instant::now();
                         backoff.reset();

@@ -1,4 +1,5 @@
-//! All that is asked beside lines: a transfer's beginning, its end, and whether the server is there.
+//! All that is asked beside lines: a transfer's beginning, its end, and whether the server is
+//! there.
 //!
 //! Invariant: whatever waits for the server ends when it has not answered for as long as was said.
 

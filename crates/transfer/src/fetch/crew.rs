@@ -1,8 +1,8 @@
 //! Runs the callers of one connection: tasks that wait for nearly nothing but answers on it.
 //!
-//! A caller is polled right where its answer came in, so that its next request joins those of the callers
-//! before it; that costs no wake-up, no queue and no count that threads share. Whatever else a caller waits for, room
-//! or a pause, wakes it as any task.
+//! A caller is polled right where its answer came in, so that its next request joins those of the
+//! callers before it; that costs no wake-up, no queue and no count that threads share. Whatever
+//! else a caller waits for, room or a pause, wakes it as any task.
 //!
 //! Invariant: a caller that has ended is not polled again, and is counted once.
 

@@ -1,4 +1,5 @@
-//! Servers that are odd, and callers that fail: a transfer goes on where it can, and says why where it cannot.
+//! Servers that are odd, and callers that fail: a transfer goes on where it can, and says why
+//! where it cannot.
 
 use std::future::ready;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -135,7 +136,8 @@ fn fewer_credits_than_callers_and_a_client_that_compresses() {
     }
 }
 
-/// Lines of more than one frame, beside short ones, from a server with a small window and little room.
+/// Lines of more than one frame, beside short ones, from a server with a small window and little
+/// room.
 #[test]
 fn long_lines() {
     let line = |len: usize| [vec![b'a' + u8::try_from(len % 26).unwrap(); len], b"\r\n".to_vec()];
@@ -206,8 +208,8 @@ fn connections_that_are_closed_at_once_are_given_up() {
     }
 }
 
-/// A server that leaves in good order while callers are out, again and again; the next one knows nothing of the
-/// transfer.
+/// A server that leaves in good order while callers are out, again and again; the next one knows
+/// nothing of the transfer.
 #[test]
 fn servers_that_leave_in_good_order() {
     let folder = Folder::with_lines(1_500_000);

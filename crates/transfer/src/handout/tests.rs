@@ -115,7 +115,8 @@ fn totals_of_an_earlier_transfer() {
     assert!(matches!(error, TransferError::NoSuchLine { count: 20_000, .. }));
 }
 
-/// Four threads with callers of their own, some of whose answers get lost: every line arrives once.
+/// Four threads with callers of their own, some of whose answers get lost: every line arrives
+/// once.
 #[test]
 fn many_threads_get_every_line_once() {
     const CALLERS: u32 = 25;

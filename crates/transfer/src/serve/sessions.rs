@@ -1,7 +1,7 @@
 //! The transfers of one server: who may still ask, and who is forgotten.
 //!
-//! A thread that answers keeps the transfers it answered last to itself, each with a reader of its own,
-//! so that a line costs no lock, no look into the table and no shared count.
+//! A thread that answers keeps the transfers it answered last to itself, each with a reader of its
+//! own, so that a line costs no lock, no look into the table and no shared count.
 //!
 //! Invariants:
 //! - There are never more transfers, nor more callers in all of them, than was said.
@@ -20,7 +20,8 @@ use crate::handout::{Ask, HandOut};
 use crate::messages::{Message, Next, Refusal};
 use crate::{Reader, Source, TransferError};
 
-/// How many transfers a thread keeps to itself; each has a reader, which holds two blocks of 256 KiB.
+/// How many transfers a thread keeps to itself; each has a reader, which holds two blocks of 256
+/// KiB.
 const HELD: usize = 16;
 
 /// How many a server takes, and how long it remembers those that nobody uses.

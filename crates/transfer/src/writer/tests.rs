@@ -265,8 +265,8 @@ fn a_full_disk_ends_the_transfer_and_wakes_those_who_wait() {
     assert!(!Path::new(&folder.path("out")).exists());
 }
 
-/// Four lanes that each have every fourth line, run far apart, with little room: they wait for each
-/// other, never for ever, and the memory held stays bounded.
+/// Four lanes that each have every fourth line, run far apart, with little room: they wait for
+/// each other, never for ever, and the memory held stays bounded.
 #[test]
 fn lanes_wait_for_the_oldest_line() {
     const COUNT: u64 = 100_000;

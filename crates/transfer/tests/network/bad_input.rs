@@ -151,7 +151,8 @@ fn a_client_that_never_reads_holds_up_nobody() {
     });
 }
 
-/// A thousand clients have a transfer each at the same time; one more than there may be is refused.
+/// A thousand clients have a transfer each at the same time; one more than there may be is
+/// refused.
 #[test]
 fn a_thousand_clients() {
     const N: usize = 1000;

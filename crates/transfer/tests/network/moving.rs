@@ -1,5 +1,5 @@
-//! Transfers over real sockets, byte by byte against what the same step does without a network: whatever
-//! breaks on the way.
+//! Transfers over real sockets, byte by byte against what the same step does without a network:
+//! whatever breaks on the way.
 
 use std::time::Duration;
 
@@ -28,7 +28,8 @@ fn either_side_processes() {
     }
 }
 
-/// Lines that repeat themselves get smaller on their way, and random ones are left alone; connections break meanwhile.
+/// Lines that repeat themselves get smaller on their way, and random ones are left alone;
+/// connections break meanwhile.
 #[test]
 fn compressed_lines() {
     let log: String = (0..60_000)

@@ -66,7 +66,8 @@ impl Folder {
         }
     }
 
-    /// Checks the output against what the same step makes of the source without a network, byte by byte.
+    /// Checks the output against what the same step makes of the source without a network, byte by
+    /// byte.
     pub(crate) fn check(&self, step: Step) {
         self.check_by(LineEnds::Crlf, step);
     }
@@ -142,7 +143,8 @@ pub(crate) struct Proxy {
 
 struct Harm {
     upstream: Mutex<SocketAddr>,
-    /// Bytes that may still come from the server until all connections are cut, and no new one lives.
+    /// Bytes that may still come from the server until all connections are cut, and no new one
+    /// lives.
     budget: AtomicI64,
     /// Connections that are cut in the middle, each after a random number of bytes.
     cuts: AtomicI64,

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The smallest limit that holds for this process: of its control groups (version 2 or 1), or else the machine's
-/// memory. `None` where the system tells neither.
+/// The smallest limit that holds for this process: of its control groups (version 2 or 1), or else
+/// the machine's memory. `None` where the system tells neither.
 #[must_use]
 pub fn memory_of_machine() -> Option<u64> {
     memory_below(Path::new("/"))
@@ -16,8 +16,8 @@ fn memory_below(root: &Path) -> Option<u64> {
     limits.chain(total(root)).min()
 }
 
-/// The least limit of one line's control group and all those that it is in. A line is `0::/path` (version 2), or
-/// `4:memory:/path`.
+/// The least limit of one line's control group and all those that it is in. A line is `0::/path`
+/// (version 2), or `4:memory:/path`.
 fn limit_of_group(root: &Path, line: &str) -> Option<u64> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (controllers, path) = (parts.next()?, parts.next()?);

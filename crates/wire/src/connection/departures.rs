@@ -1,8 +1,8 @@
 //! Connections that have ended and are not closed yet.
 //!
-//! To close a socket costs a worker some twenty microseconds, most of them in the kernel. Where thousands end at
-//! once, the calls of all others would wait for that. So a few are closed in each turn of the event loop, and the
-//! calls that came meanwhile are served in between.
+//! To close a socket costs a worker some twenty microseconds, most of them in the kernel. Where
+//! thousands end at once, the calls of all others would wait for that. So a few are closed in each
+//! turn of the event loop, and the calls that came meanwhile are served in between.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,8 @@ use tokio::sync::Notify;
 use super::Ended;
 use crate::per_turn;
 
-/// Where the connections of one event loop go when they end. A clone is another handle to the same.
+/// Where the connections of one event loop go when they end. A clone is another handle to the
+/// same.
 #[derive(Clone, Debug, Default)]
 pub struct Departures(Arc<Inner>);
 

@@ -1,4 +1,5 @@
-//! The bytes below a [`Connection`](crate::Connection): a TCP or Unix socket, with TLS over it or without.
+//! The bytes below a [`Connection`](crate::Connection): a TCP or Unix socket, with TLS over it or
+//! without.
 //!
 //! What is read and written on a plain TCP socket costs one branch more than the socket itself.
 
@@ -17,8 +18,8 @@ use tokio::net::{TcpStream, UnixStream};
 #[cfg(feature = "tls")]
 use tokio_rustls::TlsStream;
 
-/// Room for nearly two of the longest records of TLS. Rustls by itself reads 4 KiB at a time, which was
-/// 1.7 times as many system calls under load.
+/// Room for nearly two of the longest records of TLS. Rustls by itself reads 4 KiB at a time,
+/// which was 1.7 times as many system calls under load.
 #[cfg(feature = "tls")]
 const RECORDS_LEN: usize = 32 * 1024;
 
@@ -176,8 +177,8 @@ impl AsyncWrite for Socket {
     }
 }
 
-/// An error of TLS in words. The end of the socket without a word of TLS stays as it is: protocols whose
-/// messages tell their own length may take it for the end.
+/// An error of TLS in words. The end of the socket without a word of TLS stays as it is: protocols
+/// whose messages tell their own length may take it for the end.
 #[cfg(feature = "tls")]
 fn in_words(error: io::Error, stream: &TlsStream<BufferedSocket>) -> io::Error {
     if error.kind() == io::ErrorKind::UnexpectedEof {

@@ -5,10 +5,10 @@
 //! in turn, and then knows who calls by [`Identity`].
 //!
 //! Invariants:
-//! - A handshake runs in its connection's own task and ends within a time, so that a slow or silent
-//!   peer holds up nobody.
-//! - Sessions are not resumed: connections live long, and a certificate or authority that was taken
-//!   away counts from the next connection on.
+//! - A handshake runs in its connection's own task and ends within a time, so that a slow or
+//!   silent peer holds up nobody.
+//! - Sessions are not resumed: connections live long, and a certificate or authority that was
+//!   taken away counts from the next connection on.
 
 mod client;
 mod error;

@@ -263,7 +263,8 @@ fn a_machine_that_holds_its_peer_back_reads_on_later() {
         });
         let (mut reader, mut writer) = near.into_split();
         const LEN: usize = 8 << 20;
-        // The writer comes back and stays open: with its end the driver would give up what it still has to write.
+        // The writer comes back and stays open: with its end the driver would give up what it
+        // still has to write.
         let writing = tokio::task::spawn_local(async move {
             writer.write_all(&vec![7; LEN]).await.unwrap();
             writer

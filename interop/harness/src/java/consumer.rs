@@ -18,8 +18,8 @@ pub struct ConsumerOptions {
     pub url: String,
     /// Dubbo's name of the serialization of its requests. Found in a registry, the provider says.
     pub serialization: String,
-    /// Names of the calls it makes, from interop/peer's `Calls`. Empty for all of them; `recordable`
-    /// for those that send one small request each.
+    /// Names of the calls it makes, from interop/peer's `Calls`. Empty for all of them;
+    /// `recordable` for those that send one small request each.
     pub calls: Vec<String>,
     /// Names of calls that it does not make, for example [`DubboVersion::wrong_calls`].
     pub except: Vec<String>,
@@ -52,8 +52,8 @@ impl ConsumerOptions {
         }
     }
 
-    /// A consumer that makes every call to `url` that a consumer of `version` can make to a provider
-    /// of `provider` with nobody between them.
+    /// A consumer that makes every call to `url` that a consumer of `version` can make to a
+    /// provider of `provider` with nobody between them.
     #[must_use]
     pub fn between(
         version: DubboVersion,

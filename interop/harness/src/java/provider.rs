@@ -1,7 +1,7 @@
 //! A real Dubbo provider as a child process.
 //!
-//! Invariant: a provider keeps its port over [`JavaProvider::restart`], so that clients see it come
-//! back.
+//! Invariant: a provider keeps its port over [`JavaProvider::restart`], so that clients see it
+//! come back.
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -51,8 +51,8 @@ pub struct ProviderOptions {
     pub heartbeat: Duration,
     /// The weight that it registers.
     pub weight: u32,
-    /// Further arguments of the virtual machine, after (so above) those of the build's `java.args`,
-    /// for example `-XX:TieredStopAtLevel=4 -Xmx1g` in a benchmark.
+    /// Further arguments of the virtual machine, after (so above) those of the build's
+    /// `java.args`, for example `-XX:TieredStopAtLevel=4 -Xmx1g` in a benchmark.
     pub jvm_args: Vec<OsString>,
 }
 
@@ -78,8 +78,8 @@ impl Default for ProviderOptions {
 
 /// A running (or killed) Dubbo provider on 127.0.0.1. Dropping it kills it.
 ///
-/// It publishes `IHelloService`, `UserService` and `TypesService` (see interop/service-api), the last
-/// also as group `blue`, version `2.0.0`.
+/// It publishes `IHelloService`, `UserService` and `TypesService` (see interop/service-api), the
+/// last also as group `blue`, version `2.0.0`.
 #[derive(Debug)]
 pub struct JavaProvider {
     version: DubboVersion,

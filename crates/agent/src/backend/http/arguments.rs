@@ -1,8 +1,8 @@
-//! The arguments of a Dubbo request as JSON texts, by the types that the app's configuration or the
-//! request gives them.
+//! The arguments of a Dubbo request as JSON texts, by the types that the app's configuration or
+//! the request gives them.
 //!
-//! What comes as JSON already (fastjson, and the values of a generic call) is read and written once
-//! more by its type, so that an app sees the same text for the same value, however it came.
+//! What comes as JSON already (fastjson, and the values of a generic call) is read and written
+//! once more by its type, so that an app sees the same text for the same value, however it came.
 
 use dubbo_proto::{JsonTexts, ReadOptions, Serialization};
 use hessian::json::{JsonKind, JsonReader};

@@ -1,6 +1,6 @@
-//! What the fuzz targets and a test do with any bytes: a Dubbo request to an HTTP app becomes an HTTP request, and
-//! what the app answers a Dubbo reply, which an agent in front of an HTTP caller reads as JSON. None of it may
-//! panic, and what is written can be read again, as the same value.
+//! What the fuzz targets and a test do with any bytes: a Dubbo request to an HTTP app becomes an
+//! HTTP request, and what the app answers a Dubbo reply, which an agent in front of an HTTP caller
+//! reads as JSON. None of it may panic, and what is written can be read again, as the same value.
 
 use std::cell::LazyCell;
 use std::rc::Rc;
@@ -100,8 +100,9 @@ fn pick<T: Copy>(choices: &[T], number: u8) -> T {
     *choices.get(usize::from(number) % choices.len()).expect("a remainder")
 }
 
-/// Calls the app: by the first byte in one of the serializations. The rest is a whole request if the second byte is
-/// over 127, and otherwise the arguments of the method that it picks. `now` is any time.
+/// Calls the app: by the first byte in one of the serializations. The rest is a whole request if
+/// the second byte is over 127, and otherwise the arguments of the method that it picks. `now` is
+/// any time.
 pub fn call(data: &[u8], now: Instant) {
     let [how, which, data @ ..] = data else { return };
     let serialization = pick(&Serialization::WRITTEN, *how);
@@ -163,8 +164,9 @@ fn make(app: &HttpApp, call: &AppCall<'_>) {
 /// An error quotes some of what is wrong with a message, and not the message.
 const MAX_MESSAGE_LEN: usize = 4096;
 
-/// Answers a call: the first three bytes say in which serialization, for which kind of caller, and with which
-/// status; lines say what the method returns, an exception's class and an attachment, and the rest is the body.
+/// Answers a call: the first three bytes say in which serialization, for which kind of caller, and
+/// with which status; lines say what the method returns, an exception's class and an attachment,
+/// and the rest is the body.
 pub fn answer(data: &[u8]) {
     let [how, status, flags, data @ ..] = data else { return };
     let mut parts = data.splitn(4, |byte| *byte == b'\n');
@@ -240,7 +242,8 @@ fn check_value(form: &Form<'_>, answer: &Answer, json: &[u8]) {
     }
 }
 
-/// A provider's reply as JSON: the first byte says in which serialization it is and how its caller wants it.
+/// A provider's reply as JSON: the first byte says in which serialization it is and how its caller
+/// wants it.
 pub fn provider_reply(data: &[u8]) {
     let [how, body @ ..] = data else { return };
     let reply = crate::call::Reply {

@@ -22,7 +22,8 @@ pub struct Health {
     soon: Notify,
 }
 
-/// An app that is away is asked at least as often: a start should not have to wait for the next turn.
+/// An app that is away is asked at least as often: a start should not have to wait for the next
+/// turn.
 const AWAY_INTERVAL: Duration = Duration::from_millis(250);
 /// Longest body of a health check's answer that is read; it says nothing to us.
 const MAX_ANSWER_LEN: usize = 64 * 1024;

@@ -46,7 +46,8 @@ use crate::config::http_app::template::Template;
 use crate::error::{CallError, Code};
 use crate::upstream::Setup;
 
-/// Dubbo's own method that returns its argument, by which consumers see whether a provider is there.
+/// Dubbo's own method that returns its argument, by which consumers see whether a provider is
+/// there.
 const ECHO: &str = "$echo";
 
 /// One exported HTTP app, as one worker sees it.

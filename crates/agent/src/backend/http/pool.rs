@@ -180,8 +180,8 @@ impl Pool {
     /// Sends a request and waits for the whole answer, until `deadline`.
     ///
     /// # Errors
-    /// [`Code::Overloaded`] if there is no connection or no memory for it, [`Code::Unreachable`] if the app
-    /// cannot be connected to, and what can go wrong on a connection.
+    /// [`Code::Overloaded`] if there is no connection or no memory for it, [`Code::Unreachable`]
+    /// if the app cannot be connected to, and what can go wrong on a connection.
     pub async fn send(
         &self,
         request: Request<Full<Bytes>>,

@@ -112,8 +112,8 @@ fn body(method: &Method, arguments: &Arguments) -> Result<Option<Vec<u8>>, CallE
     Ok(Some(out))
 }
 
-/// Attachments as headers. One whose name or value cannot stand in a header of its own stands in the header of
-/// all, in which case counts and numbers are numbers.
+/// Attachments as headers. One whose name or value cannot stand in a header of its own stands in
+/// the header of all, in which case counts and numbers are numbers.
 fn attachments(call: &AppCall<'_>, headers: &mut HeaderMap) {
     for (name, value) in call.attachments {
         let name = name.trim_start_matches(TYPED);

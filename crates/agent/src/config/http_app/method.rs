@@ -152,7 +152,8 @@ pub struct Classes {
 }
 
 impl Classes {
-    /// Adds a class that is no enum, with its type parameters and the types of its fields in terms of these.
+    /// Adds a class that is no enum, with its type parameters and the types of its fields in terms
+    /// of these.
     pub fn add(
         &mut self,
         class: &str,
@@ -195,8 +196,8 @@ impl Classes {
 }
 
 impl Classes {
-    /// The same for the fields of classes without type parameters. Those of others are worked out with the arguments
-    /// that these get somewhere.
+    /// The same for the fields of classes without type parameters. Those of others are worked out
+    /// with the arguments that these get somewhere.
     ///
     /// # Errors
     /// [`GenericsError`] with what is not understood.
@@ -286,7 +287,8 @@ impl Methods {
         fitting.first().map_or(Found::None, |it| Found::One(it))
     }
 
-    /// The methods of that name, as a Java programmer would write them; all methods if none has it.
+    /// The methods of that name, as a Java programmer would write them; all methods if none has
+    /// it.
     pub fn candidates(&self, name: &str) -> String {
         let mut signatures: Vec<String> = match self.0.get(name) {
             Some(overloads) => overloads.iter().map(Method::signature).collect(),

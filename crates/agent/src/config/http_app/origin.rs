@@ -1,5 +1,5 @@
-//! Where an HTTP app is, and how it is connected to: by TCP, with TLS or without, or by a socket in the
-//! file system.
+//! Where an HTTP app is, and how it is connected to: by TCP, with TLS or without, or by a socket
+//! in the file system.
 
 use std::io;
 use std::path::PathBuf;

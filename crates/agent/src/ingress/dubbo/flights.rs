@@ -1,7 +1,7 @@
 //! The calls of one consumer's connection that are under way.
 //!
-//! Invariant: a place is taken from [`Flights::reserve`] until [`Flights::take`], so that whoever was
-//! given its number finds his own call there, or none.
+//! Invariant: a place is taken from [`Flights::reserve`] until [`Flights::take`], so that whoever
+//! was given its number finds his own call there, or none.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -76,8 +76,8 @@ impl Flight {
 }
 
 impl Counted {
-    /// The call that began at `started` was answered, with this body of status OK. Returns how long it
-    /// took.
+    /// The call that began at `started` was answered, with this body of status OK. Returns how
+    /// long it took.
     #[inline]
     pub(super) fn answered(
         self,

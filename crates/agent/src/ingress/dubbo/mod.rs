@@ -2,12 +2,12 @@
 //! way, and nobody here reads arguments or results.
 //!
 //! A [`DubboSession`] is one consumer's connection, on `machine`. It finds out for which service
-//! a request is (`services`), hands the body to that service's endpoint in the same turn, and keeps
-//! in `flights` what the endpoint's answer needs to find its way back. No task and no copy
+//! a request is (`services`), hands the body to that service's endpoint in the same turn, and
+//! keeps in `flights` what the endpoint's answer needs to find its way back. No task and no copy
 //! stands in between, unless an endpoint has to be waited for or a call is offered to another one.
 //!
-//! Two listeners work so: `[[ingress]] protocol = "dubbo"`, for local programs that call services of
-//! a registry, and `[dubbo]`, for anybody who calls what is exported here.
+//! Two listeners work so: `[[ingress]] protocol = "dubbo"`, for local programs that call services
+//! of a registry, and `[dubbo]`, for anybody who calls what is exported here.
 
 mod flights;
 mod listener;

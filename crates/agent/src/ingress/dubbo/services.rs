@@ -1,8 +1,8 @@
 //! From what a request says of its service to the ones who can answer it.
 //!
-//! A consumer has one connection for all services of an address, and mostly calls a few of them: those
-//! are remembered here and found by comparing texts; or, when all but the arguments of a request is what it was in one before,
-//! by comparing bytes, which costs a tenth.
+//! A consumer has one connection for all services of an address, and mostly calls a few of them:
+//! those are remembered here and found by comparing texts; or, when all but the arguments of a
+//! request is what it was in one before, by comparing bytes, which costs a tenth.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -24,8 +24,9 @@ const MAX_KNOWN: usize = 16;
 
 /// Likenesses that a session remembers. Each is compared with every request until one fits.
 const MAX_SEEN: usize = 8;
-/// After so many requests in a row that looked like none before, only every so manieth is remembered: such
-/// requests bring attachments of their own, and remembering costs more than reading.
+/// After so many requests in a row that looked like none before, only every so manieth is
+/// remembered: such requests bring attachments of their own, and remembering costs more than
+/// reading.
 const MANY_MISSES: u32 = 64;
 
 /// Who answers the calls of a service.
@@ -81,8 +82,8 @@ impl Known {
 }
 
 impl Service {
-    /// Whether what was found at `found`, by the rules of then, still holds. A cluster that was forgotten hears
-    /// nothing of its registry any more.
+    /// Whether what was found at `found`, by the rules of then, still holds. A cluster that was
+    /// forgotten hears nothing of its registry any more.
     #[inline]
     fn is_current(&self, found: u32, epoch: u32) -> bool {
         match self {

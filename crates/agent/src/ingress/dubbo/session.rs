@@ -1,5 +1,5 @@
-//! One consumer's connection: what comes in, how calls end, how it ends itself. How requests are sent
-//! on is in [`super::send`].
+//! One consumer's connection: what comes in, how calls end, how it ends itself. How requests are
+//! sent on is in [`super::send`].
 //!
 //! Invariants:
 //! - Every two-way request is answered once, or given up where it is when the consumer goes away.

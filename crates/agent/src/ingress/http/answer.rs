@@ -15,13 +15,15 @@ use crate::error::{CallError, Code, Fault};
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const POST: HeaderValue = HeaderValue::from_static("POST");
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
-/// Longest message about a mistake of the caller's, in bytes. Much of it may be what the caller has sent.
+/// Longest message about a mistake of the caller's, in bytes. Much of it may be what the caller
+/// has sent.
 const MAX_COMPLAINT_LEN: usize = 4096;
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain;charset=utf-8");
-/// Names the caller's options of the JSON mapping that changed nothing, since nothing tells the types of the
-/// reply's values.
+/// Names the caller's options of the JSON mapping that changed nothing, since nothing tells the
+/// types of the reply's values.
 const IGNORED: HeaderName = HeaderName::from_static("x-dubbo-json-ignored");
-/// How many attachments of a reply stand in no header, for there is no room, or they cannot be told in JSON.
+/// How many attachments of a reply stand in no header, for there is no room, or they cannot be
+/// told in JSON.
 const LEFT_OUT: HeaderName = HeaderName::from_static("x-dubbo-attachments-left-out");
 /// When to come back after a refusal, in seconds: the least that the header can say.
 const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
@@ -54,7 +56,8 @@ pub(super) fn value(
     Ok(response)
 }
 
-/// Adds the attachments of a reply: all of them in one header, and the texts in headers of their own.
+/// Adds the attachments of a reply: all of them in one header, and the texts in headers of their
+/// own.
 fn attach(attachments: &Replied, headers: &mut HeaderMap) {
     let (object, n_left_out) = attachments.header();
     if let Ok(value) = HeaderValue::from_str(&object) {
@@ -89,7 +92,8 @@ pub(super) fn error(error: &CallError, version: Version) -> Answer {
     if error.code == Code::MethodNotAllowed {
         response.headers_mut().insert(ALLOW, POST);
     }
-    // Where the body ends is not known for sure. (HTTP/2 knows neither such codings nor this header.)
+    // Where the body ends is not known for sure. (HTTP/2 knows neither such codings nor this
+    // header.)
     if error.code == Code::NotImplemented && version < Version::HTTP_2 {
         response.headers_mut().insert(CONNECTION, CLOSE);
     }

@@ -1,8 +1,8 @@
 //! How long the chunks of a body say that they are.
 //!
-//! hyper hands on the data of a chunk as it comes, and never tells the length that was announced: a
-//! peer that announces more than the limit would be waited for. So what is read of a chunked body is
-//! looked at here, too. Nothing is kept of it, and what is broken is left to hyper.
+//! hyper hands on the data of a chunk as it comes, and never tells the length that was announced:
+//! a peer that announces more than the limit would be waited for. So what is read of a chunked
+//! body is looked at here, too. Nothing is kept of it, and what is broken is left to hyper.
 
 /// Digits of a length that is not broken: 64 bits.
 const MAX_DIGITS: u32 = 16;
@@ -36,7 +36,8 @@ impl Chunks {
         Self { at, total: 0, max: u64::try_from(max).unwrap_or(u64::MAX) }
     }
 
-    /// Looks at what comes next of the body; whether it is longer than it may be, by its own account.
+    /// Looks at what comes next of the body; whether it is longer than it may be, by its own
+    /// account.
     pub(super) fn read(&mut self, mut bytes: &[u8]) -> bool {
         while let [byte, rest @ ..] = bytes {
             match self.at {

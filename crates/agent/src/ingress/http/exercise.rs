@@ -11,8 +11,8 @@ use super::json::Target as Path;
 use crate::args::{ArgumentList, Target, parse_types};
 use crate::route::{Generic, Parameters};
 
-/// Reads `data` in every way in which a caller can write a call: up to the first zero byte parameter
-/// types, up to the second a path, and then a body.
+/// Reads `data` in every way in which a caller can write a call: up to the first zero byte
+/// parameter types, up to the second a path, and then a body.
 pub fn mapping(data: &[u8]) {
     let mut parts = data.splitn(3, |byte| *byte == 0);
     let mut text = || String::from_utf8_lossy(parts.next().unwrap_or_default()).into_owned();
@@ -60,8 +60,8 @@ fn encode(args: &ArgumentList<'_>, parameters: &Parameters) {
     }
 }
 
-/// What is written anew for a generic call or for a method of any number of arguments is JSON, too; and what
-/// looks like a type by nature can be written as it.
+/// What is written anew for a generic call or for a method of any number of arguments is JSON,
+/// too; and what looks like a type by nature can be written as it.
 fn rewrite(args: &ArgumentList<'_>, types: &[JavaType]) {
     for texts in [args.quoted(), args.packed(args.len() / 2)] {
         for text in &texts {

@@ -1,7 +1,9 @@
-//! A request's headers that say nothing of the call: whether it is sound HTTP, and where it comes from.
+//! A request's headers that say nothing of the call: whether it is sound HTTP, and where it comes
+//! from.
 //!
-//! All of them are found in one pass. What hyper lets through and RFC 9110 and RFC 9112 forbid is refused
-//! here: hosts that are missing, doubled or none, and transfer codings that only end in `chunked`.
+//! All of them are found in one pass. What hyper lets through and RFC 9110 and RFC 9112 forbid is
+//! refused here: hosts that are missing, doubled or none, and transfer codings that only end in
+//! `chunked`.
 
 use http::request::Parts;
 use http::{HeaderValue, Version};
@@ -25,7 +27,8 @@ pub(super) struct Facts<'a> {
     pub origin: Option<&'a HeaderValue>,
     /// How that page and this agent are related, as a browser tells it.
     pub fetch_site: Option<&'a HeaderValue>,
-    /// The name by which the client has reached this agent, with its port; empty if it does not tell.
+    /// The name by which the client has reached this agent, with its port; empty if it does not
+    /// tell.
     pub host: &'a str,
 }
 

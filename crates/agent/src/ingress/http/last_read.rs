@@ -1,7 +1,8 @@
 //! What was read last of a request's head on this thread.
 //!
-//! hyper reads a head and calls us before anything else happens on the thread, so one buffer does for all
-//! connections. Reading goes by way of it, which costs a copy: of a few hundred bytes for most requests.
+//! hyper reads a head and calls us before anything else happens on the thread, so one buffer does
+//! for all connections. Reading goes by way of it, which costs a copy: of a few hundred bytes for
+//! most requests.
 
 use std::cell::RefCell;
 use std::io;
@@ -12,8 +13,9 @@ use hyper::rt::{Read, ReadBuf, ReadBufCursor};
 
 use super::HttpSession;
 
-/// A head of ordinary length and a small body; of a longer read the rest comes with the next one. A byte less than the room that
-/// hyper begins with, so that it never sees a reason for more: it keeps the buffer as long as the connection lasts.
+/// A head of ordinary length and a small body; of a longer read the rest comes with the next one.
+/// A byte less than the room that hyper begins with, so that it never sees a reason for more: it
+/// keeps the buffer as long as the connection lasts.
 const LEN: usize = 8 * 1024 - 1;
 
 thread_local! {
@@ -71,8 +73,8 @@ impl LastRead {
         self.buffer.get(..self.len).unwrap_or_default()
     }
 
-    /// What was read behind the head of the session's request, if the head ended in the last read. Handed out
-    /// once: a second request in the same read begins elsewhere.
+    /// What was read behind the head of the session's request, if the head ended in the last read.
+    /// Handed out once: a second request in the same read begins elsewhere.
     pub(super) fn take_body_of(&mut self, session: &HttpSession) -> Option<&[u8]> {
         if std::mem::take(&mut self.owner) != address(session) {
             return None;

@@ -1,7 +1,8 @@
 //! Answers on their way out: who does not take them is left, and what waits is counted.
 //!
-//! hyper takes of a body what its buffers allow, so a [`Leaving`] hands it out in pieces: what hyper has is then little, and
-//! what is left here is known. For each stream of HTTP/2 a piece may wait for a window; those count until they are dropped.
+//! hyper takes of a body what its buffers allow, so a [`Leaving`] hands it out in pieces: what
+//! hyper has is then little, and what is left here is known. For each stream of HTTP/2 a piece may
+//! wait for a window; those count until they are dropped.
 //!
 //! Invariants:
 //! - The connection's account knows all of an answer that waits, here or in hyper's buffers.
@@ -25,11 +26,12 @@ use super::session::Active;
 
 /// What HTTP/1 is given at a time: as much as its buffer takes by default.
 const PIECE_LEN: usize = 64 * 1024;
-/// What a stream of HTTP/2 is given at a time: the longest frame unless its peer allows longer ones.
+/// What a stream of HTTP/2 is given at a time: the longest frame unless its peer allows longer
+/// ones.
 const STREAM_PIECE_LEN: usize = 16 * 1024;
 
-/// The last pieces are copies, about so many. The others are parts of the whole answer and keep all of it: when the last
-/// piece goes, none of them may be left in hyper's buffer.
+/// The last pieces are copies, about so many. The others are parts of the whole answer and keep
+/// all of it: when the last piece goes, none of them may be left in hyper's buffer.
 const N_COPIED: usize = 4;
 
 /// What is left of an answer.
@@ -42,8 +44,8 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
-    /// An answer of HTTP/1, or of that stream. hyper drops it when all of it has gone into buffers of a connection; until
-    /// then its request counts as being answered.
+    /// An answer of HTTP/1, or of that stream. hyper drops it when all of it has gone into buffers
+    /// of a connection; until then its request counts as being answered.
     pub(super) fn new(
         rest: Bytes,
         hold: Option<Hold>,
@@ -140,7 +142,8 @@ impl Stream {
     }
 }
 
-/// Pieces that a connection of HTTP/2 has been given and not written. They are dropped wherever h2 does so.
+/// Pieces that a connection of HTTP/2 has been given and not written. They are dropped wherever h2
+/// does so.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
     waiting_len: AtomicUsize,

@@ -4,10 +4,11 @@
 //! - `POST /{interface}/{method}` with JSON: an array of arguments, or one bare value; answered by
 //!   the JSON value.
 //!
-//! `session` is one connection, `head` what its requests say before the call, `site` which web pages may call, `form`
-//! and `json` read calls, `options` what form of JSON they want, `answer` writes responses, `leaving` hands them out piece by
-//! piece, `prepared` has those to what is no HTTP. `chunks` watches the lengths of chunked bodies, for which `last_read` keeps
-//! what is read of a head.
+//! `session` is one connection, `head` what its requests say before the call, `site` which web
+//! pages may call, `form` and `json` read calls, `options` what form of JSON they want, `answer`
+//! writes responses, `leaving` hands them out piece by piece, `prepared` has those to what is no
+//! HTTP. `chunks` watches the lengths of chunked bodies, for which `last_read` keeps what is read
+//! of a head.
 
 mod answer;
 mod chunks;
@@ -72,7 +73,8 @@ enum Style {
     Json,
 }
 
-/// So many times as much is kept for a body as has come of it, and at least so much, as long as more was announced.
+/// So many times as much is kept for a body as has come of it, and at least so much, as long as
+/// more was announced.
 const ROOM_TIMES: usize = 4;
 const MIN_ROOM_LEN: usize = 64 * 1024;
 
@@ -279,8 +281,9 @@ async fn collect(
     Ok((pieces.map_or(first, BytesMut::freeze), hold))
 }
 
-/// How much is kept for a body of which so many bytes have come, and so many were announced: several times as much as is
-/// there, so that of many that come at a time some pass, and none whose peer only announces much.
+/// How much is kept for a body of which so many bytes have come, and so many were announced:
+/// several times as much as is there, so that of many that come at a time some pass, and none
+/// whose peer only announces much.
 fn room_for(arrived_len: usize, announced_len: usize) -> usize {
     let wanted = arrived_len.saturating_mul(ROOM_TIMES).max(MIN_ROOM_LEN);
     // A length that nobody told is 0.
@@ -336,8 +339,8 @@ const GENERIC: &str = "x-dubbo-generic";
 const TIMEOUT: &str = "x-dubbo-timeout-ms";
 const ATTACHMENT: &str = "x-dubbo-attachment-";
 
-/// The trace context and baggage of the caller. They go on as attachments of these names, by which Java programs and
-/// HTTP apps find them.
+/// The trace context and baggage of the caller. They go on as attachments of these names, by which
+/// Java programs and HTTP apps find them.
 const TRACE: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 
 impl<'a> CallHeaders<'a> {

@@ -1,4 +1,5 @@
-//! Which form of JSON a request wants: the header `x-dubbo-json`, and the parameter `json` of its URL.
+//! Which form of JSON a request wants: the header `x-dubbo-json`, and the parameter `json` of its
+//! URL.
 
 use std::borrow::Cow;
 

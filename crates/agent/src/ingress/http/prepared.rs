@@ -24,12 +24,14 @@ const HEAD_TOO_LARGE: &[u8] = b"HTTP/1.1 431 Request Header Fields Too Large\r\n
     {\"code\":\"head_too_large\",\"message\":\"the head of the request is over the limit \
     (max_head_bytes)\",\"endpoint\":null,\"retryable\":false}";
 
-/// GOAWAY of HTTP/2 with ENHANCE_YOUR_CALM. Which requests were begun is left open: none of them may be repeated blindly.
+/// GOAWAY of HTTP/2 with ENHANCE_YOUR_CALM. Which requests were begun is left open: none of them
+/// may be repeated blindly.
 pub(super) const CALM_DOWN: &[u8] =
     b"\x00\x00\x17\x07\x00\x00\x00\x00\x00\x7f\xff\xff\xff\x00\x00\x00\x0b\
     too many frames";
 
-/// What to write instead of an answer that hyper gives by itself: those have no body, and ours always have one.
+/// What to write instead of an answer that hyper gives by itself: those have no body, and ours
+/// always have one.
 pub(super) fn instead_of(answer: &[u8]) -> Option<&'static [u8]> {
     let status = answer.strip_prefix(b"HTTP/1.1 ").or_else(|| answer.strip_prefix(b"HTTP/1.0 "))?;
     let instead = match status.get(..4)? {

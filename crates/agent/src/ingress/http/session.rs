@@ -4,7 +4,8 @@
 //! - A connection on which no request is being answered ends after a bounded time.
 //! - A request that is being answered when the agent drains is answered.
 //!
-//! `io` is its bytes, `held` what it holds in memory, `pace` how many frames of HTTP/2 may come that ask for nothing.
+//! `io` is its bytes, `held` what it holds in memory, `pace` how many frames of HTTP/2 may come
+//! that ask for nothing.
 //!
 //! Timeouts are kept by the worker's sweep, not by a timer per connection: moving a timer with
 //! every request would cost more than all the rest of this file.
@@ -46,7 +47,8 @@ use crate::worker::Worker;
 const HTTP2_START: &[u8] = b"PRI";
 /// Requests that one HTTP/2 connection may have in flight.
 ///
-/// A client of HTTP/2 counts on 100. Each may cost its head and a piece of its answer, so 1024 were too many.
+/// A client of HTTP/2 counts on 100. Each may cost its head and a piece of its answer, so 1024
+/// were too many.
 const MAX_STREAMS: u32 = 100;
 /// What a peer may send on one stream of HTTP/2 before it is read, and on all of a connection.
 const STREAM_WINDOW: u32 = 256 * 1024;
@@ -91,7 +93,8 @@ pub struct HttpSession {
     /// Bytes of heads, and of answers that hyper has; the account knows them.
     head_len: Cell<usize>,
     handed_len: Cell<usize>,
-    /// The streams of HTTP/2 that are being answered, and the last one, whose task is not known yet.
+    /// The streams of HTTP/2 that are being answered, and the last one, whose task is not known
+    /// yet.
     streams: RefCell<Vec<Weak<Stream>>>,
     last_stream: RefCell<Option<Rc<Stream>>>,
     pieces: Arc<Pieces>,
@@ -138,8 +141,8 @@ impl HttpSession {
         })
     }
 
-    /// Watches the chunks of the request's body, of which at most `max_len` bytes are taken. To be called as
-    /// soon as the request's head is known to say that there are any.
+    /// Watches the chunks of the request's body, of which at most `max_len` bytes are taken. To be
+    /// called as soon as the request's head is known to say that there are any.
     pub(super) fn watch_chunks(&self, max_len: usize) {
         let begin = LAST_READ.with_borrow_mut(|last| {
             let body = last.take_body_of(self)?;

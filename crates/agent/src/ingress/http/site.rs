@@ -1,12 +1,13 @@
 //! Which web pages may call.
 //!
-//! A browser sends what any page tells it to, to any address that it reaches: this machine's, too. It
-//! says so by `Origin` and `Sec-Fetch-Site`, which pages cannot change and other programs do not send. A
-//! request with one of them is refused unless it is from a page of this listener's own origin, or of
-//! one that is configured (CORS).
+//! A browser sends what any page tells it to, to any address that it reaches: this machine's, too.
+//! It says so by `Origin` and `Sec-Fetch-Site`, which pages cannot change and other programs do
+//! not send. A request with one of them is refused unless it is from a page of this listener's own
+//! origin, or of one that is configured (CORS).
 //!
-//! A page's own server can give its name to this machine's address later (DNS rebinding), and is then of
-//! our origin as far as the browser knows. So names count only if they are known; addresses always do.
+//! A page's own server can give its name to this machine's address later (DNS rebinding), and is
+//! then of our origin as far as the browser knows. So names count only if they are known;
+//! addresses always do.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -36,8 +37,8 @@ const EXPOSED: HeaderValue = HeaderValue::from_static(
 const POST: HeaderValue = HeaderValue::from_static("POST");
 const TRUE: HeaderValue = HeaderValue::from_static("true");
 
-/// The origin of the page that sends a request, if its answers are to be shared with it; nothing if no page
-/// sends it, or one of our own origin.
+/// The origin of the page that sends a request, if its answers are to be shared with it; nothing
+/// if no page sends it, or one of our own origin.
 ///
 /// # Errors
 /// [`Code::CrossSite`] for all other pages.
@@ -79,8 +80,8 @@ pub(super) fn judge<'a>(
     Ok(None)
 }
 
-/// Whether `host` (with or without a port) is an address, a name of this machine for itself, or in `hosts`.
-/// Nobody else can make such a name stand for this machine.
+/// Whether `host` (with or without a port) is an address, a name of this machine for itself, or in
+/// `hosts`. Nobody else can make such a name stand for this machine.
 pub(crate) fn is_known_host(host: &str, hosts: &[String]) -> bool {
     let (name, _) = split_authority(host);
     let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
@@ -141,7 +142,8 @@ fn is_allowed(name: &str, cors: &Cors) -> bool {
         || cors.headers.iter().any(|known| is(known))
 }
 
-/// Shares an answer with the page that has asked. Answers differ by origin, and caches have to know.
+/// Shares an answer with the page that has asked. Answers differ by origin, and caches have to
+/// know.
 pub(super) fn share(headers: &mut HeaderMap, cors: &Cors, origin: Option<&HeaderValue>) {
     headers.insert(VARY, HeaderValue::from_static("origin"));
     let Some(origin) = origin else { return };

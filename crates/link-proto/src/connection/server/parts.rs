@@ -1,7 +1,9 @@
-//! Requests that come in parts: until the last one is here, or their time is over, or there is no memory for them.
+//! Requests that come in parts: until the last one is here, or their time is over, or there is no
+//! memory for them.
 //!
 //! Invariants:
-//! - Every request that is put together has an instant after which it is given up and its bytes are freed.
+//! - Every request that is put together has an instant after which it is given up and its bytes
+//!   are freed.
 //! - `earliest_due` is not after any of these instants.
 
 use super::{ServerSide, Slot, State, refuse, request};
@@ -110,7 +112,8 @@ impl ServerSide {
         }
     }
 
-    /// Gives up the request in parts that holds most memory, and tells its caller `text`. `false` if there is none.
+    /// Gives up the request in parts that holds most memory, and tells its caller `text`. `false`
+    /// if there is none.
     pub(in crate::connection) fn shed_parts<T>(&mut self, core: &mut Core<T>, text: &str) -> bool {
         let held = |slot: &Slot| match &slot.state {
             State::Receiving(inbound) => inbound.partial.held(),

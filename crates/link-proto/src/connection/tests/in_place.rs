@@ -4,7 +4,8 @@ use super::*;
 use crate::InPlace;
 use proptest::prelude::*;
 
-/// Answers with the arguments, so many times over as the first byte says; leaves 255 to the ordinary way.
+/// Answers with the arguments, so many times over as the first byte says; leaves 255 to the
+/// ordinary way.
 #[derive(Default)]
 struct Repeat {
     n_answered: usize,

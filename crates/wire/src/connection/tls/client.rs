@@ -34,8 +34,8 @@ impl ClientTlsConfig {
     }
 }
 
-/// Checked settings of a client. Cheap to clone; a change is seen by all clones, and by the clients
-/// that have one, when they connect the next time.
+/// Checked settings of a client. Cheap to clone; a change is seen by all clones, and by the
+/// clients that have one, when they connect the next time.
 #[derive(Clone)]
 pub struct ClientTls(Arc<ArcSwap<Loaded>>);
 

@@ -2,8 +2,8 @@
 
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
-/// Who a client is: what its certificate says, which an authority that the server trusts has signed
-/// and whose private key the client has.
+/// Who a client is: what its certificate says, which an authority that the server trusts has
+/// signed and whose private key the client has.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Identity {
     dns_names: Vec<String>,

@@ -24,8 +24,8 @@ enum Place {
 
 /// Names another file in the place of the system's, as OpenSSL has it.
 const SYSTEM_VARIABLE: &str = "SSL_CERT_FILE";
-/// Where systems keep the authorities that they trust: Debian, Alpine and Arch; Fedora and RHEL; old
-/// RHEL; openSUSE; macOS and the BSDs.
+/// Where systems keep the authorities that they trust: Debian, Alpine and Arch; Fedora and RHEL;
+/// old RHEL; openSUSE; macOS and the BSDs.
 const SYSTEM_FILES: [&str; 5] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
@@ -54,8 +54,9 @@ impl Pem {
         Self(Place::Bytes(text.as_ref().into()))
     }
 
-    /// The authorities that this system trusts: the file that `SSL_CERT_FILE` names, or else the one
-    /// that the system's own programs use. Those among them that rustls cannot use are passed over.
+    /// The authorities that this system trusts: the file that `SSL_CERT_FILE` names, or else the
+    /// one that the system's own programs use. Those among them that rustls cannot use are passed
+    /// over.
     pub fn system() -> Self {
         Self(Place::System)
     }

@@ -51,8 +51,8 @@ pub enum Clients {
     },
 }
 
-/// Checked settings of a server. Cheap to clone; a change is seen by all clones, and by the servers
-/// that have one, with the next connection.
+/// Checked settings of a server. Cheap to clone; a change is seen by all clones, and by the
+/// servers that have one, with the next connection.
 #[derive(Clone)]
 pub struct ServerTls(Arc<ArcSwap<Loaded>>);
 
@@ -63,8 +63,8 @@ struct Loaded {
 }
 
 impl ServerTls {
-    /// Reads and checks settings. Files are read by blocking calls. A client that says by ALPN what
-    /// it speaks must speak one of `protocols`.
+    /// Reads and checks settings. Files are read by blocking calls. A client that says by ALPN
+    /// what it speaks must speak one of `protocols`.
     ///
     /// # Errors
     /// What is wrong, and in which file.

@@ -8,18 +8,19 @@ use hessian::json::{self, JsonError, JsonReader};
 use super::{CLASS, Kind, OLD_CLASS};
 use crate::error::{CallError, Code};
 
-/// The longest JSON of a descriptor, each byte of which is looked at once for each level that it is nested. Twice what a
-/// request may hold, for repeated descriptors make it grow.
+/// The longest JSON of a descriptor, each byte of which is looked at once for each level that it
+/// is nested. Twice what a request may hold, for repeated descriptors make it grow.
 const MAX_LEN: usize = 16 << 20;
 
-/// The class of the descriptors among the arguments of a call, which is that of its caller's Dubbo.
+/// The class of the descriptors among the arguments of a call, which is that of its caller's
+/// Dubbo.
 pub fn class_of(arguments: &[&[u8]]) -> &'static str {
     let first = arguments.iter().find_map(|argument| Descriptor::read(argument).ok()?);
     first.map_or(CLASS, |descriptor| descriptor.own_class)
 }
 
-/// The JSON that an argument stands for, which came as the JSON of its descriptor with the names of classes. Objects get
-/// a member `class`.
+/// The JSON that an argument stands for, which came as the JSON of its descriptor with the names
+/// of classes. Objects get a member `class`.
 ///
 /// # Errors
 /// [`Code::BadArguments`] if it is no descriptor, or one that means nothing.

@@ -26,7 +26,8 @@ struct Consumer {
 }
 
 impl Consumer {
-    /// A consumer of a worker that exports one service of a Dubbo app, and knows an empty registry.
+    /// A consumer of a worker that exports one service of a Dubbo app, and knows an empty
+    /// registry.
     fn new(offers: Offers) -> Self {
         let hub = Hub::new(&Code::NAMES);
         let (host, port) = NOWHERE;

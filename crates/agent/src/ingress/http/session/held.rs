@@ -1,4 +1,5 @@
-//! What a connection holds, for its account: heads, and answers on their way out. Bodies and whole answers hold their own.
+//! What a connection holds, for its account: heads, and answers on their way out. Bodies and whole
+//! answers hold their own.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -41,7 +42,8 @@ impl HttpSession {
         let _ = self.account.set(self.handed_len.replace(len), len);
     }
 
-    /// Counts the head of a request of HTTP/2, which is made of fields that may have come as a byte each.
+    /// Counts the head of a request of HTTP/2, which is made of fields that may have come as a
+    /// byte each.
     pub(super) fn hold_head(&self, head: &HeaderMap) -> Result<Option<Hold>, CallError> {
         if !self.is_http2.get() {
             return Ok(None);
@@ -65,7 +67,8 @@ impl HttpSession {
         Some(stream)
     }
 
-    /// Resets streams of HTTP/2 whose answers are not taken, and ends a connection that takes nothing at all.
+    /// Resets streams of HTTP/2 whose answers are not taken, and ends a connection that takes
+    /// nothing at all.
     pub(super) fn check_streams(&self, now: Instant, time: Duration) {
         self.streams
             .borrow_mut()

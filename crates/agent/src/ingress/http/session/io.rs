@@ -89,7 +89,8 @@ impl hyper::rt::Read for SessionIo {
 }
 
 impl SessionIo {
-    /// Ends a connection of HTTP/2 by whose frames `bytes` too many have come that ask for nothing.
+    /// Ends a connection of HTTP/2 by whose frames `bytes` too many have come that ask for
+    /// nothing.
     fn check_pace(&mut self, bytes: &[u8]) -> io::Result<()> {
         if !self.session.pace(|pace| pace.read(bytes)) {
             return Ok(());
@@ -149,8 +150,8 @@ impl hyper::rt::Write for SessionIo {
         Poll::Ready(wrote)
     }
 
-    /// hyper gives heads and bodies apart, so that it keeps no buffer as long as the longest answer. What is short is put
-    /// together, so that it goes out at once.
+    /// hyper gives heads and bodies apart, so that it keeps no buffer as long as the longest
+    /// answer. What is short is put together, so that it goes out at once.
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -1,10 +1,11 @@
-//! How many frames of HTTP/2 a peer may send that ask for nothing: PING, SETTINGS, RST_STREAM and the like.
+//! How many frames of HTTP/2 a peer may send that ask for nothing: PING, SETTINGS, RST_STREAM and
+//! the like.
 //!
-//! It also says when heads have to be looked at before more are read: h2 unpacks all that have come, and a byte may unpack to
-//! a hundred.
+//! It also says when heads have to be looked at before more are read: h2 unpacks all that have
+//! come, and a byte may unpack to a hundred.
 //!
-//! Each costs us more than its sender, and h2 takes as many as come. What is read is therefore looked at here, too. Nothing
-//! is kept of it, and what is broken is left to h2.
+//! Each costs us more than its sender, and h2 takes as many as come. What is read is therefore
+//! looked at here, too. Nothing is kept of it, and what is broken is left to h2.
 //!
 //! Invariant: a peer that calls, and does no more than calls need, is never over its limit.
 
