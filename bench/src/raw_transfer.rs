@@ -16,7 +16,7 @@ use std::time::Instant;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use serde_json::json;
-use transfer::{Reader, Source, Step};
+use transfer::{LineStep, Reader, Source};
 
 use crate::error::BenchError;
 use crate::raw_peer::{EVENTS_PER_TURN, Peer, wait};
@@ -73,7 +73,7 @@ impl Lines {
     fn answer(&mut self, requests: &[u8], out: &mut Vec<u8>) -> io::Result<usize> {
         let (requests, _) = requests.as_chunks::<4>();
         for caller in requests {
-            let line = self.reader.processed(Step::Contest.process(), self.next);
+            let line = self.reader.processed(LineStep::Contest.process(), self.next);
             let line = line.map_err(io::Error::other)?.unwrap_or_default();
             out.extend_from_slice(&u32::try_from(line.len()).unwrap_or(0).to_be_bytes());
             out.extend_from_slice(caller);

@@ -210,7 +210,7 @@ impl<'a> ArgumentList<'a> {
         out: &mut Vec<u8>,
     ) -> Result<(), CallError> {
         let (method, parameters) = (&*route.method, &route.parameters);
-        let target = Target { method, parameters, plan: Some(&route.plan) };
+        let target = EncodedMethod { method, parameters, plan: Some(&route.plan) };
         self.encode_for(target, serialization, out)
     }
 
@@ -221,7 +221,7 @@ impl<'a> ArgumentList<'a> {
     /// serialization that we do not write.
     pub fn encode_for(
         &self,
-        target: Target<'_>,
+        target: EncodedMethod<'_>,
         serialization: Serialization,
         out: &mut Vec<u8>,
     ) -> Result<(), CallError> {
@@ -276,7 +276,7 @@ impl Arguments for ArgumentsOf<'_> {
 
 /// What arguments are encoded for.
 #[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
+pub struct EncodedMethod<'a> {
     /// The method's name.
     pub method: &'a str,
     /// What is known of its parameters.
@@ -285,7 +285,7 @@ pub struct Target<'a> {
     pub plan: Option<&'a Plan>,
 }
 
-impl<'a> Target<'a> {
+impl<'a> EncodedMethod<'a> {
     /// What tells the types of fields that are written. In a generic call the provider makes the
     /// objects.
     fn schema(&self) -> &'a dyn Schema {

@@ -37,7 +37,7 @@ pub struct LinkSession {
     conn: Conn<LinkServer>,
     backends: Rc<Backends>,
     /// By the peer's number of the route. Those whose app is away are refused, but not forgotten.
-    routes: Rc<RefCell<Vec<Option<Rc<Target>>>>>,
+    routes: Rc<RefCell<Vec<Option<Rc<RouteBackend>>>>>,
     /// The calls of HTTP apps that run.
     running: Rc<RefCell<HashMap<CallId, AbortHandle>>>,
     taking: Rc<Taking>,
@@ -72,7 +72,7 @@ impl Received {
 }
 
 /// Where the calls of a route go.
-struct Target {
+struct RouteBackend {
     backend: Rc<Backend>,
     way: Way,
 }
@@ -86,7 +86,7 @@ enum Way {
     Http(Rc<HttpApp>, Option<RouteDef>),
 }
 
-impl Target {
+impl RouteBackend {
     fn takes(&self, codec: u8) -> bool {
         match &self.way {
             // A whole request is in the serialization that its consumer has chosen.
@@ -140,7 +140,7 @@ impl LinkSession {
     }
 
     /// Accepts a route, or refuses it for as long as its app is away.
-    fn answer(&self, route: RouteId, target: &Target) {
+    fn answer(&self, route: RouteId, target: &RouteBackend) {
         self.conn.with(|link| match target.backend.standing() {
             Standing::Down => {
                 let text = format!("the app behind {} cannot be reached", target.backend.service);
@@ -189,7 +189,7 @@ impl LinkSession {
         }
     }
 
-    fn target(&self, def: &RouteDef) -> Result<Target, (Status, String)> {
+    fn target(&self, def: &RouteDef) -> Result<RouteBackend, (Status, String)> {
         let Some(backend) = self.backends.get(&def.service) else {
             let text = format!("this agent does not export {}", def.service);
             return Err((Status::NOT_FOUND_SERVICE, text));
@@ -204,7 +204,7 @@ impl LinkSession {
             }
             App::Http(app) => Way::Http(Rc::clone(app), (!is_whole).then(|| def.clone())),
         };
-        Ok(Target { backend: Rc::clone(backend), way })
+        Ok(RouteBackend { backend: Rc::clone(backend), way })
     }
 
     fn request(&self, route: RouteId, call: Received) {
@@ -227,7 +227,7 @@ impl LinkSession {
         &self,
         app: &DubboApp,
         template: Option<&Rc<RequestTemplate>>,
-        target: &Rc<Target>,
+        target: &Rc<RouteBackend>,
         mut call: Received,
     ) {
         match app.upstream.conn() {
@@ -254,7 +254,7 @@ impl LinkSession {
         &self,
         app: &Rc<HttpApp>,
         def: Option<&RouteDef>,
-        target: &Target,
+        target: &RouteBackend,
         call: &Received,
     ) {
         let serialization = match call.codec {
@@ -291,7 +291,7 @@ impl LinkSession {
     fn pass_on(
         &self,
         template: Option<&Rc<RequestTemplate>>,
-        target: &Target,
+        target: &RouteBackend,
         conn: &Conn<DubboClient>,
         call: &Received,
     ) {
@@ -318,7 +318,7 @@ impl LinkSession {
     }
 
     /// Who waits for the answer to a call that from now on counts as one of the backend's.
-    fn caller(&self, target: &Target, call: &Received) -> LinkCaller {
+    fn caller(&self, target: &RouteBackend, call: &Received) -> LinkCaller {
         let stats = Arc::clone(&target.backend.stats);
         stats.started();
         LinkCaller { conn: self.conn.clone(), id: call.id, started: call.times.now, stats }

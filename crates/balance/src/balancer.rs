@@ -22,7 +22,7 @@ use crate::outlier::{Change, Ejection, Outlier, OutlierPolicy, Verdict};
 use crate::policy::Policy;
 use crate::score::{Score, Usual};
 
-use entry::{Entry, Place};
+use entry::{Entry, ReusableEntry};
 
 mod choice;
 mod entry;
@@ -52,7 +52,7 @@ pub struct Changed<K> {
 #[derive(Debug)]
 pub struct Balancer<K> {
     policy: Policy,
-    places: Vec<Place<K>>,
+    places: Vec<ReusableEntry<K>>,
     free: Vec<u32>,
     /// Places in the order of the last update, without those that are leaving.
     listed: Vec<u32>,
@@ -439,7 +439,7 @@ impl<K: Eq + Clone> Balancer<K> {
         let Some(index) = index else { return };
         match self.places.get_mut(index as usize) {
             Some(place) => place.entry = Some(entry),
-            None => self.places.push(Place { generation: 0, entry: Some(entry) }),
+            None => self.places.push(ReusableEntry { generation: 0, entry: Some(entry) }),
         }
         self.listed.push(index);
     }
@@ -545,7 +545,7 @@ impl<K: Eq + Clone> Balancer<K> {
 }
 
 #[inline]
-fn entry_at<K>(places: &mut [Place<K>], slot: Slot) -> Option<&mut Entry<K>> {
+fn entry_at<K>(places: &mut [ReusableEntry<K>], slot: Slot) -> Option<&mut Entry<K>> {
     let place = places.get_mut(slot.index())?;
     place.entry.as_mut().filter(|_| place.generation == slot.generation)
 }

@@ -211,17 +211,17 @@ mod tests {
     use crate::test_clock::start;
 
     #[derive(Clone, Debug)]
-    enum Step {
+    enum TableOperation {
         Insert(u64),
         Take(usize),
         Pass(u64),
     }
 
-    fn any_step() -> impl Strategy<Value = Step> {
+    fn any_step() -> impl Strategy<Value = TableOperation> {
         prop_oneof![
-            3 => (0..1000u64).prop_map(Step::Insert),
-            2 => any::<usize>().prop_map(Step::Take),
-            1 => (0..300u64).prop_map(Step::Pass),
+            3 => (0..1000u64).prop_map(TableOperation::Insert),
+            2 => any::<usize>().prop_map(TableOperation::Take),
+            1 => (0..300u64).prop_map(TableOperation::Pass),
         ]
     }
 
@@ -236,7 +236,7 @@ mod tests {
             let (mut used, mut ids) = (BTreeSet::new(), Vec::new());
             for (token, step) in steps.into_iter().enumerate() {
                 match step {
-                    Step::Insert(ms) if !pending.is_full() => {
+                    TableOperation::Insert(ms) if !pending.is_full() => {
                         let deadline = now + Duration::from_millis(ms);
                         let id = pending.next_id().get();
                         pending.insert(deadline, token);
@@ -244,13 +244,13 @@ mod tests {
                         ids.push(id);
                         model.insert(id, (deadline, token));
                     }
-                    Step::Insert(_) => prop_assert_eq!(model.len(), 64),
-                    Step::Take(at) if !ids.is_empty() => {
+                    TableOperation::Insert(_) => prop_assert_eq!(model.len(), 64),
+                    TableOperation::Take(at) if !ids.is_empty() => {
                         let id = ids[at % ids.len()];
                         prop_assert_eq!(pending.take(id), model.remove(&id).map(|(_, t)| t));
                     }
-                    Step::Take(_) => {}
-                    Step::Pass(ms) => {
+                    TableOperation::Take(_) => {}
+                    TableOperation::Pass(ms) => {
                         now += Duration::from_millis(ms);
                         let mut seen = BTreeSet::new();
                         pending.expire(now, |token| { seen.insert(token); });

@@ -87,20 +87,20 @@ impl Ends {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum PairEvent {
     Call { deadline_ms: u64, one_way: bool },
     Carry(usize),
     Answer { at: usize, well: bool },
     Pass(u64),
 }
 
-fn any_step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = PairEvent> {
     prop_oneof![
         3 => (1..2000u64, prop::bool::weighted(0.1))
-            .prop_map(|(deadline_ms, one_way)| Step::Call { deadline_ms, one_way }),
-        4 => (1..300usize).prop_map(Step::Carry),
-        3 => any::<(usize, bool)>().prop_map(|(at, well)| Step::Answer { at, well }),
-        1 => (0..700u64).prop_map(Step::Pass),
+            .prop_map(|(deadline_ms, one_way)| PairEvent::Call { deadline_ms, one_way }),
+        4 => (1..300usize).prop_map(PairEvent::Carry),
+        3 => any::<(usize, bool)>().prop_map(|(at, well)| PairEvent::Answer { at, well }),
+        1 => (0..700u64).prop_map(PairEvent::Pass),
     ]
 }
 
@@ -115,7 +115,7 @@ fn args(serialization: Serialization, token: u32) -> Vec<u8> {
     args
 }
 
-fn run(serialization: Serialization, steps: &[Step]) {
+fn run(serialization: Serialization, steps: &[PairEvent]) {
     let head = RequestHead {
         path: "com.acme.Echo",
         version: "1.0",
@@ -126,18 +126,18 @@ fn run(serialization: Serialization, steps: &[Step]) {
     let (mut ends, mut n_sent) = (Ends::new(), 0);
     for (token, step) in (0..).zip(steps) {
         match *step {
-            Step::Call { one_way: true, .. } => {
+            PairEvent::Call { one_way: true, .. } => {
                 let args = args(serialization, token);
                 ends.client.send_one_way(ends.now, &template, &args, &[]).unwrap();
             }
-            Step::Call { deadline_ms, .. } => {
+            PairEvent::Call { deadline_ms, .. } => {
                 let deadline = ends.now + Duration::from_millis(deadline_ms);
                 let args = args(serialization, token);
                 let sent = ends.client.send(ends.now, &template, &args, &[], deadline, token);
                 n_sent += u32::from(sent.is_ok());
             }
-            Step::Carry(len) => ends.carry(len),
-            Step::Answer { at, well } if !ends.asked.is_empty() => {
+            PairEvent::Carry(len) => ends.carry(len),
+            PairEvent::Answer { at, well } if !ends.asked.is_empty() => {
                 let (to, args) = ends.asked.swap_remove(at % ends.asked.len());
                 let attachments = [("dubbo", "2.0.2")];
                 let value = ReplyKind::Value;
@@ -147,8 +147,8 @@ fn run(serialization: Serialization, steps: &[Step]) {
                     ends.server.reply_error(ends.now, to, Status::ServiceError, "no").unwrap();
                 }
             }
-            Step::Answer { .. } => {}
-            Step::Pass(ms) => {
+            PairEvent::Answer { .. } => {}
+            PairEvent::Pass(ms) => {
                 ends.now += Duration::from_millis(ms);
                 ends.client.handle_timeout(ends.now);
                 ends.server.handle_timeout(ends.now);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use lab::rpc::{self, Codec, RpcError, RpcPlan, Target};
+use lab::rpc::{self, Codec, RpcError, RpcPlan, RpcServer};
 use link::Connections;
 
 use crate::Exit;
@@ -114,12 +114,12 @@ pub(crate) fn bench(args: &BenchArgs) -> Exit {
 
 fn measure(args: &RpcArgs) -> Result<(), RpcError> {
     let target = match &args.connect {
-        Some(address) => Target::Running(address.clone()),
+        Some(address) => RpcServer::Running(address.clone()),
         None => {
             let program = std::env::current_exe().map_err(RpcError::Server)?;
             let mut command = Command::new(program);
             command.args(["bench", "rpc", "serve", "--threads", &args.threads.to_string()]);
-            Target::Start(command)
+            RpcServer::Start(command)
         }
     };
     let plan = RpcPlan {

@@ -25,7 +25,7 @@ use crate::handout::MAX_CALLERS;
 use crate::journal::Subject;
 use crate::messages::{Before, Close, Open};
 use crate::output::OutputOptions;
-use crate::process::Step;
+use crate::process::LineStep;
 use crate::source::Identity;
 use crate::writer::{Writer, WriterOptions, Written};
 use callers::Round;
@@ -57,7 +57,7 @@ pub struct FetchOptions {
     /// Callers on each of them, on average; each has one request at a time.
     pub callers: u32,
     /// What is done to each line.
-    pub step: Step,
+    pub step: LineStep,
     /// By whom.
     pub side: Side,
     /// Whether lines, and what is asked, are compressed on their way, if the server allows it.
@@ -78,7 +78,7 @@ impl FetchOptions {
             output,
             connections: 12,
             callers: 500,
-            step: Step::Unchanged,
+            step: LineStep::Unchanged,
             side: Side::Server,
             compression: Compression::None,
             patience: Duration::from_secs(60),
@@ -97,10 +97,10 @@ impl FetchOptions {
     }
 
     /// What the server does, and what the client does.
-    fn steps(&self) -> (Step, Step) {
+    fn steps(&self) -> (LineStep, LineStep) {
         match self.side {
-            Side::Server => (self.step, Step::Unchanged),
-            Side::Client => (Step::Unchanged, self.step),
+            Side::Server => (self.step, LineStep::Unchanged),
+            Side::Client => (LineStep::Unchanged, self.step),
         }
     }
 

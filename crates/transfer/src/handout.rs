@@ -34,7 +34,7 @@ pub struct HandOut {
     first: u64,
     /// The next line's number.
     next: Next,
-    places: Box<[Place]>,
+    places: Box<[CallerTurn]>,
     /// Why no line can be handed out any more.
     failed: OnceLock<TransferError>,
 }
@@ -46,7 +46,7 @@ struct Next(AtomicU64);
 
 /// One caller.
 #[derive(Debug, Default)]
-struct Place {
+struct CallerTurn {
     /// The turn shifted left by one; the lowest bit says that somebody is answering the turn after
     /// it.
     turn: AtomicU64,
@@ -103,7 +103,7 @@ impl HandOut {
             return Err(TransferError::TooManyCallers { callers, max });
         }
         source.seek(first)?;
-        let places = (0..callers).map(|_| Place::default()).collect();
+        let places = (0..callers).map(|_| CallerTurn::default()).collect();
         let next = Next(AtomicU64::new(first));
         Ok(Self { source, step, first, next, places, failed: OnceLock::new() })
     }
@@ -227,7 +227,7 @@ enum Turn {
     Wrong { last: u64 },
 }
 
-impl Place {
+impl CallerTurn {
     fn begin(&self, turn: u64) -> Turn {
         let now = self.turn.load(Ordering::Acquire);
         let last = now >> 1;

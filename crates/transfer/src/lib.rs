@@ -39,7 +39,7 @@ pub use journal::Subject;
 pub use lines::{LineEnds, UnknownLineEnds};
 pub use link::{Compression, TrafficTotals};
 pub use output::OutputOptions;
-pub use process::{Process, Step};
+pub use process::{LineStep, Process};
 pub use serve::{ServeOptions, Serving};
 pub use source::{Identity, Reader, Source};
 pub use writer::{Lane, Writer, WriterOptions, Written};

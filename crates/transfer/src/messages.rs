@@ -10,7 +10,7 @@ use crate::TransferError;
 use crate::checksum::Totals;
 use crate::handout::{Ask, Handed};
 use crate::lines::LineEnds;
-use crate::process::Step;
+use crate::process::LineStep;
 use crate::source::Identity;
 
 /// A message of fixed form.
@@ -34,7 +34,7 @@ pub struct Open {
     /// How many callers will ask.
     pub callers: u32,
     /// What the server does to each line.
-    pub step: Step,
+    pub step: LineStep,
 }
 
 /// Server to client: a transfer has begun.
@@ -109,7 +109,7 @@ pub struct Before {
     /// How many lines.
     pub lines: u64,
     /// What the server does to each line.
-    pub step: Step,
+    pub step: LineStep,
 }
 
 impl Message for Open {
@@ -371,7 +371,7 @@ impl<'a> Fields<'a> {
         Ok(*field)
     }
 
-    fn step(&self) -> Result<Step, TransferError> {
+    fn step(&self) -> Result<LineStep, TransferError> {
         // Whoever sends a long name has no step of ours in mind; nothing of it is kept.
         std::str::from_utf8(self.rest)
             .ok()
@@ -454,7 +454,7 @@ mod tests {
     proptest! {
         #[test]
         fn all_messages(a: u64, b: u64, c: u64, d: i128, e: u32, contest: bool) {
-            let step = if contest { Step::Contest } else { Step::Unchanged };
+            let step = if contest { LineStep::Contest } else { LineStep::Unchanged };
             there_and_back(&Open { first: a, callers: e, step });
             let source = Identity { len: b, modified_ns: d, ends: LineEnds::Crlf };
             there_and_back(&Opened { session: a, source });

@@ -31,14 +31,14 @@ pub trait Process: Send + Sync + fmt::Debug {
 
 /// The steps that have a name on the command line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Step {
+pub enum LineStep {
     /// [`Contest`].
     Contest,
     /// [`Unchanged`].
     Unchanged,
 }
 
-impl Step {
+impl LineStep {
     /// The step itself.
     #[must_use]
     pub fn process(self) -> &'static dyn Process {
@@ -49,7 +49,7 @@ impl Step {
     }
 }
 
-impl FromStr for Step {
+impl FromStr for LineStep {
     type Err = TransferError;
 
     fn from_str(name: &str) -> Result<Self, TransferError> {
@@ -60,7 +60,7 @@ impl FromStr for Step {
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for LineStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.process().name())
     }
@@ -246,10 +246,10 @@ mod tests {
 
     #[test]
     fn names_are_read_back() {
-        for step in [Step::Contest, Step::Unchanged] {
-            assert_eq!(step.to_string().parse::<Step>().unwrap(), step);
+        for step in [LineStep::Contest, LineStep::Unchanged] {
+            assert_eq!(step.to_string().parse::<LineStep>().unwrap(), step);
         }
-        assert!("gzip".parse::<Step>().is_err());
+        assert!("gzip".parse::<LineStep>().is_err());
     }
 
     proptest! {

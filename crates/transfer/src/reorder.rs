@@ -84,7 +84,7 @@ impl Batch {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Reorder {
-    ring: Box<[Place]>,
+    ring: Box<[LinePosition]>,
     oldest: u64,
     batches: Vec<Option<Batch>>,
     /// Places in `batches` that hold no lines.
@@ -95,7 +95,7 @@ pub(crate) struct Reorder {
 
 /// Where a line lies.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct LinePosition {
     /// The batch's place, plus one; 0 if the line is missing.
     batch: u32,
     line: u32,
@@ -106,7 +106,7 @@ impl Reorder {
     pub(crate) fn new(oldest: u64, window: usize) -> Self {
         assert!(window.is_power_of_two(), "the window is a power of two");
         Self {
-            ring: vec![Place::default(); window].into_boxed_slice(),
+            ring: vec![LinePosition::default(); window].into_boxed_slice(),
             oldest,
             batches: Vec::new(),
             free: Vec::new(),
@@ -150,7 +150,7 @@ impl Reorder {
                 self.duplicates += 1;
                 continue;
             }
-            *place = Place { batch: at + 1, line };
+            *place = LinePosition { batch: at + 1, line };
             batch.left += 1;
         }
         if batch.left == 0 {
@@ -188,7 +188,7 @@ impl Reorder {
     }
 }
 
-fn place_of(ring: &mut [Place], number: u64) -> &mut Place {
+fn place_of(ring: &mut [LinePosition], number: u64) -> &mut LinePosition {
     let mask = ring.len() as u64 - 1;
     #[expect(clippy::cast_possible_truncation, reason = "below the ring's length")]
     let at = (number & mask) as usize;

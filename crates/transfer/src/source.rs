@@ -78,7 +78,7 @@ pub struct Source {
     /// Held while a block is read, so that no two threads read the same one.
     reading: Mutex<()>,
     /// Never held over I/O.
-    state: Mutex<State>,
+    state: Mutex<BlockIndex>,
     /// Memory of dropped blocks, to be used again.
     spare: Arc<Mutex<Vec<Memory>>>,
     /// To the thread that reads ahead, if there is one.
@@ -86,7 +86,7 @@ pub struct Source {
 }
 
 #[derive(Debug)]
-struct State {
+struct BlockIndex {
     /// Where each block begins, as far as the source has been looked at; never empty.
     starts: Vec<Position>,
     /// The number of lines, once the last block has been read.
@@ -137,7 +137,7 @@ impl Source {
             file,
             identity,
             reading: Mutex::new(()),
-            state: Mutex::new(State {
+            state: Mutex::new(BlockIndex {
                 starts: vec![Position { line: 0, offset: 0 }],
                 count: (identity.len == 0).then_some(0),
                 cache: Default::default(),
@@ -328,7 +328,7 @@ impl Source {
         TransferError::SourceChanged { path: self.path.clone(), len: self.identity.len }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BlockIndex> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -337,7 +337,7 @@ impl Source {
     }
 }
 
-impl State {
+impl BlockIndex {
     fn cached(&self, index: usize) -> Option<Arc<Block>> {
         let block = self.cache[index % CACHED_BLOCKS].as_ref()?;
         (block.index == index).then(|| Arc::clone(block))

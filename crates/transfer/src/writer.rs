@@ -86,7 +86,7 @@ struct Shared {
     /// Whether anybody waits in `waiting`; kept apart so that nobody needs the lock to see that.
     any_waiting: AtomicBool,
     waiting: Mutex<Waiting>,
-    state: Mutex<State>,
+    state: Mutex<WrittenSoFar>,
     spare: Mutex<Vec<Batch>>,
 }
 
@@ -99,7 +99,7 @@ struct Waiting {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct WrittenSoFar {
     totals: Totals,
     len: u64,
 }
@@ -138,7 +138,7 @@ impl Writer {
             failed: OnceLock::new(),
             any_waiting: AtomicBool::new(false),
             waiting: Mutex::default(),
-            state: Mutex::new(State { totals, len: output.len() }),
+            state: Mutex::new(WrittenSoFar { totals, len: output.len() }),
             spare: Mutex::default(),
         });
         let (batches, received) = channel();
@@ -333,7 +333,7 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WrittenSoFar> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -432,7 +432,7 @@ impl Work {
             self.out.shrink_to(4 * WRITE_LEN);
             self.written = self.totals;
         }
-        *self.shared.state() = State { totals: self.written, len: self.output.len() };
+        *self.shared.state() = WrittenSoFar { totals: self.written, len: self.output.len() };
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use transfer::generate::generate;
 use transfer::verify::verify;
 use transfer::{
-    Ask, HandOut, Handed, LineEnds, OutputOptions, Reader, Source, Step, Subject, Totals,
+    Ask, HandOut, Handed, LineEnds, LineStep, OutputOptions, Reader, Source, Subject, Totals,
     TransferError, Writer, WriterOptions, totals_before,
 };
 
@@ -42,8 +42,8 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 /// Where processing is done.
 #[derive(Clone, Copy, Debug)]
 struct Sides {
-    server: Step,
-    client: Step,
+    server: LineStep,
+    client: LineStep,
 }
 
 /// What goes wrong, and when: after so many answers the server, or the client, is gone.
@@ -55,7 +55,7 @@ enum Accident {
 
 /// Lets all callers work until `limit` answers have come. Every seventh answer is lost and asked
 /// for again. Returns whether the end was reached.
-fn work(hand_out: &HandOut, writer: &Writer, step: Step, limit: u64) -> bool {
+fn work(hand_out: &HandOut, writer: &Writer, step: LineStep, limit: u64) -> bool {
     let answers = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
@@ -158,11 +158,11 @@ proptest! {
         let [source, output] = ["source", "output"].map(|name| folder.path().join(name));
         generate(&source, len, seed, false, &mut |_| {}).unwrap();
         let sides = match on_server {
-            true => Sides { server: Step::Contest, client: Step::Unchanged },
-            false => Sides { server: Step::Unchanged, client: Step::Contest },
+            true => Sides { server: LineStep::Contest, client: LineStep::Unchanged },
+            false => Sides { server: LineStep::Unchanged, client: LineStep::Contest },
         };
         transfer(&source, &output, sides, &accidents).unwrap();
-        verify(&source, &output, LineEnds::Crlf, Step::Contest.process(), &mut |_| {}).unwrap();
+        verify(&source, &output, LineEnds::Crlf, LineStep::Contest.process(), &mut |_| {}).unwrap();
         prop_assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 }
@@ -178,8 +178,9 @@ fn a_wrong_line_does_not_go_unnoticed() {
     let writer =
         Writer::open(OutputOptions::new(output.clone()), subject, WriterOptions::default())
             .unwrap();
-    let hand_out = HandOut::new(lines, Step::Unchanged.process(), 0, THREADS * CALLERS).unwrap();
-    assert!(work(&hand_out, &writer, Step::Unchanged, u64::MAX));
+    let hand_out =
+        HandOut::new(lines, LineStep::Unchanged.process(), 0, THREADS * CALLERS).unwrap();
+    assert!(work(&hand_out, &writer, LineStep::Unchanged, u64::MAX));
     let Totals { lines, bytes, sum } = hand_out.totals();
     let error = writer.finish(Totals { lines, bytes, sum: sum ^ 1 }).unwrap_err();
     assert!(matches!(error, TransferError::Incomplete { .. }), "{error}");

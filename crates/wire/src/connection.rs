@@ -21,7 +21,7 @@ use crate::loads::Assigned;
 use crate::tcp_info::TcpInfo;
 pub use departures::Departures;
 pub use meter::Meter;
-use stream::Stream;
+use stream::ByteStream;
 pub(crate) use stream::{DetachedSocket, Socket};
 
 mod departures;
@@ -108,7 +108,7 @@ impl fmt::Display for Facts {
 /// A connection on the event loop that it is served on: a byte stream that knows its [`Facts`].
 #[derive(Debug)]
 pub struct Connection {
-    stream: Stream,
+    stream: ByteStream,
     facts: Facts,
     meter: Arc<Meter>,
     awaited: Option<Secured>,
@@ -119,7 +119,7 @@ pub struct Connection {
 /// What is left of a connection: its socket, and what counts it, which lives as long.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    _stream: Stream,
+    _stream: ByteStream,
     _counted: Counted,
 }
 
@@ -143,7 +143,7 @@ impl Connection {
         let meter = Arc::<Meter>::default();
         meter.attach(&socket);
         Self {
-            stream: Stream::Plain(socket),
+            stream: ByteStream::Plain(socket),
             facts: Facts::new(peer, carries),
             meter,
             awaited: None,
@@ -237,7 +237,7 @@ impl Connection {
     ) -> Self {
         let Parts { facts, meter, counted, departures } = parts;
         meter.attach(stream.get_ref().0.get_ref());
-        let stream = Stream::Tls(Box::new(stream));
+        let stream = ByteStream::Tls(Box::new(stream));
         Self { stream, facts, meter, awaited: None, counted, departures }
     }
 
@@ -249,9 +249,11 @@ impl Connection {
         // The socket may end while TLS shakes hands.
         meter.detach();
         let counted = std::mem::take(&mut self.counted);
-        match std::mem::replace(&mut self.stream, Stream::Closed) {
-            Stream::Plain(socket) => Some((socket, Parts { facts, meter, counted, departures })),
-            Stream::Tls(_) | Stream::Closed => None,
+        match std::mem::replace(&mut self.stream, ByteStream::Closed) {
+            ByteStream::Plain(socket) => {
+                Some((socket, Parts { facts, meter, counted, departures }))
+            }
+            ByteStream::Tls(_) | ByteStream::Closed => None,
         }
     }
 }
@@ -318,7 +320,7 @@ impl Detached {
         let Self { socket, facts, meter, awaited, counted } = self;
         let socket = socket.attach()?;
         meter.attach(&socket);
-        let stream = Stream::Plain(socket);
+        let stream = ByteStream::Plain(socket);
         Ok(Connection { stream, facts, meter, awaited, counted, departures: None })
     }
 }
@@ -330,7 +332,7 @@ impl Drop for Connection {
         }
         if let Some(departures) = self.departures.take() {
             departures.close(Ended {
-                _stream: std::mem::replace(&mut self.stream, Stream::Closed),
+                _stream: std::mem::replace(&mut self.stream, ByteStream::Closed),
                 _counted: std::mem::take(&mut self.counted),
             });
         }

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// It is ready when nothing stands against it. Each part of the agent that has to come up first
 /// says so by [`block`](Self::block), and later [`clear`](Self::clear)s it.
 #[derive(Clone, Debug, Default)]
-pub struct Readiness(Arc<Mutex<State>>);
+pub struct Readiness(Arc<Mutex<Obstacles>>);
 
 #[derive(Debug, Default)]
-struct State {
+struct Obstacles {
     is_draining: bool,
     /// By the part that is not ready.
     reasons: BTreeMap<String, String>,
@@ -63,7 +63,7 @@ impl Readiness {
     }
 
     /// No code that can panic runs under the lock.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Obstacles> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,7 +7,7 @@ use balance::{HoldPolicy, OutlierPolicy};
 use dubbo_proto::{Serialization, validate_interface};
 
 use super::defaults;
-use super::error::{Place, Problems};
+use super::error::{KeyPlace, Problems};
 use super::section::Section;
 use super::tls::upstream_tls;
 use super::{ClusterPolicy, ClusterRule, ClusterRules};
@@ -26,7 +26,7 @@ pub(super) fn clusters(
     default.tls = upstream_tls(defaults.table_as("tls", "defaults.tls"), folder);
     defaults.finish();
     let mut rules: Vec<ClusterRule> = Vec::with_capacity(clusters.len());
-    let mut places: Vec<Place> = Vec::with_capacity(clusters.len());
+    let mut places: Vec<KeyPlace> = Vec::with_capacity(clusters.len());
     for mut section in clusters {
         let interface = pattern(&mut section);
         let name = format!("[[cluster]] {}", interface.as_deref().unwrap_or_default());

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use dubbo_proto::ServiceKey;
 use wire::ListenAddress;
 
-use super::error::{Place, Problems};
+use super::error::{KeyPlace, Problems};
 use super::registries::{Kind, RegistryDraft};
 
 /// What was found where, for the checks that look at more than one section.
@@ -27,7 +27,7 @@ pub(super) struct Places {
 /// An address that the agent is to listen on.
 pub(super) struct Listen {
     pub(super) address: ListenAddress,
-    pub(super) place: Place,
+    pub(super) place: KeyPlace,
     /// The address stands nowhere in the file, so a message never points to it.
     pub(super) is_default: bool,
 }
@@ -42,16 +42,16 @@ pub(super) struct Ingress {
 pub(super) enum Listener {
     #[default]
     Nowhere,
-    At(Place),
+    At(KeyPlace),
 }
 
 /// An `[[export]]` section.
 pub(super) struct Export {
     pub(super) service: Option<ServiceKey>,
     pub(super) registry: Option<usize>,
-    pub(super) place: Place,
-    pub(super) registry_place: Place,
-    pub(super) qualifier_place: Option<Place>,
+    pub(super) place: KeyPlace,
+    pub(super) registry_place: KeyPlace,
+    pub(super) qualifier_place: Option<KeyPlace>,
 }
 
 /// Notes all contradictions.
@@ -116,7 +116,7 @@ fn purpose(places: &Places, problems: &Problems<'_>) {
     });
     match places.exports.first() {
         Some(export) if present.next().is_none() => {
-            let place = Place { key: "link".to_owned(), ..export.place.clone() };
+            let place = KeyPlace { key: "link".to_owned(), ..export.place.clone() };
             let remedy = "add [link] with listen = \"IP:PORT\" for other agents, or [dubbo] for \
                           Dubbo's own consumers";
             problems.add(&place, "an export needs a listener", remedy);

@@ -85,7 +85,7 @@ impl std::error::Error for ConfigErrors {}
 
 /// A place in the text, and the key that is written there.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct KeyPlace {
     /// Offset of the first byte.
     pub(super) offset: usize,
     /// The key with the name of its section, such as `ingress.listen`.
@@ -109,21 +109,26 @@ impl<'t> Problems<'t> {
     }
 
     /// Notes that something is wrong at `place`.
-    pub(super) fn add(&self, place: &Place, problem: impl Into<String>, remedy: impl Into<String>) {
+    pub(super) fn add(
+        &self,
+        place: &KeyPlace,
+        problem: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
         self.found.borrow_mut().push(self.error(place, &problem.into(), remedy.into()));
     }
 
     /// Notes that something at `place` is no mistake, but not as it should be.
     pub(super) fn warn(
         &self,
-        place: &Place,
+        place: &KeyPlace,
         problem: impl Into<String>,
         remedy: impl Into<String>,
     ) {
         self.warned.borrow_mut().push(self.error(place, &problem.into(), remedy.into()));
     }
 
-    fn error(&self, place: &Place, problem: &str, remedy: String) -> ConfigError {
+    fn error(&self, place: &KeyPlace, problem: &str, remedy: String) -> ConfigError {
         let (line, column) = self.line_and_column(place.offset);
         ConfigError {
             file: self.file.to_owned(),
@@ -152,7 +157,7 @@ impl<'t> Problems<'t> {
     }
 
     /// The line of a place, for a message that points to it.
-    pub(super) fn line(&self, place: &Place) -> usize {
+    pub(super) fn line(&self, place: &KeyPlace) -> usize {
         self.line_and_column(place.offset).0
     }
 

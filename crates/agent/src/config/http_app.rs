@@ -223,7 +223,7 @@ fn errors(section: &mut Section<'_>) -> StatusTable {
 }
 
 /// The request of a method: `GET /users/{id}`.
-struct Target<'d> {
+struct HttpRequestLine<'d> {
     http: http::Method,
     path: Option<&'d str>,
 }
@@ -289,7 +289,7 @@ fn types(section: &mut Section<'_>, classes: &mut Classes) -> Option<Vec<JavaTyp
 }
 
 /// Reads `path`, with the method of HTTP before it or not.
-fn target<'d>(section: &mut Section<'d>) -> Target<'d> {
+fn target<'d>(section: &mut Section<'d>) -> HttpRequestLine<'d> {
     const METHODS: [(&str, http::Method); 5] = [
         ("GET", http::Method::GET),
         ("POST", http::Method::POST),
@@ -307,12 +307,12 @@ fn target<'d>(section: &mut Section<'d>) -> Target<'d> {
         let known = METHODS.map(|(name, _)| name).join(", ");
         section.wrong("path", format!("\"{verb}\" is not an HTTP method"), format!("use {known}"));
     }
-    Target { http: http.map_or(http::Method::POST, |(_, method)| method), path }
+    HttpRequestLine { http: http.map_or(http::Method::POST, |(_, method)| method), path }
 }
 
 fn path(
     section: &Section<'_>,
-    target: &Target<'_>,
+    target: &HttpRequestLine<'_>,
     names: &[&str],
     n_params: Option<usize>,
 ) -> Option<Template> {

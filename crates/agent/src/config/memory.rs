@@ -4,7 +4,7 @@ use std::iter::once;
 
 use super::Config;
 use super::defaults;
-use super::error::{Place, Problems};
+use super::error::{KeyPlace, Problems};
 use super::section::Section;
 
 /// What the file says, if it does.
@@ -16,7 +16,7 @@ pub(super) fn configured(agent: &mut Section<'_>) -> Option<usize> {
 /// `config` must fit into it.
 pub(super) fn check(
     configured: Option<usize>,
-    place: &Place,
+    place: &KeyPlace,
     config: &Config,
     problems: &Problems<'_>,
 ) -> usize {

@@ -34,7 +34,7 @@ use registry::{DefinitionSources, RegistryConfig};
 use toml::de::DeTable;
 use wire::ListenAddress;
 
-use self::error::{Place, Problems};
+use self::error::{KeyPlace, Problems};
 
 pub use self::check::check_log_filter;
 pub use self::error::{ConfigError, ConfigErrors};
@@ -80,7 +80,7 @@ pub fn parse(text: &str, file_name: &str) -> Result<Config, ConfigErrors> {
     let (root, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
         let offset = error.span().map_or(0, |span| span.start);
-        let place = Place { offset, key: String::new() };
+        let place = KeyPlace { offset, key: String::new() };
         problems.add(&place, format!("not TOML: {}", error.message()), "");
     }
     // What the broken lines meant is not known, so nothing is said about the others.

@@ -8,7 +8,7 @@ use registry::{DefinitionSources, EtcdConfig, EtcdTls, Layout, MemoryHub, Regist
 
 use super::RegistryEntry;
 use super::defaults;
-use super::error::{Place, Problems};
+use super::error::{KeyPlace, Problems};
 use super::section::Section;
 use super::tls::{TLS_KEYS, TlsFiles, tls_files, warn_if_open};
 
@@ -25,7 +25,7 @@ pub(super) enum Kind {
 pub(super) struct RegistryDraft {
     pub(super) name: String,
     /// Where the name stands.
-    pub(super) place: Place,
+    pub(super) place: KeyPlace,
     /// `None` if the file does not tell.
     pub(super) kind: Option<Kind>,
     /// `None` if something is wrong with it.

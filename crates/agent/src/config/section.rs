@@ -14,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 use wire::address::unix_path;
 use wire::{DEFAULT_SOCKET_MODE, ListenAddress, MAX_SOCKET_PATH_LEN};
 
-use super::error::{Place, Problems};
+use super::error::{KeyPlace, Problems};
 
 /// What an address looks like, for messages.
 const ADDRESS_REMEDY: &str =
@@ -27,7 +27,7 @@ const MAX_TYPING_ERRORS: usize = 3;
 pub(super) struct Section<'d> {
     table: Option<&'d DeTable<'d>>,
     name: &'static str,
-    place: Place,
+    place: KeyPlace,
     asked: Vec<&'static str>,
     problems: &'d Problems<'d>,
 }
@@ -44,7 +44,7 @@ impl<'d> Section<'d> {
         offset: usize,
         problems: &'d Problems<'d>,
     ) -> Self {
-        let place = Place { offset, key: name.to_owned() };
+        let place = KeyPlace { offset, key: name.to_owned() };
         Self { table, name, place, asked: Vec::new(), problems }
     }
 
@@ -99,7 +99,7 @@ impl<'d> Section<'d> {
     }
 
     /// The texts in the section `[key]`, whose keys are the user's own, with their places.
-    pub(super) fn pairs(&mut self, key: &'static str) -> Vec<(Place, &'d str, &'d str)> {
+    pub(super) fn pairs(&mut self, key: &'static str) -> Vec<(KeyPlace, &'d str, &'d str)> {
         let Some((_, value)) = self.ask(key) else {
             return Vec::new();
         };
@@ -110,7 +110,7 @@ impl<'d> Section<'d> {
         };
         let mut pairs = Vec::with_capacity(table.len());
         for (name, value) in table.iter() {
-            let place = Place {
+            let place = KeyPlace {
                 offset: name.span().start,
                 key: format!("{}.{}", self.place(key).key, name.get_ref()),
             };
@@ -136,15 +136,15 @@ impl<'d> Section<'d> {
     }
 
     /// Where `key` stands; the head of the section if it does not.
-    pub(super) fn place(&self, key: &str) -> Place {
+    pub(super) fn place(&self, key: &str) -> KeyPlace {
         let offset = self.entry(key).map_or(self.place.offset, |(name, _)| name.span().start);
         let key =
             if self.name.is_empty() { key.to_owned() } else { format!("{}.{key}", self.name) };
-        Place { offset, key }
+        KeyPlace { offset, key }
     }
 
     /// The head of the section.
-    pub(super) fn head(&self) -> &Place {
+    pub(super) fn head(&self) -> &KeyPlace {
         &self.place
     }
 
@@ -156,7 +156,7 @@ impl<'d> Section<'d> {
     /// Notes that what stands at `place` is wrong.
     pub(super) fn wrong_at(
         &self,
-        place: &Place,
+        place: &KeyPlace,
         problem: impl Into<String>,
         remedy: impl Into<String>,
     ) {

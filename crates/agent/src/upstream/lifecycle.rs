@@ -72,7 +72,7 @@ struct Inner<P: Peer> {
     peer: P,
     address: Rc<str>,
     connections: Connections,
-    state: RefCell<State<P::Machine>>,
+    state: RefCell<Connectivity<P::Machine>>,
     /// A change of `state`, for those who wait for a first connection.
     changed: Notify,
     /// The next attempt need not wait any longer.
@@ -82,7 +82,7 @@ struct Inner<P: Peer> {
     ended: Cell<bool>,
 }
 
-enum State<M> {
+enum Connectivity<M> {
     /// The first attempt is under way, or the handshake.
     Connecting(Option<Conn<M>>),
     Ready(Conn<M>),
@@ -103,7 +103,7 @@ impl<P: Peer> Upstream<P> {
             peer,
             address: destination.to_string().into(),
             connections,
-            state: RefCell::new(State::Connecting(None)),
+            state: RefCell::new(Connectivity::Connecting(None)),
             changed: Notify::new(),
             soon: Notify::new(),
             dropped: Cell::new(false),
@@ -131,9 +131,9 @@ impl<P: Peer> Upstream<P> {
     /// How it stands.
     pub fn standing(&self) -> Standing {
         match &*self.0.state.borrow() {
-            State::Connecting(_) => Standing::Connecting,
-            State::Ready(conn) if conn.look(P::is_ready) => Standing::Ready,
-            State::Ready(_) | State::Down(_) => Standing::Down,
+            Connectivity::Connecting(_) => Standing::Connecting,
+            Connectivity::Ready(conn) if conn.look(P::is_ready) => Standing::Ready,
+            Connectivity::Ready(_) | Connectivity::Down(_) => Standing::Down,
         }
     }
 
@@ -160,10 +160,10 @@ impl<P: Peer> Upstream<P> {
     /// [`Code::Unreachable`] with the reason.
     pub fn conn(&self) -> Result<Conn<P::Machine>, CallError> {
         match &*self.0.state.borrow() {
-            State::Ready(conn) if conn.look(P::is_ready) => Ok(conn.clone()),
-            State::Ready(_) => Err(self.unreachable("it takes no new calls")),
-            State::Connecting(_) => Err(self.unreachable("still connecting")),
-            State::Down(reason) => Err(self.unreachable(reason)),
+            Connectivity::Ready(conn) if conn.look(P::is_ready) => Ok(conn.clone()),
+            Connectivity::Ready(_) => Err(self.unreachable("it takes no new calls")),
+            Connectivity::Connecting(_) => Err(self.unreachable("still connecting")),
+            Connectivity::Down(reason) => Err(self.unreachable(reason)),
         }
     }
 
@@ -224,7 +224,9 @@ impl<P: Peer> Upstream<P> {
 
     fn begin_close(&self) {
         self.0.dropped.set(true);
-        if let State::Ready(conn) | State::Connecting(Some(conn)) = &*self.0.state.borrow() {
+        if let Connectivity::Ready(conn) | Connectivity::Connecting(Some(conn)) =
+            &*self.0.state.borrow()
+        {
             conn.with(|machine| P::close(machine, Instant::now()));
         }
         self.0.changed.notify_waiters();
@@ -318,26 +320,26 @@ impl<P: Peer> Inner<P> {
     fn note_progress(&self, conn: &Conn<P::Machine>, was_ready: &Cell<bool>) {
         let is_ready = conn.look(P::is_ready);
         let state = match is_ready {
-            true => State::Ready(conn.clone()),
-            false => State::Connecting(Some(conn.clone())),
+            true => Connectivity::Ready(conn.clone()),
+            false => Connectivity::Connecting(Some(conn.clone())),
         };
         let before = self.state.replace(state);
         if is_ready {
             was_ready.set(true);
             match before {
-                State::Down(_) => info!(endpoint = %self.address, "connected again"),
+                Connectivity::Down(_) => info!(endpoint = %self.address, "connected again"),
                 _ => debug!(endpoint = %self.address, "connected"),
             }
-        } else if let State::Down(reason) = before {
+        } else if let Connectivity::Down(reason) = before {
             // Not ready before the handshake is through: nobody should wait for it a second time.
-            *self.state.borrow_mut() = State::Down(reason);
+            *self.state.borrow_mut() = Connectivity::Down(reason);
         }
         self.changed.notify_waiters();
     }
 
     fn go_down(&self, reason: &str) {
-        let before = self.state.replace(State::Down(reason.into()));
-        if !matches!(before, State::Down(_)) {
+        let before = self.state.replace(Connectivity::Down(reason.into()));
+        if !matches!(before, Connectivity::Down(_)) {
             warn!(endpoint = %self.address, reason, "endpoint is down; connecting again");
         }
         self.changed.notify_waiters();

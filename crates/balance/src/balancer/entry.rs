@@ -9,7 +9,7 @@ use crate::score::{ONE, Score};
 use crate::warm_up::WarmUp;
 
 #[derive(Debug)]
-pub(super) struct Place<K> {
+pub(super) struct ReusableEntry<K> {
     pub(super) generation: u32,
     pub(super) entry: Option<Entry<K>>,
 }

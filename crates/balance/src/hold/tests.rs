@@ -124,17 +124,17 @@ fn no_time_is_off() {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum HoldEvent {
     Wait(u16),
     List(BTreeSet<u8>),
     Show(u8, u8),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = HoldEvent> {
     prop_oneof![
-        (1..20_000_u16).prop_map(Step::Wait),
-        proptest::collection::btree_set(0..6_u8, 0..6).prop_map(Step::List),
-        (0..6_u8, 0..3_u8).prop_map(|(key, evidence)| Step::Show(key, evidence)),
+        (1..20_000_u16).prop_map(HoldEvent::Wait),
+        proptest::collection::btree_set(0..6_u8, 0..6).prop_map(HoldEvent::List),
+        (0..6_u8, 0..3_u8).prop_map(|(key, evidence)| HoldEvent::Show(key, evidence)),
     ]
 }
 
@@ -150,12 +150,12 @@ proptest! {
         let (mut shown, mut before) = ([Evidence::Answers; 6], Vec::new());
         for step in steps {
             match step {
-                Step::Wait(ms) => now += Duration::from_millis(ms.into()),
-                Step::Show(key, evidence) => {
+                HoldEvent::Wait(ms) => now += Duration::from_millis(ms.into()),
+                HoldEvent::Show(key, evidence) => {
                     shown[usize::from(key)] =
                         [Evidence::Answers, Evidence::Silent, Evidence::Gone][usize::from(evidence)];
                 }
-                Step::List(list) => {
+                HoldEvent::List(list) => {
                     holder.listed(|key| list.contains(key));
                     let gone: Vec<u8> = listed.difference(&list).copied().collect();
                     for key in &list {

@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Default)]
-struct State {
+struct WaitingLines {
     waiting: Vec<u8>,
     n_left_out: u64,
     /// Whether the thread has taken lines that it has not written yet.
@@ -33,7 +33,7 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<WaitingLines>,
     /// Lines came.
     came: Condvar,
     /// All lines were written.
@@ -58,7 +58,7 @@ impl Output {
 
     /// Waits until all lines are written, but not longer than `timeout`.
     pub(super) fn flush(&self, timeout: Duration) {
-        let is_busy = |state: &mut State| state.is_writing || !state.waiting.is_empty();
+        let is_busy = |state: &mut WaitingLines| state.is_writing || !state.waiting.is_empty();
         // Whether it worked makes no difference: the process ends.
         let _ = self.0.written.wait_timeout_while(self.0.lock(), timeout, is_busy);
     }
@@ -120,7 +120,7 @@ impl Shared {
 
     /// Takes what waits, and how many lines found no room. Waits a tick at most.
     fn next(&self, lines: &mut Vec<u8>) -> u64 {
-        let is_idle = |state: &mut State| state.waiting.is_empty() && state.n_left_out == 0;
+        let is_idle = |state: &mut WaitingLines| state.waiting.is_empty() && state.n_left_out == 0;
         let waited = self.came.wait_timeout_while(self.lock(), TICK, is_idle);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         mem::swap(&mut state.waiting, lines);
@@ -129,7 +129,7 @@ impl Shared {
     }
 
     /// A thread that panicked meanwhile left at worst a line unwritten.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WaitingLines> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

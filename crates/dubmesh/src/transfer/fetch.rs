@@ -9,7 +9,8 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use transfer::{
-    Compression, FetchOptions, Fetched, OutputOptions, Progress, Step, TrafficTotals, TransferError,
+    Compression, FetchOptions, Fetched, LineStep, OutputOptions, Progress, TrafficTotals,
+    TransferError,
 };
 
 use super::failed;
@@ -56,7 +57,7 @@ pub(super) struct FetchArgs {
     callers: u32,
     /// What is done to each line: contest or none
     #[arg(long, value_name = "STEP", default_value = "none")]
-    process: Step,
+    process: LineStep,
     /// Who does it
     #[arg(long, value_enum, default_value = "server")]
     process_at: Side,

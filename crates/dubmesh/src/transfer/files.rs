@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use clap::Args;
 use transfer::generate::{Lines, parse_len};
-use transfer::{Step, TransferError};
+use transfer::{LineStep, TransferError};
 
 use super::meter::{Line, bytes};
 use super::{LineEnds, advise, failed};
@@ -72,7 +72,7 @@ pub(super) struct VerifyArgs {
     output: PathBuf,
     /// What was done to each line: contest or none
     #[arg(long, value_name = "STEP", default_value = "none")]
-    process: Step,
+    process: LineStep,
     /// What ends the source's lines: crlf is \r\n alone, lf is \n alone, any is either
     #[arg(long, value_enum, value_name = "ENDS", default_value = "crlf")]
     lines: LineEnds,
@@ -87,7 +87,7 @@ pub(super) struct LocalArgs {
     output: PathBuf,
     /// What is done to each line: contest or none
     #[arg(long, value_name = "STEP", default_value = "none")]
-    process: Step,
+    process: LineStep,
     /// What ends the source's lines: crlf is \r\n alone, lf is \n alone, any is either
     #[arg(long, value_enum, value_name = "ENDS", default_value = "crlf")]
     lines: LineEnds,

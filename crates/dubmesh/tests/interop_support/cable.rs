@@ -14,11 +14,11 @@ const LOOK: Duration = Duration::from_millis(20);
 /// A cable between callers and one address. Dropping it ends it.
 pub struct Cable {
     addr: SocketAddr,
-    state: Arc<State>,
+    state: Arc<CableSwitch>,
 }
 
 #[derive(Default)]
-struct State {
+struct CableSwitch {
     is_cut: AtomicBool,
     is_over: AtomicBool,
     /// How often it was mended: connections from before are of no use to anybody.
@@ -28,7 +28,7 @@ struct State {
 impl Cable {
     pub fn to(target: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (addr, state) = (listener.local_addr().unwrap(), Arc::<State>::default());
+        let (addr, state) = (listener.local_addr().unwrap(), Arc::<CableSwitch>::default());
         let known = Arc::clone(&state);
         thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
@@ -65,7 +65,7 @@ impl Drop for Cable {
     }
 }
 
-fn join(near: TcpStream, target: SocketAddr, state: &Arc<State>) {
+fn join(near: TcpStream, target: SocketAddr, state: &Arc<CableSwitch>) {
     let began = state.n_mended.load(Ordering::SeqCst);
     while state.is_cut.load(Ordering::SeqCst) {
         thread::sleep(LOOK);
@@ -78,7 +78,7 @@ fn join(near: TcpStream, target: SocketAddr, state: &Arc<State>) {
     let _ = other.join();
 }
 
-fn carry(mut from: TcpStream, mut to: TcpStream, state: &State, began: usize) {
+fn carry(mut from: TcpStream, mut to: TcpStream, state: &CableSwitch, began: usize) {
     let mut buffer = vec![0; 1 << 16];
     from.set_read_timeout(Some(LOOK)).unwrap();
     while !state.is_over.load(Ordering::SeqCst) && state.n_mended.load(Ordering::SeqCst) == began {

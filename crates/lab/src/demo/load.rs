@@ -35,9 +35,9 @@ pub enum Pace {
 
 /// Load on one agent; lives on a local runtime.
 #[derive(Clone)]
-pub(super) struct Load(Rc<State>);
+pub(super) struct Load(Rc<SharedLoad>);
 
-struct State {
+struct SharedLoad {
     target: SocketAddr,
     tally: RefCell<Tally>,
     n_sent: Cell<u64>,
@@ -46,7 +46,7 @@ struct State {
 
 impl Load {
     pub(super) fn new(target: SocketAddr) -> Self {
-        Self(Rc::new(State {
+        Self(Rc::new(SharedLoad {
             target,
             tally: RefCell::default(),
             n_sent: Cell::new(0),
@@ -80,7 +80,7 @@ impl Load {
     }
 }
 
-impl State {
+impl SharedLoad {
     async fn call_without_pause(&self) {
         let mut caller = Caller::default();
         // It stays short: the demo shows how soon calls succeed again.

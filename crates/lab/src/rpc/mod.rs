@@ -24,7 +24,7 @@ use self::process::ServerProcess;
 
 /// The server that is called.
 #[derive(Debug)]
-pub enum Target {
+pub enum RpcServer {
     /// One that runs at HOST:PORT.
     Running(String),
     /// One that this command starts: a program that calls [`serve`]. It ends with this process.
@@ -62,10 +62,10 @@ pub fn serve(listen: &str, n_threads: u32) -> Result<(), RpcError> {
 ///
 /// # Errors
 /// Why nothing was measured.
-pub fn measure(plan: RpcPlan, target: Target) -> Result<Measured, RpcError> {
+pub fn measure(plan: RpcPlan, target: RpcServer) -> Result<Measured, RpcError> {
     let (address, _server) = match target {
-        Target::Running(address) => (address, None),
-        Target::Start(command) => {
+        RpcServer::Running(address) => (address, None),
+        RpcServer::Start(command) => {
             let server = ServerProcess::start(command)?;
             (server.address().to_owned(), Some(server))
         }

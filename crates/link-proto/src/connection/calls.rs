@@ -24,11 +24,11 @@ pub(super) struct Calls<T> {
 struct Slot<T> {
     generation: u32,
     deadline: Option<Instant>,
-    state: State<T>,
+    state: OutgoingState<T>,
 }
 
 #[derive(Debug)]
-pub(super) enum State<T> {
+pub(super) enum OutgoingState<T> {
     Free,
     /// A long one-way call of which chunks are still to be sent.
     OneWay,
@@ -56,7 +56,7 @@ impl<T> Calls<T> {
     /// The call whose answer in parts takes most memory.
     pub(super) fn largest_partial(&self) -> Option<CallId> {
         let partials = (0_u32..).zip(&self.slots).filter_map(|(slot, entry)| match &entry.state {
-            State::Receiving(_, partial) => Some((partial.held(), slot, entry.generation)),
+            OutgoingState::Receiving(_, partial) => Some((partial.held(), slot, entry.generation)),
             _ => None,
         });
         let (_, slot, generation) = partials.max_by_key(|(held, ..)| *held)?;
@@ -66,23 +66,23 @@ impl<T> Calls<T> {
     /// All calls that have not ended.
     pub(super) fn open_ids(&self) -> Vec<CallId> {
         let slots = (0_u32..).zip(&self.slots);
-        let open = slots.filter(|(_, entry)| !matches!(entry.state, State::Free));
+        let open = slots.filter(|(_, entry)| !matches!(entry.state, OutgoingState::Free));
         open.map(|(slot, entry)| CallId::new(slot, entry.generation)).collect()
     }
 
     #[inline]
-    pub(super) fn state(&self, slot: usize) -> Option<&State<T>> {
+    pub(super) fn state(&self, slot: usize) -> Option<&OutgoingState<T>> {
         self.slots.get(slot).map(|entry| &entry.state)
     }
 
     #[inline]
-    pub(super) fn state_mut(&mut self, slot: usize) -> Option<&mut State<T>> {
+    pub(super) fn state_mut(&mut self, slot: usize) -> Option<&mut OutgoingState<T>> {
         self.slots.get_mut(slot).map(|entry| &mut entry.state)
     }
 
     /// Takes a slot for a call.
     #[inline]
-    pub(super) fn begin(&mut self, deadline: Option<Instant>, state: State<T>) -> CallId {
+    pub(super) fn begin(&mut self, deadline: Option<Instant>, state: OutgoingState<T>) -> CallId {
         if let Some(deadline) = deadline {
             self.earliest = Some(self.earliest.map_or(deadline, |e| e.min(deadline)));
         }
@@ -103,15 +103,15 @@ impl<T> Calls<T> {
 
     /// Frees a slot; gives what was in it.
     #[inline]
-    pub(super) fn end(&mut self, slot: usize) -> State<T> {
+    pub(super) fn end(&mut self, slot: usize) -> OutgoingState<T> {
         let Some(entry) = self.slots.get_mut(slot) else {
             debug_assert!(false, "only slots that exist are freed");
-            return State::Free;
+            return OutgoingState::Free;
         };
         entry.generation = entry.generation.wrapping_add(1);
         entry.deadline = None;
-        let state = std::mem::replace(&mut entry.state, State::Free);
-        debug_assert!(!matches!(state, State::Free), "freed twice");
+        let state = std::mem::replace(&mut entry.state, OutgoingState::Free);
+        debug_assert!(!matches!(state, OutgoingState::Free), "freed twice");
         self.in_flight -= 1;
         self.free.push(u32::try_from(slot).unwrap_or(u32::MAX));
         state
@@ -122,14 +122,15 @@ impl<T> Calls<T> {
     pub(super) fn find(&self, id: CallId) -> Option<usize> {
         let slot = id.slot() as usize;
         let entry = self.slots.get(slot)?;
-        let is_live = entry.generation == id.generation() && !matches!(entry.state, State::Free);
+        let is_live =
+            entry.generation == id.generation() && !matches!(entry.state, OutgoingState::Free);
         is_live.then_some(slot)
     }
 
     /// The last chunk of a long request is in the buffer: a one-way call has ended.
     pub(super) fn sent(&mut self, id: CallId) {
         if let Some(slot) = self.find(id)
-            && matches!(self.state(slot), Some(State::OneWay))
+            && matches!(self.state(slot), Some(OutgoingState::OneWay))
         {
             self.end(slot);
         }
@@ -160,14 +161,14 @@ impl<T> Calls<T> {
 
     /// Checks the invariants, and gives what answers on their way have reserved.
     pub(super) fn check_invariants(&self) -> usize {
-        let busy = self.slots.iter().filter(|s| !matches!(s.state, State::Free));
+        let busy = self.slots.iter().filter(|s| !matches!(s.state, OutgoingState::Free));
         debug_assert_eq!(busy.clone().count(), self.in_flight);
         debug_assert_eq!(self.slots.len(), self.in_flight + self.free.len());
         for deadline in self.slots.iter().filter_map(|slot| slot.deadline) {
             debug_assert!(self.earliest.is_some_and(|earliest| earliest <= deadline));
         }
         let reserved = |slot: &Slot<T>| match &slot.state {
-            State::Receiving(_, partial) => partial.total(),
+            OutgoingState::Receiving(_, partial) => partial.total(),
             _ => 0,
         };
         busy.map(reserved).sum()

@@ -2,7 +2,7 @@
 //!
 //! Invariant: whatever comes for a call that has ended finds nothing and is dropped.
 
-use super::calls::{Calls, State};
+use super::calls::{Calls, OutgoingState};
 use super::core::Core;
 use crate::assembly::Partial;
 use crate::header::{Header, Kind, MAX_TEXT_LEN, WHOLE_LINK, flags};
@@ -153,7 +153,8 @@ impl<T> ClientSide<T> {
             Err(error) => return Err((token, error)),
         };
         let deadline = if request.one_way { None } else { request.deadline };
-        let state = if request.one_way { State::OneWay } else { State::Waiting(token) };
+        let state =
+            if request.one_way { OutgoingState::OneWay } else { OutgoingState::Waiting(token) };
         let id = self.calls.begin(deadline, state);
         let timeout_ms = match request.timeout {
             Some(timeout) => duration_ms(timeout),
@@ -198,12 +199,12 @@ impl<T> ClientSide<T> {
     fn release_token(&mut self, core: &mut Core<T>, id: CallId) -> Option<T> {
         core.end_stream(id);
         match self.calls.end(id.slot() as usize) {
-            State::Waiting(token) => Some(token),
-            State::Receiving(token, partial) => {
+            OutgoingState::Waiting(token) => Some(token),
+            OutgoingState::Receiving(token, partial) => {
                 core.budget.end(&partial);
                 Some(token)
             }
-            State::Free | State::OneWay => None,
+            OutgoingState::Free | OutgoingState::OneWay => None,
         }
     }
 
@@ -244,7 +245,7 @@ impl<T> ClientSide<T> {
             return Ok(());
         };
         match self.calls.state(slot) {
-            Some(State::Waiting(_)) => {}
+            Some(OutgoingState::Waiting(_)) => {}
             // Two answers, or an answer to a one-way call.
             _ => return Err(LinkError::Unexpected { kind: header.kind }),
         }
@@ -262,7 +263,7 @@ impl<T> ClientSide<T> {
         if core.outbox.has_long() {
             core.outbox.remove(header.id);
         }
-        if let State::Waiting(token) = self.calls.end(slot) {
+        if let OutgoingState::Waiting(token) = self.calls.end(slot) {
             core.events.push_back(response(token, head, payload));
         }
         Ok(())
@@ -273,12 +274,12 @@ impl<T> ClientSide<T> {
     #[inline]
     pub(super) fn take_waiting(&mut self, core: &mut Core<T>, id: CallId) -> Option<T> {
         let slot = self.calls.find(id)?;
-        if !matches!(self.calls.state(slot), Some(State::Waiting(_))) {
+        if !matches!(self.calls.state(slot), Some(OutgoingState::Waiting(_))) {
             return None;
         }
         core.end_stream(id);
         match self.calls.end(slot) {
-            State::Waiting(token) => Some(token),
+            OutgoingState::Waiting(token) => Some(token),
             _ => None,
         }
     }
@@ -304,8 +305,8 @@ impl<T> ClientSide<T> {
         core.outbox.remove(id.to_wire());
         core.end_stream(id);
         if let Some(state) = self.calls.state_mut(slot) {
-            *state = match std::mem::replace(state, State::Free) {
-                State::Waiting(token) => State::Receiving(token, Box::new(partial)),
+            *state = match std::mem::replace(state, OutgoingState::Free) {
+                OutgoingState::Waiting(token) => OutgoingState::Receiving(token, Box::new(partial)),
                 other => other,
             };
         }
@@ -352,11 +353,11 @@ impl<T> ClientSide<T> {
         let Some(slot) = self.calls.find(CallId::from_wire(header.id)) else {
             return Ok(());
         };
-        let Some(State::Receiving(_, partial)) = self.calls.state_mut(slot) else {
+        let Some(OutgoingState::Receiving(_, partial)) = self.calls.state_mut(slot) else {
             return Err(LinkError::Unexpected { kind: header.kind });
         };
         core.budget.push(partial, part, last)?;
-        if last && let State::Receiving(token, partial) = self.calls.end(slot) {
+        if last && let OutgoingState::Receiving(token, partial) = self.calls.end(slot) {
             core.budget.end(&partial);
             let (head, payload) = partial.finish();
             core.events.push_back(response(token, head, payload));
@@ -442,9 +443,9 @@ impl<T> ClientSide<T> {
         let items = core.streams.check_invariants(core.outbox.streams());
         debug_assert_eq!(self.calls.check_invariants() + items, core.budget.used());
         let is_waiting = |id: CallId| {
-            self.calls
-                .find(id)
-                .is_some_and(|slot| matches!(self.calls.state(slot), Some(State::Waiting(_))))
+            self.calls.find(id).is_some_and(|slot| {
+                matches!(self.calls.state(slot), Some(OutgoingState::Waiting(_)))
+            })
         };
         debug_assert!(core.streams.ids().all(is_waiting));
     }

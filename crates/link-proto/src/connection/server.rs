@@ -37,11 +37,11 @@ pub(super) struct ServerSide {
 #[derive(Debug)]
 struct Slot {
     generation: u32,
-    state: State,
+    state: IncomingState,
 }
 
 #[derive(Debug)]
-enum State {
+enum IncomingState {
     Free,
     /// Parts of the request came.
     Receiving(Box<Inbound>),
@@ -154,7 +154,7 @@ impl ServerSide {
         }
         let Some(total) = total else {
             if !head.is_one_way() {
-                self.occupy(slot, id, State::Open);
+                self.occupy(slot, id, IncomingState::Open);
                 core.open_stream(id, head.flags, false, false);
             }
             core.events.push_back(request(id, head, payload));
@@ -169,7 +169,7 @@ impl ServerSide {
     /// up.
     #[inline]
     pub(super) fn may_answer(&self, id: CallId, route: RouteId) -> bool {
-        let is_free = |slot: &Slot| matches!(slot.state, State::Free);
+        let is_free = |slot: &Slot| matches!(slot.state, IncomingState::Free);
         !self.closing
             && !self.client_gone
             && id.slot() < self.max_window
@@ -188,9 +188,10 @@ impl ServerSide {
     ) {
         let index = id.slot() as usize;
         if self.slots.len() <= index {
-            self.slots.resize_with(index + 1, || Slot { generation: 0, state: State::Free });
+            self.slots
+                .resize_with(index + 1, || Slot { generation: 0, state: IncomingState::Free });
         }
-        self.occupy(index, id, State::Open);
+        self.occupy(index, id, IncomingState::Open);
         self.respond(core, id, Reply { codec, payload: payload.into(), ..Reply::new(status) });
     }
 
@@ -206,10 +207,11 @@ impl ServerSide {
         }
         let index = slot as usize;
         if self.slots.len() <= index {
-            self.slots.resize_with(index + 1, || Slot { generation: 0, state: State::Free });
+            self.slots
+                .resize_with(index + 1, || Slot { generation: 0, state: IncomingState::Free });
         }
         match self.slots.get(index) {
-            Some(Slot { state: State::Free, .. }) => Ok(index),
+            Some(Slot { state: IncomingState::Free, .. }) => Ok(index),
             _ => Err(LinkError::SlotBusy { slot }),
         }
     }
@@ -243,7 +245,7 @@ impl ServerSide {
     }
 
     #[inline]
-    fn occupy(&mut self, slot: usize, id: CallId, state: State) {
+    fn occupy(&mut self, slot: usize, id: CallId, state: IncomingState) {
         if let Some(entry) = self.slots.get_mut(slot) {
             *entry = Slot { generation: id.generation(), state };
             self.in_flight += 1;
@@ -252,13 +254,13 @@ impl ServerSide {
 
     /// Frees the slot of a call; gives what it was doing. `None` if the call has ended.
     #[inline]
-    fn release(&mut self, id: CallId) -> Option<State> {
+    fn release(&mut self, id: CallId) -> Option<IncomingState> {
         let entry = self.slots.get_mut(id.slot() as usize)?;
-        if entry.generation != id.generation() || matches!(entry.state, State::Free) {
+        if entry.generation != id.generation() || matches!(entry.state, IncomingState::Free) {
             return None;
         }
         self.in_flight -= 1;
-        Some(std::mem::replace(&mut entry.state, State::Free))
+        Some(std::mem::replace(&mut entry.state, IncomingState::Free))
     }
 
     pub(super) fn handle_cancel<T>(
@@ -267,16 +269,16 @@ impl ServerSide {
         id: CallId,
     ) -> Result<(), LinkError> {
         match self.release(id) {
-            Some(State::Receiving(inbound)) => core.budget.end(&inbound.partial),
-            Some(State::Open) => {
+            Some(IncomingState::Receiving(inbound)) => core.budget.end(&inbound.partial),
+            Some(IncomingState::Open) => {
                 core.end_stream(id);
                 core.events.push_back(Event::Cancelled { id });
             }
-            Some(State::Sending) => {
+            Some(IncomingState::Sending) => {
                 core.outbox.remove(id.to_wire());
             }
             // Answered before the CANCEL came.
-            Some(State::Free) | None => {}
+            Some(IncomingState::Free) | None => {}
         }
         Ok(())
     }
@@ -294,7 +296,7 @@ impl ServerSide {
     /// Whether the call was not answered.
     pub(super) fn is_open(&self, id: CallId) -> bool {
         self.slots.get(id.slot() as usize).is_some_and(|entry| {
-            let is_open = matches!(entry.state, State::Open | State::Receiving(_));
+            let is_open = matches!(entry.state, IncomingState::Open | IncomingState::Receiving(_));
             is_open && entry.generation == id.generation()
         })
     }
@@ -322,7 +324,7 @@ impl ServerSide {
 
     #[inline]
     pub(super) fn respond<T>(&mut self, core: &mut Core<T>, id: CallId, reply: Reply<'_>) {
-        let Some(Slot { generation, state: state @ State::Open }) =
+        let Some(Slot { generation, state: state @ IncomingState::Open }) =
             self.slots.get_mut(id.slot() as usize)
         else {
             return;
@@ -349,7 +351,7 @@ impl ServerSide {
                 core.outbox.message(head, &[], 0, text.into())
             }
         };
-        *state = State::Sending;
+        *state = IncomingState::Sending;
         if is_out {
             self.release(id);
         }
@@ -392,7 +394,9 @@ impl ServerSide {
     /// Forgets all calls: the link is over.
     pub(super) fn abandon<T>(&mut self, core: &mut Core<T>) {
         for entry in &mut self.slots {
-            if let State::Receiving(inbound) = std::mem::replace(&mut entry.state, State::Free) {
+            if let IncomingState::Receiving(inbound) =
+                std::mem::replace(&mut entry.state, IncomingState::Free)
+            {
                 core.budget.end(&inbound.partial);
             }
         }
@@ -400,12 +404,12 @@ impl ServerSide {
     }
 
     pub(super) fn check_invariants<T>(&self, core: &Core<T>) {
-        let busy = self.slots.iter().filter(|s| !matches!(s.state, State::Free));
+        let busy = self.slots.iter().filter(|s| !matches!(s.state, IncomingState::Free));
         debug_assert_eq!(busy.clone().count(), self.in_flight);
         debug_assert!(self.slots.len() <= self.max_window as usize);
         let reserved: usize = busy
             .map(|slot| match &slot.state {
-                State::Receiving(inbound) => inbound.partial.total(),
+                IncomingState::Receiving(inbound) => inbound.partial.total(),
                 _ => 0,
             })
             .sum();
@@ -413,7 +417,7 @@ impl ServerSide {
         debug_assert_eq!(reserved + items, core.budget.used());
         let is_open = |id: CallId| {
             let state = self.slots.get(id.slot() as usize).map(|slot| &slot.state);
-            matches!(state, Some(State::Open)) && self.is_open(id)
+            matches!(state, Some(IncomingState::Open)) && self.is_open(id)
         };
         debug_assert!(core.streams.ids().all(is_open));
     }

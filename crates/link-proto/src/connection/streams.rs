@@ -26,12 +26,12 @@ const STREAMS: u8 = flags::STREAM_IN | flags::STREAM_OUT;
 /// The streams of a link, by the slot of their call.
 #[derive(Debug)]
 pub(super) struct Streams {
-    slots: Vec<Option<Box<Stream>>>,
+    slots: Vec<Option<Box<OpenStream>>>,
     n_open: usize,
 }
 
 #[derive(Debug)]
-struct Stream {
+struct OpenStream {
     id: CallId,
     sending: Option<Sending>,
     receiving: Option<Receiving>,
@@ -39,7 +39,7 @@ struct Stream {
     is_queued: bool,
 }
 
-impl Stream {
+impl OpenStream {
     fn wants_turn(&self) -> bool {
         self.sending.as_ref().is_some_and(Sending::wants_turn)
             || self.receiving.as_ref().is_some_and(Receiving::owes_credit)
@@ -52,18 +52,18 @@ impl Streams {
     }
 
     #[inline]
-    fn find(&mut self, id: CallId) -> Option<&mut Stream> {
+    fn find(&mut self, id: CallId) -> Option<&mut OpenStream> {
         let stream = self.slots.get_mut(id.slot() as usize)?.as_deref_mut()?;
         (stream.id == id).then_some(stream)
     }
 
-    fn look(&self, id: CallId) -> Option<&Stream> {
+    fn look(&self, id: CallId) -> Option<&OpenStream> {
         let stream = self.slots.get(id.slot() as usize)?.as_deref()?;
         (stream.id == id).then_some(stream)
     }
 
     /// Forgets a stream. `None` if the call has none.
-    fn take(&mut self, id: CallId) -> Option<Box<Stream>> {
+    fn take(&mut self, id: CallId) -> Option<Box<OpenStream>> {
         self.look(id)?;
         self.n_open -= 1;
         self.slots.get_mut(id.slot() as usize)?.take()
@@ -156,7 +156,7 @@ impl<T> Core<T> {
         let (up, down) = (flags & flags::STREAM_IN != 0, flags & flags::STREAM_OUT != 0);
         let (sends, receives) = if is_client { (up, down) } else { (down, up) };
         let peer_window = self.peer.as_ref().map_or(0, |peer| peer.stream_window);
-        let stream = Stream {
+        let stream = OpenStream {
             id,
             sending: sends.then(|| Sending::new(peer_window, held)),
             receiving: receives.then(|| Receiving::new(self.config.stream_window)),

@@ -20,13 +20,13 @@ pub(crate) struct Pool(Arc<Shared>);
 struct Shared {
     max_threads: usize,
     max_waiting: usize,
-    state: Mutex<State>,
+    state: Mutex<JobQueue>,
     /// Told when there is a job.
     arrived: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct JobQueue {
     jobs: VecDeque<Job>,
     n_threads: usize,
     /// Threads that are at a job; the others look for one, or are about to.
@@ -80,7 +80,7 @@ impl Pool {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, JobQueue> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -243,7 +243,7 @@ impl Service {
         Fut: Future<Output = Resp> + Send + 'static,
     {
         let encode = encode_reply::<Resp>(method.call.responses);
-        let handler = Stream { method: method.parts(), handle, encode };
+        let handler = StreamingMethod { method: method.parts(), handle, encode };
         self.insert(&method.call.name, Box::new(handler));
         self
     }
@@ -265,7 +265,7 @@ impl Service {
         Fut: Future<Output = Result<Resp, E>> + Send + 'static,
     {
         let encode = encode_result::<Resp, E>(method.call.responses, method.call.errors);
-        let handler = Stream { method: method.parts(), handle, encode };
+        let handler = StreamingMethod { method: method.parts(), handle, encode };
         self.insert(&method.call.name, Box::new(handler));
         self
     }
@@ -371,13 +371,13 @@ where
 }
 
 /// A method that streams.
-struct Stream<Req: 'static, In: 'static, Out: 'static, F, N> {
+struct StreamingMethod<Req: 'static, In: 'static, Out: 'static, F, N> {
     method: StreamParts<Req, In, Out>,
     handle: F,
     encode: N,
 }
 
-impl<Req, In, Out, T, F, Fut, N> Handler for Stream<Req, In, Out, F, N>
+impl<Req, In, Out, T, F, Fut, N> Handler for StreamingMethod<Req, In, Out, F, N>
 where
     Req: Send + 'static,
     In: Send + 'static,

@@ -163,13 +163,13 @@ impl Slice {
         let observer = self.session.server.config.observer.as_ref();
         let mut cx = TaskContext::from_waker(Waker::noop());
         match first.step(entry, observer, &mut cx, answers.scratch) {
-            Step::Done(answer) => {
+            HandlerRun::Done(answer) => {
                 self.session.server.calls.give_back(1);
                 if !one_way {
                     answers.push(id, answer, start);
                 }
             }
-            Step::Waits(running) => {
+            HandlerRun::Waits(running) => {
                 answers.scratch.truncate(start);
                 let (entry, scope) = (Arc::clone(entry), Arc::clone(&self.scope));
                 self.spawn(Begun { id, one_way, entry, scope }, Work::Begun(running));
@@ -200,7 +200,8 @@ impl Slice {
             let mut out = Vec::new();
             let observer = taken.0.server.config.observer.as_ref();
             let mut cx = TaskContext::from_waker(Waker::noop());
-            if let Step::Done(answer) = first.step(&begun.entry, observer, &mut cx, &mut out) {
+            if let HandlerRun::Done(answer) = first.step(&begun.entry, observer, &mut cx, &mut out)
+            {
                 taken.0.answer(begun.id, begun.one_way, answer, &begun.scope, out);
             }
         };
@@ -248,7 +249,7 @@ struct First {
     streams: Option<Arc<CallStreams>>,
 }
 
-enum Step {
+enum HandlerRun {
     Done(Answer),
     Waits(Pin<Box<dyn Running>>),
 }
@@ -261,7 +262,7 @@ impl First {
         observer: Option<&Arc<dyn Observer>>,
         cx: &mut TaskContext<'_>,
         out: &mut Vec<u8>,
-    ) -> Step {
+    ) -> HandlerRun {
         let mut watch = observer.map(|observer| Watch::begin(observer, entry, &self.context));
         let span = watch.as_ref().map_or_else(Span::none, |watch| watch.span().clone());
         let begin = || {
@@ -286,17 +287,17 @@ impl First {
         if let Some(mut watch) = watch {
             watch.end(refused.status);
         }
-        Step::Done(refused)
+        HandlerRun::Done(refused)
     }
 
     fn work(
         mut running: Pin<Box<dyn Running>>,
         cx: &mut TaskContext<'_>,
         out: &mut Vec<u8>,
-    ) -> Step {
+    ) -> HandlerRun {
         match step(running.as_mut(), cx, out) {
-            Poll::Ready(answer) => Step::Done(answer),
-            Poll::Pending => Step::Waits(running),
+            Poll::Ready(answer) => HandlerRun::Done(answer),
+            Poll::Pending => HandlerRun::Waits(running),
         }
     }
 }
@@ -319,8 +320,8 @@ async fn finish(session: &Session, entry: &Arc<Entry>, work: Work, out: &mut Vec
             let result = first.step(entry, session.server.config.observer.as_ref(), cx, out);
             entry.set_slow(SLOW_STEP < start.elapsed());
             match result {
-                Step::Done(answer) => return Poll::Ready(answer),
-                Step::Waits(waits) => running = Some(waits),
+                HandlerRun::Done(answer) => return Poll::Ready(answer),
+                HandlerRun::Waits(waits) => running = Some(waits),
             }
             return Poll::Pending;
         }

@@ -13,11 +13,11 @@ use crate::streaming::StreamEnd;
 
 /// The streams of one client's calls.
 #[derive(Default)]
-pub(crate) struct Streams(Mutex<HashMap<u64, Stream>>);
+pub(crate) struct Streams(Mutex<HashMap<u64, StreamBuffer>>);
 
 /// The streams of one call, in both directions.
 #[derive(Default)]
-struct Stream {
+struct StreamBuffer {
     items: VecDeque<(u8, Bytes)>,
     /// The client sends no more items.
     is_ended: bool,
@@ -27,20 +27,20 @@ struct Stream {
     sender: Option<Waker>,
 }
 
-impl Stream {
+impl StreamBuffer {
     fn wake(&mut self) {
         [self.receiver.take(), self.sender.take()].into_iter().flatten().for_each(Waker::wake);
     }
 }
 
 impl Streams {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Stream>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, StreamBuffer>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A call begins that streams.
     pub(crate) fn open(&self, id: CallId, stream_in: bool) {
-        let stream = Stream { is_ended: !stream_in, ..Stream::default() };
+        let stream = StreamBuffer { is_ended: !stream_in, ..StreamBuffer::default() };
         self.lock().insert(id.to_wire(), stream);
     }
 

@@ -39,7 +39,7 @@ const MAX_MESSAGE_LEN: usize = 64 << 20;
 pub(super) struct Index {
     paths: Paths,
     connection: Connection,
-    state: watch::Sender<State>,
+    state: watch::Sender<KnownServices>,
     task: Mutex<Task>,
 }
 
@@ -50,7 +50,7 @@ struct Task {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct KnownServices {
     progress: Progress,
     directory: Directory,
 }
@@ -99,7 +99,7 @@ impl Index {
         if task.running.as_ref().is_some_and(|running| !running.is_finished()) {
             return;
         }
-        let _ = self.state.send_replace(State::default());
+        let _ = self.state.send_replace(KnownServices::default());
         let reader = Reader {
             paths: self.paths.clone(),
             connection: self.connection.clone(),
@@ -122,7 +122,7 @@ impl Drop for Index {
 struct Reader {
     paths: Paths,
     connection: Connection,
-    state: watch::Sender<State>,
+    state: watch::Sender<KnownServices>,
     asked_at: Arc<Mutex<Instant>>,
 }
 
@@ -234,7 +234,7 @@ impl Reader {
                 None => break,
             }
         }
-        self.state.send_replace(State { progress: Progress::Current, directory });
+        self.state.send_replace(KnownServices { progress: Progress::Current, directory });
         Ok(revision)
     }
 }

@@ -14,7 +14,7 @@ const LONG: Duration = Duration::from_secs(40);
 
 /// The store as the test sees it.
 #[derive(Default)]
-struct State {
+struct StoreContents {
     entries: BTreeSet<String>,
     /// What the next requests fail with.
     errors: Vec<StoreError>,
@@ -23,13 +23,13 @@ struct State {
 
 #[derive(Clone)]
 struct Scripted {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<StoreContents>>,
     is_there: watch::Sender<bool>,
     reports: mpsc::UnboundedSender<String>,
 }
 
 impl Scripted {
-    fn request<T>(&self, act: impl FnOnce(&mut State) -> T) -> Result<T, StoreError> {
+    fn request<T>(&self, act: impl FnOnce(&mut StoreContents) -> T) -> Result<T, StoreError> {
         let mut state = self.state.lock().unwrap();
         if !*self.is_there.borrow() {
             return Err(StoreError::Away);
@@ -41,7 +41,7 @@ impl Scripted {
     }
 
     /// Waits until the store is as asked for.
-    async fn shows(&self, is: impl Fn(&State) -> bool) {
+    async fn shows(&self, is: impl Fn(&StoreContents) -> bool) {
         let wait = async {
             while !self.change(|state| is(state)) {
                 tokio::task::yield_now().await;
@@ -50,7 +50,7 @@ impl Scripted {
         timeout(LONG, wait).await.unwrap();
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut StoreContents) -> T) -> T {
         change(&mut self.state.lock().unwrap())
     }
 }

@@ -26,7 +26,7 @@ use crate::writer::Lane;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// What a caller does after an answer.
-enum Step {
+enum AfterAnswer {
     /// Asks for its next line.
     Next,
     /// Asks for the same one again, a little later.
@@ -105,10 +105,10 @@ impl Round {
             let next = Next { session: self.source.session, ask: Ask { caller, turn } };
             connection.ask(seat, next.to_bytes());
             match connection.answered(seat, |answer, cx| self.poll_take(answer, cx)).await? {
-                Step::Next => turn += 1,
-                Step::End => return Ok(()),
+                AfterAnswer::Next => turn += 1,
+                AfterAnswer::End => return Ok(()),
                 // In a box: thousands of callers lie side by side, and few of them pause.
-                Step::Again => Box::pin(tokio::time::sleep(PAUSE)).await,
+                AfterAnswer::Again => Box::pin(tokio::time::sleep(PAUSE)).await,
             }
         }
     }
@@ -119,20 +119,20 @@ impl Round {
         &self,
         answer: Answer<'_>,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Step, TransferError>> {
+    ) -> Poll<Result<AfterAnswer, TransferError>> {
         let answer = match answer {
             Ok(answer) => answer,
-            Err(failure) if is_passing(failure) => return Poll::Ready(Ok(Step::Again)),
+            Err(failure) if is_passing(failure) => return Poll::Ready(Ok(AfterAnswer::Again)),
             Err(failure) => return Poll::Ready(Err(TransferError::Call(Arc::clone(failure)))),
         };
         match Reply::decode(answer)? {
             Reply::Handed(Handed::Line { number, line }) => {
                 ready!(self.poll_push(number, line, cx))?;
-                Poll::Ready(Ok(Step::Next))
+                Poll::Ready(Ok(AfterAnswer::Next))
             }
-            Reply::Handed(Handed::End { .. }) => Poll::Ready(Ok(Step::End)),
+            Reply::Handed(Handed::End { .. }) => Poll::Ready(Ok(AfterAnswer::End)),
             Reply::Refused(refusal) => Poll::Ready(match refused(refusal, self.source.session) {
-                TransferError::BeingAnswered { .. } => Ok(Step::Again),
+                TransferError::BeingAnswered { .. } => Ok(AfterAnswer::Again),
                 error => Err(error),
             }),
         }

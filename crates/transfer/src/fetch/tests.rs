@@ -287,7 +287,7 @@ fn a_caller_that_panics_ends_its_round_and_nothing_else() {
             let address = address.to_string();
             let client = Client::connect(&address).await.unwrap();
             let control = Control::new(&client, address.clone(), Duration::from_secs(60));
-            let wanted = Open { first: 0, callers: 20, step: Step::Unchanged };
+            let wanted = Open { first: 0, callers: 20, step: LineStep::Unchanged };
             let session = control.open(wanted).await.unwrap().session;
             let from = callers::Source {
                 address,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use link::codec::Raw;
 use link::{Client, ClientConfig, Connections, Method};
 use transfer::messages::{Message, Next, Open, Opened};
-use transfer::{Ask, FetchOptions, OutputOptions, ServeOptions, Side, Step, TransferError};
+use transfer::{Ask, FetchOptions, LineStep, OutputOptions, ServeOptions, Side, TransferError};
 
 const OPEN: Method<Bytes, Bytes> = Method::new::<(Raw,)>("dubmesh.Transfer", "open");
 const NEXT: Method<Bytes, Bytes> = Method::new::<(Raw,)>("dubmesh.Transfer", "next");
@@ -24,7 +24,7 @@ fn one_connection() -> ClientConfig {
 }
 
 async fn open(client: &Client, callers: u32) -> Result<u64, String> {
-    let wanted = Open { first: 0, callers, step: Step::Unchanged };
+    let wanted = Open { first: 0, callers, step: LineStep::Unchanged };
     let answer = client.call(&OPEN, bytes_of(&wanted)).await.map_err(|error| error.to_string())?;
     Ok(Opened::decode(&answer).unwrap().session)
 }
@@ -53,14 +53,14 @@ fn sources_that_are_none() {
 fn an_output_that_exists_is_kept() {
     let folder = Folder::with_lines(1000);
     let server = folder.serve();
-    let options = folder.options(server.address, Step::Contest, Side::Server);
+    let options = folder.options(server.address, LineStep::Contest, Side::Server);
     std::fs::write(folder.path("output"), "old").unwrap();
     let error = fetch(&options).unwrap_err();
     assert!(matches!(error, TransferError::OutputExists { .. }), "{error}");
     assert_eq!(std::fs::read(folder.path("output")).unwrap(), b"old");
     let output = OutputOptions { force: true, ..options.output.clone() };
     fetch(&FetchOptions { output, ..options.clone() }).unwrap();
-    folder.check(Step::Contest);
+    folder.check(LineStep::Contest);
     std::fs::create_dir(folder.path("folder")).unwrap();
     for force in [false, true] {
         let output = OutputOptions { path: folder.path("folder"), force, ..options.output.clone() };
@@ -77,7 +77,7 @@ fn a_disk_that_fills_up_ends_the_transfer() {
     let folder = Folder::with_lines(5_000_000);
     let server = folder.serve();
     std::os::unix::fs::symlink("/dev/full", folder.path("output.partial")).unwrap();
-    let options = folder.options(server.address, Step::Contest, Side::Server);
+    let options = folder.options(server.address, LineStep::Contest, Side::Server);
     let output = OutputOptions { force: true, ..options.output.clone() };
     let error = fetch(&FetchOptions { output, ..options }).unwrap_err().to_string();
     assert!(error.contains("No space left on device"), "{error}");
@@ -91,7 +91,7 @@ fn a_source_that_changes_is_told() {
     let server = folder.serve();
     let proxy = Proxy::start(server.address);
     proxy.end_after(300_000);
-    let options = folder.options(proxy.address, Step::Contest, Side::Server);
+    let options = folder.options(proxy.address, LineStep::Contest, Side::Server);
     let error = std::thread::scope(|scope| {
         let fetching = scope.spawn(|| fetch(&options));
         proxy.wait_until_ended();
@@ -123,8 +123,8 @@ fn requests_that_make_no_sense_are_refused() {
         assert!(told.contains("transfer 0000000000000005 is unknown"), "{told}");
         assert!(open(&client, 100_000).await.is_err());
     });
-    fetch(&folder.options(server.address, Step::Contest, Side::Server)).unwrap();
-    folder.check(Step::Contest);
+    fetch(&folder.options(server.address, LineStep::Contest, Side::Server)).unwrap();
+    folder.check(LineStep::Contest);
 }
 
 /// A client asks for thousands of lines and reads no answer; others do not notice.
@@ -144,10 +144,10 @@ fn a_client_that_never_reads_holds_up_nobody() {
             asking.spawn(async move { next.call(bytes_of(&ask)).no_timeout().await.is_ok() });
         }
         tokio::task::yield_now().await;
-        let options = folder.options(server.address, Step::Contest, Side::Server);
+        let options = folder.options(server.address, LineStep::Contest, Side::Server);
         let fetching = tokio::task::spawn_blocking(move || fetch(&options).map(|_| ()));
         fetching.await.unwrap().unwrap();
-        folder.check(Step::Contest);
+        folder.check(LineStep::Contest);
     });
 }
 

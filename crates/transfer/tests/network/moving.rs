@@ -6,11 +6,12 @@ use std::time::Duration;
 use crate::support::{Folder, Proxy, fetch, fetch_until};
 use transfer::generate::Lines;
 use transfer::{
-    Compression, FetchOptions, LineEnds, OutputOptions, Side, Step, TransferError, WriterOptions,
+    Compression, FetchOptions, LineEnds, LineStep, OutputOptions, Side, TransferError,
+    WriterOptions,
 };
 
 const BOTH: [Side; 2] = [Side::Server, Side::Client];
-const STEPS: [Step; 2] = [Step::Contest, Step::Unchanged];
+const STEPS: [LineStep; 2] = [LineStep::Contest, LineStep::Unchanged];
 
 #[test]
 fn either_side_processes() {
@@ -42,10 +43,10 @@ fn compressed_lines() {
         let proxy = Proxy::start(server.address);
         for side in BOTH {
             proxy.cut_connections(3);
-            let options = folder.options(proxy.address, Step::Contest, side);
+            let options = folder.options(proxy.address, LineStep::Contest, side);
             let compression = Compression::Lz4;
             let fetched = fetch(&FetchOptions { compression, callers: 200, ..options }).unwrap();
-            folder.check(Step::Contest);
+            folder.check(LineStep::Contest);
             std::fs::remove_file(folder.path("output")).unwrap();
             let traffic = fetched.traffic;
             assert!(3 < traffic.n_compressing, "{traffic:?}");
@@ -64,9 +65,9 @@ fn one_caller_and_thousands() {
     let folder = Folder::with_lines(300_000);
     let server = folder.serve();
     for (connections, callers) in [(1, 1), (2, 1), (12, 1000)] {
-        let options = folder.options(server.address, Step::Contest, Side::Server);
+        let options = folder.options(server.address, LineStep::Contest, Side::Server);
         fetch(&FetchOptions { connections, callers, ..options }).unwrap();
-        folder.check(Step::Contest);
+        folder.check(LineStep::Contest);
         std::fs::remove_file(folder.path("output")).unwrap();
     }
 }
@@ -87,9 +88,9 @@ fn files_that_are_unusual() {
         let folder = Folder::with_source(source);
         let server = folder.serve();
         for side in BOTH {
-            let options = folder.options(server.address, Step::Contest, side);
+            let options = folder.options(server.address, LineStep::Contest, side);
             fetch(&options).unwrap();
-            folder.check(Step::Contest);
+            folder.check(LineStep::Contest);
             std::fs::remove_file(folder.path("output")).unwrap();
         }
     }
@@ -108,13 +109,13 @@ fn lines_that_end_otherwise() {
         let folder = Folder::with_source(mixed);
         let server = folder.serve_by(ends);
         for side in BOTH {
-            fetch(&folder.options(server.address, Step::Contest, side)).unwrap();
+            fetch(&folder.options(server.address, LineStep::Contest, side)).unwrap();
             assert_eq!(
                 std::fs::read(folder.path("output")).unwrap().escape_ascii().to_string(),
                 expected.escape_ascii().to_string()
             );
             std::fs::remove_file(folder.path("output")).unwrap();
-            fetch(&folder.options(server.address, Step::Unchanged, side)).unwrap();
+            fetch(&folder.options(server.address, LineStep::Unchanged, side)).unwrap();
             assert_eq!(std::fs::read(folder.path("output")).unwrap(), mixed);
             std::fs::remove_file(folder.path("output")).unwrap();
         }
@@ -131,7 +132,7 @@ fn lines_that_end_otherwise() {
 fn stopped_and_resumed(folder: &Folder, ends: LineEnds, side: Side) {
     let server = folder.serve_by(ends);
     let proxy = Proxy::start(server.address);
-    let options = folder.options(proxy.address, Step::Contest, side);
+    let options = folder.options(proxy.address, LineStep::Contest, side);
     let output = OutputOptions { resume: true, ..options.output.clone() };
     let options = FetchOptions { output, ..options };
     proxy.end_after(900_000);
@@ -154,7 +155,7 @@ fn stopped_and_resumed(folder: &Folder, ends: LineEnds, side: Side) {
     proxy.cut_connections(3);
     let fetched = fetch(&options).unwrap();
     assert!(1000 < fetched.resumed, "{}", fetched.resumed);
-    folder.check_by(ends, Step::Contest);
+    folder.check_by(ends, LineStep::Contest);
     std::fs::remove_file(folder.path("output")).unwrap();
 }
 
@@ -162,7 +163,7 @@ fn stopped_and_resumed(folder: &Folder, ends: LineEnds, side: Side) {
 fn a_line_that_is_too_long_ends_the_transfer() {
     let folder = Folder::with_source(&[&b"ok\r\n"[..], &b"x\n".repeat(1 << 20)].concat());
     let server = folder.serve();
-    let options = folder.options(server.address, Step::Contest, Side::Server);
+    let options = folder.options(server.address, LineStep::Contest, Side::Server);
     let error = fetch(&options).unwrap_err().to_string();
     assert!(error.contains("line 1 at offset 4 is over the limit"), "{error}");
     assert!(error.contains("use --lines lf for \\n"), "{error}");
@@ -177,10 +178,10 @@ fn connections_that_die_lose_nothing_and_double_nothing() {
     for side in BOTH {
         let proxy = Proxy::start(server.address);
         proxy.cut_connections(15);
-        let fetched = fetch(&folder.options(proxy.address, Step::Contest, side)).unwrap();
+        let fetched = fetch(&folder.options(proxy.address, LineStep::Contest, side)).unwrap();
         assert!(5 < proxy.n_cut(), "only {} connections were cut", proxy.n_cut());
         assert_eq!(fetched.restarts, 0);
-        folder.check(Step::Contest);
+        folder.check(LineStep::Contest);
         std::fs::remove_file(folder.path("output")).unwrap();
     }
 }
@@ -191,7 +192,7 @@ fn a_server_that_restarts_is_waited_for() {
     let folder = Folder::with_lines(4_000_000);
     let mut server = folder.serve();
     let proxy = Proxy::start(server.address);
-    let options = folder.options(proxy.address, Step::Contest, Side::Server);
+    let options = folder.options(proxy.address, LineStep::Contest, Side::Server);
     proxy.end_after(1_000_000);
     let fetched = std::thread::scope(|scope| {
         let fetching = scope.spawn(|| fetch(&options));
@@ -207,7 +208,7 @@ fn a_server_that_restarts_is_waited_for() {
         fetching.join().unwrap()
     });
     assert_eq!(fetched.unwrap().restarts, 2);
-    folder.check(Step::Contest);
+    folder.check(LineStep::Contest);
 }
 
 #[test]
@@ -217,7 +218,7 @@ fn a_server_that_stays_away_is_given_up() {
     let proxy = Proxy::start(server.address);
     proxy.end_after(1_000_000);
     let patience = Duration::from_millis(1500);
-    let options = folder.options(proxy.address, Step::Contest, Side::Server);
+    let options = folder.options(proxy.address, LineStep::Contest, Side::Server);
     let error = fetch(&FetchOptions { patience, ..options.clone() }).unwrap_err();
     assert!(matches!(error, TransferError::NoAnswer { .. }), "{error}");
     assert!(!folder.path("output").exists());
@@ -226,14 +227,14 @@ fn a_server_that_stays_away_is_given_up() {
     let output = OutputOptions { resume: true, ..options.output.clone() };
     let fetched = fetch(&FetchOptions { output, ..options }).unwrap();
     assert!(0 < fetched.resumed);
-    folder.check(Step::Contest);
+    folder.check(LineStep::Contest);
 }
 
 #[test]
 fn nobody_there_is_told_at_once() {
     let folder = Folder::with_lines(1000);
     let address = folder.serve().address;
-    let error = fetch(&folder.options(address, Step::Contest, Side::Server)).unwrap_err();
+    let error = fetch(&folder.options(address, LineStep::Contest, Side::Server)).unwrap_err();
     assert!(error.to_string().contains("cannot connect to 127.0.0.1"), "{error}");
 }
 
@@ -244,7 +245,7 @@ fn a_client_that_is_stopped_goes_on_from_there() {
         let folder = Folder::with_lines(4_000_000);
         let server = folder.serve();
         let proxy = Proxy::start(server.address);
-        let options = folder.options(proxy.address, Step::Contest, side);
+        let options = folder.options(proxy.address, LineStep::Contest, side);
         let output = OutputOptions { resume: true, ..options.output.clone() };
         let options = FetchOptions { output, ..options };
         for _ in 0..3 {
@@ -260,7 +261,7 @@ fn a_client_that_is_stopped_goes_on_from_there() {
             assert!(folder.path("output.partial.journal").exists());
             proxy.go_on(server.address);
         }
-        let other = FetchOptions { step: Step::Unchanged, ..options.clone() };
+        let other = FetchOptions { step: LineStep::Unchanged, ..options.clone() };
         let error = fetch(&other).unwrap_err();
         assert!(matches!(error, TransferError::OtherTransfer { .. }), "{error}");
         let output = OutputOptions { resume: false, ..options.output.clone() };
@@ -268,7 +269,7 @@ fn a_client_that_is_stopped_goes_on_from_there() {
         assert!(matches!(error, TransferError::PartialExists { .. }), "{error}");
         let fetched = fetch(&options).unwrap();
         assert!(10_000 < fetched.resumed, "{}", fetched.resumed);
-        folder.check(Step::Contest);
+        folder.check(LineStep::Contest);
     }
 }
 
@@ -278,10 +279,10 @@ fn little_room_is_enough() {
     let folder = Folder::with_lines(400_000);
     let server = folder.serve();
     for (window, budget) in [(1, 1), (64, 1 << 16), (1 << 16, 200)] {
-        let options = folder.options(server.address, Step::Contest, Side::Client);
+        let options = folder.options(server.address, LineStep::Contest, Side::Client);
         let writer = WriterOptions { window, budget };
         fetch(&FetchOptions { writer, ..options }).unwrap();
-        folder.check(Step::Contest);
+        folder.check(LineStep::Contest);
         std::fs::remove_file(folder.path("output")).unwrap();
     }
 }

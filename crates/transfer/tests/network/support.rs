@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use transfer::generate::generate;
 use transfer::{
-    FetchOptions, Fetched, LineEnds, OutputOptions, Progress, ServeOptions, Serving, Side, Step,
-    TransferError,
+    FetchOptions, Fetched, LineEnds, LineStep, OutputOptions, Progress, ServeOptions, Serving,
+    Side, TransferError,
 };
 
 /// No test waits longer for anything.
@@ -54,7 +54,7 @@ impl Folder {
     }
 
     /// Small, so that tests on a busy machine end soon, and eager to come back.
-    pub(crate) fn options(&self, address: SocketAddr, step: Step, side: Side) -> FetchOptions {
+    pub(crate) fn options(&self, address: SocketAddr, step: LineStep, side: Side) -> FetchOptions {
         let output = OutputOptions { sync: false, ..OutputOptions::new(self.path("output")) };
         FetchOptions {
             connections: 3,
@@ -68,12 +68,12 @@ impl Folder {
 
     /// Checks the output against what the same step makes of the source without a network, byte by
     /// byte.
-    pub(crate) fn check(&self, step: Step) {
+    pub(crate) fn check(&self, step: LineStep) {
         self.check_by(LineEnds::Crlf, step);
     }
 
     /// The same with lines that end otherwise.
-    pub(crate) fn check_by(&self, ends: LineEnds, step: Step) {
+    pub(crate) fn check_by(&self, ends: LineEnds, step: LineStep) {
         let expected = self.path("expected");
         transfer::local::local(&self.path("source"), &expected, ends, step.process()).unwrap();
         let [expected, output] =

@@ -82,7 +82,7 @@ pub(crate) fn buffered(socket: Socket) -> BufferedSocket {
 }
 
 /// A byte stream.
-pub(crate) enum Stream {
+pub(crate) enum ByteStream {
     Plain(Socket),
     #[cfg(feature = "tls")]
     Tls(Box<TlsStream<BufferedSocket>>),
@@ -90,7 +90,7 @@ pub(crate) enum Stream {
     Closed,
 }
 
-impl Stream {
+impl ByteStream {
     /// What is below.
     pub(crate) fn socket(&self) -> Option<&Socket> {
         match self {
@@ -117,7 +117,7 @@ fn closed<T>() -> Poll<io::Result<T>> {
     Poll::Ready(Err(io::ErrorKind::NotConnected.into()))
 }
 
-impl fmt::Debug for Stream {
+impl fmt::Debug for ByteStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = if self.is_tls() { "Tls" } else { "Plain" };
         f.debug_tuple(name).field(&self.socket()).finish()
@@ -188,7 +188,7 @@ fn in_words(error: io::Error, stream: &TlsStream<BufferedSocket>) -> io::Error {
     super::tls::explain(error, peer)
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for ByteStream {
     #[inline]
     fn poll_read(
         self: Pin<&mut Self>,
@@ -207,7 +207,7 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for ByteStream {
     #[inline]
     fn poll_write(
         self: Pin<&mut Self>,

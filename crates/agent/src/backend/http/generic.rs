@@ -106,7 +106,7 @@ impl Mode {
 
 /// What a generic call asks for.
 #[derive(Debug)]
-pub struct Target<'a> {
+pub struct GenericCall<'a> {
     /// The method.
     pub method: Cow<'a, str>,
     /// JVM descriptors of its parameters, or nothing if the caller leaves it to the provider.
@@ -115,7 +115,7 @@ pub struct Target<'a> {
     pub array: &'a [u8],
 }
 
-impl<'a> Target<'a> {
+impl<'a> GenericCall<'a> {
     /// Reads the three arguments of the call.
     ///
     /// # Errors

@@ -185,7 +185,7 @@ impl HttpApp {
                 let generic = call.attachments.iter().rev().find(|(name, _)| *name == "generic");
                 let mode = Mode::of_attachment(generic.map(|(_, value)| *value))?;
                 let raw = Arguments::raw(call.payload.serialization, call.payload.bytes, 3)?;
-                let target = generic::Target::read(&raw)?;
+                let target = generic::GenericCall::read(&raw)?;
                 let mode = mode.fitting(target.array, call.payload.serialization)?;
                 let method = self.method(&target.method, target.descriptor.as_deref())?;
                 let types = match (&method.types, &target.descriptor) {

@@ -7,8 +7,8 @@ use hessian::{Decoder, JavaType, Limits};
 
 use super::CallHeaders;
 use super::form::Form;
-use super::json::Target as Path;
-use crate::args::{ArgumentList, Target, parse_types};
+use super::json::MethodPath;
+use crate::args::{ArgumentList, EncodedMethod, parse_types};
 use crate::route::{Generic, Parameters};
 
 /// Reads `data` in every way in which a caller can write a call: up to the first zero byte
@@ -18,7 +18,7 @@ pub fn mapping(data: &[u8]) {
     let mut text = || String::from_utf8_lossy(parts.next().unwrap_or_default()).into_owned();
     let (types, path) = (text(), text());
     let body = parts.next().unwrap_or_default();
-    let _ = Path::parse(&path);
+    let _ = MethodPath::parse(&path);
     let parameters = parse_types(&types).map_or(Parameters::Unknown, Parameters::Given);
     if let Ok(args) = ArgumentList::json(body) {
         encode(&args, &parameters);
@@ -42,7 +42,7 @@ pub fn mapping(data: &[u8]) {
 }
 
 fn encode(args: &ArgumentList<'_>, parameters: &Parameters) {
-    let target = Target { method: "method", parameters, plan: None };
+    let target = EncodedMethod { method: "method", parameters, plan: None };
     let mut hessian = Vec::new();
     if args.encode_for(target, Serialization::Hessian2, &mut hessian).is_ok() {
         let mut decoder = Decoder::new(&hessian, Limits::default());

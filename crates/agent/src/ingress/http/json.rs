@@ -11,12 +11,12 @@ use crate::invocation::Invocation;
 use crate::route::RouteName;
 
 /// Interface and method as the path names them.
-pub(super) struct Target<'a> {
+pub(super) struct MethodPath<'a> {
     interface: Cow<'a, str>,
     method: Cow<'a, str>,
 }
 
-impl<'a> Target<'a> {
+impl<'a> MethodPath<'a> {
     /// Reads `/{interface}/{method}`.
     pub(super) fn parse(path: &'a str) -> Result<Self, CallError> {
         let parts = path.strip_prefix('/').and_then(|path| path.split_once('/'));

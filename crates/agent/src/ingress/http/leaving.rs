@@ -40,7 +40,7 @@ pub(super) struct Leaving {
     /// Of the whole answer: that is what is kept until the last piece has gone.
     hold: Option<Hold>,
     active: Active,
-    stream: Option<Rc<Stream>>,
+    stream: Option<Rc<StreamAnswer>>,
 }
 
 impl Leaving {
@@ -50,7 +50,7 @@ impl Leaving {
         rest: Bytes,
         hold: Option<Hold>,
         active: Active,
-        stream: Option<Rc<Stream>>,
+        stream: Option<Rc<StreamAnswer>>,
     ) -> Self {
         if let Some(stream) = &stream {
             stream.waits_since.set(Some(Instant::now()));
@@ -99,7 +99,7 @@ impl Body for Leaving {
 }
 
 /// The answer of one stream of HTTP/2.
-pub(super) struct Stream {
+pub(super) struct StreamAnswer {
     /// Since when it waits for the peer to take it, or the next [`MIN_TAKEN_LEN`] of it.
     waits_since: Cell<Option<Instant>>,
     n_taken: Cell<u64>,
@@ -108,7 +108,7 @@ pub(super) struct Stream {
     pieces: Arc<Pieces>,
 }
 
-impl Stream {
+impl StreamAnswer {
     pub(super) fn new(pieces: &Arc<Pieces>) -> Rc<Self> {
         Rc::new(Self {
             waits_since: Cell::new(None),

@@ -204,7 +204,7 @@ async fn answer_request(
             Ok((Style::Text, options, outcome.map_err(Failure::Call)?))
         }
         path => {
-            let target = json::Target::parse(path)?;
+            let target = json::MethodPath::parse(path)?;
             let mut invocation = target.invocation(headers, &more, &body)?;
             if options.refs == RefStyle::Path {
                 invocation.args = invocation.args.with_refs();

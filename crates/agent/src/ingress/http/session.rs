@@ -37,7 +37,7 @@ use self::io::{LocalExecutor, SessionIo};
 use self::pace::Pace;
 use super::chunks::Chunks;
 use super::last_read::LAST_READ;
-use super::leaving::{Leaving, Pieces, Stream};
+use super::leaving::{Leaving, Pieces, StreamAnswer};
 use super::{Answer, HttpListener, answer, handle, prepared};
 use crate::connections::{Activity, Session};
 use crate::memory::{no_room_for_reply, write_timeout};
@@ -95,8 +95,8 @@ pub struct HttpSession {
     handed_len: Cell<usize>,
     /// The streams of HTTP/2 that are being answered, and the last one, whose task is not known
     /// yet.
-    streams: RefCell<Vec<Weak<Stream>>>,
-    last_stream: RefCell<Option<Rc<Stream>>>,
+    streams: RefCell<Vec<Weak<StreamAnswer>>>,
+    last_stream: RefCell<Option<Rc<StreamAnswer>>>,
     pieces: Arc<Pieces>,
     /// Since when pieces wait, how many bytes, and how many had been written by then.
     pieces_mark: Cell<Option<(Instant, u64, u64)>>,
@@ -405,7 +405,7 @@ impl Active {
     }
 
     /// Hands an answer to hyper, piece by piece.
-    fn leave(self, answer: Answer, stream: Option<Rc<Stream>>) -> Response<Leaving> {
+    fn leave(self, answer: Answer, stream: Option<Rc<StreamAnswer>>) -> Response<Leaving> {
         let len = answer.body().len();
         let hold = match self.0.account.take(len) {
             Ok(hold) => hold,

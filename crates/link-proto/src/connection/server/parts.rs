@@ -6,7 +6,7 @@
 //!   are freed.
 //! - `earliest_due` is not after any of these instants.
 
-use super::{ServerSide, Slot, State, refuse, request};
+use super::{IncomingState, ServerSide, Slot, refuse, request};
 use crate::assembly::Partial;
 use crate::connection::core::Core;
 use crate::header::{Header, flags};
@@ -45,7 +45,7 @@ impl ServerSide {
         // These bytes are what was heard last.
         let due = core.last_heard + time;
         self.earliest_due = Some(self.earliest_due.map_or(due, |earliest| earliest.min(due)));
-        self.occupy(slot, id, State::Receiving(Box::new(Inbound { partial, due, time })));
+        self.occupy(slot, id, IncomingState::Receiving(Box::new(Inbound { partial, due, time })));
     }
 
     pub(in crate::connection) fn handle_chunk<T>(
@@ -59,7 +59,7 @@ impl ServerSide {
         let Some(entry) = self.slots.get_mut(id.slot() as usize) else {
             return Ok(());
         };
-        let State::Receiving(inbound) = &mut entry.state else {
+        let IncomingState::Receiving(inbound) = &mut entry.state else {
             // Of a call that was refused or answered before its request was here.
             return Ok(());
         };
@@ -70,13 +70,13 @@ impl ServerSide {
         if !last {
             return Ok(());
         }
-        let Some(State::Receiving(inbound)) = self.release(id) else {
+        let Some(IncomingState::Receiving(inbound)) = self.release(id) else {
             return Ok(());
         };
         core.budget.end(&inbound.partial);
         let (head, payload) = inbound.partial.finish();
         if !head.is_one_way() {
-            self.occupy(id.slot() as usize, id, State::Open);
+            self.occupy(id.slot() as usize, id, IncomingState::Open);
             core.open_stream(id, head.flags, false, false);
         }
         core.events.push_back(request(id, head, payload));
@@ -97,7 +97,7 @@ impl ServerSide {
         self.earliest_due = None;
         let mut late = Vec::new();
         for (slot, entry) in (0_u32..).zip(&self.slots) {
-            let State::Receiving(inbound) = &entry.state else { continue };
+            let IncomingState::Receiving(inbound) = &entry.state else { continue };
             if inbound.due <= now {
                 late.push((CallId::new(slot, entry.generation), inbound.time));
             } else {
@@ -116,7 +116,7 @@ impl ServerSide {
     /// if there is none.
     pub(in crate::connection) fn shed_parts<T>(&mut self, core: &mut Core<T>, text: &str) -> bool {
         let held = |slot: &Slot| match &slot.state {
-            State::Receiving(inbound) => inbound.partial.held(),
+            IncomingState::Receiving(inbound) => inbound.partial.held(),
             _ => 0,
         };
         let largest = (0_u32..).zip(&self.slots).max_by_key(|(_, slot)| held(slot));
@@ -136,7 +136,7 @@ impl ServerSide {
         status: Status,
         text: impl FnOnce(usize, usize) -> String,
     ) {
-        if let Some(State::Receiving(inbound)) = self.release(id) {
+        if let Some(IncomingState::Receiving(inbound)) = self.release(id) {
             let partial = inbound.partial;
             core.budget.end(&partial);
             let text = text(partial.total(), partial.have());

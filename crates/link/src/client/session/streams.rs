@@ -15,14 +15,14 @@ use crate::error::Failure;
 /// The streams of a session's calls.
 #[derive(Default)]
 pub(super) struct Streams {
-    by_key: HashMap<Key, Stream>,
+    by_key: HashMap<Key, StreamBuffer>,
     /// Which call has a slot of the connection.
     by_slot: HashMap<u32, (CallId, Key)>,
 }
 
 /// The streams of one call, in both directions.
 #[derive(Default)]
-struct Stream {
+struct StreamBuffer {
     id: Option<CallId>,
     items: VecDeque<(u8, Bytes)>,
     /// The caller has no more items; known before the call is sent.
@@ -43,7 +43,7 @@ impl Streams {
         self.by_key.is_empty() && self.by_slot.is_empty()
     }
 
-    fn find(&mut self, id: CallId) -> Option<&mut Stream> {
+    fn find(&mut self, id: CallId) -> Option<&mut StreamBuffer> {
         let (known, key) = self.by_slot.get(&id.slot())?;
         if *known != id {
             return None;
@@ -55,7 +55,7 @@ impl Streams {
 impl SessionMachine {
     /// The call of this key streams.
     pub(super) fn open_stream(&mut self, key: Key) {
-        self.streams.by_key.insert(key, Stream::default());
+        self.streams.by_key.insert(key, StreamBuffer::default());
     }
 
     /// A streaming call was sent.

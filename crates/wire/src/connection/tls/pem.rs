@@ -13,10 +13,10 @@ use super::error::TlsError;
 
 /// Where PEM text is.
 #[derive(Clone)]
-pub struct Pem(Place);
+pub struct Pem(PemSource);
 
 #[derive(Clone)]
-enum Place {
+enum PemSource {
     File(PathBuf),
     Bytes(Arc<[u8]>),
     System,
@@ -46,26 +46,26 @@ pub struct Certificate {
 impl Pem {
     /// In a file, which is read whenever the settings are (re)loaded.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self(Place::File(path.into()))
+        Self(PemSource::File(path.into()))
     }
 
     /// In memory.
     pub fn bytes(text: impl AsRef<[u8]>) -> Self {
-        Self(Place::Bytes(text.as_ref().into()))
+        Self(PemSource::Bytes(text.as_ref().into()))
     }
 
     /// The authorities that this system trusts: the file that `SSL_CERT_FILE` names, or else the
     /// one that the system's own programs use. Those among them that rustls cannot use are passed
     /// over.
     pub fn system() -> Self {
-        Self(Place::System)
+        Self(PemSource::System)
     }
 
     fn read(&self) -> Result<Cow<'_, [u8]>, TlsError> {
         let path = match &self.0 {
-            Place::Bytes(text) => return Ok(Cow::Borrowed(text)),
-            Place::File(path) => path.clone(),
-            Place::System => system_file().ok_or(TlsError::NoSystemAuthorities)?,
+            PemSource::Bytes(text) => return Ok(Cow::Borrowed(text)),
+            PemSource::File(path) => path.clone(),
+            PemSource::System => system_file().ok_or(TlsError::NoSystemAuthorities)?,
         };
         let fail = |source| TlsError::Read { place: format!("'{}'", path.display()), source };
         std::fs::read(&path).map(Cow::Owned).map_err(fail)
@@ -94,7 +94,7 @@ impl Pem {
     /// All certificates, as authorities to trust.
     pub(super) fn roots(&self) -> Result<Arc<RootCertStore>, TlsError> {
         let mut roots = RootCertStore::empty();
-        if matches!(self.0, Place::System) {
+        if matches!(self.0, PemSource::System) {
             roots.add_parsable_certificates(self.certificates()?);
             return Ok(Arc::new(roots));
         }
@@ -115,9 +115,9 @@ fn system_file() -> Option<PathBuf> {
 impl fmt::Display for Pem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Place::File(path) => write!(f, "'{}'", path.display()),
-            Place::Bytes(_) => f.write_str("the PEM text in memory"),
-            Place::System => f.write_str("the system's authorities"),
+            PemSource::File(path) => write!(f, "'{}'", path.display()),
+            PemSource::Bytes(_) => f.write_str("the PEM text in memory"),
+            PemSource::System => f.write_str("the system's authorities"),
         }
     }
 }

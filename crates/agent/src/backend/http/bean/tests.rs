@@ -8,7 +8,7 @@ use jsonb::jsonb_to_json;
 use proptest::prelude::*;
 
 use super::super::arguments::Arguments;
-use super::super::generic::{Mode, Target};
+use super::super::generic::{GenericCall, Mode};
 use super::*;
 use crate::config::http_app::method::Classes;
 use crate::error::Code;
@@ -23,7 +23,7 @@ fn recorded(frame: &[u8]) -> (String, Mode) {
     };
     let serialization = request.serialization();
     let raw = Arguments::raw(serialization, request.args(), 3).unwrap();
-    let target = Target::read(&raw).unwrap();
+    let target = GenericCall::read(&raw).unwrap();
     let mode = Mode::of_attachment(Some("bean")).unwrap();
     let mode = mode.fitting(target.array, serialization).unwrap();
     let [argument] = super::super::arguments::elements(target.array).unwrap()[..] else {

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tracing::debug;
 use wire::{Account, Hold, MIN_TAKEN_LEN};
 
-use super::{HttpSession, Pace, Phase, Stream};
+use super::{HttpSession, Pace, Phase, StreamAnswer};
 use crate::error::{CallError, Code};
 
 /// Fields that a head may have, in either version.
@@ -61,8 +61,8 @@ impl HttpSession {
     }
 
     /// The answer of a stream of HTTP/2 that has begun.
-    pub(super) fn begin_stream(&self) -> Option<Rc<Stream>> {
-        let stream = self.is_http2.get().then(|| Stream::new(&self.pieces))?;
+    pub(super) fn begin_stream(&self) -> Option<Rc<StreamAnswer>> {
+        let stream = self.is_http2.get().then(|| StreamAnswer::new(&self.pieces))?;
         *self.last_stream.borrow_mut() = Some(Rc::clone(&stream));
         Some(stream)
     }

@@ -52,12 +52,12 @@ pub(super) struct Caller {
     deadline: Option<Instant>,
     one_way: bool,
     sleeper: Sleeper,
-    stream: Option<Stream>,
+    stream: Option<CallerStream>,
     is_done: bool,
 }
 
 /// The caller's ends of its streams.
-struct Stream {
+struct CallerStream {
     sender: Sleeper,
     receiver: Sleeper,
     n_up: u64,
@@ -120,7 +120,7 @@ impl Sim {
             assert_eq!(n_waiting, 0, "it overtook others");
         }
         let (n_up, _) = n_items(seed);
-        let stream = (stream_in || stream_out).then(|| Stream {
+        let stream = (stream_in || stream_out).then(|| CallerStream {
             sender: Sleeper::new(stream_in),
             receiver: Sleeper::new(stream_out),
             n_up: if stream_in { n_up } else { 0 },
@@ -283,7 +283,7 @@ impl Sim {
     }
 }
 
-impl Stream {
+impl CallerStream {
     fn send(&mut self, seed: u64, key: Key, session: &mut SessionMachine) {
         if self.is_ended || !self.sender.flag.take() {
             return;
