@@ -19,8 +19,8 @@ use tracing::warn;
 
 use crate::config::{ClusterPolicy, TlsEndpoints};
 use crate::error::{CallError, Code};
-use crate::learnt::Learnt;
 use crate::metrics::{CallStats, Hub};
+use crate::refused_serializations::RefusedSerializations;
 use crate::timeout::Limit;
 use crate::upstream::{AnyUpstream, EndpointAddress, Pool, Setup, Standing};
 
@@ -77,7 +77,7 @@ struct MemberState {
     /// its path behind an agent.
     attachments: Vec<(&'static str, String)>,
     /// Forgotten with the member, when the endpoint registers others.
-    learnt: Learnt,
+    refused_serializations: RefusedSerializations,
 }
 
 impl PartialEq for Member {
@@ -105,7 +105,7 @@ impl MemberState {
 
     /// The first serialization that the endpoint prefers and we write.
     fn serialization(&self, otherwise: Serialization) -> Serialization {
-        self.learnt.choose(&self.endpoint.serializations, otherwise)
+        self.refused_serializations.choose(&self.endpoint.serializations, otherwise)
     }
 }
 
@@ -215,10 +215,17 @@ impl Cluster {
         let at = EndpointAddress { host: &endpoint.host, port: endpoint.port, tls };
         let upstream = self.pool.upstream(endpoint.protocol, at, setup);
         let stats = self.hub.upstream(&self.service_name, upstream.address());
-        let (endpoint, learnt) = (endpoint.clone(), Learnt::default());
+        let (endpoint, refused_serializations) =
+            (endpoint.clone(), RefusedSerializations::default());
         let token = endpoint.params.get(TOKEN).filter(|token| !token.is_empty());
         let token = token.map(|token| (TOKEN, token.clone()));
-        let mut state = MemberState { endpoint, upstream, stats, attachments: Vec::new(), learnt };
+        let mut state = MemberState {
+            endpoint,
+            upstream,
+            stats,
+            attachments: Vec::new(),
+            refused_serializations,
+        };
         state.attachments.extend(token);
         // A provider's agent knows no other way to its app's path.
         if let (Protocol::Link, Some(path)) =

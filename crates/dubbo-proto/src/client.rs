@@ -22,10 +22,10 @@ use bytes::BytesMut;
 pub use self::outcome::{ClientEvent, ClientStats, DeadReason, SendError};
 use crate::event::{self, Event};
 use crate::frame::{Frame, Frames, HEADER_LEN, Header, Incoming};
+use crate::frame_deadline::Unfinished;
 use crate::liveness::{Liveness, Look};
-use crate::pending::{Pending, RequestId};
+use crate::pending_calls::{Pending, RequestId};
 use crate::reply::{self, ReplyTo};
-use crate::unfinished::Unfinished;
 use crate::{DEFAULT_PAYLOAD_LIMIT, ProtoError, RequestTemplate, Serialization, Status};
 
 /// Requests of up to so many bytes are short.

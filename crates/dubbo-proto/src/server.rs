@@ -15,9 +15,9 @@ use bytes::{Bytes, BytesMut};
 use crate::client::DeadReason;
 use crate::event;
 use crate::frame::{Frame, Frames, Header, Incoming};
+use crate::frame_deadline::Unfinished;
 use crate::liveness::{Liveness, Look};
 use crate::reply::{self, ReplyKind, ReplyTo};
-use crate::unfinished::Unfinished;
 use crate::{
     BodyLimits, DEFAULT_PAYLOAD_LIMIT, ProtoError, Request, RequestId, Serialization, Status,
 };

@@ -13,7 +13,7 @@ mod config;
 mod dialer;
 mod lane;
 mod lanes;
-mod queueing;
+mod queueing_delay;
 mod session;
 mod streaming;
 mod thread;

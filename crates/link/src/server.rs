@@ -4,16 +4,16 @@
 //! `session`; `slice` begins the calls that came together; `pool` has the threads for handlers
 //! that may block.
 
+mod call_batch;
 mod config;
 mod context;
 mod handshake;
 mod in_place;
+mod observed_call;
 mod pool;
 mod service;
 mod session;
-mod slice;
 mod streams;
-mod watched;
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};

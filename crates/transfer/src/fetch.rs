@@ -8,10 +8,10 @@
 //! and `crew` runs the tasks on it; `control` is all that is asked beside lines, on a connection
 //! of its own, and watches whether the server is there.
 
+mod caller_tasks;
 mod callers;
 mod connection;
 mod control;
-mod crew;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ use tokio::runtime::{Builder, LocalOptions};
 use crate::TransferError;
 use crate::handout::MAX_CALLERS;
 use crate::journal::Subject;
+use crate::line_step::LineStep;
 use crate::messages::{Before, Close, Open};
 use crate::output::OutputOptions;
-use crate::process::LineStep;
 use crate::source::Identity;
 use crate::writer::{Writer, WriterOptions, Written};
 use callers::Round;

@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::checksum::{Sent, Totals};
-use crate::process::Process;
+use crate::line_step::Process;
 use crate::{Reader, Source, TransferError};
 
 /// How many callers one hand-out keeps places for (2 MiB).

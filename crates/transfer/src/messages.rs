@@ -9,8 +9,8 @@ use bytes::BufMut;
 use crate::TransferError;
 use crate::checksum::Totals;
 use crate::handout::{Ask, Handed};
+use crate::line_step::LineStep;
 use crate::lines::LineEnds;
-use crate::process::LineStep;
 use crate::source::Identity;
 
 /// A message of fixed form.

@@ -9,8 +9,8 @@
 
 use crate::TransferError;
 use crate::checksum::{Sent, Totals};
+use crate::line_step::{Process, line_max_len, process_line};
 use crate::lines::{Line, LineEnds};
-use crate::process::{Process, line_max_len, process_line};
 
 /// A batch that has reached this length goes to the writer.
 pub(crate) const BATCH_LEN: usize = 64 * 1024;
@@ -198,7 +198,7 @@ fn place_of(ring: &mut [LinePosition], number: u64) -> &mut LinePosition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::{Contest, Unchanged};
+    use crate::line_step::{Contest, Unchanged};
     use proptest::prelude::*;
 
     fn batch(lines: &[u64], step: &dyn Process) -> Batch {

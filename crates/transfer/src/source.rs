@@ -14,7 +14,7 @@
 //! - Memory does not depend on the file's length, but for 16 bytes a block of 256 KiB (1 MiB for
 //!   16 GiB), nor on the number of clients: 16 blocks are shared, and each reader holds 2.
 
-mod advice;
+mod line_end_advice;
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -23,8 +23,8 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::TransferError;
+use crate::line_step::{Process, line_max_len, process_line};
 use crate::lines::{Line, LineEnds, MARGIN, find_ends};
-use crate::process::{Process, line_max_len, process_line};
 
 /// How many bytes are read at once. Small enough that a block, its ends and what is made of them
 /// stay in a core's second-level cache; large enough that a read's fixed cost does not count.

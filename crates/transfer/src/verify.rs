@@ -6,8 +6,8 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::line_step::{Process, line_max_len, process_line};
 use crate::lines::{Line, LineEnds};
-use crate::process::{Process, line_max_len, process_line};
 use crate::{Difference, Reader, Source, TransferError};
 
 /// How much of a difference is shown.
@@ -117,7 +117,7 @@ fn excerpt(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::{Contest, Unchanged};
+    use crate::line_step::{Contest, Unchanged};
 
     fn compare(
         source: &[u8],

@@ -21,9 +21,9 @@ use std::time::Duration;
 use crate::TransferError;
 use crate::checksum::Totals;
 use crate::journal::Subject;
+use crate::line_step::Process;
 use crate::lines::LineEnds;
 use crate::output::{Output, OutputOptions};
-use crate::process::Process;
 use crate::reorder::{Batch, Reorder};
 
 /// How much is written at once. It fits into the second-level cache twice.

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::counts::Open;
-use crate::loads::Assigned;
+use crate::connection_counts::Open;
 use crate::tcp_info::TcpInfo;
+use crate::worker_loads::Assigned;
 pub use departures::Departures;
 pub use meter::Meter;
 use stream::ByteStream;

@@ -24,34 +24,34 @@ pub mod address;
 mod backoff;
 mod budget;
 mod connection;
-mod counts;
+mod connection_counts;
+mod descriptors;
 mod destination;
-mod files;
 mod listen_address;
 mod listener;
-mod loads;
 mod machine;
+mod slow_reader;
 pub mod socket;
-mod taking;
 mod tcp_info;
+mod worker_loads;
 
 pub use backoff::{Backoff, jitter};
 pub use budget::{Account, Budget, Group, Hold, Holder, Lease, Refused, memory_of_machine};
 #[cfg(feature = "tls")]
 pub use connection::tls;
 pub use connection::{Connection, Departures, Detached, Facts, Meter, Peer, Secured};
-pub use counts::ConnectionCounts;
+pub use connection_counts::ConnectionCounts;
+pub use descriptors::Files;
 pub use destination::Destination;
-pub use files::Files;
 pub use listen_address::{
     BoundSocket, DEFAULT_SOCKET_MODE, ListenAddress, ListenError, MAX_SOCKET_PATH_LEN, UnixSocket,
     listen, remedy,
 };
 pub use listener::{Limits, Listener};
-pub use loads::{Assigned, Loads};
 pub use machine::{Conn, Ending, Machine, Share, SyncConn, drive, drive_slices, linger, slice_len};
-pub use taking::{MIN_TAKEN_LEN, Taking, Watched};
+pub use slow_reader::{MIN_TAKEN_LEN, Taking, Watched};
 pub use tcp_info::TcpInfo;
+pub use worker_loads::{Assigned, Loads};
 
 /// How many of `n_waiting` things that cost time are done in one turn of an event loop: a few, and
 /// of a long queue more, so that it shrinks quickly, too.

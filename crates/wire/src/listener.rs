@@ -15,8 +15,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tracing::{debug, warn};
 
 use crate::connection::{Connection, Detached, Peer, Secured, Socket};
-use crate::counts::ConnectionCounts;
-use crate::files::Files;
+use crate::connection_counts::ConnectionCounts;
+use crate::descriptors::Files;
 use crate::listen_address::{BoundSocket, ListenAddress, SocketFile, UnixSocket};
 use crate::socket;
 

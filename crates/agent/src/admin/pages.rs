@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::{AdminState, LogLevel};
 use crate::error::clip;
-use crate::ingress::http::{head, site};
+use crate::ingress::http::{head, web_pages};
 use crate::inspect::snapshot::{Page, RegistrySnapshot, Snapshot, VersionSnapshot};
 use crate::inspect::{Asked, Filter, Question};
 use crate::metrics;
@@ -196,7 +196,7 @@ fn known_host(request: &Request<Incoming>, hosts: &[String]) -> Result<(), Strin
         };
     };
     let name = name.to_str().unwrap_or_default();
-    let is_known = head::is_host(name) && site::is_known_host(name, hosts);
+    let is_known = head::is_host(name) && web_pages::is_known_host(name, hosts);
     if is_known && names.next().is_none() { Ok(()) } else { Err(name.to_owned()) }
 }
 

@@ -80,7 +80,7 @@ impl Cluster {
             if call.one_way {
                 return outcome;
             }
-            let Some(other) = member.learnt.take_in(used, &outcome) else {
+            let Some(other) = member.refused_serializations.take_in(used, &outcome) else {
                 return outcome;
             };
             let now = Instant::now();
@@ -92,7 +92,7 @@ impl Cluster {
             let call = Call { times: Times { now, deadline }, ..call };
             let form = DubboForm { serialization: other, ..form };
             let outcome = attempt.upstream().call(&call, form).await;
-            if member.learnt.take_in_again(used, other, &outcome) {
+            if member.refused_serializations.take_in_again(used, other, &outcome) {
                 info!(endpoint = %member.upstream.address(), %used, instead = %other, "serialization refused");
             }
             outcome

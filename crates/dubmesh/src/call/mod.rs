@@ -4,7 +4,7 @@
 //! `outcome` says how a failed call ends.
 
 mod dump;
-mod layout;
+mod json_layout;
 mod outcome;
 mod tap;
 
@@ -219,7 +219,7 @@ pub(crate) fn call(args: &CallArgs) -> Exit {
 /// JSON as it is, or on several lines where a person reads it.
 fn shown(json: &str) -> String {
     match io::stderr().is_terminal() {
-        true => String::from_utf8_lossy(&layout::pretty(json.as_bytes(), false)).into_owned(),
+        true => String::from_utf8_lossy(&json_layout::pretty(json.as_bytes(), false)).into_owned(),
         false => json.to_owned(),
     }
 }
@@ -235,7 +235,7 @@ fn print(args: &CallArgs, json: &[u8]) -> io::Result<()> {
     if args.pretty || is_terminal && !args.raw {
         let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let has_colour = is_wanted && is_terminal;
-        stdout.write_all(&layout::pretty(json, has_colour))?;
+        stdout.write_all(&json_layout::pretty(json, has_colour))?;
     } else {
         stdout.write_all(json)?;
     }

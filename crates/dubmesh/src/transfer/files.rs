@@ -125,7 +125,7 @@ pub(super) fn local(args: &LocalArgs) -> Exit {
     advise("local", &args.source, args.lines);
     let start = Instant::now();
     let (step, ends) = (args.process.process(), args.lines.into());
-    let count = transfer::local::local(&args.source, &args.output, ends, step);
+    let count = transfer::local_transfer::local(&args.source, &args.output, ends, step);
     let took = start.elapsed().as_secs_f64();
     let told = count.map(|rows| {
         let rate = rows as f64 / took;

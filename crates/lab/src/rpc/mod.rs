@@ -8,7 +8,7 @@ mod echo;
 mod load;
 mod meter;
 mod plan;
-mod process;
+mod server_process;
 
 use std::io::{Read, Write};
 use std::process::Command;
@@ -20,7 +20,7 @@ use tokio::runtime::{Builder, Runtime};
 pub use self::meter::Measured;
 use self::plan::CALL_TIMEOUT;
 pub use self::plan::{Codec, RpcError, RpcPlan};
-use self::process::ServerProcess;
+use self::server_process::ServerProcess;
 
 /// The server that is called.
 #[derive(Debug)]

@@ -6,9 +6,9 @@
 //!   buffer, or the client gave it up, or the call was refused.
 //! - No slot is at or beyond the largest window that was ever granted.
 
-mod parts;
+mod partial_requests;
 
-use self::parts::Inbound;
+use self::partial_requests::Inbound;
 use super::core::{Core, cut_text};
 use crate::assembly::Partial;
 use crate::header::{Header, Kind, MAX_WINDOW, WHOLE_LINK, flags};

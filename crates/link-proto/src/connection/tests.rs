@@ -10,7 +10,7 @@ use std::time::Duration;
 
 mod compressed;
 mod in_place;
-mod parts;
+mod partial_requests;
 mod streams;
 
 struct Pair {

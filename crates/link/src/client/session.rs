@@ -9,7 +9,7 @@
 
 mod outcome;
 mod streams;
-mod waiting;
+mod waiting_calls;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ use slab::Slab;
 
 pub(crate) use self::outcome::{NotTaken, Outcome, Response};
 use self::streams::Streams;
-use self::waiting::{Parked, Waiting};
+use self::waiting_calls::{Parked, Waiting};
 use super::config::{ClientConfig, WhenDown};
-use super::queueing::Queueing;
+use super::queueing_delay::Queueing;
 use wire::{Machine, slice_len};
 
 /// A call's place in its session.

@@ -11,9 +11,9 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 use link_proto::{Connection, Event, InPlace, LinkError, RouteId, Status};
 
+use super::call_batch::panicked;
 use super::context::Context;
 use super::service::{Answer, Entry, Handler, Once, Refusal, Running};
-use super::slice::panicked;
 use crate::codec::{Codec, Raw};
 use crate::traffic::Traffic;
 use wire::Machine;

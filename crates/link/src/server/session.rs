@@ -10,10 +10,10 @@ use link_proto::{
 use tokio::task::AbortHandle;
 
 use super::Shared;
+use super::call_batch::{Job, Slice};
 use super::context::{Peer, Scope};
 use super::in_place::ServerLink;
 use super::service::{Answer, Entry, Refusal};
-use super::slice::{Job, Slice};
 use super::streams::Streams;
 use crate::client::as_strs;
 use crate::link_stream::LinkStream;

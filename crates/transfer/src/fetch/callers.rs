@@ -15,8 +15,8 @@ use std::time::Duration;
 use link::{ClientConfig, Failure, Status};
 use tokio::task::JoinSet;
 
+use super::caller_tasks::Crew;
 use super::connection::{Answer, Connection};
-use super::crew::Crew;
 use crate::TransferError;
 use crate::handout::{Ask, Handed};
 use crate::messages::{Code, Next, Refusal, Reply};

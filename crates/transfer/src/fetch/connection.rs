@@ -24,7 +24,7 @@ use link_proto::{
 };
 use wire::Backoff;
 
-use super::crew::Crew;
+use super::caller_tasks::Crew;
 use crate::TransferError;
 use crate::messages::Next;
 use crate::methods::{NEXT, NUMBER, SERVICE};

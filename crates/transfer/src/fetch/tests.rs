@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
 use crate::generate::generate;
+use crate::line_step::{Process, Unchanged};
 use crate::lines::Line;
 use crate::messages::{Opened, Standing};
 use crate::methods::{LOOK, OPEN, SERVICE};
-use crate::process::{Process, Unchanged};
 use crate::serve::{ServeOptions, Serving};
 use crate::source::Source;
 use link::{Compression, Server, ServerConfig, Service};

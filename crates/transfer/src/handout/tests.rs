@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::checksum::Sent;
-use crate::process::{Contest, Unchanged};
+use crate::line_step::{Contest, Unchanged};
 
 struct File {
     _file: tempfile::NamedTempFile,

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::Identity;
 use crate::checksum::Sent;
+use crate::line_step::{Contest, Unchanged};
 use crate::lines::LineEnds;
-use crate::process::{Contest, Unchanged};
 
 struct Unpark(Thread);
 

@@ -75,7 +75,8 @@ impl Folder {
     /// The same with lines that end otherwise.
     pub(crate) fn check_by(&self, ends: LineEnds, step: LineStep) {
         let expected = self.path("expected");
-        transfer::local::local(&self.path("source"), &expected, ends, step.process()).unwrap();
+        transfer::local_transfer::local(&self.path("source"), &expected, ends, step.process())
+            .unwrap();
         let [expected, output] =
             [expected, self.path("output")].map(|it| std::fs::read(it).unwrap());
         assert!(expected == output, "{} and {} bytes differ", expected.len(), output.len());

@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 
 use super::*;
 use crate::connection::Socket;
-use crate::loads::Loads;
+use crate::worker_loads::Loads;
 
 /// No test waits longer for anything.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -19,12 +19,12 @@ mod form;
 pub(crate) mod head;
 mod json;
 mod last_read;
-mod leaving;
 mod listener;
 mod options;
-mod prepared;
+mod outgoing_answer;
+mod prepared_answers;
 mod session;
-pub(crate) mod site;
+pub(crate) mod web_pages;
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -95,14 +95,14 @@ async fn handle(
     if facts.as_ref().is_ok_and(|facts| facts.is_chunked) {
         session.watch_chunks(listener.config.max_body_len);
     }
-    let page =
-        facts.and_then(|facts| Ok((facts, site::judge(&facts, cors, &listener.config.hosts)?)));
+    let page = facts
+        .and_then(|facts| Ok((facts, web_pages::judge(&facts, cors, &listener.config.hosts)?)));
     // Who asks whether a call may be made has not made one.
     if let (Ok((facts, Some(origin))), Some(cors)) = (&page, cors)
-        && site::is_preflight(&head, facts)
+        && web_pages::is_preflight(&head, facts)
     {
-        let mut answer = site::preflight(&head, cors);
-        site::share(answer.headers_mut(), cors, Some(*origin));
+        let mut answer = web_pages::preflight(&head, cors);
+        web_pages::share(answer.headers_mut(), cors, Some(*origin));
         return answer;
     }
     let origin = page.as_ref().ok().and_then(|(_, origin)| *origin);
@@ -137,7 +137,7 @@ async fn handle(
     counted.code = result.as_ref().err().map(|error| error.code as u8);
     let mut answer = result.unwrap_or_else(|error| answer::error(&error, head.version));
     if let Some(cors) = cors {
-        site::share(answer.headers_mut(), cors, origin);
+        web_pages::share(answer.headers_mut(), cors, origin);
     }
     answer
 }

@@ -10,9 +10,9 @@
 //! Timeouts are kept by the worker's sweep, not by a timer per connection: moving a timer with
 //! every request would cost more than all the rest of this file.
 
-mod held;
+mod idle_frames;
 mod io;
-mod pace;
+mod memory_account;
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -33,12 +33,12 @@ use tokio::io::AsyncReadExt;
 use tracing::{debug, info};
 use wire::{Account, Connection, Taking, Watched};
 
+use self::idle_frames::Pace;
 use self::io::{LocalExecutor, SessionIo};
-use self::pace::Pace;
 use super::chunks::Chunks;
 use super::last_read::LAST_READ;
-use super::leaving::{Leaving, Pieces, StreamAnswer};
-use super::{Answer, HttpListener, answer, handle, prepared};
+use super::outgoing_answer::{Leaving, Pieces, StreamAnswer};
+use super::{Answer, HttpListener, answer, handle, prepared_answers};
 use crate::connections::{Activity, Session};
 use crate::memory::{no_room_for_reply, write_timeout};
 use crate::worker::Worker;
@@ -340,7 +340,7 @@ impl HttpSession {
             };
             if read.ok().filter(|len| *len != 0).is_none() {
                 if self.expired.get() {
-                    let _ = stream.try_write(prepared::TIMEOUT);
+                    let _ = stream.try_write(prepared_answers::TIMEOUT);
                 }
                 return None;
             }

@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use tracing::warn;
 use wire::{Connection, Watched};
 
-use super::{HttpSession, LAST_READ, Phase, prepared};
+use super::{HttpSession, LAST_READ, Phase, prepared_answers};
 use crate::scratch::Scratch;
 
 /// What is put together of an answer's head and pieces: of what is longer the rest goes out alone.
@@ -81,7 +81,7 @@ impl hyper::rt::Read for SessionIo {
         }
         if !has_room {
             // As a request that is late: nothing else waits to be written.
-            let _ = this.stream.inner_mut().get_mut().try_write(prepared::NO_MEMORY);
+            let _ = this.stream.inner_mut().get_mut().try_write(prepared_answers::NO_MEMORY);
             return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
         }
         read
@@ -100,7 +100,7 @@ impl SessionIo {
         warn!(peer = %stream.facts().peer, "connection closed: {text}");
         if !self.session.taking.is_blocked() {
             // No frame has been written in part, so that this is one.
-            let _ = stream.try_write(prepared::CALM_DOWN);
+            let _ = stream.try_write(prepared_answers::CALM_DOWN);
         }
         Err(io::Error::other(text))
     }
@@ -109,7 +109,7 @@ impl SessionIo {
     fn give_up(&mut self) -> io::Result<()> {
         if self.session.phase.get() == Phase::Head {
             // The socket's buffer is empty between requests, so that this goes out whole.
-            let _ = self.stream.inner_mut().get_mut().try_write(prepared::TIMEOUT);
+            let _ = self.stream.inner_mut().get_mut().try_write(prepared_answers::TIMEOUT);
             return Err(io::ErrorKind::TimedOut.into());
         }
         Ok(())
@@ -131,7 +131,7 @@ impl hyper::rt::Write for SessionIo {
         }
         if session.phase.get() == Phase::Head
             && !session.is_http2.get()
-            && let Some(instead) = prepared::instead_of(bytes)
+            && let Some(instead) = prepared_answers::instead_of(bytes)
         {
             // As above: this goes out whole.
             let _ = self.stream.inner_mut().get_mut().try_write(instead);

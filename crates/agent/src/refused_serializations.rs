@@ -26,12 +26,12 @@ const REFUSALS: [&str; 3] = [
 
 /// What the answers of one endpoint have told.
 #[derive(Debug, Default)]
-pub(crate) struct Learnt {
+pub(crate) struct RefusedSerializations {
     permitted: Cell<Set>,
     refused: Cell<Set>,
 }
 
-impl Learnt {
+impl RefusedSerializations {
     /// The serialization for the next call: the first of `registered` that we write, or else
     /// `otherwise`, and not one that was refused.
     pub(crate) fn choose(
@@ -151,54 +151,54 @@ mod tests {
 
     #[test]
     fn a_refused_serialization_is_not_used_again() {
-        let learnt = Learnt::default();
-        assert_eq!(learnt.choose(&[], Hessian2), Hessian2);
-        assert_eq!(learnt.take_in(Hessian2, &refusal(Fastjson2)), Some(Fastjson2));
+        let refusals = RefusedSerializations::default();
+        assert_eq!(refusals.choose(&[], Hessian2), Hessian2);
+        assert_eq!(refusals.take_in(Hessian2, &refusal(Fastjson2)), Some(Fastjson2));
         let read = answer(Status::ServiceError, Fastjson2, "");
-        assert!(learnt.take_in_again(Hessian2, Fastjson2, &read));
-        assert_eq!(learnt.choose(&[], Hessian2), Fastjson2);
-        assert_eq!(learnt.choose(&[Hessian2, FastjsonSized], Hessian2), FastjsonSized);
+        assert!(refusals.take_in_again(Hessian2, Fastjson2, &read));
+        assert_eq!(refusals.choose(&[], Hessian2), Fastjson2);
+        assert_eq!(refusals.choose(&[Hessian2, FastjsonSized], Hessian2), FastjsonSized);
         // What it has answered in is not doubted.
-        assert_eq!(learnt.take_in(Fastjson2, &refusal(Hessian2)), None);
+        assert_eq!(refusals.take_in(Fastjson2, &refusal(Hessian2)), None);
     }
 
     #[test]
     fn calls_that_cannot_be_read_for_another_reason_are_sent_once() {
-        let learnt = Learnt::default();
+        let refusals = RefusedSerializations::default();
         // Neither way was read: that says nothing of the serialization.
-        assert_eq!(learnt.take_in(Hessian2, &refusal(Fastjson2)), Some(Fastjson2));
-        assert!(!learnt.take_in_again(Hessian2, Fastjson2, &refusal(Fastjson2)));
-        assert_eq!(learnt.choose(&[], Hessian2), Hessian2);
+        assert_eq!(refusals.take_in(Hessian2, &refusal(Fastjson2)), Some(Fastjson2));
+        assert!(!refusals.take_in_again(Hessian2, Fastjson2, &refusal(Fastjson2)));
+        assert_eq!(refusals.choose(&[], Hessian2), Hessian2);
         // Once an answer has come, the endpoint is known to take it.
         let read = answer(Status::ServerTimeout, Hessian2, "");
-        assert_eq!(learnt.take_in(Hessian2, &read), None);
-        assert_eq!(learnt.take_in(Hessian2, &refusal(Fastjson2)), None);
+        assert_eq!(refusals.take_in(Hessian2, &read), None);
+        assert_eq!(refusals.take_in(Hessian2, &refusal(Fastjson2)), None);
         // And it is its own, if it refuses in it.
-        assert_eq!(Learnt::default().take_in(Hessian2, &refusal(Hessian2)), None);
+        assert_eq!(RefusedSerializations::default().take_in(Hessian2, &refusal(Hessian2)), None);
     }
 
     #[test]
     fn only_answers_that_prove_that_nothing_was_begun_lead_to_another_try() {
-        let learnt = Learnt::default();
+        let refusals = RefusedSerializations::default();
         for code in [Code::ConnectionBroken, Code::Timeout, Code::Unreachable] {
-            assert_eq!(learnt.take_in(Hessian2, &Err(CallError::new(code, ""))), None);
+            assert_eq!(refusals.take_in(Hessian2, &Err(CallError::new(code, ""))), None);
         }
         let told = "java.io.IOException: Unexpected serialization id:2 received\n\tat a.B";
         let told = answer(Status::BadRequest, Hessian2, told);
-        assert_eq!(learnt.take_in(Hessian2, &told), Some(Fastjson2));
+        assert_eq!(refusals.take_in(Hessian2, &told), Some(Fastjson2));
         let java = refusal(Serialization::Other(3));
-        assert_eq!(learnt.take_in(Hessian2, &java), None, "we do not write that");
+        assert_eq!(refusals.take_in(Hessian2, &java), None, "we do not write that");
         // An agent in between chooses for itself.
         let by_link = Err(CallError::from_provider(Status::BadRequest, REFUSALS[0]));
-        assert_eq!(learnt.take_in(Hessian2, &by_link), None);
+        assert_eq!(refusals.take_in(Hessian2, &by_link), None);
     }
 
     #[test]
     fn what_all_was_refused_is_tried_anew() {
-        let learnt = Learnt::default();
-        learnt.refused.set(Set::default().with(Hessian2).with(Fastjson2));
-        learnt.permitted.set(Set::default().with(Fastjson2));
-        assert_eq!(learnt.choose(&[], Hessian2), Hessian2);
-        assert_eq!(learnt.choose(&[Fastjson2], Hessian2), Fastjson2);
+        let refusals = RefusedSerializations::default();
+        refusals.refused.set(Set::default().with(Hessian2).with(Fastjson2));
+        refusals.permitted.set(Set::default().with(Fastjson2));
+        assert_eq!(refusals.choose(&[], Hessian2), Hessian2);
+        assert_eq!(refusals.choose(&[Fastjson2], Hessian2), Fastjson2);
     }
 }

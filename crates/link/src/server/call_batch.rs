@@ -22,10 +22,10 @@ use link_proto::{CallId, Meta, Payload, RouteId, Status};
 use tracing::Span;
 
 use super::context::{Context, Scope};
+use super::observed_call::{Watch, Watched};
 use super::service::{Answer, Entry, Refusal, Running};
 use super::session::{Routes, Session};
 use super::streams::CallStreams;
-use super::watched::{Watch, Watched};
 use crate::observe::Observer;
 
 /// A first step that takes longer than this is too slow to share a task.

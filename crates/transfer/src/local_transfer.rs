@@ -5,8 +5,8 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use crate::line_step::{Process, line_max_len, process_line};
 use crate::lines::LineEnds;
-use crate::process::{Process, line_max_len, process_line};
 use crate::{Reader, Source, TransferError};
 
 /// Processes `source`, whose lines end as `ends` says, into `output`, which is replaced. An
@@ -51,7 +51,7 @@ pub fn local(
 mod tests {
     use super::*;
     use crate::generate::Lines;
-    use crate::process::{Contest, Unchanged};
+    use crate::line_step::{Contest, Unchanged};
     use crate::verify::verify;
 
     #[test]
