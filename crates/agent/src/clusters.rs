@@ -69,6 +69,14 @@ struct Unsure {
     n_names: u32,
 }
 
+/// How many services a worker calls.
+#[derive(Clone, Copy)]
+struct ClusterCounts {
+    n_clusters: usize,
+    /// Those of them that have no endpoint.
+    n_without_endpoints: usize,
+}
+
 impl Clusters {
     /// None yet, of these registries.
     pub fn new(registries: Vec<(String, Registry)>) -> Self {
@@ -128,7 +136,7 @@ impl Clusters {
         registry: &Registry,
         service: &ServiceKey,
     ) -> Result<bool, CallError> {
-        let (n_clusters, n_without) = self.counts();
+        let ClusterCounts { n_clusters, n_without_endpoints: n_without } = self.counts();
         if n_without < MAX_UNSURE {
             return Ok(true);
         }
@@ -167,10 +175,10 @@ impl Clusters {
         unsure.n_names <= MAX_UNSURE_PER_SECOND
     }
 
-    fn counts(&self) -> (usize, usize) {
+    fn counts(&self) -> ClusterCounts {
         let entries = self.entries.borrow();
         let without = entries.values().filter(|entry| entry.cluster.is_without_endpoints());
-        (entries.len(), without.count())
+        ClusterCounts { n_clusters: entries.len(), n_without_endpoints: without.count() }
     }
 
     /// Looks again at what is held, and forgets clusters that have no endpoint and that nobody

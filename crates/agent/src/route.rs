@@ -205,15 +205,23 @@ impl std::fmt::Debug for Route {
     }
 }
 
+/// Where a worker's table has a route.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RoutePlace {
+    pub(crate) index: usize,
+    /// Which of the routes that the table has had there.
+    pub(crate) generation: u64,
+}
+
 impl Route {
     /// Whether the value of a reply is JSON text inside of a string, as of `generic=gson`.
     pub fn answers_json_text(&self) -> bool {
         self.parameters.is_generic() && self.plan.generic == Generic::Gson
     }
 
-    /// Prepares a method of `service`. `place` is index and generation.
+    /// Prepares a method of `service`, for `place` in its worker's table.
     pub(crate) fn new(
-        place: (usize, u64),
+        place: RoutePlace,
         service: &ServiceKey,
         method: &str,
         parameters: Parameters,
@@ -228,8 +236,8 @@ impl Route {
             _ => definition(service, method, &parameters, &plan),
         };
         Self {
-            index: place.0,
-            generation: place.1,
+            index: place.index,
+            generation: place.generation,
             method: method.into(),
             parameters,
             plan,

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use crate::cluster::Cluster;
 use crate::error::{CallError, Code};
 use crate::inspect::snapshot::RouteSnapshot;
-use crate::route::{Parameters, Plan, Route, RouteName, WHOLE, descriptors};
+use crate::route::{Parameters, Plan, Route, RouteName, RoutePlace, WHOLE, descriptors};
 
 /// Routes that one worker remembers. A link's peer remembers as many.
 pub const MAX_ROUTES: usize = 4096;
@@ -139,7 +139,7 @@ impl RouteTable {
         })?;
         places.names[index] = Some(key.clone());
         places.next_generation += 1;
-        let place = (index, places.next_generation);
+        let place = RoutePlace { index, generation: places.next_generation };
         let route = Route::new(place, &cluster.service, name.method, parameters, plan);
         let route = Rc::new(ClusterRoute::new(cluster, route));
         by_name.insert(key, Rc::clone(&route));

@@ -81,9 +81,7 @@ impl Limit {
         let from = endpoint.map_or(String::new(), |endpoint| format!(" from {endpoint}"));
         let ms = self.time.as_millis();
         let (origin, remedy) = match &self.origin {
-            Origin::Caller => {
-                ("the caller's own limit".to_owned(), format!("give it more by {key}"))
-            }
+            Origin::Caller => ("the caller's timeout".to_owned(), format!("give it more by {key}")),
             Origin::Configured(section) => {
                 (format!("timeout_ms of {section}"), format!("raise it, or send {key}"))
             }
@@ -115,12 +113,12 @@ mod tests {
         let told = limit.explain(silent, "k").message;
         assert_eq!(
             &*told,
-            "no answer from h:1 within 50 ms (the caller's own limit); give it more by k"
+            "no answer from h:1 within 50 ms (the caller's timeout); give it more by k"
         );
         let refused = CallError::new(Code::Refused, "leaving").at("h:1");
         let told = limit.explain(crate::cluster::too_late(&refused), "k");
         assert_eq!((told.code, &told.endpoint), (Code::Timeout, &None));
-        let words = "no answer within 50 ms (the caller's own limit); give it more by k; no time \
+        let words = "no answer within 50 ms (the caller's timeout); give it more by k; no time \
                      was left to try another endpoint; the last one failed: refused: leaving (at h:1)";
         assert_eq!(&*told.message, words);
     }
@@ -152,7 +150,7 @@ mod tests {
              raise it, or send x-dubbo-timeout-ms"
         );
         let caller = told(&policy, Some(ms(50)), None);
-        assert!(caller.contains("within 50 ms (the caller's own limit); give it more"), "{caller}");
+        assert!(caller.contains("within 50 ms (the caller's timeout); give it more"), "{caller}");
         assert_eq!(
             told(&policy, Some(ms(9_000)), None),
             "no answer from h:1 within 5000 ms (max_timeout_ms of [defaults]); raise it"

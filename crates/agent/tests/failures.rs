@@ -181,7 +181,7 @@ fn providers_that_misbehave() {
             assert!(answer.body.contains("\"endpoint\":\"127.0.0.1:"), "{answer:?}");
             if code == "timeout" {
                 let words =
-                    "within 500 ms (the caller's own limit); give it more by x-dubbo-timeout-ms";
+                    "within 500 ms (the caller's timeout); give it more by x-dubbo-timeout-ms";
                 assert!(answer.body.contains(words), "{answer:?}");
             }
             drop((registered, behind));

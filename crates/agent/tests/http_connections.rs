@@ -88,10 +88,8 @@ fn what_finds_no_connection_is_refused() {
             .collect();
         said.sort();
         said.dedup();
-        let overdue = format!(
-            "no answer from the app at {} within 200 ms (the caller's own limit)",
-            app.addr
-        );
+        let overdue =
+            format!("no answer from the app at {} within 200 ms (the caller's timeout)", app.addr);
         let expected = [
             ("overloaded", "100 calls are in flight"),
             ("overloaded", "all 1 connections were busy until the deadline"),
@@ -141,7 +139,7 @@ fn what_goes_wrong_on_the_way_is_told() {
     });
     with(&app, "max_answer_bytes = 1000", async |http| {
         for (method, code, said) in [
-            ("hang", "timeout", "within 100 ms (the caller's own limit)"),
+            ("hang", "timeout", "within 100 ms (the caller's timeout)"),
             ("garbage", "bad_reply", "invalid HTTP"),
             ("close", "connection_broken", "closed"),
             ("half", "connection_broken", ""),

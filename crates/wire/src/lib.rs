@@ -48,7 +48,8 @@ pub use listen_address::{
     listen, remedy,
 };
 pub use listener::{Limits, Listener};
-pub use machine::{Conn, Ending, Machine, Share, SyncConn, drive, drive_slices, linger, slice_len};
+pub use machine::{Conn, Ending, Machine, Share, SyncConn, TimedEvent};
+pub use machine::{drive, drive_slices, linger, slice_len};
 pub use slow_reader::{MIN_TAKEN_LEN, Taking, Watched};
 pub use tcp_info::TcpInfo;
 pub use worker_loads::{Assigned, Loads};

@@ -136,21 +136,33 @@ impl UnixSocket {
 pub(crate) struct SocketFile {
     path: PathBuf,
     mode: u32,
-    /// Device and number of the file.
-    id: (u64, u64),
+    id: FileId,
+}
+
+/// What tells one file from another, whatever their paths.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    fn of(file: &std::fs::Metadata) -> Self {
+        Self { device: file.dev(), inode: file.ino() }
+    }
 }
 
 impl SocketFile {
     fn of(path: &Path, mode: u32) -> io::Result<Self> {
         let file = std::fs::symlink_metadata(path)?;
-        Ok(Self { path: path.to_owned(), mode, id: (file.dev(), file.ino()) })
+        Ok(Self { path: path.to_owned(), mode, id: FileId::of(&file) })
     }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
         let file = std::fs::symlink_metadata(&self.path);
-        if file.is_ok_and(|file| (file.dev(), file.ino()) == self.id) {
+        if file.is_ok_and(|file| FileId::of(&file) == self.id) {
             // What cannot be removed is found stale by the next one.
             let _ = std::fs::remove_file(&self.path);
         }

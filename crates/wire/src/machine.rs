@@ -19,6 +19,15 @@ use bytes::BytesMut;
 pub use conn::{Conn, Share, SyncConn};
 pub use drive::{drive, drive_slices, linger, slice_len};
 
+/// An event of a machine, and when the bytes were read that it came from.
+#[derive(Clone, Copy, Debug)]
+pub struct TimedEvent<E> {
+    /// When the driver read the bytes.
+    pub read_at: Instant,
+    /// What happened.
+    pub event: E,
+}
+
 /// A connection without I/O: bytes, instants and calls in; bytes and events out.
 pub trait Machine {
     /// What the machine reports to its owner.

@@ -5,7 +5,13 @@ use super::*;
 fn a_definition_names_service_method_and_types() {
     let service = ServiceKey::new("a.B", "1.0", "g").unwrap();
     let types = vec![JavaType::parse("int").unwrap(), JavaType::parse("java.lang.String").unwrap()];
-    let route = Route::new((3, 7), &service, "c", Parameters::Given(types), Plan::default());
+    let route = Route::new(
+        RoutePlace { index: 3, generation: 7 },
+        &service,
+        "c",
+        Parameters::Given(types),
+        Plan::default(),
+    );
     assert_eq!((route.index, route.generation), (3, 7));
     let RouteDef { service: name, method, descriptor, attachments } = &route.def;
     assert_eq!((&**name, &**method, &**descriptor), ("g/a.B:1.0", "c", "ILjava/lang/String;"));
@@ -17,10 +23,22 @@ fn a_definition_names_service_method_and_types() {
     assert_eq!(attachment("generic"), None);
 
     let generic = Plan::generic(Generic::Gson);
-    let route = Route::new((0, 1), &service, "c", Parameters::Unknown, generic);
+    let route = Route::new(
+        RoutePlace { index: 0, generation: 1 },
+        &service,
+        "c",
+        Parameters::Unknown,
+        generic,
+    );
     assert!(route.answers_json_text() && route.def.method == GENERIC_METHOD);
     assert!(route.def.attachments.contains(&("generic".to_owned(), Generic::Gson.name().into())));
-    let whole = Route::new((0, 2), &service, WHOLE, Parameters::Unknown, Plan::default());
+    let whole = Route::new(
+        RoutePlace { index: 0, generation: 2 },
+        &service,
+        WHOLE,
+        Parameters::Unknown,
+        Plan::default(),
+    );
     assert_eq!((&*whole.def.method, whole.def.attachments.len()), (WHOLE, 0));
 }
 
@@ -28,7 +46,7 @@ fn a_definition_names_service_method_and_types() {
 fn a_template_is_made_once_for_each_serialization() {
     let parameters = Parameters::Given(Vec::new());
     let route = Route::new(
-        (0, 1),
+        RoutePlace { index: 0, generation: 1 },
         &ServiceKey::new("a.B", "", "").unwrap(),
         "c",
         parameters,

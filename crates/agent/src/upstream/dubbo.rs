@@ -10,7 +10,7 @@ use dubbo_proto::{
 };
 use tokio::sync::oneshot;
 use tracing::{debug, info};
-use wire::{Conn, Machine};
+use wire::{Conn, Machine, TimedEvent};
 
 use super::{DubboForm, Peer, Setup, Signs, Upstream, sent};
 use crate::call::{
@@ -46,8 +46,7 @@ struct Reading {
 }
 
 impl Machine for DubboMachine {
-    /// When it was read, and what it is.
-    type Event = (Instant, ClientEvent<ReplyTo>);
+    type Event = TimedEvent<ClientEvent<ReplyTo>>;
     type Error = dubbo_proto::ProtoError;
 
     fn handle_bytes(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), Self::Error> {
@@ -63,7 +62,7 @@ impl Machine for DubboMachine {
     fn poll_event(&mut self) -> Option<Self::Event> {
         let event = self.0.poll_event()?;
         self.1.is_dead |= matches!(event, ClientEvent::Dead(_));
-        Some((self.1.at, event))
+        Some(TimedEvent { read_at: self.1.at, event })
     }
     fn transmit(&mut self) -> &mut BytesMut {
         self.0.transmit()
@@ -161,12 +160,13 @@ impl Peer for DubboPeer {
         Signs { heard_at, unanswered_since }
     }
 
-    fn on_event(&self, (at, event): (Instant, ClientEvent<ReplyTo>)) -> bool {
-        match event {
+    fn on_event(&self, timed: TimedEvent<ClientEvent<ReplyTo>>) -> bool {
+        match timed.event {
             ClientEvent::Reply { token: ReplyTo::Dubbo(token), status, serialization, body } => {
-                token.answer(&DubboAnswer { at, status, serialization, body: &body }, &|| {
-                    self.refusal(status, serialization, &body)
-                });
+                token.answer(
+                    &DubboAnswer { at: timed.read_at, status, serialization, body: &body },
+                    &|| self.refusal(status, serialization, &body),
+                );
             }
             ClientEvent::Reply { token, status, serialization, body } => {
                 token.complete(self.outcome(status, serialization, body));

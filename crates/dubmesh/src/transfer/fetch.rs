@@ -14,7 +14,7 @@ use transfer::{
 };
 
 use super::failed;
-use super::meter::{Line, bytes, usage};
+use super::meter::{Line, Usage, bytes, usage};
 use crate::Exit;
 use crate::duration::duration;
 
@@ -221,8 +221,8 @@ fn print(args: &FetchArgs, fetched: &Fetched) {
     if args.compress == Compress::Lz4 {
         println!("  compressed {}", Gain::of(traffic));
     }
-    let (cpu, memory) = usage();
-    println!("  used       {cpu:.2} s of CPU time, {memory:.0} MB of memory");
+    let Usage { cpu_s, peak_rss_mb } = usage();
+    println!("  used       {cpu_s:.2} s of CPU time, {peak_rss_mb:.0} MB of memory");
 }
 
 /// What compression was good for.
@@ -290,7 +290,7 @@ fn each(bytes: u64, n: u64) -> f64 {
 fn to_json(args: &FetchArgs, fetched: &Fetched) -> serde_json::Value {
     let Fetched { written, resumed, restarts, took, traffic } = fetched;
     let (seconds, rows) = (took.as_secs_f64(), written.totals.lines);
-    let (cpu_s, peak_rss_mb) = usage();
+    let Usage { cpu_s, peak_rss_mb } = usage();
     let gain = Gain::of(traffic);
     json!({
         "connections": args.connections,

@@ -7,7 +7,7 @@ use clap::Args;
 use transfer::generate::{Lines, parse_len};
 use transfer::{LineStep, TransferError};
 
-use super::meter::{Line, bytes};
+use super::meter::{Line, Usage, bytes, usage};
 use super::{LineEnds, advise, failed};
 use crate::Exit;
 
@@ -130,7 +130,7 @@ pub(super) fn local(args: &LocalArgs) -> Exit {
     let told = count.map(|rows| {
         let rate = rows as f64 / took;
         if args.json {
-            let (cpu_s, peak_rss_mb) = super::meter::usage();
+            let Usage { cpu_s, peak_rss_mb } = usage();
             let row = serde_json::json!({
                 "rows": rows, "seconds": took, "rows_per_s": rate,
                 "cpu_s": cpu_s, "peak_rss_mb": peak_rss_mb,

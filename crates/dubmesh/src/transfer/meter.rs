@@ -86,9 +86,16 @@ fn seconds(left: f64) -> String {
     }
 }
 
-/// What this process has used: CPU time in seconds, and the most memory in RAM in MB (10^6 bytes).
-/// Zero where the operating system does not tell it as Linux does.
-pub(super) fn usage() -> (f64, f64) {
+/// What a process has used.
+pub(super) struct Usage {
+    /// CPU time in seconds.
+    pub(super) cpu_s: f64,
+    /// The most memory in RAM, in MB (10^6 bytes).
+    pub(super) peak_rss_mb: f64,
+}
+
+/// What this process has used. Zero on systems without Linux's `/proc`.
+pub(super) fn usage() -> Usage {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/self/{name}"));
     let stat = read("stat").unwrap_or_default();
     // The program's name, in parentheses, may hold anything; 11 fields on come the times.
@@ -97,7 +104,7 @@ pub(super) fn usage() -> (f64, f64) {
     let status = read("status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let peak_kb = peak.and_then(|peak| peak.split_whitespace().next()?.parse::<f64>().ok());
-    (ticks as f64 / 100.0, peak_kb.unwrap_or_default() * 1024.0 / 1e6)
+    Usage { cpu_s: ticks as f64 / 100.0, peak_rss_mb: peak_kb.unwrap_or_default() * 1024.0 / 1e6 }
 }
 
 #[cfg(test)]
@@ -117,6 +124,6 @@ mod tests {
 
     #[test]
     fn this_process_uses_memory() {
-        assert!(usage().1 > 0.5);
+        assert!(usage().peak_rss_mb > 0.5);
     }
 }

@@ -63,13 +63,36 @@ pub struct HttpApp {
 struct Prepared {
     request: Request<Full<Bytes>>,
     deadline: Instant,
-    /// How long that was when the call came, and who says so.
-    limit: (Duration, &'static str),
+    limit: TimeLimit,
     serialization: Serialization,
     takes_attachments: bool,
     mode: Mode,
     returns: Option<JavaType>,
     errors: StatusTable,
+}
+
+/// How long a call may take, from when it came.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct TimeLimit {
+    timeout: Duration,
+    /// Who says so, as an error names it.
+    source: &'static str,
+}
+
+impl TimeLimit {
+    /// The shorter one of the configured timeout and what the caller has left. The method's
+    /// timeout counts instead of the export's, if it has one.
+    fn of(of_method: Option<Duration>, of_export: Option<Duration>, left: Duration) -> Self {
+        let configured = match (of_method, of_export) {
+            (Some(timeout), _) => Some((timeout, "timeout_ms of [[export.method]]")),
+            (None, Some(timeout)) => Some((timeout, "timeout_ms of [[export]]")),
+            (None, None) => None,
+        };
+        let (timeout, source) = configured
+            .filter(|(configured, _)| *configured < left)
+            .unwrap_or((left, "the caller's timeout"));
+        Self { timeout, source }
+    }
 }
 
 impl HttpApp {
@@ -131,13 +154,14 @@ impl HttpApp {
     }
 
     async fn send(&self, prepared: Prepared) -> Outcome {
-        let Prepared { request, deadline, limit: (time, origin), .. } = prepared;
+        let Prepared { request, deadline, limit, .. } = prepared;
         let answer = self.pool.send(request, deadline).await.map_err(|error| {
             if error.code != Code::Timeout {
                 return error;
             }
-            let (ms, app) = (time.as_millis(), self.pool.address());
-            let message = format!("no answer from the app at {app} within {ms} ms ({origin})");
+            let (ms, app) = (limit.timeout.as_millis(), self.pool.address());
+            let source = limit.source;
+            let message = format!("no answer from the app at {app} within {ms} ms ({source})");
             CallError { message: message.into(), ..error }
         });
         if let Err(error) = &answer
@@ -208,14 +232,9 @@ impl HttpApp {
                 (method, types, arguments, Mode::Plain)
             };
         self.check_count(&method, &types, &arguments)?;
-        let own = match (method.timeout, self.config.timeout) {
-            (Some(timeout), _) => Some((timeout, "timeout_ms of [[export.method]]")),
-            (None, Some(timeout)) => Some((timeout, "timeout_ms of [[export]]")),
-            (None, None) => None,
-        };
-        let time = call.times.deadline.saturating_duration_since(call.times.now);
-        let limit = own.filter(|(own, _)| *own < time).unwrap_or((time, "the caller's own limit"));
-        let deadline = call.times.now + limit.0;
+        let left = call.times.deadline.saturating_duration_since(call.times.now);
+        let limit = TimeLimit::of(method.timeout, self.config.timeout, left);
+        let deadline = call.times.now + limit.timeout;
         let left = deadline.saturating_duration_since(call.times.now).max(Duration::from_millis(1));
         let names: Vec<String> = types.iter().map(JavaType::java_name).collect();
         let request = self.fixed.request(&method, &names.join(","), &arguments, call, left)?;

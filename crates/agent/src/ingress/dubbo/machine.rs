@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use bytes::BytesMut;
 use dubbo_proto::{ProtoError, ReplyTo, ServerConfig, ServerConnection, ServerEvent, Status};
-use wire::Machine;
+use wire::{Machine, TimedEvent};
 
 use crate::memory::Buffers;
 
@@ -72,8 +72,7 @@ impl Buffers for DubboServer {
 }
 
 impl Machine for DubboServer {
-    /// When it was read, and what it is.
-    type Event = (Instant, ServerEvent);
+    type Event = TimedEvent<ServerEvent>;
     type Error = ProtoError;
 
     fn handle_bytes(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), ProtoError> {
@@ -92,7 +91,7 @@ impl Machine for DubboServer {
     fn poll_event(&mut self) -> Option<Self::Event> {
         let event = self.connection.poll_event()?;
         self.is_broken |= matches!(event, ServerEvent::Dead(_));
-        Some((self.read_at, event))
+        Some(TimedEvent { read_at: self.read_at, event })
     }
 
     fn transmit(&mut self) -> &mut BytesMut {

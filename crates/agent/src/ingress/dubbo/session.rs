@@ -15,7 +15,7 @@ use bytes::Bytes;
 use dubbo_proto::{ReplyTo, ServerConfig, ServerEvent, Status};
 use flow::GiveUp;
 use tracing::debug;
-use wire::{Account, Conn, Connection, Taking, Watched, drive};
+use wire::{Account, Conn, Connection, Taking, TimedEvent, Watched, drive};
 
 use super::DubboListener;
 use super::flights::{Again, Counted, Flight, Flights};
@@ -114,8 +114,9 @@ impl DubboSession {
         }
     }
 
-    pub(super) fn on_event(self: &Rc<Self>, (now, event): (Instant, ServerEvent)) {
-        match event {
+    pub(super) fn on_event(self: &Rc<Self>, timed: TimedEvent<ServerEvent>) {
+        let now = timed.read_at;
+        match timed.event {
             ServerEvent::Body { to, two_way, body } => {
                 self.request(&Received { to, two_way, body, now });
             }
