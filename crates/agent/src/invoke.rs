@@ -69,7 +69,8 @@ async fn find_route(
     let args = &invocation.args;
     let route = match outbound.routes.find(registry, &invocation.name, args.len()) {
         Some(route) => route,
-        None => resolve::prepare(outbound, registry, invocation, started).await?,
+        // Once per route, and its future is much larger than that of a call.
+        None => Box::pin(resolve::prepare(outbound, registry, invocation, started)).await?,
     };
     match route.plan.overloads.is_empty() {
         true => Ok(route),
@@ -91,8 +92,8 @@ async fn make(
         let outcome = send_anew(&route, invocation, times, &mut rewrites).await;
         return match outcome {
             Err(error) if error.is_unreadable() => {
-                Err(refusal::explain(outbound, registry, invocation, (&route, started), error)
-                    .await)
+                let asked = (&*route, started);
+                Err(Box::pin(refusal::explain(outbound, registry, invocation, asked, error)).await)
             }
             outcome => outcome,
         };
@@ -144,7 +145,8 @@ async fn by_definition(
     }
     let second = send_anew(&generic()?, invocation, times, &mut rewrites).await;
     if second.is_ok() && error.code != Code::BadArguments {
-        let verdict = refusal::verdict(outbound, registry, invocation, (route, started)).await;
+        let verdict =
+            Box::pin(refusal::verdict(outbound, registry, invocation, (route, started))).await;
         debug!(service = %route.cluster.service, method = &*route.method, %error, ?verdict,
             "the provider refuses the types of its definition; generic calls from now on");
         route.plan.verdict.set(verdict);

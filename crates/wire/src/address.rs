@@ -75,8 +75,12 @@ pub fn split_optional(text: &str) -> Result<(&str, Option<u16>), AddressError> {
 #[must_use]
 pub fn is_authority(text: &str) -> bool {
     let (name, port) = split_authority(text);
-    let is_name_byte =
-        |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(&byte);
+    // RFC 3986, reg-name.
+    let is_name_byte = |byte: u8| {
+        matches!(byte,
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'%' | b'!' | b'$'
+            | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=')
+    };
     let is_name = match name.strip_prefix('[') {
         Some(address) => {
             address.strip_suffix(']').is_some_and(|address| address.parse::<Ipv6Addr>().is_ok())
@@ -90,9 +94,10 @@ pub fn is_authority(text: &str) -> bool {
 /// The two parts of an authority, unchecked. The host keeps its brackets. The port may be missing.
 #[must_use]
 pub fn split_authority(text: &str) -> (&str, Option<&str>) {
-    match text.rsplit_once(':') {
-        Some((name, port)) if !port.contains(']') => (name, Some(port)),
-        _ => (text, None),
+    let colon = text.bytes().rposition(|byte| matches!(byte, b':' | b']'));
+    match colon.and_then(|at| Some((text.get(..at)?, text.get(at..)?.strip_prefix(':')?))) {
+        Some((name, port)) => (name, Some(port)),
+        None => (text, None),
     }
 }
 

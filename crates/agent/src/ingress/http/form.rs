@@ -4,6 +4,7 @@
 //! percent-encoded or not. `parameter` may come several times, in the order of the types.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use super::CallHeaders;
 use crate::args::ArgumentList;
@@ -28,13 +29,20 @@ impl<'a> Form<'a> {
     /// Reads the body of a form.
     pub(super) fn parse(body: &'a [u8]) -> Result<Self, CallError> {
         let mut form = Self::default();
+        // One look at the whole body does for all parts of a form that is plain text, as most are.
+        let is_plain = memchr::memchr2(b'%', b'+', body).is_none();
+        let plain = std::str::from_utf8(body).ok().filter(|_| is_plain);
+        let decode = |part: &Range<usize>| match plain.and_then(|body| body.get(part.clone())) {
+            Some(part) => Cow::Borrowed(part),
+            None => decode(body.get(part.clone()).unwrap_or_default()),
+        };
         for (name, value) in fields(body) {
-            match &*decode(name) {
-                "interface" => form.interface = decode(value),
-                "method" => form.method = decode(value),
-                "parameterTypesString" => form.types = Some(text(value)?),
+            match &*decode(&name) {
+                "interface" => form.interface = decode(&value),
+                "method" => form.method = decode(&value),
+                "parameterTypesString" => form.types = Some(text(&body[value])?),
                 "parameter" if form.parameters.len() < MAX_PARAMETERS => {
-                    form.parameters.push(decode(value));
+                    form.parameters.push(decode(&value));
                 }
                 "parameter" => {
                     let message = format!("more than {MAX_PARAMETERS} parameters");
@@ -76,19 +84,20 @@ impl<'a> Form<'a> {
     }
 }
 
-/// Names and values of a form, not yet decoded.
-fn fields(body: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let mut rest = body;
+/// Where names and values of a form are, not yet decoded.
+fn fields(body: &[u8]) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+    let mut begin = 0;
     std::iter::from_fn(move || {
-        while rest.first() == Some(&b'&') {
-            rest = &rest[1..];
+        while body.get(begin) == Some(&b'&') {
+            begin += 1;
         }
-        let end = memchr::memchr(b'&', rest).unwrap_or(rest.len());
-        let field = rest.get(..end).filter(|field| !field.is_empty())?;
-        rest = &rest[end..];
-        Some(match memchr::memchr(b'=', field) {
-            Some(at) => (&field[..at], &field[at + 1..]),
-            None => (field, &[][..]),
+        let rest = body.get(begin..).filter(|rest| !rest.is_empty())?;
+        let len = memchr::memchr(b'&', rest).unwrap_or(rest.len());
+        let (start, end) = (begin, begin + len);
+        begin = end;
+        Some(match memchr::memchr(b'=', &rest[..len]) {
+            Some(at) => (start..start + at, start + at + 1..end),
+            None => (start..end, end..end),
         })
     })
 }
@@ -126,11 +135,27 @@ mod tests {
             "&",
         ] {
             let ours: Vec<_> = fields(body.as_bytes())
-                .map(|(name, value)| (decode(name), decode(value)))
+                .map(|(name, value)| [name, value].map(|part| decode(&body.as_bytes()[part])))
+                .map(|[name, value]| (name, value))
                 .collect();
             let standard: Vec<_> = form_urlencoded::parse(body.as_bytes()).collect();
             assert_eq!(ours, standard, "{body}");
         }
         assert_eq!(decode(b"\xff"), "\u{fffd}");
+    }
+
+    #[test]
+    fn plain_and_encoded_forms_say_the_same() {
+        let head = "interface=a.B&method=c&parameterTypesString=I;";
+        let plain = format!("{head}&parameter=snow\u{2603}");
+        for parameter in ["snow%E2%98%83", "%73now\u{2603}"] {
+            let encoded = format!("{head}&parameter={parameter}");
+            let (plain, encoded) = (Form::parse(plain.as_bytes()), Form::parse(encoded.as_bytes()));
+            let (plain, encoded) = (plain.unwrap(), encoded.unwrap());
+            assert_eq!(plain.parameters, encoded.parameters);
+            assert_eq!((&*plain.interface, plain.types), (&*encoded.interface, encoded.types));
+        }
+        let broken = [head.as_bytes(), b"&parameter=\xff"].concat();
+        assert_eq!(Form::parse(&broken).unwrap().parameters, ["\u{fffd}"]);
     }
 }

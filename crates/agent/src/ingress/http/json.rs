@@ -53,6 +53,10 @@ impl<'a> MethodPath<'a> {
 }
 
 fn decode(part: &str) -> Result<Cow<'_, str>, CallError> {
+    // Names in Java need no encoding.
+    if memchr::memchr(b'%', part.as_bytes()).is_none() {
+        return Ok(Cow::Borrowed(part));
+    }
     percent_decode_str(part)
         .decode_utf8()
         .map_err(|_| CallError::new(Code::NoRoute, "the path is not UTF-8"))

@@ -36,13 +36,13 @@ use bytes::{Bytes, BytesMut};
 use dubbo_proto::attachment::TYPED;
 use hessian::transcode::{JsonOptions, RefStyle};
 use http::request::Parts;
-use http::{Method, Request, Response};
+use http::{HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming};
 use tracing::debug;
 use wire::{Group, Hold};
 
-use self::head::Facts;
+use self::head::{Facts, PREFIX};
 pub use self::listener::planned;
 pub use self::session::HttpSession;
 use crate::attachments;
@@ -192,27 +192,26 @@ async fn answer_request(
             format!("content-encoding {:?} is not read here; send it plain", clip(&encoding));
         return Err(CallError::new(Code::UnsupportedMediaType, message).into());
     }
-    let options = options::read(head)?;
+    let options = options::read(head, facts.has_ours)?;
     let headers = CallHeaders::read(head, facts.has_ours)?;
     let more = headers.more_attachments()?;
     let (body, _hold) = read_body((body, session), config, &mut started).await?;
-    match head.uri.path() {
+    let (form, target);
+    let (style, mut invocation) = match head.uri.path() {
         "/" => {
-            let form = form::Form::parse(&body)?;
-            let invocation = form.invocation(headers, &more);
-            let outcome = invoke(&worker.outbound, config.registry, &invocation, started).await;
-            Ok((Style::Text, options, outcome.map_err(Failure::Call)?))
+            form = form::Form::parse(&body)?;
+            (Style::Text, form.invocation(headers, &more))
         }
         path => {
-            let target = json::MethodPath::parse(path)?;
-            let mut invocation = target.invocation(headers, &more, &body)?;
-            if options.refs == RefStyle::Path {
-                invocation.args = invocation.args.with_refs();
-            }
-            let outcome = invoke(&worker.outbound, config.registry, &invocation, started).await;
-            Ok((Style::Json, options, outcome.map_err(Failure::Call)?))
+            target = json::MethodPath::parse(path)?;
+            (Style::Json, target.invocation(headers, &more, &body)?)
         }
+    };
+    if options.refs == RefStyle::Path {
+        invocation.args = invocation.args.with_refs();
     }
+    let outcome = invoke(&worker.outbound, config.registry, &invocation, started).await;
+    Ok((style, options, outcome.map_err(Failure::Call)?))
 }
 
 /// The whole body, within the listener's limits of length and time. If that took a while, the call
@@ -312,11 +311,11 @@ fn too_large(max_len: usize) -> CallError {
 
 /// The value of a header as text, if there is one.
 fn header<'a>(head: &'a Parts, name: &str) -> Result<Option<&'a str>, CallError> {
-    let Some(value) = head.headers.get(name) else {
-        return Ok(None);
-    };
+    head.headers.get(name).map(|value| text(name, value)).transpose()
+}
+
+fn text<'a>(name: &str, value: &'a HeaderValue) -> Result<&'a str, CallError> {
     std::str::from_utf8(value.as_bytes())
-        .map(Some)
         .map_err(|_| CallError::new(Code::BadRequest, format!("header {name} is not UTF-8")))
 }
 
@@ -358,24 +357,42 @@ impl<'a> CallHeaders<'a> {
         if !has_ours {
             return Ok(headers);
         }
-        headers.version = header(head, VERSION)?.unwrap_or("");
-        headers.group = header(head, GROUP)?.unwrap_or("");
-        headers.types = header(head, TYPES)?;
-        headers.generic = header(head, GENERIC)?.map(parse_generic).transpose()?;
-        headers.timeout = header(head, TIMEOUT)?.map(parse_timeout).transpose()?;
-        headers.more = header(head, attachments::HEADER)?;
-        for name in head.headers.keys() {
-            let trace = Some(name.as_str()).filter(|name| TRACE.contains(name));
-            if let Some(key) = name.as_str().strip_prefix(ATTACHMENT).or(trace)
-                && let Some(value) = header(head, name.as_str())?
-            {
-                attachments::check_name(key).map_err(|error| {
-                    CallError::new(Code::BadRequest, format!("header {ATTACHMENT}*: {error}"))
-                })?;
-                headers.attachments.push((key, value));
+        // Looking up each name that we know would hash it, and most requests have few headers.
+        let mut previous = "";
+        for (name, value) in &head.headers {
+            let name = name.as_str();
+            // Values of one name follow each other. The first one counts.
+            if std::mem::replace(&mut previous, name) != name {
+                headers.add(name, value)?;
             }
         }
         Ok(headers)
+    }
+
+    /// Takes a header over, if it is one of ours.
+    fn add(&mut self, name: &'a str, value: &'a HeaderValue) -> Result<(), CallError> {
+        let is_trace = TRACE.contains(&name);
+        if !is_trace && !name.starts_with(PREFIX) {
+            return Ok(());
+        }
+        let value = || text(name, value);
+        match name {
+            VERSION => self.version = value()?,
+            GROUP => self.group = value()?,
+            TYPES => self.types = Some(value()?),
+            GENERIC => self.generic = Some(parse_generic(value()?)?),
+            TIMEOUT => self.timeout = Some(parse_timeout(value()?)?),
+            attachments::HEADER => self.more = Some(value()?),
+            _ => {
+                let trace = Some(name).filter(|_| is_trace);
+                let Some(key) = name.strip_prefix(ATTACHMENT).or(trace) else { return Ok(()) };
+                attachments::check_name(key).map_err(|error| {
+                    CallError::new(Code::BadRequest, format!("header {ATTACHMENT}*: {error}"))
+                })?;
+                self.attachments.push((key, value()?));
+            }
+        }
+        Ok(())
     }
 
     /// The attachments of the JSON object.

@@ -13,9 +13,10 @@ use crate::error::{CallError, Code};
 const HEADER: &str = "x-dubbo-json";
 const PARAMETER: &str = "json";
 
-/// The options of a request; what the URL says counts after what the header says.
-pub(super) fn read(head: &Parts) -> Result<JsonOptions, CallError> {
-    let in_header = header(head, HEADER)?;
+/// The options of a request; what the URL says counts after what the header says. Without headers of
+/// ours (`has_ours`) there is only the URL.
+pub(super) fn read(head: &Parts, has_ours: bool) -> Result<JsonOptions, CallError> {
+    let in_header = if has_ours { header(head, HEADER)? } else { None };
     let in_url = head.uri.query().map_or(Ok(None), parameter)?;
     let (text, place) = match (in_header, in_url) {
         (None, None) => return Ok(JsonOptions::default()),
@@ -49,7 +50,7 @@ mod tests {
         if let Some(header) = header {
             request = request.header(HEADER, header);
         }
-        read(&request.body(()).unwrap().into_parts().0)
+        read(&request.body(()).unwrap().into_parts().0, true)
     }
 
     #[test]
