@@ -1,4 +1,5 @@
-//! Decisions about a call: whether it may be tried again, where, how often and until when.
+//! Decisions about a call: whether it may begin, whether it may be tried again, where, how often and
+//! until when.
 //!
 //! There is no lock, clock, task or socket in this crate. The caller passes the time, the random
 //! numbers and how endpoints stand, and does what it is told.
@@ -7,6 +8,9 @@
 //! - [`Rewrites`] decides whether a call that could not be read may be sent in another form.
 //! - [`Retry`] is what both go by: what the last failure says about another try.
 //! - [`rules`] says which endpoints a call may go to at all.
+//! - [`gate`] lets calls into an app, makes them wait in a [`queue`], or sheds them.
+//! - [`limit`] finds out how many calls an app can take, [`credit`] deals that out, and
+//!   [`capacity`] is both for the workers of a process.
 //! - [`AttemptEnd`] is what the balancer learns from an attempt that is over.
 //!
 //! Invariants, which `tests/simulation.rs` checks:
@@ -14,9 +18,20 @@
 //! - No attempt begins after the call's deadline.
 //! - No call is offered to the same endpoint twice, and to no more endpoints than its limit says.
 //! - Whatever an attempt comes to, its ticket is given back once.
+//!
+//! And `tests/overload`:
+//! - No app gets more calls than its capacity, while all its callers come through agents.
+//! - A call that waits is served or shed by its deadline.
+//! - Credits and passes come back, whoever is lost.
 
 mod attempt_end;
 mod attempts;
+pub mod capacity;
+pub mod credit;
+mod floor;
+pub mod gate;
+pub mod limit;
+pub mod queue;
 mod retry;
 mod rewrites;
 pub mod rules;

@@ -1,0 +1,210 @@
+//! One app's capacity, for all workers of a process.
+//!
+//! Each worker has a [`crate::gate::Gate`], and may have as many calls in the app as this says. It
+//! reports now and then while it has calls, asks when its gate is full, and says when it has none.
+//! What the workers have seen of the app goes into the [`Limiter`]; what that finds is dealt out by
+//! the [`Allocator`]. A single worker has all of it.
+//!
+//! Invariant: what the workers may use, with what they have not returned yet, is at most the
+//! capacity. When the capacity falls, what is held beyond it is taken back first.
+
+use std::time::{Duration, Instant};
+
+use crate::credit::Allocator;
+use crate::limit::{LimitPolicy, Limiter, Sample};
+
+/// How often a worker that has calls reports, and how often capacity is dealt anew at most.
+pub const REPORT_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A sample is as long as this, unless the app answers too little.
+const SAMPLE_TIME: Duration = Duration::from_millis(100);
+/// A shorter sample has so many answers at least.
+const SAMPLE_ANSWERS: u32 = 10;
+/// No sample is longer. After as long a silence, a new one begins.
+const MAX_SAMPLE_TIME: Duration = Duration::from_secs(2);
+
+/// What a worker's gate may let in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Allowance {
+    /// Calls that may be in the app.
+    pub limit: u32,
+    /// Calls that may be there once the worker has got what it can get.
+    pub reach: f64,
+}
+
+/// What a worker tells of its gate.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Report {
+    /// The most calls that were in the app or waited at a time since the last report.
+    pub demand: u32,
+    /// Calls that are in the app.
+    pub in_flight: u32,
+    /// What was seen of the app since the last report.
+    pub sample: Sample,
+}
+
+/// The capacity of one app, and which worker may use how much of it.
+#[derive(Debug)]
+pub struct Capacity {
+    limiter: Limiter,
+    allocator: Allocator<usize>,
+    workers: Vec<Worker>,
+    sample_since: Instant,
+    reported_at: Instant,
+    dealt_at: Instant,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Worker {
+    limit: u32,
+    demand: u32,
+    sample: Sample,
+    /// Its limit has changed since it was told.
+    is_changed: bool,
+}
+
+impl Capacity {
+    /// A capacity that `n_workers` share.
+    #[must_use]
+    pub fn new(policy: LimitPolicy, n_workers: usize, now: Instant) -> Self {
+        let limiter = Limiter::new(policy, now);
+        let mut allocator = Allocator::new(limiter.limit());
+        (0..n_workers).for_each(|worker| allocator.join(worker));
+        let workers = vec![Worker::default(); n_workers];
+        let (sample_since, reported_at, dealt_at) = (now, now, now);
+        Self { limiter, allocator, workers, sample_since, reported_at, dealt_at }
+    }
+
+    /// How many calls the app can take.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.limiter.limit()
+    }
+
+    /// Calls that the workers may have in the app, with those that they have not returned yet.
+    #[must_use]
+    pub fn n_held(&self) -> u32 {
+        if self.workers.len() <= 1 { self.capacity() } else { self.allocator.n_held() }
+    }
+
+    /// Another policy: the app has registered itself with another number of threads.
+    pub fn set_policy(&mut self, policy: LimitPolicy, now: Instant) {
+        self.limiter = Limiter::new(policy, now);
+        self.allocator.set_capacity(self.limiter.limit());
+        self.deal(now);
+    }
+
+    /// What the worker may use.
+    #[must_use]
+    pub fn allowance(&self, worker: usize) -> Allowance {
+        let capacity = self.capacity();
+        if self.workers.len() <= 1 {
+            return Allowance { limit: capacity, reach: f64::from(capacity) };
+        }
+        let Some(it) = self.workers.get(worker) else {
+            return Allowance { limit: 0, reach: 0.0 };
+        };
+        let n_others =
+            self.workers.iter().filter(|it| 0 < it.demand).count() - usize::from(0 < it.demand);
+        #[expect(clippy::cast_precision_loss, reason = "a few workers")]
+        let share = f64::from(capacity) / (n_others + 1) as f64;
+        let free = capacity.saturating_sub(self.allocator.n_held());
+        let reach = share.max(f64::from(it.limit.saturating_add(free)));
+        Allowance { limit: it.limit, reach }
+    }
+
+    /// A worker could use so much. It gets what is free, up to its share, at once.
+    pub fn ask(&mut self, worker: usize, demand: u32) {
+        if let Some(it) = self.workers.get_mut(worker) {
+            it.demand = it.demand.max(demand);
+            self.allocator.demand(worker, demand);
+            self.take_changes();
+        }
+    }
+
+    /// What a worker tells every [`REPORT_INTERVAL`].
+    pub fn report(&mut self, now: Instant, worker: usize, report: &Report) {
+        let Some(it) = self.workers.get_mut(worker) else { return };
+        if MAX_SAMPLE_TIME < now.saturating_duration_since(self.reported_at) {
+            self.sample_since = now;
+        }
+        self.reported_at = now;
+        it.demand = report.demand;
+        it.sample.add_later(&report.sample);
+        self.look_at_samples(now);
+        self.returned(worker, report.in_flight);
+        self.allocator.demand(worker, report.demand);
+        if REPORT_INTERVAL <= now.saturating_duration_since(self.dealt_at) {
+            self.deal(now);
+        }
+        self.take_changes();
+    }
+
+    /// A worker has so many calls in the app, and returns what it may no longer use.
+    pub fn returned(&mut self, worker: usize, in_flight: u32) {
+        self.allocator.returned(worker, in_flight);
+        self.take_changes();
+    }
+
+    /// A worker has no call, and needs nothing until it asks.
+    pub fn idle(&mut self, now: Instant, worker: usize, sample: &Sample) {
+        if self.workers.len() <= 1 {
+            return self.report(now, worker, &Report { sample: *sample, ..Report::default() });
+        }
+        if let Some(it) = self.workers.get_mut(worker) {
+            it.sample.add_later(sample);
+            it.demand = 0;
+            it.limit = 0;
+            self.allocator.lost(worker);
+            self.allocator.join(worker);
+            self.take_changes();
+        }
+    }
+
+    /// The next worker whose limit has changed. Ask until there is none, after each step.
+    pub fn poll_changed(&mut self) -> Option<usize> {
+        let worker = self.workers.iter().position(|it| it.is_changed)?;
+        self.workers[worker].is_changed = false;
+        Some(worker)
+    }
+
+    fn deal(&mut self, now: Instant) {
+        self.dealt_at = now;
+        // The deal forgets the demands; those who report later are still there.
+        for (worker, it) in self.workers.iter().enumerate() {
+            self.allocator.demand(worker, it.demand);
+        }
+        self.allocator.deal();
+        self.take_changes();
+    }
+
+    fn take_changes(&mut self) {
+        while let Some(change) = self.allocator.poll_change() {
+            if let Some(it) = self.workers.get_mut(change.holder) {
+                it.limit = change.credits;
+                it.is_changed = true;
+            }
+        }
+    }
+
+    fn look_at_samples(&mut self, now: Instant) {
+        let mut sample = Sample::default();
+        self.workers.iter().for_each(|it| sample.add(&it.sample));
+        let time = now.saturating_duration_since(self.sample_since);
+        let is_due = 0 < sample.n_rejected
+            || MAX_SAMPLE_TIME <= time
+            || SAMPLE_TIME <= time && SAMPLE_ANSWERS <= sample.n_answers;
+        if !is_due {
+            return;
+        }
+        self.sample_since = now;
+        self.workers.iter_mut().for_each(|it| it.sample = Sample::default());
+        let before = self.capacity();
+        self.limiter.take_in(now, &sample);
+        let capacity = self.capacity();
+        self.allocator.set_capacity(capacity);
+        if capacity < before {
+            self.deal(now);
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Deals an app's capacity out, as credits, to those who call it: workers, or links.
+//!
+//! Each holder reports how much it could use (its demand). [`Allocator::deal`] shares the capacity
+//! out: nobody gets more than it wants before everybody has an equal share. A part of what is left
+//! over goes out as headroom; the rest is there for whoever wants more before the next deal.
+//! A holder is told how many credits it may use. If that is less than before, the difference is
+//! free only once the holder has returned it, since calls may still be in flight on it.
+//!
+//! Where more holders want credits than there are, credits rotate: those who have waited longest
+//! get theirs next.
+//!
+//! Invariants:
+//! - Credits are granted only while those held, with those not yet returned, are below the capacity.
+//! - All credits of a holder that is lost are free again at once.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// What a holder may use from now on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Change<K> {
+    /// Who.
+    pub holder: K,
+    /// How many calls it may have in flight. What it holds beyond it returns when it can.
+    pub credits: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Holder {
+    /// What it may have in flight, and what it has not returned yet.
+    held: u32,
+    /// What it was last told. Less than `held` while credits are to be returned.
+    told: u32,
+    /// The most it could have used since the last deal.
+    demand: u32,
+    /// The deal in which it last held a credit.
+    served: u64,
+    /// What the deal that is being made gives it.
+    share: u32,
+}
+
+/// One app's capacity, and who holds how much of it.
+#[derive(Clone, Debug)]
+pub struct Allocator<K> {
+    capacity: u32,
+    n_held: u32,
+    n_deals: u64,
+    holders: BTreeMap<K, Holder>,
+    /// At the last deal more was wanted than free.
+    is_scarce: bool,
+    /// Those who are to get more as credits are returned, in their order.
+    due: VecDeque<K>,
+    changes: VecDeque<Change<K>>,
+}
+
+/// Of what nobody wants, one half is headroom of those who hold credits.
+const HEADROOM_PART: u32 = 2;
+
+impl<K: Ord + Copy> Allocator<K> {
+    /// Nobody holds anything yet.
+    #[must_use]
+    pub fn new(capacity: u32) -> Self {
+        Self {
+            capacity,
+            n_held: 0,
+            n_deals: 0,
+            holders: BTreeMap::new(),
+            is_scarce: false,
+            due: VecDeque::new(),
+            changes: VecDeque::new(),
+        }
+    }
+
+    /// The app can take so many calls from now on.
+    pub fn set_capacity(&mut self, capacity: u32) {
+        self.capacity = capacity;
+    }
+
+    /// What is dealt out at most.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Credits that are out, those that are to be returned included.
+    #[must_use]
+    pub fn n_held(&self) -> u32 {
+        self.n_held
+    }
+
+    /// What one holder may use, or has not returned yet.
+    #[must_use]
+    pub fn held_by(&self, holder: K) -> u32 {
+        self.holders.get(&holder).map_or(0, |it| it.held)
+    }
+
+    /// A holder without credits. It has no effect if the holder is known.
+    pub fn join(&mut self, holder: K) {
+        self.holders.entry(holder).or_default();
+    }
+
+    /// A holder is gone for good, and what it held is free.
+    pub fn lost(&mut self, holder: K) {
+        if let Some(gone) = self.holders.remove(&holder) {
+            self.n_held -= gone.held;
+        }
+        self.changes.retain(|change| change.holder != holder);
+        self.grant_due();
+    }
+
+    /// A holder could use so many credits now. It gets what is free at once, but while credits are
+    /// scarce no more than its share of the last deal.
+    pub fn demand(&mut self, holder: K, demand: u32) {
+        let free = self.free();
+        let Some(it) = self.holders.get_mut(&holder) else { return };
+        it.demand = it.demand.max(demand);
+        let wanted = if self.is_scarce { demand.min(it.share) } else { demand };
+        let more = free.min(wanted.saturating_sub(it.held));
+        if it.told == it.held && 0 < more {
+            self.grant(holder, more);
+        }
+    }
+
+    /// A holder has no more than `held` credits left, because it was told to use fewer.
+    pub fn returned(&mut self, holder: K, held: u32) {
+        let Some(it) = self.holders.get_mut(&holder) else { return };
+        // It cannot return what it may still use.
+        let held = held.clamp(it.told.min(it.held), it.held);
+        self.n_held -= it.held - held;
+        it.held = held;
+        self.grant_due();
+    }
+
+    /// Shares the capacity out anew. Call it now and then, and when somebody wants more than is free.
+    pub fn deal(&mut self) {
+        self.n_deals += 1;
+        let n_left = self.share_out();
+        self.share_headroom(n_left);
+        let wanted: u64 = self.holders.values().map(|it| u64::from(it.missing())).sum();
+        self.is_scarce = u64::from(self.free()) < wanted || self.capacity < self.n_held;
+        let recalled: Vec<(K, u32)> = self
+            .holders
+            .iter()
+            .filter(|(_, it)| it.told == it.held && it.share < it.held)
+            .filter(|(_, it)| self.is_scarce || it.demand == 0)
+            .map(|(holder, it)| (*holder, it.share))
+            .collect();
+        for (holder, credits) in recalled {
+            self.tell(holder, credits);
+        }
+        self.set_due();
+        self.grant_due();
+        let n_deals = self.n_deals;
+        for it in self.holders.values_mut() {
+            if 0 < it.told {
+                it.served = n_deals;
+            }
+            it.demand = 0;
+        }
+    }
+
+    /// The next holder that is to be told something. Ask until there is none.
+    pub fn poll_change(&mut self) -> Option<Change<K>> {
+        self.changes.pop_front()
+    }
+
+    fn free(&self) -> u32 {
+        self.capacity.saturating_sub(self.n_held)
+    }
+
+    /// Gives each holder what it wants, or an equal share if that is less. Returns what is left.
+    fn share_out(&mut self) -> u32 {
+        let level = self.level();
+        let mut left = self.capacity;
+        let mut short = Vec::new();
+        for (holder, it) in &mut self.holders {
+            it.share = level.min(it.demand);
+            left -= it.share;
+            if it.share < it.demand {
+                short.push((it.served, *holder));
+            }
+        }
+        // The division leaves less than one for each: those who have waited longest get it.
+        short.sort_unstable();
+        for (_, holder) in short {
+            let Some(it) = self.holders.get_mut(&holder).filter(|_| 0 < left) else { break };
+            it.share += 1;
+            left -= 1;
+        }
+        left
+    }
+
+    /// The greatest share that everybody who wants as much can have.
+    fn level(&self) -> u32 {
+        let mut demands: Vec<u32> = self.holders.values().map(|it| it.demand).collect();
+        demands.sort_unstable();
+        let mut left = self.capacity;
+        for (demand, n_left) in demands.iter().zip((1..=demands.len()).rev()) {
+            let level = left / u32::try_from(n_left).unwrap_or(u32::MAX);
+            if level < *demand {
+                return level;
+            }
+            left -= demand;
+        }
+        u32::MAX
+    }
+
+    /// Adds a part of what nobody wants to the shares of those who want something.
+    fn share_headroom(&mut self, n_left: u32) {
+        let n_active = self.holders.values().filter(|it| 0 < it.demand).count();
+        let each = n_left / HEADROOM_PART / u32::try_from(n_active).unwrap_or(u32::MAX).max(1);
+        for it in self.holders.values_mut().filter(|it| 0 < it.demand) {
+            it.share = it.share.saturating_add(each);
+        }
+    }
+
+    /// Puts those who are to get more into their order: first those who have waited longest.
+    fn set_due(&mut self) {
+        let mut due: Vec<(u64, K)> = self
+            .holders
+            .iter()
+            .filter(|(_, it)| it.told == it.held && it.held < it.share)
+            .map(|(holder, it)| (it.served, *holder))
+            .collect();
+        due.sort_unstable();
+        self.due = due.into_iter().map(|(_, holder)| holder).collect();
+    }
+
+    /// Grants what is free to those who are to get more.
+    fn grant_due(&mut self) {
+        while let Some(holder) = self.due.front().copied().filter(|_| 0 < self.free()) {
+            let missing =
+                self.holders.get(&holder).map_or(0, |it| it.share.saturating_sub(it.held));
+            let more = missing.min(self.free());
+            if 0 < more {
+                self.grant(holder, more);
+            }
+            if more == missing {
+                self.due.pop_front();
+            }
+        }
+    }
+
+    fn grant(&mut self, holder: K, more: u32) {
+        debug_assert!(more <= self.free(), "more than the capacity");
+        if let Some(it) = self.holders.get_mut(&holder) {
+            it.held += more;
+            self.n_held += more;
+            let credits = it.held;
+            self.tell(holder, credits);
+        }
+    }
+
+    fn tell(&mut self, holder: K, credits: u32) {
+        if let Some(it) = self.holders.get_mut(&holder) {
+            it.told = credits;
+            self.changes.push_back(Change { holder, credits });
+        }
+    }
+}
+
+impl Holder {
+    /// Credits that it wants, and that its share has for it.
+    fn missing(&self) -> u32 {
+        self.share.min(self.demand).saturating_sub(self.held)
+    }
+}
+
+#[cfg(test)]
+mod tests;

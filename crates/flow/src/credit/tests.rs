@@ -1,0 +1,135 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Holders that return at once what they are told to return.
+fn settle(allocator: &mut Allocator<u32>) -> BTreeMap<u32, u32> {
+    let mut told = BTreeMap::new();
+    while let Some(Change { holder, credits }) = allocator.poll_change() {
+        allocator.returned(holder, credits);
+        told.insert(holder, credits);
+    }
+    told
+}
+
+fn with_demands(capacity: u32, demands: &[u32]) -> Allocator<u32> {
+    let mut allocator = Allocator::new(capacity);
+    for (holder, demand) in (0..).zip(demands) {
+        allocator.join(holder);
+        allocator.demand(holder, *demand);
+    }
+    allocator
+}
+
+fn rounds(allocator: &mut Allocator<u32>, demands: &[u32], n: usize) {
+    for _ in 0..n {
+        settle(allocator);
+        for (holder, demand) in (0..).zip(demands) {
+            allocator.demand(holder, *demand);
+        }
+        allocator.deal();
+    }
+    settle(allocator);
+}
+
+#[test]
+fn shares_by_demand() {
+    let demands = [10, 500, 500];
+    let mut allocator = with_demands(200, &demands);
+    rounds(&mut allocator, &demands, 3);
+    let held: Vec<u32> = (0..3).map(|holder| allocator.held_by(holder)).collect();
+    assert_eq!(held, [10, 95, 95]);
+}
+
+#[test]
+fn takes_back_what_lies_unused_and_what_the_lost_held() {
+    let mut allocator = with_demands(100, &[100, 0]);
+    rounds(&mut allocator, &[100, 0], 2);
+    assert_eq!((allocator.held_by(0), allocator.held_by(1)), (100, 0));
+    rounds(&mut allocator, &[0, 100], 3);
+    assert_eq!((allocator.held_by(0), allocator.held_by(1)), (0, 100));
+    allocator.lost(1);
+    assert_eq!(allocator.n_held(), 0);
+    allocator.demand(0, 60);
+    assert_eq!(allocator.poll_change(), Some(Change { holder: 0, credits: 60 }));
+}
+
+#[test]
+fn what_is_not_returned_is_not_granted() {
+    let mut allocator = with_demands(10, &[10, 10]);
+    assert_eq!(settle(&mut allocator), BTreeMap::from([(0, 10)]));
+    allocator.demand(0, 10);
+    allocator.demand(1, 10);
+    allocator.deal();
+    assert_eq!(allocator.poll_change(), Some(Change { holder: 0, credits: 5 }));
+    assert_eq!((allocator.poll_change(), allocator.n_held()), (None, 10));
+    allocator.returned(0, 7);
+    allocator.demand(1, 10);
+    assert_eq!(allocator.poll_change(), Some(Change { holder: 1, credits: 3 }));
+    assert_eq!(allocator.n_held(), 10);
+}
+
+#[test]
+fn credits_rotate_where_there_are_more_holders_than_credits() {
+    let demands = [2; 1000];
+    let mut allocator = with_demands(200, &demands);
+    let mut n_served = vec![0; 1000];
+    for _ in 0..20 {
+        rounds(&mut allocator, &demands, 1);
+        for (holder, n) in (0..).zip(&mut n_served) {
+            *n += allocator.held_by(holder);
+        }
+    }
+    assert!(n_served.iter().all(|n| 0 < *n), "{n_served:?}");
+}
+
+proptest! {
+    /// No grant exceeds the capacity, whatever holders report, return late, or are lost.
+    #[test]
+    fn never_more_than_the_capacity(
+        steps in prop::collection::vec((0..7u8, 0..12u32, 0..60u32), 1..300),
+        capacity in 0..50u32,
+    ) {
+        let mut allocator = Allocator::new(capacity);
+        // What each holder may have in flight, by the latest of what it was told and has not returned.
+        let mut model = BTreeMap::<u32, u32>::new();
+        let mut capacity = capacity;
+        for (step, holder, n) in steps {
+            let before: u32 = model.values().sum();
+            match step {
+                0 => {
+                    allocator.join(holder);
+                    model.entry(holder).or_default();
+                }
+                1 | 2 => allocator.demand(holder, n),
+                3 => {
+                    allocator.lost(holder);
+                    model.remove(&holder);
+                }
+                4 => {
+                    allocator.returned(holder, n);
+                    if let Some(held) = model.get_mut(&holder) {
+                        *held = allocator.held_by(holder);
+                    }
+                }
+                5 => allocator.deal(),
+                _ => {
+                    capacity = n;
+                    allocator.set_capacity(n);
+                }
+            }
+            while let Some(change) = allocator.poll_change() {
+                let held = model.get_mut(&change.holder);
+                prop_assert!(held.is_some());
+                if let Some(held) = held {
+                    *held = change.credits.max(*held);
+                }
+            }
+            let after: u32 = model.values().sum();
+            prop_assert!(after <= before.max(capacity));
+            prop_assert_eq!(after, allocator.n_held());
+        }
+    }
+}

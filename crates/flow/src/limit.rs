@@ -1,0 +1,170 @@
+//! How many calls an app can take at once, found out by how it answers.
+//!
+//! The limit falls as the latency of answers rises above its floor (a gradient), and at once when
+//! the app's thread pool rejects calls. It grows only while it is used up, and latency says nothing
+//! while not even half of it is used. The floor is the least mean latency of a sliding window: a
+//! mean, since fast and slow methods of an app are no sign of a queue. There is no phase that
+//! refuses calls to measure it: once in a span of the window the limit gives up its allowance for a
+//! queue, grows back, and so sees the app without a queue.
+//!
+//! A known capacity is a limit, too. Only rejections lower it: others may use the app as well.
+//!
+//! Invariants:
+//! - The limit stays between `min` and `max`.
+//! - A limit that is not used up does not grow.
+
+use std::time::{Duration, Instant};
+
+use crate::floor::Floor;
+
+/// Within which bounds a limit is looked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LimitPolicy {
+    /// The least limit, at least 1.
+    pub min: u32,
+    /// The greatest limit.
+    pub max: u32,
+    /// The limit to begin with.
+    pub initial: u32,
+    /// Latency alone does not lower the limit below this; `None` if latency says nothing.
+    pub latency_min: Option<u32>,
+    /// How long the least latency is remembered.
+    pub floor_window: Duration,
+}
+
+const FLOOR_WINDOW: Duration = Duration::from_secs(20);
+
+impl LimitPolicy {
+    /// For an app that is known to take `capacity` calls at once.
+    #[must_use]
+    pub fn known(capacity: u32) -> Self {
+        let (max, initial) = (capacity, capacity);
+        Self { min: 1, max, initial, latency_min: None, floor_window: FLOOR_WINDOW }
+    }
+}
+
+impl Default for LimitPolicy {
+    /// For an app of which nothing is known. Begins high: an app that can take less says so within
+    /// a few samples, and one that can take more loses nothing.
+    fn default() -> Self {
+        let (min, max, initial, latency_min) = (1, 65_536, 1000, Some(16));
+        Self { min, max, initial, latency_min, floor_window: FLOOR_WINDOW }
+    }
+}
+
+/// What was seen of an app for a while: about two round trips, or a tenth of a second.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Sample {
+    /// Calls that were answered.
+    pub n_answers: u32,
+    /// The latencies of these, together.
+    pub latency_sum: Duration,
+    /// Calls that the app's thread pool rejected.
+    pub n_rejected: u32,
+    /// The most calls that were in flight at a time.
+    pub max_in_flight: u32,
+}
+
+impl Sample {
+    /// Counts a call that was answered after `latency`.
+    pub fn answered(&mut self, latency: Duration) {
+        self.n_answers = self.n_answers.saturating_add(1);
+        self.latency_sum = self.latency_sum.saturating_add(latency);
+    }
+
+    /// Counts a call that the app's thread pool rejected.
+    pub fn rejected(&mut self) {
+        self.n_rejected = self.n_rejected.saturating_add(1);
+    }
+
+    /// Adds what another worker saw of the same app at the same time.
+    pub fn add(&mut self, other: &Self) {
+        self.n_answers = self.n_answers.saturating_add(other.n_answers);
+        self.latency_sum = self.latency_sum.saturating_add(other.latency_sum);
+        self.n_rejected = self.n_rejected.saturating_add(other.n_rejected);
+        self.max_in_flight = self.max_in_flight.saturating_add(other.max_in_flight);
+    }
+
+    /// Adds what the same worker saw later.
+    pub fn add_later(&mut self, later: &Self) {
+        let max_in_flight = self.max_in_flight.max(later.max_in_flight);
+        self.add(later);
+        self.max_in_flight = max_in_flight;
+    }
+
+    fn mean_latency(&self) -> Option<Duration> {
+        self.latency_sum.checked_div(self.n_answers)
+    }
+}
+
+/// Of what a limit was when the app rejected calls, so much is left.
+const AFTER_REJECTION: f64 = 0.9;
+/// So many times the floor is not a queue yet.
+const TOLERANCE: f64 = 1.2;
+/// One sample never takes more than half of the limit.
+const LEAST_GRADIENT: f64 = 0.5;
+
+/// The limit of one app.
+#[derive(Clone, Debug)]
+pub struct Limiter {
+    policy: LimitPolicy,
+    limit: f64,
+    floor: Floor,
+}
+
+impl Limiter {
+    /// Nothing is known yet.
+    #[must_use]
+    pub fn new(policy: LimitPolicy, now: Instant) -> Self {
+        let floor = Floor::new(policy.floor_window, now);
+        let mut limiter = Self { policy, limit: f64::from(policy.initial), floor };
+        limiter.set(f64::from(policy.initial));
+        limiter
+    }
+
+    /// How many calls may be in flight.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to max")]
+    pub fn limit(&self) -> u32 {
+        self.limit as u32
+    }
+
+    /// Learns from what was seen since the last time.
+    pub fn take_in(&mut self, now: Instant, sample: &Sample) {
+        if 0 < sample.n_rejected {
+            let used = f64::from(sample.max_in_flight).min(self.limit);
+            return self.set(used * AFTER_REJECTION);
+        }
+        let is_used_up = self.limit <= f64::from(sample.max_in_flight) + 1.0;
+        let allowance = self.limit.sqrt();
+        let (Some(mean), Some(latency_min)) = (sample.mean_latency(), self.policy.latency_min)
+        else {
+            if is_used_up {
+                self.set(self.limit + allowance);
+            }
+            return;
+        };
+        let is_new_span = self.floor.take_in(now, mean);
+        let floor = self.floor.least().unwrap_or(mean).as_secs_f64();
+        let gradient = match mean.as_secs_f64() {
+            0.0 => 1.0,
+            mean_s => (TOLERANCE * floor / mean_s).clamp(LEAST_GRADIENT, 1.0),
+        };
+        let next = self.limit * gradient + allowance;
+        let next = match is_used_up {
+            true if is_new_span => self.limit.min(next) / TOLERANCE - 1.5 * allowance,
+            true => next,
+            false if f64::from(sample.max_in_flight) * 2.0 < self.limit => return,
+            false => self.limit.min(next),
+        };
+        self.set(next.max(f64::from(latency_min).min(self.limit)));
+    }
+
+    fn set(&mut self, limit: f64) {
+        let min = f64::from(self.policy.min.max(1));
+        self.limit = limit.clamp(min, f64::from(self.policy.max).max(min));
+    }
+}
+
+#[cfg(test)]
+mod tests;

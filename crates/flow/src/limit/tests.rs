@@ -1,0 +1,118 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const WINDOW: Duration = Duration::from_millis(100);
+
+/// For apps of a few threads.
+fn small() -> LimitPolicy {
+    LimitPolicy { initial: 20, latency_min: Some(1), ..LimitPolicy::default() }
+}
+
+/// An app of so many threads that takes `work` for a call, under all the load that it lets in.
+fn loaded(limiter: &mut Limiter, now: Instant, threads: u32, work: Duration) {
+    let in_flight = limiter.limit();
+    let latency = work.mul_f64(f64::from(in_flight.max(threads)) / f64::from(threads));
+    let mut sample = Sample { max_in_flight: in_flight, ..Sample::default() };
+    (0..in_flight).for_each(|_| sample.answered(latency));
+    limiter.take_in(now, &sample);
+}
+
+/// Ten minutes of overload: the limit neither drifts away nor starves the app.
+#[test]
+fn finds_the_number_of_threads_and_stays_there() {
+    for threads in [4, 20, 200] {
+        let start = crate::test_start();
+        let mut limiter = Limiter::new(small(), start);
+        let (mut sum, mut greatest) = (0, 0);
+        for step in 0..6000 {
+            loaded(&mut limiter, start + WINDOW * step, threads, Duration::from_millis(50));
+            if 600 <= step {
+                sum += limiter.limit().min(threads);
+                greatest = greatest.max(limiter.limit());
+            }
+        }
+        let used = f64::from(sum) / f64::from(5400 * threads);
+        assert!(0.93 < used, "{threads} threads are used to {used}");
+        assert!(greatest <= threads * 2, "{threads} threads, limit of {greatest}");
+    }
+}
+
+#[test]
+fn follows_an_app_that_slows_down_for_good() {
+    let start = crate::test_start();
+    let mut limiter = Limiter::new(small(), start);
+    for step in 0..1200 {
+        let work = if step < 600 { 10 } else { 100 };
+        loaded(&mut limiter, start + WINDOW * step, 20, Duration::from_millis(work));
+    }
+    assert!((15..=40).contains(&limiter.limit()), "{}", limiter.limit());
+}
+
+#[test]
+fn a_rejection_lowers_the_limit_at_once_and_idleness_never_raises_it() {
+    let start = crate::test_start();
+    let mut limiter = Limiter::new(LimitPolicy { initial: 100, ..LimitPolicy::default() }, start);
+    let mut sample = Sample { max_in_flight: 50, ..Sample::default() };
+    sample.rejected();
+    limiter.take_in(start, &sample);
+    assert_eq!(limiter.limit(), 45);
+    let mut sample = Sample { max_in_flight: 3, ..Sample::default() };
+    sample.answered(Duration::from_millis(1));
+    for step in 0..100 {
+        limiter.take_in(start + WINDOW * step, &sample);
+    }
+    assert_eq!(limiter.limit(), 45);
+}
+
+/// A known capacity has no floor below it, but rejections count, and it comes back.
+#[test]
+fn only_rejections_lower_a_known_capacity() {
+    let start = crate::test_start();
+    let mut limiter = Limiter::new(LimitPolicy::known(200), start);
+    for step in 0..100 {
+        loaded(&mut limiter, start + WINDOW * step, 20, Duration::from_millis(50));
+    }
+    assert_eq!(limiter.limit(), 200);
+    let mut sample = Sample { max_in_flight: 100, ..Sample::default() };
+    sample.rejected();
+    limiter.take_in(start, &sample);
+    assert_eq!(limiter.limit(), 90);
+    for step in 0..20 {
+        loaded(&mut limiter, start + WINDOW * step, 20, Duration::from_millis(50));
+    }
+    assert_eq!(limiter.limit(), 200);
+}
+
+/// An app that nobody loads may have fast and slow methods, and stays as it is.
+#[test]
+fn latency_says_nothing_about_an_app_that_is_hardly_used() {
+    let start = crate::test_start();
+    let mut limiter = Limiter::new(LimitPolicy::default(), start);
+    for step in 0..100 {
+        let mut sample = Sample { max_in_flight: 400, ..Sample::default() };
+        sample.answered(Duration::from_millis(if step % 10 == 0 { 1 } else { 500 }));
+        limiter.take_in(start + WINDOW * step, &sample);
+    }
+    assert_eq!(limiter.limit(), 1000);
+}
+
+proptest! {
+    #[test]
+    fn stays_within_its_bounds(
+        samples in prop::collection::vec((0..500u32, 0..2000u64, 0..3u32, 0..900u32), 0..200),
+        min in 0..50u32,
+        max in 0..500u32,
+    ) {
+        let start = crate::test_start();
+        let policy = LimitPolicy { min, max, ..LimitPolicy::default() };
+        let mut limiter = Limiter::new(policy, start);
+        for (step, (n, ms, n_rejected, max_in_flight)) in (0..).zip(samples) {
+            let mut sample = Sample { n_rejected, max_in_flight, ..Sample::default() };
+            (0..n.min(5)).for_each(|_| sample.answered(Duration::from_millis(ms)));
+            limiter.take_in(start + WINDOW * step, &sample);
+            let least = min.max(1);
+            prop_assert!((least..=max.max(least)).contains(&limiter.limit()));
+        }
+    }
+}

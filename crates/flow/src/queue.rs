@@ -1,0 +1,267 @@
+//! A bounded queue of calls: by priority, fair between callers, and by deadline.
+//!
+//! The better class goes first. Within a class callers take turns: in each round every caller that
+//! waits has one call served, and the calls of a round go by their deadlines. So a single caller's
+//! calls go by deadline, and one that asks for everything gets no more than its turn.
+//!
+//! Invariants:
+//! - No more than `max_len` calls wait. If another comes, the worst class gives way to a better one,
+//!   and the caller with the most waiting calls to one with fewer.
+//! - Each step costs O(log n).
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Instant;
+
+/// How much a call matters. Under overload the lower classes are shed first.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Priority {
+    /// Goes before everything else.
+    High,
+    /// What calls are that say nothing.
+    #[default]
+    Normal,
+    /// Goes when nothing else waits.
+    Low,
+}
+
+const N_CLASSES: usize = 3;
+
+/// A call that is to wait, as the queue sees it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Entry {
+    /// Who calls, by any number that is one caller's alone.
+    pub caller: u64,
+    /// The call's class.
+    pub priority: Priority,
+    /// Earlier ones go first among the calls of a round.
+    pub deadline: Instant,
+    /// The last moment at which the call is still worth beginning.
+    pub until: Instant,
+}
+
+/// Names one waiting call for as long as it waits. Keys are never used again.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Key(u64);
+
+/// What came of a call that was to wait.
+#[derive(Debug, Eq, PartialEq)]
+pub enum Pushed<T> {
+    /// It waits.
+    Waits(Key),
+    /// It waits, and this other call gave way to it.
+    Displaces(Key, Displaced<T>),
+    /// The queue is full, and no call in it has less of a right to be there.
+    Refused(T),
+}
+
+/// A call that gave way to another.
+#[derive(Debug, Eq, PartialEq)]
+pub struct Displaced<T> {
+    /// Its key until now.
+    pub key: Key,
+    /// The call.
+    pub item: T,
+}
+
+/// Calls that wait.
+#[derive(Debug)]
+pub struct Queue<T> {
+    max_len: usize,
+    next_key: u64,
+    calls: HashMap<Key, (Entry, T)>,
+    classes: [Class; N_CLASSES],
+    expiries: BTreeSet<(Instant, Key)>,
+}
+
+/// The calls of one priority.
+#[derive(Debug, Default)]
+struct Class {
+    /// The round that is being served.
+    round: u64,
+    len: usize,
+    callers: HashMap<u64, Caller>,
+    /// By the caller's next round, then by its first call.
+    turns: BTreeSet<(u64, Instant, Key, u64)>,
+    /// By how many calls of the caller wait.
+    by_len: BTreeSet<(usize, u64)>,
+}
+
+#[derive(Debug, Default)]
+struct Caller {
+    /// The round in which its next call is served.
+    round: u64,
+    calls: BTreeSet<(Instant, Key)>,
+}
+
+impl<T> Queue<T> {
+    /// An empty queue for at most `max_len` calls.
+    #[must_use]
+    pub fn new(max_len: usize) -> Self {
+        Self {
+            max_len,
+            next_key: 0,
+            calls: HashMap::new(),
+            classes: Default::default(),
+            expiries: BTreeSet::new(),
+        }
+    }
+
+    /// How many calls wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Whether no call waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Whether calls of the same caller wait in the same class.
+    #[must_use]
+    pub fn has_others_of(&self, entry: &Entry) -> bool {
+        self.classes[entry.priority as usize].callers.contains_key(&entry.caller)
+    }
+
+    /// About how many calls would go before this one, if it came now. Counts no further than to
+    /// `at_most`, so that the answer costs no more than that.
+    #[must_use]
+    pub fn n_ahead(&self, entry: &Entry, at_most: usize) -> usize {
+        let better = &self.classes[..entry.priority as usize];
+        let n_better: usize = better.iter().map(|class| class.len).sum();
+        let class = &self.classes[entry.priority as usize];
+        let n_left = at_most.saturating_sub(n_better);
+        (n_better + class.n_ahead(entry, n_left)).min(at_most)
+    }
+
+    /// Lets a call wait, if there is room or another has to give way to it.
+    pub fn push(&mut self, entry: Entry, item: T) -> Pushed<T> {
+        let displaced = match self.calls.len() < self.max_len {
+            true => None,
+            false => match self.displaced_by(&entry).and_then(|key| self.take(key)) {
+                Some(displaced) => Some(displaced),
+                None => return Pushed::Refused(item),
+            },
+        };
+        let key = Key(self.next_key);
+        self.next_key += 1;
+        self.classes[entry.priority as usize].insert(&entry, key);
+        self.expiries.insert((entry.until, key));
+        self.calls.insert(key, (entry, item));
+        match displaced {
+            Some(displaced) => Pushed::Displaces(key, displaced),
+            None => Pushed::Waits(key),
+        }
+    }
+
+    /// The call whose turn it is.
+    pub fn pop(&mut self) -> Option<T> {
+        let key = self.classes.iter_mut().find_map(Class::begin_next)?;
+        self.take(key).map(|taken| taken.item)
+    }
+
+    /// A call that it is too late to begin at `now`.
+    pub fn pop_expired(&mut self, now: Instant) -> Option<T> {
+        let &(until, key) = self.expiries.first()?;
+        if now <= until {
+            return None;
+        }
+        self.take(key).map(|taken| taken.item)
+    }
+
+    /// The last moment of the call that expires first.
+    #[must_use]
+    pub fn next_expiry(&self) -> Option<Instant> {
+        self.expiries.first().map(|(until, _)| *until)
+    }
+
+    /// Takes a call out whose caller has gone away; `None` if it no longer waits.
+    pub fn cancel(&mut self, key: Key) -> Option<T> {
+        self.take(key).map(|taken| taken.item)
+    }
+
+    fn take(&mut self, key: Key) -> Option<Displaced<T>> {
+        let (entry, item) = self.calls.remove(&key)?;
+        self.expiries.remove(&(entry.until, key));
+        self.classes[entry.priority as usize].remove(&entry, key);
+        Some(Displaced { key, item })
+    }
+
+    /// Which call has to give way to one that comes while the queue is full.
+    fn displaced_by(&self, entry: &Entry) -> Option<Key> {
+        let own = entry.priority as usize;
+        let worst = (own..N_CLASSES).rev().find(|class| 0 < self.classes[*class].len)?;
+        let class = &self.classes[worst];
+        let (len, caller) = *class.by_len.last()?;
+        let n_own = class.callers.get(&entry.caller).map_or(0, |caller| caller.calls.len());
+        // One more than the newcomer would have: or the two would displace each other in turns.
+        if worst == own && len <= n_own + 1 {
+            return None;
+        }
+        class.callers.get(&caller)?.calls.last().map(|(_, key)| *key)
+    }
+}
+
+impl Class {
+    /// The caller's own earlier calls each take a round, and in the round of this one the others
+    /// go first whose deadline is earlier.
+    fn n_ahead(&self, entry: &Entry, at_most: usize) -> usize {
+        let own = self.callers.get(&entry.caller);
+        let n_rounds = own.map_or(0, |own| {
+            own.calls.iter().take(at_most).take_while(|call| call.0 <= entry.deadline).count()
+        });
+        let round = own.map_or(self.round + 1, |own| own.round);
+        let until = (round, entry.deadline, Key(u64::MAX), u64::MAX);
+        let n_in_round = self.turns.range(..=until).take(at_most).count();
+        let n_others = n_rounds.saturating_mul(self.callers.len().saturating_sub(1));
+        self.len.min(n_rounds.saturating_add(n_others).max(n_in_round))
+    }
+
+    fn insert(&mut self, entry: &Entry, key: Key) {
+        let round = self.round;
+        self.len += 1;
+        // Who comes now is served in the next round: in this one it may have been served already.
+        let new = || Caller { round: round + 1, calls: BTreeSet::new() };
+        self.change(entry.caller, new, |caller| {
+            caller.calls.insert((entry.deadline, key));
+        });
+    }
+
+    fn remove(&mut self, entry: &Entry, key: Key) {
+        self.len -= 1;
+        self.change(entry.caller, Caller::default, |caller| {
+            caller.calls.remove(&(entry.deadline, key));
+        });
+    }
+
+    /// The call whose turn it is; its caller's next one is in the round after.
+    fn begin_next(&mut self) -> Option<Key> {
+        let &(round, _, key, caller) = self.turns.first()?;
+        self.round = round;
+        self.change(caller, Caller::default, |caller| caller.round = round + 1);
+        Some(key)
+    }
+
+    /// Changes a caller, and where it is in the orders.
+    fn change(&mut self, id: u64, new: impl FnOnce() -> Caller, change: impl FnOnce(&mut Caller)) {
+        let mut caller = match self.callers.remove(&id) {
+            Some(caller) => {
+                self.by_len.remove(&(caller.calls.len(), id));
+                if let Some((deadline, key)) = caller.calls.first() {
+                    self.turns.remove(&(caller.round, *deadline, *key, id));
+                }
+                caller
+            }
+            None => new(),
+        };
+        change(&mut caller);
+        let Some((deadline, key)) = caller.calls.first() else { return };
+        self.turns.insert((caller.round, *deadline, *key, id));
+        self.by_len.insert((caller.calls.len(), id));
+        self.callers.insert(id, caller);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! What credits cost in an estate: many consumers' agents, each with a link to every provider's
+//! agent, which deals its app's capacity to them.
+
+use std::time::Duration;
+
+use flow::credit::Allocator;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+/// How often a provider's agent deals.
+const DEAL_INTERVAL: Duration = Duration::from_millis(100);
+const CAPACITY: u32 = 200;
+
+/// What was seen of an estate.
+#[derive(Debug)]
+#[expect(dead_code, reason = "all of it is printed")]
+struct Cost {
+    /// CREDIT frames a second and link while demand stays as it is.
+    frames_per_s_and_link: f64,
+    /// The same for a provider's agent.
+    frames_per_s_and_provider: f64,
+    /// After demand has changed, until less than a fiftieth of what is wanted lies idle elsewhere.
+    converged_after: Duration,
+    /// Of the capacity, what lies idle while somebody wants it.
+    idle: f64,
+    /// The longest that a link that wants something was without a credit.
+    longest_without: Duration,
+}
+
+/// Demand that moves: each consumer uses a part of the providers, and after a while others.
+struct Estate {
+    rng: StdRng,
+    providers: Vec<Allocator<u32>>,
+    demands: Vec<Vec<u32>>,
+    without: Vec<Vec<u32>>,
+    longest_without: u32,
+    n_frames: u64,
+}
+
+impl Estate {
+    fn new(n_consumers: u32, n_providers: usize) -> Self {
+        let mut providers = vec![Allocator::new(CAPACITY); n_providers];
+        for provider in &mut providers {
+            (0..n_consumers).for_each(|consumer| provider.join(consumer));
+        }
+        let none = vec![vec![0; n_consumers as usize]; n_providers];
+        let (demands, without) = (none.clone(), none);
+        let rng = StdRng::seed_from_u64(1);
+        Self { rng, providers, demands, without, longest_without: 0, n_frames: 0 }
+    }
+
+    /// Every consumer wants something of a part of the providers.
+    fn change_demands(&mut self, part: f64, most: u32) {
+        for demand in self.demands.iter_mut().flatten() {
+            *demand = 0;
+            if self.rng.random_bool(part) {
+                *demand = self.rng.random_range(1..=most);
+            }
+        }
+        self.without.iter_mut().flatten().for_each(|n| *n = 0);
+    }
+
+    /// One interval. Returns what lies idle while it is wanted, of all capacity.
+    fn step(&mut self) -> f64 {
+        let mut idle = 0;
+        for (index, provider) in self.providers.iter_mut().enumerate() {
+            let demands = &self.demands[index];
+            for (consumer, demand) in (0..).zip(demands) {
+                provider.demand(consumer, *demand);
+            }
+            provider.deal();
+            // What is to be returned is free by then: calls are shorter than the interval.
+            while let Some(change) = provider.poll_change() {
+                self.n_frames += 1;
+                provider.returned(change.holder, change.credits);
+            }
+            assert!(provider.n_held() <= CAPACITY);
+            let (mut used, mut wanted) = (0, 0);
+            for ((consumer, demand), without) in (0..).zip(demands).zip(&mut self.without[index]) {
+                let held = provider.held_by(consumer);
+                used += held.min(*demand);
+                wanted += demand;
+                *without = if *demand == 0 || 0 < held { 0 } else { *without + 1 };
+                self.longest_without = self.longest_without.max(*without);
+            }
+            idle += wanted.min(CAPACITY) - used;
+        }
+        f64::from(idle) / (f64::from(CAPACITY) * self.providers.len() as f64)
+    }
+}
+
+fn cost(n_consumers: u32, n_providers: usize, part: f64, most: u32) -> Cost {
+    let mut estate = Estate::new(n_consumers, n_providers);
+    estate.change_demands(part, most);
+    (0..20).for_each(|_| {
+        estate.step();
+    });
+    estate.change_demands(part, most);
+    let n_deals = (1..100).find(|_| estate.step() < 0.02).expect("it converges");
+    let (before, n_steps) = (estate.n_frames, 30);
+    let idle = (0..n_steps).map(|_| estate.step()).sum::<f64>() / f64::from(n_steps);
+    let seconds = (DEAL_INTERVAL * n_steps).as_secs_f64();
+    let per_s = (estate.n_frames - before) as f64 / seconds;
+    Cost {
+        frames_per_s_and_link: per_s / (f64::from(n_consumers) * n_providers as f64),
+        frames_per_s_and_provider: per_s / n_providers as f64,
+        converged_after: DEAL_INTERVAL * n_deals,
+        idle,
+        longest_without: DEAL_INTERVAL * estate.longest_without,
+    }
+}
+
+/// Prints and checks what credits cost: with half of the capacity wanted, with twice of it, and
+/// with each consumer wanting each provider, so that credits go round.
+fn costs(n_consumers: u32, n_providers: usize) {
+    let each = f64::from(CAPACITY) / f64::from(n_consumers);
+    for part in [each / 4.0, each, 1.0] {
+        let (part, most) = (part.min(1.0), 3);
+        let load = part * 2.0 / each;
+        let cost = cost(n_consumers, n_providers, part, most);
+        println!("{n_consumers} consumers, {n_providers} providers, load {load:.1}: {cost:.3?}");
+        assert!(cost.idle < 0.02, "{cost:?}");
+        assert!(cost.converged_after <= Duration::from_secs(1), "{cost:?}");
+        assert!(cost.frames_per_s_and_link <= 10.0, "{cost:?}");
+        assert!(cost.longest_without <= Duration::from_secs(2), "{cost:?}");
+    }
+}
+
+#[test]
+fn credits_of_an_estate_cost_little() {
+    costs(300, 10);
+}
+
+/// `cargo test --release -p flow --test overload -- --ignored --nocapture`
+#[test]
+#[ignore = "takes a while"]
+fn credits_of_a_large_estate_cost_little() {
+    costs(1000, 300);
+}

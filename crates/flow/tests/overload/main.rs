@@ -1,0 +1,161 @@
+//! More calls than apps can take, under a clock of its own: several consumers' agents call several
+//! apps, each behind an agent of several workers. Apps slow down, crash and come back; consumers'
+//! agents are cut off.
+//!
+//! Each seed is one run and always the same one. A failing seed is printed; `SIM_SEED=n` runs it
+//! alone, `SIM_SEEDS=n` runs so many (100 without it).
+//!
+//! What must hold:
+//! - An app whose capacity is known never gets more calls than that.
+//! - A call that waits is let in or shed by its deadline, and ends once.
+//! - When all is over, nothing counts as in flight, and no worker holds any capacity.
+//! - Whoever asks for little gets it, however much another one asks for.
+//! - An app that queues without a limit of its own stays useful at twice its capacity.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the simulated clock needs an instant to begin with"
+)]
+
+mod links;
+mod world;
+
+use std::time::Duration;
+
+use flow::limit::LimitPolicy;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use self::world::{Consumer, Fault, Plan, Provider, Tally, World};
+
+const MS: Duration = Duration::from_millis(1);
+
+#[test]
+fn no_app_gets_too_much_and_no_call_is_forgotten() {
+    let number = |name| std::env::var(name).ok().and_then(|s: String| s.parse::<u64>().ok());
+    let (first, n_seeds) = match number("SIM_SEED") {
+        Some(seed) => (seed, 1),
+        None => (0, number("SIM_SEEDS").unwrap_or(100)),
+    };
+    let mut total = Tally::default();
+    for seed in first..first + n_seeds {
+        match std::panic::catch_unwind(|| World::new(any_plan(seed), seed).run()) {
+            Ok(world) => total.add(&world.tally),
+            Err(panic) => {
+                eprintln!("failed with SIM_SEED={seed}");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+    println!("{n_seeds} seeds from {first}: {total:?}");
+    if 50 <= n_seeds {
+        let Tally { answered, waited, shed, displaced, cancelled, rejected, lost } = total;
+        for n in [answered, waited, shed, displaced, cancelled, rejected, lost] {
+            assert!(0 < n, "something has never happened: {total:?}");
+        }
+    }
+}
+
+fn any_plan(seed: u64) -> Plan {
+    let mut rng = StdRng::seed_from_u64(!seed);
+    let providers: Vec<Provider> =
+        (0..rng.random_range(1..=3)).map(|_| any_provider(&mut rng)).collect();
+    let per_s: f64 = providers.iter().map(Provider::per_s).sum();
+    let n_consumers = rng.random_range(1..=8);
+    let load = rng.random_range(0.3..3.0) / f64::from(n_consumers);
+    let consumers = (0..n_consumers).map(|_| Consumer {
+        per_s: per_s * load * rng.random_range(0.2..2.0),
+        timeout: rng.random_range(20..1500) * MS,
+    });
+    let consumers = consumers.collect();
+    let n_faults = rng.random_range(0..6);
+    let faults = (0..n_faults).map(|_| {
+        let provider = rng.random_range(0..providers.len());
+        let fault = match rng.random_range(0..3) {
+            0 => Fault::Slow { provider, times: rng.random_range(2..10) },
+            1 => Fault::Crash { provider },
+            _ => Fault::Partition { consumer: rng.random_range(0..n_consumers as usize) },
+        };
+        (rng.random_range(0..3000) * MS, fault, rng.random_range(100..1000) * MS)
+    });
+    let faults = faults.collect();
+    Plan { providers, consumers, faults, time: 4000 * MS }
+}
+
+fn any_provider(rng: &mut StdRng) -> Provider {
+    let threads = [1, 2, 5, 20, 50][rng.random_range(0..5)];
+    let is_known = rng.random_bool(0.6);
+    Provider {
+        threads,
+        work: rng.random_range(2..100) * MS,
+        queue: if rng.random_bool(0.5) { 0 } else { usize::MAX },
+        policy: if is_known { LimitPolicy::known(threads) } else { LimitPolicy::default() },
+        is_known,
+        n_workers: rng.random_range(1..=8),
+        max_waiting: [3, 50, 4096][rng.random_range(0..3)],
+    }
+}
+
+/// An app of 20 threads that take 50 ms for a call: 400 calls a second.
+fn provider(policy: LimitPolicy, is_known: bool, n_workers: usize) -> Provider {
+    let (threads, work, queue, max_waiting) = (20, 50 * MS, usize::MAX, 4096);
+    Provider { threads, work, queue, policy, is_known, n_workers, max_waiting }
+}
+
+fn consumers(n: u32, per_s: f64) -> Vec<Consumer> {
+    (0..n).map(|_| Consumer { per_s, timeout: 1000 * MS }).collect()
+}
+
+fn run(provider: Provider, consumers: Vec<Consumer>, seconds: u32) -> World {
+    let plan = Plan {
+        providers: vec![provider],
+        consumers,
+        faults: Vec::new(),
+        time: seconds * 1000 * MS,
+    };
+    World::new(plan, 1).run()
+}
+
+/// What overload leaves of an app: all of its capacity, whether that is known or found out.
+#[test]
+fn an_app_that_queues_stays_useful_at_twice_its_capacity() {
+    let known = LimitPolicy::known(20);
+    for (policy, is_known, n_workers, least) in [
+        (known, true, 1, 0.97),
+        (known, true, 4, 0.95),
+        (LimitPolicy::default(), false, 1, 0.9),
+        (LimitPolicy::default(), false, 4, 0.9),
+    ] {
+        let world = run(provider(policy, is_known, n_workers), consumers(10, 80.0), 60);
+        let share = world.tally.answered as f64 / (60.0 * 400.0);
+        println!(
+            "known {is_known}, {n_workers} workers: goodput {share:.3} of the capacity, {:?}",
+            world.tally
+        );
+        assert!(least < share, "{share} of the capacity, {:?}", world.tally);
+    }
+}
+
+#[test]
+fn one_that_asks_for_everything_does_not_starve_the_others() {
+    for n_workers in [1, 4] {
+        let mut callers = consumers(10, 20.0);
+        callers[0].per_s = 2000.0;
+        let world = run(provider(LimitPolicy::known(20), true, n_workers), callers, 20);
+        let shares: Vec<f64> = world.shares_answered().collect();
+        println!("{n_workers} workers: answered {shares:.2?}");
+        assert!(shares[1..].iter().all(|share| 0.8 < *share), "{shares:.2?}");
+    }
+}
+
+/// More workers than the app has threads: each gets its turn, and little time is lost by that.
+#[test]
+fn capacity_goes_round_where_there_are_more_workers() {
+    let few = Provider { threads: 2, ..provider(LimitPolicy::known(2), true, 8) };
+    let world = run(few, consumers(16, 5.0), 60);
+    let share = world.tally.answered as f64 / (60.0 * 40.0);
+    let shares: Vec<f64> = world.shares_answered().collect();
+    println!("goodput {share:.3} of the capacity, answered {shares:.2?}");
+    assert!(0.9 < share, "{share}, {:?}", world.tally);
+    assert!(shares.iter().all(|share| 0.2 < *share), "{shares:.2?}");
+}
