@@ -62,6 +62,16 @@ impl<'a> ArgumentList<'a> {
         Ok(Self::Json(values))
     }
 
+    /// Bytes of all arguments, as they came.
+    pub fn len_in_bytes(&self) -> usize {
+        match self {
+            Self::Json(values) | Self::JsonWithRefs(values) => {
+                values.iter().map(|value| value.len()).sum()
+            }
+            Self::Text(texts) => texts.iter().map(|text| text.len()).sum(),
+        }
+    }
+
     /// Takes references in JSON for what they name.
     #[must_use]
     pub fn with_refs(self) -> Self {

@@ -14,6 +14,7 @@ use wire::Conn;
 use crate::args::ArgumentList;
 use crate::codec;
 use crate::error::{CallError, Code};
+use crate::expected_len::ExpectedLen;
 use crate::memory::{LinkToken, Metered, no_room_for_reply};
 use crate::metrics::CallStats;
 use crate::route::Route;
@@ -198,6 +199,8 @@ pub struct LinkCaller {
     pub started: Instant,
     /// What counts it.
     pub stats: Arc<CallStats>,
+    /// What is learnt of its method's replies.
+    pub reply_len: Rc<ExpectedLen>,
 }
 
 impl LinkCaller {
@@ -212,6 +215,9 @@ impl LinkCaller {
     /// Answers the call.
     pub fn complete(self, outcome: Outcome) {
         self.finish(outcome.as_ref().err());
+        if let Ok(reply) = &outcome {
+            self.reply_len.note(reply.body.len());
+        }
         let outcome = outcome.and_then(|reply| {
             let room = self.conn.look(|link| link.account().check(reply.body.len()));
             room.map_err(|refused| no_room_for_reply(reply.body.len(), &refused)).map(|()| reply)

@@ -23,10 +23,11 @@ use crate::call::{Call, Encoded, LinkCaller, LinkServer, Outcome, ReplyTo, Times
 use crate::codec;
 use crate::config::HTTP_APP_SERIALIZATIONS;
 use crate::connections::{Activity, Session};
+use crate::expected_len::ExpectedLen;
 use crate::memory::write_timeout;
 use crate::route::{WHOLE, template};
-use crate::upstream::Standing;
 use crate::upstream::dubbo::{self, DubboClient, refused};
+use crate::upstream::{MessageLen, Standing};
 
 /// The deadline of a request that brings none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -75,6 +76,8 @@ impl Received {
 struct RouteBackend {
     backend: Rc<Backend>,
     way: Way,
+    /// Of the replies of a Dubbo app.
+    reply_len: Rc<ExpectedLen>,
 }
 
 /// The app, and what all calls of the route have in common: nothing if they are whole Dubbo
@@ -204,7 +207,7 @@ impl LinkSession {
             }
             App::Http(app) => Way::Http(Rc::clone(app), (!is_whole).then(|| def.clone())),
         };
-        Ok(RouteBackend { backend: Rc::clone(backend), way })
+        Ok(RouteBackend { backend: Rc::clone(backend), way, reply_len: Rc::default() })
     }
 
     fn request(&self, route: RouteId, call: Received) {
@@ -230,16 +233,18 @@ impl LinkSession {
         target: &Rc<RouteBackend>,
         mut call: Received,
     ) {
-        match app.upstream.conn() {
-            Ok(conn) => self.pass_on(template, target, &conn, &call),
-            Err(_) if app.upstream.standing() == Standing::Connecting => {
+        let len = MessageLen { request: call.payload.len(), reply: target.reply_len.get() };
+        match app.upstream.conn(len, call.times.now) {
+            Ok(Some(conn)) => self.pass_on(template, target, &conn, &call),
+            Ok(None) => {
                 let (session, target) = (self.clone(), Rc::clone(target));
                 let template = template.cloned();
-                let upstream = Rc::clone(&app.upstream);
+                let lanes = Rc::clone(&app.upstream);
                 tokio::task::spawn_local(async move {
-                    match upstream.connected(call.times.deadline).await {
-                        Ok(conn) => {
-                            call.times.now = Instant::now();
+                    let Times { now, deadline } = call.times;
+                    match lanes.conn_soon(len, deadline, now).await {
+                        Ok((conn, now)) => {
+                            call.times.now = now;
                             session.pass_on(template.as_ref(), &target, &conn, &call);
                         }
                         Err(error) => session.caller(&target, &call).complete(Err(error)),
@@ -321,7 +326,14 @@ impl LinkSession {
     fn caller(&self, target: &RouteBackend, call: &Received) -> LinkCaller {
         let stats = Arc::clone(&target.backend.stats);
         stats.started();
-        LinkCaller { conn: self.conn.clone(), id: call.id, started: call.times.now, stats }
+        let reply_len = Rc::clone(&target.reply_len);
+        LinkCaller {
+            conn: self.conn.clone(),
+            id: call.id,
+            started: call.times.now,
+            stats,
+            reply_len,
+        }
     }
 
     fn refuse(&self, call: &Received, status: Status, text: &str) {

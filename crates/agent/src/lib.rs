@@ -28,6 +28,7 @@ pub mod control;
 pub mod definitions;
 pub mod error;
 pub mod exception;
+pub mod expected_len;
 pub mod export;
 pub mod ingress;
 pub mod inspect;

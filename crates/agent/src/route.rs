@@ -20,6 +20,7 @@ use registry::Definition;
 
 use self::records::Records;
 use crate::error::{CallError, Code};
+use crate::expected_len::ExpectedLen;
 
 /// The method of a route whose calls are whole Dubbo requests: no Java method can be called so.
 pub const WHOLE: &str = "*";
@@ -195,6 +196,8 @@ pub struct Route {
     pub plan: Plan,
     /// How links are told of it.
     pub def: RouteDef,
+    /// How long the replies are that its calls get from Dubbo providers.
+    pub reply_len: ExpectedLen,
     version: Box<str>,
     templates: [OnceCell<RequestTemplate>; Serialization::WRITTEN.len()],
 }
@@ -242,6 +245,7 @@ impl Route {
             parameters,
             plan,
             def,
+            reply_len: ExpectedLen::default(),
             version: service.version.as_str().into(),
             templates: Default::default(),
         }

@@ -18,8 +18,7 @@ use crate::call::{Call, Encoded, Outcome, Whole};
 use crate::config::{AppConfig, ClusterRules, ExportConfig};
 use crate::error::{CallError, Code};
 use crate::metrics::{CallStats, Hub};
-use crate::upstream::dubbo::DubboPeer;
-use crate::upstream::{EndpointAddress, Pool, Setup, Standing, Upstream};
+use crate::upstream::{EndpointAddress, Lanes, Pool, Setup, Standing};
 
 /// One exported service and the way to the app.
 pub struct Backend {
@@ -44,8 +43,8 @@ pub enum App {
 pub struct DubboApp {
     /// What the app speaks.
     pub serialization: Serialization,
-    /// The connection to it.
-    pub upstream: Rc<Upstream<DubboPeer>>,
+    /// The connections to it.
+    pub upstream: Rc<Lanes>,
 }
 
 /// What a worker exports, by service key as text.

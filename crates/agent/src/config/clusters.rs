@@ -66,6 +66,7 @@ impl Default for ClusterPolicy {
             max_attempts: defaults::MAX_ATTEMPTS,
             max_in_flight: defaults::MAX_IN_FLIGHT,
             max_reply_len: defaults::BODY_LEN,
+            long_len: defaults::LONG_LEN,
             hold: defaults::HOLD,
             outlier: defaults::OUTLIER,
             tls: None,
@@ -103,6 +104,10 @@ fn policy(section: &mut Section<'_>, name: &str, base: &ClusterPolicy) -> Cluste
             1..=defaults::MAX_BODY_LEN,
             base.max_reply_len,
         ),
+        long_len: match section.number("long_bytes", 0..=defaults::MAX_BODY_LEN, base.long_len) {
+            0 => usize::MAX,
+            len => len,
+        },
         hold: HoldPolicy {
             time: section.ms_or_none("hold_ms", defaults::LONGEST, base.hold.time),
             percent: section.number(

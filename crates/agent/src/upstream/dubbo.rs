@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tracing::{debug, info};
 use wire::{Conn, Machine, TimedEvent};
 
-use super::{DubboForm, Peer, Setup, Signs, Upstream, sent};
+use super::{DubboForm, Lanes, MessageLen, Peer, Setup, Signs, sent};
 use crate::call::{
     Call, DubboAnswer, Encoded, Outcome, Payload, Reply, ReplyTo, RoutedCall, Times, Whole, wait,
 };
@@ -214,16 +214,15 @@ impl Peer for DubboPeer {
 }
 
 /// Makes a call and waits for its outcome.
-pub async fn call(
-    upstream: &Upstream<DubboPeer>,
-    call: &RoutedCall<'_>,
-    form: DubboForm<'_>,
-) -> Outcome {
+pub async fn call(lanes: &Lanes, call: &RoutedCall<'_>, form: DubboForm<'_>) -> Outcome {
     let args = match call.payload {
         Payload::Json(args) => args,
-        Payload::Whole(whole) => return pass_on(upstream, &call.with((), whole)).await,
+        Payload::Whole(whole) => return pass_on(lanes, &call.with((), whole)).await,
     };
-    let (conn, now) = upstream.conn_soon(call.times.deadline, call.times.now).await?;
+    // Arguments are about as long in any form.
+    let expected = &call.method.reply_len;
+    let len = MessageLen { request: args.len_in_bytes(), reply: expected.get() };
+    let (conn, now) = lanes.conn_soon(len, call.times.deadline, call.times.now).await?;
     let (route, serialization) = (call.method, form.serialization);
     let with_path = form.path.map(|path| route.template_for_path(serialization, path));
     let with_path = with_path.transpose()?;
@@ -232,25 +231,31 @@ pub async fn call(
         None => route.template(serialization)?,
     };
     let (to, outcome) = caller(call.one_way);
-    let id = upstream.peer().scratch.with(|bytes| {
+    let id = lanes.peer().scratch.with(|bytes| {
         args.encode(route, serialization, bytes)?;
         check_room(&conn, bytes.len())?;
         let mut call = call.with(template, Encoded { serialization, bytes });
         call.times.now = now;
-        send(&conn, &call, to).map_err(|(_, error)| refused(&error).at(upstream.address()))
+        send(&conn, &call, to).map_err(|(_, error)| refused(&error).at(lanes.address()))
     })?;
-    finish(upstream, &conn, id, outcome).await
+    let outcome = finish(lanes, &conn, id, outcome).await;
+    if let Ok(reply) = &outcome {
+        expected.note(reply.body.len());
+    }
+    outcome
 }
 
 /// Passes a whole request on and waits for its outcome.
-pub async fn pass_on(upstream: &Upstream<DubboPeer>, call: &Call<'_, (), Whole<'_>>) -> Outcome {
-    let (conn, now) = upstream.conn_soon(call.times.deadline, call.times.now).await?;
-    check_room(&conn, call.payload.body.len())?;
+pub async fn pass_on(lanes: &Lanes, call: &Call<'_, (), Whole<'_>>) -> Outcome {
+    let request = call.payload.body.len();
+    let len = MessageLen { request, reply: 0 };
+    let (conn, now) = lanes.conn_soon(len, call.times.deadline, call.times.now).await?;
+    check_room(&conn, request)?;
     let (to, outcome) = caller(call.one_way);
     let times = Times { now, ..call.times };
     let sent = send_whole(&conn, &Call { times, ..*call }, to);
-    let id = sent.map_err(|(_, error)| refused(&error).at(upstream.address()))?;
-    finish(upstream, &conn, id, outcome).await
+    let id = sent.map_err(|(_, error)| refused(&error).at(lanes.address()))?;
+    finish(lanes, &conn, id, outcome).await
 }
 
 /// A task that waits for the outcome of a call, unless nobody does.
@@ -263,7 +268,7 @@ fn caller(one_way: bool) -> (Option<ReplyTo>, Option<oneshot::Receiver<Outcome>>
 }
 
 async fn finish(
-    upstream: &Upstream<DubboPeer>,
+    lanes: &Lanes,
     conn: &Conn<DubboClient>,
     id: RequestId,
     outcome: Option<oneshot::Receiver<Outcome>>,
@@ -271,7 +276,7 @@ async fn finish(
     match outcome {
         // A caller that goes away frees its place in the table of pending calls.
         Some(outcome) => wait(outcome, || drop(conn.with(|machine| machine.0.cancel(id)))).await,
-        None => sent(upstream.address()),
+        None => sent(lanes.address()),
     }
 }
 

@@ -1,9 +1,11 @@
-//! Connections to endpoints: one per endpoint and worker, of the endpoint's own protocol.
+//! Connections to endpoints: one per endpoint and worker, of the endpoint's own protocol; to Dubbo
+//! providers another one for long messages.
 //!
-//! [`lifecycle`] keeps a connection alive, [`dubbo`] and [`link`] speak the protocols, [`Pool`]
-//! lets several clusters share what goes to the same address.
+//! [`lifecycle`] keeps a connection alive, [`dubbo`] and [`link`] speak the protocols, [`lanes`]
+//! keeps long messages apart, [`Pool`] lets several clusters share what goes to the same address.
 
 pub mod dubbo;
+mod lanes;
 pub mod lifecycle;
 pub mod link;
 
@@ -22,6 +24,7 @@ use wire::address::{join, unix_path};
 use wire::{Account, Destination};
 
 use self::dubbo::DubboPeer;
+pub use self::lanes::{Lanes, MessageLen};
 pub use self::lifecycle::{Peer, Signs, Upstream};
 use self::link::LinkPeer;
 use crate::call::{Outcome, Reply, RoutedCall};
@@ -53,7 +56,7 @@ pub enum AnyUpstream {
     /// A provider's agent.
     Link(Rc<Upstream<LinkPeer>>),
     /// A Dubbo provider.
-    Dubbo(Rc<Upstream<DubboPeer>>),
+    Dubbo(Rc<Lanes>),
 }
 
 impl AnyUpstream {
@@ -91,7 +94,7 @@ impl AnyUpstream {
                 Some(CallError::new(Code::Unreachable, message))
             }
             Self::Link(upstream) => upstream.conn().err(),
-            Self::Dubbo(upstream) => upstream.conn().err(),
+            Self::Dubbo(lanes) => lanes.trouble(),
         }
     }
 
@@ -146,7 +149,7 @@ pub struct Pool {
     memory: Rc<Memory>,
     connections: Connections,
     links: RefCell<HashMap<String, Weak<Upstream<LinkPeer>>>>,
-    dubbos: RefCell<HashMap<String, Weak<Upstream<DubboPeer>>>>,
+    dubbos: RefCell<HashMap<String, Weak<Lanes>>>,
 }
 
 /// How an upstream is set up; the first cluster that uses an address decides.
@@ -158,6 +161,8 @@ pub struct Setup {
     pub max_in_flight: u32,
     /// Longest body of a reply.
     pub max_reply_len: usize,
+    /// Messages of so many bytes do not go with the others to a Dubbo provider.
+    pub long_len: usize,
 }
 
 impl Setup {
@@ -167,6 +172,7 @@ impl Setup {
             connect_timeout: policy.connect_timeout,
             max_in_flight: policy.max_in_flight,
             max_reply_len: policy.max_reply_len,
+            long_len: policy.long_len,
         }
     }
 }
@@ -223,10 +229,14 @@ impl Pool {
         setup: Setup,
     ) -> AnyUpstream {
         match protocol {
-            Protocol::Link => AnyUpstream::Link(self.shared(&self.links, at, setup, || {
-                let memory = Rc::clone(&self.memory);
-                LinkPeer::new(&at.to_string(), &self.agent_name, setup, memory)
-            })),
+            Protocol::Link => {
+                let (name, memory) = (Rc::clone(&self.agent_name), Rc::clone(&self.memory));
+                let connections = self.connections.clone();
+                AnyUpstream::Link(shared(&self.links, at, || {
+                    let peer = LinkPeer::new(&at.to_string(), &name, setup, memory);
+                    Upstream::start(peer, at.destination(), setup.connect_timeout, connections)
+                }))
+            }
             Protocol::Dubbo => AnyUpstream::Dubbo(self.dubbo(at, setup)),
         }
     }
@@ -254,32 +264,40 @@ impl Pool {
     }
 
     /// The Dubbo upstream at an address, connecting if there is none yet.
-    pub fn dubbo(&self, at: EndpointAddress<'_>, setup: Setup) -> Rc<Upstream<DubboPeer>> {
-        self.shared(&self.dubbos, at, setup, || {
-            DubboPeer::new(&at.to_string(), setup, Rc::clone(&self.memory))
+    pub fn dubbo(&self, at: EndpointAddress<'_>, setup: Setup) -> Rc<Lanes> {
+        shared(&self.dubbos, at, || {
+            let (address, destination) = (at.to_string(), at.destination());
+            let (memory, connections) = (Rc::clone(&self.memory), self.connections.clone());
+            Lanes::start(setup.long_len, move || {
+                let peer = DubboPeer::new(&address, setup, Rc::clone(&memory));
+                let connections = connections.clone();
+                Upstream::start(peer, destination.clone(), setup.connect_timeout, connections)
+            })
         })
     }
 
-    fn shared<P: Peer>(
-        &self,
-        known: &RefCell<HashMap<String, Weak<Upstream<P>>>>,
-        at: EndpointAddress<'_>,
-        setup: Setup,
-        peer: impl FnOnce() -> P,
-    ) -> Rc<Upstream<P>> {
-        let mut known = known.borrow_mut();
-        let address = at.key();
-        if let Some(upstream) = known.get(&address).and_then(Weak::upgrade) {
-            return upstream;
-        }
-        known.retain(|_, upstream| upstream.strong_count() != 0);
-        let connections = self.connections.clone();
-        let upstream =
-            Upstream::start(peer(), at.destination(), setup.connect_timeout, connections);
-        let upstream = Rc::new(upstream);
-        known.insert(address, Rc::downgrade(&upstream));
-        upstream
+    /// Closes connections that are there for long messages, and that none has needed for a while.
+    pub fn close_idle(&self, now: Instant) {
+        let dubbos = self.dubbos.borrow();
+        dubbos.values().filter_map(Weak::upgrade).for_each(|lanes| lanes.close_idle(now));
     }
+}
+
+/// What is known at an address, or is made now.
+fn shared<U>(
+    known: &RefCell<HashMap<String, Weak<U>>>,
+    at: EndpointAddress<'_>,
+    make: impl FnOnce() -> U,
+) -> Rc<U> {
+    let mut known = known.borrow_mut();
+    let address = at.key();
+    if let Some(upstream) = known.get(&address).and_then(Weak::upgrade) {
+        return upstream;
+    }
+    known.retain(|_, upstream| upstream.strong_count() != 0);
+    let upstream = Rc::new(make());
+    known.insert(address, Rc::downgrade(&upstream));
+    upstream
 }
 
 #[cfg(test)]

@@ -19,8 +19,12 @@ use super::http_app::TestApp;
 use super::{PATIENCE, SERVICE};
 
 /// What an app's connections and calls are held to.
-const SETUP: Setup =
-    Setup { connect_timeout: PATIENCE, max_in_flight: 100, max_reply_len: 1 << 20 };
+const SETUP: Setup = Setup {
+    connect_timeout: PATIENCE,
+    max_in_flight: 100,
+    max_reply_len: 1 << 20,
+    long_len: 1 << 16,
+};
 
 /// A class with fields of types that JSON does not tell.
 pub const USER: &str = "[[export.class]]\nname = 'com.acme.User'\n\

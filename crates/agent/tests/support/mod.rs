@@ -15,7 +15,7 @@ pub mod http_app;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use agent::{Agent, config};
@@ -33,6 +33,8 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// How a fake provider treats requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Behaviour {
+    /// As `Good`, but a request of 64 KiB holds its connection up until [`FakeProvider::go_on`].
+    Jams,
     /// As it should; see [`answer`].
     Good,
     /// It reads and never answers.
@@ -63,6 +65,23 @@ pub struct FakeProvider {
     pub n_requests: Arc<AtomicUsize>,
     connections: Arc<Mutex<Vec<TcpStream>>>,
     stopped: Arc<AtomicBool>,
+    /// Whether [`Behaviour::Jams`] goes on.
+    gate: Arc<Gate>,
+}
+
+/// Closed until it is opened.
+#[derive(Default)]
+struct Gate(Mutex<bool>, Condvar);
+
+impl Gate {
+    fn open(&self) {
+        *self.0.lock().unwrap() = true;
+        self.1.notify_all();
+    }
+
+    fn pass(&self) {
+        drop(self.1.wait_while(self.0.lock().unwrap(), |is_open| !*is_open).unwrap());
+    }
 }
 
 impl FakeProvider {
@@ -78,18 +97,19 @@ impl FakeProvider {
             n_requests: Arc::default(),
             connections: Arc::default(),
             stopped: Arc::default(),
+            gate: Arc::default(),
         };
         let (n_requests, connections) =
             (Arc::clone(&provider.n_requests), Arc::clone(&provider.connections));
-        let stopped = Arc::clone(&provider.stopped);
+        let (stopped, gate) = (Arc::clone(&provider.stopped), Arc::clone(&provider.gate));
         std::thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
                 if stopped.load(Ordering::SeqCst) {
                     return;
                 }
                 connections.lock().unwrap().push(stream.try_clone().unwrap());
-                let n_requests = Arc::clone(&n_requests);
-                std::thread::spawn(move || serve(stream, behaviour, &n_requests));
+                let (n_requests, gate) = (Arc::clone(&n_requests), Arc::clone(&gate));
+                std::thread::spawn(move || serve(stream, behaviour, &n_requests, &gate));
             }
         });
         provider
@@ -104,13 +124,29 @@ impl FakeProvider {
         }
     }
 
+    /// Connections that were accepted so far.
+    pub fn n_connections(&self) -> usize {
+        self.connections.lock().unwrap().len()
+    }
+
+    /// Answers what [`Behaviour::Jams`] has held back.
+    pub fn go_on(&self) {
+        self.gate.open();
+    }
+
+    /// Stops listening. Connections that are there stay.
+    pub fn take_no_more(&self) {
+        if !self.stopped.swap(true, Ordering::SeqCst) {
+            wait_until("the listener's end", || TcpStream::connect(self.addr).err());
+        }
+    }
+
     /// Stops listening and cuts every connection, as a killed process does.
     pub fn kill(&self) {
-        if !self.stopped.swap(true, Ordering::SeqCst) {
-            let _ = TcpStream::connect(self.addr);
-            for stream in self.connections.lock().unwrap().drain(..) {
-                let _ = stream.shutdown(Shutdown::Both);
-            }
+        self.take_no_more();
+        self.gate.open();
+        for stream in self.connections.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
         }
     }
 
@@ -125,7 +161,7 @@ impl Drop for FakeProvider {
     }
 }
 
-fn serve(mut stream: TcpStream, behaviour: Behaviour, n_requests: &AtomicUsize) {
+fn serve(mut stream: TcpStream, behaviour: Behaviour, n_requests: &AtomicUsize, gate: &Gate) {
     let mut machine = ServerConnection::new(ServerConfig::default(), Instant::now());
     let mut input = BytesMut::new();
     let mut buffer = vec![0; 64 * 1024];
@@ -142,7 +178,10 @@ fn serve(mut stream: TcpStream, behaviour: Behaviour, n_requests: &AtomicUsize) 
             }
             let now = Instant::now();
             match behaviour {
-                Behaviour::Good | Behaviour::Slow => {
+                Behaviour::Good | Behaviour::Slow | Behaviour::Jams => {
+                    if behaviour == Behaviour::Jams && LONG_LEN <= request.args().len() {
+                        gate.pass();
+                    }
                     if behaviour == Behaviour::Slow {
                         std::thread::sleep(Duration::from_millis(20));
                     }
@@ -193,16 +232,22 @@ fn serve(mut stream: TcpStream, behaviour: Behaviour, n_requests: &AtomicUsize) 
     }
 }
 
+/// What agents keep apart from shorter messages.
+const LONG_LEN: usize = 64 * 1024;
+
 /// What a reply of the method `attach` has as its attachments: a text, and what is none.
 const ATTACHED: [(&str, &str); 4] =
     [("dubbo", "2.0.2"), ("shadeOf", "grün"), ("\u{1}count", "5"), ("\u{1}late", "true")];
 
-/// `echo` returns its one argument as it came, `nothing` null, `fail` throws, `attached` returns
+/// `echo` returns its one argument as it came, `nothing` null, `long` 64 KiB, `fail` throws, `attached` returns
 /// the attachments of its request; a generic call is answered by its method's name.
 fn answer(request: &Request) -> (ReplyKind, Vec<u8>) {
     let mut value = Vec::new();
     match (request.method(), request.serialization()) {
         ("nothing", _) => return (ReplyKind::Null, value),
+        ("long", Serialization::Hessian2) => {
+            hessian::write_string(&mut value, &"x".repeat(LONG_LEN));
+        }
         ("fail", Serialization::Hessian2) => {
             let mut encoder = hessian::Encoder::new(&mut value);
             encoder.object_begin("com.acme.Oops", &["detailMessage", "code"]);

@@ -15,6 +15,7 @@ use wire::Conn;
 
 use crate::cluster::Attempt;
 use crate::error::CallError;
+use crate::expected_len::ExpectedLen;
 use crate::metrics::CallStats;
 use crate::routes::ClusterRoute;
 use crate::upstream::dubbo::DubboClient;
@@ -32,6 +33,8 @@ pub(super) struct Flight {
     pub(super) sent: Sent,
     /// What it takes to offer it again.
     pub(super) again: Option<Box<Again>>,
+    /// What is learnt of its method's replies, if it was sent to a Dubbo provider.
+    pub(super) reply_len: Option<Rc<ExpectedLen>>,
 }
 
 /// Who counts a call besides its listener.

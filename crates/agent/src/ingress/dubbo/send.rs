@@ -15,12 +15,13 @@ use crate::backend::{self, App, HttpApp};
 use crate::call::{Call, Consumer, DubboToken, Outcome, Payload, ReplyTo, Times};
 use crate::cluster::{Attempt, Member};
 use crate::error::{CallError, Code};
+use crate::expected_len::ExpectedLen;
 use crate::memory::check_room;
 use crate::metrics::CallStats;
 use crate::routes::ClusterRoute;
-use crate::upstream::dubbo::{DubboPeer, refused};
+use crate::upstream::dubbo::refused;
 use crate::upstream::link::LinkPeer;
-use crate::upstream::{AnyUpstream, DubboForm, Standing, Upstream, check_share, dubbo};
+use crate::upstream::{AnyUpstream, DubboForm, Lanes, MessageLen, Upstream, check_share, dubbo};
 
 /// Requests of one connection that nobody waits for, and that wait for an endpoint.
 const MAX_WAITING_ONE_WAY: usize = 4096;
@@ -37,6 +38,7 @@ impl DubboSession {
         received: &Received,
         route: Rc<ClusterRoute>,
         timeout: Option<Duration>,
+        reply_len: Rc<ExpectedLen>,
     ) {
         route.count_call();
         let deadline = received.now + route.cluster.longest(timeout);
@@ -45,8 +47,8 @@ impl DubboSession {
         };
         let number = self.reserve(received);
         let sent = match attempt.upstream() {
-            AnyUpstream::Dubbo(upstream) => {
-                self.send_dubbo(upstream, received, deadline, number).map(Some)
+            AnyUpstream::Dubbo(lanes) => {
+                self.send_dubbo(lanes, received, &reply_len, deadline, number)
             }
             AnyUpstream::Link(upstream) => {
                 self.send_link(upstream, &route, received, deadline, number)
@@ -60,8 +62,8 @@ impl DubboSession {
             Ok(Some(sent)) => {
                 let again = self.keep(&route, &received.body, deadline);
                 let counted = Counted::Attempt(attempt);
-                let flight =
-                    Flight { to: received.to, started: received.now, counted, sent, again };
+                let (to, started, reply_len) = (received.to, received.now, Some(reply_len));
+                let flight = Flight { to, started, counted, sent, again, reply_len };
                 self.flights.borrow_mut().put(number, flight);
             }
             Ok(None) => {
@@ -82,6 +84,7 @@ impl DubboSession {
         received: &Received,
         export: Export,
         timeout: Option<Duration>,
+        reply_len: Rc<ExpectedLen>,
     ) {
         let Export { backend, max_timeout } = &export;
         let deadline =
@@ -92,21 +95,22 @@ impl DubboSession {
                 return self.send_to_http_app(received, &backend.stats, app, deadline);
             }
         };
-        if app.upstream.standing() == Standing::Connecting {
-            return self.wait(received, Waiting::ForApp(export), deadline);
-        }
         let number = self.reserve(received);
-        match self.send_dubbo(&app.upstream, received, deadline, number) {
+        match self.send_dubbo(&app.upstream, received, &reply_len, deadline, number) {
+            Ok(None) => {
+                self.flights.borrow_mut().release(number);
+                self.wait(received, Waiting::ForApp(export), deadline);
+            }
             Ok(_) if number == NO_NUMBER => {
                 backend.stats.started();
                 backend.stats.finished(Duration::ZERO, None);
                 self.stats.finished(Duration::ZERO, None);
             }
-            Ok(sent) => {
+            Ok(Some(sent)) => {
                 backend.stats.started();
                 let counted = Counted::Export(Arc::clone(&backend.stats));
-                let (to, started) = (received.to, received.now);
-                let flight = Flight { to, started, counted, sent, again: None };
+                let (to, started, reply_len) = (received.to, received.now, Some(reply_len));
+                let flight = Flight { to, started, counted, sent, again: None, reply_len };
                 self.flights.borrow_mut().put(number, flight);
             }
             Err(error) => {
@@ -135,7 +139,8 @@ impl DubboSession {
         let number = self.reserve(received);
         if two_way {
             let counted = Counted::Export(Arc::clone(stats));
-            let flight = Flight { to, started: now, counted, sent: Sent::Nowhere, again: None };
+            let (sent, started) = (Sent::Nowhere, now);
+            let flight = Flight { to, started, counted, sent, again: None, reply_len: None };
             self.flights.borrow_mut().put(number, flight);
         }
         let (session, stats) = (Rc::clone(self), Arc::clone(stats));
@@ -172,23 +177,26 @@ impl DubboSession {
         ReplyTo::Dubbo(DubboToken { consumer, number })
     }
 
+    /// Nothing is sent while the connection that it goes by is opened.
     #[inline]
     fn send_dubbo(
         self: &Rc<Self>,
-        upstream: &Upstream<DubboPeer>,
+        lanes: &Lanes,
         received: &Received,
+        reply_len: &ExpectedLen,
         deadline: Instant,
         number: u32,
-    ) -> Result<Sent, CallError> {
-        let conn = upstream.conn()?;
+    ) -> Result<Option<Sent>, CallError> {
+        let len = MessageLen { request: received.body.len(), reply: reply_len.get() };
+        let Some(conn) = lanes.conn(len, received.now)? else { return Ok(None) };
         check_room(&conn, received.body.len())?;
         let in_flight = conn.look(|app| app.0.in_flight());
-        check_share(self.n_others(number), in_flight, upstream.peer().max_in_flight())
-            .map_err(|error| error.at(upstream.address()))?;
+        check_share(self.n_others(number), in_flight, lanes.peer().max_in_flight())
+            .map_err(|error| error.at(lanes.address()))?;
         let to = (number != NO_NUMBER).then(|| self.token(number));
         match dubbo::send_whole(&conn, &received.call((), deadline), to) {
-            Ok(id) => Ok(Sent::Dubbo(conn, id)),
-            Err((_, error)) => Err(refused(&error).at(upstream.address())),
+            Ok(id) => Ok(Some(Sent::Dubbo(conn, id))),
+            Err((_, error)) => Err(refused(&error).at(lanes.address())),
         }
     }
 
@@ -285,7 +293,8 @@ impl DubboSession {
         });
         if two_way {
             let (counted, sent) = (Counted::Elsewhere, Sent::Task(task.abort_handle()));
-            let flight = Flight { to, started: now, counted, sent, again: None };
+            let started = now;
+            let flight = Flight { to, started, counted, sent, again: None, reply_len: None };
             self.flights.borrow_mut().put(number, flight);
         }
     }

@@ -15,6 +15,7 @@ use dubbo_proto::{BodyLimits, Likeness, ProtoError, Routing, Serialization, Serv
 use super::{DubboListener, Offers};
 use crate::backend::Backend;
 use crate::error::{CallError, Code};
+use crate::expected_len::ExpectedLen;
 use crate::route::{Parameters, Plan, RouteName, WHOLE};
 use crate::routes::ClusterRoute;
 use crate::worker::Worker;
@@ -56,11 +57,21 @@ pub(super) struct Services {
     n_misses: Cell<u32>,
 }
 
+/// What is found of a request: who answers it, and what is known of its method.
+pub(super) struct Found {
+    pub(super) service: Service,
+    /// How long its caller waits, if it says so.
+    pub(super) timeout: Option<Duration>,
+    /// Of the method; or of its service, for requests that look like none before.
+    pub(super) reply_len: Rc<ExpectedLen>,
+}
+
 /// What a request looked like, and what it said.
 struct Seen {
     likeness: Likeness,
     service: Service,
     timeout: Option<Duration>,
+    reply_len: Rc<ExpectedLen>,
     /// As in [`Known`].
     epoch: u32,
 }
@@ -70,6 +81,7 @@ struct Known {
     version: Box<str>,
     group: Box<str>,
     service: Service,
+    reply_len: Rc<ExpectedLen>,
     /// Of the rules that `service` was found by.
     epoch: u32,
 }
@@ -99,7 +111,7 @@ impl Services {
         Self { worker, listener, known, seen, n_misses }
     }
 
-    /// The service that a request is for, and how long its caller waits.
+    /// The service that a request is for, and what is known of its calls.
     ///
     /// # Errors
     /// [`Code::BadRequest`] if that cannot be read, and whatever the look-up says.
@@ -108,18 +120,22 @@ impl Services {
         &self,
         serialization: Serialization,
         body: &Bytes,
-    ) -> Result<(Service, Option<Duration>), CallError> {
+    ) -> Result<Found, CallError> {
         let limits = BodyLimits::default();
         if let Some(found) = self.find_like(serialization, body, &limits) {
             return Ok(found);
         }
         match Routing::read_likeness(serialization, body, &limits) {
             Ok((routing, likeness)) => {
-                let (service, timeout) = (self.find(&routing)?, routing.timeout);
-                self.remember(likeness, &service, timeout);
-                Ok((service, timeout))
+                let (service, reply_len) = self.find(&routing)?;
+                let found = Found { service, timeout: routing.timeout, reply_len };
+                self.remember(likeness, &found);
+                Ok(found)
             }
-            Err(error) => Ok((self.unreadable(&error)?, None)),
+            Err(error) => {
+                let service = self.unreadable(&error)?;
+                Ok(Found { service, timeout: None, reply_len: Rc::default() })
+            }
         }
     }
 
@@ -129,34 +145,36 @@ impl Services {
         serialization: Serialization,
         body: &Bytes,
         limits: &BodyLimits,
-    ) -> Option<(Service, Option<Duration>)> {
+    ) -> Option<Found> {
         let mut seen = self.seen.borrow_mut();
         let at = seen.iter().position(|seen| seen.likeness.is_of(serialization, body, limits))?;
-        let Seen { service, timeout, epoch, .. } = &seen[at];
+        let Seen { service, timeout, epoch, reply_len, .. } = &seen[at];
         if !service.is_current(*epoch, self.worker.rules_epoch()) {
             seen.remove(at);
             return None;
         }
-        let found = (service.clone(), *timeout);
+        let (service, reply_len) = (service.clone(), Rc::clone(reply_len));
+        let found = Found { service, timeout: *timeout, reply_len };
         self.n_misses.set(0);
         // Found at once the next time.
         seen.swap(0, at);
         Some(found)
     }
 
-    fn remember(&self, likeness: Option<Likeness>, service: &Service, timeout: Option<Duration>) {
+    fn remember(&self, likeness: Option<Likeness>, found: &Found) {
         let n_misses = self.n_misses.get() + 1;
         self.n_misses.set(if n_misses < 2 * MANY_MISSES { n_misses } else { MANY_MISSES });
         let is_rare = MANY_MISSES < n_misses && n_misses != 2 * MANY_MISSES;
         let (Some(likeness), false) = (likeness, is_rare) else { return };
         let mut seen = self.seen.borrow_mut();
         seen.truncate(MAX_SEEN - 1);
-        let (service, epoch) = (service.clone(), self.worker.rules_epoch());
-        seen.insert(0, Seen { likeness, service, timeout, epoch });
+        let (service, epoch) = (found.service.clone(), self.worker.rules_epoch());
+        let (timeout, reply_len) = (found.timeout, Rc::default());
+        seen.insert(0, Seen { likeness, service, timeout, reply_len, epoch });
     }
 
     #[inline]
-    fn find(&self, routing: &Routing<'_>) -> Result<Service, CallError> {
+    fn find(&self, routing: &Routing<'_>) -> Result<(Service, Rc<ExpectedLen>), CallError> {
         let interface = match &self.listener.offers {
             // Who exports a service goes by what its app goes by.
             Offers::Exports => &routing.path,
@@ -170,7 +188,7 @@ impl Services {
             if known[at].service.is_current(known[at].epoch, self.worker.rules_epoch()) {
                 // Found at once the next time.
                 known.swap(0, at);
-                return Ok(known[0].service.clone());
+                return Ok((known[0].service.clone(), Rc::clone(&known[0].reply_len)));
             }
             known.remove(at);
         }
@@ -180,8 +198,10 @@ impl Services {
         known.truncate(MAX_KNOWN - 1);
         let [interface, version, group] = [interface, version, group].map(Box::from);
         let epoch = self.worker.rules_epoch();
-        known.insert(0, Known { interface, version, group, service: service.clone(), epoch });
-        Ok(service)
+        let found = (service.clone(), Rc::default());
+        let reply_len = Rc::clone(&found.1);
+        known.insert(0, Known { interface, version, group, service, reply_len, epoch });
+        Ok(found)
     }
 
     #[cold]

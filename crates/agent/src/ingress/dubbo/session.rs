@@ -21,7 +21,7 @@ use super::DubboListener;
 use super::flights::{Again, Counted, Flight, Flights};
 use super::machine::DubboServer;
 use super::send::Waiting;
-use super::services::{Service, Services};
+use super::services::{Found, Service, Services};
 use crate::call::{Call, Consumer, DubboAnswer, Outcome, Reply, Times, Whole};
 use crate::cluster::too_late;
 use crate::connections::{Activity, Session};
@@ -129,9 +129,11 @@ impl DubboSession {
     fn request(self: &Rc<Self>, received: &Received) {
         self.stats.started();
         match self.services.of_request(received.to.serialization, &received.body) {
-            Ok((Service::Route(route), timeout)) => self.send_to_route(received, route, timeout),
-            Ok((Service::Export(export), timeout)) => {
-                self.send_to_export(received, export, timeout);
+            Ok(Found { service: Service::Route(route), timeout, reply_len }) => {
+                self.send_to_route(received, route, timeout, reply_len);
+            }
+            Ok(Found { service: Service::Export(export), timeout, reply_len }) => {
+                self.send_to_export(received, export, timeout, reply_len);
             }
             Err(error) => self.refuse(received, &error),
         }
@@ -166,9 +168,12 @@ impl DubboSession {
     /// Answers a call with a provider's body.
     #[inline]
     fn finish(&self, flight: Flight, answer: &DubboAnswer<'_>, error: Option<&CallError>) {
-        let Flight { to, started, counted, .. } = flight;
+        let Flight { to, started, counted, reply_len, .. } = flight;
         if let Some(error) = error {
             debug!(%error, "call failed");
+        }
+        if let Some(expected) = reply_len {
+            expected.note(answer.body.len());
         }
         let latency = match error {
             None => counted.answered(started, answer.at, answer.serialization, answer.body),

@@ -6,7 +6,14 @@ fn flight(counted: Counted) -> Flight {
         serialization: dubbo_proto::Serialization::Hessian2,
         takes_attachments: false,
     };
-    Flight { to, started: Instant::now(), counted, sent: Sent::Nowhere, again: None }
+    Flight {
+        to,
+        started: Instant::now(),
+        counted,
+        sent: Sent::Nowhere,
+        again: None,
+        reply_len: None,
+    }
 }
 
 /// Whoever was given a number finds his own call there, or none.
