@@ -1,4 +1,4 @@
-//! Every client against its server: all calls are answered rightly, and servers end when told.
+//! Every client against its server: all calls are answered, and servers end when told.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

@@ -43,7 +43,7 @@ const RESERVED: [(&str, &str); 5] = [
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AttachmentError {
     /// Too long a text.
-    #[error("{len} bytes, the limit is {MAX_LEN}")]
+    #[error("{len} bytes are over the limit of {MAX_LEN}")]
     TooLong {
         /// Length in bytes.
         len: usize,
@@ -55,13 +55,16 @@ pub enum AttachmentError {
     #[error("more than {MAX_COUNT} attachments")]
     TooMany,
     /// A name that cannot be one.
-    #[error("{0:?} cannot be the name of an attachment: 1 to {MAX_NAME_LEN} bytes, no controls")]
+    #[error(
+        "invalid attachment name {0:?}: a name has 1 to {MAX_NAME_LEN} bytes and no control \
+         characters"
+    )]
     Name(Box<str>),
     /// A name that was there before.
     #[error("attachment {0:?} is given twice")]
     Twice(Box<str>),
     /// A name that is Dubbo's own.
-    #[error("attachment {name:?} is reserved for Dubbo; {instead} says it")]
+    #[error("attachment {name:?} is reserved for Dubbo; use {instead}")]
     Reserved {
         /// The name.
         name: &'static str,
@@ -69,7 +72,7 @@ pub enum AttachmentError {
         instead: &'static str,
     },
     /// A value of another kind.
-    #[error("attachment {0:?} must be a text, a boolean, or a number of 64 bits")]
+    #[error("attachment {0:?} must be a string, a boolean, or a 64-bit number")]
     Value(Box<str>),
 }
 
@@ -291,16 +294,16 @@ mod tests {
             ("{\"a\":null}", "\"a\" must be"),
             ("{\"a\":[1]}", "\"a\" must be"),
             ("{\"a\":{}}", "\"a\" must be"),
-            ("{\"a\":9223372036854775808}", "64 bits"),
-            ("{\"a\":1e999}", "64 bits"),
+            ("{\"a\":9223372036854775808}", "64-bit"),
+            ("{\"a\":1e999}", "64-bit"),
             ("{\"a\":1,\"a\":\"x\"}", "twice"),
-            ("{\"\":1}", "cannot be the name"),
-            ("{\"\\u0001a\":1}", "cannot be the name"),
+            ("{\"\":1}", "invalid attachment name"),
+            ("{\"\\u0001a\":1}", "invalid attachment name"),
             ("{\"path\":\"com.acme.Other\"}", "reserved"),
             ("{\"group\":\"x\"}", "x-dubbo-service-group"),
-            (&long_name, "cannot be the name"),
+            (&long_name, "invalid attachment name"),
             (&format!("{{{}}}", many.join(",")), "more than 64"),
-            (&format!("{{\"a\":\"{}\"}}", "x".repeat(MAX_LEN)), "the limit is 16384"),
+            (&format!("{{\"a\":\"{}\"}}", "x".repeat(MAX_LEN)), "over the limit of 16384"),
         ] {
             let error = read(text.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");

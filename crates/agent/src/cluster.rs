@@ -208,8 +208,8 @@ impl Cluster {
             let (service, endpoint) = (&self.service_name, &endpoint.host);
             warn!(
                 %service, %endpoint,
-                "the endpoint is registered with ssl-enabled=true, and [defaults.tls] or [cluster.tls] \
-                 is missing: it is called without TLS"
+                "the endpoint is registered with ssl-enabled=true, but is called without TLS; add \
+                 [defaults.tls] or [cluster.tls]"
             );
         }
         let at = EndpointAddress { host: &endpoint.host, port: endpoint.port, tls };
@@ -308,7 +308,7 @@ impl Cluster {
 
     fn registry_silent(&self) -> CallError {
         let name = &self.registry_name;
-        let message = format!("registry {name:?} has not answered yet; is it running?");
+        let message = format!("registry {name:?} has not answered yet; check that it is running");
         CallError::new(Code::RegistryUnavailable, message)
     }
 

@@ -77,6 +77,65 @@ struct ClusterCounts {
     n_without_endpoints: usize,
 }
 
+/// What is done about a service that was not called before.
+#[derive(Debug, Eq, PartialEq)]
+enum Admission {
+    /// Its endpoints are watched from now on.
+    Watch,
+    /// The registry is being asked whether it exists.
+    Ask,
+    Refuse(Refused),
+}
+
+/// Why a service is not watched.
+#[derive(Debug, Eq, PartialEq)]
+enum Refused {
+    /// The registry lists its services, and this one is not there.
+    Absent,
+    /// It exists, but a worker calls no more services than [`MAX_CLUSTERS`].
+    Clusters,
+    /// Nobody knows whether it exists, and so many have no endpoint.
+    WithoutEndpoints(usize),
+}
+
+impl ClusterCounts {
+    /// Decides about one more service. `presence` says whether the registry has it, and
+    /// `may_trust` whether a name may be watched of which nobody knows that. Both are asked only
+    /// if the answer depends on them.
+    fn admit(
+        self,
+        presence: impl FnOnce() -> Presence,
+        may_trust: impl FnOnce() -> bool,
+    ) -> Admission {
+        let n_without = self.n_without_endpoints;
+        if n_without < MAX_UNSURE {
+            return Admission::Watch;
+        }
+        match presence() {
+            Presence::Offered if self.n_clusters < MAX_CLUSTERS => Admission::Watch,
+            Presence::Offered => Admission::Refuse(Refused::Clusters),
+            Presence::Absent => Admission::Refuse(Refused::Absent),
+            Presence::Asking => Admission::Ask,
+            Presence::Unknown if n_without < MAX_WITHOUT_ENDPOINTS && may_trust() => {
+                Admission::Watch
+            }
+            Presence::Unknown => Admission::Refuse(Refused::WithoutEndpoints(n_without)),
+        }
+    }
+}
+
+impl Unsure {
+    /// Counts one more name, and says whether it may be watched in the second of `now`.
+    fn may_trust(&mut self, now: Instant) -> bool {
+        let is_over = |since| Duration::from_secs(1) <= now.saturating_duration_since(since);
+        if self.since.is_none_or(is_over) {
+            *self = Self { since: Some(now), n_names: 0 };
+        }
+        self.n_names += 1;
+        self.n_names <= MAX_UNSURE_PER_SECOND
+    }
+}
+
 impl Clusters {
     /// None yet, of these registries.
     pub fn new(registries: Vec<(String, Registry)>) -> Self {
@@ -136,43 +195,37 @@ impl Clusters {
         registry: &Registry,
         service: &ServiceKey,
     ) -> Result<bool, CallError> {
-        let ClusterCounts { n_clusters, n_without_endpoints: n_without } = self.counts();
-        if n_without < MAX_UNSURE {
-            return Ok(true);
-        }
-        match registry.presence(service) {
-            Presence::Offered if n_clusters < MAX_CLUSTERS => Ok(true),
-            Presence::Offered => {
-                let message =
-                    format!("{MAX_CLUSTERS} services are called already; try again later");
-                Err(CallError::new(Code::Overloaded, message))
-            }
-            Presence::Absent => Err(CallError::new(
-                Code::ServiceNotFound,
-                format!("nobody offers {service} in registry {name:?}"),
-            )),
-            Presence::Asking => Ok(false),
-            Presence::Unknown if n_without < MAX_WITHOUT_ENDPOINTS && self.may_trust() => Ok(true),
-            Presence::Unknown => {
-                let message = format!(
-                    "{n_without} services without an endpoint are looked up already, and registry \
+        let may_trust = || {
+            let mut unsure = self.unsure.get();
+            let may_trust = unsure.may_trust(Instant::now());
+            self.unsure.set(unsure);
+            may_trust
+        };
+        let refused = match self.counts().admit(|| registry.presence(service), may_trust) {
+            Admission::Watch => return Ok(true),
+            Admission::Ask => return Ok(false),
+            Admission::Refuse(refused) => refused,
+        };
+        let (code, message) = match refused {
+            Refused::Clusters => (
+                Code::Overloaded,
+                format!(
+                    "this worker calls {MAX_CLUSTERS} services, which is the limit; try again \
+                     later"
+                ),
+            ),
+            Refused::WithoutEndpoints(n_without) => (
+                Code::Overloaded,
+                format!(
+                    "{n_without} services without an endpoint are being looked up, and registry \
                      {name:?} cannot list its services now; try again later"
-                );
-                Err(CallError::new(Code::Overloaded, message))
+                ),
+            ),
+            Refused::Absent => {
+                (Code::ServiceNotFound, format!("nobody offers {service} in registry {name:?}"))
             }
-        }
-    }
-
-    /// Whether one more name may be watched this second although nothing is known of it.
-    fn may_trust(&self) -> bool {
-        let (now, mut unsure) = (Instant::now(), self.unsure.get());
-        let is_over = |since| Duration::from_secs(1) <= now.saturating_duration_since(since);
-        if unsure.since.is_none_or(is_over) {
-            unsure = Unsure { since: Some(now), n_names: 0 };
-        }
-        unsure.n_names += 1;
-        self.unsure.set(unsure);
-        unsure.n_names <= MAX_UNSURE_PER_SECOND
+        };
+        Err(CallError::new(code, message))
     }
 
     fn counts(&self) -> ClusterCounts {
@@ -210,3 +263,6 @@ async fn follow(cluster: Weak<Cluster>, subscription: Subscription) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -217,7 +217,9 @@ impl LinkSession {
         };
         if call.codec != codec::UNSET && !target.takes(call.codec) {
             let spoken = target.preferred().name();
-            let text = format!("the app speaks {spoken}, as the route's answer said");
+            let text = format!(
+                "wrong serialization: the app takes {spoken}, as the answer to DEFINE says"
+            );
             return self.refuse(&call, Status::UNSUPPORTED_CODEC, &text);
         }
         match &target.way {

@@ -148,7 +148,7 @@ async fn by_definition(
         let verdict =
             Box::pin(refusal::verdict(outbound, registry, invocation, (route, started))).await;
         debug!(service = %route.cluster.service, method = &*route.method, %error, ?verdict,
-            "the provider refuses the types of its definition; generic calls from now on");
+            "the provider refuses the types of its definition; its calls are generic from now on");
         route.plan.verdict.set(verdict);
     }
     second.map_err(|second| both(route, &error, second))
@@ -163,7 +163,7 @@ fn check_scalars(route: &ClusterRoute, invocation: &Invocation<'_>) -> Result<()
     args.check_scalars(types, &route.plan, |_| false).map_err(|error| {
         let origin = route.plan.schema.as_ref().map_or(String::new(), |it| it.origin.to_string());
         let message = format!(
-            "{}; the types are those of {origin}; where these are wrong, tell them (header \
+            "{}; the types come from {origin}; if they are wrong, send the right ones (header \
              x-dubbo-parameter-types)",
             error.summary()
         );
@@ -268,14 +268,14 @@ fn both(route: &ClusterRoute, first: &CallError, second: CallError) -> CallError
     let origin = schema.origin.to_string();
     if first.code == Code::BadArguments {
         let message = format!(
-            "{}, by {origin}; a generic call fails, too: {}",
+            "{} (types from {origin}); a generic call failed, too: {}",
             first.summary(),
             second.summary()
         );
         return CallError { message: message.into(), endpoint: second.endpoint, ..first.clone() };
     }
     let message = format!(
-        "{}; before, with the types that {origin} tells: {}",
+        "{}; the first try, with the types from {origin}, failed: {}",
         second.summary(),
         first.summary()
     );

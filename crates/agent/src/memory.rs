@@ -266,12 +266,19 @@ pub fn check_link_room<T: LinkToken>(
     len: usize,
 ) -> Result<(), CallError> {
     let waiting_len = conn.look(|link| link.buffered_bytes());
-    if SHORT_LEN < len && MAX_LONG_WAITING_LEN <= waiting_len {
-        let message =
-            format!("{waiting_len} bytes wait to be written, the limit is {MAX_LONG_WAITING_LEN}");
+    if !may_wait(len, waiting_len) {
+        let message = format!(
+            "{waiting_len} bytes wait to be written, over the limit of {MAX_LONG_WAITING_LEN}"
+        );
         return Err(CallError::new(Code::Overloaded, message));
     }
     check_room(conn, len)
+}
+
+/// Whether a request of `len` bytes may join `waiting_len` that wait for a link.
+#[inline]
+fn may_wait(len: usize, waiting_len: usize) -> bool {
+    len <= SHORT_LEN || waiting_len < MAX_LONG_WAITING_LEN
 }
 
 /// How long a peer may leave its answers unread: `configured`, unless memory is short and it holds
@@ -290,6 +297,58 @@ impl From<Refused> for CallError {
 /// Why a reply is not passed on that has come.
 pub fn no_room_for_reply(len: usize, refused: &Refused) -> CallError {
     let message =
-        format!("the call was answered, but its reply of {len} bytes is dropped: {refused}");
+        format!("the call was answered, but its reply of {len} bytes was dropped: {refused}");
     CallError::new(Code::ReplyTooLarge, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who sends long requests leaves room for those who send short ones.
+    #[test]
+    fn short_requests_pass_long_ones_that_wait() {
+        for (len, waiting_len, may) in [
+            (SHORT_LEN, MAX_LONG_WAITING_LEN, true),
+            (SHORT_LEN + 1, MAX_LONG_WAITING_LEN, false),
+            (SHORT_LEN + 1, MAX_LONG_WAITING_LEN - 1, true),
+            (usize::MAX, 0, true),
+            (0, usize::MAX, true),
+        ] {
+            assert_eq!(may_wait(len, waiting_len), may, "{len} {waiting_len}");
+        }
+    }
+
+    #[test]
+    fn a_nearly_empty_buffer_counts_by_its_content() {
+        let mut buffer = BytesMut::with_capacity(1 << 20);
+        buffer.extend_from_slice(&[0; SMALL_BUFFER_LEN - 1]);
+        assert_eq!(buffer_len(&buffer), SMALL_BUFFER_LEN - 1);
+        buffer.extend_from_slice(&[0]);
+        assert!(1 << 20 <= buffer_len(&buffer), "{}", buffer_len(&buffer));
+    }
+
+    /// A slow reader has its configured time, unless others lack the memory that it holds.
+    #[test]
+    fn memory_that_is_short_makes_slow_readers_hurry() {
+        let (short, long) = (Duration::from_millis(1), Duration::from_secs(60));
+        let memory = Memory::new(Budget::new(1 << 20), Group::new());
+        let account = memory.accepted(&Group::new(), IpAddr::from([10, 0, 0, 1]));
+        assert_eq!(write_timeout(&account, long), long);
+        let _ = account.set(0, 1 << 20);
+        assert!(account.is_over_share());
+        assert_eq!(write_timeout(&account, long), WRITE_TIMEOUT_IF_SHORT);
+        assert_eq!(write_timeout(&account, short), short);
+    }
+
+    #[test]
+    fn a_reply_without_room_says_how_long_it_was_and_why() {
+        let budget = Budget::new(100);
+        let account = Memory::new(budget, Group::new()).endpoint();
+        let refused = account.check(1 << 30).unwrap_err();
+        let error = no_room_for_reply(1 << 30, &refused);
+        assert_eq!(error.code, Code::ReplyTooLarge);
+        assert!(error.message.contains("its reply of 1073741824 bytes was dropped: no memory"));
+        assert_eq!(CallError::from(refused).code, Code::Overloaded);
+    }
 }

@@ -102,8 +102,8 @@ impl Outbound {
     /// service exists at all.
     pub fn cluster(&self, registry: usize, service: ServiceKey) -> Result<Rc<Cluster>, CallError> {
         self.look_up(registry, service)?.ok_or_else(|| {
-            let message = "many unknown services are asked for, and the registry is being asked for \
-                           those that exist; try again at once";
+            let message = "many unknown services are being called; the agent is asking the \
+                           registry which ones exist; try again at once";
             CallError::new(Code::Overloaded, message)
         })
     }

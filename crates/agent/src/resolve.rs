@@ -265,7 +265,8 @@ pub fn choose(
         [chosen] => chosen,
         [] => {
             let list = list(route.plan.overloads.iter().map(|one| signature(method, &one.types)));
-            let message = format!("no {method} takes these arguments; there are {list}");
+            let message =
+                format!("no method {method} takes these arguments; the candidates are {list}");
             return Err(CallError::new(Code::BadArguments, message));
         }
         several => {
@@ -380,9 +381,10 @@ fn wrong_number(
     let list = list(overloads.iter().map(ToString::to_string));
     let hint = match n_args {
         0 => "",
-        _ => "; an argument that is a list is written [[...]]",
+        _ => "; if the only argument is a list, write [[...]]",
     };
-    let message = format!("{n_args} arguments for {method}; there is {list} (by {origin}){hint}");
+    let message =
+        format!("{method} does not take {n_args} arguments; it is {list} (from {origin}){hint}");
     CallError::new(Code::BadArguments, message)
 }
 

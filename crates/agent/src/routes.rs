@@ -134,7 +134,10 @@ impl RouteTable {
         let mut by_name = self.by_name.borrow_mut();
         let mut places = self.places.borrow_mut();
         let index = places.free(&mut by_name).ok_or_else(|| {
-            let message = format!("calls of {MAX_ROUTES} different methods are in flight");
+            let message = format!(
+                "calls of {MAX_ROUTES} different methods are in flight, which is the limit; try \
+                 again later"
+            );
             CallError::new(Code::Overloaded, message)
         })?;
         places.names[index] = Some(key.clone());

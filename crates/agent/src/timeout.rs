@@ -81,7 +81,7 @@ impl Limit {
         let from = endpoint.map_or(String::new(), |endpoint| format!(" from {endpoint}"));
         let ms = self.time.as_millis();
         let (origin, remedy) = match &self.origin {
-            Origin::Caller => ("the caller's timeout".to_owned(), format!("give it more by {key}")),
+            Origin::Caller => ("the caller's timeout".to_owned(), format!("raise it by {key}")),
             Origin::Configured(section) => {
                 (format!("timeout_ms of {section}"), format!("raise it, or send {key}"))
             }
@@ -90,10 +90,10 @@ impl Limit {
             }
             Origin::Provider => (
                 "the timeout that the provider has registered".to_owned(),
-                format!("give it more by {key}"),
+                format!("raise it by {key}"),
             ),
             Origin::DubboDefault => {
-                ("Dubbo's default timeout".to_owned(), format!("give it more by {key}"))
+                ("Dubbo's default timeout".to_owned(), format!("raise it by {key}"))
             }
         };
         format!("no answer{from} within {ms} ms ({origin}); {remedy}")
@@ -111,15 +111,12 @@ mod tests {
         let limit = Limit { time: Duration::from_millis(50), origin: Origin::Caller };
         let silent = CallError::new(Code::Timeout, "no answer before the deadline").at("h:1");
         let told = limit.explain(silent, "k").message;
-        assert_eq!(
-            &*told,
-            "no answer from h:1 within 50 ms (the caller's timeout); give it more by k"
-        );
+        assert_eq!(&*told, "no answer from h:1 within 50 ms (the caller's timeout); raise it by k");
         let refused = CallError::new(Code::Refused, "leaving").at("h:1");
         let told = limit.explain(crate::cluster::too_late(&refused), "k");
         assert_eq!((told.code, &told.endpoint), (Code::Timeout, &None));
-        let words = "no answer within 50 ms (the caller's timeout); give it more by k; no time \
-                     was left to try another endpoint; the last one failed: refused: leaving (at h:1)";
+        let words = "no answer within 50 ms (the caller's timeout); raise it by k; no time was \
+                     left to try another endpoint; the last one failed: refused: leaving (at h:1)";
         assert_eq!(&*told.message, words);
     }
 
@@ -138,8 +135,8 @@ mod tests {
         };
         assert_eq!(
             told(&policy, None, None),
-            "no answer from h:1 within 1000 ms (Dubbo's default timeout); \
-             give it more by x-dubbo-timeout-ms"
+            "no answer from h:1 within 1000 ms (Dubbo's default timeout); raise it by \
+             x-dubbo-timeout-ms"
         );
         let provider = told(&policy, None, Some(ms(2_000)));
         assert!(provider.contains("within 2000 ms (the timeout that the provider has registered)"));
@@ -150,7 +147,7 @@ mod tests {
              raise it, or send x-dubbo-timeout-ms"
         );
         let caller = told(&policy, Some(ms(50)), None);
-        assert!(caller.contains("within 50 ms (the caller's timeout); give it more"), "{caller}");
+        assert!(caller.contains("within 50 ms (the caller's timeout); raise it by"), "{caller}");
         assert_eq!(
             told(&policy, Some(ms(9_000)), None),
             "no answer from h:1 within 5000 ms (max_timeout_ms of [defaults]); raise it"

@@ -133,7 +133,7 @@ fn a_value_that_contradicts_a_known_scalar_type_never_leaves() {
     assert_eq!(provider.n_requests(), n_requests, "nothing was sent");
     let told = call(&agent, "int32", &[], "[3000000000]").body;
     assert!(
-        told.contains("the types are those of") && told.contains("x-dubbo-parameter-types"),
+        told.contains("the types come from") && told.contains("x-dubbo-parameter-types"),
         "{told}"
     );
 }

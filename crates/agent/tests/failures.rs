@@ -180,8 +180,7 @@ fn providers_that_misbehave() {
             assert_eq!(seen, (status, code.to_owned()), "{behaviour:?} {with_agent} {answer:?}");
             assert!(answer.body.contains("\"endpoint\":\"127.0.0.1:"), "{answer:?}");
             if code == "timeout" {
-                let words =
-                    "within 500 ms (the caller's timeout); give it more by x-dubbo-timeout-ms";
+                let words = "within 500 ms (the caller's timeout); raise it by x-dubbo-timeout-ms";
                 assert!(answer.body.contains(words), "{answer:?}");
             }
             drop((registered, behind));

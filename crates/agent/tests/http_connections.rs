@@ -91,8 +91,8 @@ fn what_finds_no_connection_is_refused() {
         let overdue =
             format!("no answer from the app at {} within 200 ms (the caller's timeout)", app.addr);
         let expected = [
-            ("overloaded", "100 calls are in flight"),
-            ("overloaded", "all 1 connections were busy until the deadline"),
+            ("overloaded", "100 calls are in flight, which is the limit (max_in_flight)"),
+            ("overloaded", "all 1 connections (max_connections) were busy until the deadline"),
             ("timeout", &*overdue),
         ];
         assert_eq!(said, expected.map(|(code, text)| (code, text.to_owned())));
@@ -145,7 +145,7 @@ fn what_goes_wrong_on_the_way_is_told() {
             ("half", "connection_broken", ""),
             ("long", "reply_too_large", "limit of 1000 bytes"),
             ("chunks", "reply_too_large", "limit of 1000 bytes"),
-            ("text", "bad_reply", "it begins \"<p>hello</p>\""),
+            ("text", "bad_reply", "it begins with \"<p>hello</p>\""),
             ("gzip", "bad_reply", "encoded (gzip)"),
         ] {
             let mut call = Call::new(method, "", &[]);

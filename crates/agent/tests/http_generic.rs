@@ -140,7 +140,7 @@ fn what_fits_no_method_is_refused() {
                 generic("save", None, vec![Value::Int(1)]),
                 &[("generic", "gson")],
                 "bad_arguments",
-                "JSON texts",
+                "JSON strings",
             ),
         ] {
             let error = invoke(&http, args, attachments).await.unwrap_err();

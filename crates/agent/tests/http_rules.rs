@@ -318,11 +318,11 @@ fn check_attachments(agent: &Agent) {
     }
     for (header, part) in [
         ("x-dubbo-attachments: [1]", "not a JSON object"),
-        ("x-dubbo-attachments: {\"a\":[1]}", "must be a text"),
+        ("x-dubbo-attachments: {\"a\":[1]}", "must be a string"),
         ("x-dubbo-attachments: {\"path\":\"com.acme.Other\"}", "reserved"),
         ("x-dubbo-attachment-path: com.acme.Other", "reserved"),
         ("x-dubbo-attachment-Group: x", "x-dubbo-service-group"),
-        ("x-dubbo-attachment-: x", "cannot be the name"),
+        ("x-dubbo-attachment-: x", "invalid attachment name"),
     ] {
         let answer = call(agent, "attached", &[types, header], "[]");
         assert_eq!(error_of(&answer), (400, "bad_request".into()), "{header}");

@@ -177,7 +177,7 @@ fn trusted_apps_are_called_below_their_path() {
 #[test]
 fn what_is_wrong_with_a_server_is_told() {
     let it = Certificates::new();
-    let stranger = "'s certificate comes from none of the trusted authorities";
+    let stranger = "'s certificate does not come from a trusted authority";
     on_worker(async {
         for (tls, lines, expected) in [
             (Some(acceptor(&it.named, None)), &*it.ca, "'s certificate is for another name"),

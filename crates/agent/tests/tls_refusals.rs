@@ -241,7 +241,7 @@ fn every_listener_says_which_clients_it_does_not_take() {
     for (listener, address, protocols) in listeners(&agent) {
         for (shown, in_log, to_client) in [
             (None, "the client showed no certificate", "requires a certificate"),
-            (Some("stranger"), "none of the trusted authorities", "refused our certificate"),
+            (Some("stranger"), "not come from a trusted authority", "refused our certificate"),
             (Some("expired"), "the client's certificate is out of date", "refused our certificate"),
         ] {
             let tls = certificates.client("ca", shown, protocols);
@@ -264,7 +264,7 @@ fn every_listener_says_which_clients_do_not_take_it() {
     for (name, ca, to_client) in [
         ("expired", "ca", "the server's certificate is out of date"),
         ("named", "ca", "the server's certificate is for another name"),
-        ("good", "other", "the server's certificate comes from none of the trusted authorities"),
+        ("good", "other", "the server's certificate does not come from a trusted authority"),
     ] {
         let agent = listening(&certificates, name, app.addr);
         for (listener, address, protocols) in listeners(&agent) {
@@ -336,8 +336,8 @@ fn every_upstream_says_why_there_is_no_tls() {
     for (case, server, expected) in [
         ("expired", tls("expired", None), "the server's certificate is out of date"),
         ("another name", tls("named", None), "the server's certificate is for another name"),
-        ("stranger", tls("stranger", None), "comes from none of the trusted authorities"),
-        ("no certificate", tls("good", Some("ca")), "requires a certificate, and none was shown"),
+        ("stranger", tls("stranger", None), "does not come from a trusted authority"),
+        ("no certificate", tls("good", Some("ca")), "requires a certificate, but none was shown"),
         ("plain", Server::Plain, "the server does not speak TLS"),
         ("closes", Server::Closes, "closed the connection during the TLS handshake"),
     ] {

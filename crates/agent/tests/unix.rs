@@ -167,7 +167,7 @@ fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
 
     std::fs::write(&path, "precious").unwrap();
     let text = refusal(&sections);
-    assert!(text.contains("a file that is no socket is there"), "{text}");
+    assert!(text.contains("a file that is not a socket has this path"), "{text}");
     assert!(text.contains("ingress.listen"), "{text}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
 }
@@ -177,9 +177,12 @@ fn what_cannot_be_a_socket_is_refused_with_its_line() {
     let long = format!("unix:/tmp/{}.sock", "a".repeat(100));
     for (keys, expected) in [
         (format!("listen = '{long}'"), "the path of a socket has at most 107 bytes"),
-        ("listen = 'unix:a.sock'".to_owned(), "write the whole path"),
-        ("listen = 'unix:/tmp/a.sock'\nsocket_mode = '9'".to_owned(), "is no file mode"),
-        ("listen = '127.0.0.1:0'\nsocket_mode = '0600'".to_owned(), "is for Unix sockets"),
+        ("listen = 'unix:a.sock'".to_owned(), "write an absolute path"),
+        ("listen = 'unix:/tmp/a.sock'\nsocket_mode = '9'".to_owned(), "is not a file mode"),
+        (
+            "listen = '127.0.0.1:0'\nsocket_mode = '0600'".to_owned(),
+            "works only with a Unix socket",
+        ),
     ] {
         let text = format!(
             "[[registry]]\nkind = 'file'\npath = 'a.toml'\n[[ingress]]\nprotocol = 'http'\n{keys}\n"

@@ -262,7 +262,7 @@ fn agent_that_only_refuses() -> (SocketAddr, Arc<AtomicUsize>) {
                             Event::Request { id, .. } => {
                                 counted.fetch_add(1, Ordering::SeqCst);
                                 let status = Status::UPSTREAM_UNREACHABLE;
-                                link.respond(id, Reply::error(status, "the app is away"));
+                                link.respond(id, Reply::error(status, "the app cannot be reached"));
                             }
                             _ => {}
                         }

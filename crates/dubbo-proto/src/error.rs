@@ -22,7 +22,7 @@ pub enum FrameError {
 /// What a peer most likely speaks whose first bytes are not Dubbo's.
 fn hint(found: u16) -> &'static str {
     match found.to_be_bytes() {
-        [0x14..=0x17, 3] => ": the peer speaks TLS, and this connection is without",
+        [0x14..=0x17, 3] => ": the peer speaks TLS, but this connection does not",
         [b'A'..=b'Z', b'A'..=b'Z'] => ": the peer seems to speak HTTP",
         _ => "",
     }
@@ -159,7 +159,7 @@ mod tests {
         let text = |bytes: &[u8; 2]| {
             FrameError::BadMagic { found: u16::from_be_bytes(*bytes) }.to_string()
         };
-        assert!(text(&[0x16, 3]).ends_with("the peer speaks TLS, and this connection is without"));
+        assert!(text(&[0x16, 3]).ends_with("the peer speaks TLS, but this connection does not"));
         assert!(text(b"GE").ends_with("the peer seems to speak HTTP"));
         assert_eq!(text(b"\r\n"), "magic is 0x0d0a, expected 0xdabb");
     }

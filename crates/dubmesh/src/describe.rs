@@ -223,8 +223,8 @@ impl Description {
                 }
             }
             None if self.registered_methods().is_empty() => out.push_str(
-                "\nmethods unknown; --registry or --definitions may tell them, and dubmesh call finds \
-                 them by their names\n",
+                "\nmethods unknown; try --registry or --definitions; dubmesh call can call a \
+                 method by its name alone\n",
             ),
             None => {
                 out.push_str("\nmethods (as registered; types unknown)\n");

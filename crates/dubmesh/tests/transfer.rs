@@ -163,12 +163,15 @@ fn processes_that_are_killed() {
     assert_eq!(client.0.wait().unwrap().code(), Some(1));
     let mut told = String::new();
     std::io::Read::read_to_string(client.0.stderr.as_mut().unwrap(), &mut told).unwrap();
-    assert!(told.contains("stopped; what has come is in ") && told.contains("--resume"), "{told}");
+    assert!(
+        told.contains("stopped; what has arrived is in ") && told.contains("--resume"),
+        "{told}"
+    );
     assert!(!PathBuf::from(&to).exists());
     let told = refused(&["fetch", &address, "--output", &to, "--process", "contest"]);
-    assert!(told.contains("--resume goes on from it"), "{told}");
+    assert!(told.contains("continue it with --resume"), "{told}");
     let told = succeed(&fetch);
-    assert!(told.contains(" lines were there before"), "{told}");
+    assert!(told.contains(" lines were already there"), "{told}");
     folder.verify();
     assert!(!PathBuf::from(partial).exists() && !PathBuf::from(journal).exists());
 }
@@ -194,9 +197,9 @@ fn an_output_over_the_limit_of_files_is_kept() {
         .unwrap();
     let told = String::from_utf8_lossy(&limited.stderr);
     assert_eq!(limited.status.code(), Some(1), "{told}");
-    assert!(told.contains("File too large") && told.contains("--resume goes on"), "{told}");
+    assert!(told.contains("File too large") && told.contains("continue with --resume"), "{told}");
     let told = succeed(&fetch);
-    assert!(told.contains(" lines were there before"), "{told}");
+    assert!(told.contains(" lines were already there"), "{told}");
     folder.verify();
 }
 
@@ -212,7 +215,7 @@ fn lines_are_compressed_where_they_repeat_themselves() {
         let fetch = ["fetch", &address, "--output", &to, "--compress", "lz4", "--force"];
         let told = succeed(&fetch);
         let line = told.lines().find(|line| line.starts_with("  compressed ")).unwrap();
-        let ratio = match line.strip_prefix("  compressed no lines: these do not get smaller; ") {
+        let ratio = match line.strip_prefix("  compressed no lines: they do not get smaller; ") {
             Some(_) => 1.0,
             None => {
                 let ratio = line.strip_prefix("  compressed lines ").unwrap_or(line);
@@ -271,10 +274,7 @@ fn lines_that_end_otherwise() {
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(fs::read(&to).unwrap(), b"0\nba");
     let told = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        told.contains("seems to have lines that end with \\n") && told.contains("--lines lf"),
-        "{told}"
-    );
+    assert!(told.contains("seem to end with \\n") && told.contains("--lines lf"), "{told}");
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn what_cannot_be_done_is_told() {
     let told = refused(&["serve", "/tmp"]);
     assert!(told.contains("/tmp is not a regular file"), "{told}");
     let told = refused(&["generate", &source, "--bytes", "1kB"]);
-    assert!(told.contains("exists already; --force replaces it"), "{told}");
+    assert!(told.contains("exists already; replace it with --force"), "{told}");
     let (mut server, address) = Running::server(&source, "127.0.0.1:0");
     let told = refused(&["serve", &source, "--listen", &address]);
     assert!(told.contains("cannot listen on ") && told.contains("another port"), "{told}");
@@ -297,7 +297,7 @@ fn what_cannot_be_done_is_told() {
     assert!(told.contains("cannot create /no/such/folder/output.partial: No such"), "{told}");
     fs::write(&to, "old").unwrap();
     let told = refused(&["fetch", &address, "--output", &to]);
-    assert!(told.contains("exists already; --force replaces it"), "{told}");
+    assert!(told.contains("exists already; replace it with --force"), "{told}");
     server.signal("TERM");
     assert_eq!(server.0.wait().unwrap().code(), Some(0));
     let told = refused(&["fetch", &address, "--output", &to, "--force"]);

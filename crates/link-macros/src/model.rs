@@ -113,7 +113,7 @@ impl Service {
             if is_trait(&not_a_trait) {
                 return error;
             }
-            Error::new(Span::call_site(), "#[link::service] stands at a trait")
+            Error::new(Span::call_site(), "`#[link::service]` must be on a trait")
         })?;
         let mut errors = Errors::default();
         check_trait(&item, &mut errors);
@@ -123,7 +123,7 @@ impl Service {
                 TraitItem::Fn(function) => {
                     methods.push(Method::read(function, &options, &mut errors));
                 }
-                other => errors.at(other, "a service has methods and nothing else"),
+                other => errors.at(other, "a service may contain only methods"),
             }
         }
         check_names(&methods, &mut errors);
@@ -148,11 +148,11 @@ fn check_trait(item: &ItemTrait, errors: &mut Errors) {
             "a service cannot be generic: client and server must mean the same types",
         );
     }
-    errors.at_some(generics.where_clause.as_ref(), "a service has no `where` clause");
+    errors.at_some(generics.where_clause.as_ref(), "a service cannot have a `where` clause");
     errors.at_some(item.unsafety, "a service cannot be `unsafe`: its callers are elsewhere");
     errors.at_some(item.modifiers.auto_token, "a service cannot be an `auto` trait");
     if item.items.is_empty() {
-        errors.at(&item.ident, "a service has at least one method");
+        errors.at(&item.ident, "a service needs at least one method");
     }
 }
 
@@ -188,7 +188,7 @@ impl Method {
         if let (true, ReturnType::Type(_, ty)) = (options.one_way, &sig.output)
             && !is_unit(ty)
         {
-            errors.at(ty, "nobody waits for a one-way call: it returns nothing");
+            errors.at(ty, "a one-way call cannot return anything: nobody waits for it");
         }
         let codecs = options.codecs.as_ref().or(service.codecs.as_ref()).cloned();
         if let (Some(path), [_, (second, _), ..]) =
@@ -235,7 +235,7 @@ fn read_attributes(attrs: Vec<Attribute>, errors: &mut Errors) -> (MethodOptions
                 errors.add(error);
             }
         } else if attr.path().is_ident("cfg") || attr.path().is_ident("cfg_attr") {
-            errors.at(attr, "a service has all its methods or none: write `cfg` at the trait");
+            errors.at(attr, "a single method cannot have `cfg`: write it on the trait");
         } else {
             rest.push(attr);
         }
@@ -249,7 +249,7 @@ fn check_signature(sig: &Signature, errors: &mut Errors) {
         errors.at(&sig.generics, text);
     }
     let wheres = sig.generics.where_clause.as_ref();
-    errors.at_some(wheres, "a method of a service has no `where` clause");
+    errors.at_some(wheres, "a method of a service cannot have a `where` clause");
     errors.at_some(sig.constness, "a method of a service cannot be `const`");
     errors.at_some(sig.abi.as_ref(), "a method of a service cannot be `extern`");
     errors.at_some(sig.variadic.as_ref(), "a method of a service takes a fixed list of parameters");
@@ -262,10 +262,10 @@ fn check_signature(sig: &Signature, errors: &mut Errors) {
 /// What a method that streams cannot be beside.
 fn check_stream(items: &Type, sig: &Signature, options: &MethodOptions, errors: &mut Errors) {
     if sig.asyncness.is_none() {
-        errors.at(items, "a method that streams waits for its items: write `async fn`");
+        errors.at(items, "a method that streams must be async: write `async fn`");
     }
     if options.one_way {
-        errors.at(items, "a one-way call has nobody to stream with");
+        errors.at(items, "a one-way call cannot stream: nobody waits for it");
     }
     if options.idempotent {
         errors.at(items, "a call that streams cannot be made again: its items are gone");
@@ -283,17 +283,17 @@ fn read_parameters(sig: &Signature, errors: &mut Errors) -> Parameters {
                 errors.at(receiver, text);
             }
         }
-        _ => errors.at(&sig.ident, "a method of a service takes `&self` first"),
+        _ => errors.at(&sig.ident, "the first parameter of a method must be `&self`"),
     }
     let mut parameters = Parameters::default();
     for (n, input) in inputs.enumerate() {
         let FnArg::Typed(parameter) = input else { continue };
         for attr in &parameter.attrs {
-            errors.at(attr, "parameters of a service's methods have no attributes");
+            errors.at(attr, "parameters of a service's methods cannot have attributes");
         }
         match context(parameter) {
             Context::Right if n == 0 => parameters.takes_context = true,
-            Context::Right => errors.at(parameter, "`&Context` goes right after `&self`"),
+            Context::Right => errors.at(parameter, "`&Context` must come right after `&self`"),
             Context::Mutable => errors.at(parameter, "write `&Context`: it cannot be changed"),
             Context::No => read_parameter(parameter, &mut parameters, errors),
         }
@@ -346,7 +346,7 @@ fn read_parameter(parameter: &PatType, parameters: &mut Parameters, errors: &mut
     };
     Owned { what: "items are", errors }.visit_type(&items);
     if place.is_some() {
-        return errors.at(&parameter.ty, format!("a method has one `{name}` at most"));
+        return errors.at(&parameter.ty, format!("a method can have only one `{name}`"));
     }
     *place = Some((ident.clone(), items));
 }

@@ -125,13 +125,13 @@ impl Codecs {
 }
 
 fn once(meta: &ParseNestedMeta<'_>, is_there: bool) -> Result<()> {
-    if is_there { Err(meta.error("this option stands here twice")) } else { Ok(()) }
+    if is_there { Err(meta.error("this option is given twice")) } else { Ok(()) }
 }
 
 fn text(meta: &ParseNestedMeta<'_>) -> Result<LitStr> {
     let text: LitStr = meta.value()?.parse()?;
     if text.value().is_empty() {
-        return Err(Error::new(text.span(), "a name has at least one character"));
+        return Err(Error::new(text.span(), "a name needs at least one character"));
     }
     Ok(text)
 }

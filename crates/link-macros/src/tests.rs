@@ -162,7 +162,7 @@ fn parameters_are_named_and_owned() {
         quote!(
             async fn f(&self, #[cfg(test)] a: u8);
         ),
-        "have no attributes",
+        "cannot have attributes",
     );
     rejects(
         quote!(
@@ -209,7 +209,7 @@ fn replies_are_owned_and_errors_are_sent() {
             #[link(one_way)]
             async fn f(&self) -> u8;
         ),
-        "it returns nothing",
+        "cannot return anything",
     );
 }
 
@@ -222,7 +222,7 @@ fn the_service_is_shared_by_its_calls() {
         quote!(
             async fn f(a: u8);
         ),
-        "takes `&self` first",
+        "must be `&self`",
     );
 }
 
@@ -240,7 +240,7 @@ fn methods_are_plain_functions() {
             where
                 u8: Copy;
         ),
-        "has no `where` clause",
+        "cannot have a `where` clause",
     );
     rejects(
         quote!(
@@ -259,13 +259,13 @@ fn methods_are_plain_functions() {
             #[cfg(unix)]
             async fn f(&self);
         ),
-        "write `cfg` at the trait",
+        "cannot have `cfg`",
     );
     rejects(
         quote!(
             type Item;
         ),
-        "has methods and nothing else",
+        "may contain only methods",
     );
     rejects(
         quote!(
@@ -313,7 +313,7 @@ fn options_are_known_and_stand_once() {
             #[link(name = "a", name = "b")]
             async fn f(&self);
         ),
-        "stands here twice",
+        "is given twice",
     );
     rejects(
         quote!(
@@ -344,7 +344,7 @@ fn only_plain_traits_are_services() {
         about(quote!(
             struct Demo;
         ))
-        .contains("stands at a trait")
+        .contains("must be on a trait")
     );
     assert!(
         about(quote!(
@@ -433,7 +433,7 @@ fn streams_are_told_what_they_cannot_be() {
         quote!(
             async fn f(&self, a: Sender<u8>, b: Sender<u8>);
         ),
-        "one `Sender` at most",
+        "only one `Sender`",
     );
     rejects(
         quote!(
@@ -452,7 +452,7 @@ fn streams_are_told_what_they_cannot_be() {
             #[link(one_way)]
             async fn f(&self, out: Sender<u8>);
         ),
-        "nobody to stream with",
+        "cannot stream",
     );
     rejects(
         quote!(

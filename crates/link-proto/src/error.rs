@@ -28,13 +28,13 @@ pub enum LinkError {
         max: u8,
     },
     /// A property stands twice in a HELLO.
-    #[error("property {property} stands twice in the HELLO")]
+    #[error("property {property} is in the HELLO twice")]
     DuplicateProperty {
         /// The property's number.
         property: u16,
     },
     /// A property of a HELLO has a wrong length or value.
-    #[error("property {property} of the HELLO has a bad length ({len}) or value")]
+    #[error("property {property} of the HELLO has an invalid length ({len}) or value")]
     BadProperty {
         /// The property's number.
         property: u16,
@@ -126,7 +126,7 @@ pub enum LinkError {
         slot: u32,
     },
     /// A number names no route.
-    #[error("route {route} is not defined: there are {defined}")]
+    #[error("route {route} is not defined; {defined} routes are")]
     UnknownRoute {
         /// The number.
         route: u32,
@@ -144,7 +144,10 @@ pub enum LinkError {
         max: u32,
     },
     /// The parts of a message do not add up to the total it announced.
-    #[error("message of {total} bytes: {have} bytes had come, then a part of {part}, last: {last}")]
+    #[error(
+        "message of {total} bytes: after {have} bytes, a part of {part} bytes (last: {last}) does \
+         not fit"
+    )]
     BadChunk {
         /// Announced length.
         total: usize,
@@ -178,7 +181,7 @@ pub enum LinkError {
         window: i64,
     },
     /// The HELLO did not come in time.
-    #[error("no HELLO within the handshake's time")]
+    #[error("no HELLO within the handshake timeout")]
     HandshakeTimeout,
     /// Nothing came from the peer, not even the answer to a PING.
     #[error("the peer is silent")]

@@ -62,7 +62,7 @@ pub enum Failure {
         reason: String,
     },
     /// The connection broke while the call was out: nobody knows whether it was done.
-    #[error("the connection broke while the call was out: {0}")]
+    #[error("the connection broke while the call was in flight: {0}")]
     Broken(String),
     /// The client's limits: too many calls are in flight or wait.
     #[error("{0}")]

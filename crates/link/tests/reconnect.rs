@@ -41,7 +41,7 @@ fn calls_wait_for_a_server_that_comes_back() {
         drop(server);
         let failure = quickly(held).await.unwrap().unwrap_err();
         assert!(
-            failure.to_string().starts_with("the connection broke while the call was out: "),
+            failure.to_string().starts_with("the connection broke while the call was in flight: "),
             "{failure}"
         );
         assert!(!failure.failure().unwrap().is_not_begun());
@@ -130,7 +130,7 @@ fn a_peer_that_is_no_link_is_told_from_one() {
             assert!(http.to_string().contains("protocol error"), "{http}");
             let silent = call_a_stranger(b"", when_down, false).await;
             assert!(
-                silent.to_string().contains("no HELLO within the handshake's time"),
+                silent.to_string().contains("no HELLO within the handshake timeout"),
                 "{silent}"
             );
             let later = b"\0\0\0\x06\x01\0\0\0\0\0\0\0\0\0\0\0DMSH\x09\x0a";

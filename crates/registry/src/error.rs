@@ -38,7 +38,7 @@ pub enum RegistryError {
     #[error("a client certificate needs both files, the certificate and its key")]
     HalfIdentity,
     /// A name without a password, or the other way round.
-    #[error("etcd needs both, user and password, or neither")]
+    #[error("etcd needs both user and password, or neither")]
     HalfCredentials,
     /// A lease that cannot be kept.
     #[error("lease of {found:?} is out of range: take {min:?} to {max:?}")]
@@ -76,8 +76,8 @@ pub enum RegistryError {
     },
     /// Somebody wants to register in a file.
     #[error(
-        "{} is a file registry, which nothing can register in: write the endpoint into the file, \
-         or use etcd",
+        "{} is a file registry, and services cannot register in a file: write the endpoint into \
+         the file, or use etcd",
         path.display()
     )]
     ReadOnly {
@@ -100,7 +100,8 @@ pub enum RegistryError {
     },
     /// A Dubbo provider in a layout of link addresses.
     #[error(
-        "cannot register {address}: the contest layout has no place for dubbo endpoints, use the dubbo layout"
+        "cannot register {address}: the contest layout cannot hold dubbo endpoints; use the dubbo \
+         layout"
     )]
     NoDubboInLayout {
         /// What was given.

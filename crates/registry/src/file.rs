@@ -170,7 +170,8 @@ impl Loader {
         if self.failure.as_ref() == Some(&failure) {
             return;
         }
-        tracing::warn!(error = %failure, "registry file not usable, the last good list stays");
+        tracing::warn!(error = %failure, "the registry file cannot be used; the last good list \
+                                          stays in use");
         self.table.send_if_modified(|table| {
             let changed = table.status == Freshness::Current;
             if changed {
@@ -229,7 +230,8 @@ fn watch_folder(path: &Path, changed: &Arc<Notify>) -> Option<RecommendedWatcher
     });
     watcher
         .inspect_err(|error| {
-            tracing::debug!(folder = %folder.display(), %error, "no file events, polling instead");
+            tracing::debug!(folder = %folder.display(), %error, "file events are not available; \
+                                                                 polling instead");
         })
         .ok()
 }

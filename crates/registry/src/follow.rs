@@ -32,7 +32,7 @@ pub(crate) async fn follow(
         let error = until_error(watch.as_mut(), &mut view, &snapshots, &mut backoff).await;
         match &error {
             // Nothing is wrong, but that is no reason for a tight loop either.
-            StoreError::Gap => tracing::debug!(service = %view.wanted(), "reading the list anew"),
+            StoreError::Gap => tracing::debug!(service = %view.wanted(), "reading the list again"),
             StoreError::Away | StoreError::SessionLost => view.handle_away(),
             StoreError::Failed(error) => {
                 view.handle_away();

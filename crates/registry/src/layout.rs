@@ -92,7 +92,7 @@ pub(crate) enum Value {
 pub(crate) enum BadEntry {
     #[error("not UTF-8")]
     NotText,
-    #[error("expected {{host}}:{{port}} behind the interface")]
+    #[error("expected {{host}}:{{port}} after the interface")]
     NoAddress,
     #[error("the weight {found:?} is not a number")]
     BadWeight { found: String },

@@ -103,7 +103,7 @@ impl Ledger {
     fn handle_missing(&self, placed: &Placed) {
         tracing::warn!(
             path = placed.path,
-            "registration is missing in the registry, writing it again"
+            "a registration is missing in the registry; writing it again"
         );
         for entry in self.entries.values().filter(|entry| entry.placed == *placed) {
             entry.established.send_replace(false);

@@ -168,7 +168,8 @@ impl View {
         tracing::warn!(
             service = %self.wanted,
             grace = ?self.grace,
-            "the registry came back without its history, endpoints known before are kept for a while",
+            "the registry came back without its history; endpoints known before stay in use for a \
+             while",
         );
         let usable = before.into_iter().filter_map(|(key, entry)| match entry? {
             Entry::Listing(listing) => Some((key, listing)),

@@ -77,11 +77,11 @@ async fn both_sides_show_certificates() {
     for (bad, expected) in [
         (
             EtcdTls { ca_file: strange_ca, ..good.clone() },
-            "the server's certificate comes from none of the trusted authorities",
+            "the server's certificate does not come from a trusted authority",
         ),
         (
             EtcdTls { cert_file: None, key_file: None, ..good.clone() },
-            "requires one and none was shown",
+            "requires one, but none was shown",
         ),
         (
             EtcdTls { server_name: Some("etcd.example".into()), ..good.clone() },

@@ -96,7 +96,7 @@ pub enum TransferError {
         session: u64,
     },
     /// As many transfers, or callers of them, as the server takes.
-    #[error("there are as many {what} as the server takes, which is {max}; try again later")]
+    #[error("the server has {max} {what}, which is its limit; try again later")]
     TooManyTransfers {
         /// Transfers or callers.
         what: &'static str,
@@ -127,8 +127,8 @@ pub enum TransferError {
     },
     /// The server's source is another one than when this transfer began.
     #[error(
-        "the server's source is not what it was when this transfer began: its length, time of change or \
-         --lines differs"
+        "the server's source has changed since this transfer began: its length, modification time \
+         or --lines differs"
     )]
     OtherSource,
     /// The transfer was told to end early.
@@ -149,13 +149,14 @@ pub enum TransferError {
         turn: u64,
     },
     /// There is an output of that name already.
-    #[error("{} exists already; --force replaces it", path.display())]
+    #[error("{} exists already; replace it with --force", path.display())]
     OutputExists {
         /// The output.
         path: PathBuf,
     },
     /// An earlier transfer left a partial output.
-    #[error("{} is left from an earlier transfer; --resume goes on from it, --force starts anew", path.display())]
+    #[error("{} is left from an earlier transfer; continue it with --resume, or start over with \
+             --force", path.display())]
     PartialExists {
         /// The partial output.
         path: PathBuf,
@@ -175,7 +176,7 @@ pub enum TransferError {
         rule: &'static str,
     },
     /// A partial output belongs to another source or another processing step.
-    #[error("{} was begun with {what} {old}, now it is {new}; --force starts anew", path.display())]
+    #[error("{} was begun with {what} {old}, but now it is {new}; start over with --force", path.display())]
     OtherTransfer {
         /// The partial output.
         path: PathBuf,
@@ -229,13 +230,13 @@ pub enum TransferError {
     #[error("the writer has stopped")]
     WriterStopped,
     /// The name of no processing step.
-    #[error("{name:?} is no processing step; there are: contest, none")]
+    #[error("unknown processing step {name:?}; the steps are contest and none")]
     UnknownProcess {
         /// What was named.
         name: String,
     },
     /// A peer's message that does not have the form of its kind.
-    #[error("{len} bytes are no {message:?} message of a transfer")]
+    #[error("cannot read {len} bytes as the transfer message {message:?}")]
     BadMessage {
         /// Which message it should be.
         message: &'static str,
@@ -243,7 +244,7 @@ pub enum TransferError {
         len: usize,
     },
     /// A length from the command line that is none.
-    #[error("{text:?} is no length in bytes; write 1000, 64KiB, 1GiB or 1GB")]
+    #[error("{text:?} is not a length in bytes; write 1000, 64KiB, 1GiB or 1GB")]
     BadLength {
         /// What was written.
         text: String,
@@ -262,10 +263,10 @@ pub enum TransferError {
 fn ends_told(ends: LineEnds) -> &'static str {
     match ends {
         LineEnds::Crlf => {
-            "by --lines crlf, the default, only \\r\\n ends a line; use --lines lf for \\n"
+            "with --lines crlf, the default, only \\r\\n ends a line; use --lines lf for \\n"
         }
-        LineEnds::Lf => "by --lines lf, \\n ends a line",
-        LineEnds::Any => "by --lines any, \\n and \\r\\n end a line",
+        LineEnds::Lf => "with --lines lf, \\n ends a line",
+        LineEnds::Any => "with --lines any, \\n and \\r\\n end a line",
     }
 }
 

@@ -104,15 +104,15 @@ impl Journal {
         let modified_ns = optional("source-modified-ns").ok_or(missing)?;
         let ends = optional("source-lines");
         let mut value = |key| optional(key).ok_or(missing);
-        let number = |text: &str| text.parse().map_err(|_| "a number is none");
-        let hex = |text: &str| u64::from_str_radix(text, 16).map_err(|_| "a checksum is none");
+        let number = |text: &str| text.parse().map_err(|_| "a number is invalid");
+        let hex = |text: &str| u64::from_str_radix(text, 16).map_err(|_| "a checksum is invalid");
         Ok(Self {
             subject: Subject {
                 source: Identity {
                     len: number(len)?,
-                    modified_ns: modified_ns.parse().map_err(|_| "a time is none")?,
+                    modified_ns: modified_ns.parse().map_err(|_| "a time is invalid")?,
                     ends: ends.map_or(Ok(LineEnds::Crlf), |name| {
-                        name.parse().map_err(|_| "its rule for the ends of lines is none")
+                        name.parse().map_err(|_| "its rule for line ends is invalid")
                     })?,
                 },
                 step: value("step")?.to_owned(),

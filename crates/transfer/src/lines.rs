@@ -54,7 +54,7 @@ impl LineEnds {
 
 /// The name of no rule for the ends of lines.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("unknown rule for the ends of lines: {name:?}; there are: crlf, lf, any")]
+#[error("unknown rule for line ends {name:?}; the rules are crlf, lf and any")]
 pub struct UnknownLineEnds {
     /// What was named.
     pub name: String,
@@ -266,7 +266,7 @@ mod tests {
             assert_eq!(kind.to_string().parse::<LineEnds>().unwrap(), kind);
         }
         let error = "cr".parse::<LineEnds>().unwrap_err().to_string();
-        assert!(error.ends_with("there are: crlf, lf, any"), "{error}");
+        assert!(error.ends_with("the rules are crlf, lf and any"), "{error}");
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub enum AddressError {
     #[error("the host is missing")]
     NoHost,
     /// The host has characters that no host has, or too many.
-    #[error("the host is neither a name nor an IP address (an IPv6 address stands in brackets)")]
+    #[error("the host is neither a name nor an IP address (write an IPv6 address in brackets)")]
     BadHost,
     /// There is no port.
     #[error("the port is missing")]

@@ -177,7 +177,7 @@ fn make_room(path: &Path) -> io::Result<()> {
         Err(error) => return Err(error),
     };
     if !file.file_type().is_socket() {
-        let text = "a file that is no socket is there";
+        let text = "a file that is not a socket has this path";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
     }
     // A listener that has no room for a connection now says WouldBlock. It is in use all the same.
@@ -228,7 +228,7 @@ mod tests {
         fs::write(&path, "precious").unwrap();
         drop(bound);
         let text = unix(path.clone()).bind("link.listen").unwrap_err().to_string();
-        assert!(text.contains("no socket") && text.contains("link.listen"), "{text}");
+        assert!(text.contains("not a socket") && text.contains("link.listen"), "{text}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }
 

@@ -148,7 +148,8 @@ fn leave_longest_silent(seats: &mut Vec<Seat>) {
     if let Some((index, _)) = oldest {
         seats.swap_remove(index).task.abort();
         tracing::debug!(
-            "admin: {MAX_CONNECTIONS} connections are open; the longest silent one ends"
+            "admin: {MAX_CONNECTIONS} connections are open, which is the limit; closing the one \
+             that has been silent longest"
         );
     }
 }

@@ -31,16 +31,16 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 pub(super) const ROUTES: &str = "\
-/metrics      what was counted, for Prometheus
+/metrics      metrics for Prometheus
 /healthz      200 while the process is alive
 /readyz       200 while calls are taken; otherwise 503 and the reasons, one a line
-/services     the services that are called, and by which policy; ?service= ?limit=
-/endpoints    where they are, how they stand and why; ?service= ?address= ?protocol= ?limit=
-/connections  who is connected; ?direction= ?protocol= ?address= ?worker= ?limit=
+/services     the services that are called, and their policies; ?service= ?limit=
+/endpoints    their addresses, their states and the reasons; ?service= ?address= ?protocol= ?limit=
+/connections  open connections; ?direction= ?protocol= ?address= ?worker= ?limit=
 /routes       the methods that are called; ?service= ?limit=
-/registries   the registries, and since when they are there or away; ?limit=
+/registries   the registries, and since when each is connected or not; ?limit=
 /config       the configuration in force, without secrets
-/version      which program this is, and how long it has run
+/version      the version, and how long the process has run
 /loglevel     what is logged; PUT a filter such as info,agent=debug to change it
 ";
 
@@ -49,7 +49,8 @@ type Answer = Response<Full<Bytes>>;
 pub(super) async fn answer(state: &AdminState, request: Request<Incoming>) -> Answer {
     if let Err(host) = known_host(&request, &state.hosts) {
         let message = format!(
-            "{:?} is not known as a name of this agent; ask by an address, or list the name in hosts of [admin]\n",
+            "{:?} is not a known name of this agent; use an IP address, or add the name to hosts \
+             of [admin]\n",
             clip(&host)
         );
         return text(StatusCode::MISDIRECTED_REQUEST, message);
@@ -61,12 +62,12 @@ pub(super) async fn answer(state: &AdminState, request: Request<Incoming>) -> An
                 text(StatusCode::OK, format!("{}\n", log_level.current()))
             }
             Method::PUT => change_log_level(&**log_level, request).await,
-            _ => not_allowed("only GET and PUT are answered here\n", "GET, HEAD, PUT"),
+            _ => not_allowed("only GET and PUT are allowed here\n", "GET, HEAD, PUT"),
         };
     }
     match *request.method() {
         Method::GET | Method::HEAD => get(state, &request).await,
-        _ => not_allowed("only GET is answered here\n", "GET, HEAD"),
+        _ => not_allowed("only GET is allowed here\n", "GET, HEAD"),
     }
 }
 
@@ -107,7 +108,7 @@ async fn get(state: &AdminState, request: &Request<Incoming>) -> Answer {
             agent: state.config.borrow().process.name.clone(),
             uptime_s: state.started.elapsed().as_secs(),
         }),
-        _ => text(StatusCode::NOT_FOUND, format!("there is no such page; there are\n{ROUTES}")),
+        _ => text(StatusCode::NOT_FOUND, format!("no such page; the pages are\n{ROUTES}")),
     }
 }
 
@@ -153,18 +154,21 @@ fn unix_s(time: SystemTime) -> u64 {
 
 async fn change_log_level(log_level: &dyn LogLevel, request: Request<Incoming>) -> Answer {
     if is_from_another_site(request.headers()) {
-        let message = "a web page of another site may not change what is logged\n";
+        let message = "web pages of other sites may not change the log filter\n";
         return text(StatusCode::FORBIDDEN, message.to_owned());
     }
     let body = Limited::new(request.into_body(), MAX_FILTER_LEN).collect();
     let filter = match tokio::time::timeout(BODY_TIMEOUT, body).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(_)) => {
-            let message = format!("a filter is at most {MAX_FILTER_LEN} bytes long\n");
+            let message = format!("the filter is over the limit of {MAX_FILTER_LEN} bytes\n");
             return text(StatusCode::PAYLOAD_TOO_LARGE, message);
         }
         Err(_) => {
-            return text(StatusCode::REQUEST_TIMEOUT, "the body did not come in time\n".to_owned());
+            return text(
+                StatusCode::REQUEST_TIMEOUT,
+                "the body did not arrive in time\n".to_owned(),
+            );
         }
     };
     let changed = std::str::from_utf8(&filter)

@@ -30,7 +30,7 @@ pub fn parse_types(text: &str) -> Result<Vec<JavaType>, CallError> {
         Ok(types) if types.len() <= MAX_ARGUMENTS => Ok(types),
         Ok(types) => Err(CallError::new(
             Code::BadRequest,
-            format!("{} parameter types; no method has more than {MAX_ARGUMENTS}", types.len()),
+            format!("{} parameter types are over the limit of {MAX_ARGUMENTS}", types.len()),
         )),
         Err(error) => Err(CallError::new(
             Code::BadRequest,

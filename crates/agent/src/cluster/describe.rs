@@ -4,19 +4,20 @@ use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use balance::EndpointStats;
+use balance::{EjectReason, EndpointStats};
 use dubbo_proto::Serialization;
 use registry::Freshness;
 
 use super::{Cluster, Member, MemberState, Standing};
 use crate::config::ClusterPolicy;
+use crate::error::CallError;
 use crate::inspect::snapshot::{CallsSnapshot, EndpointSnapshot, PolicySnapshot, ServiceSnapshot};
 use crate::inspect::{Filter, First};
 use crate::upstream::AnyUpstream;
 
 /// Endpoints that are asked in which serialization a route's calls are written.
 const MAX_ASKED: usize = 16;
-/// What is told of each reason, in bytes: it may have a peer's words in it.
+/// At most so many bytes of a reason are shown: it may have a peer's words in it.
 const MAX_REASON_LEN: usize = 300;
 
 impl Cluster {
@@ -81,10 +82,16 @@ impl Cluster {
 
     fn describe_endpoint(&self, stats: &EndpointStats<'_, Member>, held: bool) -> EndpointSnapshot {
         let member = &stats.key.0;
-        let (standing, why) = self.explain(stats);
+        let state = EndpointState {
+            leaving: stats.leaving,
+            standing: member.upstream.standing(&self.service_name),
+            ejection: stats.ejection.map(|ejection| ejection.reason),
+            weight: stats.weight,
+        };
+        let (standing, why) = state.explain(|| member.upstream.trouble(&self.service_name));
         let mut why: Vec<String> = why.into_iter().collect();
         if held {
-            let reason = "held: the registry no longer lists it, but its connection answers";
+            let reason = "held: the registry no longer lists it, but it still answers";
             why.push(reason.to_owned());
         }
         let mut calls = CallsSnapshot { average_ms: stats.latency.map(ms), ..Default::default() };
@@ -102,34 +109,6 @@ impl Cluster {
         }
     }
 
-    /// How an endpoint stands, and why it is not simply ready.
-    fn explain(&self, stats: &EndpointStats<'_, Member>) -> (&'static str, Option<String>) {
-        if stats.leaving {
-            let why = "it is no longer listed, and its last calls are in flight";
-            return ("leaving", Some(why.to_owned()));
-        }
-        let upstream = &stats.key.0.upstream;
-        let trouble = || {
-            let error = upstream.trouble(&self.service_name)?;
-            let text = &*error.message;
-            Some(text[..text.floor_char_boundary(MAX_REASON_LEN)].to_owned())
-        };
-        let standing = upstream.standing(&self.service_name);
-        if let (Standing::Ready, Some(ejection)) = (standing, stats.ejection) {
-            let reason = ejection.reason;
-            let why = format!("ejected: {reason}; now and then it gets a call as a trial");
-            return ("ejected", Some(why));
-        }
-        match standing {
-            Standing::Ready if stats.weight == 0 => {
-                ("ready", Some("its weight is 0, so that it gets no calls".to_owned()))
-            }
-            Standing::Ready => ("ready", None),
-            Standing::Connecting => ("connecting", None),
-            Standing::Down => ("down", trouble()),
-        }
-    }
-
     /// The serializations in which calls of a route are written to its endpoints. `index` and
     /// `generation` are those of the route.
     pub fn serializations(&self, index: usize, generation: u64) -> Vec<String> {
@@ -142,6 +121,47 @@ impl Cluster {
         }
         names
     }
+}
+
+/// What decides how an endpoint is shown.
+#[derive(Clone, Copy)]
+struct EndpointState {
+    /// No longer listed.
+    leaving: bool,
+    standing: Standing,
+    ejection: Option<EjectReason>,
+    weight: u32,
+}
+
+impl EndpointState {
+    /// The endpoint's state in one word, and why it is not simply ready. `trouble` says why its
+    /// connection is down.
+    fn explain(
+        self,
+        trouble: impl FnOnce() -> Option<CallError>,
+    ) -> (&'static str, Option<String>) {
+        if self.leaving {
+            let why = "the registry no longer lists it; its last calls are in flight";
+            return ("leaving", Some(why.to_owned()));
+        }
+        match (self.standing, self.ejection) {
+            (Standing::Ready, Some(reason)) => {
+                let why = format!("ejected: {reason}; it gets a trial call now and then");
+                ("ejected", Some(why))
+            }
+            (Standing::Ready, None) if self.weight == 0 => {
+                ("ready", Some("its weight is 0, so it gets no calls".to_owned()))
+            }
+            (Standing::Ready, None) => ("ready", None),
+            (Standing::Connecting, _) => ("connecting", None),
+            (Standing::Down, _) => ("down", trouble().map(|error| shortened(&error.message))),
+        }
+    }
+}
+
+/// The beginning of a reason, cut between characters.
+fn shortened(text: &str) -> String {
+    text[..text.floor_char_boundary(MAX_REASON_LEN)].to_owned()
 }
 
 impl MemberState {
@@ -185,4 +205,48 @@ fn whole_ms(time: Duration) -> u64 {
 
 fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+
+    const READY: EndpointState =
+        EndpointState { leaving: false, standing: Standing::Ready, ejection: None, weight: 1 };
+
+    fn explain(state: EndpointState) -> (&'static str, Option<String>) {
+        state.explain(|| Some(CallError::new(Code::Unreachable, "refused")))
+    }
+
+    #[test]
+    fn what_matters_most_is_shown() {
+        let ejected = EndpointState { ejection: Some(EjectReason::Failures), ..READY };
+        let why = "ejected: several calls in a row failed; it gets a trial call now and then";
+        assert_eq!(explain(ejected), ("ejected", Some(why.to_owned())));
+        // An endpoint that cannot be reached gets no trial calls either.
+        let down = EndpointState { standing: Standing::Down, ..ejected };
+        assert_eq!(explain(down), ("down", Some("refused".to_owned())));
+        let connecting = EndpointState { standing: Standing::Connecting, ..ejected };
+        assert_eq!(explain(connecting), ("connecting", None));
+        let leaving = EndpointState { leaving: true, ..down };
+        let why = "the registry no longer lists it; its last calls are in flight";
+        assert_eq!(explain(leaving), ("leaving", Some(why.to_owned())));
+    }
+
+    #[test]
+    fn an_endpoint_without_weight_says_so() {
+        assert_eq!(explain(READY), ("ready", None));
+        let (standing, why) = explain(EndpointState { weight: 0, ..READY });
+        assert_eq!(standing, "ready");
+        assert_eq!(why.as_deref(), Some("its weight is 0, so it gets no calls"));
+    }
+
+    #[test]
+    fn long_reasons_are_cut_between_characters() {
+        let text = format!("{}\u{e9}", "x".repeat(MAX_REASON_LEN - 1));
+        assert_eq!(shortened(&text).len(), MAX_REASON_LEN - 1);
+        assert_eq!(shortened(&text[..MAX_REASON_LEN - 1]), text[..MAX_REASON_LEN - 1]);
+        assert_eq!(shortened(&"x".repeat(MAX_REASON_LEN)).len(), MAX_REASON_LEN);
+    }
 }

@@ -70,7 +70,7 @@ impl Ejections {
                 endpoint = address,
                 reason = reason.name(),
                 retry_in_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
-                "endpoint ejected: {reason}; it gets no calls until one as a trial is answered"
+                "endpoint ejected: {reason}; it gets no calls until it answers a trial call"
             );
         }
     }
@@ -78,7 +78,7 @@ impl Ejections {
     fn back(&mut self, address: &str) {
         let Some(shown) = self.shown.remove(address) else { return };
         if shown.was_told() {
-            info!(service = %self.service, endpoint = address, "ejected endpoint is back");
+            info!(service = %self.service, endpoint = address, "ejected endpoint takes calls again");
         }
     }
 }

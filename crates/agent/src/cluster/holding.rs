@@ -61,11 +61,12 @@ impl Holding {
         specs: Vec<EndpointSpec<Member>>,
         unused: &Arc<[Unused]>,
     ) -> Vec<EndpointSpec<Member>> {
-        let list = List::of(&specs, unused);
+        let list = List::of(specs.iter().map(|spec| &spec.key.0.endpoint), unused);
         self.unused = Arc::clone(unused);
         let before = std::mem::replace(&mut self.listed, specs);
-        self.holder.listed(|member| list.has(member));
-        self.holder.vanished(now, before.into_iter().filter(|spec| !list.has(&spec.key)));
+        self.holder.listed(|member| list.has(&member.0.endpoint));
+        self.holder
+            .vanished(now, before.into_iter().filter(|spec| !list.has(&spec.key.0.endpoint)));
         self.decide(now);
         self.all()
     }
@@ -90,13 +91,7 @@ impl Holding {
 
     /// What is registered and cannot be used, as the end of a message; empty if there is nothing.
     pub(super) fn unused(&self) -> String {
-        let shown: Vec<String> =
-            self.unused.iter().take(MAX_SHOWN).map(ToString::to_string).collect();
-        match self.unused.len() {
-            0 => String::new(),
-            n if n <= MAX_SHOWN => format!("; not used: {}", shown.join(", ")),
-            n => format!("; not used: {} and {} more", shown.join(", "), n - MAX_SHOWN),
-        }
+        unused_text(&self.unused)
     }
 
     /// Keeps an endpoint no longer that has shown that it does not serve. Returns all endpoints to
@@ -168,12 +163,22 @@ impl Member {
     }
 }
 
+/// The endpoints that are not used, as the end of a message.
+fn unused_text(unused: &[Unused]) -> String {
+    let shown: Vec<String> = unused.iter().take(MAX_SHOWN).map(ToString::to_string).collect();
+    match unused.len() {
+        0 => String::new(),
+        n if n <= MAX_SHOWN => format!("; not used: {}", shown.join(", ")),
+        n => format!("; not used: {} and {} more", shown.join(", "), n - MAX_SHOWN),
+    }
+}
+
 /// The addresses of a list, and those of the apps that its agents stand in for.
 struct List(HashSet<String>);
 
 impl List {
-    fn of(specs: &[EndpointSpec<Member>], unused: &[Unused]) -> Self {
-        let listed = specs.iter().flat_map(|spec| addresses(&spec.key.0.endpoint));
+    fn of<'e>(endpoints: impl Iterator<Item = &'e Endpoint>, unused: &[Unused]) -> Self {
+        let listed = endpoints.flat_map(addresses);
         // Somebody has switched these off: that is no mistake of the registry.
         let off = unused.iter().filter(|it| it.reason == NotUsed::Disabled);
         Self(listed.chain(off.filter_map(|it| it.address.clone())).collect())
@@ -181,12 +186,64 @@ impl List {
 
     /// Whether an endpoint is listed, or another one goes the same way in its place: it was
     /// registered anew with other parameters, or an agent came between, or went.
-    fn has(&self, member: &Member) -> bool {
-        addresses(&member.0.endpoint).any(|address| self.0.contains(&address))
+    fn has(&self, endpoint: &Endpoint) -> bool {
+        addresses(endpoint).any(|address| self.0.contains(&address))
     }
 }
 
 /// An endpoint's own address, and that of the app that it stands in for.
 fn addresses(endpoint: &Endpoint) -> impl Iterator<Item = String> {
     [Some(endpoint.address()), endpoint.params.get(FOR).cloned()].into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use registry::Protocol;
+
+    use super::*;
+
+    fn endpoint(protocol: Protocol, port: u16, app: Option<&str>) -> Endpoint {
+        let mut endpoint = Endpoint::new(protocol, "10.0.0.1", port);
+        let params = app.map(|app| (FOR.to_owned(), app.to_owned()));
+        endpoint.params = Arc::new(params.into_iter().collect());
+        endpoint
+    }
+
+    fn unused(address: &str, reason: NotUsed) -> Unused {
+        Unused { what: address.to_owned(), address: Some(address.to_owned()), reason }
+    }
+
+    /// An agent in front of a provider, or a provider whose agent went, is the same endpoint.
+    #[test]
+    fn another_way_to_the_same_app_replaces_an_endpoint() {
+        let provider = endpoint(Protocol::Dubbo, 1, None);
+        let agent = endpoint(Protocol::Link, 2, Some("10.0.0.1:1"));
+        let stranger = endpoint(Protocol::Link, 3, Some("10.0.0.1:4"));
+        for (listed, others) in [(&provider, [&provider, &agent]), (&agent, [&agent, &provider])] {
+            let list = List::of([listed].into_iter(), &[]);
+            assert!(others.into_iter().all(|other| list.has(other)), "{listed:?}");
+            assert!(!list.has(&stranger), "{listed:?}");
+        }
+    }
+
+    /// To hold an endpoint that its operator has switched off would undo what the operator did.
+    #[test]
+    fn an_endpoint_that_was_switched_off_is_not_missing() {
+        let provider = endpoint(Protocol::Dubbo, 1, None);
+        let with = |reason| List::of([].into_iter(), &[unused("10.0.0.1:1", reason)]);
+        assert!(with(NotUsed::Disabled).has(&provider));
+        assert!(!with(NotUsed::Protocol).has(&provider));
+    }
+
+    #[test]
+    fn messages_name_a_few_of_the_unused() {
+        let all: Vec<Unused> =
+            (0..=MAX_SHOWN).map(|n| unused(&format!("h:{n}"), NotUsed::Disabled)).collect();
+        assert_eq!(unused_text(&[]), "");
+        let text = unused_text(&all[..MAX_SHOWN]);
+        assert!(text.starts_with("; not used: h:0") && text.contains("h:4"), "{text}");
+        assert!(!text.contains("more"), "{text}");
+        let text = unused_text(&all);
+        assert!(text.ends_with(" and 1 more") && !text.contains("h:5"), "{text}");
+    }
 }

@@ -14,11 +14,10 @@ use super::section::Section;
 use super::tls::{TLS_KEYS, tls_client};
 use super::{AppConfig, defaults};
 
-const REMEDY: &str = "write where the app listens: \"dubbo://127.0.0.1:20880\" if it speaks Dubbo TCP, \
-                      \"dubbos://...\" if it does so over TLS, \
-                      \"dubbo+unix:/run/users.sock\" if it does so over a Unix socket; \
+const REMEDY: &str = "if the app speaks Dubbo, write \"dubbo://127.0.0.1:20880\", \"dubbos://...\" \
+                      (TLS) or \"dubbo+unix:/run/users.sock\"; if it speaks HTTP, write \
                       \"http://127.0.0.1:8080\", \"https://users.internal\" or \
-                      \"unix:/run/users.sock\" if it speaks HTTP";
+                      \"unix:/run/users.sock\"";
 const HTTP_PORT: u16 = 80;
 const HTTPS_PORT: u16 = 443;
 /// What is offered by ALPN: requests are written as HTTP/1.1.
@@ -66,7 +65,7 @@ pub(super) fn app(
     let mut dubbo_tls = None;
     let (host, port) = match url {
         Some(url) if !url.scheme.is_dubbo() => {
-            section.refuse(&["serialization"], "an app that speaks HTTP gets JSON");
+            section.refuse(&["serialization"], "HTTP apps always get JSON");
             let interface = service.map_or("", |service| &service.interface);
             let origin = origin(section, url, folder);
             return AppConfig::Http(Arc::new(http_app(section, interface, origin)));

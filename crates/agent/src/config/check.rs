@@ -75,7 +75,7 @@ pub(super) fn check<'d>(
 fn process(mut section: Section<'_>) -> ProcessConfig {
     let name = section.text("name").map_or_else(host_name, str::to_owned);
     if name.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        section.wrong("name", "has a blank in it", "write a name without blanks");
+        section.wrong("name", "contains a space", "write a name without spaces");
     }
     let workers = section.optional_number("workers", 1..=defaults::MAX_WORKERS);
     let process = ProcessConfig {
@@ -137,7 +137,7 @@ fn is_log_directive(directive: &str) -> bool {
 
 fn bad_log_directive(directive: &str) -> (String, String) {
     let levels = LEVELS.join(", ");
-    let remedy = format!("write one of {levels}, or for parts such as \"info,agent=debug\"");
+    let remedy = format!("write one of {levels}, or a filter such as \"info,agent=debug\"");
     (format!("\"{directive}\" is not a log level"), remedy)
 }
 
@@ -149,7 +149,7 @@ fn admin(mut section: Section<'_>, folder: &Path, places: &mut Places) -> Option
         places.listens.push(Listen { address: listen.clone(), place, is_default });
     } else if section.has("listen") {
         let remedy = "remove the address, or write enabled = true";
-        section.wrong("listen", "is never used, since enabled = false", remedy);
+        section.wrong("listen", "has no effect, because enabled = false", remedy);
     }
     let hosts = hosts(&mut section);
     let tls = listener_tls(section.table_as("tls", "admin.tls"), folder, &[b"http/1.1"]);
@@ -244,7 +244,7 @@ fn service(section: &mut Section<'_>) -> Option<ServiceKey> {
     ];
     for (key, value, checked) in qualifiers {
         if value.contains(['*', ',']) {
-            let remedy = "write exactly one; only consumers ask for several";
+            let remedy = "write exactly one; only consumers may use patterns";
             section.wrong(key, format!("\"{value}\" is a pattern"), remedy);
         } else if checked.is_err() {
             let remedy = format!("write a plain {key} of letters, digits, dots and dashes");
@@ -252,4 +252,68 @@ fn service(section: &mut Section<'_>) -> Option<ServiceKey> {
         }
     }
     ServiceKey::new(interface, version, group).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+    use crate::config::tests::{GOOD, assert_errors_behind_good, errors};
+
+    #[test]
+    fn a_log_filter_is_levels_for_parts() {
+        for good in ["info", "off", "info,agent=debug", "agent::ingress=trace", "warn,*=info"] {
+            assert_eq!(check_log_filter(good), Ok(()), "{good}");
+        }
+        for (filter, named) in [
+            ("", ""),
+            ("INFO", "INFO"),
+            ("info,", ""),
+            ("info,agent=loud", "agent=loud"),
+            ("=info", "=info"),
+            ("agent[span]=info", "agent[span]=info"),
+        ] {
+            let error = check_log_filter(filter).unwrap_err();
+            let problem = format!("\"{named}\" is not a log level; write one of off, error");
+            assert!(error.starts_with(&problem), "{filter}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_a_disabled_admin_listener_would_listen_on_is_a_mistake() {
+        assert_errors_behind_good("[admin]\nenabled = false", &[]);
+        assert_errors_behind_good(
+            "[admin]\nenabled = false\nlisten = '127.0.0.1:1'",
+            &["a.toml:8: admin.listen: has no effect, because enabled = false; remove the \
+               address, or write enabled = true"],
+        );
+    }
+
+    #[test]
+    fn an_export_names_one_service() {
+        let export = |keys: &str| {
+            errors(&format!(
+                "{GOOD}[link]\nlisten = '127.0.0.1:3'\n[[export]]\napp = 'dubbo://h:1'\n{keys}"
+            ))
+        };
+        assert_eq!(export("interface = 'a.B'\nversion = '1.0'\ngroup = 'g'"), Vec::<String>::new());
+        for (keys, problem) in [
+            ("interface = 'a b'", "\"a b\" is not the name of a Java interface"),
+            ("interface = 'a.B'\nversion = '*'", "export.version: \"*\" is a pattern"),
+            ("interface = 'a.B'\ngroup = 'a,b'", "export.group: \"a,b\" is a pattern"),
+            ("interface = 'a.B'\ngroup = 'a/b'", "export.group: \"a/b\" is not a group"),
+            ("interface = 'a.B'\nweight = 0", "export.weight: 0 is out of range"),
+        ] {
+            let errors = export(keys);
+            assert!(errors.len() == 1 && errors[0].contains(problem), "{keys}: {errors:?}");
+        }
+    }
+
+    #[test]
+    fn hosts_are_compared_in_small_letters_and_without_port() {
+        let config = parse(&format!("{GOOD}hosts = ['MESH', '[::1]']"), "a.toml").unwrap();
+        assert_eq!(config.http[0].hosts, ["mesh", "::1"]);
+        let errors = errors(&format!("{GOOD}hosts = ['mesh:80']"));
+        assert!(errors[0].contains("\"mesh:80\" is not a name"), "{errors:?}");
+    }
 }

@@ -41,8 +41,8 @@ pub(super) fn clusters(
         if let Some(index) = rules.iter().position(|rule| covers(&rule.interface, &interface)) {
             let line = problems.line(&places[index]);
             let problem = format!(
-                "\"{interface}\" is never reached: the first match wins, and line {line} \
-                     matches all of it"
+                "\"{interface}\" never applies: line {line} matches the same services, and the \
+                 first match wins"
             );
             problems.add(&place, problem, "put the narrower pattern first, or remove one");
         }
@@ -185,3 +185,6 @@ fn covers(wide: &str, narrow: &str) -> bool {
         None => wide == narrow,
     }
 }
+
+#[cfg(test)]
+mod tests;

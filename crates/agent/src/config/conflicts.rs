@@ -211,3 +211,6 @@ fn memory_registries(places: &Places, registries: &[RegistryDraft], problems: &P
         problems.add(&draft.place, problem, remedy);
     }
 }
+
+#[cfg(test)]
+mod tests;

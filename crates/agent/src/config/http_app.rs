@@ -200,7 +200,7 @@ fn errors(section: &mut Section<'_>) -> StatusTable {
     for (place, name, value) in section.pairs("errors") {
         let Some(statuses) = Statuses::parse(name) else {
             let remedy = "write an HTTP status from 300 to 599, 3xx, 4xx, 5xx or default";
-            section.wrong_at(&place, "is not a status of an error", remedy);
+            section.wrong_at(&place, "is not an error status", remedy);
             continue;
         };
         let rule = match value {
@@ -275,7 +275,7 @@ fn method(
     };
     check_arguments(&section, &method);
     if known.has(&method) {
-        let problem = format!("{} is there already", method.signature());
+        let problem = format!("{} is already defined", method.signature());
         section.wrong("name", problem, "remove one, or give each overload its types");
     }
     section.finish();
@@ -362,7 +362,8 @@ fn check_arguments(section: &Section<'_>, method: &Method) {
             section.wrong("path", format!("argument {name} is never sent"), remedy);
         }
         (BodyShape::Single, left) if left.len() != 1 => {
-            let problem = format!("{} arguments are left for the body, not one", left.len());
+            let problem =
+                format!("{} arguments are left for the body, expected exactly one", left.len());
             section.wrong("body", problem, "use body = \"array\" or \"object\"");
         }
         _ => {}

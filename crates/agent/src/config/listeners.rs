@@ -111,7 +111,11 @@ fn cors(mut section: Section<'_>) -> Option<Cors> {
         section.wrong("origins", format!("\"{origin}\" is not an origin"), REMEDY);
     }
     if is_for_all && 1 < origins.len() {
-        section.wrong("origins", "\"*\" is for all origins, and others are named, too", REMEDY);
+        section.wrong(
+            "origins",
+            "\"*\" already allows all origins, but others are listed, too",
+            REMEDY,
+        );
     }
     let headers: Vec<String> = section
         .optional_texts("headers")
@@ -126,7 +130,7 @@ fn cors(mut section: Section<'_>) -> Option<Cors> {
     let max_age_s = section.number("max_age_s", 0..=defaults::LONGEST_CORS_S, defaults::CORS_S);
     let credentials = section.flag("credentials", false);
     if credentials && is_for_all {
-        let problem = "would let every web page use the cookies of its visitors here";
+        let problem = "would let every web page use the cookies of its visitors";
         section.wrong("credentials", problem, "name the origins, or write credentials = false");
     }
     section.finish();
@@ -277,7 +281,7 @@ fn advertised_listener(
     }
     if is_unix && matches!(&advertise, Some((_, None))) {
         let remedy = "write HOST:PORT where others reach this socket, or remove it";
-        section.wrong("advertise", "has no port, and neither has a Unix socket", remedy);
+        section.wrong("advertise", "has no port, and the Unix socket has none either", remedy);
     }
     let is_for_all =
         |address: &ListenAddress| address.tcp().is_some_and(|it| it.ip().is_unspecified());
@@ -311,3 +315,6 @@ fn advertise(section: &Section<'_>, text: &str) -> Option<(String, Option<u16>)>
     }
     Some((host, port))
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,7 +27,8 @@ pub(super) fn check(
     };
     if memory_len < needed {
         let problem = format!(
-            "{memory_len} is too little for {key} = {longest}: one connection may use half of it"
+            "{memory_len} is too small for {key} = {longest}: one connection may use at most half \
+             of it"
         );
         problems.add(place, problem, format!("write at least {needed}, or lower {key}"));
     }

@@ -143,7 +143,7 @@ fn check_root(section: &mut Section<'_>, key: &'static str, root: &str) {
     let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if root.is_empty() || !root.chars().all(is_good) {
         let remedy = "write one name without slashes, such as \"dubbo\"";
-        section.wrong(key, format!("\"{root}\" is not the first part of a key"), remedy);
+        section.wrong(key, format!("\"{root}\" is not one name without slashes"), remedy);
     }
 }
 
@@ -160,10 +160,10 @@ fn etcd(section: &mut Section<'_>, folder: &Path) -> EtcdConfig {
         (section.has("user"), section.has("password") || section.has("password_file"));
     if has_user && !has_password {
         let remedy = "add password_file (or password)";
-        section.wrong("user", "a user without a password", remedy);
+        section.wrong("user", "is set, but there is no password", remedy);
     } else if has_password && !has_user {
         let key = if section.has("password") { "password" } else { "password_file" };
-        section.wrong(key, "a password without a user", "add user = \"...\"");
+        section.wrong(key, "is set, but there is no user", "add user = \"...\"");
     }
     let is_https = endpoints.iter().any(|url| url.starts_with("https://"));
     let base = EtcdConfig::new(endpoints, layout(section));
@@ -232,7 +232,7 @@ fn password(section: &mut Section<'_>, folder: &Path) -> Option<String> {
     warn_if_open(section, "password_file", &folder.join(path));
     if section.has("password") {
         let remedy = "remove one of them";
-        section.wrong("password_file", "there is a password already", remedy);
+        section.wrong("password_file", "is set, but so is password", remedy);
         return password;
     }
     match fs::read_to_string(folder.join(path)) {
@@ -268,3 +268,6 @@ fn tls(section: &mut Section<'_>, is_https: bool, folder: &Path) -> Option<EtcdT
     }
     Some(EtcdTls { ca_file, cert_file, key_file, server_name })
 }
+
+#[cfg(test)]
+mod tests;

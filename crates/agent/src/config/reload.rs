@@ -96,3 +96,6 @@ fn compare_exports(old: &[ExportConfig], new: &[ExportConfig], plan: &mut Reload
 fn is_same_registry(old: &RegistryEntry, new: &RegistryEntry) -> bool {
     old.name == new.name && old.config.is_same(&new.config) && old.definitions == new.definitions
 }
+
+#[cfg(test)]
+mod tests;

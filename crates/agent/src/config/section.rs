@@ -117,7 +117,7 @@ impl<'d> Section<'d> {
             match value.get_ref().as_str() {
                 Some(text) => pairs.push((place, name.get_ref().as_ref(), text)),
                 None => {
-                    let problem = format!("found {}, expected a text", describe(value.get_ref()));
+                    let problem = format!("found {}, expected a string", describe(value.get_ref()));
                     self.problems.add(&place, problem, "write it in quotes");
                 }
             }
@@ -178,7 +178,7 @@ impl<'d> Section<'d> {
         let (_, value) = self.ask(key)?;
         let DeValue::String(text) = value else {
             let what = if key == "password" { "a value".to_owned() } else { describe(value) };
-            let problem = format!("found {what}, expected a text");
+            let problem = format!("found {what}, expected a string");
             self.wrong(key, problem, format!("write {key} = \"...\""));
             return None;
         };
@@ -215,8 +215,8 @@ impl<'d> Section<'d> {
                 Some(texts)
             }
             _ => {
-                let remedy = format!("write {key} = [\"...\"] with at least one text");
-                self.wrong(key, "is not a list of texts", remedy);
+                let remedy = format!("write {key} = [\"...\"] with at least one string");
+                self.wrong(key, "is not a list of strings", remedy);
                 None
             }
         }
@@ -325,7 +325,7 @@ impl<'d> Section<'d> {
             return self.socket(key, path, mode);
         }
         if mode.is_some() {
-            self.wrong("socket_mode", "is for Unix sockets", "remove it");
+            self.wrong("socket_mode", "works only with a Unix socket", "remove it");
         }
         let address = text.parse().ok().map(ListenAddress::Tcp);
         if address.is_none() {
@@ -346,13 +346,13 @@ impl<'d> Section<'d> {
             None => DEFAULT_SOCKET_MODE,
             Some(text) => Some(text).filter(is_mode).and_then(octal).unwrap_or_else(|| {
                 let remedy = "write permissions as chmod reads them, such as \"0660\"";
-                self.wrong("socket_mode", format!("\"{text}\" is no file mode"), remedy);
+                self.wrong("socket_mode", format!("\"{text}\" is not a file mode"), remedy);
                 DEFAULT_SOCKET_MODE
             }),
         };
         if !path.starts_with('/') {
-            let remedy = "write the whole path, such as \"unix:/run/dubmesh/http.sock\"";
-            self.wrong(key, format!("\"{path}\" does not begin at the root"), remedy);
+            let remedy = "write an absolute path such as \"unix:/run/dubmesh/http.sock\"";
+            self.wrong(key, format!("\"{path}\" is not an absolute path"), remedy);
             return None;
         }
         if MAX_SOCKET_PATH_LEN < path.len() {
@@ -475,3 +475,6 @@ fn edits(a: &str, b: &str) -> usize {
     }
     row[b.len()]
 }
+
+#[cfg(test)]
+mod tests;

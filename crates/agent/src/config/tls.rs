@@ -181,7 +181,7 @@ pub(super) fn listener_tls(
     if !section.is_present() {
         return None;
     }
-    section.refuse(&["server_name"], "a listener is asked for a name, and asks for none");
+    section.refuse(&["server_name"], "listeners do not check a server name");
     for (key, what) in [("cert_file", "the certificate"), ("key_file", "its private key")] {
         if !section.has(key) {
             let remedy = format!("write {key} = \"...\" with a PEM file of {what}");
@@ -192,7 +192,7 @@ pub(super) fn listener_tls(
     let clients = section.choice("clients", &CLIENTS);
     if section.has("clients") && !section.has("ca_file") {
         let remedy = "add ca_file with the authorities of clients' certificates";
-        section.wrong("clients", "is of no use without ca_file", remedy);
+        section.wrong("clients", "has no effect without ca_file", remedy);
     }
     let requires_clients = clients.unwrap_or(true) && files.ca_file.is_some();
     let timeout =
@@ -272,7 +272,7 @@ pub(super) fn tls_files(section: &mut Section<'_>, folder: &Path) -> TlsFiles {
             false => ("key_file", "cert_file"),
         };
         let remedy = format!("add {missing} = \"...\"");
-        section.wrong(there, format!("is of no use without {missing}"), remedy);
+        section.wrong(there, format!("has no effect without {missing}"), remedy);
     }
     TlsFiles { ca_file, cert_file, key_file, server_name }
 }
@@ -284,5 +284,74 @@ pub(super) fn warn_if_open(section: &Section<'_>, key: &str, path: &Path) {
     if mode & READ_BY_ALL != 0 {
         let problem = format!("every user may read {} (mode {:03o})", path.display(), mode & 0o777);
         section.warn(key, problem, format!("chmod o-r {}", path.display()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::tests::{GOOD, errors};
+
+    /// What is wrong with a section `[ingress.tls]` of these lines.
+    fn listener(lines: &str) -> Vec<String> {
+        errors(&format!("{GOOD}[ingress.tls]\n{lines}"))
+    }
+
+    #[test]
+    fn a_listener_needs_a_certificate_and_its_key() {
+        let missing = listener("");
+        assert_eq!(missing.len(), 2, "{missing:?}");
+        assert!(missing[0].contains("ingress.tls.cert_file: is missing, and TLS needs it"));
+        assert!(missing[1].contains("key_file = \"...\" with a PEM file of its private key"));
+    }
+
+    #[test]
+    fn keys_without_effect_are_refused() {
+        let pair = "cert_file = '/dev/null'\nkey_file = '/dev/null'\n";
+        for (lines, problem) in [
+            ("clients = 'allow'", "ingress.tls.clients: has no effect without ca_file"),
+            ("server_name = 'a'", "ingress.tls.server_name: does not belong here"),
+            ("clients = 'maybe'\nca_file = '/dev/null'", "ingress.tls.clients: \"maybe\""),
+            ("handshake_timeout_ms = 0", "ingress.tls.handshake_timeout_ms: 0 is out of range"),
+        ] {
+            let errors = listener(&format!("{pair}{lines}"));
+            assert!(errors.iter().any(|it| it.contains(problem)), "{lines}: {errors:?}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_alone_has_no_effect() {
+        for (there, missing) in [("cert_file", "key_file"), ("key_file", "cert_file")] {
+            let errors = errors(&format!("{GOOD}[defaults.tls]\n{there} = '/dev/null'"));
+            let problem = format!("{there}: has no effect without {missing}; add {missing}");
+            assert!(errors.iter().any(|it| it.contains(&problem)), "{errors:?}");
+        }
+    }
+
+    /// A file that cannot be opened is one mistake, although loading it fails, too.
+    #[test]
+    fn a_file_that_is_missing_is_said_once() {
+        let errors = errors(&format!("{GOOD}[defaults.tls]\nca_file = '/no/ca.pem'"));
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert!(errors[0].contains("defaults.tls.ca_file: cannot read /no/ca.pem"), "{errors:?}");
+    }
+
+    #[test]
+    fn an_error_points_to_the_key_of_its_file() {
+        let files = TlsFiles {
+            ca_file: Some("ca.pem".into()),
+            cert_file: Some("cert.pem".into()),
+            key_file: Some("key.pem".into()),
+            server_name: None,
+        };
+        let without = |file: &str| {
+            key_of(&TlsError::NoCertificate { place: Pem::file(file).to_string() }, &files)
+        };
+        assert_eq!(without("cert.pem"), "cert_file");
+        assert_eq!(without("key.pem"), "key_file");
+        assert_eq!(without("ca.pem"), "ca_file");
+        assert_eq!(key_of(&TlsError::NoKey { place: String::new() }, &files), "key_file");
+        assert_eq!(key_of(&TlsError::ServerName("a b".to_owned()), &files), "server_name");
+        assert_eq!(key_of(&TlsError::NoSystemAuthorities, &files), "ca_file");
     }
 }

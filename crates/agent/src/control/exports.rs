@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use dubbo_proto::{PROTOCOL_VERSION, ServiceKey};
+use dubbo_proto::{PROTOCOL_VERSION, Serialization, ServiceKey};
 use registry::{Endpoint, Protocol, Registered, Registration, Registry};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -77,7 +77,7 @@ impl Exports {
             (Protocol::Dubbo, self.dubbo.clone(), dubbo_tls),
         ];
         if self.link.is_none() && self.dubbo.is_none() && !config.exports.is_empty() {
-            info!("services are not registered: they are reached by Unix sockets alone");
+            info!("services are not registered, because they can be reached only by Unix sockets");
         }
         for (export, health) in config.exports.iter().zip(health) {
             let Some((name, registry)) = registries.get(export.registry) else { continue };
@@ -169,7 +169,7 @@ impl Keeper {
                     end => break end,
                 }
             };
-            self.readiness.block(&self.part(), "is withdrawn, since its app is away");
+            self.readiness.block(&self.part(), "is withdrawn, because its app cannot be reached");
             self.withdraw(registered).await;
             if end == End::Leaving {
                 return;
@@ -212,7 +212,10 @@ impl Keeper {
             AppConfig::Dubbo { .. } => Vec::new(),
         };
         if self.protocol == Protocol::Dubbo {
-            endpoint.params = Arc::new(self.dubbo_params());
+            let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            let preferred = self.export.app.serializations().first().copied();
+            let params = dubbo_params(&self.application, preferred, since_1970.unwrap_or_default());
+            endpoint.params = Arc::new(params);
             if let AppConfig::Http(app) = &self.export.app {
                 endpoint.timeout = app.timeout;
             }
@@ -238,25 +241,6 @@ impl Keeper {
         }
     }
 
-    /// What Dubbo's consumers look for in a provider's URL besides the service.
-    fn dubbo_params(&self) -> BTreeMap<String, String> {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let preferred = self.export.app.serializations().first().map_or("hessian2", |it| it.name());
-        [
-            ("application", self.application.as_str()),
-            ("category", "providers"),
-            ("dubbo", PROTOCOL_VERSION),
-            ("release", RELEASE),
-            ("dynamic", "true"),
-            ("generic", "false"),
-            ("serialization", preferred),
-            ("timestamp", &since.as_millis().to_string()),
-        ]
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect()
-    }
-
     /// Waits until the registration is to end.
     async fn while_healthy(&self, registered: &Registered) -> End {
         let mut announced = false;
@@ -272,12 +256,35 @@ impl Keeper {
                 _ = leave.wait_for(|leave| *leave) => return End::Leaving,
                 Ok(()) = weight.changed() => return End::OtherWeight,
                 Ok(()) = stays_down(&mut health) => {
-                    warn!(service = %self.export.service, "the app is away; withdrawing");
+                    warn!(service = %self.export.service, "the app cannot be reached; withdrawing \
+                                                           its registration");
                     return End::AppAway;
                 }
             }
         }
     }
+}
+
+/// What Dubbo's consumers look for in a provider's URL besides the service. `since_1970` is the
+/// time of the registration.
+fn dubbo_params(
+    application: &str,
+    preferred: Option<Serialization>,
+    since_1970: Duration,
+) -> BTreeMap<String, String> {
+    [
+        ("application", application),
+        ("category", "providers"),
+        ("dubbo", PROTOCOL_VERSION),
+        ("release", RELEASE),
+        ("dynamic", "true"),
+        ("generic", "false"),
+        ("serialization", preferred.map_or("hessian2", |it| it.name())),
+        ("timestamp", &since_1970.as_millis().to_string()),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .collect()
 }
 
 /// Waits until no worker has reached the app for [`GRACE`].
@@ -288,5 +295,63 @@ async fn stays_down(health: &mut watch::Receiver<usize>) -> Result<(), watch::er
         if back.is_err() {
             return Ok(());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+    use crate::testing::on_worker;
+
+    /// Consumers choose the serialization by this parameter, and read times in milliseconds.
+    #[test]
+    fn consumers_find_what_they_look_for() {
+        let params = dubbo_params("shop", Some(Serialization::Fastjson2), Duration::from_secs(7));
+        for (name, value) in [
+            ("application", "shop"),
+            ("category", "providers"),
+            ("serialization", "fastjson2"),
+            ("timestamp", "7000"),
+            ("dynamic", "true"),
+        ] {
+            assert_eq!(params.get(name).map(String::as_str), Some(value), "{name}");
+        }
+        let unknown = dubbo_params("", None, Duration::ZERO);
+        assert_eq!(unknown["serialization"], "hessian2");
+    }
+
+    /// A service is withdrawn only if no worker reaches its app, and not for a short break.
+    #[test]
+    fn a_short_break_is_no_reason_to_withdraw() {
+        on_worker(async || {
+            let health = watch::Sender::new(1);
+            let mut watched = health.subscribe();
+            let mut down = pin!(stays_down(&mut watched));
+            let mut poll = || down.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(poll().is_pending(), "one worker reaches it");
+            health.send_replace(0);
+            assert!(poll().is_pending(), "the app may be back at once");
+            health.send_replace(2);
+            assert!(poll().is_pending());
+            health.send_replace(0);
+            assert!(poll().is_pending(), "the wait begins again");
+            let since = std::time::Instant::now();
+            down.await.unwrap();
+            assert!(GRACE <= since.elapsed());
+        });
+    }
+
+    #[test]
+    fn a_worker_that_ends_ends_the_wait() {
+        let health = watch::Sender::new(1);
+        let mut watched = health.subscribe();
+        let mut down = pin!(stays_down(&mut watched));
+        drop(health);
+        let polled = down.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(polled, Poll::Ready(Err(_))));
     }
 }

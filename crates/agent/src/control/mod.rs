@@ -118,7 +118,7 @@ impl Control {
         hub.show_loads(loads.clone());
         let budget = Budget::new(config.process.memory_len);
         hub.show_memory(budget.clone());
-        info!(memory_bytes = budget.limit(), "holding so much for connections at most");
+        info!(memory_bytes = budget.limit(), "limit of the memory that connections may use");
         let endpoints = Group::new();
         let registries = registries::open(&config)?;
         let app_health: Vec<_> =
@@ -235,7 +235,8 @@ impl Control {
                 nth = first_end(&mut self.ends) => {
                     // Its connections are lost, and new ones would be given to it. Whoever started
                     // the process learns that it has to be started again.
-                    error!(worker = nth, "a worker has ended by a defect of the agent; the agent stops");
+                    error!(worker = nth, "a worker ended because of a bug in the agent; the agent \
+                                          stops; please report this");
                     return;
                 }
             };
@@ -300,7 +301,10 @@ impl Control {
         };
         let cut_off = self.connections.iter().map(|counts| counts.n_open()).sum();
         if !complete {
-            warn!(cut_off, "the time to drain is over; connections are cut off");
+            warn!(
+                cut_off,
+                "the drain timeout (drain_ms) is over; closing the connections that are left"
+            );
         }
         DrainSummary { complete, cut_off, took: started.elapsed() }
     }

@@ -63,7 +63,7 @@ impl Watcher {
             stats.set_connected(now.connected);
             if now.connected && !was_connected {
                 self.readiness.clear(&self.part);
-                info!(registry = self.name, "registry is there");
+                info!(registry = self.name, "registry can be reached");
             } else if was_connected && !now.connected {
                 let error = now.last_error.as_deref().unwrap_or("unknown");
                 warn!(

@@ -12,8 +12,8 @@ pub enum StartError {
     Listen(#[from] ListenError),
     /// The file descriptors that are reserved leave none for callers.
     #[error(
-        "agent.reserved_files = {reserved} leaves no file descriptor for callers: the process may \
-         have {limit}; lower it, or raise the limit (ulimit -n, or LimitNOFILE of systemd)"
+        "agent.reserved_files = {reserved} leaves no file descriptor for callers: the limit of the \
+         process is {limit}; lower it, or raise the limit (ulimit -n, or LimitNOFILE of systemd)"
     )]
     Files {
         /// All that the process may have.

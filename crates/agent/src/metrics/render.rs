@@ -165,7 +165,7 @@ fn connections(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
     for (listener, stats) in &all {
         counter(&mut metric, &vec![("listener", listener)], stats.n_accepted())?;
     }
-    let help = "Connections that a listener closed at once, for want of room";
+    let help = "Connections that a listener closed at once because it was full";
     let name = "dubmesh_connections_refused";
     let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
     for (listener, stats) in &all {
@@ -189,11 +189,11 @@ fn connections(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
 
 fn memory(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
     let Some(budget) = hub.0.memory.get() else { return Ok(()) };
-    let help = "Bytes that connections have this agent hold";
+    let help = "Bytes that this agent holds for connections";
     let name = "dubmesh_memory_used_bytes";
     let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
     metric.encode_gauge(&gauge(budget.used()))?;
-    let help = "Bytes that connections may have this agent hold";
+    let help = "Limit of the bytes that this agent holds for connections";
     let name = "dubmesh_memory_limit_bytes";
     let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
     metric.encode_gauge(&gauge(budget.limit()))?;
@@ -221,7 +221,7 @@ fn registries(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
         }),
         (
             "dubmesh_registry_last_change_timestamp_seconds",
-            "When the endpoints of a service changed last; 0 if never",
+            "When the endpoints of a service last changed; 0 if never",
             |stats| stats.last_change.load(Relaxed),
         ),
     ];

@@ -61,7 +61,7 @@ pub(crate) async fn explain(
     match answer.code {
         Code::BadArguments if answer.message.contains(OTHER_NUMBER) => told(
             Code::BadArguments,
-            format!("the provider has {what}, and cannot read the arguments; its log tells why"),
+            format!("the provider has {what}, but cannot read the arguments; see its log"),
         ),
         Code::MethodNotFound => not_with_these(&told, &what),
         Code::BadArguments if answer.message.contains(UNKNOWN_CLASS) => {

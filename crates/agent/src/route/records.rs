@@ -66,12 +66,14 @@ pub(crate) fn named_in(error: &CallError) -> Option<&str> {
 pub(crate) fn advise(error: CallError, is_mentioned: impl FnOnce(&str) -> bool) -> CallError {
     let Some(class) = named_in(&error) else { return error };
     let advice = match is_mentioned(class) {
-        true => "this provider reads no object of it in its place; if it has a serialization that can, tell the \
-                 parameter types (header x-dubbo-parameter-types)"
-            .to_owned(),
+        true => {
+            "this provider cannot read an object of it here; if it offers a serialization that \
+             can, send the parameter types (header x-dubbo-parameter-types)"
+                .to_owned()
+        }
         false => format!(
-            "name it in its JSON object (\"class\":\"{class}\"), or tell the parameter types (header \
-             x-dubbo-parameter-types)"
+            "name it in the JSON object (\"class\":\"{class}\"), or send the parameter types \
+             (header x-dubbo-parameter-types)"
         ),
     };
     let message = format!(

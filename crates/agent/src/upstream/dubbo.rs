@@ -173,8 +173,8 @@ impl Peer for DubboPeer {
             }
             ClientEvent::Shed { token, len } => {
                 let message = format!(
-                    "a reply of {len} bytes was not read: connections hold all the memory that \
-                     they may (memory_bytes of [agent])"
+                    "a reply of {len} bytes was dropped: connections hold all the memory that they \
+                     may (memory_bytes of [agent])"
                 );
                 let error = CallError::new(Code::ReplyTooLarge, message);
                 token.complete(Err(error.at(&self.address)));
@@ -193,7 +193,7 @@ impl Peer for DubboPeer {
                 return true;
             }
             ClientEvent::Writeable => {
-                info!(endpoint = %self.address, "provider is back");
+                info!(endpoint = %self.address, "provider takes calls again");
                 return true;
             }
             other => debug!(endpoint = %self.address, event = ?other),

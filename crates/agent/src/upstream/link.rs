@@ -383,8 +383,7 @@ fn not_taken_whole(error: CallError) -> CallError {
     if error.code != Code::ProviderRejected {
         return error;
     }
-    let message = "the provider's agent is of a version that takes no whole Dubbo requests; it has \
-                   to be upgraded before Dubbo consumers can call through it";
+    let message = "the provider's agent is too old to take calls of Dubbo consumers; upgrade it";
     CallError::new(Code::Refused, message)
 }
 

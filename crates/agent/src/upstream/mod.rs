@@ -90,7 +90,7 @@ impl AnyUpstream {
     pub fn trouble(&self, service: &str) -> Option<CallError> {
         match self {
             Self::Link(upstream) if upstream.peer().is_away(service) => {
-                let message = "its agent is there, but the app behind it cannot be reached";
+                let message = "its agent answers, but the app behind it cannot be reached";
                 Some(CallError::new(Code::Unreachable, message))
             }
             Self::Link(upstream) => upstream.conn().err(),
@@ -202,8 +202,8 @@ pub fn check_share(own: usize, in_flight: usize, max: usize) -> Result<(), CallE
 #[cold]
 fn more_than_its_share(own: usize, in_flight: usize, max: usize) -> CallError {
     let message = format!(
-        "{own} calls of this connection are under way, and the endpoint has {in_flight} of at most {max} \
-         (max_in_flight): the rest is for others"
+        "{own} calls of this connection are in flight, and {in_flight} of at most {max} at the \
+         endpoint (max_in_flight); the rest is kept for other connections"
     );
     CallError::new(Code::Overloaded, message)
 }

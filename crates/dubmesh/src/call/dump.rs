@@ -48,7 +48,7 @@ pub(super) fn show(tap: &Tap) -> String {
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    let _ = writeln!(out, "{head}: no Dubbo: {error}");
+                    let _ = writeln!(out, "{head}: not Dubbo: {error}");
                     hex(&mut out, &buffer.split());
                     break;
                 }

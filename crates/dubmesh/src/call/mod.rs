@@ -338,7 +338,8 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, F
         // A process that ends takes along what it has not written.
         let closed = tokio::time::timeout(timeout.unwrap_or(WRITE_TIMEOUT), client.close()).await;
         if closed.is_err() {
-            let text = "the call could not be written in time; part of it may have been";
+            let text = "the call was not written completely within its timeout; the provider may \
+                        have got a part of it";
             result = Err(CallError::new(Code::Timeout, text));
         }
     }
@@ -348,7 +349,9 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, F
     }
     if args.timing || args.verbose {
         let (took, before) = (ms(took), ms(began - started));
-        say(&format!("the call took {took} ms, with connecting; {before} ms before it\n"));
+        say(&format!(
+            "the call took {took} ms, connecting included; preparing it took {before} ms\n"
+        ));
     }
     result.map_err(|error| {
         let error = match &tapped {

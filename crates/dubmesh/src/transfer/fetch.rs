@@ -162,7 +162,9 @@ fn explained(args: &FetchArgs, error: &TransferError) -> String {
             | TransferError::Incomplete { .. }
     );
     match begun && partial.with_added_extension("journal").exists() {
-        true => format!("{error}; what has come is in {}, --resume goes on", partial.display()),
+        true => {
+            format!("{error}; what has arrived is in {}; continue with --resume", partial.display())
+        }
         false => error.to_string(),
     }
 }
@@ -199,9 +201,9 @@ fn print(args: &FetchArgs, fetched: &Fetched) {
         (rows - resumed) as f64 / seconds
     );
     println!("  checksum   xxh3 {:016x}", written.digest);
-    println!("  sync       {:.2} s of these until it was on the disk", written.sync.as_secs_f64());
+    println!("  sync       {:.2} s of these to sync it to the disk", written.sync.as_secs_f64());
     if 0 < *resumed {
-        println!("  resumed    {resumed} lines were there before");
+        println!("  resumed    {resumed} lines were already there");
     }
     if 0 < *restarts || 0 < written.duplicates {
         println!(
@@ -275,7 +277,7 @@ impl fmt::Display for Gain {
         let saved = |direction: &Direction| bytes(direction.saved() as f64);
         // A hundredth: the answers that tell of the end are alike, whatever the lines.
         match received.ratio() {
-            ratio if ratio < 1.01 => write!(f, "no lines: these do not get smaller")?,
+            ratio if ratio < 1.01 => write!(f, "no lines: they do not get smaller")?,
             ratio => write!(f, "lines {ratio:.2} : 1, {} saved", saved(received))?,
         }
         let (ratio, saved, cpu) = (sent.ratio(), saved(sent), cpu.as_secs_f64());

@@ -63,7 +63,7 @@ impl Report<'_> {
     pub(super) fn summary(&self, width: usize) -> String {
         let Tally { n_good, errors, .. } = self.tally;
         let mut text = format!(
-            "\nAfter {:.1} s: {n_good} calls answered rightly, {} errors.\n",
+            "\nAfter {:.1} s: {n_good} calls answered, {} errors.\n",
             self.took.as_secs_f64(),
             self.tally.n_errors()
         );
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(block.len(), 3);
         assert!(block[2].contains(&"#".repeat(20)) && block[2].contains("30 calls/s"), "{block:?}");
         let summary = report.summary(usize::MAX);
-        assert!(summary.contains("90 calls answered rightly, 1 errors"), "{summary}");
+        assert!(summary.contains("90 calls answered, 1 errors"), "{summary}");
         assert!(summary.contains("error timeout: 1"), "{summary}");
         for width in 0..120 {
             let block = report.block(Duration::from_secs(7), width);

@@ -121,8 +121,8 @@ impl HelloService {
             group: group.to_owned(),
         };
         let text = format!(
-            "Not found exported service: {asked}; this provider offers {key}: \
-             do version and group fit?"
+            "Not found exported service: {asked}; this provider offers {key}; check version and \
+             group"
         );
         Err(Refusal { status: Status::ServiceError, text })
     }
@@ -157,8 +157,8 @@ impl HelloService {
             let (interface, method) = (&self.key.interface, &call.method);
             let types = call.types.unwrap_or_default().join(",");
             let text = format!(
-                "java.lang.NoSuchMethodException: {interface}.{method}({types}); there are {} \
-                 with one {TEXT_NAME}",
+                "java.lang.NoSuchMethodException: {interface}.{method}({types}); the methods are \
+                 {}, with one {TEXT_NAME}",
                 METHODS.join(", ")
             );
             return Err(Refusal { status: Status::ServiceError, text });

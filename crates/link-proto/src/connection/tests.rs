@@ -726,7 +726,7 @@ fn a_peer_that_is_asked_answers_or_counts_as_silent() {
 fn a_route_is_refused_and_accepted_again() {
     let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
     for _ in 0..2 {
-        pair.server.refuse_route(route, Status::UPSTREAM_UNREACHABLE, "the app is away");
+        pair.server.refuse_route(route, Status::UPSTREAM_UNREACHABLE, "the app cannot be reached");
         let events = pair.at_client();
         let status = Status::UPSTREAM_UNREACHABLE;
         assert!(matches!(events[..], [Event::RouteRefused { status: it, .. }] if it == status));

@@ -220,7 +220,8 @@ impl Lane {
                     SessionEvent::Leaving if is_succeeded => {}
                     SessionEvent::Leaving => {
                         if let Some(next) = self.next(session) {
-                            debug!(endpoint = %self.dialer, "the server leaves; connecting again");
+                            debug!(endpoint = %self.dialer, "the server is leaving; connecting \
+                                                             again");
                             // A server that leaves again and again is not called in a tight loop.
                             let pauses = start.elapsed() < self.config.min_backoff;
                             self.spawn(Arc::clone(self).run_on(next, pauses));

@@ -53,7 +53,7 @@ impl Codec<()> for Raw {
     fn decode(bytes: Bytes) -> Result<(), CodecError> {
         match bytes.len() {
             0 => Ok(()),
-            len => Err(CodecError::new(format!("{len} bytes where there should be none"))),
+            len => Err(CodecError::new(format!("found {len} bytes, expected none"))),
         }
     }
 }

@@ -57,7 +57,7 @@ fn what_is_wrong_is_said() {
     out.push(0);
     assert_eq!(text(codecs.decode(14, out.into())), "1 bytes too many");
     let raw = <(Raw,) as CodecSet<()>>::CODECS.decode(1, "x".into()).unwrap_err().to_string();
-    assert_eq!(raw, "1 bytes where there should be none");
+    assert_eq!(raw, "found 1 bytes, expected none");
 }
 
 #[test]

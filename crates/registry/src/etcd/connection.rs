@@ -256,7 +256,8 @@ impl Connector {
         let is_new = self.connection.report(&text);
         let flipped = note(&self.connection.status, false, None);
         if is_new || flipped {
-            tracing::warn!(%url, %error, "etcd is away, the last known endpoints stay");
+            tracing::warn!(%url, %error, "etcd cannot be reached; the last known endpoints stay in \
+                                          use");
         }
     }
 }
@@ -318,7 +319,8 @@ fn write_source(f: &mut fmt::Formatter<'_>, error: &etcd_client::Error) -> fmt::
         if let Some(alert) = refused_certificate(&text) {
             return write!(
                 f,
-                ": the server refused our certificate, or requires one and none was shown ({alert})"
+                ": the server refused our certificate, or requires one, but none was shown \
+                 ({alert})"
             );
         }
         if !said.contains(&text) {

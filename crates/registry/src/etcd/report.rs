@@ -23,7 +23,7 @@ pub(super) async fn read(
     root: &str,
     interface: &str,
 ) -> Result<Vec<Document>, Away> {
-    let away = || Away("etcd is away".to_owned());
+    let away = || Away("etcd cannot be reached".to_owned());
     let live = connection.live_within_timeout().await.ok_or_else(away)?;
     let prefix = format!("/{root}/metadata/{}/", encode_key(interface));
     let options = GetOptions::new()

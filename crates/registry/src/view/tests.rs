@@ -118,7 +118,7 @@ fn what_cannot_be_read_is_told_and_hides_nothing() {
     view.handle_news(News::Whole { items, history_lost: false }, now);
     shows(&view, Freshness::Current, &[1]);
     let told: Vec<_> = view.snapshot().unused.iter().map(ToString::to_string).collect();
-    assert_eq!(told, ["junk (expected {host}:{port} behind the interface)"]);
+    assert_eq!(told, ["junk (expected {host}:{port} after the interface)"]);
 }
 
 #[test]

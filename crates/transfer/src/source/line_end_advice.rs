@@ -26,8 +26,8 @@ impl Source {
         Ok(lone.then(|| {
             let path = self.path.display();
             format!(
-                "{path} seems to have lines that end with \\n; by --lines crlf, the default, only \\r\\n \
-                 ends a line, so that they count as one; use --lines lf"
+                "the lines of {path} seem to end with \\n; with --lines crlf, the default, only \
+                 \\r\\n ends a line, so they count as one line; use --lines lf"
             )
         }))
     }

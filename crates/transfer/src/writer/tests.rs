@@ -201,10 +201,13 @@ fn only_the_same_transfer_is_resumed() {
         Writer::open(options, subject, WriterOptions::default()).unwrap_err()
     };
     let error = resume(subject("contest"));
-    assert!(error.to_string().contains("the processing step none, now it is contest"), "{error}");
+    assert!(
+        error.to_string().contains("the processing step none, but now it is contest"),
+        "{error}"
+    );
     let (source, ends) = (subject("none").source, LineEnds::Lf);
     let error = resume(Subject { source: Identity { ends, ..source }, ..subject("none") });
-    assert!(error.to_string().ends_with("--lines lf; --force starts anew"), "{error}");
+    assert!(error.to_string().ends_with("--lines lf; start over with --force"), "{error}");
     let source = Identity { len: 10, ..source };
     let error = resume(Subject { source, ..subject("none") });
     assert!(matches!(error, TransferError::OtherTransfer { what: "a source", .. }), "{error}");

@@ -147,7 +147,7 @@ fn stopped_and_resumed(folder: &Folder, ends: LineEnds, side: Side) {
     let server = folder.serve();
     proxy.go_on(server.address);
     let error = fetch(&options).unwrap_err().to_string();
-    let told = format!("served with --lines {ends}, now it is of ");
+    let told = format!("served with --lines {ends}, but now it is of ");
     assert!(error.contains(&told) && error.contains("--lines crlf; --force"), "{error}");
     drop(server);
     let server = folder.serve_by(ends);

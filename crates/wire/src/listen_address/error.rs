@@ -52,9 +52,9 @@ fn remedy_for_path(kind: io::ErrorKind, key: &str) -> String {
              another path, or stop that process"
         ),
         io::ErrorKind::AlreadyExists => format!("remove that file, or give {key} another path"),
-        io::ErrorKind::NotFound => format!("make its folder, or give {key} another path"),
+        io::ErrorKind::NotFound => format!("create its folder, or give {key} another path"),
         io::ErrorKind::PermissionDenied => {
-            format!("give this user leave to write to its folder, or give {key} another path")
+            format!("allow this user to write to its folder, or give {key} another path")
         }
         io::ErrorKind::InvalidInput => format!(
             "the path of a socket has at most {MAX_SOCKET_PATH_LEN} bytes: give {key} a shorter one"
@@ -80,7 +80,8 @@ impl fmt::Display for Remedy<'_> {
             io::ErrorKind::AddrNotAvailable => {
                 write!(
                     f,
-                    "no interface of this machine has this address: set {key} to one that has"
+                    "no interface of this machine has this address: set {key} to an address of \
+                     this machine"
                 )
             }
             io::ErrorKind::PermissionDenied => write!(

@@ -52,8 +52,8 @@ impl Mode {
             other => Err(CallError::from_provider(
                 DubboStatus::ServiceError,
                 &format!(
-                    "generic={other} is not for an app without Java; use generic=true, gson, bean or \
-                     raw.return"
+                    "generic={other} does not work with an HTTP app; use generic=true, gson, bean \
+                     or raw.return"
                 ),
             )),
         }
@@ -73,7 +73,7 @@ impl Mode {
                 let names = Serialization::NAMED.into_iter().filter(has_classes);
                 let names: Vec<&str> = names.map(Serialization::name).collect();
                 let text = format!(
-                    "generic=bean needs a serialization that has classes ({}), and this call is in {}",
+                    "generic=bean needs a serialization with classes ({}), but this call uses {}",
                     names.join(", "),
                     serialization.name()
                 );
@@ -95,7 +95,7 @@ impl Mode {
         }
         let text = JsonReader::new(element, Limits::default()).read_string();
         let text = text.map_err(|error| {
-            CallError::new(Code::BadArguments, format!("generic=gson takes JSON texts: {error}"))
+            CallError::new(Code::BadArguments, format!("generic=gson takes JSON strings: {error}"))
         })?;
         Ok(match text {
             Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),

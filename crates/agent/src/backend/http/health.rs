@@ -72,8 +72,8 @@ impl Health {
             return;
         }
         match standing {
-            Standing::Ready => info!(app = address, "the app is there"),
-            _ => warn!(app = address, reason, "the app is away"),
+            Standing::Ready => info!(app = address, "the app can be reached"),
+            _ => warn!(app = address, reason, "the app cannot be reached"),
         }
         self.changed.notify_waiters();
     }
@@ -128,7 +128,7 @@ impl Checks {
         let answer = self.pool.send(request, Instant::now() + self.config.timeout).await;
         match answer {
             Ok(answer) if answer.status.is_success() => Ok(()),
-            Ok(answer) => Err(format!("{path} was answered with {}", answer.status)),
+            Ok(answer) => Err(format!("{path} returned {}", answer.status)),
             Err(error) => Err(format!("{path}: {}", error.message)),
         }
     }

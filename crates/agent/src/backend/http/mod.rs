@@ -331,6 +331,27 @@ impl<F: FnOnce(Outcome)> Ending<F> {
 
 impl<F: FnOnce(Outcome)> Drop for Ending<F> {
     fn drop(&mut self) {
-        self.end(Err(CallError::new(Code::Cancelled, "the caller gave the call up")));
+        self.end(Err(CallError::new(Code::Cancelled, "the caller gave up")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shortest_time_counts_and_is_named() {
+        let ms = Duration::from_millis;
+        let limit = |method: Option<u64>, export: Option<u64>, left: u64| {
+            let limit = TimeLimit::of(method.map(ms), export.map(ms), ms(left));
+            (limit.timeout.as_millis(), limit.source)
+        };
+        let caller = "the caller's timeout";
+        assert_eq!(limit(None, None, 9), (9, caller));
+        assert_eq!(limit(None, Some(5), 9), (5, "timeout_ms of [[export]]"));
+        // The method's own timeout replaces the export's, even if it is longer.
+        assert_eq!(limit(Some(7), Some(5), 9), (7, "timeout_ms of [[export.method]]"));
+        assert_eq!(limit(Some(20), Some(5), 9), (9, caller));
+        assert_eq!(limit(None, Some(9), 9), (9, caller), "a caller is told its own timeout");
     }
 }

@@ -189,7 +189,10 @@ impl Pool {
     ) -> Result<Answer, CallError> {
         let n_calls = self.n_calls.get();
         if self.limits.max_in_flight <= n_calls {
-            return Err(self.error(Code::Overloaded, format!("{n_calls} calls are in flight")));
+            return Err(self.error(
+                Code::Overloaded,
+                format!("{n_calls} calls are in flight, which is the limit (max_in_flight)"),
+            ));
         }
         let body_len = request.body().size_hint().exact().and_then(|len| usize::try_from(len).ok());
         let hold = self.hold(body_len.unwrap_or_default()).map_err(CallError::from)?;
@@ -201,7 +204,8 @@ impl Pool {
         let place = place.ok().and_then(Result::ok).filter(|_| Instant::now() < deadline);
         let Some(_place) = place else {
             let max = self.limits.max_connections;
-            let message = format!("all {max} connections were busy until the deadline");
+            let message =
+                format!("all {max} connections (max_connections) were busy until the deadline");
             return Err(self.error(Code::Overloaded, message));
         };
         let exchange = self.exchange(request, held, deadline);
@@ -297,7 +301,8 @@ impl Pool {
     ) -> Result<(Bytes, Option<Hold>), CallError> {
         let max_len = self.limits.max_answer_len;
         let too_long = || {
-            let message = format!("the answer is longer than the limit of {max_len} bytes");
+            let message =
+                format!("the answer is over the limit of {max_len} bytes (max_answer_bytes)");
             Err(self.error(Code::ReplyTooLarge, message))
         };
         if usize::try_from(body.size_hint().lower()).map_or(true, |len| max_len < len) {
@@ -367,8 +372,8 @@ fn said(error: &hyper::Error) -> String {
         Some((_, Some(words))) => words,
         // TCP tells the end of a stream without an error, so that this is TLS.
         Some((std::io::ErrorKind::UnexpectedEof, None)) => {
-            "the app closed the connection without a word of TLS, as some do that refuse a \
-             certificate or miss one"
+            "the app closed the connection during the TLS handshake; it may have refused our \
+             certificate, or may require one"
                 .to_owned()
         }
         _ => format!("{error}: {source}"),

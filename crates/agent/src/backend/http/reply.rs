@@ -179,7 +179,7 @@ impl Form<'_> {
         let checked = self.in_hessian(text).map_err(|error| self.misfit(text, &error))?;
         let Some(mut objects) = values.objects(&mut value) else {
             let name = self.serialization.name();
-            return Err(self.misfit(text, &format!("{name} has no objects with classes")));
+            return Err(self.misfit(text, &format!("{name} cannot carry objects with classes")));
         };
         match class {
             Some(class) => bean::describe(text, self.returns, self.classes, class, &mut *objects)
@@ -220,7 +220,7 @@ impl Form<'_> {
     fn misfit(&self, text: &[u8], error: &dyn std::fmt::Display) -> CallError {
         let shown = String::from_utf8_lossy(text.get(..MAX_SHOWN_LEN).unwrap_or(text));
         let ty = self.returns.map_or_else(|| "JSON".to_owned(), ToString::to_string);
-        bad_reply(format!("the app's answer is not {ty}: {error}; it begins {shown:?}"))
+        bad_reply(format!("the app's answer is not {ty}: {error}; it begins with {shown:?}"))
     }
 
     /// What an answer with an error status becomes.

@@ -43,7 +43,7 @@ pub enum TemplateError {
     #[error("does not begin with /")]
     NoSlash,
     /// A brace without its other half, or with nothing between.
-    #[error("has braces that hold no name or number, at byte {offset}")]
+    #[error("has braces without a name or number in them, at byte {offset}")]
     Braces {
         /// Bytes before the place.
         offset: usize,
@@ -80,7 +80,7 @@ pub enum RenderError {
         found: &'static str,
     },
     /// In a path, these lead elsewhere.
-    #[error("argument {index} is empty, \".\" or \"..\", which would be another path")]
+    #[error("argument {index} is empty, \".\" or \"..\", which would change the path")]
     Dots {
         /// Its number, from 0.
         index: usize,

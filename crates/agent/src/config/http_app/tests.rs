@@ -99,7 +99,7 @@ fn tls_needs_files_that_are_there() {
     }
     let text = format!("{}cert_file = '{broken}'\n", HEAD.replace("http:", "https:"));
     let errors = parse(&text, "a.toml").unwrap_err().to_string();
-    assert!(errors.contains("export.cert_file: is of no use without key_file"), "{errors}");
+    assert!(errors.contains("export.cert_file: has no effect without key_file"), "{errors}");
 }
 
 #[test]
@@ -141,8 +141,8 @@ fn mistakes_are_named_with_their_line() {
         ("timeout_ms = 0", "a.toml:8: export.timeout_ms: 0 is out of range"),
         ("headers = { 'a b' = '1' }", "a.toml:8: export.headers.a b: cannot be a header"),
         ("headers = { Host = '1' }", "a.toml:8: export.headers.Host: is set by the agent"),
-        ("headers = { a = 1 }", "a.toml:8: export.headers.a: found number 1, expected a text"),
-        ("errors = { 200 = 'null' }", "a.toml:8: export.errors.200: is not a status of an error"),
+        ("headers = { a = 1 }", "a.toml:8: export.headers.a: found number 1, expected a string"),
+        ("errors = { 200 = 'null' }", "a.toml:8: export.errors.200: is not an error status"),
         ("errors = { 404 = 'nul' }", "a.toml:8: export.errors.404: \"nul\" is not known"),
         ("errors = 'null'", "a.toml:8: export.errors: found text \"null\", expected a section"),
         ("[[export.class]]\nname = 'a.C'", "a.toml:8: export.class.fields: is missing"),
@@ -169,7 +169,8 @@ fn mistakes_are_named_with_their_line() {
         ),
         (
             "[[export.method]]\nname = 'm'\ntypes = ['int', 'int']\npath = '/'\nbody = 'single'",
-            "a.toml:12: export.method.body: 2 arguments are left for the body, not one",
+            "a.toml:12: export.method.body: 2 arguments are left for the body, expected exactly \
+             one",
         ),
         (
             "[[export.method]]\nname = 'm'\ntypes = ['int']\npath = '/'\nbody = 'object'",
@@ -189,7 +190,7 @@ fn mistakes_are_named_with_their_line() {
         ),
         (
             "[[export.method]]\nname = 'm'\npath = '/'\n[[export.method]]\nname = 'm'\npath = '/'",
-            "a.toml:12: export.method.name: m(..) is there already",
+            "a.toml:12: export.method.name: m(..) is already defined",
         ),
         (
             "[[export.method]]\nname = 'm'\npath = '/'\nretries = 1",

@@ -213,7 +213,7 @@ impl Services {
                 }
                 None => Err(CallError::new(
                     Code::ServiceNotFound,
-                    format!("{key} is not among the services of this agent"),
+                    format!("this agent does not offer {key}"),
                 )),
             },
             Offers::Registry { registry, .. } => self.route(*registry, key).map(Service::Route),

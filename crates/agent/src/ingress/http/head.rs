@@ -56,15 +56,17 @@ impl<'a> Facts<'a> {
         }
         facts.is_chunked = coding.is_chunked;
         if 1 < n_hosts {
-            return Err(bad(format!("{n_hosts} Host headers; a request has one")));
+            return Err(bad(format!(
+                "the request has {n_hosts} Host headers; it must have exactly one"
+            )));
         }
         if n_hosts == 0 && head.version == Version::HTTP_11 {
-            return Err(bad("no Host header; a request of HTTP/1.1 has one"));
+            return Err(bad("the Host header is missing; HTTP/1.1 requires one"));
         }
         if let Some(value) = host {
             facts.host = value.to_str().ok().filter(|text| is_host(text)).ok_or_else(|| {
                 let shown = String::from_utf8_lossy(value.as_bytes());
-                bad(format!("Host {:?} is no HOST or HOST:PORT", clip(&shown)))
+                bad(format!("Host {:?} is neither HOST nor HOST:PORT", clip(&shown)))
             })?;
         }
         // An absolute URL, or HTTP/2's own way to tell the host.
@@ -73,7 +75,7 @@ impl<'a> Facts<'a> {
             let is_other = host.is_some() && !facts.host.eq_ignore_ascii_case(authority);
             if is_other && head.version == Version::HTTP_2 {
                 let (host, other) = (clip(facts.host), clip(authority));
-                return Err(bad(format!("Host is {host:?}, but :authority {other:?}")));
+                return Err(bad(format!("Host is {host:?}, but :authority is {other:?}")));
             }
             facts.host = authority;
         }
@@ -97,13 +99,13 @@ impl Coding {
             if !name.eq_ignore_ascii_case(b"chunked") {
                 let name = String::from_utf8_lossy(name);
                 let message = format!(
-                    "transfer-encoding {:?} is not known here; send the body plain or chunked",
+                    "transfer-encoding {:?} is not supported; send the body plain or chunked",
                     clip(&name)
                 );
                 return Err(CallError::new(Code::NotImplemented, message));
             }
             if std::mem::replace(&mut self.is_chunked, true) {
-                return Err(bad("transfer-encoding: a body is chunked once"));
+                return Err(bad("transfer-encoding has chunked twice"));
             }
         }
         Ok(())

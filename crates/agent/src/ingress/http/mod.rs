@@ -183,13 +183,15 @@ async fn answer_request(
 ) -> Result<(Style, JsonOptions, Reply), Failure> {
     if head.method != Method::POST {
         let method = clip(head.method.as_str());
-        let message = format!("{method} is not allowed here; calls are made by POST");
+        let message = format!("{method} is not allowed here; use POST to call a method");
         return Err(CallError::new(Code::MethodNotAllowed, message).into());
     }
     if let Some(encoding) = facts.content_encoding.filter(|name| *name != "identity") {
         let encoding = String::from_utf8_lossy(encoding.as_bytes());
-        let message =
-            format!("content-encoding {:?} is not read here; send it plain", clip(&encoding));
+        let message = format!(
+            "content-encoding {:?} is not supported; send the body uncompressed",
+            clip(&encoding)
+        );
         return Err(CallError::new(Code::UnsupportedMediaType, message).into());
     }
     let options = options::read(head, facts.has_ours)?;
@@ -426,7 +428,7 @@ fn parse_timeout(text: &str) -> Result<Duration, CallError> {
         Ok(ms) if ms != 0 => Ok(Duration::from_millis(ms.into())),
         _ => {
             let text = clip(text);
-            let message = format!("{TIMEOUT} is {text:?}; it must be a whole number from 1 up");
+            let message = format!("{TIMEOUT} is {text:?}; it must be a whole number of at least 1");
             Err(CallError::new(Code::BadRequest, message))
         }
     }

@@ -12,10 +12,10 @@ pub(super) const NO_MEMORY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnec
     {\"code\":\"overloaded\",\"message\":\"no memory for the head of the request (memory_bytes of \
     [agent]); try again later\",\"endpoint\":null,\"retryable\":true}";
 
-/// What was sent is no HTTP.
+/// What was sent is not HTTP.
 const BAD_REQUEST: &[u8] = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\
-    content-type: application/json\r\ncontent-length: 103\r\n\r\n\
-    {\"code\":\"bad_request\",\"message\":\"the head of the request is no HTTP\",\
+    content-type: application/json\r\ncontent-length: 104\r\n\r\n\
+    {\"code\":\"bad_request\",\"message\":\"the head of the request is not HTTP\",\
     \"endpoint\":null,\"retryable\":false}";
 
 /// The request's head is too long.

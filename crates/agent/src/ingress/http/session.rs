@@ -211,8 +211,8 @@ impl HttpSession {
             // No request begins with these bytes: the answer is 400, and the connection ends.
             info!(
                 peer = %stream.facts().peer,
-                "the caller speaks TLS, and this listener does not: configure [ingress.tls], or \
-                 let the caller use http://"
+                "the caller speaks TLS, but this listener does not; configure [ingress.tls], or \
+                 use http:// in the caller"
             );
         }
         let is_http2 = start.starts_with(HTTP2_START);

@@ -64,14 +64,14 @@ pub(super) fn judge<'a>(
         let page =
             facts.origin.map_or("another site".into(), |it| String::from_utf8_lossy(it.as_bytes()));
         let message = format!(
-            "a web page of {} may not call here; list it in origins of [ingress.cors]",
+            "a web page of {} may not call this agent; add it to origins of [ingress.cors]",
             clip(&page)
         );
         return Err(CallError::new(Code::CrossSite, message));
     }
     if !is_known_host(facts.host, hosts) {
         let message = format!(
-            "a web page has called {:?}, which is not known as a name of this agent; list it in hosts of this \
+            "a web page called this agent by the unknown name {:?}; add it to hosts of this \
              [[ingress]]",
             clip(facts.host)
         );

@@ -38,7 +38,7 @@ pub enum TlsError {
         place: String,
     },
     /// The system keeps its authorities at none of the usual places.
-    #[error("no authorities that this system trusts were found; SSL_CERT_FILE can name their file")]
+    #[error("this system has no trusted authorities; name their file in SSL_CERT_FILE")]
     NoSystemAuthorities,
     /// A certificate cannot be understood.
     #[error("the certificate in {place} cannot be used: {source}")]
@@ -153,7 +153,7 @@ fn in_words(error: &Error, peer: &str) -> String {
         // The signature is bad if a trusted authority has the same name as the true one, such as
         // itself before its key was renewed.
         Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
-            format!("the {peer}'s certificate comes from none of the trusted authorities")
+            format!("the {peer}'s certificate does not come from a trusted authority")
         }
         Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
             format!("the {peer}'s certificate is out of date ({error})")
@@ -162,16 +162,16 @@ fn in_words(error: &Error, peer: &str) -> String {
             format!("the {peer}'s certificate is for another name ({error})")
         }
         Error::InvalidCertificate(Bad::Other(other)) if is_authority(other) => format!(
-            "the {peer}'s certificate is that of an authority (CA:TRUE), as self-signed ones are \
-             that openssl req -x509 makes; have the authority sign one for the {peer}, as \
-             docs/certificates.md shows"
+            "the {peer}'s certificate belongs to an authority (CA:TRUE), like those that openssl \
+             req -x509 makes; have the authority sign one for the {peer}, as docs/certificates.md \
+             shows"
         ),
         Error::AlertReceived(Alert::CertificateRequired) => {
-            format!("the {peer} requires a certificate, and none was shown")
+            format!("the {peer} requires a certificate, but none was shown")
         }
         // So say Go's servers, etcd among them, in both cases.
         Error::AlertReceived(Alert::BadCertificate) => format!(
-            "the {peer} refused our certificate, or requires one and none was shown \
+            "the {peer} refused our certificate, or requires one, but none was shown \
              (BadCertificate)"
         ),
         Error::AlertReceived(

@@ -87,7 +87,10 @@ impl<'a> Descriptor<'a> {
             Kind::Class | Kind::Enum => {
                 let name = self.property("name")?;
                 let name = string_of(name).ok_or_else(|| {
-                    bad(format!("the name in the JavaBeanDescriptor of {} is no text", self.class))
+                    bad(format!(
+                        "the name in the JavaBeanDescriptor of {} is not a string",
+                        self.class
+                    ))
                 })?;
                 json::write_string(out, &name);
             }
@@ -125,7 +128,7 @@ impl<'a> Descriptor<'a> {
                 _ => {
                     let (class, n) = (&self.class, self.properties.len());
                     let what =
-                        format!("{place:?} is no place, or given twice, of its {n} elements");
+                        format!("index {place:?} is invalid or repeated; it has {n} elements");
                     return Err(bad(format!("the JavaBeanDescriptor of {class}: {what}")));
                 }
             }

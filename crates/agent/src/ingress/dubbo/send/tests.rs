@@ -116,7 +116,7 @@ fn a_service_that_nobody_offers_is_refused_at_once() {
         let mut consumer = Consumer::of_exports();
         let (status, text) = consumer.ask("com.acme.Other").expect("nothing is waited for");
         assert_eq!(status, Status::ServiceNotFound);
-        assert!(text.contains("not among the services of this agent"), "{text}");
+        assert!(text.contains("this agent does not offer"), "{text}");
         assert_eq!((consumer.kept(), consumer.n_in_flight()), ((0, 0), 0));
     });
 }

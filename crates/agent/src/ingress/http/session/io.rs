@@ -95,7 +95,7 @@ impl SessionIo {
         if !self.session.pace(|pace| pace.read(bytes)) {
             return Ok(());
         }
-        let text = "more PING, SETTINGS or other such frames than calls need";
+        let text = "too many PING, SETTINGS or similar frames";
         let stream = self.stream.inner_mut().get_mut();
         warn!(peer = %stream.facts().peer, "connection closed: {text}");
         if !self.session.taking.is_blocked() {

@@ -78,7 +78,7 @@ impl HttpSession {
         match self.pieces_mark.get() {
             Some((since, wanted, before)) if n_dropped - before < wanted => {
                 if time <= now.saturating_duration_since(since) {
-                    debug!("connection closed: the caller did not take its answers");
+                    debug!("connection closed: the caller did not read its answers");
                     self.is_over.set(true);
                     self.wake();
                 }

@@ -1,0 +1,146 @@
+//! What contradicts between sections.
+
+use super::share_a_port;
+use crate::config::tests::{GOOD, assert_errors, assert_errors_behind_good, errors};
+
+#[test]
+fn nothing_to_do() {
+    let remedy = "add [[ingress]] to take calls, or [link] and [[export]] to offer a service";
+    assert_errors("", &[&format!("a.toml: the agent has nothing to do; {remedy}")]);
+}
+
+#[test]
+fn listeners_that_clash() {
+    let remedy = "give each listener its own port";
+    let second = |listen| format!("[[ingress]]\nprotocol = 'http'\nlisten = '{listen}'");
+    let taken = |address| {
+        format!(
+            "a.toml:8: ingress.listen: {address} is already used by ingress.listen in line 5; {remedy}"
+        )
+    };
+    for clash in ["127.0.0.1:20000", "0.0.0.0:20000", "[::]:20000"] {
+        assert_errors_behind_good(&second(clash), &[&taken(clash)]);
+    }
+    for good in ["127.0.0.2:20000", "127.0.0.1:20001", "[::1]:20000"] {
+        assert_errors_behind_good(&second(good), &[]);
+    }
+    assert_errors_behind_good(
+        &second("127.0.0.1:9700"),
+        &[&format!(
+            "a.toml:8: ingress.listen: 127.0.0.1:9700 is already used by admin.listen \
+             (the default); {remedy}"
+        )],
+    );
+    assert_errors_behind_good(
+        &format!("{}\n[admin]\nenabled = false", second("127.0.0.1:9700")),
+        &[],
+    );
+    // Port 0 is another one each time.
+    let free = GOOD.replace(":20000", ":0");
+    assert_errors(&format!("{free}{}", second("127.0.0.1:0")), &[]);
+}
+
+#[test]
+fn exports_and_the_link_belong_together() {
+    let export = "[[export]]\ninterface = 'a.B'\napp = 'dubbo://h:1'\n";
+    let link = "[link]\nlisten = '127.0.0.1:3'\n";
+    assert_errors_behind_good(&format!("{export}{link}"), &[]);
+    assert_errors_behind_good(
+        export,
+        &["a.toml:7: link: an export needs a listener; add [link] with listen = \"IP:PORT\" \
+           for other agents, or [dubbo] for Dubbo's own consumers"],
+    );
+    assert_errors_behind_good(
+        link,
+        &[
+            "a.toml:6: link: nothing is exported over this listener; add [[export]], or remove [link]",
+        ],
+    );
+    assert_errors_behind_good(
+        &format!("{link}{export}{export}"),
+        &[
+            "a.toml:12: export.interface: a.B is exported already, in line 9; remove one, or give it \
+           another group or version",
+        ],
+    );
+    assert_errors_behind_good(&format!("{link}{export}{export}version = '2'"), &[]);
+}
+
+#[test]
+fn exports_that_their_registry_cannot_hold() {
+    let rest = "[[export]]\ninterface = 'a.B'\napp = 'dubbo://h:1'\ngroup = 'g'\n\
+                [link]\nlisten = '127.0.0.1:3'\n";
+    assert_errors(
+        &format!("[[registry]]\nkind = 'etcd'\nlayout = 'contest'\n{rest}"),
+        &["a.toml:7: export.group: layout \"contest\" of registry \"main\" cannot store it; \
+           remove it, or use layout = \"dubbo\""],
+    );
+    assert_errors(
+        &format!("[[registry]]\nkind = 'file'\npath = 'x'\n{rest}"),
+        &["a.toml:4: export.registry: registry \"main\" is a file; services cannot be \
+           registered in a file; export into a registry of kind \"etcd\"; for a file, write the endpoint into it \
+           by hand"],
+    );
+    assert_errors(
+        &format!("[[registry]]\nkind = 'memory'\n{rest}"),
+        &["a.toml:1: registry.name: no ingress of this process uses this registry in \
+           memory, so nobody sees what is exported here; a registry in memory ends with the process; use kind = \"etcd\" or \"file\""],
+    );
+    let memory = GOOD.replace("etcd", "memory");
+    assert_errors(&format!("{memory}{rest}"), &[]);
+    assert_eq!(errors(&memory).len(), 1);
+}
+
+#[test]
+fn sockets_clash_by_their_path() {
+    let unix = |path| {
+        let good = GOOD.replace("127.0.0.1:20000", "unix:/run/a.sock");
+        errors(&format!("{good}[[ingress]]\nprotocol = 'http'\nlisten = 'unix:{path}'"))
+    };
+    assert_eq!(unix("/run/b.sock"), Vec::<String>::new());
+    let clash = unix("/run/a.sock");
+    assert!(clash[0].contains("is already used by ingress.listen in line 5"), "{clash:?}");
+    assert!(clash[0].ends_with("give each listener its own path"), "{clash:?}");
+}
+
+#[test]
+fn all_interfaces_take_the_port_of_each() {
+    for (a, b, clash) in [
+        ("[::]:1", "1.2.3.4:1", true),
+        ("0.0.0.0:1", "[::]:1", true),
+        ("0.0.0.0:1", "[::1]:1", false),
+        ("[::]:1", "[::1]:1", true),
+        ("[::]:0", "[::]:0", false),
+        ("1.2.3.4:1", "1.2.3.4:2", false),
+    ] {
+        let (a, b) = (a.parse().unwrap(), b.parse().unwrap());
+        assert_eq!([share_a_port(a, b), share_a_port(b, a)], [clash; 2], "{a} {b}");
+    }
+}
+
+#[test]
+fn the_contests_layout_has_no_dubbo_consumers() {
+    let rest =
+        "[[export]]\ninterface = 'a.B'\napp = 'dubbo://h:1'\n[dubbo]\nlisten = '127.0.0.1:3'\n";
+    let with = |layout| format!("[[registry]]\nkind = 'etcd'\nlayout = '{layout}'\n{rest}");
+    assert_errors(&with("dubbo"), &[]);
+    assert_errors(
+        &with("contest"),
+        &["a.toml:7: dubbo: layout \"contest\" of registry \"main\" cannot store it; remove \
+           [dubbo], or use layout = \"dubbo\""],
+    );
+}
+
+/// What only Unix sockets reach is not registered, so that a file will do.
+#[test]
+fn exports_by_sockets_alone_may_use_a_file() {
+    let text = |listen: &str| {
+        format!(
+            "[[registry]]\nkind = 'file'\npath = 'x'\n[[export]]\ninterface = 'a.B'\n\
+             app = 'dubbo://h:1'\n[link]\nlisten = '{listen}'\n"
+        )
+    };
+    assert_errors(&text("unix:/run/a.sock"), &[]);
+    let errors = errors(&text("127.0.0.1:3"));
+    assert!(errors[0].contains("services cannot be registered in a file"), "{errors:?}");
+}

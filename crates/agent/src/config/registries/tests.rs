@@ -1,0 +1,134 @@
+//! `[[registry]]`: names, keys that contradict, secrets.
+
+use std::fs;
+use std::path::Path;
+
+use registry::RegistryConfig;
+
+use crate::config::load;
+use crate::config::tests::{GOOD, assert_errors, assert_errors_behind_good, errors};
+
+#[test]
+fn names_of_registries() {
+    let two = format!("{GOOD}[[registry]]\nname = 'other'\nkind = 'etcd'\n");
+    assert_errors(
+        &two,
+        &["a.toml:3: ingress.registry: is missing, and there are several registries; write \
+           registry = \"...\" with one of main, other"],
+    );
+    assert_errors_behind_good(
+        "registry = 'mian'",
+        &["a.toml:6: ingress.registry: there is no registry \"mian\"; did you mean \"main\"?"],
+    );
+    assert_errors_behind_good(
+        "registry = 'other'\n[[registry]]\nkind = 'etcd'",
+        &[
+            "a.toml:6: ingress.registry: there is no registry \"other\"; known registries: main, main",
+            "a.toml:7: registry.name: \"main\" is the name of the registry in line 1; give each \
+             registry a name of its own",
+        ],
+    );
+}
+
+#[test]
+fn settings_of_etcd_that_contradict() {
+    let etcd = |lines: &str| errors(&GOOD.replace("\"etcd\"\n", &format!("\"etcd\"\n{lines}\n")));
+    let one = |lines: &str| {
+        let errors = etcd(lines);
+        assert_eq!(errors.len(), 1, "{lines}: {errors:?}");
+        errors[0].clone()
+    };
+    assert!(one("user = 'u'").contains("registry.user: is set, but there is no password; add"));
+    assert!(one("password = 'p'").contains("registry.password: is set, but there is no user; add"));
+    assert!(one("endpoints = []").contains("registry.endpoints: is not a list of strings; write"));
+    assert!(one("endpoints = ['a:1']").contains("\"a:1\" is not an address of etcd; write http"));
+    assert!(one("root = '/a'").contains("registry.root: \"/a\" is not one name without slashes"));
+    assert!(one("path = 'a'").contains("registry.path: does not belong here; remove it; only"));
+    assert!(one("lease_ttl_s = 1").contains("1 is out of range; write a whole number from 3 to"));
+    assert!(one("server_name = 'a'").contains("has no effect, because no endpoint is https"));
+    assert!(one("endpoints = ['https://a:1']").contains("registry.ca_file: is missing, and https"));
+    assert!(
+        one("user = 'u'\npassword_file = '/no/file'").contains("cannot read /no/file: No such")
+    );
+    let both = etcd("endpoints = ['https://a:1', 'http://a:2']\nca_file = '/dev/null'");
+    assert!(both[0].contains("some members use http, others https"), "{both:?}");
+    let cert = "endpoints = ['https://a:1']\nca_file = '/dev/null'\ncert_file = '/dev/null'";
+    assert!(one(cert).contains("registry.cert_file: has no effect without key_file; add key_file"));
+    assert_eq!(etcd(&format!("{cert}\nkey_file = '/dev/null'")), Vec::<String>::new());
+}
+
+#[test]
+fn secrets_and_paths_start_from_the_folder_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("secret"), "from file\n").unwrap();
+    let path = folder.path().join("a.toml");
+    let text = GOOD.replace("\"etcd\"", "\"etcd\"\nuser = 'u'\npassword_file = 'secret'");
+    fs::write(&path, text).unwrap();
+    let config = load(&path).unwrap();
+    let RegistryConfig::Etcd(etcd) = &config.registries[0].config else {
+        panic!("not etcd");
+    };
+    assert_eq!(etcd.password.as_deref(), Some("from file"));
+    fs::write(&path, GOOD.replace("\"etcd\"", "\"file\"\npath = 'list.toml'")).unwrap();
+    let config = load(&path).unwrap();
+    let RegistryConfig::File { path } = &config.registries[0].config else {
+        panic!("not a file");
+    };
+    assert_eq!(*path, folder.path().join("list.toml"));
+}
+
+#[test]
+fn passwords_are_not_shown() {
+    for line in [
+        "endpoints = ['http://root:s3cret@h:2379']",
+        "endpoints = ['http://root:s3@cret@h:2379']",
+        "endpoints = ['root:s3cret@h:2379']",
+        "user = 'u'\npassword = 12345",
+        "user = 'u'\npassword = ['s3cret']",
+    ] {
+        let text = GOOD.replace("\"etcd\"", &format!("\"etcd\"\n{line}"));
+        let errors = errors(&text);
+        assert!(!errors.is_empty());
+        assert!(
+            errors.iter().all(|it| !it.contains("cret") && !it.contains("12345")),
+            "{errors:?}"
+        );
+    }
+    let app = "[link]\nlisten = \"127.0.0.1:30880\"\n[[export]]\ninterface = 'a.B'\napp = 'http://u:s3cret@h'";
+    let errors = errors(&format!("{GOOD}{app}"));
+    assert!(errors[0].contains("\"http://***@h\" is not the address"), "{errors:?}");
+}
+
+#[test]
+fn secrets_that_all_may_read_are_warned_of() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let (secret, file) = (folder.path().join("secret"), folder.path().join("a.toml"));
+    fs::write(&secret, "x").unwrap();
+    let set_mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let warnings = |keys: &str, modes: [u32; 2]| {
+        fs::write(&file, GOOD.replace("\"etcd\"", &format!("\"etcd\"\nuser = 'u'\n{keys}")))
+            .unwrap();
+        set_mode(&secret, modes[0]);
+        set_mode(&file, modes[1]);
+        load(&file).unwrap().warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let in_file = "password_file = 'secret'";
+    let open = warnings(in_file, [0o644, 0o644]);
+    assert_eq!(open.len(), 1);
+    let said = format!(
+        "a.toml:4: registry.password_file: every user may read {} (mode 644); chmod o-r {}",
+        secret.display(),
+        secret.display()
+    );
+    assert!(open[0].ends_with(&said), "{open:?}");
+    assert_eq!(warnings(in_file, [0o640, 0o644]), Vec::<String>::new());
+    let direct = warnings("password = 'x'", [0o600, 0o644]);
+    assert!(
+        direct.len() == 1 && direct[0].contains("registry.password: every user may read"),
+        "{direct:?}"
+    );
+    assert_eq!(warnings("password = 'x'", [0o644, 0o600]), Vec::<String>::new());
+}

@@ -1,0 +1,49 @@
+//! What a reload changes, and what needs a restart.
+
+use crate::config::tests::{GOOD, changed};
+
+#[test]
+fn reload_tells_what_changes_at_once() {
+    let plan = changed(GOOD, GOOD);
+    assert!(plan.is_empty(), "{plan:?}");
+    let link = "[link]\nlisten = '127.0.0.1:3'\n";
+    let export = "[[export]]\ninterface = 'a.B'\napp = 'dubbo://h:1'\n";
+    let old = format!("{GOOD}{link}{export}");
+    let new = format!(
+        "{old}weight = 7\n[log]\nlevel = 'debug'\n[defaults]\nmax_attempts = 1\n[[cluster]]\n\
+         interface = 'a.B'"
+    );
+    let plan = changed(&old, &new);
+    assert_eq!(plan.changed, ["log.level", "defaults", "cluster", "export.weight of a.B"]);
+    assert_eq!(plan.needs_restart, [""; 0]);
+}
+
+#[test]
+fn reload_tells_what_needs_a_restart() {
+    let link = "[link]\nlisten = '127.0.0.1:3'\n";
+    let export = "[[export]]\ninterface = 'a.B'\napp = 'dubbo://h:1'\n";
+    let other = "[[export]]\ninterface = 'a.C'\napp = 'dubbo://h:1'\n";
+    let old = format!("{GOOD}{link}{export}");
+    let new = format!("{GOOD}{link}{export}{other}[agent]\nname = 'new'\n[log]\nformat = 'json'\n[admin]\nenabled = false")
+        .replace("\"etcd\"", "\"etcd\"\nlease_ttl_s = 20")
+        .replace(":20000", ":20001")
+        .replace("0.1:3", "0.1:4")
+        .replace("h:1", "h:2");
+    let plan = changed(&old, &new);
+    assert_eq!(plan.changed, [""; 0]);
+    assert_eq!(
+        plan.needs_restart,
+        [
+            "agent.name",
+            "log.format",
+            "admin",
+            "registry",
+            "ingress",
+            "link",
+            "export of a.B",
+            "new export of a.C"
+        ]
+    );
+    let plan = changed(&new, &old);
+    assert_eq!(plan.needs_restart.last().unwrap(), "removed export of a.C");
+}
