@@ -371,7 +371,7 @@ fn only_plain_traits_are_services() {
                 fn f(&self);
             }
         ))
-        .contains("no `where` clause")
+        .contains("cannot have a `where` clause")
     );
     assert!(
         about(quote!(

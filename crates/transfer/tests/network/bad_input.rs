@@ -115,7 +115,7 @@ fn requests_that_make_no_sense_are_refused() {
             assert!(error.contains("cannot decode the arguments"), "{error}");
             let answer = client.call(&NEXT, Bytes::from_static(request)).await.unwrap();
             let told = String::from_utf8_lossy(&answer[8..]);
-            assert!(told.contains("bytes are no \"next\" message"), "{told}");
+            assert!(told.contains("bytes as the transfer message \"next\""), "{told}");
         }
         let unknown = Next { session: 5, ask: Ask { caller: 0, turn: 1 } };
         let answer = client.call(&NEXT, bytes_of(&unknown)).await.unwrap();
