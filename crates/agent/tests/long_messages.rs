@@ -1,4 +1,5 @@
-//! Long messages do not hold up short ones: they have a connection of their own to a Dubbo provider.
+//! Long messages do not hold up short ones: they have a connection of their own to a Dubbo
+//! provider.
 
 mod support;
 

@@ -445,7 +445,8 @@ pub struct ClusterPolicy {
     pub max_in_flight: u32,
     /// Longest body of a reply, in bytes; the call of a longer one fails.
     pub max_reply_len: usize,
-    /// Requests and replies of so many bytes go over a connection of their own to a Dubbo provider.
+    /// Requests and replies of so many bytes go over a connection of their own to a Dubbo
+    /// provider.
     pub long_len: usize,
     /// When endpoints stay in use that the registry no longer lists.
     pub hold: HoldPolicy,

@@ -2,8 +2,8 @@
 //!
 //! A Dubbo reply cannot be cut into pieces, so a short one waits until a long one before it has
 //! come whole. Calls that are long themselves, or whose replies have been long of late, therefore
-//! get a connection of their own. It is opened when it is first needed, and closed when it has been
-//! idle for a while.
+//! get a connection of their own. It is opened when it is first needed, and closed when it has
+//! been idle for a while.
 //!
 //! Links need none of this: they interleave the pieces of their messages.
 
@@ -146,8 +146,8 @@ impl Lanes {
         self.long_len <= len.request.max(len.reply)
     }
 
-    /// The connection for long messages, `Some(None)` while it is opened for the first time. `None`
-    /// if there is none to be had: then they go with the others.
+    /// The connection for long messages, `Some(None)` while it is opened for the first time.
+    /// `None` if there is none to be had: then they go with the others.
     #[cold]
     fn long_conn(&self, now: Instant) -> Option<Option<Conn<DubboClient>>> {
         if self.short.standing() != Standing::Ready {

@@ -239,8 +239,9 @@ const LONG_LEN: usize = 64 * 1024;
 const ATTACHED: [(&str, &str); 4] =
     [("dubbo", "2.0.2"), ("shadeOf", "grün"), ("\u{1}count", "5"), ("\u{1}late", "true")];
 
-/// `echo` returns its one argument as it came, `nothing` null, `long` 64 KiB, `fail` throws, `attached` returns
-/// the attachments of its request; a generic call is answered by its method's name.
+/// `echo` returns its one argument as it came, `nothing` null, `long` 64 KiB, `fail` throws,
+/// `attached` returns the attachments of its request; a generic call is answered by its method's
+/// name.
 fn answer(request: &Request) -> (ReplyKind, Vec<u8>) {
     let mut value = Vec::new();
     match (request.method(), request.serialization()) {

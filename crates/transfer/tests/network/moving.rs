@@ -148,7 +148,10 @@ fn stopped_and_resumed(folder: &Folder, ends: LineEnds, side: Side) {
     proxy.go_on(server.address);
     let error = fetch(&options).unwrap_err().to_string();
     let told = format!("served with --lines {ends}, but now it is of ");
-    assert!(error.contains(&told) && error.contains("--lines crlf; start over with --force"), "{error}");
+    assert!(
+        error.contains(&told) && error.contains("--lines crlf; start over with --force"),
+        "{error}"
+    );
     drop(server);
     let server = folder.serve_by(ends);
     proxy.go_on(server.address);

@@ -13,8 +13,8 @@ use crate::error::{CallError, Code};
 const HEADER: &str = "x-dubbo-json";
 const PARAMETER: &str = "json";
 
-/// The options of a request; what the URL says counts after what the header says. Without headers of
-/// ours (`has_ours`) there is only the URL.
+/// The options of a request; what the URL says counts after what the header says. Without headers
+/// of ours (`has_ours`) there is only the URL.
 pub(super) fn read(head: &Parts, has_ours: bool) -> Result<JsonOptions, CallError> {
     let in_header = if has_ours { header(head, HEADER)? } else { None };
     let in_url = head.uri.query().map_or(Ok(None), parameter)?;
