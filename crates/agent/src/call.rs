@@ -272,3 +272,61 @@ impl<F: FnOnce()> Drop for OnDrop<F> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn outcome() -> Outcome {
+        Err(CallError::new(Code::Refused, "no"))
+    }
+
+    /// A caller that is gone has its call cancelled; one that has its answer does not.
+    #[test]
+    fn only_a_call_without_an_answer_is_cancelled() {
+        let n_cancelled = Cell::new(0);
+        let cancel = || n_cancelled.set(n_cancelled.get() + 1);
+        let mut cx = Context::from_waker(Waker::noop());
+        {
+            let (_task, outcome) = oneshot::channel();
+            let mut waiting = pin!(wait(outcome, cancel));
+            assert!(waiting.as_mut().poll(&mut cx).is_pending());
+            assert_eq!(n_cancelled.get(), 0);
+        }
+        assert_eq!(n_cancelled.get(), 1);
+        {
+            let (task, answered) = oneshot::channel();
+            let mut waiting = pin!(wait(answered, cancel));
+            assert!(waiting.as_mut().poll(&mut cx).is_pending());
+            assert!(task.send(outcome()).is_ok());
+            assert!(waiting.as_mut().poll(&mut cx).is_ready());
+        }
+        assert_eq!(n_cancelled.get(), 1);
+    }
+
+    #[test]
+    fn a_call_that_is_dropped_fails_and_says_so() {
+        let (task, outcome) = oneshot::channel();
+        let mut waiting = pin!(wait(outcome, || ()));
+        drop(task);
+        let Poll::Ready(Err(error)) =
+            waiting.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        else {
+            panic!("it does not fail")
+        };
+        assert_eq!(error.code, Code::Internal);
+    }
+
+    #[test]
+    fn a_providers_own_status_goes_over_a_link_unchanged() {
+        let reply = error_reply(&CallError::from_provider(DubboStatus::ServiceError, "x"));
+        assert_eq!(reply.status, Status::DUBBO_STATUS);
+        let own = CallError::new(Code::Overloaded, "full");
+        assert_eq!(error_reply(&own).status, Status::OVERLOADED);
+    }
+}

@@ -341,3 +341,23 @@ pub fn refused(error: &SendError) -> CallError {
     };
     CallError::new(code, error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever reads the code knows whether another endpoint may be tried.
+    #[test]
+    fn each_refusal_to_send_has_its_code() {
+        for (error, code) in [
+            (SendError::TooManyInFlight { max: 1 }, Code::Overloaded),
+            (SendError::BufferFull { buffered: 2, max: 1 }, Code::Overloaded),
+            (SendError::NotAccepting, Code::Unreachable),
+            (SendError::Encode(ProtoError::PayloadTooLong { len: 2, max: 1 }), Code::BodyTooLarge),
+            (SendError::Encode(ProtoError::UnsupportedSerialization { id: 9 }), Code::BadRequest),
+        ] {
+            let failure = refused(&error);
+            assert_eq!((failure.code, &*failure.message), (code, &*error.to_string()));
+        }
+    }
+}

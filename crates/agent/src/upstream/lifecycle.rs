@@ -59,6 +59,22 @@ pub struct Signs {
     pub unanswered_since: Option<Instant>,
 }
 
+impl Signs {
+    /// Whether a connection with these signs of life counts as one that answers.
+    fn evidence(self, now: Instant) -> Evidence {
+        let is_silent = |since| SILENCE <= now.saturating_duration_since(since);
+        match self.unanswered_since.is_some_and(is_silent) {
+            true => Evidence::Silent,
+            false => Evidence::Answers,
+        }
+    }
+
+    /// Whether the peer is to be asked for another one.
+    fn need_a_question(self, now: Instant) -> bool {
+        self.unanswered_since.is_none() && FRESH <= now.saturating_duration_since(self.heard_at)
+    }
+}
+
 /// A peer that was heard this lately need not be asked whether it answers.
 const FRESH: Duration = Duration::from_secs(1);
 /// A peer that leaves a question open this long does not answer: more than any pause that callers
@@ -140,18 +156,11 @@ impl<P: Peer> Upstream<P> {
     /// Whether the peer answers. It is asked, so that the next look finds out.
     pub fn evidence(&self, now: Instant) -> Evidence {
         let Ok(conn) = self.conn() else { return Evidence::Gone };
-        let age = |since| now.saturating_duration_since(since);
         let signs = conn.look(P::signs);
-        match signs.unanswered_since {
-            Some(since) if SILENCE <= age(since) => Evidence::Silent,
-            Some(_) => Evidence::Answers,
-            None => {
-                if FRESH <= age(signs.heard_at) {
-                    conn.with(|machine| P::ask(machine, now));
-                }
-                Evidence::Answers
-            }
+        if signs.need_a_question(now) {
+            conn.with(|machine| P::ask(machine, now));
         }
+        signs.evidence(now)
     }
 
     /// The connection, if it takes calls now.
@@ -343,5 +352,32 @@ impl<P: Peer> Inner<P> {
             warn!(endpoint = %self.address, reason, "endpoint is down; connecting again");
         }
         self.changed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_that_stays_open_means_silence() {
+        let start = Instant::now();
+        let asked = Signs { heard_at: start, unanswered_since: Some(start) };
+        let moment = Duration::from_nanos(1);
+        assert_eq!(asked.evidence(start + SILENCE - moment), Evidence::Answers);
+        assert_eq!(asked.evidence(start + SILENCE), Evidence::Silent);
+        // Without a question nobody is silent, however long ago it was heard.
+        let heard = Signs { unanswered_since: None, ..asked };
+        assert_eq!(heard.evidence(start + 10 * SILENCE), Evidence::Answers);
+    }
+
+    #[test]
+    fn a_peer_is_asked_once_and_only_if_it_was_not_heard_lately() {
+        let start = Instant::now();
+        let heard = Signs { heard_at: start, unanswered_since: None };
+        assert!(!heard.need_a_question(start + FRESH - Duration::from_nanos(1)));
+        assert!(heard.need_a_question(start + FRESH));
+        let asked = Signs { unanswered_since: Some(start + FRESH), ..heard };
+        assert!(!asked.need_a_question(start + 2 * FRESH));
     }
 }

@@ -277,3 +277,58 @@ const SCALARS: [&str; 10] = [
 fn bad_argument(index: usize, error: &dyn std::fmt::Display) -> CallError {
     CallError::new(Code::BadArguments, format!("argument {index}: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::MAX_ARGUMENTS;
+
+    #[test]
+    fn an_array_holds_as_many_arguments_as_a_method_may_have() {
+        let array = |n: usize| format!("[{}]", vec!["0"; n].join(","));
+        assert_eq!(elements(array(MAX_ARGUMENTS).as_bytes()).unwrap().len(), MAX_ARGUMENTS);
+        let error = elements(array(MAX_ARGUMENTS + 1).as_bytes()).unwrap_err();
+        assert_eq!(error.code, Code::BadArguments);
+        assert!(error.message.starts_with("more than"), "{error}");
+    }
+
+    #[test]
+    fn elements_are_the_texts_as_they_came() {
+        let texts = elements(br#" [ {"a" : 1} , "x" ] "#).unwrap();
+        assert_eq!(texts, [&br#"{"a" : 1}"#[..], br#""x""#]);
+        assert_eq!(elements(b"null").unwrap(), [b""; 0]);
+        for broken in ["", "{}", "[1", "[1,]", "7"] {
+            let error = elements(broken.as_bytes()).unwrap_err();
+            assert_eq!(error.code, Code::BadArguments, "{broken}");
+        }
+    }
+
+    #[test]
+    fn some_arguments_become_an_array_or_an_object() {
+        let mut texts = JsonTexts::default();
+        for text in ["1", "\"b\"", "null"] {
+            let pushed: Result<(), CallError> = texts.push(|out| {
+                out.extend_from_slice(text.as_bytes());
+                Ok(())
+            });
+            pushed.unwrap();
+        }
+        let arguments = Arguments(texts);
+        let mut out = Vec::new();
+        arguments.write_array(|index| index != 1, &mut out);
+        assert_eq!(out, b"[1,null]");
+        out.clear();
+        let names: Vec<Box<str>> = ["a", "b\"", "c", "d"].map(Box::from).into();
+        arguments.write_object(&names, |index| index != 0, &mut out);
+        // An argument that did not come is null.
+        assert_eq!(out, br#"{"b\"":"b","c":null,"d":null}"#);
+    }
+
+    #[test]
+    fn a_number_is_no_list() {
+        for (name, expected) in [("int", true), ("java.lang.Long", true), ("java.util.List", false)]
+        {
+            assert_eq!(is_scalar(&JavaType::parse(name).unwrap()), expected, "{name}");
+        }
+    }
+}

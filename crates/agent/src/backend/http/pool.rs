@@ -326,8 +326,7 @@ impl Pool {
             if let Some(hold) = &mut hold
                 && hold.len() < arrived_len
             {
-                // As a buffer grows to which more and more is added.
-                let wanted = if pieces.is_some() { arrived_len.max(2 * len) } else { arrived_len };
+                let wanted = buffer_len(len, arrived_len, pieces.is_some());
                 hold.resize(wanted).map_err(|refused| no_room(arrived_len, refused))?;
                 kept.hold(hold.len());
             }
@@ -358,6 +357,12 @@ impl Pool {
     }
 }
 
+/// How long the buffer becomes that held `len` bytes of an answer and takes more, up to
+/// `arrived_len`. It doubles as soon as it has to be copied.
+fn buffer_len(len: usize, arrived_len: usize, is_copied: bool) -> usize {
+    if is_copied { arrived_len.max(2 * len) } else { arrived_len }
+}
+
 /// Whether the app answered, and not by HTTP.
 fn is_bad_answer(error: &hyper::Error) -> bool {
     error.is_parse() || error.is_parse_too_large()
@@ -377,5 +382,29 @@ fn said(error: &hyper::Error) -> String {
                 .to_owned()
         }
         _ => format!("{error}: {source}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is taken from the budget is what the buffer really has.
+    #[test]
+    fn an_answer_in_many_pieces_takes_what_its_buffer_takes() {
+        assert_eq!(buffer_len(0, 100, false), 100, "the first piece is not copied");
+        assert_eq!(buffer_len(100, 150, true), 200);
+        assert_eq!(buffer_len(100, 300, true), 300);
+    }
+
+    #[test]
+    fn a_connection_counts_a_call_until_its_end() {
+        let listed = Rc::new(Listed::default());
+        assert_eq!((listed.activity().doing, listed.activity().in_flight), ("idle", 0));
+        listed.is_calling.set(true);
+        listed.request_bytes.set(3);
+        listed.answer_bytes.set(4);
+        let activity = listed.activity();
+        assert_eq!((activity.doing, activity.in_flight, activity.held_bytes), ("calling", 1, 7));
     }
 }

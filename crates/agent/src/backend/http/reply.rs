@@ -417,3 +417,6 @@ fn attachments<'a>(
 fn bad_reply(message: impl Into<Box<str>>) -> CallError {
     CallError::new(Code::BadReply, message)
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,6 +30,14 @@ const MAX_SEEN: usize = 8;
 /// reading.
 const MANY_MISSES: u32 = 64;
 
+/// The number of requests in a row that looked like none before, with one more, and whether that
+/// one is remembered.
+const fn one_more_miss(n_misses: u32) -> (u32, bool) {
+    let n_misses = n_misses + 1;
+    let is_last = n_misses == 2 * MANY_MISSES;
+    (if is_last { MANY_MISSES } else { n_misses }, n_misses <= MANY_MISSES || is_last)
+}
+
 /// Who answers the calls of a service.
 #[derive(Clone)]
 pub(super) enum Service {
@@ -162,10 +170,9 @@ impl Services {
     }
 
     fn remember(&self, likeness: Option<Likeness>, found: &Found) {
-        let n_misses = self.n_misses.get() + 1;
-        self.n_misses.set(if n_misses < 2 * MANY_MISSES { n_misses } else { MANY_MISSES });
-        let is_rare = MANY_MISSES < n_misses && n_misses != 2 * MANY_MISSES;
-        let (Some(likeness), false) = (likeness, is_rare) else { return };
+        let (n_misses, is_remembered) = one_more_miss(self.n_misses.get());
+        self.n_misses.set(n_misses);
+        let (Some(likeness), true) = (likeness, is_remembered) else { return };
         let mut seen = self.seen.borrow_mut();
         seen.truncate(MAX_SEEN - 1);
         let (service, epoch) = (found.service.clone(), self.worker.rules_epoch());
@@ -246,5 +253,27 @@ impl Services {
         };
         let message = format!("Fail to decode request due to: {error}{advice}");
         Err(CallError::new(Code::BadRequest, message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requests that never look alike cost little; those that do again are soon found again.
+    #[test]
+    fn after_many_misses_few_requests_are_remembered() {
+        let mut n_misses = 0;
+        let mut remembered = Vec::new();
+        for n in 1..=4 * MANY_MISSES {
+            let (now, is_remembered) = one_more_miss(n_misses);
+            n_misses = now;
+            if MANY_MISSES < n && is_remembered {
+                remembered.push(n);
+            }
+            assert!(is_remembered || MANY_MISSES < n, "request {n}");
+            assert!(n_misses < 2 * MANY_MISSES);
+        }
+        assert_eq!(remembered, [2 * MANY_MISSES, 3 * MANY_MISSES, 4 * MANY_MISSES]);
     }
 }

@@ -185,3 +185,54 @@ impl Drop for Piece {
         self.pieces.n_dropped.fetch_add(self.bytes.len() as u64, Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{on_worker, until};
+
+    #[test]
+    fn a_piece_counts_until_nobody_has_it() {
+        let pieces = Arc::new(Pieces::default());
+        let first = pieces.count(Bytes::from_static(b"12345"));
+        let second = pieces.count(Bytes::from_static(b"678"));
+        assert_eq!((pieces.waiting_len(), pieces.n_dropped()), (8, 0));
+        let part = first.slice(..1);
+        drop(first);
+        assert_eq!((pieces.waiting_len(), pieces.n_dropped()), (8, 0), "a part keeps all of it");
+        drop(part);
+        assert_eq!((pieces.waiting_len(), pieces.n_dropped()), (3, 5));
+        drop(second);
+        assert_eq!((pieces.waiting_len(), pieces.n_dropped()), (0, 8));
+    }
+
+    #[test]
+    fn a_stream_that_is_not_taken_is_reset_in_time() {
+        on_worker(async || {
+            let stream = StreamAnswer::new(&Arc::default());
+            let task = tokio::task::spawn_local(std::future::pending::<()>());
+            stream.runs_in(task.abort_handle());
+            let (start, time) = (Instant::now(), Duration::from_secs(1));
+            stream.check(start + 10 * time, time);
+            stream.waits_since.set(Some(start));
+            stream.check(start + time - Duration::from_nanos(1), time);
+            tokio::task::yield_now().await;
+            assert!(!task.is_finished());
+            stream.check(start + time, time);
+            until(|| task.is_finished().then_some(())).await;
+        });
+    }
+
+    /// A reader that takes a little now and then does not keep its stream for ever.
+    #[test]
+    fn only_enough_of_an_answer_counts_as_taken() {
+        let stream = StreamAnswer::new(&Arc::default());
+        let start = Instant::now() - Duration::from_secs(1);
+        stream.waits_since.set(Some(start));
+        let enough = usize::try_from(MIN_TAKEN_LEN).unwrap();
+        stream.took(enough - 1);
+        assert_eq!(stream.waits_since.get(), Some(start));
+        stream.took(1);
+        assert!(stream.waits_since.get() > Some(start));
+    }
+}
