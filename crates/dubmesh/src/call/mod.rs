@@ -308,6 +308,8 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, F
     let registry = tapped.as_ref().map_or(&place.registry, |tapped| &tapped.registry);
     let timeout = args.timeout_ms.map(Duration::from_millis);
     let policy = ClusterPolicy {
+        // One call needs no other connection.
+        long_len: usize::MAX,
         max_timeout: MAX_TIMEOUT,
         connect_timeout: CONNECT_TIMEOUT.min(timeout.unwrap_or(CONNECT_TIMEOUT)),
         serialization: args.serialization.unwrap_or(Serialization::DEFAULT),
