@@ -32,7 +32,7 @@ pub(crate) fn request(interface: &str, method: &str, text: &str, id: u64) -> Vec
     request
 }
 
-/// What stands in front of a body.
+/// What is in front of a body.
 pub(crate) fn header(bytes: &[u8; HEADER_LEN]) -> io::Result<Header> {
     Header::parse(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }

@@ -92,7 +92,7 @@ fn report(aim: &Aim, only: Option<&str>) -> io::Result<String> {
     let (host, port) = (aim.addr.ip().to_string(), aim.addr.port().to_string());
     let mut command = Command::new(program);
     command.args(only).args(["--host", &host, "--port", &port, "--timeout", TIMEOUT_S]);
-    // Its status tells whether all cases passed, which the report does better.
+    // Its status says whether all cases passed, which the report does better.
     command.arg("--junit-report").arg(&report).output()?;
     std::fs::read_to_string(report)
 }

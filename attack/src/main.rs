@@ -3,7 +3,7 @@
 //! For each attack (`attacks/`) the `runner` starts a fresh `estate`, measures a well-behaved
 //! caller (`callers/`) undisturbed, then beside the attack, and compares what the agent used with
 //! the limits. The hostile peer is a process of its own (`peer.rs`): this program again.
-//! `h2spec.rs` is the one that is not of our making. docs/attack.md tells how to read the figures.
+//! `h2spec.rs` is the one that is not of our making. docs/attack.md says how to read the figures.
 
 mod attacks;
 mod callers;

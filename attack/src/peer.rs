@@ -122,7 +122,7 @@ impl Aim {
 #[derive(Clone, Copy)]
 pub(crate) struct Crowd {
     n_connections: usize,
-    /// How long after its end a connection is made anew.
+    /// How long after its end a connection is made again.
     pause: Duration,
     /// Whether the kernel is to take little of what is sent back.
     is_small: bool,

@@ -105,7 +105,7 @@ impl Agent {
         let deadline = started + START_TIMEOUT;
         while !is_ready(admin) {
             if child.try_wait().is_some() || deadline < Instant::now() {
-                // It has ended, or will not get ready; this tells which, with its last words.
+                // It has ended, or will not get ready; this says which, with its last words.
                 child.wait_ready(Duration::ZERO, || false)?;
             }
             thread::sleep(POLL_INTERVAL);

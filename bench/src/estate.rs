@@ -53,7 +53,7 @@ pub(crate) struct Subject {
     _owned: Vec<Box<dyn Any>>,
 }
 
-/// Which providers stand behind the agents.
+/// Which providers are behind the agents.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Providers {
     /// Dubbo 2.7 with this sleep, which speaks fastjson.

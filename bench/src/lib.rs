@@ -7,7 +7,7 @@
 //! rightly, `load.rs` drives wrk, `measure.rs` turns rounds into rows, `report.rs` prints them
 //! beside their targets (`target.rs`) and writes `bench/results/NAME.json`. The RPC library brings
 //! its own load, so that its scenario (`scenario/rpc.rs`) has its own rows, and so has
-//! `scenario/transfer.rs`. README.md tells how to read the figures.
+//! `scenario/transfer.rs`. README.md says how to read the figures.
 
 pub mod agent;
 mod bare_epoll;

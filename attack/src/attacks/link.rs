@@ -94,7 +94,7 @@ async fn unfinished(mut peer: Peer) -> io::Result<()> {
     }
 }
 
-/// Answers every PING that stands at the beginning of what was read at a time, as it does on a
+/// Answers every PING that is at the beginning of what was read at a time, as it does on a
 /// link on which nothing else comes.
 fn answer_pings(mut bytes: &[u8], out: &mut Vec<u8>) {
     while let Some(head) = bytes.first_chunk() {

@@ -81,7 +81,7 @@ impl<'a> ArgumentList<'a> {
         }
     }
 
-    /// Arguments that were written anew.
+    /// Arguments that were written again.
     pub fn of_texts(texts: &'a [Vec<u8>]) -> Self {
         Self::Json(texts.iter().map(Vec::as_slice).collect())
     }
@@ -187,7 +187,7 @@ impl<'a> ArgumentList<'a> {
     }
 
     /// Checks the arguments that are sent without their types, whose values Java would make fit:
-    /// `is_sent` tells which are sent with them.
+    /// `is_sent` says which are sent with them.
     ///
     /// # Errors
     /// [`Code::BadArguments`] with a value that the scalar type of its place does not have.

@@ -117,7 +117,7 @@ pub fn check_name(name: &str) -> Result<(), AttachmentError> {
     Ok(())
 }
 
-/// A member of the object as an attachment, its name marked if it is no text.
+/// A member of the object as an attachment, its name marked if it is not a text.
 fn pair(name: &str, value: &[u8]) -> Option<(String, String)> {
     if value.first() == Some(&b'"') {
         let text = JsonReader::new(value, Limits::default()).read_string().ok()?;
@@ -133,7 +133,7 @@ fn pair(name: &str, value: &[u8]) -> Option<(String, String)> {
 /// A name and a JSON text.
 type Member<'a> = (Cow<'a, str>, &'a [u8]);
 
-/// The members of a JSON object, their values as they stand there.
+/// The members of a JSON object, their values as they are there.
 fn members(text: &[u8]) -> Result<Vec<Member<'_>>, JsonError> {
     let mut reader = JsonReader::new(text, Limits::default());
     let mut members = Vec::new();
@@ -245,7 +245,7 @@ pub fn header_for_app(
     Some(replied.header().0)
 }
 
-/// Appends JSON text. What is not ASCII stands in strings, where it can be escaped.
+/// Appends JSON text. What is not ASCII is in strings, where it can be escaped.
 fn push_ascii(out: &mut String, json: &str) {
     for character in json.chars() {
         if character.is_ascii() {

@@ -118,9 +118,9 @@ pub type LinkServer = Metered<link::LinkMachine<()>>;
 pub enum ReplyTo {
     /// A task of this worker.
     Task(oneshot::Sender<Outcome>),
-    /// Another agent; no task stands between its link and the provider's connection.
+    /// Another agent; no task is between its link and the provider's connection.
     Link(LinkCaller),
-    /// A Dubbo consumer; no task stands between its connection and the endpoint's.
+    /// A Dubbo consumer; no task is between its connection and the endpoint's.
     Dubbo(DubboToken),
 }
 

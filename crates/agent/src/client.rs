@@ -1,4 +1,4 @@
-//! Calls from a program that is no agent: a worker without listeners.
+//! Calls from a program that is not an agent: a worker without listeners.
 //!
 //! Everything between the call and the endpoint is the same as in an agent, so what such a program
 //! finds out about a service is what an agent would.
@@ -24,7 +24,7 @@ use crate::worker::{Worker, WorkerSetup};
 pub struct Client(Rc<Worker>);
 
 impl Client {
-    /// A client called `name` towards its peers. `registry_name` stands in errors.
+    /// A client called `name` towards its peers. `registry_name` is in errors.
     pub fn new(name: &str, registry_name: &str, registry: Registry, policy: ClusterPolicy) -> Self {
         Self(Worker::new(WorkerSetup {
             index: 0,

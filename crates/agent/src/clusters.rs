@@ -29,7 +29,7 @@ const MAX_UNSURE: usize = 32;
 const MAX_WITHOUT_ENDPOINTS: usize = 1024;
 /// Services of all registries that one worker calls. They exist, so callers cannot make them up.
 const MAX_CLUSTERS: usize = 16_384;
-/// Names that are watched per second where nothing tells whether they exist.
+/// Names that are watched per second where nothing says whether they exist.
 const MAX_UNSURE_PER_SECOND: u32 = 50;
 /// A service that has no endpoint is forgotten when nobody has asked for it this long.
 const IDLE_TTL: Duration = Duration::from_secs(30);

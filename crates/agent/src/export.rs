@@ -1,7 +1,7 @@
 //! Services of the local app, offered to other agents over links.
 //!
 //! A request goes from the link's driver straight into a Dubbo app's connection, and its reply the
-//! same way back: no task and no copy of its own stands in between. For an HTTP app the backend
+//! same way back: no task and no copy of its own is in between. For an HTTP app the backend
 //! runs a task, which ends when the caller gives the call up.
 
 use std::cell::RefCell;

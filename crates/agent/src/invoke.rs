@@ -1,4 +1,4 @@
-//! How a call that is named in JSON is made: it finds its route, and is written anew where the
+//! How a call that is named in JSON is made: it finds its route, and is written again where the
 //! provider refuses its form.
 
 use std::rc::Rc;

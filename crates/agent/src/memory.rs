@@ -69,7 +69,7 @@ pub trait Buffers: Machine {
     fn waiting_len(&self) -> usize;
     /// Bytes of messages that are not whole.
     fn assembly_len(&self) -> usize;
-    /// Gives up a message that has begun to come, in `input` or in the machine; `text` tells why.
+    /// Gives up a message that has begun to come, in `input` or in the machine; `text` says why.
     /// `false` if there is none.
     ///
     /// # Errors

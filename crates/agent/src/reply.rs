@@ -21,7 +21,7 @@ pub fn json_of(reply: &Reply) -> Result<Vec<u8>, CallError> {
 }
 
 /// Like [`json_of`], in the form that the caller chose. A reply in fastjson is JSON already: it is
-/// written anew where the caller wants it otherwise, by the method's type if that is known.
+/// written again where the caller wants it otherwise, by the method's type if that is known.
 ///
 /// # Errors
 /// [`Code::Exception`] if the method threw, [`Code::BadReply`] if the reply cannot be read.
@@ -98,7 +98,7 @@ fn known_type(reply: &Reply) -> Known<'_> {
 }
 
 /// The caller's options that say nothing about this reply: the provider has written text that does
-/// not tell what they are about, and no definition does.
+/// not say what they are about, and no definition does.
 pub fn ignored_options(reply: &Reply, options: &JsonOptions) -> Vec<&'static str> {
     let known = known_type(reply);
     if reply.serialization.has_types() || known.ty.is_some() && known.schema.is_some() {

@@ -152,7 +152,7 @@ fn untyped(
     if overloads.is_empty() {
         check_registered(cluster, method, schema.as_deref())?;
         // Without arguments there is one method at most, whose types are known. If it is refused,
-        // a generic call tells whether there is one with parameters.
+        // a generic call says whether there is one with parameters.
         let (parameters, is_guess) = match n_args {
             0 => (Parameters::Given(Vec::new()), true),
             _ => (Parameters::Unknown, false),
@@ -164,7 +164,7 @@ fn untyped(
         .filter(|overload| overload.parameters.len() == n_args)
         .map(|overload| Candidate::new(overload, None))
         .collect();
-    // Of a single method the last argument alone tells whether it is packed: see `may_pack`.
+    // Of a single method the last argument alone says whether it is packed: see `may_pack`.
     if candidates.is_empty() || 1 < overloads.len() {
         candidates.extend(overloads.iter().filter_map(|overload| packed(overload, n_args)));
     }
@@ -210,7 +210,7 @@ fn are_known(ty: &JavaType, is_known: &impl Fn(&ClassType) -> bool) -> bool {
     }
 }
 
-/// Whether the type is, or has within, a list or map of which it does not tell what it holds.
+/// Whether the type is, or has within, a list or map of which it does not say what it holds.
 fn holds_anything(ty: &JavaType) -> bool {
     match ty {
         JavaType::Array(element) => holds_anything(element),

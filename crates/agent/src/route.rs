@@ -44,7 +44,8 @@ pub enum Parameters {
     Asked(Vec<JavaType>),
 }
 
-/// Whether a generic call takes values of the type as they are: what is no map is left as it is.
+/// Whether a generic call takes values of the type as they are: what is not a map is left as it
+/// is.
 fn is_scalar(ty: &JavaType) -> bool {
     use Builtin as B;
     match ty {
@@ -170,7 +171,7 @@ impl Parameters {
     pub fn at(&self, index: usize) -> Option<&JavaType> {
         match self {
             Self::Given(types) => types.get(index),
-            // What is no object of the estate is the same in a generic call as in any other.
+            // What is not an object of the estate is the same in a generic call as in any other.
             Self::Named(types, Generic::Map) => types.get(index).filter(|ty| is_scalar(ty)),
             Self::Named(_, Generic::Gson) | Self::Unknown | Self::Asked(_) => None,
         }

@@ -1,4 +1,4 @@
-//! How long a call may take, and who says so. What a caller waits in vain for is told with both.
+//! How long a call may take, and who says so. An error about a late answer names both.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,8 +75,8 @@ impl Limit {
         CallError { message: message.into(), ..error }
     }
 
-    /// What a caller is told who waited in vain for `endpoint`. `key` is how callers of its kind
-    /// ask for a time of their own.
+    /// The message for a caller that got no answer from `endpoint`. `key` is how callers of its
+    /// kind set a timeout of their own.
     pub fn overdue(&self, endpoint: Option<&str>, key: &str) -> String {
         let from = endpoint.map_or(String::new(), |endpoint| format!(" from {endpoint}"));
         let ms = self.time.as_millis();

@@ -27,7 +27,7 @@ use entry::{Entry, ReusableEntry};
 mod choice;
 mod entry;
 
-/// How often the weights of endpoints that are warming up are computed anew.
+/// How often the weights of endpoints that are warming up are computed again.
 const WARM_UP_STEP: Duration = Duration::from_millis(10);
 
 /// How often endpoints are looked at that have calls in flight and answer none.

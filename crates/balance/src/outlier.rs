@@ -405,7 +405,7 @@ impl Outlier {
             EjectReason::Refused => (FIRST_REST, MAX_REST),
             _ => (policy.time, policy.max_time.max(policy.time)),
         };
-        // Who has worked for much longer than it was out begins anew.
+        // Who has worked for much longer than it was out begins again.
         let is_forgiven = self.out.is_none()
             && self.back_at.is_none_or(|at| self.step * 4 < now.saturating_duration_since(at));
         self.step = if is_forgiven { first } else { (self.step * 2).clamp(first, max) };

@@ -1,8 +1,8 @@
 //! Attachments that are numbers or booleans, among those that are texts.
 //!
-//! Attachments go from part to part as pairs of texts. The name of one that is no text begins with
-//! [`TYPED`], and its value is the JSON of a number or boolean. In the map of a request or reply
-//! it stands under its plain name, as what it is in Java.
+//! Attachments go from part to part as pairs of texts. The name of one that is not a text begins
+//! with [`TYPED`], and its value is the JSON of a number or boolean. In the map of a request or
+//! reply it is under its plain name, as what it is in Java.
 
 /// Before the name of an attachment whose value is a number or boolean. No name begins so.
 pub const TYPED: char = '\u{1}';

@@ -26,7 +26,7 @@ impl Default for BodyLimits {
     }
 }
 
-/// A text of a body: where it stands, or a copy where it does not stand there as it is.
+/// A text of a body: where it is, or a copy where it is not there as it is.
 #[derive(Clone, Debug)]
 pub(crate) enum Text {
     Span { start: usize, end: usize },
@@ -111,7 +111,7 @@ pub(crate) fn check_field(
 /// A map of attachments, not yet read.
 #[derive(Debug)]
 pub enum AttachmentMap<'a> {
-    /// In hessian2: a decoder that stands before it. It knows the classes that the value has
+    /// In hessian2: a decoder at its beginning. It knows the classes that the value has
     /// defined.
     Hessian(Decoder<'a>),
     /// In the outcome's serialization: without what frames it.
@@ -130,7 +130,7 @@ pub struct Routing<'a> {
     pub path: Cow<'a, str>,
     /// The attachment `interface`; empty if there is none.
     pub interface: Cow<'a, str>,
-    /// The version as it stands there: `0.0.0` and an empty one mean none.
+    /// The version as it is there: `0.0.0` and an empty one mean none.
     pub version: Cow<'a, str>,
     /// The group; empty is none.
     pub group: Cow<'a, str>,

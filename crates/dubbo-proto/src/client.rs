@@ -43,7 +43,7 @@ pub struct ClientConfig {
     /// How long one answer may take to come, from its first byte to its last. A provider that
     /// takes longer loses its connection.
     pub body_timeout: Duration,
-    /// The longest body that is sent as it stands.
+    /// The longest body that is sent as it is.
     pub max_request_len: usize,
     /// Calls that may wait for their reply at once.
     pub max_in_flight: usize,
@@ -154,7 +154,7 @@ impl<T> ClientConnection<T> {
         Ok(id)
     }
 
-    /// Writes a call whose body stands ready, as another consumer wrote it. Only the id is ours.
+    /// Writes a call whose body is ready, as another consumer wrote it. Only the id is ours.
     ///
     /// # Errors
     /// The token and a [`SendError`] when the call was not accepted.

@@ -20,7 +20,7 @@ const REQUEST: u8 = 0x80;
 const TWO_WAY: u8 = 0x40;
 const EVENT: u8 = 0x20;
 
-/// What stands before a body.
+/// What comes before a body.
 ///
 /// Source: apache/dubbo, `ExchangeCodec`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -44,7 +44,7 @@ pub struct Header {
 /// A header and its body.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Frame {
-    /// What stands before the body.
+    /// What comes before the body.
     pub header: Header,
     /// A slice of the buffer that the frame was read into, not a copy.
     pub body: Bytes,

@@ -8,7 +8,7 @@
 //!   [`encode_reply`] writes them. All of them leave arguments and results alone: those are bytes
 //!   that the caller makes and reads, with crate `hessian` for example.
 //! - [`Routing`] is the little that somebody who passes a request on has to read of it.
-//! - [`frame`] is the header that stands before everything, [`Serialization`] and [`Status`] are
+//! - [`frame`] is the header that comes before everything, [`Serialization`] and [`Status`] are
 //!   what its bytes mean.
 //! - [`DubboUrl`] and [`ServiceKey`] are how registries write down who offers what.
 //! - [`ValueCodec`] is what values are in JSON, and how generic calls write objects, for each

@@ -1,6 +1,6 @@
 //! When to send a heartbeat, and when to give up on a silent peer.
 //!
-//! Nothing here is set anew by each read or write: the next look at the clock stays where it is,
+//! Nothing here is set again by each read or write: the next look at the clock stays where it is,
 //! and finds out then whether it came too early. So a busy connection moves no timer.
 
 use std::time::{Duration, Instant};

@@ -93,7 +93,7 @@ impl<'a> Reply<'a> {
     ///
     /// # Errors
     /// [`ProtoError`] when status 20 comes with a body that cannot be read. A text that cannot be
-    /// read is no error: the status says enough.
+    /// read is not an error: the status says enough.
     pub fn decode(
         serialization: Serialization,
         status: Status,
@@ -108,7 +108,7 @@ impl<'a> Reply<'a> {
 }
 
 /// The text of a reply whose status is not 20. What cannot be read as the serialization says is
-/// given as it stands, so that nothing that a provider tells gets lost.
+/// given as it is, so that nothing that a provider says gets lost.
 #[must_use]
 pub fn error_text(serialization: Serialization, body: &[u8]) -> Cow<'_, str> {
     let serialization = serialization.of_body(body);
@@ -160,7 +160,7 @@ impl<'a> Outcome<'a> {
         self.serialization
     }
 
-    /// Whether attachments stand behind the value.
+    /// Whether attachments come after the value.
     #[must_use]
     pub const fn has_attachments(&self) -> bool {
         self.has_attachments
@@ -256,7 +256,7 @@ impl<'a> Outcome<'a> {
         self.serialization.values().ok_or(ProtoError::UnsupportedSerialization { id })
     }
 
-    /// Where the attachments stand, for those who want them all, whatever they are.
+    /// Where the attachments are, for those who want them all, whatever they are.
     ///
     /// # Errors
     /// [`ProtoError`] when the value before them is broken.
@@ -349,7 +349,7 @@ pub fn encode_error(to: ReplyTo, status: Status, text: &str, out: &mut BytesMut)
     write_body(ReplyTo { serialization, ..to }, status, &body, out);
 }
 
-/// Appends a reply whose body stands ready, as another provider wrote it.
+/// Appends a reply whose body is ready, as another provider wrote it.
 pub(crate) fn write_body(to: ReplyTo, status: Status, body: &[u8], out: &mut BytesMut) {
     out.reserve(HEADER_LEN + body.len());
     out.extend_from_slice(&reply_header(to, status, body.len()).encode());

@@ -46,7 +46,7 @@ impl Request {
         self.parts.fields[0].get(&self.parts.body)
     }
 
-    /// The path of the service as it stands in the body.
+    /// The path of the service as it is in the body.
     #[must_use]
     pub fn path(&self) -> &str {
         self.parts.fields[1].get(&self.parts.body)
@@ -112,7 +112,7 @@ impl Request {
     }
 
     /// The key of the service that is asked for. The group travels only among the attachments,
-    /// and a path that stands there counts more than the one in the body, as in Dubbo.
+    /// and a path that is there counts more than the one in the body, as in Dubbo.
     ///
     /// # Errors
     /// [`ProtoError::Name`] when a part of it is invalid.

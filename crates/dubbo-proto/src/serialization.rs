@@ -114,7 +114,7 @@ table! {
         since: None,
         // It leaves out fields that are 0 or false, and shows enums in fields by their numbers.
         shows_less_than: Some(Serialization::Hessian2),
-        // JSONB's null is one byte, and stands behind its length.
+        // JSONB's null is one byte, and comes after its length.
         null: &[0, 0, 0, 1, 0xaf],
         readonly: &[0, 0, 0, 2, 0x4a, b'R'],
         has_types: true,

@@ -11,7 +11,7 @@ pub enum Status {
     Ok,
     /// 25: the provider could not write the result, or it was over the payload limit.
     SerializationError,
-    /// 30: the consumer waited in vain. Made on the consumer's side.
+    /// 30: the consumer waited and got nothing. Made on the consumer's side.
     ClientTimeout,
     /// 31: the provider noticed that the time was up.
     ServerTimeout,

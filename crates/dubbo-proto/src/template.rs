@@ -33,9 +33,9 @@ pub struct RequestHead<'a> {
 pub struct RequestTemplate {
     serialization: Serialization,
     bodies: &'static dyn BodyCodec,
-    /// All of the body that stands before the arguments.
+    /// All of the body that comes before the arguments.
     front: Box<[u8]>,
-    /// All that stands after the arguments.
+    /// All that comes after the arguments.
     back: Box<[u8]>,
     /// Where in `back` another attachment goes.
     back_open_len: usize,

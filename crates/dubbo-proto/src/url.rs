@@ -34,9 +34,9 @@ pub struct DubboUrl {
     pub host: String,
     /// 0 when the URL has none.
     pub port: u16,
-    /// Without the `/` in front. Mostly the interface, but a context path may stand before it.
+    /// Without the `/` in front. Mostly the interface, but a context path may come before it.
     pub path: String,
-    /// What stands behind `?`. A name without `=` has itself as its value, as in Dubbo.
+    /// What comes after `?`. A name without `=` has itself as its value, as in Dubbo.
     pub params: BTreeMap<String, String>,
 }
 
@@ -88,7 +88,7 @@ fn parse_address(address: &str, offset: usize) -> Result<(String, u16), ProtoErr
             None => return Err(ProtoError::Url { offset, rule: "no ] after [" }),
         },
         None => match address.rsplit_once(':') {
-            // A zone (`fe80::1%eth0`) stands last, so no port can follow it.
+            // A zone (`fe80::1%eth0`) comes last, so no port can follow it.
             Some((_, last)) if last.contains('%') => (address, None),
             Some((host, port)) => (host, Some(port)),
             None => (address, None),

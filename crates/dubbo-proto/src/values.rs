@@ -20,7 +20,7 @@ pub enum ValueError {
     /// In JSONB.
     #[error(transparent)]
     Jsonb(#[from] jsonb::JsonbError),
-    /// It is no JSON.
+    /// It is not JSON.
     #[error(transparent)]
     Json(#[from] JsonError),
     /// What frames it is broken.
@@ -172,7 +172,7 @@ pub struct ThrownTexts<'a> {
 
 /// How a serialization writes and reads values. A value is without what frames it.
 pub trait ValueCodec: fmt::Debug + Sync {
-    /// Appends the arguments of a call as they stand in a request, but for what ends the last. A
+    /// Appends the arguments of a call as they are in a request, but for what ends the last. A
     /// generic call has its own three around them.
     ///
     /// # Errors
@@ -190,7 +190,7 @@ pub trait ValueCodec: fmt::Debug + Sync {
     ///
     /// # Errors
     /// [`ArgumentError`] with the argument that is broken. There may be fewer arguments than asked
-    /// for, and that is no error.
+    /// for, and that is not an error.
     fn read_args(
         &self,
         args: &[u8],
@@ -202,7 +202,7 @@ pub trait ValueCodec: fmt::Debug + Sync {
     /// Appends a value of the type `ty`, which JSON `text` is.
     ///
     /// # Errors
-    /// [`ValueError`] if it is no JSON, or does not fit its type.
+    /// [`ValueError`] if it is not JSON, or does not fit its type.
     fn write_value(
         &self,
         text: &[u8],

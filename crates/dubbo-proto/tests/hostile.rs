@@ -179,7 +179,7 @@ fn attachments_are_counted_before_they_are_kept() {
         };
         let error = read("many attachments", serialization, &texts(serialization, &head, &map), 1);
         assert!(error.contains("the limit is 1024"), "{serialization}: {error}");
-        // What is no text is left out, and is not kept meanwhile.
+        // What is not a text is left out, and is not kept meanwhile.
         let nulls = String::from_utf8_lossy(&map).replace("\"\"", "null").into_bytes();
         if serialization == Serialization::Fastjson {
             let error = read("nulls", serialization, &texts(serialization, &head, &nulls), 1);

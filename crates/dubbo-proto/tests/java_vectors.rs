@@ -75,7 +75,7 @@ fn request_of(name: &str) -> Request {
     }
 }
 
-/// One-way calls and attachments that are no strings are only ever passed on, never written.
+/// One-way calls and attachments that are not strings are only ever passed on, never written.
 fn is_written_by_us(name: &str) -> bool {
     !name.contains("_one_way_") && !name.contains("_object_attachment_")
 }

@@ -1,8 +1,8 @@
 //! `dubmesh reload`: has the agents that run with a configuration read it again.
 //!
 //! The agents are found among the processes of this machine by their command line, so that there
-//! is no file with a number that may be out of date. What would be refused is refused here, where
-//! somebody reads why.
+//! is not a file with a number that may be out of date. What would be refused is refused here,
+//! where somebody reads why.
 
 use std::ffi::OsString;
 use std::fs;

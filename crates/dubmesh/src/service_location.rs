@@ -75,7 +75,7 @@ fn endpoint_url(text: &str) -> Result<DubboUrl, String> {
 }
 
 impl LocationArgs {
-    /// What is meant. A whole URL, as it stands in a registry, tells version and group, too.
+    /// What is meant. A whole URL, as it is in a registry, tells version and group, too.
     pub(crate) fn service(
         &self,
         interface: &str,

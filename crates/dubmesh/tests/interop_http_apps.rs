@@ -173,7 +173,7 @@ fn http_calls_node_over_a_link() {
     wait_until("the app's return", || call("find", "long", "[1]").status == 200);
 }
 
-/// What docs/http-apps.md shows works as it stands, but for its ports.
+/// What docs/http-apps.md shows works as it is, but for its ports.
 #[test]
 fn the_examples_of_the_guide() {
     let etcd = Etcd::start().unwrap();

@@ -205,7 +205,7 @@ fn contradictions(peer: &mut Peer<'_>) {
             peer.check(&format!("{method} {body} with {types} {generic}"), &answer, is_right);
         }
     }
-    // Java takes what is no value of an enum for null, but in a generic call.
+    // Java takes what is not a value of an enum for null, but in a generic call.
     peer.fails((TYPES, "color"), "[\"PURPLE\"]", 400, &["bad_arguments", "PURPLE"]);
     if peer.source.has_classes() {
         let types = "x-dubbo-parameter-types: org.dubmesh.interop.Color";

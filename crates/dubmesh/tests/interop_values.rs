@@ -406,7 +406,7 @@ fn options_reach_the_agent(http: &mut Http, wrong: &mut Vec<String>) {
 
 /// An agent that knows the provider from a file in `folder`.
 fn agent_for(java: &JavaProvider, version: DubboVersion, wire: Wire, folder: &Path) -> Agent {
-    // The release tells which framing fastjson has.
+    // The release says which framing fastjson has.
     let release = if version == DubboVersion::V3_3 { "3.3.6" } else { "2.7.23" };
     let url = format!("{}?serialization={}&release={release}", java.url(), wire.name());
     let (port, path) = (free_port(), folder.join("services.toml"));

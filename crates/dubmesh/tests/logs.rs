@@ -217,7 +217,7 @@ fn routes_that_are_refused() {
     assert!(log.lines().all(|line| line.starts_with("20") && !line.contains('\u{1b}')), "{log}");
 }
 
-/// A log in a watched folder is no reason to log.
+/// A log in a watched folder is not a reason to log.
 #[test]
 fn a_log_in_the_watched_folder() {
     let agent = Agent::start(&consumer("level = 'trace'"), SERVICES);

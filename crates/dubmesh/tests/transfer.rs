@@ -208,7 +208,7 @@ fn lines_are_compressed_where_they_repeat_themselves() {
     let folder = Folder::with_lines("1MiB");
     let log = folder.path("log");
     fs::write(&log, "the same line again and again, and then again\r\n".repeat(30_000)).unwrap();
-    // Of random lines only what stands between them can get smaller, if many come at once.
+    // Of random lines only what is between them can get smaller, if many come at once.
     for (source, ratios) in [(log, 2.0..1000.0), (folder.path("source"), 1.0..1.2)] {
         let (_server, address) = Running::server(&source, "127.0.0.1:0");
         let to = folder.path("output");

@@ -3,7 +3,7 @@
 //! Use it from the crate `link`, which says how. Tokens in, tokens out; nothing here knows
 //! sockets, and the code that comes out uses the public API of `link` alone.
 //!
-//! Files: `options` reads what stands in the attributes; `model` checks the trait and says what
+//! Files: `options` reads what is in the attributes; `model` checks the trait and says what
 //! is wrong with it, all at once; `expand` writes the code and cannot fail.
 
 mod expand;

@@ -1,4 +1,4 @@
-//! What may stand in `#[link::service(...)]` and in `#[link(...)]`.
+//! What may be in `#[link::service(...)]` and in `#[link(...)]`.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -15,7 +15,7 @@ const ONE_VALUE: [&str; 2] = ["Raw", "Protobuf"];
 /// A set has at most so many.
 const MAX_CODECS: usize = 4;
 
-/// What stands at the trait.
+/// What is at the trait.
 pub(crate) struct ServiceOptions {
     pub name: Option<LitStr>,
     pub codecs: Option<Codecs>,
@@ -23,7 +23,7 @@ pub(crate) struct ServiceOptions {
     pub link: Path,
 }
 
-/// What stands at a method.
+/// What is at a method.
 #[derive(Default)]
 pub(crate) struct MethodOptions {
     pub name: Option<LitStr>,

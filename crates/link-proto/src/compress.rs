@@ -46,7 +46,7 @@ pub struct CompressionTotals {
     pub cpu: Duration,
 }
 
-/// Counts, and the clock that tells what they cost.
+/// Counts, and the clock that says what they cost.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     pub(crate) done: CompressionTotals,

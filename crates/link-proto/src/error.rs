@@ -16,7 +16,7 @@ pub enum LinkError {
     /// The HELLO does not begin with the magic number.
     #[error("HELLO has magic {found:#010x}, expected 0x444d5348")]
     BadMagic {
-        /// What stands there.
+        /// What is there.
         found: u32,
     },
     /// No protocol version that both sides speak.

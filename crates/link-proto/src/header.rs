@@ -79,7 +79,7 @@ pub enum Kind {
 pub mod flags {
     /// REQUEST, RESPONSE, CHUNK, ITEM: this message or item goes on in the next CHUNK or ITEM.
     pub const MORE: u8 = 0x01;
-    /// REQUEST, RESPONSE: metadata stands before the payload.
+    /// REQUEST, RESPONSE: metadata comes before the payload.
     pub const META: u8 = 0x02;
     /// REQUEST: there will be no answer.
     pub const ONE_WAY: u8 = 0x04;

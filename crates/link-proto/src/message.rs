@@ -23,7 +23,7 @@ impl CallId {
         Self(id)
     }
 
-    /// The id as it stands in frames.
+    /// The id as it is in frames.
     pub fn to_wire(self) -> u64 {
         self.0
     }
@@ -175,7 +175,7 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// What stands before the payload of a REQUEST.
+/// What comes before the payload of a REQUEST.
 #[derive(Debug)]
 pub(crate) struct RequestHead {
     pub(crate) route: u32,
@@ -193,7 +193,7 @@ impl RequestHead {
     }
 }
 
-/// What stands before the payload of a RESPONSE.
+/// What comes before the payload of a RESPONSE.
 #[derive(Debug)]
 pub(crate) struct ResponseHead {
     pub(crate) status: Status,

@@ -31,7 +31,7 @@ impl Meta {
         self.iter().find(|(k, _)| *k == key).map(|(_, v)| v)
     }
 
-    /// Checks what stands behind the length field, and keeps it.
+    /// Checks what comes after the length field, and keeps it.
     pub(crate) fn check(kind: u8, entries: Bytes) -> Result<Self, LinkError> {
         if entries.len() > MAX_META_LEN {
             let (len, max) = (entries.len(), MAX_META_LEN);

@@ -60,7 +60,7 @@ pub const MAX_CODECS: usize = 32;
 /// }
 /// ```
 pub trait Codec<T> {
-    /// What stands in the messages; from 1, below [`MAX_CODECS`].
+    /// What is in the messages; from 1, below [`MAX_CODECS`].
     const NUMBER: u8;
     /// For people.
     const NAME: &'static str;

@@ -10,7 +10,7 @@ use tracing::Span;
 
 use crate::trace::TraceContext;
 
-/// Is told of calls. All methods have an empty default.
+/// Gets the events of calls. Every method is empty by default.
 ///
 /// Counting the calls of a client by outcome:
 ///

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Why a registry could not be opened, read or written.
 ///
-/// A registry that is merely away is no error: it shows in
+/// A registry that is merely away is not an error: it shows in
 /// [`RegistryStatus`](crate::RegistryStatus), and we keep trying.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
@@ -16,7 +16,7 @@ pub enum RegistryError {
     /// An etcd registry without an address.
     #[error("no etcd endpoint is given: add at least one, such as http://127.0.0.1:2379")]
     NoEtcdEndpoint,
-    /// An etcd address that is no URL.
+    /// An etcd address that is not a URL.
     #[error("etcd endpoint {url:?} is wrong: write http://HOST:PORT or https://HOST:PORT")]
     BadEtcdUrl {
         /// What was given.

@@ -31,7 +31,7 @@ pub(crate) async fn follow(
     while watch.ready().await {
         let error = until_error(watch.as_mut(), &mut view, &snapshots, &mut backoff).await;
         match &error {
-            // Nothing is wrong, but that is no reason for a tight loop either.
+            // Nothing is wrong, but that is not a reason for a tight loop either.
             StoreError::Gap => tracing::debug!(service = %view.wanted(), "reading the list again"),
             StoreError::Away | StoreError::SessionLost => view.handle_away(),
             StoreError::Failed(error) => {

@@ -5,8 +5,8 @@
 //! - [`Registry::subscribe`] gives the [`Endpoint`]s of a service as a [`Snapshot`] that is kept
 //!   up to date. While the registry is away the last one known stays, marked as stale.
 //! - [`Registry::register`] offers a service until the [`Registered`] is withdrawn or dropped.
-//! - [`Registry::definition`] tells what a service looks like; see [`definitions`].
-//! - [`Registry::presence`] tells whether a service is there at all, at the cost of no watch.
+//! - [`Registry::definition`] says what a service looks like; see [`definitions`].
+//! - [`Registry::presence`] says whether a service is there at all, at the cost of no watch.
 //! - [`Registry::status`] says how the registry itself does.
 //!
 //! Everything here is off the hot path: it runs on the runtime where the registry was opened, and

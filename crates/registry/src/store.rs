@@ -87,7 +87,7 @@ pub(crate) enum News {
     /// error.
     Whole {
         items: Vec<Item>,
-        /// The store has lost what it knew before (it was wiped, or begins anew with each
+        /// The store has lost what it knew before (it was wiped, or begins again with each
         /// connection): entries may be missing only because their owners have not come back yet.
         history_lost: bool,
     },
@@ -109,7 +109,7 @@ pub(crate) struct Known {
     pub(crate) is_current: bool,
 }
 
-/// Why a watch or a session has to begin anew. What is known stays in the meantime.
+/// Why a watch or a session has to begin again. What is known stays in the meantime.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum StoreError {
     /// The store cannot be reached; its status has the reason.
@@ -132,7 +132,7 @@ pub(crate) trait Watch: Send {
     /// Waits until the store can be asked; `false` if it never will be again.
     fn ready(&mut self) -> Wait<'_, bool>;
 
-    /// Waits for the next news. After an error the watch begins anew with a whole list.
+    /// Waits for the next news. After an error the watch begins again with a whole list.
     fn next(&mut self) -> Wait<'_, Result<News, StoreError>>;
 
     /// Notes an error for the operator; true if it is not the one that was noted last.

@@ -44,7 +44,7 @@ impl Journal {
         };
         let written = write();
         if written.is_err() {
-            // What is there of it is no use, and the error that is told is the first.
+            // What is there of it is of no use, and the first error is reported.
             let _ = std::fs::remove_file(&new);
         }
         written.map_err(TransferError::io("write", path))

@@ -11,7 +11,7 @@ use crate::{Reader, Source, TransferError};
 
 /// Processes `source`, whose lines end as `ends` says, into `output`, which is replaced. An
 /// output of before that is long enough is written over and then cut, so that its pages need not
-/// be found anew. Returns the number of lines.
+/// be found again. Returns the number of lines.
 ///
 /// # Errors
 /// What reading and writing can end with.

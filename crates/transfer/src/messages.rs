@@ -320,7 +320,7 @@ pub enum Reply<'a> {
 }
 
 impl<'a> Reply<'a> {
-    /// Set in the number of an answer that is no line; the rest of it is the number of lines.
+    /// Set in the number of an answer that is not a line; the rest of it is the number of lines.
     const END: u64 = 1 << 63;
     /// Both are set in the number of a refusal; the rest of it is the code.
     const REFUSED: u64 = 3 << 62;

@@ -224,8 +224,8 @@ impl Output {
             remove(&self.partial)?; // there is nothing to resume
             return remove(&self.journal);
         }
-        // The beginning of what could not be written is no use, and on a full disk the journal has
-        // its place.
+        // The beginning of what could not be written is of no use, and on a full disk the journal
+        // has its place.
         self.file.set_len(self.len).map_err(TransferError::io("shorten", &self.partial))?;
         self.file.sync_data().map_err(TransferError::io("synchronize", &self.partial))?;
         self.state(totals).store(&self.journal)

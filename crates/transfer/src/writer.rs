@@ -171,7 +171,7 @@ impl Writer {
     }
 
     /// What has been written, from the first line on, as the server sent it. A transfer that is
-    /// opened anew, because the server was restarted, goes on from line `lines` of this.
+    /// opened again, because the server was restarted, goes on from line `lines` of this.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.shared.state().totals

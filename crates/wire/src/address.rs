@@ -1,6 +1,6 @@
 //! The one reader and writer of `HOST:PORT`. Pure.
 //!
-//! A host is a name, an IPv4 address, or an IPv6 address, which stands in brackets where a port
+//! A host is a name, an IPv4 address, or an IPv6 address, which is in brackets where a port
 //! can follow. Where a program of this machine can be meant, `unix:` and the path of a socket
 //! stand in the place of host and port. Nothing is resolved here.
 //!
@@ -16,7 +16,7 @@ const MAX_HOST_LEN: usize = 253;
 /// Why a text is not an address.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AddressError {
-    /// Nothing stands before the port.
+    /// Nothing comes before the port.
     #[error("the host is missing")]
     NoHost,
     /// The host has characters that no host has, or too many.
@@ -25,7 +25,7 @@ pub enum AddressError {
     /// There is no port.
     #[error("the port is missing")]
     NoPort,
-    /// The port is no number from 1 to 65535.
+    /// The port is not a number from 1 to 65535.
     #[error("the port is not a number from 1 to 65535")]
     BadPort,
 }
@@ -111,7 +111,7 @@ pub fn join(host: &str, port: u16) -> String {
     }
 }
 
-/// What stands before the path of a Unix socket, where a host could stand.
+/// What comes before the path of a Unix socket, where a host could stand.
 pub const UNIX: &str = "unix:";
 
 /// The path, if in the place of a host a Unix socket is named: `unix:/run/orders.sock`.

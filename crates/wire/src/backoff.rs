@@ -30,7 +30,7 @@ impl Backoff {
     }
 
     /// As [`Backoff::reset`], if what was reached lived longer than the next wait would be. One
-    /// that breaks at once is no success.
+    /// that breaks at once is not a success.
     pub fn note_lifetime(&mut self, lifetime: Duration) {
         if self.next < lifetime {
             self.reset();

@@ -21,7 +21,7 @@
 //!   until only an eighth is free.
 //!
 //! A connection to an endpoint carries the calls of many. Each of its messages counts by itself:
-//! what the connection holds already is no reason to refuse a small one.
+//! what the connection holds already is not a reason to refuse a small one.
 //!
 //! Invariants:
 //! - What is in use beyond [`FREE_LEN`] is always counted: a growth that is refused by

@@ -21,7 +21,7 @@ use crate::listen_address::{BoundSocket, ListenAddress, SocketFile, UnixSocket};
 use crate::socket;
 
 /// How long accepting rests after the operating system refused to give a connection, most often
-/// for want of file descriptors: trying again at once would only use up a core.
+/// for lack of file descriptors: trying again at once would only use up a core.
 const REST: Duration = Duration::from_millis(50);
 /// The least time between two log lines about refused connections.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);

@@ -24,7 +24,7 @@ const N_AMPLIFIED_FIELDS: usize = 1890;
 const ZERO_WINDOW_LEN: usize = 400_000;
 /// Frames that are sent by one write in a flood.
 const N_FRAMES_PER_BATCH: u32 = 2000;
-/// Streams are numbered anew on a new connection after so many.
+/// Streams are numbered again on a new connection after so many.
 const MAX_RESETS: u32 = 1_000_000;
 const CANCEL: u32 = 8;
 const PING_INTERVAL: Duration = Duration::from_secs(1);

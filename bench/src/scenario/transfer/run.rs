@@ -84,7 +84,7 @@ impl Program {
         }
     }
 
-    /// Whether it stands in the targets.
+    /// Whether it is in the targets.
     pub(super) fn is_main(self) -> bool {
         self == Self::Dubmesh { process_at: "server", callers: None }
     }

@@ -25,7 +25,7 @@ const MAX_ELEMENTS: usize = 16;
 /// Levels that are looked at.
 const MAX_DEPTH: u32 = 4;
 
-/// How well JSON text fits a type. Text that is no JSON fits none.
+/// How well JSON text fits a type. Text that is not JSON fits none.
 pub(crate) fn of_json(text: &[u8], ty: &JavaType, service: Option<&ServiceDefinition>) -> Fit {
     Looking { service, depth: 0 }.value(text, ty)
 }

@@ -85,7 +85,7 @@ impl Backend {
         Self { service: export.service.clone(), stats, app }
     }
 
-    /// How the app stands.
+    /// The app's state.
     pub fn standing(&self) -> Standing {
         match &self.app {
             App::Dubbo(app) => app.upstream.standing(),

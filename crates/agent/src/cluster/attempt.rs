@@ -64,7 +64,7 @@ impl Attempt {
     }
 
     /// Whether the endpoint is there and would refuse the next call as well: the app behind it has
-    /// gone, or offers the service no more. A connection that is down is no reason to rest:
+    /// gone, or offers the service no more. A connection that is down is not a reason to rest:
     /// nothing is offered to it anyway, and it is to be used as soon as it is up again.
     fn is_refusal(&self, error: &CallError) -> bool {
         matches!(error.code, Code::Unreachable | Code::ServiceNotFound)

@@ -185,7 +185,7 @@ impl List {
     }
 
     /// Whether an endpoint is listed, or another one goes the same way in its place: it was
-    /// registered anew with other parameters, or an agent came between, or went.
+    /// registered again with other parameters, or an agent came between, or went.
     fn has(&self, endpoint: &Endpoint) -> bool {
         addresses(endpoint).any(|address| self.0.contains(&address))
     }

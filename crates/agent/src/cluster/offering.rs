@@ -114,7 +114,7 @@ impl Cluster {
             let attempt = match next {
                 Next::Offer(slot) => self.attempt(slot, now),
                 Next::Wait => {
-                    // Who waits in vain is told so by the next decision.
+                    // If none came, the next decision says so.
                     let _ = self.wait_for_endpoints(attempts.limits().deadline).await;
                     now = Instant::now();
                     next = self.next(&attempts, now);

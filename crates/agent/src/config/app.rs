@@ -70,7 +70,7 @@ pub(super) fn app(
             let origin = origin(section, url, folder);
             return AppConfig::Http(Arc::new(http_app(section, interface, origin)));
         }
-        // Of an address that could not be read, nobody can tell which keys belong to it.
+        // Of an address that could not be read, nobody can say which keys belong to it.
         None if text.is_some() => {
             section.pass_over(&HTTP_APP_KEYS);
             section.pass_over(&TLS_KEYS);
@@ -103,7 +103,7 @@ pub(super) fn app(
     }
 }
 
-/// Reads the text of `app`; nothing if it is no address of an app.
+/// Reads the text of `app`; nothing if it is not an address of an app.
 fn url(text: &str) -> Option<Url<'_>> {
     let sockets = [(UNIX, Scheme::Unix), ("dubbo+unix:", Scheme::DubboUnix)];
     let socket =

@@ -28,7 +28,7 @@ pub(super) struct Places {
 pub(super) struct Listen {
     pub(super) address: ListenAddress,
     pub(super) place: KeyPlace,
-    /// The address stands nowhere in the file, so a message never points to it.
+    /// The address is nowhere in the file, so a message never points to it.
     pub(super) is_default: bool,
 }
 

@@ -92,7 +92,7 @@ pub(super) const APP_IDLE_TIMEOUT: Duration = Duration::from_millis(1500);
 pub(super) const HEALTH_INTERVAL: Duration = Duration::from_secs(2);
 /// A health check that takes longer says enough.
 pub(super) const HEALTH_TIMEOUT: Duration = Duration::from_secs(1);
-/// One lost answer is no reason to withdraw a service.
+/// One lost answer is not a reason to withdraw a service.
 pub(super) const HEALTH_FAILURES: u32 = 2;
 /// More would hide an app's absence for minutes.
 pub(super) const MOST_HEALTH_FAILURES: u32 = 100;

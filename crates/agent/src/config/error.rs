@@ -99,7 +99,7 @@ pub(super) struct Problems<'t> {
     file: &'t str,
     text: &'t str,
     found: RefCell<Vec<ConfigError>>,
-    /// What is no mistake, but not as it should be.
+    /// What is not a mistake, but could be better.
     warned: RefCell<Vec<ConfigError>>,
 }
 
@@ -118,7 +118,7 @@ impl<'t> Problems<'t> {
         self.found.borrow_mut().push(self.error(place, &problem.into(), remedy.into()));
     }
 
-    /// Notes that something at `place` is no mistake, but not as it should be.
+    /// Notes that something at `place` is not a mistake, but could be better.
     pub(super) fn warn(
         &self,
         place: &KeyPlace,
@@ -140,7 +140,7 @@ impl<'t> Problems<'t> {
         }
     }
 
-    /// What is no mistake, but not as it should be.
+    /// What is not a mistake, but could be better.
     pub(super) fn warnings(&self) -> Vec<ConfigError> {
         self.warned.take()
     }

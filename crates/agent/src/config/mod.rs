@@ -114,7 +114,7 @@ pub struct Config {
     pub exports: Vec<ExportConfig>,
     /// How upstream services are called.
     pub clusters: ClusterRules,
-    /// What is no mistake, but not as it should be.
+    /// What is not a mistake, but could be better.
     pub warnings: Vec<ConfigError>,
 }
 

@@ -24,7 +24,7 @@ pub(super) enum Kind {
 /// A registry as far as it could be read.
 pub(super) struct RegistryDraft {
     pub(super) name: String,
-    /// Where the name stands.
+    /// Where the name is.
     pub(super) place: KeyPlace,
     /// `None` if the file does not tell.
     pub(super) kind: Option<Kind>,
@@ -84,7 +84,7 @@ fn registry(mut section: Section<'_>, folder: &Path) -> RegistryDraft {
     let remedy = format!("write one of {}", words.map(|(word, _)| word).join(", "));
     section.required_text("kind", &remedy);
     let kind = section.choice("kind", &words);
-    // With an unknown kind, nobody can tell which keys belong.
+    // With an unknown kind, nobody can say which keys belong.
     if let Some(kind) = kind {
         refuse_keys_of_others(&mut section, kind);
     }

@@ -135,7 +135,7 @@ impl<'d> Section<'d> {
         self.entry(key).is_some()
     }
 
-    /// Where `key` stands; the head of the section if it does not.
+    /// Where `key` is; the head of the section if it does not.
     pub(super) fn place(&self, key: &str) -> KeyPlace {
         let offset = self.entry(key).map_or(self.place.offset, |(name, _)| name.span().start);
         let key =
@@ -153,7 +153,7 @@ impl<'d> Section<'d> {
         self.problems.add(&self.place(key), problem, remedy);
     }
 
-    /// Notes that what stands at `place` is wrong.
+    /// Notes that what is at `place` is wrong.
     pub(super) fn wrong_at(
         &self,
         place: &KeyPlace,
@@ -163,7 +163,7 @@ impl<'d> Section<'d> {
         self.problems.add(place, problem, remedy);
     }
 
-    /// Notes that the value of `key` is no mistake, but not as it should be.
+    /// Notes that the value of `key` is not a mistake, but could be better.
     pub(super) fn warn(&self, key: &str, problem: impl Into<String>, remedy: impl Into<String>) {
         self.problems.warn(&self.place(key), problem, remedy);
     }

@@ -3,7 +3,7 @@
 //! What is shown is picked key by key, so that a secret is left out unless somebody picks it. The
 //! types are taken apart, so that a new key cannot be forgotten.
 //!
-//! Left out are: passwords, the values of headers (they hold tokens), what stands before an `@` in
+//! Left out are: passwords, the values of headers (they hold tokens), what comes before an `@` in
 //! a URL, the paths of an HTTP app's methods (they may hold keys), and what is in files.
 
 use std::path::PathBuf;

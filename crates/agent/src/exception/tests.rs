@@ -51,7 +51,7 @@ fn a_generic_call_has_the_trace_in_its_message() {
         (error.code, &*error.message),
         (Code::Exception, "java.lang.ClassCastException: no")
     );
-    // An exception without a message has none: the trace is no message.
+    // An exception without a message has none: the trace is not a message.
     let error = wrapped("a.B.add(B.java:7)", Value::Null);
     assert_eq!(&*error.message, "java.lang.ClassCastException");
     let expected = json!({"class": "java.lang.ClassCastException", "message": null, "cause": null, "fields": {}});

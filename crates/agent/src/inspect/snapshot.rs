@@ -1,7 +1,7 @@
 //! What is shown of a running agent: plain types, which are the JSON of the admin listener's
 //! pages.
 //!
-//! docs/operations.md tells what each field means. Workers make parts of these, which are merged.
+//! docs/operations.md says what each field means. Workers make parts of these, which are merged.
 
 use std::collections::BTreeMap;
 
@@ -200,7 +200,7 @@ pub struct EndpointSnapshot {
     pub address: String,
     /// `link` for a provider's agent, `dubbo` for a provider.
     pub protocol: String,
-    /// How it stands, and with how many workers: `ready`, `ejected`, `connecting`, `down`,
+    /// Its state, and with how many workers: `ready`, `ejected`, `connecting`, `down`,
     /// `leaving`.
     pub standing: BTreeMap<String, usize>,
     /// Why it is not simply ready, of each worker, without repetitions.
@@ -300,7 +300,7 @@ pub struct RouteSnapshot {
     /// The serializations that its endpoints are written to in. Empty if that is their callers'
     /// choice.
     pub serializations: Vec<String>,
-    /// Calls so far. Routes that nobody uses may make room for others, and then begin anew.
+    /// Calls so far. Routes that nobody uses may make room for others, and then begin again.
     pub calls: u64,
     /// How many workers know it.
     pub workers: usize,

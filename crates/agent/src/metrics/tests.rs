@@ -172,7 +172,7 @@ fn names_that_callers_make_up_are_bounded() {
     for n in 0..10_000 {
         count(&format!("made.Up{n}"), false);
     }
-    // Whoever came first, or stands in a registry, keeps his name.
+    // Whoever came first, or is in a registry, keeps his name.
     count("made.Up0", false);
     count("a.Known", true);
     let samples = samples(&hub.render());

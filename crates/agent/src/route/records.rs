@@ -62,7 +62,7 @@ pub(crate) fn named_in(error: &CallError) -> Option<&str> {
 }
 
 /// The refusal with what a caller can do about it. Where the arguments name the class, an object
-/// of it was sent in vain.
+/// of it was sent without success.
 pub(crate) fn advise(error: CallError, is_mentioned: impl FnOnce(&str) -> bool) -> CallError {
     let Some(class) = named_in(&error) else { return error };
     let advice = match is_mentioned(class) {

@@ -65,7 +65,7 @@ impl Lanes {
         self.short.address()
     }
 
-    /// How it stands.
+    /// Its state.
     pub fn standing(&self) -> Standing {
         self.short.standing()
     }

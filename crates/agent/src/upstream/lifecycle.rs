@@ -1,4 +1,5 @@
-//! Keeps one connection to one endpoint: connects, drives, reconnects, and says how it stands.
+//! Keeps one connection to one endpoint: connects, drives, reconnects, and says what state it is
+//! in.
 //!
 //! Invariants:
 //! - At most one connection at a time, and at most one attempt at one.
@@ -144,7 +145,7 @@ impl<P: Peer> Upstream<P> {
         &self.0.address
     }
 
-    /// How it stands.
+    /// Its state.
     pub fn standing(&self) -> Standing {
         match &*self.0.state.borrow() {
             Connectivity::Connecting(_) => Standing::Connecting,
@@ -301,7 +302,7 @@ impl<P: Peer> Inner<P> {
         }
     }
 
-    /// Drives one connection to its end, and tells why it ended.
+    /// Drives one connection to its end, and says why it ended.
     async fn serve(&self, mut stream: Connection, was_ready: &Cell<bool>) -> String {
         let conn = Conn::new(self.peer.machine(Instant::now()));
         let listed = Rc::new(Made::<P>(conn.clone()));

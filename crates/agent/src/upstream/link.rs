@@ -145,7 +145,8 @@ impl LinkPeer {
         Err(error.at(&self.address))
     }
 
-    /// The peer's number of a route and how it stands, asking the peer if it does not know it yet.
+    /// The peer's number of a route and what state it is in, asking the peer if it does not know
+    /// it yet.
     fn route(
         &self,
         conn: &Conn<LinkClient>,

@@ -60,7 +60,7 @@ pub enum AnyUpstream {
 }
 
 impl AnyUpstream {
-    /// How it stands toward the calls of a service, given by its key as text.
+    /// Its state toward the calls of a service, given by its key as text.
     pub fn standing(&self, service: &str) -> Standing {
         match self {
             Self::Link(upstream) if upstream.peer().is_away(service) => Standing::Down,
@@ -241,7 +241,7 @@ impl Pool {
         }
     }
 
-    /// The account of a connection to an endpoint that is no upstream.
+    /// The account of a connection to an endpoint that is not an upstream.
     pub fn account(&self) -> Rc<Account> {
         self.memory.endpoint()
     }

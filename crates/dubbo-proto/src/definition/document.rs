@@ -18,7 +18,7 @@ const MAX_HOPS: usize = 4;
 
 pub(super) fn parse(text: &[u8]) -> Result<ServiceDefinition, ProtoError> {
     bound("bytes of a service definition", text.len(), MAX_DOCUMENT_LEN)?;
-    // Every value but the first stands behind one of these.
+    // Every value but the first comes after one of these.
     let n_values = text.iter().filter(|byte| matches!(byte, b',' | b':' | b'[' | b'{')).count();
     bound("values in a service definition", n_values, MAX_VALUES)?;
     let root: Value = serde_json::from_slice(text).map_err(|error| ProtoError::Definition {

@@ -9,7 +9,7 @@ use hessian::JavaType;
 use super::{MAX_METHODS, MethodDefinition, ServiceDefinition};
 use crate::descriptor::MAX_PARAMETERS;
 
-/// What stands behind every answer.
+/// What comes after every answer.
 pub const PROMPT: &str = "dubbo>";
 
 /// The longest words of a provider that are repeated to an operator.

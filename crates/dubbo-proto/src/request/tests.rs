@@ -215,7 +215,7 @@ fn templates_refuse_what_a_provider_could_not_read() {
 }
 
 proptest! {
-    /// Whatever stands in a body, it is read or refused, and the parts lie inside of it.
+    /// Whatever is in a body, it is read or refused, and the parts lie inside of it.
     #[test]
     fn hostile_bodies_are_read_or_refused(
         cut in 0usize..120,

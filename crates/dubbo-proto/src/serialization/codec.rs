@@ -12,7 +12,7 @@ pub(crate) type TextPair = (Text, Text);
 
 /// The length before a text or value, where there is one.
 pub(crate) const SIZE_LEN: usize = 4;
-/// The longest that stands before a reply's value: a type of two bytes behind its length, and a
+/// The longest that comes before a reply's value: a type of two bytes behind its length, and a
 /// length.
 pub(crate) const MAX_FRONT_LEN: usize = SIZE_LEN + 2 + SIZE_LEN;
 
@@ -67,7 +67,7 @@ pub(crate) trait BodyCodec: Debug + Sync {
         false
     }
 
-    /// Whether lengths stand before texts, values and maps.
+    /// Whether lengths come before texts, values and maps.
     fn is_sized(&self) -> bool {
         false
     }
@@ -102,7 +102,7 @@ pub(crate) trait BodyCodec: Debug + Sync {
         false
     }
 
-    /// Puts what stands before the value of a reply: the number of its kind, and the length of the
+    /// Puts what comes before the value of a reply: the number of its kind, and the length of the
     /// value if there is one. Returns how many bytes that are.
     fn put_reply_front(
         &self,
@@ -123,7 +123,7 @@ pub(crate) trait BodyCodec: Debug + Sync {
     /// The number at the front of a reply, and where what follows begins.
     fn read_reply_number(&self, body: &[u8]) -> Result<(i64, usize), ProtoError>;
 
-    /// Where the value is of which something stands at `start`, if that takes no walk through it.
+    /// Where the value is that begins at `start`, if that takes no walk through it.
     fn framed_value(&self, body: &[u8], start: usize) -> Result<Option<Range<usize>>, ProtoError>;
 
     /// Where the value is that begins at `start`.

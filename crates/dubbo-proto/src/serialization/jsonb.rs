@@ -168,7 +168,7 @@ fn sized(
     written
 }
 
-/// `root` is where the argument stands in its message: references tell the whole path.
+/// `root` is where the argument is in its message: references tell the whole path.
 fn write_arg(
     args: &dyn Arguments,
     index: usize,

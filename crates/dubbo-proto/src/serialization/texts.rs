@@ -31,9 +31,9 @@ pub(crate) fn write_string(out: &mut Vec<u8>, value: &str) {
 pub(crate) enum Framing {
     /// JSON; a line break ends each text.
     Lines,
-    /// JSON; its length in four bytes stands before each text.
+    /// JSON; its length in four bytes comes before each text.
     Sized,
-    /// JSONB; its length in four bytes stands before each value.
+    /// JSONB; its length in four bytes comes before each value.
     Jsonb,
 }
 
@@ -60,7 +60,7 @@ impl Framing {
         }
     }
 
-    /// Whether the length of each text stands before it.
+    /// Whether the length of each text comes before it.
     pub(crate) const fn is_sized(self) -> bool {
         !matches!(self, Self::Lines)
     }
@@ -95,7 +95,7 @@ impl Framing {
     }
 
     /// A text that is a string or null, which counts as empty; and, if it is borrowed, how many
-    /// bytes stand behind it in the text.
+    /// bytes come after it in the text.
     #[inline]
     pub(crate) fn read_string(self, text: &[u8]) -> Option<(Cow<'_, str>, usize)> {
         match self {
@@ -346,7 +346,7 @@ impl BodyCodec for Framing {
     fn framed_value(&self, body: &[u8], start: usize) -> Result<Option<Range<usize>>, ProtoError> {
         match self {
             Self::Lines => Ok(None),
-            // The length before the value is no part of it.
+            // The length before the value is not a part of it.
             Self::Sized | Self::Jsonb => value_at(*self, body, start).map(Some),
         }
     }
@@ -421,7 +421,7 @@ fn write_attachment(framing: Framing, out: &mut Vec<u8>, value: AttachmentValue<
     }
 }
 
-/// Where the value that stands at `start` is.
+/// Where the value that is at `start` is.
 fn value_at(framing: Framing, body: &[u8], start: usize) -> Result<Range<usize>, ProtoError> {
     match Texts::new(framing, body, start).next("value")? {
         Some((start, text)) => Ok(start..start + text.len()),
@@ -454,7 +454,7 @@ fn read_text_attachments(
     Ok(members.kept.into_iter().map(own).collect())
 }
 
-/// A length as it stands before a text. Payload limits keep texts far below 4 GiB.
+/// A length as it comes before a text. Payload limits keep texts far below 4 GiB.
 pub(crate) fn size(len: usize) -> [u8; SIZE_LEN] {
     u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes()
 }

@@ -63,7 +63,7 @@ fn coloured(out: &mut Vec<u8>, colour: Option<&[u8]>, text: &[u8]) {
     out.extend_from_slice(colour.map_or(&[], |_| PLAIN));
 }
 
-/// The length of a string, its last quote included, whose first quote stands before `text`.
+/// The length of a string, its last quote included, whose first quote comes before `text`.
 fn string_len(text: &[u8]) -> usize {
     let mut escaped = false;
     let end = text.iter().position(|byte| {

@@ -17,7 +17,7 @@ use tracing_subscriber::layer::Context;
 
 use super::lines::Cut;
 
-/// Whose lines tell what was left out; they have no quota.
+/// Whose lines say what was left out; they have no quota.
 pub(super) const TARGET: &str = "dubmesh::logging";
 
 /// What a place may log.

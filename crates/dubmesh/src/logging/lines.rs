@@ -123,7 +123,7 @@ fn json_line(event: &Event<'_>) -> serde_json::Result<Vec<u8>> {
 fn timestamp() -> String {
     let mut text = String::new();
     if Clock.format_time(&mut Writer::new(&mut text)).is_err() {
-        // Only a clock that stands before the year 0 has no text.
+        // Only a clock that comes before the year 0 has no text.
         text = format!("{:?}", SystemTime::now());
     }
     text

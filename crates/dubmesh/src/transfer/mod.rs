@@ -86,7 +86,7 @@ impl From<LineEnds> for transfer::LineEnds {
 }
 
 /// Tells on standard error if the file's lines seem to end otherwise than was said. Whoever reads
-/// all of the file tells what keeps it from being read.
+/// all of the file says what keeps it from being read.
 fn advise(command: &str, path: &Path, ends: LineEnds) {
     let advice = Source::open_with(path, ends.into()).and_then(|source| source.advice());
     if let Ok(Some(advice)) = advice {

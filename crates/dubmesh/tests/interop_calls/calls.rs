@@ -303,7 +303,7 @@ fn exceptions(peer: &mut Peer<'_>) {
     }
 }
 
-/// Attachments whose names have capital letters, and that are no texts.
+/// Attachments whose names have capital letters, and that are not texts.
 fn typed_attachments(peer: &mut Peer<'_>) {
     let object = r#"x-dubbo-attachments: {"traceId":"abc"}"#;
     let answer = peer.call("attachment", Some(STRING), &[object], "[\"traceId\"]");

@@ -538,13 +538,13 @@ fn silence_is_asked_then_taken_for_death() {
     pair.client.handle_timeout(at(&pair, 5));
     assert!(pair.at_server().is_empty(), "a PING is no event");
     assert_eq!(pair.client.poll_timeout(), Some(at(&pair, 15)));
-    // The answer comes: all begins anew.
+    // The answer comes: all begins again.
     pair.now = at(&pair, 6);
     assert!(pair.at_client().is_empty());
     let answered = pair.now;
     let at = |s| answered + Duration::from_secs(s);
     assert_eq!(pair.client.poll_timeout(), Some(at(5)));
-    // Traffic does not move the alarm; when it comes it is set anew.
+    // Traffic does not move the alarm; when it comes it is set again.
     pair.now = at(3);
     pair.server.set_window(9);
     assert_eq!(pair.at_client().len(), 1);

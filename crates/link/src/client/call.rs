@@ -23,7 +23,7 @@ use crate::observe::{self, CallInfo, Observer, Side};
 use crate::trace::{TRACEPARENT, TraceContext};
 use wire::Share;
 
-/// How often one call is begun anew because nobody has begun it.
+/// How often one call is begun again because nobody has begun it.
 const MAX_RESTARTS: u32 = 4;
 /// Buffers for encoding that have grown beyond this are given back.
 const KEEP_LEN: usize = 256 * 1024;

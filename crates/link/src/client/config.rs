@@ -47,7 +47,7 @@ pub struct ClientConfig {
     pub keepalive: Duration,
     /// How long that sign may take until the connection counts as dead.
     pub ping_timeout: Duration,
-    /// Is told of calls.
+    /// Gets the events of calls.
     pub observer: Option<Arc<dyn Observer>>,
     /// Adds up what goes through the connections.
     pub traffic: Option<Arc<Traffic>>,

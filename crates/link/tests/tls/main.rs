@@ -116,7 +116,7 @@ async fn handlers_see_who_calls() {
     assert_eq!(who(&connect(&server, known()).await.unwrap()).await, seen);
     assert_eq!(who(&connect(&server, unknown()).await.unwrap()).await, "nobody");
 
-    // What nobody asked for and nobody verified is no identity.
+    // What nobody asked for and nobody verified is not an identity.
     let server = serve(Some(server_tls(shown(), Clients::Unknown))).await;
     assert_eq!(who(&connect(&server, known()).await.unwrap()).await, "nobody");
 }

@@ -64,7 +64,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Options for a new connection. The files are read anew each time: certificates are renewed.
+    /// Options for a new connection. The files are read again each time: certificates are renewed.
     pub(super) fn connect_options(&self) -> Result<ConnectOptions, RegistryError> {
         let mut options = ConnectOptions::new()
             .with_connect_timeout(self.connect_timeout)

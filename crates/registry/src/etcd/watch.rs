@@ -1,4 +1,4 @@
-//! The watch of one service: read it whole, then follow the changes, and begin anew whenever that
+//! The watch of one service: read it whole, then follow the changes, and begin again whenever that
 //! chain may have a gap.
 
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl EtcdWatch {
         Self { paths, connection, wanted, live: None, stage: Stage::Unread, revision: 0 }
     }
 
-    /// One step ahead. May be dropped at any time: what is half read is read anew.
+    /// One step ahead. May be dropped at any time: what is half read is read again.
     async fn advance(&mut self, live: &Live) -> Result<News, EtcdError> {
         match self.stage {
             Stage::Unread => {
@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    /// The history is compacted between reading and watching: the watch says so, and reading anew
+    /// The history is compacted between reading and watching: the watch says so, and reading again
     /// finds what has happened.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_compacted_history_is_read_anew() {

@@ -89,7 +89,7 @@ async fn errors_keep_the_list_and_only_failures_are_reported() {
     assert!(store.reports.try_recv().is_err());
 }
 
-/// Nobody who calls notices that a list is read anew.
+/// Nobody who calls notices that a list is read again.
 #[tokio::test]
 async fn a_gap_is_not_an_outage() {
     let mut store = start(LONG);

@@ -81,7 +81,7 @@ impl Round {
         Ok(())
     }
 
-    /// One connection, with every so manieth caller from `first` on.
+    /// One connection, with its share of the callers, from `first` on.
     async fn work(self: Rc<Self>, first: u32) -> Result<(), TransferError> {
         let Source { address, config, patience, connections, callers, .. } = &self.source;
         let step = usize::try_from(*connections).unwrap_or(1).max(1);

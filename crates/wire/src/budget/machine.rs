@@ -33,7 +33,7 @@ fn limit_of_group(root: &Path, line: &str) -> Option<u64> {
     // A container sees its own group as the mount's root, whatever its path says.
     let folders = inside.ancestors().map(|folder| mount.join(folder));
     let limits = folders.filter_map(|folder| fs::read_to_string(folder.join(file)).ok());
-    // "max" is no number, and no limit.
+    // "max" is not a number, and no limit.
     limits.filter_map(|text| text.trim().parse::<u64>().ok()).min()
 }
 

@@ -44,7 +44,7 @@ impl Arguments {
         self.0.at(index)
     }
 
-    /// Reads one argument for each of `types` from what stands in a request.
+    /// Reads one argument for each of `types` from what is in a request.
     ///
     /// # Errors
     /// [`Code::BadArguments`] with the argument that cannot be read, [`Code::NoEndpoint`] for a
@@ -255,7 +255,7 @@ fn object(
     Ok(())
 }
 
-/// Whether values of this type have a form in JSON that is no array and no object.
+/// Whether values of this type have a form in JSON that is not an array or an object.
 fn is_scalar(ty: &JavaType) -> bool {
     ty.is_primitive() || matches!(ty, JavaType::Class(class) if SCALARS.contains(&class.name()))
 }

@@ -21,7 +21,7 @@ const DESCRIPTOR: &str = "Ljava/lang/String;[Ljava/lang/String;[Ljava/lang/Objec
 /// How arguments and results are written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mode {
-    /// This is no generic call.
+    /// This is not a generic call.
     Plain,
     /// Objects are maps with a member `class`.
     Map,
@@ -62,7 +62,8 @@ impl Mode {
     /// The same for a call with these arguments, which a result has to be like.
     ///
     /// # Errors
-    /// [`Code::BadArguments`] if they are no array, or come in a serialization without classes.
+    /// [`Code::BadArguments`] if they are not an array, or come in a serialization without
+    /// classes.
     pub fn fitting(self, array: &[u8], serialization: Serialization) -> Result<Self, CallError> {
         match self {
             Self::Bean(_) if serialization.has_classes() => {

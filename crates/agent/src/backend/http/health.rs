@@ -51,7 +51,7 @@ impl Health {
         health
     }
 
-    /// How the app stands.
+    /// The app's state.
     pub fn standing(&self) -> Standing {
         self.standing.get()
     }

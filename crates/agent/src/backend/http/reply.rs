@@ -35,12 +35,12 @@ pub(super) const MAX_MESSAGE_LEN: usize = 16 * 1024;
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The longest chain of causes that an exception gets.
 const MAX_CAUSES: usize = 8;
-/// How much of an answer that is no JSON is shown.
+/// How much of an answer that is not JSON is shown.
 const MAX_SHOWN_LEN: usize = 200;
 /// Members of an error's JSON that hold its message, the first one counts: ours, and those of
 /// common frameworks.
 const MESSAGES: [&str; 4] = ["message", "error", "detail", "title"];
-/// Members of an error's JSON that describe an exception, but are no fields of its class, and
+/// Members of an error's JSON that describe an exception, but are not fields of its class, and
 /// fields of Java's own that are not taken from there.
 const NO_FIELDS: [&str; 8] = [
     "message",

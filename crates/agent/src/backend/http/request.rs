@@ -112,7 +112,7 @@ fn body(method: &Method, arguments: &Arguments) -> Result<Option<Vec<u8>>, CallE
     Ok(Some(out))
 }
 
-/// Attachments as headers. One whose name or value cannot stand in a header of its own stands in
+/// Attachments as headers. One whose name or value cannot be in a header of its own is in
 /// the header of all, in which case counts and numbers are numbers.
 fn attachments(call: &AppCall<'_>, headers: &mut HeaderMap) {
     for (name, value) in call.attachments {

@@ -122,7 +122,7 @@ fn wrong_arguments(text: &str, why: &str) -> Wrong {
     Wrong { problem: format!("\"{text}\": {why}"), remedy: remedy.to_owned() }
 }
 
-/// A type whose classes all have their full names; `parameters` may stand in it as well.
+/// A type whose classes all have their full names; `parameters` may be in it as well.
 fn parse(text: &str, parameters: &[TypeParameter], classes: &Classes) -> Result<JavaType, Wrong> {
     let ty = match JavaType::parse_named(text) {
         Ok(JavaType::Void) => Err("a parameter or field cannot be void".to_owned()),

@@ -152,8 +152,8 @@ pub struct Classes {
 }
 
 impl Classes {
-    /// Adds a class that is no enum, with its type parameters and the types of its fields in terms
-    /// of these.
+    /// Adds a class that is not an enum, with its type parameters and the types of its fields in
+    /// terms of these.
     pub fn add(
         &mut self,
         class: &str,
@@ -237,7 +237,7 @@ pub enum Found<'a> {
     One(&'a Method),
     /// None has this name and these parameters.
     None,
-    /// Several have this name, and the call does not tell which it means.
+    /// Several have this name, and the call does not say which it means.
     Several(&'a [Method]),
 }
 

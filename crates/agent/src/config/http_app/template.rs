@@ -36,7 +36,7 @@ struct Pair {
     value: Vec<Part>,
 }
 
-/// Why a text is no template.
+/// Why a text is not a template.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TemplateError {
     /// A path begins with a slash.
@@ -48,7 +48,7 @@ pub enum TemplateError {
         /// Bytes before the place.
         offset: usize,
     },
-    /// Something that may not stand in a URL.
+    /// Something that may not be in a URL.
     #[error("{found:?} is not allowed in a URL; write it percent-encoded")]
     Character {
         /// The character.
@@ -62,7 +62,7 @@ pub enum TemplateError {
     },
 }
 
-/// Why an argument cannot stand in a URL.
+/// Why an argument cannot be in a URL.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RenderError {
     /// There are fewer arguments.
@@ -91,7 +91,7 @@ pub enum RenderError {
         /// The limit.
         max: usize,
     },
-    /// The argument is no JSON.
+    /// The argument is not JSON.
     #[error("argument {index}: {error}")]
     Json {
         /// Its number, from 0.
@@ -229,7 +229,7 @@ fn parts(
     Ok(parts)
 }
 
-/// What stands in a template goes into the URL as it is.
+/// What is in a template goes into the URL as it is.
 fn check(literal: &str) -> Result<&str, TemplateError> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-._~%!$&'()*+,;=:@/".contains(c);
     match literal.chars().find(|c| !fits(*c)) {

@@ -65,7 +65,7 @@ fn apps_are_below_a_path_or_on_a_socket() {
     ] {
         let text = HEAD.replace("http://h:8080", url);
         let errors = parse(&text, "a.toml").expect_err(url).to_string();
-        // Who stands before an @ may be a password.
+        // What comes before an @ may be a password.
         let shown = url.replace("a@", "***@");
         let said = format!("\"{shown}\" is not the address of an app");
         assert!(errors.contains(&said) && !errors.contains('\n'), "{errors}");
@@ -206,7 +206,7 @@ const SHOP: &str = "[[export.class]]\nname = 'a.Page<T>'\n\
     fields = { items = 'java.util.List<T>', next = 'a.Page<T>', first = 'T', n = 'int' }\n\
     [[export.class]]\nname = 'a.Shelf'\nfields = { pages = 'a.Page<a.Order>[]' }\n";
 
-/// What stands between < and > counts, in parameters, results and fields.
+/// What is between < and > counts, in parameters, results and fields.
 #[test]
 fn type_arguments_are_taken_in() {
     use hessian::transcode::Schema;

@@ -4,7 +4,7 @@
 //! A [`DubboSession`] is one consumer's connection, on `machine`. It finds out for which service
 //! a request is (`services`), hands the body to that service's endpoint in the same turn, and
 //! keeps in `flights` what the endpoint's answer needs to find its way back. No task and no copy
-//! stands in between, unless an endpoint has to be waited for or a call is offered to another one.
+//! is in between, unless an endpoint has to be waited for or a call is offered to another one.
 //!
 //! Two listeners work so: `[[ingress]] protocol = "dubbo"`, for local programs that call services
 //! of a registry, and `[dubbo]`, for anybody who calls what is exported here.

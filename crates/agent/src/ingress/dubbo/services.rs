@@ -25,7 +25,7 @@ const MAX_KNOWN: usize = 16;
 
 /// Likenesses that a session remembers. Each is compared with every request until one fits.
 const MAX_SEEN: usize = 8;
-/// After so many requests in a row that looked like none before, only every so manieth is
+/// After so many requests in a row that looked like none before, only one in as many is
 /// remembered: such requests bring attachments of their own, and remembering costs more than
 /// reading.
 const MANY_MISSES: u32 = 64;

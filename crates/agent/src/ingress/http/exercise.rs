@@ -60,7 +60,7 @@ fn encode(args: &ArgumentList<'_>, parameters: &Parameters) {
     }
 }
 
-/// What is written anew for a generic call or for a method of any number of arguments is JSON,
+/// What is written again for a generic call or for a method of any number of arguments is JSON,
 /// too; and what looks like a type by nature can be written as it.
 fn rewrite(args: &ArgumentList<'_>, types: &[JavaType]) {
     for texts in [args.quoted(), args.packed(args.len() / 2)] {

@@ -20,7 +20,7 @@ const MAX_PARAMETERS: usize = 255;
 pub(super) struct Form<'a> {
     interface: Cow<'a, str>,
     method: Cow<'a, str>,
-    /// As it stands in the body: it is only read when the route is not known yet.
+    /// As it is in the body: it is only read when the route is not known yet.
     types: Option<&'a str>,
     parameters: Vec<Cow<'a, str>>,
 }

@@ -63,7 +63,7 @@ impl LastRead {
         self.owner = if bytes.len() <= LEN { address(session) } else { 0 };
     }
 
-    /// What was read last is no head.
+    /// What was read last is not a head.
     pub(super) fn forget(&mut self) {
         self.owner = 0;
     }

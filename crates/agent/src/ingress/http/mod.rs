@@ -405,7 +405,7 @@ impl<'a> CallHeaders<'a> {
         })
     }
 
-    /// All attachments. One that stands in both forms is taken from the JSON object.
+    /// All attachments. One that is in both forms is taken from the JSON object.
     fn all_attachments(&mut self, more: &'a [(String, String)]) -> Vec<(&'a str, &'a str)> {
         let mut all = std::mem::take(&mut self.attachments);
         all.retain(|(name, _)| {
@@ -433,3 +433,6 @@ fn parse_timeout(text: &str) -> Result<Duration, CallError> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! Answers that stand ready: to what never became a request.
+//! Prepared answers to what never became a request.
 
 /// The request did not arrive in time.
 pub(super) const TIMEOUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n\

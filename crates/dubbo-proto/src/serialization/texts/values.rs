@@ -64,7 +64,7 @@ impl ValueCodec for JsonValues {
         })
     }
 
-    /// The arguments are JSON already, and whoever knows their types writes it anew.
+    /// The arguments are JSON already, and whoever knows their types writes them again.
     fn read_args(
         &self,
         args: &[u8],
@@ -106,7 +106,7 @@ impl ValueCodec for JsonValues {
         false
     }
 
-    /// JSON stays as it is unless it is wanted otherwise: then it is written anew, by the type if
+    /// JSON stays as it is unless it is wanted otherwise: then it is written again, by the type if
     /// that is known.
     fn read_value(
         &self,
@@ -179,7 +179,7 @@ impl ValueCodec for JsonValues {
 }
 
 impl JsonValues {
-    /// The value as JSON, which is written to `plain` if it does not stand there as it is.
+    /// The value as JSON, which is written to `plain` if it is not there as it is.
     fn checked<'a>(
         &self,
         value: &'a [u8],

@@ -15,7 +15,7 @@ impl Identity {
     /// Of a chain that was verified. `None` if it is empty.
     pub(super) fn of(chain: &[CertificateDer<'_>]) -> Option<Self> {
         let certificate = webpki::EndEntityCert::try_from(chain.first()?);
-        // A ready-made configuration may trust what is no X.509; then there are no names.
+        // A ready-made configuration may trust what is not X.509; then there are no names.
         let (dns_names, uris) = certificate.map_or_else(
             |_| Default::default(),
             |certificate| {

@@ -23,7 +23,7 @@ pub fn class_of(arguments: &[&[u8]]) -> &'static str {
 /// of classes. Objects get a member `class`.
 ///
 /// # Errors
-/// [`Code::BadArguments`] if it is no descriptor, or one that means nothing.
+/// [`Code::BadArguments`] if it is not a descriptor, or one that means nothing.
 pub fn plain(argument: &[u8]) -> Result<Vec<u8>, CallError> {
     if MAX_LEN < argument.len() {
         return Err(bad(format!("a JavaBeanDescriptor of over {MAX_LEN} bytes as JSON")));
