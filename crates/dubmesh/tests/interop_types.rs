@@ -440,8 +440,7 @@ fn dubbo_3_3_without_types() {
     check_version(DubboVersion::V3_3);
 }
 
-/// A document that is wrong about its provider makes no method uncallable, and one that is set
-/// right counts.
+/// A wrong document never makes a method uncallable. A document that was corrected counts.
 fn a_definition_may_be_wrong(version: DubboVersion) {
     let estate = Estate::start(version);
     let path = estate.folder.path().join(format!("{TYPES}.json"));
