@@ -32,7 +32,6 @@ impl Client {
             registries: vec![(registry_name.to_owned(), registry)],
             rules: Arc::new(ClusterRules { default: policy, rules: Vec::new() }),
             exports: Vec::new(),
-            app_health: Vec::new(),
             hub: Hub::new(&Code::NAMES),
             // One caller that asks for itself: what it is answered is limited call by call.
             budget: Budget::new(usize::MAX),

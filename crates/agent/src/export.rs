@@ -4,7 +4,7 @@
 //! same way back: no task and no copy of its own is in between. For an HTTP app the backend
 //! runs a task, which ends when the caller gives the call up.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -29,6 +29,10 @@ use crate::route::{WHOLE, template};
 use crate::upstream::dubbo::{self, DubboClient, refused};
 use crate::upstream::{MessageLen, Standing};
 
+/// For so long calls are still made that were sent before the peer heard that the service is no
+/// longer exported.
+const WITHDRAWN_TIME: Duration = Duration::from_secs(5);
+
 /// The deadline of a request that brings none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -37,8 +41,10 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct LinkSession {
     conn: Conn<LinkServer>,
     backends: Rc<Backends>,
-    /// By the peer's number of the route. Those whose app is away are refused, but not forgotten.
-    routes: Rc<RefCell<Vec<Option<Rc<RouteBackend>>>>>,
+    /// By the peer's number of the route.
+    routes: Rc<RefCell<Vec<PeerRoute>>>,
+    /// Some of them go to apps whose services are no longer exported.
+    has_withdrawn: Rc<Cell<bool>>,
     /// The calls of HTTP apps that run.
     running: Rc<RefCell<HashMap<CallId, AbortHandle>>>,
     taking: Rc<Taking>,
@@ -72,8 +78,19 @@ impl Received {
     }
 }
 
+/// A route that the peer has defined.
+enum PeerRoute {
+    /// Of a service that was never offered here.
+    Unknown,
+    /// It goes to an app, which may be away.
+    Known(Rc<RouteBackend>),
+    /// Of a service that is offered no longer, and may be again.
+    Withdrawn(Rc<RouteDef>),
+}
+
 /// Where the calls of a route go.
 struct RouteBackend {
+    def: Rc<RouteDef>,
     backend: Rc<Backend>,
     way: Way,
     /// Of the replies of a Dubbo app.
@@ -85,8 +102,8 @@ struct RouteBackend {
 enum Way {
     /// The constant parts of a Dubbo request.
     Dubbo(DubboApp, Option<Rc<RequestTemplate>>),
-    /// All that the caller has told.
-    Http(Rc<HttpApp>, Option<RouteDef>),
+    /// All that the caller has told, unless its requests tell it.
+    Http(Rc<HttpApp>, Option<Rc<RouteDef>>),
 }
 
 impl RouteBackend {
@@ -127,9 +144,9 @@ impl LinkSession {
         let machine = LinkMachine(Connection::server(protocol, Instant::now()));
         let machine = LinkServer::new(machine, account);
         let taking = Taking::new();
-        let (routes, running) = (Rc::default(), Rc::default());
+        let (routes, has_withdrawn, running) = Default::default();
         let conn = Conn::new(machine);
-        Rc::new(Self { conn, backends, routes, running, taking, write_timeout })
+        Rc::new(Self { conn, backends, routes, has_withdrawn, running, taking, write_timeout })
     }
 
     /// Serves the link until it ends.
@@ -144,9 +161,13 @@ impl LinkSession {
 
     /// Accepts a route, or refuses it for as long as its app is away.
     fn answer(&self, route: RouteId, target: &RouteBackend) {
+        let Backend { service, .. } = &*target.backend;
         self.conn.with(|link| match target.backend.standing() {
             Standing::Down => {
-                let text = format!("the app behind {} cannot be reached", target.backend.service);
+                let text = match target.backend.withdrawn_at() {
+                    Some(_) => format!("{service} is no longer exported"),
+                    None => format!("the app behind {service} cannot be reached"),
+                };
                 link.refuse_route(route, Status::UPSTREAM_UNREACHABLE, &text);
             }
             Standing::Ready | Standing::Connecting => link.accept_route(route, target.codec()),
@@ -177,22 +198,22 @@ impl LinkSession {
         let place = route.index();
         let mut routes = self.routes.borrow_mut();
         if routes.len() <= place {
-            routes.resize_with(place + 1, || None);
+            routes.resize_with(place + 1, || PeerRoute::Unknown);
         }
-        match self.target(def) {
+        match self.target(&Rc::new(def.clone())) {
             Ok(target) => {
                 self.answer(route, &target);
-                routes[place] = Some(Rc::new(target));
+                routes[place] = PeerRoute::Known(Rc::new(target));
             }
             Err((status, text)) => {
                 info!(service = def.service, method = def.method, text, "route refused");
                 self.conn.with(|link| link.refuse_route(route, status, &text));
-                routes[place] = None;
+                routes[place] = PeerRoute::Unknown;
             }
         }
     }
 
-    fn target(&self, def: &RouteDef) -> Result<RouteBackend, (Status, String)> {
+    fn target(&self, def: &Rc<RouteDef>) -> Result<RouteBackend, (Status, String)> {
         let Some(backend) = self.backends.get(&def.service) else {
             let text = format!("this agent does not export {}", def.service);
             return Err((Status::NOT_FOUND_SERVICE, text));
@@ -205,15 +226,35 @@ impl LinkSession {
                     .map_err(|error| (Status::BAD_REQUEST, error.to_string()))?;
                 Way::Dubbo(app.clone(), Some(template.into()))
             }
-            App::Http(app) => Way::Http(Rc::clone(app), (!is_whole).then(|| def.clone())),
+            App::Http(app) => Way::Http(Rc::clone(app), (!is_whole).then(|| Rc::clone(def))),
         };
-        Ok(RouteBackend { backend: Rc::clone(backend), way, reply_len: Rc::default() })
+        Ok(RouteBackend { def: Rc::clone(def), backend, way, reply_len: Rc::default() })
+    }
+
+    fn forget_withdrawn(&self, now: Instant) {
+        let mut is_left = false;
+        for route in &mut *self.routes.borrow_mut() {
+            let PeerRoute::Known(target) = route else { continue };
+            let Some(at) = target.backend.withdrawn_at() else { continue };
+            if WITHDRAWN_TIME <= now.saturating_duration_since(at) {
+                *route = PeerRoute::Withdrawn(Rc::clone(&target.def));
+            } else {
+                is_left = true;
+            }
+        }
+        self.has_withdrawn.set(is_left);
     }
 
     fn request(&self, route: RouteId, call: Received) {
-        let target = self.routes.borrow().get(route.index()).cloned().flatten();
-        let Some(target) = target else {
-            return self.refuse(&call, Status::NOT_FOUND_SERVICE, "the route was refused");
+        let target = match self.routes.borrow().get(route.index()) {
+            Some(PeerRoute::Known(target)) => Rc::clone(target),
+            Some(PeerRoute::Withdrawn(_)) => {
+                let text = "the service is no longer exported";
+                return self.refuse(&call, Status::NOT_FOUND_SERVICE, text);
+            }
+            Some(PeerRoute::Unknown) | None => {
+                return self.refuse(&call, Status::NOT_FOUND_SERVICE, "the route was refused");
+            }
         };
         if call.codec != codec::UNSET && !target.takes(call.codec) {
             let spoken = target.preferred().name();
@@ -224,7 +265,7 @@ impl LinkSession {
         }
         match &target.way {
             Way::Dubbo(app, template) => self.request_dubbo(app, template.as_ref(), &target, call),
-            Way::Http(app, def) => self.request_http(app, def.as_ref(), &target, &call),
+            Way::Http(app, def) => self.request_http(app, def.as_deref(), &target, &call),
         }
     }
 
@@ -355,15 +396,39 @@ impl Session for LinkSession {
         if self.taking.check(now, time) {
             debug!("link closed: the peer did not read its answers");
         }
+        // The connection to an app that is no longer exported is not kept for ever.
+        if self.has_withdrawn.get() {
+            self.forget_withdrawn(now);
+        }
     }
 
     /// Whether the app behind `service` can be reached has changed. The peer is told at once, so
     /// that it offers its calls to others, or to this agent again.
     fn app_changed(&self, service: &ServiceKey) {
-        let routes = self.routes.borrow();
-        for (target, index) in routes.iter().zip(0..) {
-            if let Some(target) = target.as_ref().filter(|it| it.backend.service == *service) {
-                self.answer(RouteId(index), target);
+        let (mut routes, name) = (self.routes.borrow_mut(), service.to_string());
+        for (route, index) in routes.iter_mut().zip(0..) {
+            let def = match route {
+                PeerRoute::Known(target) if target.backend.service != *service => continue,
+                PeerRoute::Known(target) if target.backend.withdrawn_at().is_none() => {
+                    self.answer(RouteId(index), target);
+                    continue;
+                }
+                PeerRoute::Known(target) => Rc::clone(&target.def),
+                PeerRoute::Withdrawn(def) if def.service == name => Rc::clone(def),
+                PeerRoute::Withdrawn(_) | PeerRoute::Unknown => continue,
+            };
+            match self.target(&def) {
+                // Another app offers the service.
+                Ok(target) => {
+                    self.answer(RouteId(index), &target);
+                    *route = PeerRoute::Known(Rc::new(target));
+                }
+                Err(_) => {
+                    if let PeerRoute::Known(target) = route {
+                        self.answer(RouteId(index), target);
+                        self.has_withdrawn.set(true);
+                    }
+                }
             }
         }
     }

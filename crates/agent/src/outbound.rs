@@ -9,9 +9,10 @@ use std::time::Instant;
 use dubbo_proto::ServiceKey;
 use registry::Registry;
 
+use crate::backend::Backend;
 use crate::cluster::Cluster;
 use crate::clusters::{Clusters, Found};
-use crate::config::{ClusterPolicy, ClusterRules};
+use crate::config::{ClusterPolicy, ClusterRules, ExportConfig};
 use crate::definitions::Definitions;
 use crate::error::{CallError, Code};
 use crate::metrics::Hub;
@@ -61,6 +62,11 @@ impl Outbound {
     /// How calls of an interface are made.
     pub fn policy(&self, interface: &str) -> ClusterPolicy {
         self.rules.borrow().policy(interface).clone()
+    }
+
+    /// Begins to connect to the app of an export. Must be called on a worker's runtime.
+    pub fn backend(&self, export: &ExportConfig) -> Backend {
+        Backend::start(export, &self.pool, &self.rules.borrow(), &self.hub)
     }
 
     /// New calls are refused from now on.

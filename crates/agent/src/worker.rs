@@ -45,6 +45,10 @@ pub enum ToWorker {
     Serve(Detached, Arc<dyn ListenerProtocol>),
     /// Make calls by these rules from now on.
     Rules(Arc<ClusterRules>),
+    /// Offer a service by this app, in place of what offers it now.
+    Offer(Offer),
+    /// Offer the service no longer, unless another offer has taken the place of this one.
+    Withdraw(ServiceKey, u64),
     /// Say what you do.
     Inspect(Question),
     /// Take no new calls; stop as soon as those in flight are done.
@@ -62,15 +66,24 @@ pub struct WorkerSetup {
     /// How calls are made.
     pub rules: Arc<ClusterRules>,
     /// What is offered to other agents.
-    pub exports: Vec<ExportConfig>,
-    /// How well the app behind each export can be reached.
-    pub app_health: Vec<AppHealth>,
+    pub exports: Vec<Offer>,
     /// Where calls are counted.
     pub hub: Hub,
     /// What connections may hold.
     pub budget: Budget,
     /// What those to endpoints hold, of all workers.
     pub endpoints: Arc<Group>,
+}
+
+/// A service that is offered.
+#[derive(Clone)]
+pub struct Offer {
+    /// What is offered, by which app.
+    pub export: ExportConfig,
+    /// Tells the offers of a service apart.
+    pub generation: u64,
+    /// Where workers say whether they reach the app.
+    pub health: AppHealth,
 }
 
 /// How many workers are connected to the app of an export. The control thread registers it only
@@ -114,15 +127,9 @@ impl Worker {
         let connections = Connections::default();
         let pool = Pool::new(&setup.name, Rc::clone(&memory), connections.clone());
         let pool = Rc::new(pool);
-        let backends = setup.exports.iter().zip(&setup.app_health).map(|(export, health)| {
-            let backend = Rc::new(Backend::start(export, &pool, &setup.rules, &setup.hub));
-            let report = report_health(Rc::clone(&backend), health.clone(), connections.clone());
-            tokio::task::spawn_local(report);
-            (export.service.to_string(), backend)
-        });
-        Rc::new(Self {
+        let worker = Rc::new(Self {
             index: setup.index,
-            backends: Rc::new(backends.collect()),
+            backends: Rc::default(),
             outbound: Outbound::new(setup.registries, setup.rules, pool, setup.hub),
             memory,
             rules_epoch: Cell::new(0),
@@ -133,7 +140,26 @@ impl Worker {
             n_open: Cell::new(0),
             is_idle: Notify::new(),
             drains: Notify::new(),
-        })
+        });
+        for offer in &setup.exports {
+            worker.offer(offer);
+        }
+        worker
+    }
+
+    /// Offers a service from now on. Calls that are with the app that offered it before stay there.
+    fn offer(&self, offer: &Offer) {
+        let backend = Rc::new(self.outbound.backend(&offer.export));
+        let connections = self.connections.clone();
+        let report = report_health(Rc::clone(&backend), offer.health.clone(), connections);
+        tokio::task::spawn_local(report);
+        self.backends.offer(offer.generation, &backend);
+        self.exports_changed(&backend.service);
+    }
+
+    fn exports_changed(&self, service: &ServiceKey) {
+        self.rules_epoch.set(self.rules_epoch.get().wrapping_add(1));
+        self.connections.app_changed(service);
     }
 
     /// Serves until a drain is complete, or the control thread is gone.
@@ -173,6 +199,12 @@ impl Worker {
             ToWorker::Rules(rules) => {
                 self.outbound.set_rules(rules);
                 self.rules_epoch.set(self.rules_epoch.get().wrapping_add(1));
+            }
+            ToWorker::Offer(offer) => self.offer(&offer),
+            ToWorker::Withdraw(service, generation) => {
+                if self.backends.withdraw(&service, generation) {
+                    self.exports_changed(&service);
+                }
             }
             ToWorker::Inspect(question) => self.answer(question),
             ToWorker::Drain => {
@@ -231,14 +263,14 @@ impl Worker {
         self.outbound.sweep(now);
     }
 
-    /// Changes whenever the rules do.
+    /// Changes whenever the rules do, or what is exported.
     pub fn rules_epoch(&self) -> u32 {
         self.rules_epoch.get()
     }
 
     /// The app behind an exported service, and the longest that a call to it may take.
     pub fn backend(&self, service: &ServiceKey) -> Option<(Rc<Backend>, Duration)> {
-        let backend = Rc::clone(self.backends.get(&service.to_string())?);
+        let backend = self.backends.get(&service.to_string())?;
         let max_timeout = self.outbound.policy(&service.interface).max_timeout;
         Some((backend, max_timeout))
     }
@@ -293,7 +325,8 @@ impl Drop for Counted {
 }
 
 /// Tells the control thread, and the agents on this worker's links, whether this worker reaches
-/// the app. When another worker does, this one need not wait until its next attempt is due.
+/// the app, for as long as the app offers the service. When another worker does, this one need not
+/// wait until its next attempt is due.
 async fn report_health(backend: Rc<Backend>, health: AppHealth, connections: Connections) {
     let (mut counted, mut standing) = (false, backend.standing());
     let mut of_all = health.subscribe();
@@ -310,6 +343,9 @@ async fn report_health(backend: Rc<Backend>, health: AppHealth, connections: Con
                 true => *n_ready += 1,
                 false => *n_ready -= 1,
             });
+        }
+        if backend.withdrawn_at().is_some() {
+            return;
         }
         tokio::select! {
             () = changed => {}

@@ -202,7 +202,8 @@ fn a_consumer_that_leaves_takes_its_calls_along() {
         for token in 0..10 {
             consumer.send(HESSIAN2, &body(SERVICE, "echo", "x", &[]), token);
         }
-        wait_until("all calls", || (hang.n_requests() == 10 * round).then_some(()));
+        // A probe of the round before may be counted late.
+        wait_until("all calls", || (10 * round <= hang.n_requests()).then_some(()));
         drop(consumer);
         // Their places are free again, or the next round would be refused.
         let mut probe = Consumer::to(&agent);

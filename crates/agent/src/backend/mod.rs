@@ -6,11 +6,14 @@
 
 pub mod http;
 
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use dubbo_proto::{BodyLimits, Request, Serialization, ServiceKey};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 pub use self::http::HttpApp;
@@ -28,6 +31,9 @@ pub struct Backend {
     pub stats: Arc<CallStats>,
     /// The app.
     pub app: App,
+    /// Since when the service is no longer offered by this app.
+    withdrawn_at: Cell<Option<Instant>>,
+    withdrawn: Notify,
 }
 
 /// An app, by what it speaks.
@@ -47,8 +53,43 @@ pub struct DubboApp {
     pub upstream: Rc<Lanes>,
 }
 
-/// What a worker exports, by service key as text.
-pub type Backends = HashMap<String, Rc<Backend>>;
+/// What a worker exports, by service key as text. It changes with the configuration.
+#[derive(Default)]
+pub struct Backends(RefCell<HashMap<String, Offered>>);
+
+struct Offered {
+    generation: u64,
+    backend: Rc<Backend>,
+}
+
+impl Backends {
+    /// The backend of a service.
+    pub fn get(&self, service: &str) -> Option<Rc<Backend>> {
+        Some(Rc::clone(&self.0.borrow().get(service)?.backend))
+    }
+
+    /// Offers a service from now on, by this backend in place of any other. `generation` tells the
+    /// offers of a service apart.
+    pub fn offer(&self, generation: u64, backend: &Rc<Backend>) {
+        let offered = Offered { generation, backend: Rc::clone(backend) };
+        let before = self.0.borrow_mut().insert(backend.service.to_string(), offered);
+        if let Some(before) = before {
+            before.backend.withdraw();
+        }
+    }
+
+    /// Ends an offer, unless another one has taken its place. Says whether it did.
+    pub fn withdraw(&self, service: &ServiceKey, generation: u64) -> bool {
+        let (mut offered, service) = (self.0.borrow_mut(), service.to_string());
+        if offered.get(&service).is_none_or(|offered| offered.generation != generation) {
+            return false;
+        }
+        if let Some(gone) = offered.remove(&service) {
+            gone.backend.withdraw();
+        }
+        true
+    }
+}
 
 /// A method as an HTTP app's callers name it.
 #[derive(Clone, Copy, Debug)]
@@ -81,13 +122,31 @@ impl Backend {
                 App::Http(HttpApp::start(&export.service, Arc::clone(config), setup, Some(worker)))
             }
         };
-        let stats = hub.export(&export.service.to_string());
-        Self { service: export.service.clone(), stats, app }
+        Self::new(export.service.clone(), app, hub)
+    }
+
+    /// A backend of this app.
+    pub fn new(service: ServiceKey, app: App, hub: &Hub) -> Self {
+        let stats = hub.export(&service.to_string());
+        let (withdrawn_at, withdrawn) = Default::default();
+        Self { service, stats, app, withdrawn_at, withdrawn }
+    }
+
+    /// The service is no longer offered by this app. Calls that are here are still made.
+    fn withdraw(&self) {
+        self.withdrawn_at.set(Some(Instant::now()));
+        self.withdrawn.notify_waiters();
+    }
+
+    /// Since when the service is no longer offered by this app; `None` while it is.
+    pub fn withdrawn_at(&self) -> Option<Instant> {
+        self.withdrawn_at.get()
     }
 
     /// The app's state.
     pub fn standing(&self) -> Standing {
         match &self.app {
+            _ if self.withdrawn_at.get().is_some() => Standing::Down,
             App::Dubbo(app) => app.upstream.standing(),
             App::Http(app) => app.health().standing(),
         }
@@ -95,9 +154,15 @@ impl Backend {
 
     /// Waits until [`Backend::standing`] may have changed.
     pub async fn changed(&self) {
-        match &self.app {
-            App::Dubbo(app) => app.upstream.changed().await,
-            App::Http(app) => app.health().changed().await,
+        let app_changed = async {
+            match &self.app {
+                App::Dubbo(app) => app.upstream.changed().await,
+                App::Http(app) => app.health().changed().await,
+            }
+        };
+        tokio::select! {
+            () = app_changed => {}
+            () = self.withdrawn.notified() => {}
         }
     }
 

@@ -39,7 +39,7 @@ use self::error::{KeyPlace, Problems};
 pub use self::check::check_log_filter;
 pub use self::error::{ConfigError, ConfigErrors};
 pub use self::http_app::HttpAppConfig;
-pub use self::reload::ReloadPlan;
+pub use self::reload::{ExportChange, ReloadPlan};
 pub(crate) use self::section::{advise_package, closest};
 pub use self::tls::{ListenerTls, TlsClient, TlsEndpoints, TlsFiles, UpstreamTls};
 

@@ -3,6 +3,8 @@
 //! Each part of [`Config`] is named once, in [`Config::reload_difference`], which takes the types
 //! apart so that a new part cannot be forgotten.
 
+use dubbo_proto::ServiceKey;
+
 use super::{Config, ExportConfig, RegistryEntry};
 
 /// The difference between two configurations, by the names of sections and keys.
@@ -59,7 +61,19 @@ impl Config {
         note(restart, "ingress", http == &new.http && dubbo == &new.dubbo);
         note(restart, "link", link == &new.link);
         note(restart, "dubbo", dubbo_exports == &new.dubbo_exports);
-        compare_exports(exports, &new.exports, &mut plan);
+        debug_assert!(exports.iter().all(|export| export.registry < registries.len()));
+        for change in self.export_changes(new) {
+            match change {
+                Ok(ExportChange::Added(it)) => {
+                    plan.changed.push(format!("new export of {}", it.service));
+                }
+                Ok(ExportChange::Changed(it)) => plan.changed.push(what_changed(exports, &it)),
+                Ok(ExportChange::Removed(it)) => {
+                    plan.changed.push(format!("removed export of {it}"));
+                }
+                Err(what) => plan.needs_restart.push(what),
+            }
+        }
         plan
     }
 }
@@ -70,27 +84,73 @@ fn note(list: &mut Vec<String>, name: &str, is_same: bool) {
     }
 }
 
-/// Of exports, the weight alone changes while running.
-fn compare_exports(old: &[ExportConfig], new: &[ExportConfig], plan: &mut ReloadPlan) {
-    let is_same_but_weight = |old: &ExportConfig, new: &ExportConfig| {
-        let ExportConfig { service, app, registry, weight: _ } = old;
-        *service == new.service && *app == new.app && *registry == new.registry
-    };
-    for new in new {
-        match old.iter().find(|old| old.service == new.service) {
-            Some(old) if is_same_but_weight(old, new) => {
-                let name = format!("export.weight of {}", new.service);
-                note(&mut plan.changed, &name, old.weight == new.weight);
+/// What is to be done about one exported service.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum ExportChange {
+    /// It is offered from now on.
+    Added(ExportConfig),
+    /// It is offered in another way: by another app, in another registry, with another weight.
+    Changed(ExportConfig),
+    /// It is offered no longer.
+    Removed(ServiceKey),
+}
+
+impl Config {
+    /// The differences between exports. Those that `new` adds or changes are as this configuration,
+    /// whose registries are the ones that are open, has to have them; or else the reason why they
+    /// have to wait for a restart.
+    pub fn export_changes(&self, new: &Self) -> Vec<Result<ExportChange, String>> {
+        let (mut changes, exports) = (Vec::new(), &self.exports);
+        let has_listener = self.link.is_some() || self.dubbo_exports.is_some();
+        for wanted in &new.exports {
+            let known = exports.iter().find(|known| known.service == wanted.service);
+            let Some(registry) = self.same_registry(new, wanted.registry).filter(|_| has_listener)
+            else {
+                changes.push(Err(format!("export of {}", wanted.service)));
+                continue;
+            };
+            let wanted = ExportConfig { registry, ..wanted.clone() };
+            match known {
+                None => changes.push(Ok(ExportChange::Added(wanted))),
+                Some(known) if *known != wanted => changes.push(Ok(ExportChange::Changed(wanted))),
+                Some(_) => {}
             }
-            Some(_) => plan.needs_restart.push(format!("export of {}", new.service)),
-            None => plan.needs_restart.push(format!("new export of {}", new.service)),
+        }
+        let is_left = |known: &&ExportConfig| {
+            !new.exports.iter().any(|wanted| wanted.service == known.service)
+        };
+        let removed = exports.iter().filter(is_left).map(|known| known.service.clone());
+        changes.extend(removed.map(|service| Ok(ExportChange::Removed(service))));
+        changes
+    }
+
+    /// Takes one of these changes over.
+    pub fn take_over(&mut self, change: &ExportChange) {
+        match change {
+            ExportChange::Added(export) => self.exports.push(export.clone()),
+            ExportChange::Changed(export) => {
+                let known = self.exports.iter_mut().find(|known| known.service == export.service);
+                if let Some(known) = known {
+                    *known = export.clone();
+                }
+            }
+            ExportChange::Removed(service) => self.exports.retain(|it| it.service != *service),
         }
     }
-    for old in old {
-        if !new.iter().any(|new| new.service == old.service) {
-            plan.needs_restart.push(format!("removed export of {}", old.service));
-        }
+
+    /// The index here of the registry that has the index in `new`, if it is the same one.
+    fn same_registry(&self, new: &Self, index: usize) -> Option<usize> {
+        let wanted = new.registries.get(index)?;
+        self.registries.iter().position(|known| is_same_registry(known, wanted))
     }
+}
+
+/// Whether all of an export has changed, or its weight alone.
+fn what_changed(known: &[ExportConfig], new: &ExportConfig) -> String {
+    let is_same =
+        |known: &&ExportConfig| ExportConfig { weight: new.weight, ..(*known).clone() } == *new;
+    let key = if known.iter().any(|known| is_same(&known)) { "export.weight" } else { "export" };
+    format!("{key} of {}", new.service)
 }
 
 fn is_same_registry(old: &RegistryEntry, new: &RegistryEntry) -> bool {

@@ -6,7 +6,6 @@
 //! - It is withdrawn when no worker has reached the app for a while, and first thing in a drain.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -16,11 +15,13 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
+use super::WorkerHandle;
 use crate::admin::Readiness;
 use crate::cluster::TLS;
-use crate::config::{AppConfig, Config, DubboListenerConfig, ExportConfig, LinkListenerConfig};
+use crate::config::{AppConfig, Config, ExportChange, ExportConfig};
+use crate::listening::Addresses;
 use crate::metrics::{Hub, RegistryStats};
-use crate::worker::AppHealth;
+use crate::worker::{AppHealth, Offer, ToWorker};
 
 /// How long an app may be away before its service is withdrawn: a restart of its connection is no
 /// reason, a restart of the app is. The agents on our links hear of either at once.
@@ -30,97 +31,208 @@ const GRACE: Duration = Duration::from_millis(250);
 /// last one that has the name `fastjson` stand for one text a line.
 const RELEASE: &str = "2.7.23";
 
+/// How long callers may take to hear from the registry that a service is withdrawn. Until then
+/// their calls are answered.
+const FAREWELL: Duration = Duration::from_secs(2);
+
 /// The exported services of this agent.
-#[derive(Default)]
 pub(super) struct Exports {
     /// Where other agents, and where Dubbo's own consumers are to connect to.
     link: Option<(String, u16)>,
     dubbo: Option<(String, u16)>,
-    weights: HashMap<ServiceKey, watch::Sender<u32>>,
+    application: String,
+    is_link_tls: bool,
+    is_dubbo_tls: bool,
+    registries: Vec<(String, Registry)>,
+    workers: Vec<WorkerHandle>,
+    readiness: Readiness,
+    hub: Hub,
+    exported: HashMap<ServiceKey, Exported>,
+    /// Services that are being withdrawn: true once they are.
+    leaving: HashMap<ServiceKey, watch::Receiver<bool>>,
+    farewells: JoinSet<()>,
+    n_offers: u64,
+}
+
+/// One service that is offered.
+struct Exported {
+    generation: u64,
+    export: watch::Sender<ExportConfig>,
+    health: AppHealth,
     leave: watch::Sender<bool>,
-    tasks: JoinSet<()>,
+    keepers: JoinSet<()>,
 }
 
 impl Exports {
-    /// Other agents are to connect to this listener.
-    pub(super) fn advertise_link(
-        &mut self,
-        config: &LinkListenerConfig,
-        bound: Option<SocketAddr>,
-    ) {
-        self.link = config.advertise.address(bound);
-    }
-
-    /// Dubbo's own consumers are to connect to this listener.
-    pub(super) fn advertise_dubbo(
-        &mut self,
-        config: &DubboListenerConfig,
-        bound: Option<SocketAddr>,
-    ) {
-        self.dubbo = config.advertise.address(bound);
-    }
-
-    /// Begins to watch the apps. Listeners must be open already.
-    pub(super) fn start(
-        &mut self,
+    /// Offers nothing yet. Listeners are bound to these addresses.
+    pub(super) fn new(
         config: &Config,
-        registries: &[(String, Registry)],
-        health: Vec<AppHealth>,
-        readiness: &Readiness,
-        hub: &Hub,
-    ) {
-        let application = config.dubbo_exports.as_ref().map_or("", |dubbo| &dubbo.application);
-        let link_tls = config.link.as_ref().is_some_and(|link| link.tls.is_some());
-        let dubbo_tls = config.dubbo_exports.as_ref().is_some_and(|dubbo| dubbo.tls.is_some());
-        let offers = [
-            (Protocol::Link, self.link.clone(), link_tls),
-            (Protocol::Dubbo, self.dubbo.clone(), dubbo_tls),
-        ];
-        if self.link.is_none() && self.dubbo.is_none() && !config.exports.is_empty() {
+        bound: &Addresses,
+        registries: Vec<(String, Registry)>,
+        readiness: Readiness,
+        hub: Hub,
+    ) -> Self {
+        let (link, dubbo) = (&config.link, &config.dubbo_exports);
+        let link_at = link.as_ref().and_then(|link| link.advertise.address(bound.link));
+        let dubbo_at =
+            dubbo.as_ref().and_then(|dubbo| dubbo.advertise.address(bound.dubbo_exports));
+        if link_at.is_none() && dubbo_at.is_none() && !config.exports.is_empty() {
             info!("services are not registered, because they can be reached only by Unix sockets");
         }
-        for (export, health) in config.exports.iter().zip(health) {
-            let Some((name, registry)) = registries.get(export.registry) else { continue };
-            let weight = watch::Sender::new(export.weight);
-            for (protocol, address, is_tls) in &offers {
-                let Some((host, port)) = address.clone() else { continue };
-                let keeper = Keeper {
-                    registry: registry.clone(),
-                    stats: hub.registry(name),
-                    export: export.clone(),
-                    protocol: *protocol,
-                    is_tls: *is_tls,
-                    application: application.to_owned(),
-                    host,
-                    port,
-                    health: health.subscribe(),
-                    n_workers: config.process.workers.get(),
-                    weight: weight.subscribe(),
-                    leave: self.leave.subscribe(),
-                    readiness: readiness.clone(),
-                };
-                readiness.block(&keeper.part(), "is not registered yet");
-                self.tasks.spawn(keeper.run());
-            }
-            self.weights.insert(export.service.clone(), weight);
+        Self {
+            link: link_at,
+            dubbo: dubbo_at,
+            application: dubbo.as_ref().map_or(String::new(), |dubbo| dubbo.application.clone()),
+            is_link_tls: link.as_ref().is_some_and(|link| link.tls.is_some()),
+            is_dubbo_tls: dubbo.as_ref().is_some_and(|dubbo| dubbo.tls.is_some()),
+            registries,
+            workers: Vec::new(),
+            readiness,
+            hub,
+            exported: HashMap::new(),
+            leaving: HashMap::new(),
+            farewells: JoinSet::new(),
+            n_offers: 0,
         }
     }
 
-    /// Registers a service with another weight.
-    pub(super) fn set_weight(&self, service: &ServiceKey, weight: u32) {
-        if let Some(known) = self.weights.get(service) {
-            known.send_if_modified(|known| std::mem::replace(known, weight) != weight);
+    /// An offer, for workers that are not there yet. They have to be told of by [`Exports::start`].
+    pub(super) fn offer(&mut self, export: &ExportConfig) -> Offer {
+        self.n_offers += 1;
+        Offer { export: export.clone(), generation: self.n_offers, health: AppHealth::new(0) }
+    }
+
+    /// Begins to watch the apps of these offers. Listeners must be open already.
+    pub(super) fn start(&mut self, offers: Vec<Offer>, workers: &[WorkerHandle]) {
+        self.workers = workers.to_vec();
+        for offer in offers {
+            self.keep(offer, true);
         }
+    }
+
+    /// Carries a reload's changes out.
+    pub(super) fn change(&mut self, change: ExportChange) {
+        match change {
+            ExportChange::Added(export) => self.add(&export),
+            ExportChange::Changed(export) => {
+                let Some(known) = self.exported.get(&export.service) else { return };
+                let before = known.export.borrow().clone();
+                if before.registry != export.registry {
+                    self.remove(&export.service);
+                    self.add(&export);
+                    return;
+                }
+                if before.app != export.app {
+                    self.n_offers += 1;
+                    let (generation, health) = (self.n_offers, known.health.clone());
+                    let offer = Offer { export: export.clone(), generation, health };
+                    self.tell(&offer);
+                    if let Some(known) = self.exported.get_mut(&export.service) {
+                        known.generation = generation;
+                    }
+                }
+                if let Some(known) = self.exported.get(&export.service) {
+                    known.export.send_replace(export);
+                }
+            }
+            ExportChange::Removed(service) => self.remove(&service),
+        }
+    }
+
+    fn add(&mut self, export: &ExportConfig) {
+        let offer = self.offer(export);
+        self.tell(&offer);
+        self.keep(offer, false);
+    }
+
+    /// Tells all workers of an offer.
+    fn tell(&self, offer: &Offer) {
+        for worker in &self.workers {
+            let _ = worker.inbox.send(ToWorker::Offer(offer.clone()));
+        }
+    }
+
+    /// Keeps a service registered. A new one `blocks` the agent's readiness until it is.
+    fn keep(&mut self, offer: Offer, blocks: bool) {
+        let Offer { export, generation, health } = offer;
+        let Some((name, registry)) = self.registries.get(export.registry) else { return };
+        let service = export.service.clone();
+        let (export, leave) = (watch::Sender::new(export), watch::Sender::new(false));
+        let mut keepers = JoinSet::new();
+        for (protocol, address, is_tls) in [
+            (Protocol::Link, &self.link, self.is_link_tls),
+            (Protocol::Dubbo, &self.dubbo, self.is_dubbo_tls),
+        ] {
+            let Some((host, port)) = address.clone() else { continue };
+            let keeper = Keeper {
+                registry: registry.clone(),
+                stats: self.hub.registry(name),
+                service: service.clone(),
+                export: export.subscribe(),
+                protocol,
+                is_tls,
+                application: self.application.clone(),
+                host,
+                port,
+                health: health.subscribe(),
+                n_workers: self.workers.len(),
+                leave: leave.subscribe(),
+                after: self.leaving.get(&service).cloned(),
+                readiness: self.readiness.clone(),
+            };
+            if blocks {
+                self.readiness.block(&keeper.part(), "is not registered yet");
+            }
+            keepers.spawn(keeper.run());
+        }
+        let exported = Exported { generation, export, health, leave, keepers };
+        self.exported.insert(service, exported);
+    }
+
+    /// Withdraws a service, and has workers forget it when callers have heard of that.
+    fn remove(&mut self, service: &ServiceKey) {
+        let Some(exported) = self.exported.remove(service) else { return };
+        let Exported { generation, leave, mut keepers, .. } = exported;
+        leave.send_replace(true);
+        let withdrawn = watch::Sender::new(false);
+        self.leaving.retain(|_, withdrawn| !*withdrawn.borrow());
+        self.leaving.insert(service.clone(), withdrawn.subscribe());
+        let (workers, service) = (self.workers.clone(), service.clone());
+        let readiness = self.readiness.clone();
+        self.farewells.spawn(async move {
+            while keepers.join_next().await.is_some() {}
+            withdrawn.send_replace(true);
+            for protocol in [Protocol::Link, Protocol::Dubbo] {
+                readiness.clear(&part(&service, protocol));
+            }
+            tokio::time::sleep(FAREWELL).await;
+            for worker in workers {
+                let _ = worker.inbox.send(ToWorker::Withdraw(service.clone(), generation));
+            }
+        });
     }
 
     /// Withdraws everything; each withdrawal is bounded in time.
     pub(super) async fn withdraw(&mut self) {
-        self.leave.send_replace(true);
-        while self.tasks.join_next().await.is_some() {}
+        for exported in self.exported.values() {
+            exported.leave.send_replace(true);
+        }
+        for exported in self.exported.values_mut() {
+            while exported.keepers.join_next().await.is_some() {}
+        }
+        // What a reload has withdrawn is not in the registry any more, or soon.
+        for leaving in self.leaving.values_mut() {
+            let _ = leaving.wait_for(|is_withdrawn| *is_withdrawn).await;
+        }
     }
 }
 
-/// How long a registration with another weight waits for the registry.
+/// What an export is called where the agent says whether it is ready.
+fn part(service: &ServiceKey, protocol: Protocol) -> String {
+    format!("export {service} by {protocol}")
+}
+
+/// How long a registration that takes another one's place waits for the registry.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a registration ends.
@@ -128,8 +240,8 @@ const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(5);
 enum End {
     /// The agent drains.
     Leaving,
-    /// Another weight is to be registered.
-    OtherWeight,
+    /// It is to be registered in another way.
+    Changed,
     /// No worker reaches the app any more.
     AppAway,
 }
@@ -138,7 +250,8 @@ enum End {
 struct Keeper {
     registry: Registry,
     stats: Arc<RegistryStats>,
-    export: ExportConfig,
+    service: ServiceKey,
+    export: watch::Receiver<ExportConfig>,
     protocol: Protocol,
     /// Its listener speaks TLS.
     is_tls: bool,
@@ -147,25 +260,31 @@ struct Keeper {
     port: u16,
     health: watch::Receiver<usize>,
     n_workers: usize,
-    weight: watch::Receiver<u32>,
     leave: watch::Receiver<bool>,
+    /// True when an earlier registration of the service is withdrawn, if there was one.
+    after: Option<watch::Receiver<bool>>,
     readiness: Readiness,
 }
 
 impl Keeper {
     async fn run(mut self) {
         let (mut leave, n_workers) = (self.leave.clone(), self.n_workers);
+        if let Some(mut before) = self.after.take() {
+            // It may have the same place in the registry.
+            let _ = before.wait_for(|is_withdrawn| *is_withdrawn).await;
+        }
         loop {
             tokio::select! {
                 _ = leave.wait_for(|leave| *leave) => return,
-                reached = self.health.wait_for(|n_ready| *n_ready == n_workers) => {
+                // More of them while one app takes another one's place.
+                reached = self.health.wait_for(|n_ready| n_workers <= *n_ready) => {
                     if reached.is_err() { return }
                 }
             }
             let Some(mut registered) = self.register() else { return };
             let end = loop {
                 match self.while_healthy(&registered).await {
-                    End::OtherWeight => registered = self.register_anew(registered).await,
+                    End::Changed => registered = self.register_anew(registered).await,
                     end => break end,
                 }
             };
@@ -177,13 +296,13 @@ impl Keeper {
         }
     }
 
-    /// Registers with the weight of now. The old registration goes only when the new one is there,
+    /// Registers as the configuration is now. The old registration goes only when the new one is there,
     /// so that callers always see one.
     async fn register_anew(&mut self, old: Registered) -> Registered {
         let Some(new) = self.register() else { return old };
         if tokio::time::timeout(HAND_OVER_TIMEOUT, new.established()).await.is_err() {
-            let service = &self.export.service;
-            warn!(%service, "the registry cannot be reached; the weight changes later");
+            let service = &self.service;
+            warn!(%service, "the registry cannot be reached; the registration changes later");
         }
         self.withdraw(old).await;
         new
@@ -191,7 +310,7 @@ impl Keeper {
 
     async fn withdraw(&self, registered: Registered) {
         self.stats.withdrawn();
-        let service = &self.export.service;
+        let service = &self.service;
         match registered.withdraw().await {
             Ok(()) => info!(%service, "withdrawn"),
             Err(error) => warn!(%service, %error, "withdrawal is not confirmed"),
@@ -199,24 +318,25 @@ impl Keeper {
     }
 
     fn part(&self) -> String {
-        format!("export {} by {}", self.export.service, self.protocol)
+        part(&self.service, self.protocol)
     }
 
     fn register(&mut self) -> Option<Registered> {
+        let export = self.export.borrow_and_update().clone();
         let mut endpoint = Endpoint::new(self.protocol, &self.host, self.port);
-        endpoint.weight = *self.weight.borrow_and_update();
-        endpoint.serializations = self.export.app.serializations();
+        endpoint.weight = export.weight;
+        endpoint.serializations = export.app.serializations();
         // A provider lists its own methods; of an app that is none nobody else can tell them.
-        let methods = match &self.export.app {
+        let methods = match &export.app {
             AppConfig::Http(app) => app.methods.names(),
             AppConfig::Dubbo { .. } => Vec::new(),
         };
         if self.protocol == Protocol::Dubbo {
             let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-            let preferred = self.export.app.serializations().first().copied();
+            let preferred = endpoint.serializations.first().copied();
             let params = dubbo_params(&self.application, preferred, since_1970.unwrap_or_default());
             endpoint.params = Arc::new(params);
-            if let AppConfig::Http(app) = &self.export.app {
+            if let AppConfig::Http(app) = &export.app {
                 endpoint.timeout = app.timeout;
             }
         }
@@ -224,10 +344,10 @@ impl Keeper {
             Arc::make_mut(&mut endpoint.params).insert(TLS.to_owned(), "true".to_owned());
         }
         let registration = Registration {
-            service: self.export.service.clone(),
+            service: self.service.clone(),
             endpoint,
             methods,
-            app_address: Some(self.export.app.address()),
+            app_address: Some(export.app.address()),
         };
         match self.registry.register(&registration) {
             Ok(registered) => {
@@ -235,7 +355,7 @@ impl Keeper {
                 Some(registered)
             }
             Err(error) => {
-                error!(service = %self.export.service, %error, "cannot be registered");
+                error!(service = %self.service, %error, "cannot be registered");
                 None
             }
         }
@@ -244,19 +364,19 @@ impl Keeper {
     /// Waits until the registration is to end.
     async fn while_healthy(&self, registered: &Registered) -> End {
         let mut announced = false;
-        let (mut leave, mut weight) = (self.leave.clone(), self.weight.clone());
+        let (mut leave, mut export) = (self.leave.clone(), self.export.clone());
         let mut health = self.health.clone();
         loop {
             tokio::select! {
                 () = registered.established(), if !announced => {
                     announced = true;
                     self.readiness.clear(&self.part());
-                    info!(service = %self.export.service, at = %registered.endpoint(), "registered");
+                    info!(service = %self.service, at = %registered.endpoint(), "registered");
                 }
                 _ = leave.wait_for(|leave| *leave) => return End::Leaving,
-                Ok(()) = weight.changed() => return End::OtherWeight,
+                Ok(()) = export.changed() => return End::Changed,
                 Ok(()) = stays_down(&mut health) => {
-                    warn!(service = %self.export.service, "the app cannot be reached; withdrawing \
+                    warn!(service = %self.service, "the app cannot be reached; withdrawing \
                                                            its registration");
                     return End::AppAway;
                 }

@@ -121,8 +121,12 @@ impl Control {
         info!(memory_bytes = budget.limit(), "limit of the memory that connections may use");
         let endpoints = Group::new();
         let registries = registries::open(&config)?;
-        let app_health: Vec<_> =
-            config.exports.iter().map(|_| tokio::sync::watch::Sender::new(0)).collect();
+        let readiness = Readiness::new();
+        let addresses = &listeners.addresses;
+        let (of_exports, hub_of_exports) = (registries.clone(), hub.clone());
+        let mut exports =
+            Exports::new(&config, addresses, of_exports, readiness.clone(), hub_of_exports);
+        let offers: Vec<_> = config.exports.iter().map(|export| exports.offer(export)).collect();
         let mut workers = Vec::new();
         let mut ends = Vec::new();
         for index in 0..config.process.workers.get() {
@@ -131,8 +135,7 @@ impl Control {
                 name: config.process.name.clone(),
                 registries: registries.clone(),
                 rules: Arc::new(config.clusters.clone()),
-                exports: config.exports.clone(),
-                app_health: app_health.clone(),
+                exports: offers.clone(),
                 hub: hub.clone(),
                 budget: budget.clone(),
                 endpoints: Arc::clone(&endpoints),
@@ -142,10 +145,9 @@ impl Control {
             ends.push(end);
         }
         let mut helpers = JoinSet::new();
-        let readiness = Readiness::new();
         registries::watch(&registries, &hub, &readiness, &mut helpers);
         let mut control = Self {
-            exports: Exports::default(),
+            exports,
             connections: Vec::new(),
             accepting: JoinSet::new(),
             helpers,
@@ -166,18 +168,11 @@ impl Control {
             readiness,
         };
         control.open_listeners(listeners, &hub)?;
-        let (config, readiness) = (&control.config, &control.readiness);
-        control.exports.start(config, &registries, app_health, readiness, &hub);
+        control.exports.start(offers, &control.workers);
         Ok(control)
     }
 
     fn open_listeners(&mut self, bound: Bound, hub: &Hub) -> Result<(), StartError> {
-        if let Some(config) = &self.config.dubbo_exports {
-            self.exports.advertise_dubbo(config, bound.addresses.dubbo_exports);
-        }
-        if let Some(config) = &self.config.link {
-            self.exports.advertise_link(config, bound.addresses.link);
-        }
         for listener in bound.listeners {
             self.open_listener(listener, hub)?;
         }
@@ -263,12 +258,9 @@ impl Control {
         for worker in &self.workers {
             let _ = worker.inbox.send(ToWorker::Rules(Arc::clone(&rules)));
         }
-        for (old, new) in self.config.exports.iter_mut().filter_map(|old| {
-            let new = new.exports.iter().find(|new| new.service == old.service)?;
-            Some((old, new))
-        }) {
-            old.weight = new.weight;
-            self.exports.set_weight(&new.service, new.weight);
+        for change in self.config.export_changes(&new).into_iter().flatten() {
+            self.config.take_over(&change);
+            self.exports.change(change);
         }
         self.config.clusters = new.clusters;
         self.config.log = new.log;

@@ -27,9 +27,9 @@ impl Link {
         let upstream = pool().dubbo(EndpointAddress { host, port, tls: None }, setup);
         let app = App::Dubbo(DubboApp { serialization: Serialization::Fastjson2, upstream });
         let service = ServiceKey::new(SERVICE, "", "").unwrap();
-        let stats = Hub::new(&Code::NAMES).export(SERVICE);
-        let backend = Rc::new(Backend { service, stats, app });
-        let backends = Rc::new([(SERVICE.to_owned(), Rc::clone(&backend))].into());
+        let backend = Rc::new(Backend::new(service, app, &Hub::new(&Code::NAMES)));
+        let backends: Rc<Backends> = Rc::default();
+        backends.offer(1, &backend);
         let config = link_proto::Config::default();
         let session =
             LinkSession::new(config.clone(), Duration::from_secs(60), backends, account());

@@ -63,6 +63,7 @@ pub enum Behaviour {
 pub struct FakeProvider {
     pub addr: SocketAddr,
     pub n_requests: Arc<AtomicUsize>,
+    n_open: Arc<AtomicUsize>,
     connections: Arc<Mutex<Vec<TcpStream>>>,
     stopped: Arc<AtomicBool>,
     /// Whether [`Behaviour::Jams`] goes on.
@@ -95,12 +96,14 @@ impl FakeProvider {
         let provider = Self {
             addr: listener.local_addr().unwrap(),
             n_requests: Arc::default(),
+            n_open: Arc::default(),
             connections: Arc::default(),
             stopped: Arc::default(),
             gate: Arc::default(),
         };
         let (n_requests, connections) =
             (Arc::clone(&provider.n_requests), Arc::clone(&provider.connections));
+        let n_open = Arc::clone(&provider.n_open);
         let (stopped, gate) = (Arc::clone(&provider.stopped), Arc::clone(&provider.gate));
         std::thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
@@ -109,7 +112,12 @@ impl FakeProvider {
                 }
                 connections.lock().unwrap().push(stream.try_clone().unwrap());
                 let (n_requests, gate) = (Arc::clone(&n_requests), Arc::clone(&gate));
-                std::thread::spawn(move || serve(stream, behaviour, &n_requests, &gate));
+                let n_open = Arc::clone(&n_open);
+                n_open.fetch_add(1, Ordering::SeqCst);
+                std::thread::spawn(move || {
+                    serve(stream, behaviour, &n_requests, &gate);
+                    n_open.fetch_sub(1, Ordering::SeqCst);
+                });
             }
         });
         provider
@@ -127,6 +135,11 @@ impl FakeProvider {
     /// Connections that were accepted so far.
     pub fn n_connections(&self) -> usize {
         self.connections.lock().unwrap().len()
+    }
+
+    /// Connections that the agent has not closed.
+    pub fn n_open(&self) -> usize {
+        self.n_open.load(Ordering::SeqCst)
     }
 
     /// Answers what [`Behaviour::Jams`] has held back.

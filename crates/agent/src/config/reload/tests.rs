@@ -41,9 +41,25 @@ fn reload_tells_what_needs_a_restart() {
             "ingress",
             "link",
             "export of a.B",
-            "new export of a.C"
+            "export of a.C"
         ]
     );
     let plan = changed(&new, &old);
-    assert_eq!(plan.needs_restart.last().unwrap(), "removed export of a.C");
+    assert_eq!(plan.changed, ["removed export of a.C"]);
+}
+
+#[test]
+fn exports_change_while_running() {
+    let link = "[link]\nlisten = '127.0.0.1:3'\n";
+    let export = |name: &str, app: &str| {
+        format!("[[export]]\ninterface = '{name}'\napp = 'dubbo://{app}'\n")
+    };
+    let old = format!("{GOOD}{link}{}{}", export("a.B", "h:1"), export("a.C", "h:1"));
+    let new = format!("{GOOD}{link}{}{}", export("a.D", "h:1"), export("a.B", "h:2"));
+    let plan = changed(&old, &new);
+    assert_eq!(plan.needs_restart, [""; 0]);
+    assert_eq!(plan.changed, ["new export of a.D", "export of a.B", "removed export of a.C"]);
+    // Nobody could come for it.
+    let plan = changed(GOOD, &old);
+    assert_eq!(plan.needs_restart, ["link", "export of a.B", "export of a.C"]);
 }

@@ -147,6 +147,16 @@ impl Services {
         }
     }
 
+    /// Another app may offer a service from now on, or none.
+    pub(super) fn forget(&self, service: &ServiceKey) {
+        let is_of = |known: &Service| match known {
+            Service::Route(_) => false,
+            Service::Export(export) => export.backend.service == *service,
+        };
+        self.known.borrow_mut().retain(|known| !is_of(&known.service));
+        self.seen.borrow_mut().retain(|seen| !is_of(&seen.service));
+    }
+
     #[inline]
     fn find_like(
         &self,

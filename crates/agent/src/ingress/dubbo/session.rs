@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use dubbo_proto::{ReplyTo, ServerConfig, ServerEvent, Status};
+use dubbo_proto::{ReplyTo, ServerConfig, ServerEvent, ServiceKey, Status};
 use flow::GiveUp;
 use tracing::debug;
 use wire::{Account, Conn, Connection, Taking, TimedEvent, Watched, drive};
@@ -279,6 +279,10 @@ impl Session for DubboSession {
         if self.taking.check(now, write_timeout(&self.account, self.write_timeout)) {
             debug!("consumer's connection closed: it did not read its answers");
         }
+    }
+
+    fn app_changed(&self, service: &ServiceKey) {
+        self.services.forget(service);
     }
 
     fn activity(&self) -> Activity {

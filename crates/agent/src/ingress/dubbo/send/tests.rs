@@ -13,7 +13,7 @@ use crate::config::{AppConfig, ClusterPolicy, ClusterRules, DubboLimits, ExportC
 use crate::metrics::Hub;
 use crate::route::{Parameters, Plan, RouteName, WHOLE};
 use crate::testing::{NOWHERE, account, on_worker, until};
-use crate::worker::{Worker, WorkerSetup};
+use crate::worker::{Offer, Worker, WorkerSetup};
 
 const SERVICE: &str = "com.acme.Echo";
 const LONG: Duration = Duration::from_secs(3600);
@@ -40,8 +40,11 @@ impl Consumer {
             name: "test".to_owned(),
             registries: vec![("main".to_owned(), registry)],
             rules: Arc::new(ClusterRules { default: ClusterPolicy::default(), rules: Vec::new() }),
-            exports: vec![ExportConfig { service, app, registry: 0, weight: 1 }],
-            app_health: vec![watch::Sender::new(0)],
+            exports: vec![Offer {
+                export: ExportConfig { service, app, registry: 0, weight: 1 },
+                generation: 1,
+                health: watch::Sender::new(0),
+            }],
             hub: hub.clone(),
             budget: Budget::new(usize::MAX),
             endpoints: Group::new(),
