@@ -15,7 +15,7 @@ use crate::args::ArgumentList;
 use crate::codec;
 use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
-use crate::memory::{LinkToken, Metered, no_room_for_reply};
+use crate::memory::{LinkToken, Metered, check_shared_reply, no_room_for_reply};
 use crate::metrics::CallStats;
 use crate::route::Route;
 
@@ -219,8 +219,9 @@ impl LinkCaller {
             self.reply_len.note(reply.body.len());
         }
         let outcome = outcome.and_then(|reply| {
-            let room = self.conn.look(|link| link.account().check(reply.body.len()));
-            room.map_err(|refused| no_room_for_reply(reply.body.len(), &refused)).map(|()| reply)
+            let len = reply.body.len();
+            let room = self.conn.look(|link| check_shared_reply(link.account(), len));
+            room.map_err(|refused| no_room_for_reply(len, &refused)).map(|()| reply)
         });
         let reply = match outcome {
             Ok(reply) => link_proto::Reply {

@@ -27,7 +27,7 @@ const MAX_UNREAD_LEN: usize = 4 << 20;
 const MAX_LONG_WAITING_LEN: usize = 4 << 20;
 /// What may wait for an endpoint's link.
 pub const MAX_LINK_WAITING_LEN: usize = 4 * MAX_LONG_WAITING_LEN;
-/// Requests of up to so many bytes are short.
+/// Requests and replies of up to so many bytes are short.
 const SHORT_LEN: usize = 4 << 10;
 /// How long a peer may leave its answers unread that holds more than its share while memory is
 /// short.
@@ -281,6 +281,16 @@ fn may_wait(len: usize, waiting_len: usize) -> bool {
     len <= SHORT_LEN || waiting_len < MAX_LONG_WAITING_LEN
 }
 
+/// Whether there is room for a reply on a connection that carries the calls of many. A short one
+/// always passes: what the connection holds is the doing of others, and calls in flight are limited.
+///
+/// # Errors
+/// [`Refused`].
+#[inline]
+pub fn check_shared_reply(account: &Account, len: usize) -> Result<(), Refused> {
+    if len <= SHORT_LEN { Ok(()) } else { account.check(len) }
+}
+
 /// How long a peer may leave its answers unread: `configured`, unless memory is short and it holds
 /// more than its share.
 pub fn write_timeout(account: &Account, configured: Duration) -> Duration {
@@ -339,6 +349,18 @@ mod tests {
         assert!(account.is_over_share());
         assert_eq!(write_timeout(&account, long), WRITE_TIMEOUT_IF_SHORT);
         assert_eq!(write_timeout(&account, short), short);
+    }
+
+    /// Other callers of the same link may have used up what it may hold.
+    #[test]
+    fn short_replies_pass_on_a_link_that_holds_its_share() {
+        let memory = Memory::new(Budget::new(1 << 20), Group::new());
+        let link = memory.accepted(&Group::new(), IpAddr::from([10, 0, 0, 1]));
+        let _ = link.set(0, 700 << 10);
+        assert!(link.check(3).is_err(), "a connection of one caller gets no more");
+        assert_eq!(check_shared_reply(&link, 3), Ok(()));
+        assert_eq!(check_shared_reply(&link, SHORT_LEN), Ok(()));
+        assert!(check_shared_reply(&link, SHORT_LEN + 1).is_err());
     }
 
     #[test]
