@@ -15,6 +15,7 @@ use crate::args::ArgumentList;
 use crate::codec;
 use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
+use crate::gate::Admitted;
 use crate::memory::{LinkToken, Metered, check_shared_reply, no_room_for_reply};
 use crate::metrics::CallStats;
 use crate::route::Route;
@@ -189,6 +190,14 @@ impl std::fmt::Debug for DubboToken {
     }
 }
 
+/// What the calls of one route of a link have in common, for those who answer them.
+pub struct LinkRoute {
+    /// What counts them.
+    pub stats: Arc<CallStats>,
+    /// What is learnt of their replies.
+    pub reply_len: ExpectedLen,
+}
+
 /// A call that came over a link.
 pub struct LinkCaller {
     /// The link that it came over.
@@ -197,26 +206,44 @@ pub struct LinkCaller {
     pub id: CallId,
     /// When it came.
     pub started: Instant,
-    /// What counts it.
-    pub stats: Arc<CallStats>,
-    /// What is learnt of its method's replies.
-    pub reply_len: Rc<ExpectedLen>,
+    /// Its route.
+    pub route: Rc<LinkRoute>,
+    /// Its leave to be in the app.
+    pub admitted: Admitted,
 }
 
 impl LinkCaller {
     /// Counts a call that has ended, and that nobody wants an answer to.
-    pub fn finish(&self, error: Option<&CallError>) {
+    pub fn finish(self, error: Option<&CallError>) {
+        let now = self.count(error);
+        self.admitted.ended(now, error);
+    }
+
+    /// Counts a call that nobody wants an answer to, and that the app has got, unless it failed.
+    pub fn sent_one_way(self, error: Option<&CallError>) {
+        let now = self.count(error);
+        match error {
+            Some(error) => self.admitted.failed(now, error),
+            None => self.admitted.sent_one_way(now),
+        }
+    }
+
+    fn count(&self, error: Option<&CallError>) -> Instant {
         if let Some(error) = error {
             debug!(%error, "another agent's call failed");
         }
-        self.stats.finished(self.started.elapsed(), error.map(|error| error.code as u8));
+        let now = Instant::now();
+        let latency = now.saturating_duration_since(self.started);
+        self.route.stats.finished(latency, error.map(|error| error.code as u8));
+        now
     }
 
     /// Answers the call.
     pub fn complete(self, outcome: Outcome) {
-        self.finish(outcome.as_ref().err());
+        let now = self.count(outcome.as_ref().err());
+        self.admitted.ended(now, outcome.as_ref().err());
         if let Ok(reply) = &outcome {
-            self.reply_len.note(reply.body.len());
+            self.route.reply_len.note(reply.body.len());
         }
         let outcome = outcome.and_then(|reply| {
             let len = reply.body.len();
@@ -242,7 +269,7 @@ impl std::fmt::Debug for LinkCaller {
 }
 
 /// A provider's own status travels as it is; it tells a Dubbo consumer most.
-fn error_reply(error: &CallError) -> link_proto::Reply<'static> {
+pub(crate) fn error_reply(error: &CallError) -> link_proto::Reply<'static> {
     let text = error.message.as_bytes();
     let (status, payload) = match error.provider_status {
         Some(status) => (Status::DUBBO_STATUS, [&[status.to_u8()][..], text].concat()),

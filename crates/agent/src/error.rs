@@ -309,6 +309,8 @@ pub struct CallError {
     pub provider_serialization: Option<Serialization>,
     /// What the exception says that the method threw, as a JSON object; see [`crate::exception`].
     pub exception: Option<Box<str>>,
+    /// When it is worth trying again, if that is known.
+    pub retry_after: Option<Duration>,
 }
 
 impl CallError {
@@ -321,6 +323,7 @@ impl CallError {
             provider_status: None,
             provider_serialization: None,
             exception: None,
+            retry_after: None,
         }
     }
 

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use dubbo_proto::{RequestTemplate, Serialization, ServiceKey};
+use flow::gate::Arrival;
+use flow::queue::Priority;
 use link::LinkMachine;
 use link_proto::{CallId, Connection, Event, Meta, RouteDef, RouteId, Status};
 use tokio::task::AbortHandle;
@@ -19,11 +21,15 @@ use tracing::{debug, info};
 use wire::{Account, Conn, Taking, Watched, drive};
 
 use crate::backend::{self, App, AppMethod, Backend, Backends, DubboApp, HttpApp};
-use crate::call::{Call, Encoded, LinkCaller, LinkServer, Outcome, ReplyTo, Times, Whole};
+use crate::call::{
+    Call, Encoded, LinkCaller, LinkRoute, LinkServer, Outcome, ReplyTo, Times, Whole, error_reply,
+};
 use crate::codec;
 use crate::config::HTTP_APP_SERIALIZATIONS;
 use crate::connections::{Activity, Session};
+use crate::error::CallError;
 use crate::expected_len::ExpectedLen;
+use crate::gate::{Admission, Admitted, Waiting};
 use crate::memory::write_timeout;
 use crate::route::{WHOLE, template};
 use crate::upstream::dubbo::{self, DubboClient, refused};
@@ -35,6 +41,9 @@ const WITHDRAWN_TIME: Duration = Duration::from_secs(5);
 
 /// The deadline of a request that brings none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+/// A short payload that waits is copied rather than that it keeps the whole buffer alive that it
+/// was read into.
+const MAX_COPIED_LEN: usize = 64 << 10;
 
 /// One link from another agent; clones are handles to the same.
 #[derive(Clone)]
@@ -45,7 +54,7 @@ pub struct LinkSession {
     routes: Rc<RefCell<Vec<PeerRoute>>>,
     /// Some of them go to apps whose services are no longer exported.
     has_withdrawn: Rc<Cell<bool>>,
-    /// The calls of HTTP apps that run.
+    /// The calls of HTTP apps that run, and those that wait at the gate.
     running: Rc<RefCell<HashMap<CallId, AbortHandle>>>,
     taking: Rc<Taking>,
     write_timeout: Duration,
@@ -93,8 +102,8 @@ struct RouteBackend {
     def: Rc<RouteDef>,
     backend: Rc<Backend>,
     way: Way,
-    /// Of the replies of a Dubbo app.
-    reply_len: Rc<ExpectedLen>,
+    /// What those need who answer its calls.
+    route: Rc<LinkRoute>,
 }
 
 /// The app, and what all calls of the route have in common: nothing if they are whole Dubbo
@@ -228,7 +237,9 @@ impl LinkSession {
             }
             App::Http(app) => Way::Http(Rc::clone(app), (!is_whole).then(|| Rc::clone(def))),
         };
-        Ok(RouteBackend { def: Rc::clone(def), backend, way, reply_len: Rc::default() })
+        let stats = Arc::clone(&backend.stats);
+        let route = Rc::new(LinkRoute { stats, reply_len: ExpectedLen::default() });
+        Ok(RouteBackend { def: Rc::clone(def), backend, way, route })
     }
 
     fn forget_withdrawn(&self, now: Instant) {
@@ -263,9 +274,67 @@ impl LinkSession {
             );
             return self.refuse(&call, Status::UNSUPPORTED_CODEC, &text);
         }
+        let Times { now, deadline } = call.times;
+        let arrival = Arrival { caller: self.number(), priority: Priority::default(), deadline };
+        match target.backend.gate.admit(now, &arrival) {
+            Admission::In(admitted) => self.begin(&target, call, admitted),
+            Admission::Waits(waiting) => self.wait(target, call, waiting),
+            Admission::Shed(error) => self.shed(&target, &call, &error),
+        }
+    }
+
+    /// A number that no other session of the worker has.
+    fn number(&self) -> u64 {
+        Rc::as_ptr(&self.taking).addr() as u64
+    }
+
+    #[inline]
+    fn begin(&self, target: &Rc<RouteBackend>, call: Received, admitted: Admitted) {
         match &target.way {
-            Way::Dubbo(app, template) => self.request_dubbo(app, template.as_ref(), &target, call),
-            Way::Http(app, def) => self.request_http(app, def.as_deref(), &target, &call),
+            Way::Dubbo(app, template) => {
+                self.request_dubbo(app, template.as_ref(), target, call, admitted);
+            }
+            Way::Http(app, def) => self.request_http(app, def.as_deref(), target, &call, admitted),
+        }
+    }
+
+    /// Has a task wait until the app has room for the call.
+    #[cold]
+    fn wait(&self, target: Rc<RouteBackend>, mut call: Received, waiting: Waiting) {
+        let account = self.conn.look(|link| Rc::clone(link.account()));
+        let held = match account.take(call.payload.len()) {
+            Ok(held) => held,
+            Err(refused) => return self.shed(&target, &call, &refused.into()),
+        };
+        if call.payload.len() <= MAX_COPIED_LEN {
+            call.payload = Bytes::copy_from_slice(&call.payload);
+        }
+        let (session, id, one_way) = (self.clone(), call.id, call.one_way);
+        let task = tokio::task::spawn_local(async move {
+            let admitted = waiting.admitted().await;
+            session.running.borrow_mut().remove(&id);
+            drop(held);
+            match admitted {
+                Ok(admitted) => {
+                    call.times.now = Instant::now();
+                    session.begin(&target, call, admitted);
+                }
+                Err(error) => session.shed(&target, &call, &error),
+            }
+        });
+        if !one_way {
+            self.running.borrow_mut().insert(id, task.abort_handle());
+        }
+    }
+
+    /// Ends a call that the app has not seen.
+    #[cold]
+    fn shed(&self, target: &RouteBackend, call: &Received, error: &CallError) {
+        let stats = &target.backend.stats;
+        stats.started();
+        stats.finished(call.times.now.elapsed(), Some(error.code as u8));
+        if !call.one_way {
+            self.conn.with(|link| link.respond(call.id, error_reply(error)));
         }
     }
 
@@ -275,10 +344,11 @@ impl LinkSession {
         template: Option<&Rc<RequestTemplate>>,
         target: &Rc<RouteBackend>,
         mut call: Received,
+        admitted: Admitted,
     ) {
-        let len = MessageLen { request: call.payload.len(), reply: target.reply_len.get() };
+        let len = MessageLen { request: call.payload.len(), reply: target.route.reply_len.get() };
         match app.upstream.conn(len, call.times.now) {
-            Ok(Some(conn)) => self.pass_on(template, target, &conn, &call),
+            Ok(Some(conn)) => self.pass_on(template, target, &conn, &call, admitted),
             Ok(None) => {
                 let (session, target) = (self.clone(), Rc::clone(target));
                 let template = template.cloned();
@@ -288,13 +358,15 @@ impl LinkSession {
                     match lanes.conn_soon(len, deadline, now).await {
                         Ok((conn, now)) => {
                             call.times.now = now;
-                            session.pass_on(template.as_ref(), &target, &conn, &call);
+                            session.pass_on(template.as_ref(), &target, &conn, &call, admitted);
                         }
-                        Err(error) => session.caller(&target, &call).complete(Err(error)),
+                        Err(error) => {
+                            session.caller(&target, &call, admitted).complete(Err(error));
+                        }
                     }
                 });
             }
-            Err(error) => self.caller(target, &call).complete(Err(error)),
+            Err(error) => self.caller(target, &call, admitted).complete(Err(error)),
         }
     }
 
@@ -304,13 +376,14 @@ impl LinkSession {
         def: Option<&RouteDef>,
         target: &RouteBackend,
         call: &Received,
+        admitted: Admitted,
     ) {
         let serialization = match call.codec {
             codec::UNSET => target.preferred(),
             codec => codec::serialization(codec),
         };
         let serialization = serialization.of_body(&call.payload);
-        let (id, one_way, caller) = (call.id, call.one_way, self.caller(target, call));
+        let (id, one_way, caller) = (call.id, call.one_way, self.caller(target, call, admitted));
         let running = Rc::clone(&self.running);
         let done = move |outcome: Outcome| {
             running.borrow_mut().remove(&id);
@@ -342,8 +415,9 @@ impl LinkSession {
         target: &RouteBackend,
         conn: &Conn<DubboClient>,
         call: &Received,
+        admitted: Admitted,
     ) {
-        let caller = self.caller(target, call);
+        let caller = self.caller(target, call, admitted);
         let (to, unanswered) = match call.one_way {
             true => (None, Some(caller)),
             false => (Some(ReplyTo::Link(caller)), None),
@@ -359,23 +433,21 @@ impl LinkSession {
         };
         let error = sent.err().map(|(to, error)| (to, refused(&error)));
         match (unanswered, error) {
-            (Some(caller), error) => caller.finish(error.as_ref().map(|(_, error)| error)),
+            (Some(caller), error) => caller.sent_one_way(error.as_ref().map(|(_, error)| error)),
             (None, Some((Some(to), error))) => to.complete(Err(error)),
             (None, _) => {}
         }
     }
 
     /// Who waits for the answer to a call that from now on counts as one of the backend's.
-    fn caller(&self, target: &RouteBackend, call: &Received) -> LinkCaller {
-        let stats = Arc::clone(&target.backend.stats);
-        stats.started();
-        let reply_len = Rc::clone(&target.reply_len);
+    fn caller(&self, target: &RouteBackend, call: &Received, admitted: Admitted) -> LinkCaller {
+        target.backend.stats.started();
         LinkCaller {
             conn: self.conn.clone(),
             id: call.id,
             started: call.times.now,
-            stats,
-            reply_len,
+            route: Rc::clone(&target.route),
+            admitted,
         }
     }
 

@@ -30,6 +30,7 @@ pub mod error;
 pub mod exception;
 pub mod expected_len;
 pub mod export;
+pub mod gate;
 pub mod ingress;
 pub mod inspect;
 pub mod invocation;

@@ -9,7 +9,7 @@ use std::time::Instant;
 use dubbo_proto::ServiceKey;
 use registry::Registry;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, GateSetup};
 use crate::cluster::Cluster;
 use crate::clusters::{Clusters, Found};
 use crate::config::{ClusterPolicy, ClusterRules, ExportConfig};
@@ -65,8 +65,8 @@ impl Outbound {
     }
 
     /// Begins to connect to the app of an export. Must be called on a worker's runtime.
-    pub fn backend(&self, export: &ExportConfig) -> Backend {
-        Backend::start(export, &self.pool, &self.rules.borrow(), &self.hub)
+    pub fn backend(&self, export: &ExportConfig, gate: &GateSetup<'_>) -> Backend {
+        Backend::start(export, &self.pool, &self.rules.borrow(), &self.hub, gate)
     }
 
     /// New calls are refused from now on.

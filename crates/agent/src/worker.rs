@@ -17,9 +17,10 @@ use wire::{Budget, Connection, Departures, Detached, Group};
 
 use self::arrivals::Arrivals;
 use self::turns::{InTurn, LongTurns};
-use crate::backend::{Backend, Backends};
+use crate::backend::{Backend, Backends, GateSetup, Gates};
 use crate::config::{ClusterRules, ExportConfig};
 use crate::connections::{Connections, Direction, Session};
+use crate::gate::SharedGate;
 use crate::inspect::Question;
 use crate::memory::Memory;
 use crate::metrics::Hub;
@@ -84,6 +85,8 @@ pub struct Offer {
     pub generation: u64,
     /// Where workers say whether they reach the app.
     pub health: AppHealth,
+    /// What all workers share of the gate before the app.
+    pub gate: Arc<SharedGate>,
 }
 
 /// How many workers are connected to the app of an export. The control thread registers it only
@@ -107,6 +110,7 @@ pub struct Worker {
     /// This worker's part of the budget.
     pub memory: Rc<Memory>,
     backends: Rc<Backends>,
+    gates: Gates,
     rules_epoch: Cell<u32>,
     connections: Connections,
     arrivals: Arrivals<Arrival>,
@@ -130,6 +134,7 @@ impl Worker {
         let worker = Rc::new(Self {
             index: setup.index,
             backends: Rc::default(),
+            gates: Gates::default(),
             outbound: Outbound::new(setup.registries, setup.rules, pool, setup.hub),
             memory,
             rules_epoch: Cell::new(0),
@@ -149,7 +154,8 @@ impl Worker {
 
     /// Offers a service from now on. Calls that are with the app that offered it before stay there.
     fn offer(&self, offer: &Offer) {
-        let backend = Rc::new(self.outbound.backend(&offer.export));
+        let gate = GateSetup { shared: &offer.gate, worker: self.index, gates: &self.gates };
+        let backend = Rc::new(self.outbound.backend(&offer.export, &gate));
         let connections = self.connections.clone();
         let report = report_health(Rc::clone(&backend), offer.health.clone(), connections);
         tokio::task::spawn_local(report);

@@ -212,7 +212,9 @@ pub fn url_text(text: &str) {
         assert!(parsed.serializations().contains(&Serialization::Hessian2));
         assert!(parsed.weight_at(u64::MAX) <= parsed.weight());
         assert!(
-            parsed.timeout("m") > Duration::ZERO && parsed.threads() > 0 && parsed.payload() > 0
+            parsed.timeout("m") > Duration::ZERO
+                && parsed.threads() != Some(0)
+                && parsed.payload() > 0
         );
         assert!(parsed.methods().all(|method| !method.is_empty()));
     }

@@ -114,11 +114,16 @@ impl Capacity {
     }
 
     /// A worker could use so much. It gets what is free, up to its share, at once.
-    pub fn ask(&mut self, worker: usize, demand: u32) {
-        if let Some(it) = self.workers.get_mut(worker) {
-            it.demand = it.demand.max(demand);
-            self.allocator.demand(worker, demand);
-            self.take_changes();
+    pub fn ask(&mut self, now: Instant, worker: usize, demand: u32) {
+        let Some(it) = self.workers.get_mut(worker) else { return };
+        it.demand = it.demand.max(demand);
+        let before = it.limit;
+        self.allocator.demand(worker, demand);
+        self.take_changes();
+        // The shares are those of long ago if nobody has reported since.
+        let is_old = REPORT_INTERVAL <= now.saturating_duration_since(self.dealt_at);
+        if is_old && self.workers.get(worker).is_some_and(|it| it.limit == before) {
+            self.deal(now);
         }
     }
 

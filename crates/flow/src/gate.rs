@@ -103,9 +103,11 @@ pub struct Gate<T> {
     /// How many calls may be in the app when this gate has got what it can get.
     reach: f64,
     in_flight: u32,
-    /// What a call usually takes; zero until one was answered.
-    usual: Duration,
+    /// What a call usually takes, in nanoseconds; zero until one was answered.
+    usual_ns: u64,
     floor: Floor,
+    /// The answers since the last look at them.
+    answers: Answers,
     sample: Sample,
     max_demand: u32,
     queue: Queue<T>,
@@ -114,12 +116,27 @@ pub struct Gate<T> {
     displaced: VecDeque<T>,
 }
 
+/// Answers that were only counted yet: most calls need no more.
+#[derive(Debug, Default)]
+struct Answers {
+    n: u32,
+    sum_ns: u64,
+    /// Of the fastest one.
+    least_ns: u64,
+}
+
 /// How long the fastest answer is remembered.
 const FLOOR_WINDOW: Duration = Duration::from_secs(10);
 /// A gate that may let nothing in yet counts as one that may let in so much.
 const LEAST_REACH: f64 = 0.01;
 /// One answer counts for so much of the usual time.
-const SMOOTHING: u32 = 16;
+const SMOOTHING: u64 = 16;
+
+/// A time of 500 years is long enough.
+#[inline]
+fn nanoseconds(time: Duration) -> u64 {
+    time.as_secs().saturating_mul(1_000_000_000).saturating_add(time.subsec_nanos().into())
+}
 
 impl<T> Gate<T> {
     /// A gate that lets `limit` calls in at a time.
@@ -130,8 +147,9 @@ impl<T> Gate<T> {
             limit,
             reach: f64::from(limit),
             in_flight: 0,
-            usual: Duration::ZERO,
+            usual_ns: 0,
             floor: Floor::new(FLOOR_WINDOW, now),
+            answers: Answers::default(),
             sample: Sample::default(),
             max_demand: 0,
             queue: Queue::new(policy.max_waiting),
@@ -155,8 +173,29 @@ impl<T> Gate<T> {
         GateStats { limit, in_flight, n_waiting: self.queue.len() }
     }
 
+    /// What a call usually takes in the app; zero until one was answered.
+    #[must_use]
+    pub fn usual(&self) -> Duration {
+        Duration::from_nanos(self.usual_ns)
+    }
+
+    /// Whether calls wait.
+    #[inline]
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Whether as many calls are in the app as may be.
+    #[inline]
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.limit <= self.in_flight
+    }
+
     /// What was seen of the app since the last time.
-    pub fn take_sample(&mut self) -> Sample {
+    pub fn take_sample(&mut self, now: Instant) -> Sample {
+        self.look_at_answers(now);
         let next = Sample { max_in_flight: self.in_flight, ..Sample::default() };
         std::mem::replace(&mut self.sample, next)
     }
@@ -182,6 +221,7 @@ impl<T> Gate<T> {
     /// Why it is shed instead.
     pub fn wait(&mut self, now: Instant, arrival: Arrival, item: T) -> Result<Key, (Shed, T)> {
         self.max_demand = self.max_demand.max(self.demand().saturating_add(1));
+        self.look_at_answers(now);
         let Arrival { caller, priority, deadline } = arrival;
         let needed = self.floor.least().unwrap_or_default();
         let Some(until) = deadline.checked_sub(needed).filter(|until| now <= *until) else {
@@ -216,12 +256,14 @@ impl<T> Gate<T> {
         self.in_flight = self.in_flight.saturating_sub(1);
         match left {
             Left::Answered => {
-                let latency = now.saturating_duration_since(began);
-                self.sample.answered(latency);
-                self.floor.take_in(now, latency);
-                self.usual = match self.usual {
-                    Duration::ZERO => latency,
-                    usual => usual - usual / SMOOTHING + latency / SMOOTHING,
+                let latency_ns = nanoseconds(now.saturating_duration_since(began)).max(1);
+                let Answers { n, sum_ns, least_ns } = &mut self.answers;
+                *least_ns = if *n == 0 { latency_ns } else { latency_ns.min(*least_ns) };
+                *sum_ns = sum_ns.saturating_add(latency_ns);
+                *n = n.saturating_add(1);
+                self.usual_ns = match self.usual_ns {
+                    0 => latency_ns,
+                    usual_ns => usual_ns - usual_ns / SMOOTHING + latency_ns / SMOOTHING,
                 };
             }
             Left::Rejected => {
@@ -231,7 +273,7 @@ impl<T> Gate<T> {
             }
             Left::Unanswered => {
                 let latency = now.saturating_duration_since(began);
-                if self.usual < latency {
+                if self.usual() < latency {
                     self.sample.answered(latency);
                 }
             }
@@ -282,6 +324,17 @@ impl<T> Gate<T> {
         self.expected_wait(self.queue.len())
     }
 
+    fn look_at_answers(&mut self, now: Instant) {
+        let Answers { n, sum_ns, least_ns } = std::mem::take(&mut self.answers);
+        if n == 0 {
+            return;
+        }
+        self.floor.take_in(now, Duration::from_nanos(least_ns));
+        let seen =
+            Sample { n_answers: n, latency_sum: Duration::from_nanos(sum_ns), ..Sample::default() };
+        self.sample.add(&seen);
+    }
+
     fn demand(&self) -> u32 {
         self.in_flight.saturating_add(u32::try_from(self.queue.len()).unwrap_or(u32::MAX))
     }
@@ -302,10 +355,10 @@ impl<T> Gate<T> {
     /// How long a call may wait now. In a standing queue, a caller of whom nothing waits gets twice
     /// the time of those who keep it standing.
     fn patience(&self, now: Instant, has_others: bool) -> Duration {
-        let burst = self.policy.burst.max(self.usual);
+        let burst = self.policy.burst.max(self.usual());
         let patience = match self.standing_since {
             Some(since) if burst < now.saturating_duration_since(since) => {
-                let target = self.policy.target.max(self.usual / 2);
+                let target = self.policy.target.max(self.usual() / 2);
                 if has_others { target } else { target * 2 }
             }
             _ => burst,
@@ -318,16 +371,16 @@ impl<T> Gate<T> {
     /// may be in the app.
     fn expected_wait(&self, n_ahead: usize) -> Duration {
         let turns = u32::try_from(n_ahead).unwrap_or(u32::MAX).saturating_add(1);
-        self.usual.saturating_mul(turns).div_f64(self.reach.max(LEAST_REACH))
+        self.usual().saturating_mul(turns).div_f64(self.reach.max(LEAST_REACH))
     }
 
     /// How many calls may be before one that waits no longer than `wait`, and one more.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     fn n_within(&self, wait: Duration) -> usize {
-        if self.usual.is_zero() {
+        if self.usual_ns == 0 {
             return 0;
         }
-        (wait.as_secs_f64() / self.usual.as_secs_f64() * self.reach.max(LEAST_REACH)) as usize + 1
+        (wait.as_secs_f64() / self.usual().as_secs_f64() * self.reach.max(LEAST_REACH)) as usize + 1
     }
 }
 

@@ -88,6 +88,8 @@ pub struct Endpoint {
     pub serializations: Vec<Serialization>,
     /// How long the provider suggests to wait for an answer.
     pub timeout: Option<Duration>,
+    /// How many calls the provider works on at once, if it says so.
+    pub threads: Option<u32>,
     /// Everything that the registry knows, by Dubbo's parameter names; `path` is that of a
     /// provider's URL.
     pub params: Arc<BTreeMap<String, String>>,
@@ -135,6 +137,7 @@ impl Endpoint {
             warm_up: warm_up.map(|started_at| WarmUp { started_at, period }),
             serializations: if knows_serializations { url.serializations() } else { Vec::new() },
             timeout: timeout.map(Duration::from_millis),
+            threads: url.threads(),
             params: Arc::new(url.params),
         }
     }
@@ -150,6 +153,7 @@ impl Endpoint {
             warm_up: None,
             serializations: Vec::new(),
             timeout: None,
+            threads: None,
             params: Arc::default(),
         }
     }

@@ -14,8 +14,9 @@ use serde::Serialize;
 
 use super::{AdminState, LogLevel};
 use crate::error::clip;
+use crate::gate::GateFigures;
 use crate::ingress::http::{head, web_pages};
-use crate::inspect::snapshot::{Page, RegistrySnapshot, Snapshot, VersionSnapshot};
+use crate::inspect::snapshot::{AppSnapshot, Page, RegistrySnapshot, Snapshot, VersionSnapshot};
 use crate::inspect::{Asked, Filter, Question};
 use crate::metrics;
 
@@ -38,6 +39,7 @@ pub(super) const ROUTES: &str = "\
 /endpoints    their addresses, their states and the reasons; ?service= ?address= ?protocol= ?limit=
 /connections  open connections; ?direction= ?protocol= ?address= ?worker= ?limit=
 /routes       the methods that are called; ?service= ?limit=
+/apps         the apps behind the exports: what they can take, and what waits; ?limit=
 /registries   the registries, and since when each is connected or not; ?limit=
 /config       the configuration in force, without secrets
 /version      the version, and how long the process has run
@@ -96,6 +98,7 @@ async fn get(state: &AdminState, request: &Request<Incoming>) -> Answer {
             ask(state, query, &known, Question::Connections).await
         }
         "/routes" => ask(state, query, &["service"], Question::Routes).await,
+        "/apps" => apps(state, query),
         "/registries" => registries(state, query),
         "/config" => {
             let level = state.log_level.as_ref().map(|level| level.current());
@@ -123,6 +126,30 @@ async fn ask<T: Snapshot + Serialize>(
         Ok(filter) => json(&state.inspector.ask(filter, question).await),
         Err(problem) => text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
     }
+}
+
+fn apps(state: &AdminState, query: &str) -> Answer {
+    let filter = match Filter::of_query(query, &[]) {
+        Ok(filter) => filter,
+        Err(problem) => return text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
+    };
+    let gates = state.hub.gates();
+    let total = gates.len();
+    let config = state.config.borrow().clone();
+    let describe = |gate: GateFigures| {
+        let of_app = config.exports.iter().filter(|export| export.app.address() == gate.app);
+        AppSnapshot {
+            services: of_app.map(|export| export.service.to_string()).collect(),
+            app: gate.app,
+            capacity: gate.capacity,
+            source: gate.source.name().to_owned(),
+            in_flight: gate.in_flight,
+            waiting: gate.waiting,
+            shed: gate.shed,
+        }
+    };
+    let items: Vec<_> = gates.into_iter().take(filter.limit).map(describe).collect();
+    json(&Page { total, truncated: items.len() < total, silent_workers: Vec::new(), items })
 }
 
 fn registries(state: &AdminState, query: &str) -> Answer {

@@ -8,7 +8,7 @@ pub mod http;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,6 +20,7 @@ pub use self::http::HttpApp;
 use crate::call::{Call, Encoded, Outcome, Whole};
 use crate::config::{AppConfig, ClusterRules, ExportConfig};
 use crate::error::{CallError, Code};
+use crate::gate::{AppGate, SharedGate};
 use crate::metrics::{CallStats, Hub};
 use crate::upstream::{EndpointAddress, Lanes, Pool, Setup, Standing};
 
@@ -29,6 +30,8 @@ pub struct Backend {
     pub service: ServiceKey,
     /// What counts its calls.
     pub stats: Arc<CallStats>,
+    /// What lets calls into the app. All exports of one app have the same.
+    pub gate: Rc<AppGate>,
     /// The app.
     pub app: App,
     /// Since when the service is no longer offered by this app.
@@ -91,6 +94,39 @@ impl Backends {
     }
 }
 
+/// What it takes to find the gate before an app.
+pub struct GateSetup<'a> {
+    /// What all workers share of it.
+    pub shared: &'a Arc<SharedGate>,
+    /// The worker's number.
+    pub worker: usize,
+    /// The worker's gates.
+    pub gates: &'a Gates,
+}
+
+/// One worker's gates, by app.
+#[derive(Default)]
+pub struct Gates(RefCell<HashMap<String, Weak<AppGate>>>);
+
+impl Gates {
+    /// The gate before an app, which all exports of the app have in common.
+    fn before(&self, shared: &Arc<SharedGate>, worker: usize, app: &App) -> Rc<AppGate> {
+        let mut gates = self.0.borrow_mut();
+        gates.retain(|_, gate| 0 < gate.strong_count());
+        let known = gates.get(shared.app()).and_then(Weak::upgrade);
+        let gate = known.filter(|gate| gate.is_of(shared)).unwrap_or_else(|| {
+            let gate = AppGate::new(shared, worker);
+            gates.insert(shared.app().to_owned(), Rc::downgrade(&gate));
+            gate
+        });
+        if let App::Dubbo(app) = app {
+            let lanes = Rc::clone(&app.upstream);
+            gate.set_late_replies(Box::new(move || lanes.late_replies()));
+        }
+        gate
+    }
+}
+
 /// A method as an HTTP app's callers name it.
 #[derive(Clone, Copy, Debug)]
 pub struct AppMethod<'a> {
@@ -107,7 +143,13 @@ pub type AppCall<'a> = Call<'a, AppMethod<'a>, Encoded<'a>>;
 
 impl Backend {
     /// The app of an export. Must be called on a worker's runtime.
-    pub fn start(export: &ExportConfig, pool: &Pool, rules: &ClusterRules, hub: &Hub) -> Self {
+    pub fn start(
+        export: &ExportConfig,
+        pool: &Pool,
+        rules: &ClusterRules,
+        hub: &Hub,
+        gate: &GateSetup<'_>,
+    ) -> Self {
         let policy = rules.policy(&export.service.interface);
         let setup = Setup::new(policy);
         let app = match &export.app {
@@ -122,14 +164,15 @@ impl Backend {
                 App::Http(HttpApp::start(&export.service, Arc::clone(config), setup, Some(worker)))
             }
         };
-        Self::new(export.service.clone(), app, hub)
+        let gate = gate.gates.before(gate.shared, gate.worker, &app);
+        Self::new(export.service.clone(), app, hub, gate)
     }
 
     /// A backend of this app.
-    pub fn new(service: ServiceKey, app: App, hub: &Hub) -> Self {
+    pub fn new(service: ServiceKey, app: App, hub: &Hub, gate: Rc<AppGate>) -> Self {
         let stats = hub.export(&service.to_string());
         let (withdrawn_at, withdrawn) = Default::default();
-        Self { service, stats, app, withdrawn_at, withdrawn }
+        Self { service, stats, gate, app, withdrawn_at, withdrawn }
     }
 
     /// The service is no longer offered by this app. Calls that are here are still made.

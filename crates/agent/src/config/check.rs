@@ -21,7 +21,7 @@ use super::listeners::{dubbo_exports, ingresses, link};
 use super::memory;
 use super::registries::{RegistryDraft, registries};
 use super::section::{Section, closest};
-use super::{AdminConfig, Config, ExportConfig, LogConfig, LogFormat, ProcessConfig};
+use super::{AdminConfig, AppCapacity, Config, ExportConfig, LogConfig, LogFormat, ProcessConfig};
 use crate::error::clip;
 
 /// The levels of `tracing`, quietest first.
@@ -211,8 +211,12 @@ fn export(
     let app = app(&mut section, service.as_ref(), folder);
     let registry = registry(&mut section, registries);
     let qualifier = ["group", "version"].into_iter().find(|key| section.has(key));
+    let capacity = capacity(&mut section);
     places.exports.push(Export {
         service: service.clone(),
+        app: app.address(),
+        capacity,
+        capacity_place: section.place("capacity"),
         registry,
         place: section.place("interface"),
         registry_place: section.place("registry"),
@@ -223,9 +227,18 @@ fn export(
         app,
         registry: registry.unwrap_or_default(),
         weight: section.number("weight", 1..=defaults::MAX_WEIGHT, defaults::WEIGHT),
+        capacity,
     };
     section.finish();
     export
+}
+
+fn capacity(section: &mut Section<'_>) -> AppCapacity {
+    match section.number_or_word("capacity", 1..=defaults::MAX_CAPACITY, "auto") {
+        Some(Some(capacity)) => AppCapacity::Known(capacity),
+        Some(None) => AppCapacity::Adaptive,
+        None => AppCapacity::Registered,
+    }
 }
 
 fn service(section: &mut Section<'_>) -> Option<ServiceKey> {

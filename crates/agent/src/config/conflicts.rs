@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use dubbo_proto::ServiceKey;
 use wire::ListenAddress;
 
+use super::AppCapacity;
 use super::error::{KeyPlace, Problems};
 use super::registries::{Kind, RegistryDraft};
 
@@ -48,6 +49,10 @@ pub(super) enum Listener {
 /// An `[[export]]` section.
 pub(super) struct Export {
     pub(super) service: Option<ServiceKey>,
+    /// Where the app is.
+    pub(super) app: String,
+    pub(super) capacity: AppCapacity,
+    pub(super) capacity_place: KeyPlace,
     pub(super) registry: Option<usize>,
     pub(super) place: KeyPlace,
     pub(super) registry_place: KeyPlace,
@@ -59,6 +64,7 @@ pub(super) fn check(places: &Places, registries: &[RegistryDraft], problems: &Pr
     listens(&places.listens, problems);
     purpose(places, problems);
     duplicate_exports(&places.exports, problems);
+    two_capacities(&places.exports, problems);
     for export in &places.exports {
         export_and_registry(export, places.offers_tcp || !places.offers_unix, registries, problems);
     }
@@ -143,6 +149,21 @@ fn duplicate_exports(exports: &[Export], problems: &Problems<'_>) {
             let line = problems.line(&earlier.place);
             let problem = format!("{service} is exported already, in line {line}");
             problems.add(&export.place, problem, "remove one, or give it another group or version");
+        }
+    }
+}
+
+/// An app has one capacity, whatever it exports.
+fn two_capacities(exports: &[Export], problems: &Problems<'_>) {
+    let is_told = |export: &&Export| export.capacity != AppCapacity::Registered;
+    for (index, export) in exports.iter().enumerate().filter(|(_, export)| is_told(export)) {
+        let others = exports[..index].iter().filter(is_told);
+        let other =
+            others.filter(|it| it.app == export.app).find(|it| it.capacity != export.capacity);
+        if let Some(other) = other {
+            let line = problems.line(&other.capacity_place);
+            let problem = format!("the app at {} has another capacity in line {line}", export.app);
+            problems.add(&export.capacity_place, problem, "write it once for each app");
         }
     }
 }

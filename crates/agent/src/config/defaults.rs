@@ -102,6 +102,9 @@ pub(super) const WEIGHT: u32 = 100;
 /// Weights are summed up over all endpoints in 32 bits.
 pub(super) const MAX_WEIGHT: u32 = 10_000;
 
+/// A provider with more threads would have no memory left for them.
+pub(super) const MAX_CAPACITY: u32 = 65_536;
+
 /// Fits providers of different size without anybody measuring them.
 pub(super) const BALANCE: Policy = Policy::Adaptive;
 /// Five failures in a row are seldom chance, and half of the endpoints can seldom carry all of the

@@ -317,6 +317,20 @@ pub struct ExportConfig {
     pub registry: usize,
     /// Weight that is registered; at least 1.
     pub weight: u32,
+    /// How many calls the app can take at once. Exports of one app have the same.
+    pub capacity: AppCapacity,
+}
+
+/// How many calls an app can work on at once, as far as the configuration tells.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum AppCapacity {
+    /// So many, at least 1.
+    Known(u32),
+    /// It is found out by how the app answers.
+    Adaptive,
+    /// As many as the app has registered as its `threads`; if it has not, it is found out.
+    #[default]
+    Registered,
 }
 
 /// An app, by what it speaks.
@@ -335,6 +349,18 @@ pub enum AppConfig {
     },
     /// A program with an HTTP endpoint.
     Http(Arc<HttpAppConfig>),
+}
+
+impl Config {
+    /// How many calls the app at that address can take: what one of its exports says.
+    #[must_use]
+    pub fn capacity_of(&self, app: &str) -> AppCapacity {
+        let of_app = self.exports.iter().filter(|export| export.app.address() == app);
+        of_app
+            .map(|export| export.capacity)
+            .find(|it| *it != AppCapacity::Registered)
+            .unwrap_or_default()
+    }
 }
 
 impl AppConfig {

@@ -248,6 +248,29 @@ impl<'d> Section<'d> {
         }
     }
 
+    /// A number in `allowed`, or `Some(None)` for `word`; `None` if the key is absent or wrong.
+    pub(super) fn number_or_word<T>(
+        &mut self,
+        key: &'static str,
+        allowed: RangeInclusive<T>,
+        word: &str,
+    ) -> Option<Option<T>>
+    where
+        T: Display + PartialOrd + TryFrom<i64>,
+    {
+        let (_, value) = self.ask(key)?;
+        match value {
+            DeValue::String(text) if text == word => Some(None),
+            DeValue::String(text) => {
+                let (least, most) = (allowed.start(), allowed.end());
+                let remedy = format!("write \"{word}\", or a whole number from {least} to {most}");
+                self.wrong(key, format!("\"{text}\" is not known"), remedy);
+                None
+            }
+            _ => self.optional_number(key, allowed).map(Some),
+        }
+    }
+
     /// A number in `allowed`.
     pub(super) fn number<T>(
         &mut self,

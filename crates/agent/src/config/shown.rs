@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use wire::ListenAddress;
 
 use super::{
-    AdminConfig, Advertise, AppConfig, ClusterPolicy, ClusterRules, Config, Cors,
+    AdminConfig, Advertise, AppCapacity, AppConfig, ClusterPolicy, ClusterRules, Config, Cors,
     DubboIngressConfig, DubboLimits, DubboListenerConfig, ExportConfig, HttpAppConfig,
     HttpIngressConfig, LinkListenerConfig, ListenerTls, LogConfig, LogFormat, ProcessConfig,
     RegistryEntry, TlsEndpoints, TlsFiles, UpstreamTls,
@@ -111,7 +111,7 @@ impl Config {
     }
 
     fn export(&self, config: &ExportConfig) -> Value {
-        let ExportConfig { service, app, registry, weight } = config;
+        let ExportConfig { service, app, registry, weight, capacity } = config;
         let app = match app {
             AppConfig::Dubbo { host, port, tls, serialization } => json!({
                 "protocol": "dubbo",
@@ -126,6 +126,11 @@ impl Config {
             "app": app,
             "registry": self.registry_name(*registry),
             "weight": weight,
+            "capacity": match capacity {
+                AppCapacity::Known(capacity) => json!(capacity),
+                AppCapacity::Adaptive => json!("auto"),
+                AppCapacity::Registered => Value::Null,
+            },
         })
     }
 }

@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
 use super::WorkerHandle;
+use super::gates::Gates;
 use crate::admin::Readiness;
 use crate::cluster::TLS;
 use crate::config::{AppConfig, Config, ExportChange, ExportConfig};
@@ -51,6 +52,7 @@ pub(super) struct Exports {
     /// Services that are being withdrawn: true once they are.
     leaving: HashMap<ServiceKey, watch::Receiver<bool>>,
     farewells: JoinSet<()>,
+    gates: Gates,
     n_offers: u64,
 }
 
@@ -88,6 +90,7 @@ impl Exports {
             registries,
             workers: Vec::new(),
             readiness,
+            gates: Gates::new(hub.clone(), config.process.workers.get()),
             hub,
             exported: HashMap::new(),
             leaving: HashMap::new(),
@@ -99,7 +102,9 @@ impl Exports {
     /// An offer, for workers that are not there yet. They have to be told of by [`Exports::start`].
     pub(super) fn offer(&mut self, export: &ExportConfig) -> Offer {
         self.n_offers += 1;
-        Offer { export: export.clone(), generation: self.n_offers, health: AppHealth::new(0) }
+        let gate = self.gates.before(export);
+        let health = AppHealth::new(0);
+        Offer { export: export.clone(), generation: self.n_offers, health, gate }
     }
 
     /// Begins to watch the apps of these offers. Listeners must be open already.
@@ -108,6 +113,11 @@ impl Exports {
         for offer in offers {
             self.keep(offer, true);
         }
+    }
+
+    /// Has the gates be those of the apps that are exported now, with the capacities of now.
+    pub(super) fn follow_apps(&mut self, config: &Config) {
+        self.gates.follow(config, &self.registries);
     }
 
     /// Carries a reload's changes out.
@@ -125,7 +135,8 @@ impl Exports {
                 if before.app != export.app {
                     self.n_offers += 1;
                     let (generation, health) = (self.n_offers, known.health.clone());
-                    let offer = Offer { export: export.clone(), generation, health };
+                    let gate = self.gates.before(&export);
+                    let offer = Offer { export: export.clone(), generation, health, gate };
                     self.tell(&offer);
                     if let Some(known) = self.exported.get_mut(&export.service) {
                         known.generation = generation;
@@ -154,7 +165,7 @@ impl Exports {
 
     /// Keeps a service registered. A new one `blocks` the agent's readiness until it is.
     fn keep(&mut self, offer: Offer, blocks: bool) {
-        let Offer { export, generation, health } = offer;
+        let Offer { export, generation, health, gate: _ } = offer;
         let Some((name, registry)) = self.registries.get(export.registry) else { return };
         let service = export.service.clone();
         let (export, leave) = (watch::Sender::new(export), watch::Sender::new(false));

@@ -6,6 +6,7 @@
 //! service, which waits for the registry's first word.
 
 mod exports;
+mod gates;
 mod listeners;
 mod registries;
 mod start_error;
@@ -126,6 +127,7 @@ impl Control {
         let (of_exports, hub_of_exports) = (registries.clone(), hub.clone());
         let mut exports =
             Exports::new(&config, addresses, of_exports, readiness.clone(), hub_of_exports);
+        exports.follow_apps(&config);
         let offers: Vec<_> = config.exports.iter().map(|export| exports.offer(export)).collect();
         let mut workers = Vec::new();
         let mut ends = Vec::new();
@@ -262,6 +264,7 @@ impl Control {
             self.config.take_over(&change);
             self.exports.change(change);
         }
+        self.exports.follow_apps(&self.config);
         self.config.clusters = new.clusters;
         self.config.log = new.log;
         self.shown.send_replace(Arc::new(self.config.clone()));

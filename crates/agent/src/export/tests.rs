@@ -4,7 +4,9 @@ use link_proto::{Payload, RequestOut};
 use wire::Machine;
 
 use super::*;
+use crate::config::AppCapacity;
 use crate::error::Code;
+use crate::gate::{AppGate, SharedGate};
 use crate::metrics::Hub;
 use crate::testing::{NOWHERE, account, on_worker, pool, until};
 use crate::upstream::EndpointAddress;
@@ -27,7 +29,9 @@ impl Link {
         let upstream = pool().dubbo(EndpointAddress { host, port, tls: None }, setup);
         let app = App::Dubbo(DubboApp { serialization: Serialization::Fastjson2, upstream });
         let service = ServiceKey::new(SERVICE, "", "").unwrap();
-        let backend = Rc::new(Backend::new(service, app, &Hub::new(&Code::NAMES)));
+        let shared = Arc::new(SharedGate::new("app".to_owned(), AppCapacity::Known(200), 1));
+        let gate = AppGate::new(&shared, 0);
+        let backend = Rc::new(Backend::new(service, app, &Hub::new(&Code::NAMES), gate));
         let backends: Rc<Backends> = Rc::default();
         backends.offer(1, &backend);
         let config = link_proto::Config::default();

@@ -326,6 +326,25 @@ impl Snapshot for RouteSnapshot {
     }
 }
 
+/// An app behind our exports, and the gate before it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct AppSnapshot {
+    /// Where it is.
+    pub app: String,
+    /// The services that it offers by this agent.
+    pub services: Vec<String>,
+    /// How many calls it can take at once.
+    pub capacity: u32,
+    /// Who says so: `configured`, `registered` by the app as its threads, or `found` out.
+    pub source: String,
+    /// Calls that it works on, a few milliseconds ago.
+    pub in_flight: u64,
+    /// Calls that waited at the gate, a few milliseconds ago.
+    pub waiting: u64,
+    /// Calls that were shed so far.
+    pub shed: u64,
+}
+
 /// A registry.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct RegistrySnapshot {

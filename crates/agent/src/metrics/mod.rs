@@ -24,6 +24,7 @@ use self::ejections::Ejections;
 use self::family::{Family, OTHER};
 use self::gauges::Named;
 use self::holds::Holds;
+use crate::gate::{GateFigures, SharedGate};
 
 pub use self::calls::{CallStats, CallTotals};
 pub use self::ejections::EjectedEndpoint;
@@ -53,6 +54,7 @@ struct Inner {
     connections: Named<ConnectionCounts>,
     loads: OnceLock<Loads>,
     memory: OnceLock<Budget>,
+    gates: Mutex<Vec<Arc<SharedGate>>>,
     registries: Named<RegistryStats>,
     holds: Holds,
     ejections: Ejections,
@@ -74,6 +76,7 @@ impl Hub {
             connections: Named::default(),
             loads: OnceLock::new(),
             memory: OnceLock::new(),
+            gates: Mutex::default(),
             registries: Named::default(),
             holds: Holds::default(),
             ejections: Ejections::default(),
@@ -131,6 +134,18 @@ impl Hub {
     /// Has the budget of memory shown.
     pub fn show_memory(&self, budget: Budget) {
         let _ = self.0.memory.set(budget);
+    }
+
+    /// Has the gates before exported apps shown.
+    pub fn show_gates(&self, gates: Vec<Arc<SharedGate>>) {
+        *self.0.gates.lock().unwrap_or_else(PoisonError::into_inner) = gates;
+    }
+
+    /// How the gates before exported apps stand.
+    #[must_use]
+    pub fn gates(&self) -> Vec<GateFigures> {
+        let gates = self.0.gates.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        gates.iter().map(|gate| gate.figures()).collect()
     }
 
     /// The state of the registry `name`, shared by all threads.

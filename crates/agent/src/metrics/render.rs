@@ -12,6 +12,7 @@ use super::Hub;
 use super::calls::{BOUNDS_US, CallTotals, LatencyTotals};
 use super::family::Family;
 use super::gauges::unix_seconds;
+use crate::gate::GateFigures;
 
 /// The media type of [`Hub::render`]'s text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -73,6 +74,7 @@ impl Collector for Hub {
         family(&mut out, &EXPORT, &self.0.export, names)?;
         connections(&mut out, self)?;
         memory(&mut out, self)?;
+        gates(&mut out, self)?;
         registries(&mut out, self)?;
         holds(&mut out, self)?;
         ejections(&mut out, self)?;
@@ -201,6 +203,30 @@ fn memory(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
     let name = "dubmesh_memory_refused";
     let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
     metric.encode_counter::<NoLabelSet, u64, f64>(&budget.refused(), None)
+}
+
+fn gates(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
+    type Read = fn(&GateFigures) -> u64;
+    let gauges: [(&str, &str, Read); 3] = [
+        ("dubmesh_app_capacity", "Calls that an exported app can take at once", |gate| {
+            gate.capacity.into()
+        }),
+        ("dubmesh_app_in_flight", "Calls that an exported app works on", |gate| gate.in_flight),
+        ("dubmesh_app_waiting", "Calls that wait for room in an exported app", |gate| gate.waiting),
+    ];
+    let all = hub.gates();
+    for (name, help, read) in gauges {
+        let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for gate in &all {
+            metric.encode_family(&[("app", gate.app.as_str())])?.encode_gauge(&read(gate))?;
+        }
+    }
+    let help = "Calls that were shed, since an exported app could not answer them in time";
+    let mut metric = out.encode_descriptor("dubmesh_app_shed", help, None, MetricType::Counter)?;
+    for gate in &all {
+        counter(&mut metric, &vec![("app", &gate.app)], gate.shed)?;
+    }
+    Ok(())
 }
 
 fn gauge(len: usize) -> i64 {

@@ -141,6 +141,14 @@ impl Lanes {
         }
     }
 
+    /// Replies that came too late so far, on the connections of now. `None` while there is none.
+    pub fn late_replies(&self) -> Option<u64> {
+        let of = |conn: Conn<DubboClient>| conn.look(|machine| machine.0.stats().stale_replies);
+        let short = self.short.conn().ok().map(of)?;
+        let long = self.long.borrow().as_ref().and_then(|long| long.upstream.conn().ok()).map(of);
+        Some(short + long.unwrap_or_default())
+    }
+
     #[inline]
     fn is_long(&self, len: MessageLen) -> bool {
         self.long_len <= len.request.max(len.reply)

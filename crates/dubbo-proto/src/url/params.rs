@@ -14,7 +14,6 @@ use crate::{ProtoError, Serialization, ServiceKey};
 pub(crate) const DEFAULT_WEIGHT: u32 = 100;
 const DEFAULT_WARMUP: Duration = Duration::from_secs(600);
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
-const DEFAULT_THREADS: u32 = 200;
 
 impl DubboUrl {
     /// A parameter, or its `default.` form, which old consumers and providers write.
@@ -106,10 +105,10 @@ impl DubboUrl {
         ms.filter(|ms| *ms > 0).map_or(DEFAULT_TIMEOUT, Duration::from_millis)
     }
 
-    /// How many calls the provider works on at once.
+    /// How many calls the provider works on at once, if it says so.
     #[must_use]
-    pub fn threads(&self) -> u32 {
-        self.number("threads").filter(|threads| *threads > 0).unwrap_or(DEFAULT_THREADS)
+    pub fn threads(&self) -> Option<u32> {
+        self.number("threads").filter(|threads| *threads > 0)
     }
 
     /// The longest body that the provider takes.

@@ -27,7 +27,7 @@ fn reads_a_providers_url() {
     assert_eq!(url.serializations(), expected);
     assert_eq!(url.timeout("find"), Duration::from_millis(500));
     assert_eq!(url.timeout("place"), Duration::from_millis(3000));
-    assert_eq!((url.weight(), url.threads(), url.release()), (200, 64, Some("3.3.2")));
+    assert_eq!((url.weight(), url.threads(), url.release()), (200, Some(64), Some("3.3.2")));
     assert!(url.is_enabled());
     assert_eq!(url.category(), "providers");
     assert_eq!(url.to_string().parse::<DubboUrl>().unwrap(), url);
@@ -36,7 +36,7 @@ fn reads_a_providers_url() {
 #[test]
 fn defaults_are_dubbos() {
     let url = url("dubbo://host/a.B");
-    assert_eq!((url.port, url.weight(), url.threads()), (0, 100, 200));
+    assert_eq!((url.port, url.weight(), url.threads()), (0, 100, None));
     assert_eq!(url.timeout("m"), Duration::from_secs(1));
     assert_eq!(url.warmup(), Duration::from_secs(600));
     assert_eq!(url.payload(), 8 << 20);
@@ -83,7 +83,7 @@ fn the_release_tells_the_framing_of_fastjson() {
 #[test]
 fn strange_values_count_as_left_out() {
     let url = url("dubbo://h:1/a.B?weight=much&timeout=-1&threads=0&version=0.0.0&disabled=true");
-    assert_eq!((url.weight(), url.threads(), url.version()), (100, 200, ""));
+    assert_eq!((url.weight(), url.threads(), url.version()), (100, None, ""));
     assert_eq!(url.timeout("m"), Duration::from_secs(1));
     assert!(!url.is_enabled());
     let old = "dubbo://h:1/a.B?default.timeout=700&weight=-5".parse::<DubboUrl>().unwrap();

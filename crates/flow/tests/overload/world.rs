@@ -443,7 +443,7 @@ impl App {
         }
         let stats = gate.stats();
         let demand = stats.in_flight + u32::try_from(stats.n_waiting).unwrap() + 1;
-        self.capacity.ask(worker, demand);
+        self.capacity.ask(now, worker, demand);
         self.update(worker);
         self.workers[worker].gate.enter(now)
     }
@@ -460,7 +460,7 @@ impl App {
     /// Returns whether the worker has anything to do yet.
     fn tick(&mut self, now: Instant, worker: usize) -> bool {
         let gate = &mut self.workers[worker].gate;
-        let (demand, sample) = (gate.take_demand(), gate.take_sample());
+        let (demand, sample) = (gate.take_demand(), gate.take_sample(now));
         if demand == 0 {
             self.capacity.idle(now, worker, &sample);
             self.workers[worker].ticks = false;

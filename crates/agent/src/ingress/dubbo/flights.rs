@@ -16,6 +16,7 @@ use wire::Conn;
 use crate::cluster::Attempt;
 use crate::error::CallError;
 use crate::expected_len::ExpectedLen;
+use crate::gate::Admitted;
 use crate::metrics::CallStats;
 use crate::routes::ClusterRoute;
 use crate::upstream::dubbo::DubboClient;
@@ -42,7 +43,7 @@ pub(super) enum Counted {
     /// The endpoint that it was sent to.
     Attempt(Attempt),
     /// The export that it is for.
-    Export(Arc<CallStats>),
+    Export(Arc<CallStats>, Admitted),
     /// A task of its own.
     Elsewhere,
 }
@@ -93,8 +94,9 @@ impl Counted {
             return attempt.answered(now, serialization, body);
         }
         let latency = now.saturating_duration_since(started);
-        if let Self::Export(stats) = self {
+        if let Self::Export(stats, admitted) = self {
             stats.finished(latency, None);
+            admitted.answered(now);
         }
         latency
     }
@@ -103,9 +105,10 @@ impl Counted {
     pub(super) fn failed(self, started: Instant, now: Instant, error: &CallError) {
         match self {
             Self::Attempt(attempt) => attempt.failed(now, error),
-            Self::Export(stats) => {
+            Self::Export(stats, admitted) => {
                 let latency = now.saturating_duration_since(started);
                 stats.finished(latency, Some(error.code as u8));
+                admitted.failed(now, error);
             }
             Self::Elsewhere => {}
         }

@@ -7,15 +7,19 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use flow::Attempts;
+use flow::gate::Arrival;
+use flow::queue::Priority;
+use tokio::sync::oneshot;
 
 use super::flights::{Again, Counted, Flight, Sent};
 use super::services::Export;
 use super::session::{DubboSession, Received};
-use crate::backend::{self, App, HttpApp};
-use crate::call::{Call, Consumer, DubboToken, Outcome, Payload, ReplyTo, Times};
+use crate::backend::{self, App, Backend, HttpApp};
+use crate::call::{Call, Consumer, DubboToken, Outcome, Payload, ReplyTo, Times, wait};
 use crate::cluster::{Attempt, Member};
 use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
+use crate::gate::{self, Admission, Admitted};
 use crate::memory::check_room;
 use crate::metrics::CallStats;
 use crate::routes::ClusterRoute;
@@ -89,37 +93,73 @@ impl DubboSession {
         let Export { backend, max_timeout } = &export;
         let deadline =
             received.now + timeout.map_or(*max_timeout, |wanted| wanted.min(*max_timeout));
+        let arrival = Arrival { caller: self.number(), priority: Priority::default(), deadline };
+        match backend.gate.admit(received.now, &arrival) {
+            Admission::In(admitted) => {
+                self.send_to_app(received, export, deadline, reply_len, admitted);
+            }
+            Admission::Waits(waiting) => {
+                self.wait(received, Waiting::AtGate(export, waiting), deadline);
+            }
+            Admission::Shed(error) => self.not_admitted(received, &backend.stats, &error),
+        }
+    }
+
+    /// A number that no other session of the worker has.
+    fn number(self: &Rc<Self>) -> u64 {
+        Rc::as_ptr(self).addr() as u64
+    }
+
+    /// Sends a request that was let in.
+    #[inline]
+    fn send_to_app(
+        self: &Rc<Self>,
+        received: &Received,
+        export: Export,
+        deadline: Instant,
+        reply_len: Rc<ExpectedLen>,
+        admitted: Admitted,
+    ) {
+        let backend = &export.backend;
         let app = match &backend.app {
             App::Dubbo(app) => app,
             App::Http(app) => {
-                return self.send_to_http_app(received, &backend.stats, app, deadline);
+                return self.send_to_http_app(received, &backend.stats, app, deadline, admitted);
             }
         };
         let number = self.reserve(received);
         match self.send_dubbo(&app.upstream, received, &reply_len, deadline, number) {
             Ok(None) => {
                 self.flights.borrow_mut().release(number);
-                self.wait(received, Waiting::ForApp(export), deadline);
+                self.wait(received, Waiting::ForApp(export, admitted), deadline);
             }
             Ok(_) if number == NO_NUMBER => {
+                admitted.sent_one_way(received.now);
                 backend.stats.started();
                 backend.stats.finished(Duration::ZERO, None);
                 self.stats.finished(Duration::ZERO, None);
             }
             Ok(Some(sent)) => {
                 backend.stats.started();
-                let counted = Counted::Export(Arc::clone(&backend.stats));
+                let counted = Counted::Export(Arc::clone(&backend.stats), admitted);
                 let (to, started, reply_len) = (received.to, received.now, Some(reply_len));
                 let flight = Flight { to, started, counted, sent, again: None, reply_len };
                 self.flights.borrow_mut().put(number, flight);
             }
             Err(error) => {
                 self.flights.borrow_mut().release(number);
-                backend.stats.started();
-                backend.stats.finished(received.now.elapsed(), Some(error.code as u8));
-                self.refuse(received, &error);
+                admitted.failed(received.now, &error);
+                self.not_admitted(received, &backend.stats, &error);
             }
         }
+    }
+
+    /// Ends a call that the app has not seen.
+    #[cold]
+    fn not_admitted(&self, received: &Received, stats: &CallStats, error: &CallError) {
+        stats.started();
+        stats.finished(received.now.elapsed(), Some(error.code as u8));
+        self.refuse(received, error);
     }
 
     fn send_to_http_app(
@@ -128,17 +168,20 @@ impl DubboSession {
         stats: &Arc<CallStats>,
         app: &Rc<HttpApp>,
         deadline: Instant,
+        admitted: Admitted,
     ) {
-        stats.started();
         let Received { to, two_way, ref body, now } = *received;
         let Some(kept) = Kept::new(self, body.len(), false) else {
             let message = "too many requests of this connection wait for the app";
-            stats.finished(now.elapsed(), Some(Code::Overloaded as u8));
-            return self.refuse(received, &CallError::new(Code::Overloaded, message));
+            let error = CallError::new(Code::Overloaded, message);
+            admitted.failed(now, &error);
+            return self.not_admitted(received, stats, &error);
         };
+        stats.started();
         let number = self.reserve(received);
-        if two_way {
-            let counted = Counted::Export(Arc::clone(stats));
+        let mut of_one_way = Some(admitted);
+        if let Some(admitted) = of_one_way.take_if(|_| two_way) {
+            let counted = Counted::Export(Arc::clone(stats), admitted);
             let (sent, started) = (Sent::Nowhere, now);
             let flight = Flight { to, started, counted, sent, again: None, reply_len: None };
             self.flights.borrow_mut().put(number, flight);
@@ -146,11 +189,10 @@ impl DubboSession {
         let (session, stats) = (Rc::clone(self), Arc::clone(stats));
         let done = move |outcome: Outcome| {
             drop(kept);
-            if two_way {
-                return session.complete(number, outcome);
-            }
-            let error = outcome.as_ref().err();
-            stats.finished(now.elapsed(), error.map(|error| error.code as u8));
+            let Some(admitted) = of_one_way else { return session.complete(number, outcome) };
+            let (error, ended) = (outcome.as_ref().err(), Instant::now());
+            admitted.ended(ended, error);
+            stats.finished(ended - now, error.map(|error| error.code as u8));
             session.end_one_way(now, error);
         };
         let task = backend::call_whole(app, &received.call((), deadline), done);
@@ -304,8 +346,10 @@ impl DubboSession {
 pub(super) enum Waiting {
     /// For an endpoint that it was not offered to yet.
     ForEndpoint(Rc<ClusterRoute>, Attempts<Member>),
-    /// For the first connection to the app of an export.
-    ForApp(Export),
+    /// For room in the app of an export.
+    AtGate(Export, gate::Waiting),
+    /// For the first connection to the app of an export, which has room.
+    ForApp(Export, Admitted),
 }
 
 /// Sends a request as soon as what it waits for is there.
@@ -322,18 +366,56 @@ async fn pass_on(waiting: Waiting, received: &Received, deadline: Instant) -> Ou
             });
             offer.await
         }
-        Waiting::ForApp(Export { backend, .. }) => {
+        Waiting::AtGate(Export { backend, .. }, waiting) => {
+            let admitted = waiting.admitted().await;
             backend.stats.started();
-            let App::Dubbo(app) = &backend.app else {
-                debug_assert!(false, "an HTTP app is never waited for");
-                return Err(CallError::new(Code::Internal, "an HTTP app is never waited for"));
-            };
-            let outcome = dubbo::pass_on(&app.upstream, &received.call((), deadline)).await;
-            let code = outcome.as_ref().err().map(|error| error.code as u8);
-            backend.stats.finished(received.now.elapsed(), code);
-            outcome
+            match admitted {
+                Ok(admitted) => call_app(&backend, admitted, received, deadline).await,
+                Err(error) => {
+                    let latency = received.now.elapsed();
+                    backend.stats.finished(latency, Some(error.code as u8));
+                    Err(error)
+                }
+            }
+        }
+        Waiting::ForApp(Export { backend, .. }, admitted) => {
+            backend.stats.started();
+            call_app(&backend, admitted, received, deadline).await
         }
     }
+}
+
+/// Makes a call that was let in, and waits for its outcome.
+async fn call_app(
+    backend: &Backend,
+    admitted: Admitted,
+    received: &Received,
+    deadline: Instant,
+) -> Outcome {
+    let call = received.call((), deadline);
+    let call = Call { times: Times { now: Instant::now(), deadline }, ..call };
+    let outcome = match &backend.app {
+        App::Dubbo(app) => dubbo::pass_on(&app.upstream, &call).await,
+        App::Http(app) => {
+            let (task, outcome) = oneshot::channel();
+            let handle = backend::call_whole(app, &call, move |outcome| drop(task.send(outcome)));
+            let give_up = || {
+                if let Some(handle) = handle {
+                    handle.abort();
+                }
+            };
+            wait(outcome, give_up).await
+        }
+    };
+    let (now, error) = (Instant::now(), outcome.as_ref().err());
+    let is_sent_one_way = call.one_way && matches!(backend.app, App::Dubbo(_));
+    match error {
+        None if is_sent_one_way => admitted.sent_one_way(now),
+        error => admitted.ended(now, error),
+    }
+    let latency = now.saturating_duration_since(received.now);
+    backend.stats.finished(latency, error.map(|error| error.code as u8));
+    outcome
 }
 
 /// The same bytes, without a large buffer behind a few of them.

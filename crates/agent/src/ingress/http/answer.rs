@@ -25,8 +25,6 @@ const IGNORED: HeaderName = HeaderName::from_static("x-dubbo-json-ignored");
 /// How many attachments of a reply stand in no header, for there is no room, or they cannot be
 /// told in JSON.
 const LEFT_OUT: HeaderName = HeaderName::from_static("x-dubbo-attachments-left-out");
-/// When to come back after a refusal, in seconds: the least that the header can say.
-const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
 
 /// The answer to a call that came back.
 ///
@@ -87,7 +85,10 @@ pub(super) fn error(error: &CallError, version: Version) -> Answer {
         StatusCode::from_u16(row.http_status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
-        response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S);
+        // In whole seconds, and 1 is the least that the header can say.
+        let seconds = error.retry_after.map_or(1, |after| after.as_millis().div_ceil(1000).max(1));
+        let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
+        response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }
     if error.code == Code::MethodNotAllowed {
         response.headers_mut().insert(ALLOW, POST);

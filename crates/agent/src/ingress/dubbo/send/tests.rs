@@ -9,7 +9,10 @@ use wire::{Budget, Group, Machine};
 
 use super::super::{DubboListener, Offers};
 use super::*;
-use crate::config::{AppConfig, ClusterPolicy, ClusterRules, DubboLimits, ExportConfig};
+use crate::config::{
+    AppCapacity, AppConfig, ClusterPolicy, ClusterRules, DubboLimits, ExportConfig,
+};
+use crate::gate::SharedGate;
 use crate::metrics::Hub;
 use crate::route::{Parameters, Plan, RouteName, WHOLE};
 use crate::testing::{NOWHERE, account, on_worker, until};
@@ -35,13 +38,15 @@ impl Consumer {
         let app = AppConfig::Dubbo { host: host.to_owned(), port, tls: None, serialization };
         let service = ServiceKey::new(SERVICE, "", "").unwrap();
         let registry = Registry::open(RegistryConfig::Memory(MemoryHub::new())).unwrap();
+        let capacity = AppCapacity::Known(200);
         let worker = Worker::new(WorkerSetup {
             index: 0,
             name: "test".to_owned(),
             registries: vec![("main".to_owned(), registry)],
             rules: Arc::new(ClusterRules { default: ClusterPolicy::default(), rules: Vec::new() }),
             exports: vec![Offer {
-                export: ExportConfig { service, app, registry: 0, weight: 1 },
+                gate: Arc::new(SharedGate::new(app.address(), capacity, 1)),
+                export: ExportConfig { service, app, registry: 0, weight: 1, capacity },
                 generation: 1,
                 health: watch::Sender::new(0),
             }],

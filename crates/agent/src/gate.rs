@@ -1,0 +1,383 @@
+//! The gates before the apps behind our exports: which calls begin, wait, or are shed.
+//!
+//! [`flow`] decides. Here are the clock, the task that looks at a gate now and then, and what all
+//! workers share of an app ([`SharedGate`]).
+//!
+//! A worker's gate has a task only while calls are in the app or wait. A call that finds room costs
+//! neither a lock nor a wake-up.
+//!
+//! Invariant: whatever becomes of a call that was let in, its pass comes back: when its answer
+//! came, when it is known that none will come, or after [`LONGEST_WORK`].
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flow::capacity::{REPORT_INTERVAL, Report};
+use flow::gate::{Arrival, Gate, GatePolicy, Left, Pass, Shed};
+use flow::queue::Key;
+use tokio::sync::oneshot;
+use tokio::time::sleep_until;
+
+pub use self::shared::{GateFigures, SharedGate, Source};
+use crate::error::{CallError, Code};
+
+mod shared;
+
+/// A Dubbo provider goes on with a call that its caller has given up, and its answer says when it
+/// has ended. One that has not answered for so long never will.
+const LONGEST_WORK: Duration = Duration::from_secs(10);
+/// The timers of a worker are kept to this precision.
+const TIMER_STEP: Duration = Duration::from_millis(1);
+/// The least and the longest that a caller is told to stay away.
+const RETRY_AFTER: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(10)];
+
+/// What becomes of a call at the gate.
+pub enum Admission {
+    /// It may begin.
+    In(Admitted),
+    /// It waits.
+    Waits(Waiting),
+    /// It is shed.
+    Shed(CallError),
+}
+
+/// Leave to have one call in the app. Dropped, it counts until the app has ended the call, or
+/// nobody can tell.
+#[must_use = "a call that is let in has to begin"]
+pub struct Admitted {
+    gate: Rc<AppGate>,
+    pass: Option<Pass>,
+}
+
+/// A call that waits at the gate. Dropped, it does not.
+pub struct Waiting {
+    gate: Rc<AppGate>,
+    key: Key,
+    outcome: oneshot::Receiver<Result<Admitted, CallError>>,
+}
+
+/// One worker's gate before an app.
+pub struct AppGate {
+    shared: Arc<SharedGate>,
+    worker: usize,
+    gate: RefCell<Gate<oneshot::Sender<Result<Admitted, CallError>>>>,
+    /// A task looks after it.
+    is_active: Cell<bool>,
+    /// The app has rejected a call since the last report.
+    is_rejected: Cell<bool>,
+    lingering: RefCell<Lingering>,
+    late_replies: RefCell<Option<LateReplies>>,
+}
+
+/// How many replies of the app came that nobody waited for any more, on the connections of now.
+/// `None` while there is no connection.
+pub type LateReplies = Box<dyn Fn() -> Option<u64>>;
+
+/// Calls that are in the app, and whose answers nobody waits for.
+#[derive(Default)]
+struct Lingering {
+    /// Those that were given up, and when they are forgotten.
+    given_up: VecDeque<(Instant, Pass)>,
+    /// Those that are never answered, and when they have ended as far as one can tell.
+    one_way: VecDeque<(Instant, Pass)>,
+    /// Late replies so far.
+    n_late: u64,
+}
+
+impl AppGate {
+    /// The gate of the worker with that number, before an app that stops when a call is given up.
+    #[must_use]
+    pub fn new(shared: &Arc<SharedGate>, worker: usize) -> Rc<Self> {
+        let allowance = shared.allowance(worker);
+        let mut gate = Gate::new(GatePolicy::default(), allowance.limit, Instant::now());
+        gate.set_limit(allowance.limit, allowance.reach);
+        Rc::new(Self {
+            shared: Arc::clone(shared),
+            worker,
+            gate: RefCell::new(gate),
+            is_active: Cell::new(false),
+            is_rejected: Cell::new(false),
+            lingering: RefCell::default(),
+            late_replies: RefCell::new(None),
+        })
+    }
+
+    /// The app goes on with a call that is given up, and answers it late.
+    pub fn set_late_replies(&self, late_replies: LateReplies) {
+        *self.late_replies.borrow_mut() = Some(late_replies);
+    }
+
+    /// Whether it is one of these gates.
+    #[must_use]
+    pub fn is_of(&self, shared: &Arc<SharedGate>) -> bool {
+        Arc::ptr_eq(&self.shared, shared)
+    }
+
+    /// Lets a call in, has it wait, or sheds it.
+    #[inline]
+    pub fn admit(self: &Rc<Self>, now: Instant, arrival: &Arrival) -> Admission {
+        let pass = self.gate.borrow_mut().enter(now);
+        match pass {
+            Some(pass) => Admission::In(self.admitted(pass)),
+            None => self.admit_slowly(now, arrival),
+        }
+    }
+
+    #[inline]
+    fn admitted(self: &Rc<Self>, pass: Pass) -> Admitted {
+        if !self.is_active.get() {
+            self.start();
+        }
+        Admitted { gate: Rc::clone(self), pass: Some(pass) }
+    }
+
+    #[cold]
+    fn admit_slowly(self: &Rc<Self>, now: Instant, arrival: &Arrival) -> Admission {
+        if let Some(allowance) = self.shared.ask(now, self.worker, || self.demand() + 1) {
+            self.gate.borrow_mut().set_limit(allowance.limit, allowance.reach);
+            let pass = self.gate.borrow_mut().enter(now);
+            if let Some(pass) = pass {
+                return Admission::In(self.admitted(pass));
+            }
+        }
+        let (task, outcome) = oneshot::channel();
+        let waits = self.gate.borrow_mut().wait(now, *arrival, task);
+        match waits {
+            Ok(key) => {
+                match self.is_active.get() {
+                    // It may expire before the others, or have displaced one.
+                    true => self.shared.wake(self.worker),
+                    false => self.start(),
+                }
+                Admission::Waits(Waiting { gate: Rc::clone(self), key, outcome })
+            }
+            Err((shed, _)) => Admission::Shed(self.shed(shed)),
+        }
+    }
+
+    /// Calls that are in the app or wait.
+    fn demand(&self) -> u32 {
+        let stats = self.gate.borrow().stats();
+        stats.in_flight.saturating_add(u32::try_from(stats.n_waiting).unwrap_or(u32::MAX))
+    }
+
+    /// Counts a call that is shed, and says why it is.
+    #[cold]
+    fn shed(&self, shed: Shed) -> CallError {
+        self.shared.count_shed(self.worker);
+        let (stats, retry_after) = {
+            let gate = self.gate.borrow();
+            (gate.stats(), gate.retry_after())
+        };
+        let (app, n_waiting) = (self.shared.app(), stats.n_waiting);
+        let (capacity, source) = (self.shared.capacity(), self.shared.source().describe());
+        let why = match shed {
+            Shed::Late => "this one would not be answered before its deadline",
+            Shed::Busy => "this one would wait too long",
+            Shed::Full => "no more may wait",
+        };
+        let message = format!(
+            "the app at {app} works on as many calls as it can take ({capacity}, {source}), \
+             {n_waiting} more wait on this worker, and {why}"
+        );
+        let [least, longest] = RETRY_AFTER;
+        CallError {
+            retry_after: Some(retry_after.clamp(least, longest)),
+            ..CallError::new(Code::Overloaded, message)
+        }
+    }
+
+    fn leave(&self, pass: Pass, now: Instant, left: Left) {
+        let is_waited_for = {
+            let mut gate = self.gate.borrow_mut();
+            let is_full = gate.is_full();
+            gate.leave(pass, now, left);
+            gate.has_waiting() || is_full && self.shared.is_dealt()
+        };
+        if left == Left::Rejected {
+            self.is_rejected.set(true);
+        }
+        if is_waited_for || left == Left::Rejected {
+            self.shared.wake(self.worker);
+        }
+    }
+
+    /// Nobody waits for the call any more. The app may go on with it.
+    fn give_up(&self, pass: Pass, now: Instant) {
+        if self.late_replies.borrow().is_none() {
+            return self.leave(pass, now, Left::Unanswered);
+        }
+        self.lingering.borrow_mut().given_up.push_back((now + LONGEST_WORK, pass));
+    }
+
+    fn start(self: &Rc<Self>) {
+        self.is_active.set(true);
+        tokio::task::spawn_local(Rc::clone(self).look_after());
+    }
+
+    /// Lets in, sheds and reports until nothing is left to do.
+    async fn look_after(self: Rc<Self>) {
+        let mut report_at = Instant::now() + REPORT_INTERVAL;
+        while self.is_active.get() {
+            let expiry = self.gate.borrow().poll_timeout().map(|expiry| expiry + TIMER_STEP);
+            let due = expiry.map_or(report_at, |expiry| expiry.min(report_at));
+            tokio::select! {
+                () = self.shared.woken(self.worker) => {}
+                () = sleep_until(due.into()) => {}
+            }
+            let now = Instant::now();
+            if report_at <= now || self.is_rejected.take() {
+                self.end_lingering(now);
+                self.report(now);
+                report_at = now + REPORT_INTERVAL;
+            } else {
+                self.give_back();
+            }
+            self.poll(now);
+        }
+    }
+
+    fn poll(self: &Rc<Self>, now: Instant) {
+        loop {
+            let shed = self.gate.borrow_mut().poll_shed(now);
+            let Some((task, shed)) = shed else { break };
+            let _ = task.send(Err(self.shed(shed)));
+        }
+        loop {
+            let admitted = self.gate.borrow_mut().poll_admitted(now);
+            let Some((task, pass)) = admitted else { break };
+            let admitted = Admitted { gate: Rc::clone(self), pass: Some(pass) };
+            if let Err(Ok(mut unused)) = task.send(Ok(admitted)) {
+                // Its caller has just gone away, and the app has seen nothing of it.
+                unused.leave(now, Left::Unknown);
+            }
+        }
+    }
+
+    /// Says what was seen since the last time, and learns what may be let in from now on.
+    fn report(&self, now: Instant) {
+        let report = {
+            let mut gate = self.gate.borrow_mut();
+            let (demand, sample) = (gate.take_demand(), gate.take_sample(now));
+            Report { demand, in_flight: gate.stats().in_flight, sample }
+        };
+        let n_waiting = self.gate.borrow().stats().n_waiting;
+        let allowance = self.shared.report(now, self.worker, &report, n_waiting);
+        self.gate.borrow_mut().set_limit(allowance.limit, allowance.reach);
+        // The next call starts a task again.
+        self.is_active.set(report.demand != 0);
+    }
+
+    /// Returns what this worker may no longer use, and learns what it may.
+    fn give_back(&self) {
+        let in_flight = self.gate.borrow().stats().in_flight;
+        if let Some(allowance) = self.shared.returned(self.worker, in_flight) {
+            self.gate.borrow_mut().set_limit(allowance.limit, allowance.reach);
+        }
+    }
+
+    /// Takes back the passes of calls that the app has ended, or that nobody knows anything about.
+    fn end_lingering(&self, now: Instant) {
+        let mut lingering = self.lingering.borrow_mut();
+        let Lingering { given_up, one_way, n_late } = &mut *lingering;
+        let late = self.late_replies.borrow().as_ref().and_then(|late| late());
+        let n_before = std::mem::replace(n_late, late.unwrap_or_default());
+        // Without the connections of before, no answer will come.
+        let n_ended = late.and_then(|late| late.checked_sub(n_before));
+        let n_ended = n_ended.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
+        let n_ended = n_ended.min(given_up.len());
+        let ended: Vec<Pass> = given_up.drain(..n_ended).map(|(_, pass)| pass).collect();
+        let expired = |calls: &mut VecDeque<(Instant, Pass)>| {
+            let n = calls.iter().take_while(|(until, _)| *until <= now).count();
+            calls.drain(..n).map(|(_, pass)| pass).collect::<Vec<Pass>>()
+        };
+        let forgotten = [expired(given_up), expired(one_way)];
+        drop(lingering);
+        ended.into_iter().for_each(|pass| self.leave(pass, now, Left::Unanswered));
+        forgotten.into_iter().flatten().for_each(|pass| self.leave(pass, now, Left::Unknown));
+    }
+}
+
+impl Admitted {
+    /// The app has answered.
+    #[inline]
+    pub fn answered(mut self, now: Instant) {
+        self.leave(now, Left::Answered);
+    }
+
+    /// The call has failed.
+    pub fn failed(mut self, now: Instant, error: &CallError) {
+        match error.code {
+            Code::ThreadPoolExhausted => self.leave(now, Left::Rejected),
+            // Here, or at the caller: the app may go on with it.
+            Code::Timeout | Code::Cancelled => {}
+            _ => self.leave(now, Left::Unknown),
+        }
+    }
+
+    /// The call has ended, well or not.
+    #[inline]
+    pub fn ended(self, now: Instant, error: Option<&CallError>) {
+        match error {
+            None => self.answered(now),
+            Some(error) => self.failed(now, error),
+        }
+    }
+
+    /// The call is with the app, which will not say when it has ended it.
+    pub fn sent_one_way(mut self, now: Instant) {
+        if let Some(pass) = self.pass.take() {
+            let until = now + self.gate.gate.borrow().usual();
+            self.gate.lingering.borrow_mut().one_way.push_back((until, pass));
+        }
+    }
+
+    #[inline]
+    fn leave(&mut self, now: Instant, left: Left) {
+        if let Some(pass) = self.pass.take() {
+            self.gate.leave(pass, now, left);
+        }
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        if let Some(pass) = self.pass.take() {
+            self.gate.give_up(pass, Instant::now());
+        }
+    }
+}
+
+impl std::fmt::Debug for Admitted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Admitted").finish_non_exhaustive()
+    }
+}
+
+impl Waiting {
+    /// Waits until the call may begin.
+    ///
+    /// # Errors
+    /// [`Code::Overloaded`] if it is shed instead.
+    pub async fn admitted(mut self) -> Result<Admitted, CallError> {
+        let outcome = (&mut self.outcome).await;
+        outcome.unwrap_or_else(|_| {
+            let message = "a call at the gate was forgotten; please report this";
+            Err(CallError::new(Code::Internal, message))
+        })
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        // Without effect if it waits no longer.
+        drop(self.gate.gate.borrow_mut().cancel(self.key));
+        self.outcome.close();
+        if let Ok(Ok(mut unused)) = self.outcome.try_recv() {
+            unused.leave(Instant::now(), Left::Unknown);
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! What all workers share of the gate before one app: its capacity, and who may use how much.
+//!
+//! A lock holds it. Workers take it when they report, when a gate is full, and when they have to
+//! return something, and never while they wait for anything.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use flow::capacity::{Allowance, Capacity, Report};
+use flow::limit::LimitPolicy;
+use tokio::sync::Notify;
+
+use crate::config::AppCapacity;
+
+/// Who says how many calls an app can take.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Source {
+    /// The configuration.
+    Configured,
+    /// The app itself, where it is registered.
+    Registered,
+    /// Nobody: it is found out.
+    Found,
+}
+
+impl Source {
+    /// For machines.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Configured => "configured",
+            Self::Registered => "registered",
+            Self::Found => "found",
+        }
+    }
+
+    pub(super) fn describe(self) -> &'static str {
+        match self {
+            Self::Configured => "capacity of [[export]]",
+            Self::Registered => "the threads that it has registered",
+            Self::Found => "found out by its answers",
+        }
+    }
+}
+
+/// How the gates before an app stand, of all workers.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct GateFigures {
+    /// Where the app is.
+    pub app: String,
+    /// How many calls it can take at once.
+    pub capacity: u32,
+    /// Who says so.
+    pub source: Source,
+    /// Calls in the app. It may be a few milliseconds old.
+    pub in_flight: u64,
+    /// Calls that wait at the gates. It may be a few milliseconds old.
+    pub waiting: u64,
+    /// Calls that were shed so far.
+    pub shed: u64,
+}
+
+/// One app's capacity, and its gates.
+#[derive(Debug)]
+pub struct SharedGate {
+    app: String,
+    told: Mutex<Told>,
+    capacity: Mutex<Capacity>,
+    workers: Box<[OfWorker]>,
+}
+
+/// What others say of the capacity.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    configured: AppCapacity,
+    /// The threads that the app has registered.
+    registered: Option<u32>,
+}
+
+impl Told {
+    fn policy(self) -> LimitPolicy {
+        match (self.configured, self.registered) {
+            (AppCapacity::Known(n), _) | (AppCapacity::Registered, Some(n)) => {
+                LimitPolicy::known(n)
+            }
+            _ => LimitPolicy::default(),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct OfWorker {
+    wake: Notify,
+    in_flight: AtomicU32,
+    waiting: AtomicU32,
+    shed: AtomicU64,
+}
+
+impl SharedGate {
+    /// The gate before the app at that address.
+    #[must_use]
+    pub fn new(app: String, configured: AppCapacity, n_workers: usize) -> Self {
+        let told = Told { configured, registered: None };
+        let capacity = Mutex::new(Capacity::new(told.policy(), n_workers, Instant::now()));
+        let workers = (0..n_workers).map(|_| OfWorker::default()).collect();
+        Self { app, told: Mutex::new(told), capacity, workers }
+    }
+
+    /// Where the app is.
+    #[must_use]
+    pub fn app(&self) -> &str {
+        &self.app
+    }
+
+    /// The configuration says this from now on.
+    pub fn configure(&self, capacity: AppCapacity) {
+        self.hear(|told| told.configured = capacity);
+    }
+
+    /// The app has registered itself with so many threads. Says whether that makes a difference.
+    pub fn set_registered(&self, threads: u32) -> bool {
+        self.hear(|told| told.registered = Some(threads))
+    }
+
+    fn hear(&self, tell: impl FnOnce(&mut Told)) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = told.policy();
+        tell(&mut told);
+        let policy = told.policy();
+        if policy == before {
+            return false;
+        }
+        let mut capacity = self.lock();
+        capacity.set_policy(policy, Instant::now());
+        self.wake_all(&mut capacity, None);
+        true
+    }
+
+    /// How many calls the app can take.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.lock().capacity()
+    }
+
+    /// Who says so.
+    #[must_use]
+    pub fn source(&self) -> Source {
+        let told = *self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        match told {
+            Told { configured: AppCapacity::Known(_), .. } => Source::Configured,
+            Told { configured: AppCapacity::Registered, registered: Some(_) } => Source::Registered,
+            _ => Source::Found,
+        }
+    }
+
+    /// How the gates stand.
+    #[must_use]
+    pub fn figures(&self) -> GateFigures {
+        let sum = |of: fn(&OfWorker) -> u64| self.workers.iter().map(of).sum();
+        GateFigures {
+            app: self.app.clone(),
+            capacity: self.capacity(),
+            source: self.source(),
+            in_flight: sum(|it| it.in_flight.load(Relaxed).into()),
+            waiting: sum(|it| it.waiting.load(Relaxed).into()),
+            shed: sum(|it| it.shed.load(Relaxed)),
+        }
+    }
+
+    pub(super) fn allowance(&self, worker: usize) -> Allowance {
+        self.lock().allowance(worker)
+    }
+
+    /// Whether several workers share the capacity.
+    #[inline]
+    pub(super) fn is_dealt(&self) -> bool {
+        1 < self.workers.len()
+    }
+
+    /// A worker's gate is full. `None` if it has all that there is.
+    pub(super) fn ask(
+        &self,
+        now: Instant,
+        worker: usize,
+        demand: impl FnOnce() -> u32,
+    ) -> Option<Allowance> {
+        if !self.is_dealt() {
+            return None;
+        }
+        let mut capacity = self.lock();
+        capacity.ask(now, worker, demand());
+        self.wake_all(&mut capacity, Some(worker));
+        Some(capacity.allowance(worker))
+    }
+
+    pub(super) fn report(
+        &self,
+        now: Instant,
+        worker: usize,
+        report: &Report,
+        n_waiting: usize,
+    ) -> Allowance {
+        let mut capacity = self.lock();
+        match report.demand {
+            0 => capacity.idle(now, worker, &report.sample),
+            _ => capacity.report(now, worker, report),
+        }
+        self.wake_all(&mut capacity, Some(worker));
+        if let Some(it) = self.workers.get(worker) {
+            it.in_flight.store(report.in_flight, Relaxed);
+            it.waiting.store(u32::try_from(n_waiting).unwrap_or(u32::MAX), Relaxed);
+        }
+        capacity.allowance(worker)
+    }
+
+    /// A worker has so many calls in the app. `None` if that makes no difference to anybody.
+    pub(super) fn returned(&self, worker: usize, in_flight: u32) -> Option<Allowance> {
+        if !self.is_dealt() {
+            return None;
+        }
+        let mut capacity = self.lock();
+        capacity.returned(worker, in_flight);
+        self.wake_all(&mut capacity, Some(worker));
+        Some(capacity.allowance(worker))
+    }
+
+    pub(super) fn count_shed(&self, worker: usize) {
+        if let Some(it) = self.workers.get(worker) {
+            it.shed.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Has the worker's task look at its gate.
+    pub(super) fn wake(&self, worker: usize) {
+        if let Some(it) = self.workers.get(worker) {
+            it.wake.notify_one();
+        }
+    }
+
+    pub(super) async fn woken(&self, worker: usize) {
+        match self.workers.get(worker) {
+            Some(it) => it.wake.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Wakes those whose limits have changed, but for one who knows.
+    fn wake_all(&self, capacity: &mut Capacity, but: Option<usize>) {
+        while let Some(worker) = capacity.poll_changed() {
+            if Some(worker) != but {
+                self.wake(worker);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Capacity> {
+        self.capacity.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
