@@ -7,7 +7,7 @@
 //! neither a lock nor a wake-up.
 //!
 //! Invariant: whatever becomes of a call that was let in, its pass comes back: when its answer
-//! came, when it is known that none will come, or after [`LONGEST_WORK`].
+//! came, when it is known that none will come, or after a time (`LONGEST_WORK`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! Ordered transfer: the lines of a file, each fetched by a request of its own, processed, and put
 //! back in order.
 //!
-//! - [`process`] is what is done to a line; [`lines`] says where a line ends.
+//! - [`line_step`] is what is done to a line; [`lines`] says where a line ends.
 //! - [`source`] reads the server's file.
 //! - [`handout`] says who gets which line.
 //! - [`writer`] puts lines back in order, into a file that is partial until it is whole and
@@ -9,9 +9,9 @@
 //! - [`checksum`] is how two sides know that they have the same.
 //! - [`mod@serve`] and [`mod@fetch`] are the two sides on a network; `methods` says how they call
 //!   each other.
-//! - [`wire`] is what client and server say to each other.
+//! - [`messages`] is what client and server say to each other.
 //! - [`generate`] makes files to transfer, [`verify`] compares an output with its source, and
-//!   [`local`] does on one thread, without a network, what a transfer does with one.
+//!   [`local_transfer`] does on one thread, without a network, what a transfer does with one.
 
 pub mod checksum;
 mod error;

@@ -1,7 +1,7 @@
 //! Connections to endpoints: one per endpoint and worker, of the endpoint's own protocol; to Dubbo
 //! providers another one for long messages.
 //!
-//! [`lifecycle`] keeps a connection alive, [`dubbo`] and [`link`] speak the protocols, [`lanes`]
+//! [`lifecycle`] keeps a connection alive, [`dubbo`] and [`link`] speak the protocols, `lanes`
 //! keeps long messages apart, [`Pool`] lets several clusters share what goes to the same address.
 
 pub mod dubbo;
