@@ -21,7 +21,7 @@ use wire::{Account, Budget, Conn, Group, Lease, Machine, Refused};
 use crate::error::{CallError, Code};
 
 /// While more than this waits for a peer that asks us, nothing more is read from it.
-const MAX_UNREAD_LEN: usize = 4 << 20;
+const MAX_UNREAD_LEN: usize = 1 << 20;
 /// Long requests wait for an endpoint's link up to so many bytes; short ones up to
 /// [`MAX_LINK_WAITING_LEN`]: who sends long ones leaves room for those who do not.
 const MAX_LONG_WAITING_LEN: usize = 4 << 20;

@@ -25,6 +25,11 @@ pub fn listen(addr: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
+/// Bytes that the kernel takes for a peer beyond those that are on their way to it. Without a limit
+/// it takes megabytes for a peer that reads nothing: memory that no budget knows, and a queue in
+/// which short messages wait.
+const MAX_UNSENT_LEN: u32 = 256 * 1024;
+
 /// Connects to `host:port` within `timeout`, name resolution included.
 ///
 /// # Errors
@@ -37,14 +42,16 @@ pub async fn connect(host: &str, port: u16, timeout: Duration) -> io::Result<Tcp
     Ok(stream)
 }
 
-/// Settings of every connection that carries calls: no waiting for full segments, and the kernel
-/// notices when the other machine is gone. Connections that a listening socket accepts have the
-/// settings of that socket, which saves five system calls for each of them.
+/// Settings of every connection that carries calls: no waiting for full segments, no long queue in
+/// the kernel, and it notices when the other machine is gone. Connections that a listening socket
+/// accepts have the settings of that socket, which saves six system calls for each of them.
 ///
 /// # Errors
 /// What the operating system says.
 pub(crate) fn tune(socket: &Socket) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
+    // Some sandboxes do not know it, and do without.
+    let _ = socket.set_tcp_notsent_lowat(MAX_UNSENT_LEN);
     socket.set_tcp_keepalive(
         &TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE).with_retries(3),
     )

@@ -48,8 +48,8 @@ pub(super) const INGRESS_CONNECTIONS: usize = 10_000;
 pub(super) const MAX_CONNECTIONS: usize = 1_000_000;
 /// Dubbo's own payload limit: what is longer would be refused by the provider.
 pub(super) const BODY_LEN: usize = 8 * 1024 * 1024;
-/// What a fast network carries in half a millisecond: a short reply may wait that long for it.
-pub(super) const LONG_LEN: usize = 64 * 1024;
+/// Many times what most calls carry, and short enough that a few of them in a row hold nobody up.
+pub(super) const LONG_LEN: usize = 16 * 1024;
 /// What one message on a link can carry at most.
 pub(super) const MAX_BODY_LEN: usize = 1024 * 1024 * 1024;
 /// Twice what common servers allow, since attachments travel in headers.
