@@ -16,7 +16,7 @@ use tracing::{debug, info};
 use wire::{Budget, Connection, Departures, Detached, Group};
 
 use self::arrivals::Arrivals;
-use self::turns::{InTurn, LongTurns};
+use self::turns::{InTurn, Turns};
 use crate::backend::{Backend, Backends, GateSetup, Gates};
 use crate::config::{ClusterRules, ExportConfig};
 use crate::connections::{Connections, Direction, Session};
@@ -115,7 +115,7 @@ pub struct Worker {
     connections: Connections,
     arrivals: Arrivals<Arrival>,
     departures: Departures,
-    long_turns: Rc<LongTurns>,
+    turns: Rc<Turns>,
     /// Accepted connections that have not ended.
     n_open: Cell<usize>,
     /// The last connection has ended.
@@ -141,7 +141,7 @@ impl Worker {
             connections,
             arrivals: Arrivals::new(),
             departures: Departures::default(),
-            long_turns: Rc::default(),
+            turns: Rc::default(),
             n_open: Cell::new(0),
             is_idle: Notify::new(),
             drains: Notify::new(),
@@ -176,7 +176,7 @@ impl Worker {
             let Arrival { connection, protocol, _counted } = arrival;
             protocol.serve(&self, connection);
         }));
-        let mut call = pin!(self.long_turns.call_each());
+        let mut call = pin!(self.turns.call_each());
         let mut close = pin!(self.departures.close_each());
         loop {
             tokio::select! {
@@ -260,7 +260,7 @@ impl Worker {
             }
             debug!(age = ?facts.age(), "{facts} has ended");
         };
-        tokio::task::spawn_local(InTurn::new(serve, &self.long_turns));
+        tokio::task::spawn_local(InTurn::new(serve, &self.turns));
     }
 
     fn sweep(&self) {

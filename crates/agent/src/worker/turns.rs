@@ -3,9 +3,12 @@
 //! A turn of a session is one poll of its task. Most take microseconds; one that decodes
 //! megabytes, or thousands of frames that a hostile peer has sent, takes milliseconds. Tasks that
 //! are ready run one after the other, so that a call would wait for the long turns of all such
-//! sessions. Here they wait for each other instead: after a long turn, a session's next one is put
-//! off until it is its turn among those, and one of them runs each time that the sockets of all
-//! others were looked at. Where nobody else has anything to do, that costs a look at the sockets.
+//! sessions, or for the first turns of all who connect at the same moment.
+//!
+//! Here those wait instead. Sessions are quick if they have shown it: their turns have been short.
+//! All others share a time for each look at the sockets. What is beyond it waits, first come,
+//! first served, until the sockets of all were looked at again. Where nobody else has anything to
+//! do, that costs a look at the sockets.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -16,14 +19,26 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-/// Above this a turn is long: many times what a call takes.
-const LONG: Duration = Duration::from_micros(500);
+/// A session is quick if its turns take less than this on average: many times what a call takes.
+const QUICK: Duration = Duration::from_micros(100);
+/// A session is not called quick before it has had so many turns: those of a call.
+const PROOF_TURNS: u8 = 2;
+/// How long all together, who are not quick, may keep the loop busy between two looks at the
+/// sockets.
+const TIME_PER_LOOK: Duration = Duration::from_micros(200);
+/// Each turn changes an average by one part of so many.
+const AVERAGE_PARTS: u32 = 4;
 
-/// The sessions of a worker whose last turn was long, and that want another.
+/// What the sessions of a worker share that are not quick.
 #[derive(Debug, Default)]
-pub(super) struct LongTurns {
+pub(super) struct Turns {
     waiting: RefCell<VecDeque<Rc<Ticket>>>,
-    added: Notify,
+    /// What they have used since the last look at the sockets.
+    spent: Cell<Duration>,
+    /// What one of their turns takes on average.
+    average: Cell<Duration>,
+    /// Somebody waits, or has used some time.
+    changed: Notify,
 }
 
 /// A session's place among them.
@@ -34,50 +49,95 @@ struct Ticket {
     is_called: Cell<bool>,
 }
 
-impl LongTurns {
-    /// Has one after the other take its turn, for ever.
+impl Turns {
+    /// Gives time after each look at the sockets, for ever.
     pub(super) async fn call_each(&self) {
         loop {
-            let next = self.waiting.borrow_mut().pop_front();
-            match next {
-                None => self.added.notified().await,
-                Some(ticket) => {
-                    ticket.is_called.set(true);
-                    if let Some(waker) = ticket.waker.take() {
-                        waker.wake();
-                    }
-                    // It runs, and then the sockets of all are looked at.
-                    tokio::task::yield_now().await;
+            if self.waiting.borrow().is_empty() && self.spent.get().is_zero() {
+                self.changed.notified().await;
+            }
+            // Those who may do so run, and then the sockets of all are looked at.
+            tokio::task::yield_now().await;
+            self.spent.set(Duration::ZERO);
+            for _ in 0..self.n_per_look() {
+                let Some(ticket) = self.waiting.borrow_mut().pop_front() else { break };
+                ticket.is_called.set(true);
+                if let Some(waker) = ticket.waker.take() {
+                    waker.wake();
                 }
             }
         }
     }
+
+    /// How many turns fit between two looks at the sockets: one at least.
+    fn n_per_look(&self) -> u128 {
+        let average = self.average.get().as_nanos().max(1);
+        (TIME_PER_LOOK.as_nanos() / average).max(1)
+    }
+
+    fn spend(&self, time: Duration) {
+        if self.spent.get().is_zero() {
+            self.changed.notify_one();
+        }
+        self.spent.set(self.spent.get() + time);
+        self.average.set(follow(self.average.get(), time));
+    }
+
+    fn has_time(&self) -> bool {
+        self.spent.get() < TIME_PER_LOOK && self.waiting.borrow().is_empty()
+    }
+
+    fn add(&self, waker: &Waker) -> Rc<Ticket> {
+        let ticket = Rc::new(Ticket { waker: Some(waker.clone()).into(), ..Ticket::default() });
+        self.waiting.borrow_mut().push_back(Rc::clone(&ticket));
+        self.changed.notify_one();
+        ticket
+    }
+}
+
+/// An average that follows what comes.
+fn follow(average: Duration, next: Duration) -> Duration {
+    (average * (AVERAGE_PARTS - 1) + next) / AVERAGE_PARTS
 }
 
 /// A session's task, which takes its turn among the others.
 pub(super) struct InTurn<F> {
     task: Pin<Box<F>>,
-    turns: Rc<LongTurns>,
-    /// If its last turn was long.
+    turns: Rc<Turns>,
+    n_turns: u8,
+    /// What a turn takes on average.
+    average: Duration,
+    /// While it waits.
     ticket: Option<Rc<Ticket>>,
 }
 
 impl<F> InTurn<F> {
-    pub(super) fn new(task: F, turns: &Rc<LongTurns>) -> Self {
-        Self { task: Box::pin(task), turns: Rc::clone(turns), ticket: None }
+    pub(super) fn new(task: F, turns: &Rc<Turns>) -> Self {
+        let turns = Rc::clone(turns);
+        Self { task: Box::pin(task), turns, n_turns: 0, average: Duration::ZERO, ticket: None }
     }
 
-    /// Whether it has to wait for its turn.
-    fn waits(&self, waker: &Waker) -> bool {
-        let Some(ticket) = &self.ticket else { return false };
-        if ticket.is_called.get() {
-            return false;
+    fn is_quick(&self) -> bool {
+        PROOF_TURNS <= self.n_turns && self.average < QUICK
+    }
+
+    /// Whether it may run now. If not, `waker` is woken when it may.
+    fn may_run(&mut self, waker: &Waker) -> bool {
+        match &self.ticket {
+            Some(ticket) if ticket.is_called.get() => {
+                self.ticket = None;
+                true
+            }
+            Some(ticket) => {
+                ticket.waker.borrow_mut().get_or_insert_with(|| waker.clone()).clone_from(waker);
+                false
+            }
+            None if self.turns.has_time() => true,
+            None => {
+                self.ticket = Some(self.turns.add(waker));
+                false
+            }
         }
-        if ticket.waker.replace(Some(waker.clone())).is_none() {
-            self.turns.waiting.borrow_mut().push_back(Rc::clone(ticket));
-            self.turns.added.notify_one();
-        }
-        true
     }
 }
 
@@ -85,12 +145,18 @@ impl<F: Future> Future for InTurn<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        if self.waits(cx.waker()) {
+        let is_quick = self.ticket.is_none() && self.is_quick();
+        if !is_quick && !self.may_run(cx.waker()) {
             return Poll::Pending;
         }
         let start = Instant::now();
         let polled = self.task.as_mut().poll(cx);
-        self.ticket = (LONG < start.elapsed()).then(Rc::default);
+        let time = start.elapsed();
+        self.n_turns = self.n_turns.saturating_add(1);
+        self.average = follow(self.average, time);
+        if !is_quick {
+            self.turns.spend(time);
+        }
         polled
     }
 }
@@ -113,12 +179,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_waits_for_one_long_turn_and_not_for_all() {
-        let turns = Rc::new(LongTurns::default());
+        let turns = Rc::new(Turns::default());
         let n_long = Rc::new(Cell::new(0));
         let tasks = tokio::task::LocalSet::new();
         for _ in 0..20 {
             let n_long = Rc::clone(&n_long);
-            let task = async move { busy(4 * LONG, &n_long).await };
+            let task = async move { busy(5 * TIME_PER_LOOK, &n_long).await };
             tasks.spawn_local(InTurn::new(task, &turns));
         }
         let calling = {
@@ -144,12 +210,12 @@ mod tests {
 
     #[tokio::test]
     async fn all_that_have_long_turns_get_theirs() {
-        let turns = Rc::new(LongTurns::default());
+        let turns = Rc::new(Turns::default());
         let counts: Vec<Rc<Cell<u32>>> = (0..3).map(|_| Rc::default()).collect();
         let tasks = tokio::task::LocalSet::new();
         for count in &counts {
             let count = Rc::clone(count);
-            let task = async move { busy(2 * LONG, &count).await };
+            let task = async move { busy(2 * TIME_PER_LOOK, &count).await };
             tasks.spawn_local(InTurn::new(task, &turns));
         }
         let all_have = async {
@@ -167,5 +233,68 @@ mod tests {
             .await;
         let most = counts.iter().map(|count| count.get()).max();
         assert!(most <= Some(7), "{counts:?}");
+    }
+
+    /// A task that wakes itself forever, with turns that cost nothing to speak of.
+    async fn short(n_turns: &Cell<u32>) {
+        loop {
+            n_turns.set(n_turns.get() + 1);
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn who_has_been_quick_does_not_wait_for_those_who_have_just_come() {
+        let turns = Rc::new(Turns::default());
+        let n_quick = Rc::new(Cell::new(0));
+        let n_new = Rc::new(Cell::new(0));
+        let tasks = tokio::task::LocalSet::new();
+        let quick = Rc::clone(&n_quick);
+        tasks.spawn_local(InTurn::new(async move { short(&quick).await }, &turns));
+        let calling = Rc::clone(&turns);
+        tasks.spawn_local(async move { calling.call_each().await });
+        tasks
+            .run_until(async {
+                while n_quick.get() <= u32::from(PROOF_TURNS) {
+                    tokio::task::yield_now().await;
+                }
+                for _ in 0..40 {
+                    let n_new = Rc::clone(&n_new);
+                    let first_turn = async move {
+                        let start = Instant::now();
+                        while start.elapsed() < TIME_PER_LOOK {
+                            std::hint::spin_loop();
+                        }
+                        n_new.set(n_new.get() + 1);
+                    };
+                    tokio::task::spawn_local(InTurn::new(first_turn, &turns));
+                }
+                let before = n_quick.get();
+                while n_new.get() < 40 {
+                    tokio::task::yield_now().await;
+                }
+                let n_quick = n_quick.get() - before;
+                assert!(30 <= n_quick, "{n_quick} quick turns beside 40 first ones");
+            })
+            .await;
+    }
+
+    #[tokio::test]
+    async fn one_alone_has_all_the_time() {
+        let turns = Rc::new(Turns::default());
+        let n_turns = Rc::new(Cell::new(0));
+        let count = Rc::clone(&n_turns);
+        let task = async move { busy(2 * TIME_PER_LOOK, &count).await };
+        let until = async {
+            while n_turns.get() < 20 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            () = InTurn::new(task, &turns) => {}
+            () = turns.call_each() => {}
+            () = until => {}
+        }
+        assert_eq!(turns.waiting.borrow().len(), 0);
     }
 }
