@@ -5,10 +5,11 @@
 //! are ready run one after the other, so that a call would wait for the long turns of all such
 //! sessions, or for the first turns of all who connect at the same moment.
 //!
-//! Here those wait instead. Sessions are quick if they have shown it: their turns have been short.
-//! All others share a time for each look at the sockets. What is beyond it waits, first come,
-//! first served, until the sockets of all were looked at again. Where nobody else has anything to
-//! do, that costs a look at the sockets.
+//! Here those wait instead. A session is quick that has used little of the loop's time lately. All
+//! others share a time for each look at the sockets. What is beyond it waits, first come, first
+//! served, until the sockets of all were looked at again. Who has just come waits in a queue of its
+//! own, so that thousands of old sessions that end at once are not in its way. Where nobody else
+//! has anything to do, that costs a look at the sockets.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -19,10 +20,16 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-/// A session is quick if its turns take less than this on average: many times what a call takes.
-const QUICK: Duration = Duration::from_micros(100);
-/// A session is not called quick before it has had so many turns: those of a call.
-const PROOF_TURNS: u8 = 2;
+/// A session is quick that has used less than this and not been forgiven it: several calls.
+const QUICK: Duration = Duration::from_micros(200);
+/// Who is new, or has not been seen for [`FORGET`], is taken to have used so much.
+const UNKNOWN: Duration = Duration::from_millis(1);
+/// See [`UNKNOWN`].
+const FORGET: Duration = Duration::from_secs(1);
+/// A session is new for so many turns: those of a call.
+const NEW_TURNS: u8 = 3;
+/// One part of so many of the time that passes is forgiven.
+const FORGIVEN_PARTS: u32 = 100;
 /// How long all together, who are not quick, may keep the loop busy between two looks at the
 /// sockets.
 const TIME_PER_LOOK: Duration = Duration::from_micros(200);
@@ -32,13 +39,37 @@ const AVERAGE_PARTS: u32 = 4;
 /// What the sessions of a worker share that are not quick.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    waiting: RefCell<VecDeque<Rc<Ticket>>>,
+    waiting: RefCell<Waiting>,
     /// What they have used since the last look at the sockets.
     spent: Cell<Duration>,
     /// What one of their turns takes on average.
     average: Cell<Duration>,
     /// Somebody waits, or has used some time.
     changed: Notify,
+}
+
+/// Who waits for time. The two queues take turns.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// For the first time.
+    new: VecDeque<Rc<Ticket>>,
+    known: VecDeque<Rc<Ticket>>,
+    is_turn_of_new: bool,
+}
+
+impl Waiting {
+    fn is_empty(&self) -> bool {
+        self.new.is_empty() && self.known.is_empty()
+    }
+
+    fn pop(&mut self) -> Option<Rc<Ticket>> {
+        self.is_turn_of_new = !self.is_turn_of_new;
+        let (first, second) = match self.is_turn_of_new {
+            true => (&mut self.new, &mut self.known),
+            false => (&mut self.known, &mut self.new),
+        };
+        first.pop_front().or_else(|| second.pop_front())
+    }
 }
 
 /// A session's place among them.
@@ -60,7 +91,7 @@ impl Turns {
             tokio::task::yield_now().await;
             self.spent.set(Duration::ZERO);
             for _ in 0..self.n_per_look() {
-                let Some(ticket) = self.waiting.borrow_mut().pop_front() else { break };
+                let Some(ticket) = self.waiting.borrow_mut().pop() else { break };
                 ticket.is_called.set(true);
                 if let Some(waker) = ticket.waker.take() {
                     waker.wake();
@@ -87,9 +118,11 @@ impl Turns {
         self.spent.get() < TIME_PER_LOOK && self.waiting.borrow().is_empty()
     }
 
-    fn add(&self, waker: &Waker) -> Rc<Ticket> {
+    fn add(&self, waker: &Waker, is_new: bool) -> Rc<Ticket> {
         let ticket = Rc::new(Ticket { waker: Some(waker.clone()).into(), ..Ticket::default() });
-        self.waiting.borrow_mut().push_back(Rc::clone(&ticket));
+        let waiting = &mut *self.waiting.borrow_mut();
+        let queue = if is_new { &mut waiting.new } else { &mut waiting.known };
+        queue.push_back(Rc::clone(&ticket));
         self.changed.notify_one();
         ticket
     }
@@ -100,25 +133,43 @@ fn follow(average: Duration, next: Duration) -> Duration {
     (average * (AVERAGE_PARTS - 1) + next) / AVERAGE_PARTS
 }
 
+/// What a session has used of the loop's time lately.
+#[derive(Clone, Copy, Debug)]
+struct Usage {
+    used: Duration,
+    at: Instant,
+}
+
+impl Usage {
+    fn unknown(now: Instant) -> Self {
+        Self { used: UNKNOWN, at: now }
+    }
+
+    /// The same at a later time.
+    fn at(self, now: Instant) -> Self {
+        let passed = now.saturating_duration_since(self.at);
+        if FORGET < passed {
+            return Self::unknown(now);
+        }
+        Self { used: self.used.saturating_sub(passed / FORGIVEN_PARTS), at: now }
+    }
+}
+
 /// A session's task, which takes its turn among the others.
 pub(super) struct InTurn<F> {
     task: Pin<Box<F>>,
     turns: Rc<Turns>,
+    usage: Usage,
+    /// How many it has had, up to [`NEW_TURNS`].
     n_turns: u8,
-    /// What a turn takes on average.
-    average: Duration,
     /// While it waits.
     ticket: Option<Rc<Ticket>>,
 }
 
 impl<F> InTurn<F> {
     pub(super) fn new(task: F, turns: &Rc<Turns>) -> Self {
-        let turns = Rc::clone(turns);
-        Self { task: Box::pin(task), turns, n_turns: 0, average: Duration::ZERO, ticket: None }
-    }
-
-    fn is_quick(&self) -> bool {
-        PROOF_TURNS <= self.n_turns && self.average < QUICK
+        let usage = Usage::unknown(Instant::now());
+        Self { task: Box::pin(task), turns: Rc::clone(turns), usage, n_turns: 0, ticket: None }
     }
 
     /// Whether it may run now. If not, `waker` is woken when it may.
@@ -134,7 +185,7 @@ impl<F> InTurn<F> {
             }
             None if self.turns.has_time() => true,
             None => {
-                self.ticket = Some(self.turns.add(waker));
+                self.ticket = Some(self.turns.add(waker, self.n_turns < NEW_TURNS));
                 false
             }
         }
@@ -145,15 +196,16 @@ impl<F: Future> Future for InTurn<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let is_quick = self.ticket.is_none() && self.is_quick();
+        let start = Instant::now();
+        let usage = self.usage.at(start);
+        let is_quick = self.ticket.is_none() && usage.used < QUICK;
         if !is_quick && !self.may_run(cx.waker()) {
             return Poll::Pending;
         }
-        let start = Instant::now();
         let polled = self.task.as_mut().poll(cx);
         let time = start.elapsed();
-        self.n_turns = self.n_turns.saturating_add(1);
-        self.average = follow(self.average, time);
+        self.n_turns = NEW_TURNS.min(self.n_turns + 1);
+        self.usage = Usage { used: usage.used + time, at: start };
         if !is_quick {
             self.turns.spend(time);
         }
@@ -243,6 +295,18 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_was_used_is_forgiven_and_who_is_not_seen_is_forgotten() {
+        let now = Instant::now();
+        let usage = Usage::unknown(now);
+        assert!(QUICK <= usage.at(now).used);
+        let proof = FORGIVEN_PARTS * UNKNOWN;
+        assert_eq!(usage.at(now + proof / 2).used, UNKNOWN / 2);
+        assert_eq!(usage.at(now + proof).used, Duration::ZERO);
+        assert_eq!(usage.at(now + FORGET).used, Duration::ZERO);
+        assert_eq!(usage.at(now + 2 * FORGET).used, UNKNOWN);
+    }
+
     #[tokio::test]
     async fn who_has_been_quick_does_not_wait_for_those_who_have_just_come() {
         let turns = Rc::new(Turns::default());
@@ -250,14 +314,13 @@ mod tests {
         let n_new = Rc::new(Cell::new(0));
         let tasks = tokio::task::LocalSet::new();
         let quick = Rc::clone(&n_quick);
-        tasks.spawn_local(InTurn::new(async move { short(&quick).await }, &turns));
+        let mut task = InTurn::new(async move { short(&quick).await }, &turns);
+        task.usage.used = Duration::ZERO;
+        tasks.spawn_local(task);
         let calling = Rc::clone(&turns);
         tasks.spawn_local(async move { calling.call_each().await });
         tasks
             .run_until(async {
-                while n_quick.get() <= u32::from(PROOF_TURNS) {
-                    tokio::task::yield_now().await;
-                }
                 for _ in 0..40 {
                     let n_new = Rc::clone(&n_new);
                     let first_turn = async move {
@@ -279,6 +342,19 @@ mod tests {
             .await;
     }
 
+    #[test]
+    fn who_has_just_come_does_not_wait_for_all_who_were_there() {
+        let turns = Turns::default();
+        for _ in 0..3 {
+            turns.add(Waker::noop(), false);
+        }
+        let new = turns.add(Waker::noop(), true);
+        let mut waiting = turns.waiting.borrow_mut();
+        let order: Vec<bool> =
+            std::iter::from_fn(|| waiting.pop()).map(|ticket| Rc::ptr_eq(&ticket, &new)).collect();
+        assert_eq!(order, [true, false, false, false]);
+    }
+
     #[tokio::test]
     async fn one_alone_has_all_the_time() {
         let turns = Rc::new(Turns::default());
@@ -295,6 +371,6 @@ mod tests {
             () = turns.call_each() => {}
             () = until => {}
         }
-        assert_eq!(turns.waiting.borrow().len(), 0);
+        assert!(turns.waiting.borrow().is_empty());
     }
 }
