@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates that keep the rule.
-const CRATES: [&str; 15] = [
+const CRATES: [&str; 16] = [
     "agent",
     "balance",
     "dubbo-proto",
@@ -24,6 +24,7 @@ const CRATES: [&str; 15] = [
     "registry",
     "transfer",
     "wire",
+    "zookeeper-proto",
 ];
 
 /// Which modules each module of a crate imports.

@@ -1,13 +1,15 @@
-//! A registry as an argument: `etcd://HOST:PORT[,HOST:PORT][?layout=contest][&root=NAME]`, or
-//! `file:PATH`.
+//! A registry as an argument: `etcd://HOST:PORT[,HOST:PORT][?layout=contest][&root=NAME]`,
+//! `zookeeper://HOST:PORT[,HOST:PORT][/CHROOT][?root=NAME]`, or `file:PATH`.
 
+use std::fs;
 use std::str::FromStr;
 
-use registry::{EtcdConfig, Layout, RegistryConfig};
+use registry::{EtcdConfig, Layout, RegistryConfig, ZooKeeperConfig};
 
 /// What to write, for messages and `--help`.
-const FORMS: &str =
-    "etcd://HOST:PORT[,HOST:PORT...][?layout=dubbo|contest][&root=NAME] or file:PATH";
+const FORMS: &str = "etcd://HOST:PORT[,HOST:PORT...][?layout=dubbo|contest][&root=NAME], \
+     zookeeper://HOST:PORT[,HOST:PORT...][/CHROOT][?root=NAME][&user=NAME&password_file=PATH]\
+     [&tls=true][&ca_file=PATH][&cert_file=PATH&key_file=PATH][&server_name=NAME], or file:PATH";
 
 /// A registry, and how the user wrote it.
 #[derive(Clone, Debug)]
@@ -30,6 +32,8 @@ impl FromStr for RegistryUrl {
             RegistryConfig::File { path: path.into() }
         } else if let Some(rest) = text.strip_prefix("etcd://") {
             RegistryConfig::Etcd(etcd(rest)?)
+        } else if let Some(rest) = text.strip_prefix("zookeeper://") {
+            RegistryConfig::ZooKeeper(zookeeper(rest)?)
         } else {
             return Err(format!("write {FORMS}"));
         };
@@ -39,13 +43,8 @@ impl FromStr for RegistryUrl {
 
 fn etcd(rest: &str) -> Result<EtcdConfig, String> {
     let (addresses, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let mut members = Vec::new();
-    for address in addresses.trim_end_matches('/').split(',') {
-        if let Err(error) = wire::address::split(address) {
-            return Err(format!("{address:?} is not HOST:PORT: {error}; write {FORMS}"));
-        }
-        members.push(format!("http://{address}"));
-    }
+    let members = checked(addresses.trim_end_matches('/'))?;
+    let members = members.map(|address| format!("http://{address}")).collect::<Vec<_>>();
     let (mut is_contest, mut root) = (false, None);
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
         match parameter.split_once('=') {
@@ -62,6 +61,48 @@ fn etcd(rest: &str) -> Result<EtcdConfig, String> {
         (true, Some(root)) => Layout::Contest { root },
     };
     Ok(EtcdConfig::new(members, layout))
+}
+
+fn zookeeper(rest: &str) -> Result<ZooKeeperConfig, String> {
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (addresses, chroot) = place.split_once('/').unwrap_or((place, ""));
+    let mut config = ZooKeeperConfig::new(checked(addresses)?);
+    chroot.trim_end_matches('/').clone_into(&mut config.chroot);
+    let (mut is_tls, mut files) = (false, config.tls.take().unwrap_or_default());
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let text = || Some(value.to_owned()).filter(|value| !value.is_empty());
+        match name {
+            "root" if !value.is_empty() => value.clone_into(&mut config.root),
+            "user" => config.user = text(),
+            "password_file" => {
+                let password = fs::read_to_string(value);
+                let password = password.map_err(|error| format!("cannot read {value}: {error}"))?;
+                config.password = Some(password.trim_end().to_owned());
+            }
+            "tls" if ["true", "false"].contains(&value) => is_tls = value == "true",
+            "ca_file" => files.ca_file = text().map(Into::into),
+            "cert_file" => files.cert_file = text().map(Into::into),
+            "key_file" => files.key_file = text().map(Into::into),
+            "server_name" => files.server_name = text(),
+            _ => return Err(format!("{parameter:?} is not known; write {FORMS}")),
+        }
+    }
+    if !is_tls && files != registry::RegistryTls::default() {
+        return Err("files for TLS have no effect without tls=true".to_owned());
+    }
+    config.tls = is_tls.then_some(files);
+    Ok(config)
+}
+
+/// Addresses with commas between them, each of them good.
+fn checked(addresses: &str) -> Result<impl Iterator<Item = &str>, String> {
+    for address in addresses.split(',') {
+        if let Err(error) = wire::address::split(address) {
+            return Err(format!("{address:?} is not HOST:PORT: {error}; write {FORMS}"));
+        }
+    }
+    Ok(addresses.split(','))
 }
 
 #[cfg(test)]
@@ -81,6 +122,14 @@ mod tests {
         assert_eq!(etcd.endpoints, ["http://127.0.0.1:2379", "http://[::1]:2380"]);
         assert_eq!(etcd.layout, Layout::Contest { root: "mesh".to_owned() });
         assert_eq!(etcd_of("etcd://h:1/").layout, Layout::dubbo());
+        let text = "zookeeper://a:2181,[::1]:2182/teams/blue?root=rpc&tls=true&ca_file=/ca.pem";
+        let RegistryConfig::ZooKeeper(zookeeper) = text.parse::<RegistryUrl>().unwrap().config
+        else {
+            panic!("{text}");
+        };
+        assert_eq!(zookeeper.servers, ["a:2181", "[::1]:2182"]);
+        assert_eq!((&*zookeeper.chroot, &*zookeeper.root), ("teams/blue", "rpc"));
+        assert_eq!(zookeeper.tls.unwrap().ca_file.unwrap().to_str(), Some("/ca.pem"));
         for path in ["file:/etc/services.toml", "file:///etc/services.toml"] {
             let RegistryConfig::File { path } = path.parse::<RegistryUrl>().unwrap().config else {
                 panic!("{path}");
@@ -91,7 +140,15 @@ mod tests {
 
     #[test]
     fn says_what_to_write() {
-        for wrong in ["127.0.0.1:2379", "etcd://h", "etcd://", "etcd://h:1?lay=x", "file:"] {
+        for wrong in [
+            "127.0.0.1:2379",
+            "etcd://h",
+            "etcd://",
+            "etcd://h:1?lay=x",
+            "file:",
+            "zookeeper://h",
+            "zookeeper://h:1?x=y",
+        ] {
             let error = wrong.parse::<RegistryUrl>().unwrap_err();
             assert!(error.contains("write etcd://"), "{error}");
         }

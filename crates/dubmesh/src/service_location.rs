@@ -23,7 +23,8 @@ pub(crate) struct LocationArgs {
     /// One endpoint: dubbo://HOST:PORT of a provider, or link://HOST:PORT of an agent
     #[arg(long, value_name = "URL", value_parser = endpoint_url)]
     url: Option<DubboUrl>,
-    /// The registry with the endpoints: etcd://HOST:PORT[?layout=contest], or file:PATH
+    /// The registry with the endpoints: etcd://HOST:PORT[?layout=contest],
+    /// zookeeper://HOST:PORT[/CHROOT], or file:PATH
     #[arg(long, value_name = "URL")]
     registry: Option<RegistryUrl>,
 }

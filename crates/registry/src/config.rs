@@ -10,7 +10,6 @@ use crate::memory::MemoryHub;
 
 /// Which registry, and how to reach it.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "one per registry, at start")]
 pub enum RegistryConfig {
     /// Inside this process: everybody who holds a clone of the hub sees the same services.
     Memory(MemoryHub),
@@ -21,6 +20,8 @@ pub enum RegistryConfig {
     },
     /// etcd v3; see [`crate::etcd`].
     Etcd(EtcdConfig),
+    /// ZooKeeper 3.5 to 3.9; see [`crate::zookeeper`].
+    ZooKeeper(ZooKeeperConfig),
 }
 
 impl RegistryConfig {
@@ -31,6 +32,7 @@ impl RegistryConfig {
             Self::Memory(_) => "memory",
             Self::File { .. } => "file",
             Self::Etcd(_) => "etcd",
+            Self::ZooKeeper(_) => "zookeeper",
         }
     }
 
@@ -42,6 +44,7 @@ impl RegistryConfig {
             (Self::Memory(_), Self::Memory(_)) => true,
             (Self::File { path }, Self::File { path: other }) => path == other,
             (Self::Etcd(config), Self::Etcd(other)) => config == other,
+            (Self::ZooKeeper(config), Self::ZooKeeper(other)) => config == other,
             _ => false,
         }
     }
@@ -59,7 +62,7 @@ pub struct EtcdConfig {
     /// Password for etcd's authentication.
     pub password: Option<String>,
     /// Needed for https.
-    pub tls: Option<EtcdTls>,
+    pub tls: Option<RegistryTls>,
     /// How long a registration outlives an agent that dies. Whole seconds count.
     pub lease_ttl: Duration,
     /// For a connection to one member, with TLS and authentication.
@@ -101,12 +104,88 @@ impl fmt::Debug for EtcdConfig {
     }
 }
 
-/// The files, in PEM, for etcd over TLS.
+/// How to reach ZooKeeper, and where the nodes are. Its `Debug` form leaves the password out.
+#[derive(Clone, Eq, PartialEq)]
+pub struct ZooKeeperConfig {
+    /// `host:port`, one per server. Any that answers will do.
+    pub servers: Vec<String>,
+    /// The node below which everything is, without slashes around it; empty for none.
+    pub chroot: String,
+    /// The first part of the paths of services, which Dubbo calls the registry's group.
+    pub root: String,
+    /// Name for the scheme `digest`.
+    pub user: Option<String>,
+    /// Password for the scheme `digest`.
+    pub password: Option<String>,
+    /// Who may do what with the nodes that we make. `None`: the creator alone if there is a user,
+    /// as Dubbo does it; else everybody.
+    pub acl: Option<ZooKeeperAcl>,
+    /// TLS, if the servers speak it.
+    pub tls: Option<RegistryTls>,
+    /// How long a registration should outlive an agent that dies. The servers decide.
+    pub session_timeout: Duration,
+    /// For a connection to one server, with TLS.
+    pub connect_timeout: Duration,
+    /// For the session, and for each answer.
+    pub request_timeout: Duration,
+    /// How long endpoints known before are kept when ZooKeeper comes back without its history.
+    pub grace: Duration,
+    /// The longest answer that is read, in bytes.
+    pub max_message_len: usize,
+}
+
+/// Who may do what with the nodes that we make.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ZooKeeperAcl {
+    /// Everybody may do everything.
+    Open,
+    /// Only the user that made a node may do anything with it.
+    Creator,
+    /// The same, and everybody may read it.
+    CreatorAndReaders,
+}
+
+impl ZooKeeperConfig {
+    /// The defaults: Dubbo's root, no TLS, no user, a session of 30 seconds, timeouts of 3 and 10
+    /// seconds, 30 seconds of grace, answers up to 64 MiB.
+    #[must_use]
+    pub fn new(servers: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            servers: servers.into_iter().map(Into::into).collect(),
+            chroot: String::new(),
+            root: "dubbo".to_owned(),
+            user: None,
+            password: None,
+            acl: None,
+            tls: None,
+            session_timeout: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(3),
+            request_timeout: Duration::from_secs(10),
+            grace: Duration::from_secs(30),
+            max_message_len: 64 << 20,
+        }
+    }
+}
+
+impl fmt::Debug for ZooKeeperConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ZooKeeperConfig")
+            .field("servers", &self.servers)
+            .field("chroot", &self.chroot)
+            .field("root", &self.root)
+            .field("user", &self.user)
+            .field("tls", &self.tls)
+            .field("session_timeout", &self.session_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The files, in PEM, for a registry over TLS.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct EtcdTls {
-    /// Authority of the server's certificate.
+pub struct RegistryTls {
+    /// Authority of the server's certificate. ZooKeeper takes those of the system without it.
     pub ca_file: Option<PathBuf>,
-    /// Our certificate, if etcd asks for one.
+    /// Our certificate, if the registry asks for one.
     pub cert_file: Option<PathBuf>,
     /// The key of our certificate.
     pub key_file: Option<PathBuf>,

@@ -34,11 +34,26 @@ pub enum RegistryError {
         /// What was given.
         url: String,
     },
+    /// A ZooKeeper registry without an address.
+    #[error("no ZooKeeper server is given: add at least one, such as 127.0.0.1:2181")]
+    NoZooKeeperServer,
+    /// An address of ZooKeeper that is none.
+    #[error("ZooKeeper server {server:?} is wrong: write HOST:PORT")]
+    BadZooKeeperServer {
+        /// What was given.
+        server: String,
+    },
+    /// An access list that only a user can have.
+    #[error("this ACL needs a user: set user and password, or acl = \"open\"")]
+    AclWithoutUser,
+    /// Certificates that cannot be used.
+    #[error(transparent)]
+    Tls(wire::tls::TlsError),
     /// A certificate without its key, or the other way round.
     #[error("a client certificate needs both files, the certificate and its key")]
     HalfIdentity,
     /// A name without a password, or the other way round.
-    #[error("etcd needs both user and password, or neither")]
+    #[error("give both user and password, or neither")]
     HalfCredentials,
     /// A lease that cannot be kept.
     #[error("lease of {found:?} is out of range: take {min:?} to {max:?}")]

@@ -1,7 +1,7 @@
 //! Service discovery: who offers a service, and telling others that we do.
 //!
-//! - [`Registry::open`] opens a registry of one of three kinds, as [`RegistryConfig`] says:
-//!   [`memory`](MemoryHub) inside one process, a watched [`mod@file`], or [`etcd`].
+//! - [`Registry::open`] opens a registry of one of four kinds, as [`RegistryConfig`] says:
+//!   [`memory`](MemoryHub) inside one process, a watched [`mod@file`], [`etcd`] or [`zookeeper`].
 //! - [`Registry::subscribe`] gives the [`Endpoint`]s of a service as a [`Snapshot`] that is kept
 //!   up to date. While the registry is away the last one known stays, marked as stale.
 //! - [`Registry::register`] offers a service until the [`Registered`] is withdrawn or dropped.
@@ -37,8 +37,9 @@ mod store;
 mod stores;
 mod table;
 mod view;
+pub mod zookeeper;
 
-pub use config::{EtcdConfig, EtcdTls, RegistryConfig};
+pub use config::{EtcdConfig, RegistryConfig, RegistryTls, ZooKeeperAcl, ZooKeeperConfig};
 pub use definitions::{Definition, DefinitionSources, DefinitionWatch, Lookup, Origin};
 pub use directory::Presence;
 pub use endpoint::{

@@ -8,6 +8,7 @@ use crate::etcd::EtcdRegistry;
 use crate::file::FileRegistry;
 use crate::memory::MemoryRegistry;
 use crate::store::Store;
+use crate::zookeeper::ZooKeeperRegistry;
 
 /// Opens a registry's store. This is where stores are listed.
 pub(crate) fn open(
@@ -18,5 +19,6 @@ pub(crate) fn open(
         RegistryConfig::Memory(hub) => Box::new(MemoryRegistry::open(hub)),
         RegistryConfig::File { path } => Box::new(FileRegistry::open(path, runtime)),
         RegistryConfig::Etcd(config) => Box::new(EtcdRegistry::open(config, runtime)?),
+        RegistryConfig::ZooKeeper(config) => Box::new(ZooKeeperRegistry::open(config, runtime)?),
     })
 }

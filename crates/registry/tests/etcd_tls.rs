@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use interop_harness::{Etcd, EtcdOptions};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use registry::{EtcdConfig, EtcdTls, Freshness, Layout, Registry, RegistryConfig};
+use registry::{EtcdConfig, Freshness, Layout, Registry, RegistryConfig, RegistryTls};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use wire::Connection;
@@ -54,12 +54,12 @@ async fn both_sides_show_certificates() {
     make_certificates(folder.path());
     let file = |name: &str| folder.path().join(name);
     let etcd = Etcd::start_with(options(file)).unwrap();
-    let open = |tls: EtcdTls| {
+    let open = |tls: RegistryTls| {
         let mut config = EtcdConfig::new([etcd.client_url()], Layout::contest());
         config.tls = Some(tls);
         Registry::open(RegistryConfig::Etcd(config)).unwrap()
     };
-    let good = EtcdTls {
+    let good = RegistryTls {
         ca_file: Some(file("ca.pem")),
         cert_file: Some(file("client.pem")),
         key_file: Some(file("client.key")),
@@ -76,15 +76,15 @@ async fn both_sides_show_certificates() {
     let strange_ca = Some(strange.path().join("ca.pem"));
     for (bad, expected) in [
         (
-            EtcdTls { ca_file: strange_ca, ..good.clone() },
+            RegistryTls { ca_file: strange_ca, ..good.clone() },
             "the server's certificate does not come from a trusted authority",
         ),
         (
-            EtcdTls { cert_file: None, key_file: None, ..good.clone() },
+            RegistryTls { cert_file: None, key_file: None, ..good.clone() },
             "requires one, but none was shown",
         ),
         (
-            EtcdTls { server_name: Some("etcd.example".into()), ..good.clone() },
+            RegistryTls { server_name: Some("etcd.example".into()), ..good.clone() },
             "the server's certificate is for another name",
         ),
     ] {
@@ -98,7 +98,7 @@ async fn both_sides_show_certificates() {
 }
 
 /// The status of a registry there shows this reason, after the address.
-async fn refuses(url: &str, tls: EtcdTls, expected: &str) {
+async fn refuses(url: &str, tls: RegistryTls, expected: &str) {
     let mut config = EtcdConfig::new([url], Layout::contest());
     config.tls = Some(tls);
     let registry = Registry::open(RegistryConfig::Etcd(config)).unwrap();

@@ -65,6 +65,12 @@ pub enum HarnessError {
         /// What it wrote.
         output: String,
     },
+    /// A session in ZooKeeper failed.
+    #[error("a session in ZooKeeper failed: {error}")]
+    ZooKeeper {
+        /// What went wrong.
+        error: String,
+    },
     /// A file or folder could not be used.
     #[error("{}: {source}", path.display())]
     File {

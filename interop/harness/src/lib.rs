@@ -1,6 +1,8 @@
-//! Real peers for tests and benchmarks: Java Dubbo providers and etcd, as child processes.
+//! Real peers for tests and benchmarks: Java Dubbo providers, etcd and ZooKeeper, as child processes.
 //!
 //! - [`Etcd`] is a real etcd in a temporary folder, which can be killed and started again.
+//! - [`ZooKeeper`] is the same for a real ZooKeeper; [`ZooKeeperClient`] writes into it and looks
+//!   into it.
 //! - [`JavaProvider`] is a real Dubbo provider, 2.6 to 3.3, built from interop/ when need be;
 //!   [`JavaConsumer`] is the other side.
 //! - [`HttpApp`] is an app without Java, in Node or Python: the same services as plain JSON.
@@ -18,6 +20,7 @@ mod http_app;
 mod java;
 mod net;
 mod program;
+mod zookeeper;
 
 pub use child::Child;
 pub use error::HarnessError;
@@ -28,3 +31,4 @@ pub use java::{
 };
 pub use net::{free_port, wait_until};
 pub use program::find_program;
+pub use zookeeper::{ZooKeeper, ZooKeeperClient, ZooKeeperOptions, ZooKeeperTls, ZooKeeperVersion};

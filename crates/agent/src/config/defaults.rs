@@ -39,6 +39,14 @@ pub(super) const ADMIN_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr:
 pub(super) const REGISTRY_NAME: &str = "main";
 /// Where an etcd on the same machine listens.
 pub(super) const ETCD_ENDPOINT: &str = "http://127.0.0.1:2379";
+/// Where a ZooKeeper on the same machine listens.
+pub(super) const ZOOKEEPER_SERVER: &str = "127.0.0.1:2181";
+/// Two ticks of a server are the least that it grants; a pause of a second loses a shorter one.
+pub(super) const MIN_ZOOKEEPER_SESSION: Duration = Duration::from_secs(1);
+/// A node's own limit in ZooKeeper is 1 MiB.
+pub(super) const SHORTEST_ZOOKEEPER_MESSAGE_LEN: usize = 1 << 20;
+/// More than a hundred thousand providers of one service.
+pub(super) const LONGEST_ZOOKEEPER_MESSAGE_LEN: usize = 1 << 30;
 /// Kept alive three times per lease; a shorter one is lost to one slow second.
 pub(super) const MIN_LEASE_TTL_S: u64 = 3;
 

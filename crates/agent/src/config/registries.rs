@@ -4,13 +4,15 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use registry::{DefinitionSources, EtcdConfig, EtcdTls, Layout, MemoryHub, RegistryConfig};
+use registry::{DefinitionSources, EtcdConfig, Layout, MemoryHub, RegistryConfig, RegistryTls};
 
 use super::RegistryEntry;
 use super::defaults;
 use super::error::{KeyPlace, Problems};
 use super::section::Section;
 use super::tls::{TLS_KEYS, TlsFiles, tls_files, warn_if_open};
+
+mod zookeeper;
 
 /// What kind a registry is of, as far as other sections have to know.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -19,6 +21,7 @@ pub(super) enum Kind {
     File,
     EtcdDubbo,
     EtcdContest,
+    ZooKeeper,
 }
 
 /// A registry as far as it could be read.
@@ -33,10 +36,11 @@ pub(super) struct RegistryDraft {
 }
 
 /// The kinds of registries, with the keys that not all of them have.
-const KINDS: [(&str, Kind, &[&str]); 3] = [
+const KINDS: [(&str, Kind, &[&str]); 4] = [
     ("memory", Kind::Memory, &[]),
     ("file", Kind::File, &FILE_KEYS),
     ("etcd", Kind::EtcdDubbo, &ETCD_KEYS),
+    ("zookeeper", Kind::ZooKeeper, &zookeeper::KEYS),
 ];
 
 const FILE_KEYS: [&str; 1] = ["path"];
@@ -97,6 +101,10 @@ fn registry(mut section: Section<'_>, folder: &Path) -> RegistryDraft {
             let kind = if is_contest { Kind::EtcdContest } else { Kind::EtcdDubbo };
             (Some(kind), Some(RegistryConfig::Etcd(config)))
         }
+        Some(Kind::ZooKeeper) => {
+            let config = zookeeper::config(&mut section, folder);
+            (kind, Some(RegistryConfig::ZooKeeper(config)))
+        }
         None => (None, None),
     };
     let definitions = definitions(&mut section, folder);
@@ -154,17 +162,7 @@ fn file(section: &mut Section<'_>, folder: &Path) -> Option<RegistryConfig> {
 
 fn etcd(section: &mut Section<'_>, folder: &Path) -> EtcdConfig {
     let endpoints = endpoints(section);
-    let user = section.text("user").map(str::to_owned);
-    let password = password(section, folder);
-    let (has_user, has_password) =
-        (section.has("user"), section.has("password") || section.has("password_file"));
-    if has_user && !has_password {
-        let remedy = "add password_file (or password)";
-        section.wrong("user", "is set, but there is no password", remedy);
-    } else if has_password && !has_user {
-        let key = if section.has("password") { "password" } else { "password_file" };
-        section.wrong(key, "is set, but there is no user", "add user = \"...\"");
-    }
+    let (user, password) = credentials(section, folder);
     let is_https = endpoints.iter().any(|url| url.starts_with("https://"));
     let base = EtcdConfig::new(endpoints, layout(section));
     let lease_ttl_s = section.number(
@@ -220,6 +218,22 @@ fn layout(section: &mut Section<'_>) -> Layout {
     }
 }
 
+/// The user and the password: both, or none.
+fn credentials(section: &mut Section<'_>, folder: &Path) -> (Option<String>, Option<String>) {
+    let user = section.text("user").map(str::to_owned);
+    let password = password(section, folder);
+    let (has_user, has_password) =
+        (section.has("user"), section.has("password") || section.has("password_file"));
+    if has_user && !has_password {
+        let remedy = "add password_file (or password)";
+        section.wrong("user", "is set, but there is no password", remedy);
+    } else if has_password && !has_user {
+        let key = if section.has("password") { "password" } else { "password_file" };
+        section.wrong(key, "is set, but there is no user", "add user = \"...\"");
+    }
+    (user, password)
+}
+
 /// The password, from the file itself or from the file that it names.
 fn password(section: &mut Section<'_>, folder: &Path) -> Option<String> {
     let password = section.text("password").map(str::to_owned);
@@ -253,7 +267,7 @@ fn password(section: &mut Section<'_>, folder: &Path) -> Option<String> {
     }
 }
 
-fn tls(section: &mut Section<'_>, is_https: bool, folder: &Path) -> Option<EtcdTls> {
+fn tls(section: &mut Section<'_>, is_https: bool, folder: &Path) -> Option<RegistryTls> {
     let TlsFiles { ca_file, cert_file, key_file, server_name } = tls_files(section, folder);
     if !is_https {
         if let Some(key) = TLS_KEYS.into_iter().find(|key| section.has(key)) {
@@ -266,7 +280,7 @@ fn tls(section: &mut Section<'_>, is_https: bool, folder: &Path) -> Option<EtcdT
         let remedy = "write ca_file = \"...\" with the authority of etcd's certificate";
         section.wrong("ca_file", "is missing, and https needs it", remedy);
     }
-    Some(EtcdTls { ca_file, cert_file, key_file, server_name })
+    Some(RegistryTls { ca_file, cert_file, key_file, server_name })
 }
 
 #[cfg(test)]

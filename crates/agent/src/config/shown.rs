@@ -9,7 +9,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use registry::{EtcdConfig, Layout, RegistryConfig};
+use registry::{EtcdConfig, Layout, RegistryConfig, RegistryTls, ZooKeeperAcl, ZooKeeperConfig};
 use serde_json::{Value, json};
 use wire::ListenAddress;
 
@@ -176,6 +176,7 @@ fn registry(entry: &RegistryEntry) -> Value {
         RegistryConfig::Memory(_) => json!({}),
         RegistryConfig::File { path } => json!({ "path": path.display().to_string() }),
         RegistryConfig::Etcd(etcd) => etcd_shown(etcd),
+        RegistryConfig::ZooKeeper(zookeeper) => zookeeper_shown(zookeeper),
     };
     shown["name"] = name.clone().into();
     shown["kind"] = entry.kind().into();
@@ -232,27 +233,49 @@ fn etcd_shown(config: &EtcdConfig) -> Value {
         Layout::Contest { root } => ("contest", root),
         Layout::Dubbo { root } => ("dubbo", root),
     };
-    let tls = config.tls.as_ref().map(|tls| {
-        let path = |path: &Option<std::path::PathBuf>| {
-            path.as_ref().map(|path| path.display().to_string())
-        };
-        json!({
-            "ca_file": path(&tls.ca_file),
-            "cert_file": path(&tls.cert_file),
-            "key_file": path(&tls.key_file),
-            "server_name": tls.server_name,
-        })
-    });
     json!({
         "endpoints": config.endpoints.iter().map(|url| without_user(url)).collect::<Vec<_>>(),
         "layout": layout,
         "root": root,
         "user": config.user,
-        "tls": tls,
+        "tls": config.tls.as_ref().map(registry_tls),
         "lease_ttl_s": config.lease_ttl.as_secs(),
         "connect_timeout_ms": ms(config.connect_timeout),
         "request_timeout_ms": ms(config.request_timeout),
         "grace_ms": ms(config.grace),
+    })
+}
+
+fn zookeeper_shown(config: &ZooKeeperConfig) -> Value {
+    let servers = config.servers.iter().map(|server| without_user(server));
+    let acl = config.acl.map(|acl| match acl {
+        ZooKeeperAcl::Open => "open",
+        ZooKeeperAcl::Creator => "creator",
+        ZooKeeperAcl::CreatorAndReaders => "creator-and-readers",
+    });
+    json!({
+        "endpoints": servers.collect::<Vec<_>>(),
+        "chroot": format!("/{}", config.chroot),
+        "root": config.root,
+        "user": config.user,
+        "acl": acl,
+        "tls": config.tls.as_ref().map(registry_tls),
+        "session_timeout_ms": ms(config.session_timeout),
+        "connect_timeout_ms": ms(config.connect_timeout),
+        "request_timeout_ms": ms(config.request_timeout),
+        "grace_ms": ms(config.grace),
+        "max_message_bytes": config.max_message_len,
+    })
+}
+
+fn registry_tls(tls: &RegistryTls) -> Value {
+    let path =
+        |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    json!({
+        "ca_file": path(&tls.ca_file),
+        "cert_file": path(&tls.cert_file),
+        "key_file": path(&tls.key_file),
+        "server_name": tls.server_name,
     })
 }
 

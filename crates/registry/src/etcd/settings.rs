@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
 
-use crate::config::{EtcdConfig, EtcdTls};
+use crate::config::{EtcdConfig, RegistryTls};
 use crate::error::RegistryError;
 
 /// Shorter leases would be lost by a pause of a second; etcd itself does not go lower either.
@@ -19,7 +19,7 @@ const MAX_LEASE: Duration = Duration::from_secs(3600);
 pub(super) struct Settings {
     pub(super) urls: Vec<String>,
     user: Option<(String, String)>,
-    tls: Option<EtcdTls>,
+    tls: Option<RegistryTls>,
     /// Whole seconds, as etcd counts.
     pub(super) lease_ttl_s: i64,
     pub(super) connect_timeout: Duration,
@@ -79,7 +79,7 @@ impl Settings {
     }
 }
 
-fn check_url(url: &str, tls: Option<&EtcdTls>) -> Result<(), RegistryError> {
+fn check_url(url: &str, tls: Option<&RegistryTls>) -> Result<(), RegistryError> {
     let bad = || RegistryError::BadEtcdUrl { url: url.to_owned() };
     let (scheme, rest) = url.split_once("://").ok_or_else(bad)?;
     let address = rest.strip_suffix('/').unwrap_or(rest);
@@ -93,7 +93,7 @@ fn check_url(url: &str, tls: Option<&EtcdTls>) -> Result<(), RegistryError> {
     }
 }
 
-fn tls_options(tls: &EtcdTls) -> Result<TlsOptions, RegistryError> {
+fn tls_options(tls: &RegistryTls) -> Result<TlsOptions, RegistryError> {
     let mut options = TlsOptions::new();
     if let Some(ca_file) = &tls.ca_file {
         options = options.ca_certificate(Certificate::from_pem(read(ca_file)?));
@@ -136,7 +136,8 @@ mod tests {
 
     #[test]
     fn refuses_what_cannot_work_and_says_what_would() {
-        let tls = || EtcdTls { ca_file: Some("/no/such/ca.pem".into()), ..EtcdTls::default() };
+        let tls =
+            || RegistryTls { ca_file: Some("/no/such/ca.pem".into()), ..RegistryTls::default() };
         assert!(error(|config| config.endpoints.clear()).contains("add at least one"));
         for url in
             ["127.0.0.1:2379", "http://", "ftp://h:1", "http://h", "http://h:x", "http://h:1/x"]

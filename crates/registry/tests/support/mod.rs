@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub(crate) mod proxy;
+pub(crate) mod zookeeper;
 
 use std::time::Duration;
 

@@ -26,21 +26,32 @@ const MAIN_CLASS: &str = "org.dubmesh.interop.peer.Main";
 /// A command that runs the peer's main class, still without its own arguments.
 fn java(version: DubboVersion, jvm_args: &[OsString]) -> Result<Command, HarnessError> {
     let args_file = interop_dir().join(version.module()).join("target/java.args");
-    let mut command =
-        Command::new(find_program("java", "JAVA_BIN", "apt-get install openjdk-17-jdk-headless")?);
+    let mut command = java_program()?;
     let mut at_file = OsString::from("@");
     at_file.push(args_file);
     command.arg(at_file).args(jvm_args).arg(MAIN_CLASS);
     Ok(command)
 }
 
-/// Builds the Maven projects if a jar of `version` is missing or older than a source.
+/// A command that runs Java, still without arguments.
+pub(crate) fn java_program() -> Result<Command, HarnessError> {
+    let path = find_program("java", "JAVA_BIN", "apt-get install openjdk-17-jdk-headless")?;
+    Ok(Command::new(path))
+}
+
+/// Builds the Maven projects if the jar of `version` is missing or older than a source.
 fn build(version: DubboVersion) -> Result<(), HarnessError> {
+    build_module(version.module(), "provider.jar")
+}
+
+/// Builds the Maven projects if what a module makes in its folder `target` is missing or older
+/// than a source.
+pub(crate) fn build_module(module: &str, product: &str) -> Result<(), HarnessError> {
     /// Keeps the threads of this process apart; the file lock does it for processes.
     static BUILDING: Mutex<()> = Mutex::new(());
     let _one_thread = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let dir = interop_dir();
-    if is_built(&dir, version) {
+    if is_built(&dir, module, product) {
         return Ok(());
     }
     let target = dir.join("target");
@@ -49,26 +60,31 @@ fn build(version: DubboVersion) -> Result<(), HarnessError> {
     fs::create_dir_all(&target).map_err(file_error)?;
     let lock = File::create(&lock_path).map_err(file_error)?;
     lock.lock().map_err(file_error)?;
-    if is_built(&dir, version) {
+    if is_built(&dir, module, product) {
         return Ok(());
     }
     eprintln!(
-        "building the Java peers with Maven (once; the first time it downloads about 110 MB)"
+        "building the Java peers with Maven (once; the first time it downloads about 130 MB)"
     );
     let mut maven = Command::new(find_program("mvn", "MVN_BIN", "apt-get install maven")?);
     maven.args(["-q", "-B", "package"]).current_dir(&dir);
     run(&mut maven).map(|_| ())
 }
 
-fn is_built(dir: &Path, version: DubboVersion) -> bool {
-    let target = dir.join(version.module()).join("target");
-    let jar = target.join("provider.jar");
-    let Some(built) = modified(&jar) else { return false };
+fn is_built(dir: &Path, module: &str, product: &str) -> bool {
+    let target = dir.join(module).join("target");
+    let product = target.join(product);
+    let Some(built) = modified(&product) else { return false };
+    let module_pom = dir.join(module).join("pom.xml");
+    if product.is_dir() {
+        // Libraries alone, which depend on no source.
+        let poms = [dir.join("pom.xml"), module_pom];
+        return poms.iter().all(|pom| modified(pom).is_some_and(|changed| changed <= built));
+    }
     // The arguments hold absolute paths: they are stale when the checkout has moved.
     let names_this_jar = fs::read_to_string(target.join("java.args"))
-        .is_ok_and(|args| args.contains(&*jar.to_string_lossy()));
+        .is_ok_and(|args| args.contains(&*product.to_string_lossy()));
     let sources = ["pom.xml", "service-api/pom.xml", "service-api/src", "peer/pom.xml", "peer/src"];
-    let module_pom = dir.join(version.module()).join("pom.xml");
     names_this_jar
         && sources
             .iter()
@@ -91,7 +107,7 @@ fn modified(path: &Path) -> Option<SystemTime> {
 }
 
 /// The folder of the Maven projects, without `..` in it so that it equals Maven's own paths.
-fn interop_dir() -> PathBuf {
+pub(crate) fn interop_dir() -> PathBuf {
     let harness = Path::new(env!("CARGO_MANIFEST_DIR"));
     harness.parent().unwrap_or(harness).to_path_buf()
 }

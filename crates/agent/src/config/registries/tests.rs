@@ -5,8 +5,8 @@ use std::path::Path;
 
 use registry::RegistryConfig;
 
-use crate::config::load;
 use crate::config::tests::{GOOD, assert_errors, assert_errors_behind_good, errors};
+use crate::config::{load, parse};
 
 #[test]
 fn names_of_registries() {
@@ -55,6 +55,42 @@ fn settings_of_etcd_that_contradict() {
     let cert = "endpoints = ['https://a:1']\nca_file = '/dev/null'\ncert_file = '/dev/null'";
     assert!(one(cert).contains("registry.cert_file: has no effect without key_file; add key_file"));
     assert_eq!(etcd(&format!("{cert}\nkey_file = '/dev/null'")), Vec::<String>::new());
+}
+
+#[test]
+fn settings_of_zookeeper() {
+    let of = |lines: &str| GOOD.replace("\"etcd\"\n", &format!("\"zookeeper\"\n{lines}\n"));
+    let one = |lines: &str| {
+        let errors = errors(&of(lines));
+        assert_eq!(errors.len(), 1, "{lines}: {errors:?}");
+        errors[0].clone()
+    };
+    assert!(one("endpoints = ['zk://a:1']").contains("is not an address of ZooKeeper; write HOST"));
+    let hidden = one("endpoints = ['u:s3cret@a']");
+    assert!(hidden.contains("\"a\" is not an address"), "{hidden}");
+    assert!(one("chroot = 'a'").contains("\"a\" is not a path; write a path such as"));
+    assert!(one("chroot = '/a//b'").contains("is not a path"));
+    assert!(one("root = '/a'").contains("registry.root: \"/a\" is not one name without slashes"));
+    assert!(one("acl = 'creator'").contains("registry.acl: needs a user; add"));
+    assert!(one("user = 'u'").contains("registry.user: is set, but there is no password; add"));
+    assert!(one("server_name = 'a'").contains("registry.server_name: has no effect without tls"));
+    assert!(one("session_timeout_ms = 10").contains("is shorter than a second; write 1000"));
+    assert!(one("max_message_bytes = 1").contains("1 is out of range; write a whole number from"));
+    assert!(one("lease_ttl_s = 9").contains("remove it; only kind = \"etcd\" has it"));
+    let config = parse(
+        &of("endpoints = ['a:1', '[::1]:2']\nchroot = '/t/b'\nroot = 'rpc'\nuser = 'u'\n\
+             password = 's3cret'\nacl = 'open'\nsession_timeout_ms = 5000"),
+        "a.toml",
+    )
+    .unwrap();
+    let RegistryConfig::ZooKeeper(zookeeper) = &config.registries[0].config else {
+        panic!("not ZooKeeper");
+    };
+    assert_eq!(zookeeper.servers, ["a:1", "[::1]:2"]);
+    assert_eq!((zookeeper.chroot.as_str(), zookeeper.root.as_str()), ("t/b", "rpc"));
+    assert_eq!(zookeeper.session_timeout.as_secs(), 5);
+    let shown = config.shown(None).to_string();
+    assert!(shown.contains("\"chroot\":\"/t/b\"") && !shown.contains("s3cret"), "{shown}");
 }
 
 #[test]

@@ -1,0 +1,164 @@
+//! The checked configuration of a ZooKeeper registry.
+
+use std::fmt;
+use std::time::Duration;
+
+use wire::Destination;
+use wire::tls::{Certificate, ClientTls, ClientTlsConfig, Pem};
+use zookeeper_proto::{Acl, Identity};
+
+use crate::config::{RegistryTls, ZooKeeperAcl, ZooKeeperConfig};
+use crate::error::RegistryError;
+use crate::layout::Layout;
+
+/// Shorter sessions would be lost by a pause of a second.
+const MIN_SESSION: Duration = Duration::from_secs(1);
+
+/// A dead agent that stays listed for more than an hour helps nobody.
+const MAX_SESSION: Duration = Duration::from_secs(3600);
+
+/// What [`Settings::new`] has checked.
+pub(super) struct Settings {
+    /// One per server.
+    pub(super) servers: Vec<Destination>,
+    pub(super) tls: Option<ClientTls>,
+    /// Dubbo's, with the chroot before its root.
+    pub(super) layout: Layout,
+    pub(super) identities: Vec<Identity>,
+    pub(super) acl: Acl,
+    pub(super) session_timeout: Duration,
+    pub(super) connect_timeout: Duration,
+    pub(super) request_timeout: Duration,
+    pub(super) grace: Duration,
+    pub(super) max_frame_len: usize,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").field("servers", &self.servers).finish_non_exhaustive()
+    }
+}
+
+impl Settings {
+    pub(super) fn new(config: ZooKeeperConfig) -> Result<Self, RegistryError> {
+        if config.servers.is_empty() {
+            return Err(RegistryError::NoZooKeeperServer);
+        }
+        if !(MIN_SESSION..=MAX_SESSION).contains(&config.session_timeout) {
+            let (found, min, max) = (config.session_timeout, MIN_SESSION, MAX_SESSION);
+            return Err(RegistryError::LeaseTtl { found, min, max });
+        }
+        let identities = match (&config.user, &config.password) {
+            (Some(user), Some(password)) => vec![digest(user, password)],
+            (None, None) => Vec::new(),
+            _ => return Err(RegistryError::HalfCredentials),
+        };
+        let acl = match (config.acl, identities.is_empty()) {
+            (None, true) | (Some(ZooKeeperAcl::Open), _) => Acl::Open,
+            (Some(_), true) => return Err(RegistryError::AclWithoutUser),
+            (None | Some(ZooKeeperAcl::Creator), false) => Acl::Creator,
+            (Some(ZooKeeperAcl::CreatorAndReaders), false) => Acl::CreatorAndReaders,
+        };
+        let tls = config.tls.as_ref().map(client_tls).transpose()?;
+        let servers = config.servers.iter().map(|server| destination(server, tls.as_ref()));
+        let root = match config.chroot.as_str() {
+            "" => config.root,
+            chroot => format!("{chroot}/{}", config.root),
+        };
+        Ok(Self {
+            servers: servers.collect::<Result<_, _>>()?,
+            tls,
+            layout: Layout::Dubbo { root },
+            identities,
+            acl,
+            session_timeout: config.session_timeout,
+            connect_timeout: config.connect_timeout,
+            request_timeout: config.request_timeout,
+            grace: config.grace,
+            max_frame_len: config.max_message_len,
+        })
+    }
+}
+
+fn digest(user: &str, password: &str) -> Identity {
+    let secret = format!("{user}:{password}").into_bytes();
+    Identity { scheme: "digest".to_owned(), secret }
+}
+
+fn destination(server: &str, tls: Option<&ClientTls>) -> Result<Destination, RegistryError> {
+    let bad = |_| RegistryError::BadZooKeeperServer { server: server.to_owned() };
+    let (host, port) = wire::address::split(server).map_err(bad)?;
+    Ok(Destination::Tcp { host: host.to_owned(), port, tls: tls.cloned() })
+}
+
+fn client_tls(tls: &RegistryTls) -> Result<ClientTls, RegistryError> {
+    let certificate = match (&tls.cert_file, &tls.key_file) {
+        (Some(chain), Some(key)) => {
+            Some(Certificate { chain: Pem::file(chain), key: Pem::file(key) })
+        }
+        (None, None) => None,
+        _ => return Err(RegistryError::HalfIdentity),
+    };
+    let config = ClientTlsConfig {
+        ca: tls.ca_file.as_ref().map_or_else(Pem::system, Pem::file),
+        certificate,
+        server_name: tls.server_name.clone(),
+    };
+    ClientTls::new(config, &[]).map_err(RegistryError::Tls)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(change: impl FnOnce(&mut ZooKeeperConfig)) -> String {
+        let mut config = ZooKeeperConfig::new(["127.0.0.1:2181"]);
+        change(&mut config);
+        Settings::new(config).map(|_| ()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_password_is_not_printed() {
+        let mut config = ZooKeeperConfig::new(["127.0.0.1:2181"]);
+        (config.user, config.password) = (Some("u".into()), Some("hush".into()));
+        assert!(!format!("{config:?}").contains("hush"));
+        assert!(!format!("{:?}", Settings::new(config).unwrap()).contains("hush"));
+    }
+
+    #[test]
+    fn a_user_owns_what_it_makes_unless_told_otherwise() {
+        let acl = |user: Option<&str>, acl| {
+            let user = user.map(str::to_owned);
+            let password = user.clone();
+            let config = ZooKeeperConfig { user, password, acl, ..ZooKeeperConfig::new(["h:1"]) };
+            Settings::new(config).unwrap().acl
+        };
+        assert_eq!(acl(None, None), Acl::Open);
+        assert_eq!(acl(Some("u"), None), Acl::Creator);
+        assert_eq!(acl(Some("u"), Some(ZooKeeperAcl::Open)), Acl::Open);
+        let readers = Some(ZooKeeperAcl::CreatorAndReaders);
+        assert_eq!(acl(Some("u"), readers), Acl::CreatorAndReaders);
+    }
+
+    #[test]
+    fn the_chroot_comes_before_the_root() {
+        let config = ZooKeeperConfig { chroot: "a/b".into(), ..ZooKeeperConfig::new(["h:1"]) };
+        let settings = Settings::new(config).unwrap();
+        assert_eq!(settings.layout, Layout::Dubbo { root: "a/b/dubbo".into() });
+    }
+
+    #[test]
+    fn refuses_what_cannot_work_and_says_what_would() {
+        assert!(error(|config| config.servers.clear()).contains("add at least one"));
+        for server in ["127.0.0.1", "zookeeper://h:1", "h:x", ""] {
+            let text = error(|config| config.servers = vec![server.into()]);
+            assert!(text.contains("HOST:PORT"), "{text}");
+        }
+        assert!(error(|config| config.user = Some("u".into())).contains("both"));
+        assert!(error(|config| config.session_timeout = Duration::ZERO).contains("out of range"));
+        let text = error(|config| config.acl = Some(ZooKeeperAcl::Creator));
+        assert!(text.contains("needs a user"), "{text}");
+        let tls = RegistryTls { ca_file: Some("/no/such/ca.pem".into()), ..RegistryTls::default() };
+        assert!(error(|config| config.tls = Some(tls)).contains("/no/such/ca.pem"));
+    }
+}

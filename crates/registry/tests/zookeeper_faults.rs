@@ -1,0 +1,240 @@
+//! The ZooKeeper registry while a real ZooKeeper is killed, stands still or is cut off.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use interop_harness::{ZooKeeper, free_port, wait_until};
+use registry::{Freshness, Registry, ZooKeeperConfig};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+
+use support::proxy::Proxy;
+use support::zookeeper::*;
+use support::{LONG, link, registration, service, shows, status_is};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn zookeeper_may_come_later() {
+    let mut zookeeper = ZooKeeper::start().unwrap();
+    zookeeper.kill9();
+    let registry = plain(&zookeeper);
+    let subscription = registry.subscribe(&service("a.B"));
+    let registered = registry.register(&registration("a.B", link(1))).unwrap();
+    let address = zookeeper.addr().to_string();
+    status_is(&registry, "an error with the address", |status| {
+        !status.connected && status.last_error.as_ref().is_some_and(|text| text.contains(&address))
+    })
+    .await;
+    assert_eq!(subscription.current().status, Freshness::Pending);
+    assert!(!registered.is_established());
+
+    zookeeper.restart_keeping_data().unwrap();
+    registered.established().await;
+    shows(&subscription, Freshness::Current, &[HERE]).await;
+    status_is(&registry, "the connection", |status| status.connected).await;
+}
+
+/// The session goes on: nothing is registered again, and watches are set anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_zookeeper_with_its_data_kept() {
+    let mut zookeeper = ZooKeeper::start().unwrap();
+    let mut slow = config(zookeeper.addr());
+    slow.session_timeout = LONG;
+    let registry = open(slow);
+    let subscription = registry.subscribe(&service("a.B"));
+    let registered = registry.register(&registration("a.B", link(1))).unwrap();
+    shows(&subscription, Freshness::Current, &[HERE]).await;
+    let first = owner(&mut zookeeper.client().unwrap(), AGENTS);
+    for port in 2..4 {
+        zookeeper.kill9();
+        shows(&subscription, Freshness::Stale, &[HERE]).await;
+        zookeeper.restart_keeping_data().unwrap();
+        shows(&subscription, Freshness::Current, &[HERE]).await;
+        let mut client = zookeeper.client().unwrap();
+        assert_eq!(owner(&mut client, AGENTS), first);
+        // The watch runs again.
+        let node = provider(&format!("dubbo://10.0.0.1:{port}/a.B"));
+        client.create(&node, b"").unwrap();
+        let both = [HERE, &format!("dubbo://10.0.0.1:{port}")];
+        shows(&subscription, Freshness::Current, &both).await;
+        client.delete(&node).unwrap();
+        shows(&subscription, Freshness::Current, &[HERE]).await;
+    }
+    registered.withdraw().await.unwrap();
+    assert!(zookeeper.client().unwrap().children(AGENTS).unwrap().is_empty());
+}
+
+/// The server refuses a client that has seen more than itself; we begin anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_zookeeper_that_comes_back_empty() {
+    let mut zookeeper = ZooKeeper::start().unwrap();
+    let mut config = config(zookeeper.addr());
+    config.grace = Duration::from_secs(1);
+    let registry = open(config);
+    let subscription = registry.subscribe(&service("a.B"));
+    let registered = registry.register(&registration("a.B", link(1))).unwrap();
+    let mut client = zookeeper.client().unwrap();
+    client.create(&provider("dubbo://10.0.0.1:2/a.B"), b"").unwrap();
+    let both = [HERE, "dubbo://10.0.0.1:2"];
+    shows(&subscription, Freshness::Current, &both).await;
+    drop(client);
+    let mut snapshots = subscription.snapshots();
+    snapshots.borrow_and_update();
+
+    zookeeper.restart_empty().unwrap();
+    // We register again; who does not is dropped, after the grace. We are never missing.
+    let mut seen = Vec::new();
+    let settled = async {
+        loop {
+            snapshots.changed().await.unwrap();
+            let snapshot = snapshots.borrow_and_update().clone();
+            seen.push(snapshot.endpoints.len());
+            if snapshot.status == Freshness::Current {
+                break;
+            }
+        }
+    };
+    timeout(LONG, settled).await.unwrap();
+    assert!(!seen.contains(&0), "{seen:?}");
+    shows(&subscription, Freshness::Current, &[HERE]).await;
+    timeout(LONG, registered.established()).await.unwrap();
+    assert_eq!(zookeeper.client().unwrap().children(AGENTS).unwrap().len(), 1);
+}
+
+/// Cut off for longer than the session lives: registered again, and watched anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_session_is_made_good() {
+    let zookeeper = ZooKeeper::start().unwrap();
+    let mut client = zookeeper.client().unwrap();
+    let proxy = Proxy::start(zookeeper.addr()).await;
+    let registry = open(config(proxy.addr()));
+    let subscription = registry.subscribe(&service("a.B"));
+    let registered = registry.register(&registration("a.B", link(1))).unwrap();
+    shows(&subscription, Freshness::Current, &[HERE]).await;
+    let first = owner(&mut client, AGENTS);
+
+    proxy.cut();
+    wait_until("the session's end", LONG, || client.children(AGENTS).unwrap().is_empty());
+    shows(&subscription, Freshness::Stale, &[HERE]).await;
+    client.create(&provider("dubbo://10.0.0.1:2/a.B"), b"").unwrap();
+    proxy.mend();
+    let both = [HERE, "dubbo://10.0.0.1:2"];
+    shows(&subscription, Freshness::Current, &both).await;
+    timeout(LONG, registered.established()).await.unwrap();
+    assert_ne!(owner(&mut client, AGENTS), first);
+    client.delete(&provider("dubbo://10.0.0.1:2/a.B")).unwrap();
+    shows(&subscription, Freshness::Current, &[HERE]).await;
+}
+
+/// The server stands still for longer than the session lives.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stall_longer_than_the_session_is_made_good() {
+    let mut zookeeper = ZooKeeper::start().unwrap();
+    let registry = plain(&zookeeper);
+    let subscription = registry.subscribe(&service("a.B"));
+    let registered = registry.register(&registration("a.B", link(1))).unwrap();
+    shows(&subscription, Freshness::Current, &[HERE]).await;
+    registered.established().await;
+    zookeeper.suspend();
+    let began = Instant::now();
+    shows(&subscription, Freshness::Stale, &[HERE]).await;
+    // The stall itself, twice as long as the session.
+    tokio::time::sleep(Duration::from_secs(4).saturating_sub(began.elapsed())).await;
+    zookeeper.resume();
+    shows(&subscription, Freshness::Current, &[HERE]).await;
+    timeout(LONG, registered.established()).await.unwrap();
+    let mut client = zookeeper.client().unwrap();
+    client.create(&provider("dubbo://10.0.0.1:2/a.B"), b"").unwrap();
+    shows(&subscription, Freshness::Current, &[HERE, "dubbo://10.0.0.1:2"]).await;
+    assert_eq!(client.children(AGENTS).unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_node_is_made_again() {
+    let zookeeper = ZooKeeper::start().unwrap();
+    let mut client = zookeeper.client().unwrap();
+    let registry = plain(&zookeeper);
+    let subscription = registry.subscribe(&service("a.B"));
+    let _registered = registry.register(&registration("a.B", link(1))).unwrap();
+    shows(&subscription, Freshness::Current, &[HERE]).await;
+    let name = client.children(AGENTS).unwrap().remove(0);
+    client.delete(&format!("{AGENTS}/{name}")).unwrap();
+    shows(&subscription, Freshness::Current, &[]).await;
+    shows(&subscription, Freshness::Current, &[HERE]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_several_servers_is_enough() {
+    let (mut first, second) = (ZooKeeper::start().unwrap(), ZooKeeper::start().unwrap());
+    let dead = format!("127.0.0.1:{}", free_port());
+    // Two separate ones here, where real ones would be members of one ensemble.
+    for zookeeper in [&first, &second] {
+        let mut client = zookeeper.client().unwrap();
+        client.create(&provider("dubbo://10.0.0.1:2/a.B"), b"").unwrap();
+    }
+    let servers = [dead, first.addr().to_string(), second.addr().to_string()];
+    let registry = open(ZooKeeperConfig { servers: servers.into(), ..config(first.addr()) });
+    let subscription = registry.subscribe(&service("a.B"));
+    shows(&subscription, Freshness::Current, &["dubbo://10.0.0.1:2"]).await;
+    first.kill9();
+    shows(&subscription, Freshness::Current, &["dubbo://10.0.0.1:2"]).await;
+    second.client().unwrap().create(&provider("dubbo://10.0.0.1:3/a.B"), b"").unwrap();
+    let both = ["dubbo://10.0.0.1:2", "dubbo://10.0.0.1:3"];
+    shows(&subscription, Freshness::Current, &both).await;
+}
+
+/// A flood of changes reaches the list, whole in the end, without a read for each of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_changes_ends_in_the_right_list() {
+    let zookeeper = ZooKeeper::start().unwrap();
+    let mut client = zookeeper.client().unwrap();
+    client.create(PROVIDERS, b"").unwrap();
+    let registry = plain(&zookeeper);
+    let subscription = registry.subscribe(&service("a.B"));
+    shows(&subscription, Freshness::Current, &[]).await;
+    let path = |n: usize| provider(&format!("dubbo://10.0.0.1:{}/a.B", n + 1));
+    let mut left = BTreeSet::new();
+    for n in 0..2000 {
+        client.create_all(&[&path(n)], false).unwrap();
+        left.insert(n);
+        if n % 3 == 0 {
+            client.delete(&path(n / 2)).unwrap_or_default();
+            left.remove(&(n / 2));
+        }
+    }
+    let expected = client.children(PROVIDERS).unwrap().len();
+    assert_eq!(expected, left.len());
+    let mut snapshots = subscription.snapshots();
+    let wait = snapshots.wait_for(|snapshot| snapshot.endpoints.len() == expected);
+    assert!(timeout(LONG, wait).await.is_ok());
+}
+
+/// Peers that are not ZooKeeper, and a message over the limit.
+#[tokio::test(flavor = "multi_thread")]
+async fn nonsense_is_refused_and_said() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        }
+    });
+    let says = async |registry: &Registry, expected: &str| {
+        status_is(registry, expected, |status| {
+            status.last_error.as_ref().is_some_and(|error| error.contains(expected))
+        })
+        .await;
+    };
+    says(&open(config(address)), "a frame of 1213486160 bytes; the limit is 67108864").await;
+
+    let zookeeper = ZooKeeper::start().unwrap();
+    let mut client = zookeeper.client().unwrap();
+    for n in 0..100 {
+        client.create(&provider(&format!("dubbo://10.0.0.1:{}/a.B", n + 1)), b"").unwrap();
+    }
+    let small = open(ZooKeeperConfig { max_message_len: 1000, ..config(zookeeper.addr()) });
+    let _subscription = small.subscribe(&service("a.B"));
+    says(&small, "the limit is 1000 (max_message_bytes)").await;
+}
