@@ -11,6 +11,8 @@ use crate::completions::{self, CompletionsArgs};
 #[cfg(feature = "lab")]
 use crate::demo::{self, DemoArgs};
 use crate::describe::{self, DescribeArgs};
+#[cfg(target_os = "linux")]
+use crate::doctor::{self, DoctorArgs};
 use crate::explain::{self, ExplainArgs};
 #[cfg(feature = "lab")]
 use crate::provider::{self, ProviderArgs};
@@ -58,6 +60,7 @@ Examples:
                                        call a service
   dubmesh describe com.acme.Orders --registry etcd://127.0.0.1:2379
                                        show its methods and its endpoints
+  dubmesh doctor --port 20880          find out why calls to a port are slow
   dubmesh transfer serve lines.txt     offer the lines of a file";
 
 #[cfg(feature = "lab")]
@@ -103,6 +106,10 @@ pub(crate) enum Command {
     /// Show which endpoints Dubbo's routing rules leave for a call, and why
     #[command(after_help = explain::HELP)]
     Explain(Box<ExplainArgs>),
+    /// Find out why calls are slow: which connection, buffer or thread pool is full
+    #[cfg(target_os = "linux")]
+    #[command(after_help = doctor::HELP)]
+    Doctor(Box<DoctorArgs>),
     /// Run a small Dubbo provider for trials and measurements
     #[cfg(feature = "lab")]
     #[command(after_help = provider::HELP)]

@@ -29,8 +29,8 @@ use self::output::Output;
 /// Crates of others that log. Peers cause most of their lines, and nobody can act on them; notify
 /// even logs each line that is written to a file in a watched folder. They log errors alone,
 /// unless the configuration names them.
-const FOREIGN: [&str; 8] =
-    ["h2", "hyper", "hyper_util", "mio", "notify", "rustls", "tonic", "tower"];
+const FOREIGN: [&str; 9] =
+    ["h2", "hyper", "hyper_util", "mio", "netlink_sys", "notify", "rustls", "tonic", "tower"];
 
 /// How long a command that ends waits for standard error to take its last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);

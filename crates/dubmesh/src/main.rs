@@ -14,6 +14,8 @@ mod completions;
 #[cfg(feature = "lab")]
 mod demo;
 mod describe;
+#[cfg(target_os = "linux")]
+mod doctor;
 mod duration;
 mod explain;
 mod logging;
@@ -70,6 +72,8 @@ fn main() -> ExitCode {
         Command::Call(args) => call::call(&args),
         Command::Describe(args) => describe::describe(&args),
         Command::Explain(args) => explain::explain(&args),
+        #[cfg(target_os = "linux")]
+        Command::Doctor(args) => doctor::doctor(&args),
         #[cfg(feature = "lab")]
         Command::Demo(args) => demo::demo(&args),
         #[cfg(feature = "lab")]

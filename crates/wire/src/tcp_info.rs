@@ -13,17 +13,23 @@ const MAX_LEN: usize = 512;
 
 /// Offsets of fields, which the kernel never moves. Source: `struct tcp_info` of `linux/tcp.h`.
 mod offset {
+    pub(super) const APP_LIMITED_BIT: usize = 7;
     pub(super) const SND_MSS: usize = 16;
     pub(super) const UNACKED: usize = 24;
     pub(super) const RTT: usize = 68;
     pub(super) const RTTVAR: usize = 72;
     pub(super) const SND_CWND: usize = 80;
     pub(super) const TOTAL_RETRANS: usize = 100;
+    pub(super) const BYTES_ACKED: usize = 120;
+    pub(super) const BYTES_RECEIVED: usize = 128;
     pub(super) const NOTSENT_BYTES: usize = 144;
     pub(super) const MIN_RTT: usize = 148;
     pub(super) const DATA_SEGS_IN: usize = 152;
     pub(super) const DATA_SEGS_OUT: usize = 156;
     pub(super) const DELIVERY_RATE: usize = 160;
+    pub(super) const BUSY_TIME: usize = 168;
+    pub(super) const RWND_LIMITED: usize = 176;
+    pub(super) const SNDBUF_LIMITED: usize = 184;
 }
 
 /// The kernel's figures of one connection at one moment.
@@ -38,6 +44,14 @@ impl TcpInfo {
     #[must_use]
     pub fn of(stream: &TcpStream) -> Option<Self> {
         Self::of_socket(stream.as_raw_fd())
+    }
+
+    /// What the kernel has given somewhere else, such as for a socket of another process.
+    #[must_use]
+    pub fn from_bytes(given: &[u8]) -> Self {
+        let mut info = Self { bytes: [0; MAX_LEN], len: given.len().min(MAX_LEN) };
+        info.bytes[..info.len].copy_from_slice(&given[..info.len]);
+        info
     }
 
     /// The same by the number of an open TCP socket.
@@ -103,6 +117,47 @@ impl TcpInfo {
         self.at(offset::DELIVERY_RATE).map(u64::from_ne_bytes).filter(|rate| *rate != 0)
     }
 
+    /// Whether [`TcpInfo::delivery_rate`] was limited by how much there was to be sent; since Linux
+    /// 4.9.
+    #[must_use]
+    pub fn is_app_limited(&self) -> Option<bool> {
+        // The bit came together with the rate.
+        self.delivery_rate()?;
+        self.at(offset::APP_LIMITED_BIT).map(|[bits]| bits & 1 == 1)
+    }
+
+    /// Bytes that the peer has acknowledged, over the connection's life; since Linux 4.1.
+    #[must_use]
+    pub fn acked_bytes(&self) -> Option<u64> {
+        self.u64_at(offset::BYTES_ACKED)
+    }
+
+    /// Bytes that came in, over the connection's life; since Linux 4.1.
+    #[must_use]
+    pub fn received_bytes(&self) -> Option<u64> {
+        self.u64_at(offset::BYTES_RECEIVED)
+    }
+
+    /// How long there was something to be sent or acknowledged, over the connection's life, in
+    /// microseconds; since Linux 4.10.
+    #[must_use]
+    pub fn busy_us(&self) -> Option<u64> {
+        self.u64_at(offset::BUSY_TIME)
+    }
+
+    /// How long of that the peer's receive window was full, in microseconds; since Linux 4.10.
+    #[must_use]
+    pub fn window_limited_us(&self) -> Option<u64> {
+        self.u64_at(offset::RWND_LIMITED)
+    }
+
+    /// How long of that the socket's own send buffer was too small, in microseconds; since Linux
+    /// 4.10.
+    #[must_use]
+    pub fn buffer_limited_us(&self) -> Option<u64> {
+        self.u64_at(offset::SNDBUF_LIMITED)
+    }
+
     /// Segments with data that came in; since Linux 4.6.
     #[must_use]
     pub fn data_segments_in(&self) -> Option<u32> {
@@ -117,6 +172,10 @@ impl TcpInfo {
 
     fn u32_at(&self, offset: usize) -> Option<u32> {
         self.at(offset).map(u32::from_ne_bytes)
+    }
+
+    fn u64_at(&self, offset: usize) -> Option<u64> {
+        self.at(offset).map(u64::from_ne_bytes)
     }
 
     /// A field, if the kernel has given all of it.
@@ -193,6 +252,15 @@ mod tests {
         assert!(TcpInfo::of_socket(-1).is_none());
     }
 
+    #[test]
+    fn what_was_given_elsewhere_is_read_the_same_way() {
+        let info = TcpInfo::from_bytes(&[2; 1000]);
+        assert_eq!((info.len, info.acked_bytes()), (MAX_LEN, Some(0x0202_0202_0202_0202)));
+        let short = TcpInfo::from_bytes(&[2; 130]);
+        assert_eq!((short.acked_bytes().is_some(), short.received_bytes()), (true, None));
+        assert_eq!(TcpInfo::from_bytes(&[]).rtt_us(), None);
+    }
+
     #[tokio::test]
     async fn what_was_never_measured_is_absent() {
         let info = TcpInfo { bytes: [0; MAX_LEN], len: MAX_LEN };
@@ -218,5 +286,9 @@ mod tests {
         );
         assert_eq!(info(159).data_segments_out(), None);
         assert_eq!(info(160).data_segments_out(), Some(0x0101_0101));
+        assert_eq!((info(175).busy_us(), info(176).window_limited_us()), (None, None));
+        assert_eq!((info(191).buffer_limited_us(), info(167).is_app_limited()), (None, None));
+        assert_eq!(info(192).buffer_limited_us(), Some(0x0101_0101_0101_0101));
+        assert_eq!(info(192).is_app_limited(), Some(true));
     }
 }

@@ -109,6 +109,7 @@ async fn get(state: &AdminState, request: &Request<Incoming>) -> Answer {
             program: "dubmesh".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             agent: state.config.borrow().process.name.clone(),
+            pid: std::process::id(),
             uptime_s: state.started.elapsed().as_secs(),
         }),
         _ => text(StatusCode::NOT_FOUND, format!("no such page; the pages are\n{ROUTES}")),

@@ -104,6 +104,27 @@ pub struct TcpSnapshot {
     /// How fast the peer got what was sent lately, in bytes per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivery_rate: Option<u64>,
+    /// Bytes that the peer has acknowledged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acked_bytes: Option<u64>,
+    /// Bytes that came in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub received_bytes: Option<u64>,
+    /// Segments with data that went out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub segments_out: Option<u32>,
+    /// How long there was something to be sent or acknowledged, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub busy_us: Option<u64>,
+    /// How long of that the peer's receive window was full, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window_limited_us: Option<u64>,
+    /// How long of that the send buffer was too small, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub buffer_limited_us: Option<u64>,
+    /// Whether `delivery_rate` was limited by how much there was to be sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_app_limited: Option<bool>,
 }
 
 impl Snapshot for ConnectionSnapshot {
@@ -375,6 +396,8 @@ pub struct VersionSnapshot {
     pub version: String,
     /// What this agent calls itself.
     pub agent: String,
+    /// The number of its process.
+    pub pid: u32,
     /// How long it has run, in seconds.
     pub uptime_s: u64,
 }

@@ -140,6 +140,13 @@ fn tcp(info: &wire::TcpInfo) -> TcpSnapshot {
         unacked_segments: info.unacked_segments(),
         not_sent_bytes: info.not_sent_bytes(),
         delivery_rate: info.delivery_rate(),
+        acked_bytes: info.acked_bytes(),
+        received_bytes: info.received_bytes(),
+        segments_out: info.data_segments_out(),
+        busy_us: info.busy_us(),
+        window_limited_us: info.window_limited_us(),
+        buffer_limited_us: info.buffer_limited_us(),
+        is_app_limited: info.is_app_limited(),
     }
 }
 

@@ -1,0 +1,104 @@
+//! Whose sockets are whose, from `/proc`.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+const PROCESSES: &str = "/proc";
+
+/// Which process holds which socket.
+#[derive(Clone, Debug, Default)]
+pub struct Owners {
+    by_inode: HashMap<u64, u32>,
+    names: HashMap<u32, String>,
+    /// Processes that one may not look into.
+    n_hidden: usize,
+}
+
+impl Owners {
+    /// Of all processes that one may look into.
+    #[must_use]
+    pub fn of_all() -> Self {
+        let mut owners = Self::default();
+        let folders = fs::read_dir(PROCESSES).into_iter().flatten().flatten();
+        let pids = folders.filter_map(|folder| folder.file_name().to_str()?.parse().ok());
+        for pid in pids {
+            match owners.add(pid) {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    owners.n_hidden += 1;
+                }
+                // It has just ended, if it could not be read.
+                _ => {}
+            }
+        }
+        owners
+    }
+
+    /// Adds the sockets of a process.
+    ///
+    /// # Errors
+    /// There is no such process, or one may not look into it.
+    pub fn add(&mut self, pid: u32) -> io::Result<()> {
+        let folder = Path::new(PROCESSES).join(pid.to_string());
+        for file in fs::read_dir(folder.join("fd"))? {
+            let target = fs::read_link(file?.path());
+            let inode = target.ok().and_then(|target| inode(target.to_str()?));
+            if let Some(inode) = inode {
+                self.by_inode.insert(inode, pid);
+            }
+        }
+        let name = fs::read_to_string(folder.join("comm")).unwrap_or_default();
+        self.names.insert(pid, name.trim_end().to_owned());
+        Ok(())
+    }
+
+    /// The process that holds a socket.
+    #[must_use]
+    pub fn pid(&self, inode: u64) -> Option<u32> {
+        self.by_inode.get(&inode).copied()
+    }
+
+    /// The same, such as `java (pid 4711)`.
+    #[must_use]
+    pub fn name(&self, inode: u64) -> Option<String> {
+        let pid = self.pid(inode)?;
+        let name = self.names.get(&pid).map_or("a process", String::as_str);
+        Some(format!("{name} (pid {pid})"))
+    }
+
+    /// How many processes one may not look into.
+    #[must_use]
+    pub fn n_hidden(&self) -> usize {
+        self.n_hidden
+    }
+}
+
+/// Of `socket:[12345]`.
+fn inode(link: &str) -> Option<u64> {
+    link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_to_sockets_have_numbers() {
+        assert_eq!(inode("socket:[12345]"), Some(12345));
+        assert_eq!((inode("pipe:[1]"), inode("socket:[]"), inode("/dev/null")), (None, None, None));
+    }
+
+    #[test]
+    fn own_sockets_are_found_and_a_process_that_is_not_there_is_told() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let look = crate::sock_diag::look().unwrap();
+        let inode = look.listeners.iter().find(|it| it.address == address).unwrap().inode;
+        let owners = Owners::of_all();
+        let pid = std::process::id();
+        assert_eq!(owners.pid(inode), Some(pid));
+        assert!(owners.name(inode).unwrap().ends_with(&format!("(pid {pid})")));
+        assert!(Owners::default().add(u32::MAX).is_err());
+    }
+}

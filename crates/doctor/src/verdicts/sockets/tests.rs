@@ -1,0 +1,196 @@
+//! Each cause is named where it is, and by nothing that only looks like it.
+
+use std::time::Duration;
+
+use super::*;
+
+const SECOND_US: u64 = 1_000_000;
+
+fn id() -> SocketId {
+    SocketId { local: "10.0.0.5:40000".parse().unwrap(), remote: "10.0.0.7:20880".parse().unwrap() }
+}
+
+/// Of ten seconds, what `at` says of each.
+fn watched(at: impl Fn(u64) -> Figures) -> Watched {
+    let mut watched = Watched::default();
+    for second in 0..=10 {
+        watched.add(Duration::from_secs(second), at(second));
+    }
+    watched
+}
+
+fn client(at: impl Fn(u64) -> Figures) -> Connection {
+    Connection { id: id(), role: Role::Client, owner: None, watched: watched(at) }
+}
+
+/// A connection that is used and has no trouble.
+fn well(second: u64) -> Figures {
+    Figures {
+        unread_bytes: Some(0),
+        unacked_bytes: Some(0),
+        not_sent_bytes: Some(0),
+        acked_bytes: Some(second * 1_000_000),
+        received_bytes: Some(second * 2_000_000),
+        segments_out: Some(second * 1_000),
+        retransmits: Some(0),
+        busy_us: Some(second * SECOND_US / 20),
+        window_limited_us: Some(0),
+        buffer_limited_us: Some(0),
+        rtt_us: Some(200),
+        min_rtt_us: Some(150),
+        delivery_rate: Some(10_000_000),
+        is_app_limited: Some(false),
+        send_buffer_bytes: Some(87_040),
+    }
+}
+
+fn causes(connections: &[Connection]) -> Vec<Cause> {
+    of_sockets(connections).into_iter().map(|finding| finding.cause).collect()
+}
+
+#[test]
+fn what_is_well_idle_or_unknown_has_no_verdict() {
+    assert_eq!(causes(&[client(well)]), []);
+    assert_eq!(causes(&[client(|_| well(7))]), []);
+    assert_eq!(causes(&[client(|_| Figures::default())]), []);
+    assert_eq!(causes(&[]), []);
+    let once = Connection { watched: Watched::default(), ..client(well) };
+    assert_eq!(causes(&[once]), []);
+}
+
+#[test]
+fn a_small_send_buffer_is_named_with_its_evidence() {
+    let limited = client(|second| Figures {
+        busy_us: Some(second * 900_000),
+        buffer_limited_us: Some(second * 320_000),
+        ..well(second)
+    });
+    let [finding] = of_sockets(&[limited]).try_into().unwrap();
+    assert_eq!(finding.cause, Cause::SendBuffer);
+    assert_eq!(finding.subject, "connections to 10.0.0.7:20880");
+    assert_eq!(finding.verdict, "send buffer limited 32% of the time");
+    assert_eq!(
+        finding.evidence,
+        [
+            "the send buffer has 85 KiB",
+            "the peer's receive window is not the cause: it was full 0% of the time",
+            "round trip 200 us, at best 150 us"
+        ]
+    );
+    assert!(finding.remedy.contains("SO_SNDBUF"));
+}
+
+#[test]
+fn a_peer_that_reads_slowly_is_not_the_buffers_fault() {
+    let limited = |second| Figures {
+        busy_us: Some(second * SECOND_US),
+        window_limited_us: Some(second * 800_000),
+        unacked_bytes: Some(3_000_000),
+        ..well(second)
+    };
+    assert_eq!(causes(&[client(limited)]), [Cause::PeerReadsSlowly]);
+    // Where the peer's side is seen as well, it says more.
+    let unread = |second| Figures { unread_bytes: Some(2_000_000), ..well(second) };
+    let server = Connection {
+        id: id().reversed(),
+        role: Role::Server,
+        owner: Some("java (pid 7)".to_owned()),
+        watched: watched(unread),
+    };
+    let [finding] = of_sockets(&[client(limited), server]).try_into().unwrap();
+    assert_eq!(finding.cause, Cause::ReadsSlowly);
+    assert_eq!(finding.subject, "java (pid 7), callers of 10.0.0.7:20880");
+}
+
+#[test]
+fn one_pause_is_no_cause() {
+    // Garbage is collected from the third second to the fifth.
+    let paused = |second: u64| Figures {
+        unread_bytes: Some(if (3..5).contains(&second) { 4_000_000 } else { 0 }),
+        busy_us: Some(second * SECOND_US / 2),
+        window_limited_us: Some(second.clamp(3, 5) * SECOND_US - 3 * SECOND_US),
+        ..well(second)
+    };
+    assert_eq!(causes(&[client(paused)]), []);
+}
+
+#[test]
+fn two_causes_at_once_are_both_named() {
+    let both = client(|second| Figures {
+        busy_us: Some(second * SECOND_US),
+        buffer_limited_us: Some(second * 400_000),
+        retransmits: Some(second * 50),
+        ..well(second)
+    });
+    assert_eq!(causes(&[both]), [Cause::SendBuffer, Cause::PacketLoss]);
+}
+
+#[test]
+fn some_lost_segments_of_many_are_normal() {
+    let lost = |per_second| {
+        client(move |second| Figures { retransmits: Some(second * per_second), ..well(second) })
+    };
+    assert_eq!(causes(&[lost(9)]), []);
+    assert_eq!(causes(&[lost(30)]), [Cause::PacketLoss]);
+    // Four of ten may be chance.
+    let few = client(|second| Figures {
+        segments_out: Some(second),
+        retransmits: Some(second * 4 / 10),
+        ..well(second)
+    });
+    assert_eq!(causes(&[few]), []);
+}
+
+#[test]
+fn a_full_network_has_a_queue_and_a_long_round_trip() {
+    let full = |second| Figures {
+        busy_us: Some(second * SECOND_US),
+        not_sent_bytes: Some(500_000),
+        rtt_us: Some(40_000),
+        min_rtt_us: Some(5_000),
+        ..well(second)
+    };
+    assert_eq!(causes(&[client(full)]), [Cause::NetworkFull]);
+    // As fast as a processor can, on one machine.
+    let fast = |second| Figures { rtt_us: Some(300), min_rtt_us: Some(20), ..full(second) };
+    assert_eq!(causes(&[client(fast)]), []);
+    let little = |second| Figures { is_app_limited: Some(true), ..full(second) };
+    assert_eq!(causes(&[client(little)]), []);
+    // Processors that are busy lengthen round trips, too.
+    let mut inside = client(full);
+    inside.id.local.set_ip(inside.id.remote.ip());
+    assert_eq!(causes(&[inside]), []);
+}
+
+#[test]
+fn connections_to_the_same_service_are_told_of_together() {
+    let connection = |port: u16, is_slow: bool| {
+        let mut connection = client(move |second| Figures {
+            busy_us: Some(second * SECOND_US),
+            buffer_limited_us: Some(if is_slow { second * u64::from(port) * 10 } else { 0 }),
+            ..well(second)
+        });
+        connection.id.local.set_port(port);
+        connection
+    };
+    let all = [connection(20_000, true), connection(40_000, true), connection(50_000, false)];
+    let [finding] = of_sockets(&all).try_into().unwrap();
+    assert_eq!(finding.verdict, "send buffer limited 40% of the time");
+    assert_eq!(finding.evidence.last().unwrap(), "2 of 3 connections; the worst of them is shown");
+}
+
+#[test]
+fn a_full_accept_queue_is_named_and_a_burst_is_not() {
+    let listening = |queue: &[(u64, u64)]| Listening {
+        address: "10.0.0.7:20880".parse().unwrap(),
+        owner: Some("java (pid 7)".to_owned()),
+        queue: queue.to_vec(),
+    };
+    assert_eq!(of_listeners(&[listening(&[(0, 128), (129, 128), (0, 128)])]), []);
+    assert_eq!(of_listeners(&[listening(&[(0, 0), (0, 0), (0, 0)])]), []);
+    let [finding] =
+        of_listeners(&[listening(&[(120, 128), (129, 128), (3, 128)])]).try_into().unwrap();
+    assert_eq!(finding.cause, Cause::AcceptQueue);
+    assert_eq!(finding.subject, "java (pid 7), listening at 10.0.0.7:20880");
+    assert_eq!(finding.evidence[0], "129 connections waited, and 128 may");
+}

@@ -1,0 +1,150 @@
+//! `dubmesh doctor`: why calls are slow, in words.
+
+mod admin_pages;
+mod sampling;
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use clap::Args;
+use doctor::Finding;
+use serde::Serialize;
+
+use self::sampling::{Seen, Wanted, watch};
+use crate::Exit;
+use crate::duration::duration;
+
+/// What stands below the options in `--help`.
+pub(crate) const HELP: &str = "\
+It watches sockets for some seconds and shows what holds calls up, how it is
+known, and what to do: full buffers, peers that do not read, lost segments, full
+accept queues. From an agent it also learns of full thread pools, of rejected
+calls and of slow providers. It changes nothing, and needs no agent: --pid and
+--port look at any program, such as a Java provider or consumer.
+
+The sockets are those of this network namespace. For a container:
+  nsenter -t PID -n dubmesh doctor --port 20880
+Names of other users' processes are shown to root only.
+
+Examples:
+  dubmesh doctor                          the agent at 127.0.0.1:9700
+  dubmesh doctor --admin 10.0.0.5:9700    an agent elsewhere
+  dubmesh doctor --port 20880             whoever is connected to port 20880
+  dubmesh doctor --pid 4711 --for 1m      all connections of a process
+
+Exit status:
+  0  nothing was found
+  1  the agent or the sockets cannot be read
+  2  the arguments are wrong
+  3  something was found";
+
+/// Where an agent answers that nobody has configured.
+const DEFAULT_ADMIN: &str = "127.0.0.1:9700";
+/// More looks need too much memory where there are thousands of sockets.
+const MAX_LOOKS: u32 = 600;
+
+/// The arguments of `dubmesh doctor`.
+#[derive(Args, Debug)]
+pub(crate) struct DoctorArgs {
+    /// Where the agent's admin listener is: HOST:PORT, or unix: and a path
+    /// [default: 127.0.0.1:9700, unless --pid or --port is there]
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<String>,
+    /// Watch the connections of this process; may be repeated
+    #[arg(long, value_name = "PID")]
+    pid: Vec<u32>,
+    /// Watch connections from and to this port; may be repeated
+    #[arg(long, value_name = "PORT")]
+    port: Vec<u16>,
+    /// How long to watch
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = duration)]
+    time: Duration,
+    /// How often to look
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = duration)]
+    every: Duration,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The result, as `--json` shows it.
+#[derive(Serialize)]
+struct Report<'a> {
+    seconds: f64,
+    looks: usize,
+    connections: usize,
+    listeners: usize,
+    notes: &'a [String],
+    findings: &'a [Finding],
+}
+
+/// Watches, and prints what was found.
+pub(crate) fn doctor(args: &DoctorArgs) -> Exit {
+    let n_looks = args.time.div_duration_f64(args.every);
+    if n_looks < 5.0 || f64::from(MAX_LOOKS) < n_looks {
+        eprintln!(
+            "dubmesh doctor: --for {:?} and --every {:?} make {n_looks:.0} looks; 5 to {MAX_LOOKS} \
+             are possible",
+            args.time, args.every
+        );
+        return Exit::Usage;
+    }
+    let is_alone = args.pid.is_empty() && args.port.is_empty();
+    let admin = args.admin.clone().or_else(|| is_alone.then(|| DEFAULT_ADMIN.to_owned()));
+    let wanted = Wanted {
+        admin,
+        pids: args.pid.clone(),
+        ports: args.port.clone(),
+        time: args.time,
+        every: args.every,
+    };
+    if !args.json && io::stderr().is_terminal() {
+        eprintln!("watching for {:?}, until Ctrl-C at the longest ...", args.time);
+    }
+    match watch(&wanted) {
+        Ok(seen) => report(&seen, args.json),
+        Err(message) => {
+            eprintln!("dubmesh doctor: {message}");
+            Exit::Failure
+        }
+    }
+}
+
+fn report(seen: &Seen, as_json: bool) -> Exit {
+    let findings = seen.findings();
+    let report = Report {
+        seconds: seen.time.as_secs_f64(),
+        looks: seen.n_looks,
+        connections: seen.connections.len(),
+        listeners: seen.listeners.len(),
+        notes: &seen.notes,
+        findings: &findings,
+    };
+    let text = if as_json {
+        serde_json::to_string_pretty(&report).map(|text| text + "\n").unwrap_or_default()
+    } else {
+        text(&report)
+    };
+    // Whoever closes the pipe has read enough.
+    let _ = io::stdout().write_all(text.as_bytes());
+    if findings.is_empty() { Exit::Ok } else { Exit::Refused }
+}
+
+fn text(report: &Report<'_>) -> String {
+    let Report { seconds, looks, connections, listeners, notes, findings } = report;
+    let mut text = format!(
+        "watched {connections} connections and {listeners} listening sockets for {seconds:.1} s, \
+         {looks} looks\n"
+    );
+    for note in *notes {
+        text.push_str(&format!("note: {note}\n"));
+    }
+    if findings.is_empty() {
+        text.push_str("\nNothing was found that holds calls up.\n");
+    }
+    for finding in *findings {
+        text.push('\n');
+        text.push_str(&finding.to_string());
+    }
+    text
+}

@@ -1,0 +1,93 @@
+//! Reads an agent's pages.
+
+use std::time::Duration;
+
+use agent::inspect::snapshot::{Page, VersionSnapshot};
+use doctor::verdicts::AgentLook;
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::body::Bytes;
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use wire::address::unix_path;
+
+/// How long an agent may take for a page.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// A page of as many things as there can be on one is shorter.
+const MAX_PAGE_LEN: usize = 64 * 1024 * 1024;
+/// How many things are asked for: as many as an agent shows.
+const LIMIT: usize = agent::inspect::MAX_LIMIT;
+
+/// Who the agent is.
+pub(super) async fn version(admin: &str) -> Result<VersionSnapshot, String> {
+    page(admin, "/version").await
+}
+
+/// Its pages, now.
+pub(super) async fn look(admin: &str) -> Result<AgentLook, String> {
+    Ok(AgentLook {
+        endpoints: items(admin, "endpoints").await?,
+        apps: items(admin, "apps").await?,
+        connections: items(admin, "connections").await?,
+    })
+}
+
+async fn items<T: DeserializeOwned>(admin: &str, what: &str) -> Result<Vec<T>, String> {
+    let page: Page<T> = page(admin, &format!("/{what}?limit={LIMIT}")).await?;
+    Ok(page.items)
+}
+
+async fn page<T: DeserializeOwned>(admin: &str, path: &str) -> Result<T, String> {
+    let body = tokio::time::timeout(TIMEOUT, fetch(admin, path)).await.map_err(|_| {
+        format!("the agent at {admin} has not answered {path} within {TIMEOUT:?}")
+    })??;
+    serde_json::from_slice(&body).map_err(|error| {
+        format!("{admin}{path} is not a page of a dubmesh agent of this version: {error}")
+    })
+}
+
+async fn fetch(admin: &str, path: &str) -> Result<Bytes, String> {
+    let refused = |error: std::io::Error| {
+        format!(
+            "no agent answers at {admin}: {error}; write its admin listener after --admin, or look \
+             at sockets alone by --pid or --port"
+        )
+    };
+    match unix_path(admin) {
+        Some(file) => {
+            let stream = UnixStream::connect(file).await.map_err(refused)?;
+            get(stream, "localhost", path).await
+        }
+        None => {
+            let stream = TcpStream::connect(admin).await.map_err(refused)?;
+            get(stream, admin, path).await
+        }
+    }
+    .map_err(|error| format!("{admin}{path}: {error}"))
+}
+
+async fn get(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    host: &str,
+    path: &str,
+) -> Result<Bytes, String> {
+    let text = |error: hyper::Error| error.to_string();
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(text)?;
+    let driver = tokio::spawn(connection);
+    let request = Request::get(path)
+        .header(hyper::header::HOST, host)
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| error.to_string())?;
+    let response = sender.send_request(request).await.map_err(text)?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), MAX_PAGE_LEN).collect().await;
+    driver.abort();
+    let body = body.map_err(|error| error.to_string())?.to_bytes();
+    match status {
+        StatusCode::OK => Ok(body),
+        _ => Err(format!("{status}: {}", String::from_utf8_lossy(&body).trim_end())),
+    }
+}

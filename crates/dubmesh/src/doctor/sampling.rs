@@ -1,0 +1,204 @@
+//! Watches sockets, and an agent's pages.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use doctor::processes::Owners;
+use doctor::sock_diag::{self, Look};
+use doctor::verdicts::{AgentLook, Connection, Listening, of_agent, of_listeners, of_sockets};
+use doctor::{Finding, Role, Socket, SocketId, Watched};
+
+use super::admin_pages;
+
+/// What is watched, and for how long.
+pub(super) struct Wanted {
+    /// The admin listener of an agent.
+    pub(super) admin: Option<String>,
+    /// Processes.
+    pub(super) pids: Vec<u32>,
+    /// Ports, of either side.
+    pub(super) ports: Vec<u16>,
+    pub(super) time: Duration,
+    pub(super) every: Duration,
+}
+
+/// What was seen.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) connections: Vec<Connection>,
+    pub(super) listeners: Vec<Listening>,
+    pub(super) agent: Vec<AgentLook>,
+    /// What could not be seen, and why.
+    pub(super) notes: Vec<String>,
+    pub(super) time: Duration,
+    pub(super) n_looks: usize,
+}
+
+impl Seen {
+    /// What is wrong, by cause.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        let mut findings = of_listeners(&self.listeners);
+        findings.extend(of_sockets(&self.connections));
+        findings.extend(of_agent(&self.agent));
+        findings.sort_by(|a, b| (a.cause, &a.subject).cmp(&(b.cause, &b.subject)));
+        findings
+    }
+}
+
+/// Watches until the time is over, or until Ctrl-C.
+pub(super) fn watch(wanted: &Wanted) -> Result<Seen, String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(|error| format!("cannot start an event loop: {error}"))?;
+    runtime.block_on(watch_all(wanted))
+}
+
+async fn watch_all(wanted: &Wanted) -> Result<Seen, String> {
+    let mut seen = Seen::default();
+    let mut owners = Owners::of_all();
+    let mut pids: HashSet<u32> = wanted.pids.iter().copied().collect();
+    for pid in &pids {
+        owners.add(*pid).map_err(|error| unseen_process(*pid, &error))?;
+    }
+    if let Some(admin) = &wanted.admin {
+        let agent = admin_pages::version(admin).await?;
+        // Only an agent of this machine has sockets here.
+        if is_local(admin) && owners.add(agent.pid).is_ok() {
+            pids.insert(agent.pid);
+        } else {
+            let note = format!(
+                "the sockets of {} (pid {}) are not seen from here; run this on its machine, as \
+                 its user or root",
+                agent.agent, agent.pid
+            );
+            seen.notes.push(note);
+        }
+    }
+    let mut watching =
+        Watching { wanted, pids, owners, sockets: BTreeMap::new(), listeners: BTreeMap::new() };
+    let start = Instant::now();
+    let mut ticks = tokio::time::interval(wanted.every);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut stop = std::pin::pin!(tokio::signal::ctrl_c());
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            _ = &mut stop => break,
+        }
+        let at = start.elapsed();
+        if !(watching.pids.is_empty() && watching.wanted.ports.is_empty()) {
+            let look = sock_diag::look().map_err(|error| {
+                format!("the kernel does not show its sockets: {error} (sock_diag)")
+            })?;
+            watching.add(at, look);
+        }
+        if let Some(admin) = &wanted.admin {
+            seen.agent.push(admin_pages::look(admin).await?);
+        }
+        (seen.n_looks, seen.time) = (seen.n_looks + 1, at);
+        if wanted.time <= at {
+            break;
+        }
+    }
+    watching.finish(&mut seen);
+    Ok(seen)
+}
+
+fn is_local(admin: &str) -> bool {
+    let host = admin.rsplit_once(':').map_or(admin, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let is_loopback = host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    is_loopback || host == "localhost" || host == "unix"
+}
+
+fn unseen_process(pid: u32, error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => format!("there is no process {pid}"),
+        std::io::ErrorKind::PermissionDenied => format!(
+            "the sockets of process {pid} belong to another user; run this as that user or root, \
+             or name a port by --port"
+        ),
+        _ => format!("the sockets of process {pid} cannot be read: {error}"),
+    }
+}
+
+/// What is watched so far.
+struct Watching<'a> {
+    wanted: &'a Wanted,
+    pids: HashSet<u32>,
+    owners: Owners,
+    sockets: BTreeMap<SocketId, (u64, Watched)>,
+    listeners: BTreeMap<SocketAddr, (u64, Vec<(u64, u64)>)>,
+}
+
+impl Watching<'_> {
+    fn add(&mut self, at: Duration, look: Look) {
+        let is_new = |inode: u64, owners: &Owners| inode != 0 && owners.pid(inode).is_none();
+        let inodes = look.sockets.iter().map(|it| it.inode);
+        if inodes.chain(look.listeners.iter().map(|it| it.inode)).any(|it| is_new(it, &self.owners))
+        {
+            // Connections come and go: those of the processes that are watched are looked up again.
+            for pid in &self.pids {
+                // It may have ended.
+                let _ = self.owners.add(*pid);
+            }
+        }
+        // Both sides, where both are of this machine.
+        let ids: HashSet<SocketId> =
+            look.sockets.iter().filter(|it| self.is_wanted(it)).map(|it| it.id).collect();
+        for socket in look.sockets {
+            if ids.contains(&socket.id) || ids.contains(&socket.id.reversed()) {
+                let entry = self.sockets.entry(socket.id).or_default();
+                entry.0 = socket.inode;
+                entry.1.add(at, socket.figures);
+            }
+        }
+        for listener in look.listeners {
+            let is_wanted = self.wanted.ports.contains(&listener.address.port())
+                || self.is_of_pid(listener.inode);
+            if is_wanted {
+                let entry = self.listeners.entry(listener.address).or_default();
+                entry.0 = listener.inode;
+                entry.1.push((listener.waiting, listener.limit));
+            }
+        }
+    }
+
+    fn is_wanted(&self, socket: &Socket) -> bool {
+        let ports = [socket.id.local.port(), socket.id.remote.port()];
+        self.wanted.ports.iter().any(|port| ports.contains(port)) || self.is_of_pid(socket.inode)
+    }
+
+    fn is_of_pid(&self, inode: u64) -> bool {
+        self.owners.pid(inode).is_some_and(|pid| self.pids.contains(&pid))
+    }
+
+    fn finish(mut self, seen: &mut Seen) {
+        // Those of other processes may be new.
+        self.owners = Owners::of_all();
+        let ports: HashSet<u16> = self.listeners.keys().map(SocketAddr::port).collect();
+        let is_server = |id: &SocketId| {
+            // The side that listens, or else that with the lower port.
+            ports.contains(&id.local.port())
+                || !ports.contains(&id.remote.port()) && id.local.port() < id.remote.port()
+        };
+        for (id, (inode, watched)) in self.sockets {
+            let role = if is_server(&id) { Role::Server } else { Role::Client };
+            seen.connections.push(Connection { id, role, owner: self.owners.name(inode), watched });
+        }
+        for (address, (inode, queue)) in self.listeners {
+            seen.listeners.push(Listening { address, owner: self.owners.name(inode), queue });
+        }
+        let n_hidden = self.owners.n_hidden();
+        if n_hidden != 0 {
+            let note = format!("{n_hidden} processes of other users are not named; root sees them");
+            seen.notes.push(note);
+        }
+        if seen.connections.is_empty() && seen.agent.is_empty() {
+            seen.notes.push("no connection of theirs was open".to_owned());
+        }
+    }
+}
