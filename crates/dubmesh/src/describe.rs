@@ -28,8 +28,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 pub(crate) const HELP: &str = "\
 Where methods and types come from:
   The definition of the service: a file in --definitions, Dubbo's metadata
-  report in etcd, or the provider's own list (telnet ls -l on the Dubbo port of
-  2.6 and 2.7). Without a definition, only the names of the methods that the
+  report in etcd or ZooKeeper, or the provider's own list (telnet ls -l on the
+  Dubbo port of 2.6 and 2.7). Without a definition, only the names of the methods that the
   providers have registered are known. docs/calling.md has the details.
 
 Examples:

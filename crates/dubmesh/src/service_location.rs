@@ -41,7 +41,7 @@ pub(crate) struct VariantArgs {
     /// A folder with definitions of services, INTERFACE.json
     #[arg(long, value_name = "FOLDER")]
     definitions: Option<PathBuf>,
-    /// The first part of the keys of Dubbo's metadata report in etcd; dubbo by default
+    /// The first part of the paths of Dubbo's metadata report; dubbo by default
     #[arg(long, value_name = "NAME")]
     metadata_root: Option<String>,
 }

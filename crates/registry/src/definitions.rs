@@ -3,7 +3,7 @@
 //!
 //! The sources, in their order:
 //! 1. `folder`: a folder of documents, for registries that hold none and to set others right;
-//! 2. Dubbo's metadata report in etcd, `/{root}/metadata/{interface}/..`;
+//! 2. Dubbo's metadata report in etcd or ZooKeeper, `/{root}/metadata/{interface}/..`;
 //! 3. `telnet`: the provider itself, if it is of Dubbo 2.x and lists its methods by telnet.
 //!
 //! A definition is looked for when somebody first asks for it, and again from time to time for as
@@ -46,7 +46,7 @@ const MAX_TOTAL_LEN: usize = 64 << 20;
 pub struct DefinitionSources {
     /// A folder with documents `INTERFACE.json` or `INTERFACE@ANYTHING.json`.
     pub folder: Option<PathBuf>,
-    /// The first part of the keys of Dubbo's metadata report in etcd, without slashes around it.
+    /// The first part of the keys of Dubbo's metadata report, without slashes around it.
     pub report_root: String,
     /// Whether providers of Dubbo 2.x are asked by telnet on their Dubbo port.
     pub ask_providers: bool,

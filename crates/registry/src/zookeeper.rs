@@ -40,6 +40,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch as watch_channel;
 
 use crate::config::ZooKeeperConfig;
+use crate::definitions::{Away, Document};
 use crate::directory::Presence;
 use crate::endpoint::Registration;
 use crate::error::RegistryError;
@@ -58,6 +59,7 @@ mod connection;
 mod folder;
 mod index;
 mod machine;
+mod report;
 mod session;
 mod settings;
 mod watch;
@@ -113,5 +115,16 @@ impl Store for ZooKeeperRegistry {
 
     fn settled(&self) -> Wait<'_, ()> {
         Box::pin(self.index.settled())
+    }
+
+    fn definitions<'a>(
+        &'a self,
+        root: &'a str,
+        interface: &'a str,
+    ) -> Wait<'a, Result<Vec<Document>, Away>> {
+        Box::pin(async move {
+            let root = format!("{}/{root}", self.settings.chroot);
+            report::read(&self.connection, &root, interface).await
+        })
     }
 }

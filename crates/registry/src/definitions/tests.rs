@@ -1,12 +1,12 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
-use interop_harness::Etcd;
+use interop_harness::{Etcd, ZooKeeper};
 
 use super::*;
 use crate::{
     Endpoint, EtcdConfig, Layout, MemoryHub, Protocol, Registered, Registration, Registry,
-    RegistryConfig,
+    RegistryConfig, ZooKeeperConfig,
 };
 
 fn document(interface: &str, parameters: &str, method: &str) -> String {
@@ -82,6 +82,39 @@ async fn etcd_holds_reports_and_broken_ones_are_skipped() {
     let registry = Registry::open(RegistryConfig::Etcd(config)).unwrap();
     for (service, method) in
         [("a.B", "newest(int)"), ("a.B:1.0", "one(int)"), ("a.B2", "other(int)")]
+    {
+        let mut watch = registry.definition(&service.parse().unwrap());
+        let lookup = watch.settled().await;
+        assert_eq!(method_of(&lookup), method);
+        let origin = lookup.found().unwrap().origin.to_string();
+        assert!(origin.starts_with("metadata report /dubbo/metadata/a.B"), "{origin}");
+    }
+    let mut missing = registry.definition(&"g/a.B".parse().unwrap());
+    assert!(matches!(missing.settled().await, Lookup::Missing));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn zookeeper_holds_reports_and_broken_ones_are_skipped() {
+    let zookeeper = ZooKeeper::start().unwrap();
+    let mut client = zookeeper.client().unwrap();
+    let base = "/dubbo/metadata/a.B";
+    let long = "x".repeat(900_000);
+    for (path, text) in [
+        ("consumer/app", "{}".to_owned()),
+        ("provider/old", document("a.B", "{}", "old")),
+        ("provider/new", document("a.B", r#"{"version":"0.0.0"}"#, "newest")),
+        ("1.0/provider/app", document("a.B", r#"{"version":"1.0"}"#, "one")),
+        ("1.0/g/provider/app", document("a.B", r#"{"version":"1.0","group":"g"}"#, "blue")),
+        ("provider/broken", "{{".to_owned()),
+        ("provider/long", long),
+        ("a/b/c/d/provider/deep", document("a.B", "{}", "deep")),
+    ] {
+        client.create(&format!("{base}/{path}"), text.as_bytes()).unwrap();
+    }
+    let config = ZooKeeperConfig::new([zookeeper.addr().to_string()]);
+    let registry = Registry::open(RegistryConfig::ZooKeeper(config)).unwrap();
+    for (service, method) in
+        [("a.B", "newest(int)"), ("a.B:1.0", "one(int)"), ("g/a.B:1.0", "blue(int)")]
     {
         let mut watch = registry.definition(&service.parse().unwrap());
         let lookup = watch.settled().await;

@@ -22,6 +22,8 @@ pub(super) struct Settings {
     /// One per server.
     pub(super) servers: Vec<Destination>,
     pub(super) tls: Option<ClientTls>,
+    /// With a slash in front, or empty.
+    pub(super) chroot: String,
     /// Dubbo's, with the chroot before its root.
     pub(super) layout: Layout,
     pub(super) identities: Vec<Identity>,
@@ -61,13 +63,14 @@ impl Settings {
         };
         let tls = config.tls.as_ref().map(client_tls).transpose()?;
         let servers = config.servers.iter().map(|server| destination(server, tls.as_ref()));
-        let root = match config.chroot.as_str() {
-            "" => config.root,
-            chroot => format!("{chroot}/{}", config.root),
+        let (chroot, root) = match config.chroot.as_str() {
+            "" => (String::new(), config.root),
+            chroot => (format!("/{chroot}"), format!("{chroot}/{}", config.root)),
         };
         Ok(Self {
             servers: servers.collect::<Result<_, _>>()?,
             tls,
+            chroot,
             layout: Layout::Dubbo { root },
             identities,
             acl,

@@ -26,7 +26,7 @@ final class Dialect {
 
     private Dialect() {}
 
-    /** The registry {@code etcd://HOST:PORT}, or none for null. */
+    /** The registry {@code etcd://HOST:PORT} or {@code zookeeper://HOST:PORT}, or none for null. */
     static RegistryConfig registry(String url, int sessionMs) {
         if (url == null) {
             return new RegistryConfig(RegistryConfig.NO_AVAILABLE);
