@@ -29,8 +29,9 @@ pub(crate) const HELP: &str = "\
 Where methods and types come from:
   The definition of the service: a file in --definitions, Dubbo's metadata
   report in etcd or ZooKeeper, or the provider's own list (telnet ls -l on the
-  Dubbo port of 2.6 and 2.7). Without a definition, only the names of the methods that the
-  providers have registered are known. docs/calling.md has the details.
+  Dubbo port of 2.6 and 2.7). Without a definition, only the names of the
+  methods that the providers have registered are known. docs/calling.md has the
+  details.
 
 Examples:
   dubmesh describe com.acme.Orders --registry etcd://127.0.0.1:2379
