@@ -156,6 +156,15 @@ impl<'a> ArgumentList<'a> {
         self.len() == 0
     }
 
+    /// The argument at `index` as Java's `String.valueOf` shows it, if it is a text, a number, a
+    /// boolean or null.
+    pub fn text_at(&self, index: usize) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Json(values) | Self::JsonWithRefs(values) => text_of_json(values.get(index)?),
+            Self::Text(values) => values.get(index).map(|text| Cow::Borrowed(&**text)),
+        }
+    }
+
     /// The argument at `index` as JSON text, by the type of its parameter.
     fn json_at(&self, index: usize, ty: Option<&JavaType>) -> Cow<'a, [u8]> {
         match self {
@@ -308,6 +317,15 @@ impl<'a> EncodedMethod<'a> {
 }
 
 /// The names of types as a JSON array, for a generic call.
+/// What Java's `String.valueOf` shows of a JSON value: of a text, a number, a boolean or null.
+pub fn text_of_json(json: &[u8]) -> Option<Cow<'_, str>> {
+    match json.first()? {
+        b'"' => serde_json::from_slice::<String>(json).ok().map(Cow::Owned),
+        b'{' | b'[' => None,
+        _ => std::str::from_utf8(json).ok().map(Cow::Borrowed),
+    }
+}
+
 fn is_text(ty: &JavaType) -> bool {
     matches!(ty, JavaType::Class(class)
         if matches!(class.name(), "java.lang.String" | "java.lang.CharSequence"))

@@ -19,8 +19,10 @@ use tracing::warn;
 
 use crate::config::{ClusterPolicy, TlsEndpoints};
 use crate::error::{CallError, Code};
+use crate::facts::CallFacts;
 use crate::metrics::{CallStats, Hub};
 use crate::refused_serializations::RefusedSerializations;
+use crate::rule_documents::{RegistryRules, RuleName};
 use crate::timeout::Limit;
 use crate::upstream::{AnyUpstream, EndpointAddress, Pool, Setup, Standing};
 
@@ -29,12 +31,15 @@ mod describe;
 mod ejections;
 mod holding;
 mod offering;
+mod rules;
 
 pub use self::attempt::Attempt;
 pub use self::ejections::EjectedInfo;
 use self::ejections::Ejections;
 use self::holding::Holding;
 pub use self::offering::too_late;
+pub use self::rules::Allowed;
+use self::rules::Rules;
 
 /// All endpoints of one service.
 pub struct Cluster {
@@ -49,6 +54,11 @@ pub struct Cluster {
     balancer: RefCell<Balancer<Member>>,
     holding: RefCell<Holding>,
     ejections: RefCell<Ejections>,
+    rules: Rules,
+    /// What the registry says, before rules have changed anything.
+    listed: RefCell<Snapshot>,
+    /// Other rules of the registry may have to be asked for.
+    routing_changed: Rc<Notify>,
     status: Cell<Freshness>,
     registered_timeout: Cell<Option<Duration>>,
     had_endpoints: Cell<bool>,
@@ -66,6 +76,8 @@ pub struct Member(Rc<MemberState>);
 /// Parameters of a provider's URL: the token that its callers have to send, and its path.
 const TOKEN: &str = "token";
 const PATH: &str = "path";
+/// The parameter of callers and providers that names their application.
+const APPLICATION: &str = "application";
 /// Dubbo's parameter of providers that speak TLS.
 pub const TLS: &str = "ssl-enabled";
 
@@ -124,6 +136,9 @@ impl Cluster {
         Self {
             holding: Holding::new(&service_name, registry_name, policy, hub.clone()).into(),
             ejections: Ejections::new(&service_name, hub.clone()).into(),
+            rules: Rules::new(&service, &policy.routing),
+            listed: RefCell::default(),
+            routing_changed: Rc::default(),
             service_name,
             service,
             registry_name: registry_name.into(),
@@ -143,26 +158,75 @@ impl Cluster {
 
     /// Takes what the registry now says. Endpoints that stay keep connections and statistics.
     pub fn update(&self, snapshot: &Snapshot) {
-        let (policy, now) = (Rc::clone(&self.policy.borrow()), Instant::now());
-        let (mut balancer, mut holding) = (self.balancer.borrow_mut(), self.holding.borrow_mut());
-        let used = balancer.stats().map(|stats| stats.key);
-        let known: Vec<Member> = used.chain(holding.kept()).cloned().collect();
-        let specs = snapshot.endpoints.iter().map(|endpoint| {
-            let member = known.iter().find(|member| member.0.is_same_way(endpoint));
-            EndpointSpec {
-                key: member.cloned().unwrap_or_else(|| self.member(endpoint, &policy)),
-                weight: endpoint.weight,
-                warm_up: endpoint.warm_up.and_then(warm_up),
-            }
-        });
-        balancer.update(now, holding.update(now, specs.collect(), &snapshot.unused));
-        self.registered_timeout.set(snapshot.endpoints.iter().find_map(|known| known.timeout));
+        *self.listed.borrow_mut() = snapshot.clone();
+        self.apply(snapshot);
         if !snapshot.endpoints.is_empty() && !self.had_endpoints.replace(true) {
             // A known service always has a label of its own.
             self.without_endpoint.take();
         }
         self.status.set(snapshot.status);
         self.changed.notify_waiters();
+    }
+
+    /// Takes endpoints with what rules make of them.
+    fn apply(&self, snapshot: &Snapshot) {
+        let (policy, now) = (Rc::clone(&self.policy.borrow()), Instant::now());
+        let (mut balancer, mut holding) = (self.balancer.borrow_mut(), self.holding.borrow_mut());
+        let used = balancer.stats().map(|stats| stats.key);
+        let known: Vec<Member> = used.chain(holding.kept()).cloned().collect();
+        let mut placed = Vec::with_capacity(snapshot.endpoints.len());
+        let mut timeout = None;
+        for endpoint in &*snapshot.endpoints {
+            let endpoint = self.rules.configured(endpoint);
+            let member = known.iter().find(|member| member.0.is_same_way(&endpoint)).cloned();
+            timeout = timeout.or(endpoint.timeout);
+            let member = member.unwrap_or_else(|| self.member(&endpoint, &policy));
+            placed.push((member, endpoint.into_owned()));
+        }
+        let specs = placed.iter().map(|(member, endpoint)| EndpointSpec {
+            key: member.clone(),
+            weight: endpoint.weight,
+            warm_up: endpoint.warm_up.and_then(warm_up),
+        });
+        let specs = holding.update(now, specs.collect(), &snapshot.unused);
+        for spec in specs.iter().skip(placed.len()) {
+            placed.push((spec.key.clone(), spec.key.0.endpoint.clone()));
+        }
+        self.rules.set_endpoints(placed.into_iter());
+        balancer.update(now, specs);
+        self.registered_timeout.set(timeout);
+    }
+
+    /// Takes what the rules in the registry's configuration say from now on.
+    pub fn set_rules(&self, rules: RegistryRules) {
+        self.rules.set_registry(rules);
+        let listed = self.listed.borrow().clone();
+        self.apply(&listed);
+    }
+
+    /// The rules of the registry that count here if it lists these endpoints.
+    pub fn rule_names(&self, endpoints: &[Endpoint]) -> Vec<RuleName> {
+        let policy = self.policy.borrow();
+        let has_wildcard = [&self.service.version, &self.service.group]
+            .iter()
+            .any(|part| part.contains(['*', ',']));
+        if !policy.routing.from_registry || has_wildcard {
+            return Vec::new();
+        }
+        let caller = policy.routing.caller.params.get(APPLICATION).map(String::as_str);
+        let provider = endpoints.iter().find_map(|endpoint| endpoint.params.get(APPLICATION));
+        RuleName::all(&self.service, caller, provider.map(String::as_str))
+    }
+
+    /// Tells when [`rule_names`](Self::rule_names) may have changed with the configuration.
+    pub fn routing_changed(&self) -> Rc<Notify> {
+        Rc::clone(&self.routing_changed)
+    }
+
+    /// The endpoints that a call may go to by the rules; `None` means all of them.
+    #[inline]
+    pub fn allowed(&self, call: &dyn CallFacts) -> Option<Rc<Allowed>> {
+        self.rules.allowed(call)
     }
 
     /// The endpoints that this worker has ejected, in no order.
@@ -243,6 +307,12 @@ impl Cluster {
         balancer.set_outlier(policy.outlier);
         drop(balancer);
         self.holding.borrow_mut().set_policy(policy);
+        if self.rules.set_routing(&policy.routing) {
+            *self.policy.borrow_mut() = Rc::new(policy.clone());
+            let listed = self.listed.borrow().clone();
+            self.apply(&listed);
+            self.routing_changed.notify_one();
+        }
         *self.policy.borrow_mut() = Rc::new(policy.clone());
     }
 
@@ -323,7 +393,15 @@ impl Cluster {
         stats.finished(started.elapsed(), Some(code as u8));
     }
 
-    fn no_endpoint(&self) -> CallError {
+    fn no_endpoint(&self, allowed: Option<&Allowed>) -> CallError {
+        if let Some(reason) = allowed.and_then(Allowed::nobody) {
+            let service = &self.service;
+            let message = format!(
+                "routing rules leave no endpoint of {service} for this call ({reason}); see \
+                 dubmesh explain"
+            );
+            return CallError::new(Code::NoEndpoint, message);
+        }
         let (service, registry) = (&self.service, &self.registry_name);
         let balancer = self.balancer.borrow();
         let down: Vec<String> = balancer

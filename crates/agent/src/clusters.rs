@@ -17,10 +17,13 @@ use std::time::{Duration, Instant};
 
 use dubbo_proto::ServiceKey;
 use registry::{Presence, Registry, Subscription};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
+use tracing::debug;
 
 use crate::cluster::Cluster;
 use crate::error::{CallError, Code};
+use crate::rule_documents::RuleDocuments;
 
 /// Names without endpoints that are watched before the registry is asked for all its services:
 /// typing errors, and services that are started later than their callers.
@@ -31,6 +34,8 @@ const MAX_WITHOUT_ENDPOINTS: usize = 1024;
 const MAX_CLUSTERS: usize = 16_384;
 /// Names that are watched per second where nothing says whether they exist.
 const MAX_UNSURE_PER_SECOND: u32 = 50;
+/// How long endpoints wait for the rules of their registry.
+const MAX_RULES_WAIT: Duration = Duration::from_secs(1);
 /// A service that has no endpoint is forgotten when nobody has asked for it this long.
 const IDLE_TTL: Duration = Duration::from_secs(30);
 
@@ -181,8 +186,20 @@ impl Clusters {
         }
         let cluster = Rc::new(make(name, &key.1));
         let subscription = known.subscribe(&key.1);
-        cluster.update(&subscription.current());
-        let updates = tokio::task::spawn_local(follow(Rc::downgrade(&cluster), subscription));
+        let mut documents = RuleDocuments::default();
+        let current = subscription.current();
+        documents.watch(known, cluster.rule_names(&current.endpoints));
+        // Without rules nothing has to be waited for.
+        if documents.is_without_rules() {
+            cluster.update(&current);
+        }
+        let follower = Follower {
+            cluster: Rc::downgrade(&cluster),
+            registry: known.clone(),
+            routing_changed: cluster.routing_changed(),
+            documents,
+        };
+        let updates = tokio::task::spawn_local(follower.run(subscription));
         let entry = Entry { cluster: Rc::clone(&cluster), updates: updates.abort_handle() };
         self.entries.borrow_mut().insert(key, entry);
         Ok(Found::Cluster(cluster))
@@ -249,17 +266,44 @@ impl Clusters {
     }
 }
 
-/// Passes on what the registry says, until the cluster is forgotten.
-async fn follow(cluster: Weak<Cluster>, subscription: Subscription) {
-    let mut snapshots = subscription.snapshots();
-    loop {
-        let snapshot = snapshots.borrow_and_update().clone();
-        match cluster.upgrade() {
-            Some(cluster) => cluster.update(&snapshot),
-            None => return,
-        }
-        if snapshots.changed().await.is_err() {
-            return;
+/// Passes on what the registry says: endpoints, and rules.
+struct Follower {
+    cluster: Weak<Cluster>,
+    registry: Registry,
+    routing_changed: Rc<Notify>,
+    documents: RuleDocuments,
+}
+
+impl Follower {
+    /// Runs until the cluster is forgotten.
+    async fn run(mut self, subscription: Subscription) {
+        let mut snapshots = subscription.snapshots();
+        loop {
+            let snapshot = snapshots.borrow_and_update().clone();
+            let Some(cluster) = self.cluster.upgrade() else { return };
+            self.documents.watch(&self.registry, cluster.rule_names(&snapshot.endpoints));
+            drop(cluster);
+            // A call must not go where a rule forbids it, only because the rule comes later.
+            let settled = tokio::time::timeout(MAX_RULES_WAIT, self.documents.settled());
+            if settled.await.is_err() {
+                debug!("the rules of the registry are not known yet; calls do without them");
+            }
+            let rules = self.documents.read().await;
+            let Some(cluster) = self.cluster.upgrade() else { return };
+            if let Some(rules) = rules {
+                cluster.set_rules(rules);
+            }
+            cluster.update(&snapshot);
+            drop(cluster);
+            tokio::select! {
+                changed = snapshots.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                }
+                () = self.documents.changed() => {}
+                () = self.routing_changed.notified() => {}
+            }
         }
     }
 }

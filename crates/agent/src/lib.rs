@@ -30,6 +30,7 @@ pub mod error;
 pub mod exception;
 pub mod expected_len;
 pub mod export;
+pub mod facts;
 pub mod gate;
 pub mod ingress;
 pub mod inspect;
@@ -44,6 +45,7 @@ pub mod reply;
 pub mod resolve;
 pub mod route;
 pub mod routes;
+pub mod rule_documents;
 pub mod scratch;
 #[cfg(test)]
 mod testing;

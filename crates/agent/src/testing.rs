@@ -1,6 +1,7 @@
 //! What unit tests of a worker's parts have in common. Endpoints and apps are at addresses where
 //! nothing listens, so that a test decides itself what they would answer.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,7 @@ use tokio::task::LocalSet;
 use wire::{Account, Budget, Group};
 
 use crate::connections::Connections;
+use crate::facts::CallFacts;
 use crate::memory::Memory;
 use crate::upstream::Pool;
 
@@ -43,5 +45,22 @@ pub(crate) async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
         }
         assert!(start.elapsed() < PATIENCE, "nothing within {PATIENCE:?}");
         tokio::task::yield_now().await;
+    }
+}
+
+/// A call of which rules see nothing.
+pub(crate) struct NoFacts;
+
+impl CallFacts for NoFacts {
+    fn method(&self) -> Cow<'_, str> {
+        "echo".into()
+    }
+
+    fn attachment(&self, _: &str) -> Option<Cow<'_, str>> {
+        None
+    }
+
+    fn argument(&self, _: usize) -> Option<Cow<'_, str>> {
+        None
     }
 }

@@ -1,9 +1,10 @@
 //! `dubmesh check`: whether a configuration is good, and what it would do.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use agent::config::{self, AppConfig, Config, ConfigErrors};
+use agent::config::{self, AppConfig, ClusterRules, Config, ConfigErrors};
 use registry::{RegistryConfig, RegistryError};
 
 use crate::Exit;
@@ -87,6 +88,10 @@ fn summary(config: &Config) -> String {
     let registries =
         config.registries.iter().map(|entry| format!("{} ({})", entry.name, entry.config.kind()));
     parts.push(format!("uses registry {}", list(registries)));
+    let files = rule_files(config);
+    if !files.is_empty() {
+        parts.push(format!("routes calls by {}", list(files.iter())));
+    }
     parts.push(match &config.admin {
         Some(admin) => format!("serves metrics on {}", admin.listen),
         None => "serves no metrics".to_owned(),
@@ -95,6 +100,20 @@ fn summary(config: &Config) -> String {
     parts.push(format!("{workers} worker threads"));
     parts.push(format!("holds up to {memory} MiB for connections"));
     format!("agent {}: {}", config.process.name, parts.join("; "))
+}
+
+/// The files with routing rules, each once.
+fn rule_files(config: &Config) -> BTreeSet<&str> {
+    let ClusterRules { default, rules } = &config.clusters;
+    let all = std::iter::once(default).chain(rules.iter().map(|rule| &rule.policy));
+    let mut files = BTreeSet::new();
+    for policy in all {
+        let routing = &policy.routing;
+        files.extend(routing.tags.iter().map(|file| &*file.path));
+        files.extend(routing.conditions.iter().map(|file| &*file.path));
+        files.extend(routing.configurators.iter().map(|file| &*file.path));
+    }
+    files
 }
 
 fn list(items: impl Iterator<Item = impl ToString>) -> String {

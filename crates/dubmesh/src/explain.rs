@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use dubbo_proto::ServiceKey;
-use flow::rules::{
-    CallView, Clause, ConditionRule, Effect, RuleError, RuleSet, Selection, TagRule, UrlView,
-};
+use flow::rules::{CallView, ConditionRule, RuleError, RuleSet, Selection, TagRule, UrlView};
 use registry::Endpoint;
 
 use crate::Exit;
@@ -23,8 +21,7 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const HELP: &str = "\
 What it is for:
   Try a rule before it is published, or find out why one does nothing. The
-  answer is that of Dubbo 3.3. Agents do not apply rules yet: this shows what
-  Java consumers do.
+  answer is that of Dubbo 3.3 and of agents.
 
 Examples:
   dubmesh explain com.acme.Orders find --registry etcd://127.0.0.1:2379 \\
@@ -195,15 +192,7 @@ fn show(text: &mut String, selection: &Selection, endpoints: &[Endpoint]) {
         text.push_str("\nrules\n");
     }
     for step in &selection.steps {
-        let effect = match step.effect {
-            Effect::Off => "is switched off".to_owned(),
-            Effect::OtherCalls => "is not for this call".to_owned(),
-            Effect::Kept(n) => format!("keeps {n}"),
-            Effect::Ignored => "matches no endpoint: ignored, it is not forced".to_owned(),
-            Effect::Nobody => "matches no endpoint: none is left".to_owned(),
-            Effect::Banned => "bans this caller".to_owned(),
-        };
-        let _ = writeln!(text, "  {}, {}: {effect}", step.rule, named(&step.clause));
+        let _ = writeln!(text, "  {step}");
     }
     text.push_str("\nendpoints\n");
     if endpoints.is_empty() {
@@ -213,24 +202,7 @@ fn show(text: &mut String, selection: &Selection, endpoints: &[Endpoint]) {
         let address = endpoint.key();
         let _ = match selection.removal(index) {
             None => writeln!(text, "  {address}  left"),
-            Some(removal) => {
-                let clause = named(&removal.clause);
-                writeln!(text, "  {address}  removed by {}, {clause}", removal.rule)
-            }
+            Some(removal) => writeln!(text, "  {address}  removed by {removal}"),
         };
-    }
-}
-
-fn named(clause: &Clause) -> String {
-    match clause {
-        Clause::Condition(index) => format!("condition {}", index + 1),
-        Clause::Destination { condition, destination: Some(drawn) } => {
-            format!("condition {}, destination {} was drawn", condition + 1, drawn + 1)
-        }
-        Clause::Destination { condition, destination: None } => {
-            format!("condition {}", condition + 1)
-        }
-        Clause::Tag(tag) => format!("tag {tag}"),
-        Clause::Untagged => "endpoints without a tag".to_owned(),
     }
 }

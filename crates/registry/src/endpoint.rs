@@ -158,6 +158,44 @@ impl Endpoint {
         }
     }
 
+    /// The same endpoint with other parameters. What these do not tell stays as it is.
+    #[must_use]
+    pub fn with_params(&self, params: BTreeMap<String, String>) -> Self {
+        let changed = Self::of_params(self.protocol, &self.host, self.port, params);
+        let is_changed = |names: &[&str]| {
+            names.iter().any(|name| self.params.get(*name) != changed.params.get(*name))
+        };
+        let mut same = self.clone();
+        if is_changed(&["weight"]) {
+            same.weight = changed.weight;
+        }
+        if is_changed(&["timeout"]) {
+            same.timeout = changed.timeout;
+        }
+        if is_changed(&["timestamp", "remote.timestamp", "warmup"]) {
+            same.warm_up = changed.warm_up;
+        }
+        if is_changed(&["serialization", "prefer.serialization"]) {
+            same.serializations.clone_from(&changed.serializations);
+        }
+        Self { params: changed.params, ..same }
+    }
+
+    /// Whether its parameters switch it off, as a rule can: `disabled=true` or `enabled=false`.
+    #[must_use]
+    pub fn is_disabled(&self) -> bool {
+        let url = DubboUrl { params: (*self.params).clone(), ..DubboUrl::default() };
+        !url.is_enabled()
+    }
+
+    /// Where the provider is: for an agent's endpoint `host:port` of the app behind it, if it
+    /// says so.
+    #[must_use]
+    pub fn provider(&self) -> (&str, u16) {
+        let app = self.params.get("for").and_then(|app| wire::address::split(app).ok());
+        app.map_or((&self.host, self.port), |app| (app.0, app.1))
+    }
+
     /// What makes it the same endpoint in the next snapshot.
     #[must_use]
     pub fn key(&self) -> EndpointKey {

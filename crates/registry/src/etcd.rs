@@ -32,6 +32,9 @@
 //! it is needed: `/dubbo/metadata/{interface}[/{version}][/{group}]/provider/{application}` =
 //! JSON.
 //!
+//! **Rules.** Documents of Dubbo's configuration are watched key by key:
+//! `/dubbo/config/dubbo/{name}`.
+//!
 //! **Connection.** One connection to one member at a time, to the next member when it fails, with
 //! jittered waits. A request at least every few seconds finds out that a member hangs or has lost
 //! its quorum.
@@ -52,10 +55,11 @@ use crate::error::RegistryError;
 use crate::layout::Paths;
 use crate::registrar::Registrar;
 use crate::status::RegistryStatus;
-use crate::store::{Store, Wait, Watch, Withdraw};
+use crate::store::{RuleWatch, Store, Wait, Watch, Withdraw};
 
 use connection::Connection;
 use index::Index;
+use rule::EtcdRule;
 use session::EtcdSession;
 use settings::Settings;
 use watch::EtcdWatch;
@@ -63,6 +67,7 @@ use watch::EtcdWatch;
 mod connection;
 mod index;
 mod report;
+mod rule;
 mod session;
 mod settings;
 mod watch;
@@ -119,6 +124,11 @@ impl Store for EtcdRegistry {
 
     fn settled(&self) -> Wait<'_, ()> {
         Box::pin(self.index.settled())
+    }
+
+    fn rule(&self, name: &str) -> Option<Box<dyn RuleWatch>> {
+        let key = self.paths.rule(name)?;
+        Some(Box::new(EtcdRule::new(key, self.connection.clone())))
     }
 
     fn definitions<'a>(

@@ -131,6 +131,12 @@ impl Paths {
         }
     }
 
+    /// The path of a document of Dubbo's configuration, in its group `dubbo`. Source:
+    /// `TreePathDynamicConfiguration`, and `EtcdDynamicConfiguration` of Dubbo 2.7.
+    pub(crate) fn rule(&self, name: &str) -> Option<String> {
+        (!self.is_contest).then(|| format!("{}/config/dubbo/{name}", self.root))
+    }
+
     /// Notes which service a path is about, if it offers one. What cannot be read stands for any
     /// version and group, so that its subscriber learns what is wrong with it.
     pub(crate) fn note(&self, path: &[u8], directory: &mut Directory) {

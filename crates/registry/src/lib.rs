@@ -6,6 +6,7 @@
 //!   up to date. While the registry is away the last one known stays, marked as stale.
 //! - [`Registry::register`] offers a service until the [`Registered`] is withdrawn or dropped.
 //! - [`Registry::definition`] says what a service looks like; see [`definitions`].
+//! - [`Registry::rule`] gives a document with rules of the registry's configuration.
 //! - [`Registry::presence`] says whether a service is there at all, at the cost of no watch.
 //! - [`Registry::status`] says how the registry itself does.
 //!
@@ -32,6 +33,7 @@ pub mod listing;
 mod memory;
 mod registrar;
 mod registry;
+mod rules;
 mod status;
 mod store;
 mod stores;
@@ -49,5 +51,6 @@ pub use endpoint::{
 pub use error::RegistryError;
 pub use layout::Layout;
 pub use memory::MemoryHub;
-pub use registry::{Activity, Registered, Registry, Subscription};
+pub use registry::{Activity, Registered, Registry, RuleSubscription, Subscription};
+pub use rules::RuleDocument;
 pub use status::RegistryStatus;

@@ -1,5 +1,6 @@
 //! The registry inside one process: a hub that hands registrations to subscriptions.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,20 +12,25 @@ use crate::directory::Presence;
 use crate::endpoint::{Freshness, Registration};
 use crate::error::RegistryError;
 use crate::status::{RegistryStatus, StatusSender};
-use crate::store::{Store, Watch, Withdraw};
+use crate::store::{RuleWatch, Store, StoreError, Wait, Watch, Withdraw};
 use crate::table::{Row, Table, TableWatch};
 
 /// Everything that is registered in one process. Clones share it.
 #[derive(Clone, Debug)]
 pub struct MemoryHub {
     table: watch::Sender<Table>,
+    rules: watch::Sender<BTreeMap<String, String>>,
     next_id: Arc<AtomicU64>,
 }
 
 impl Default for MemoryHub {
     fn default() -> Self {
         let table = Table::new(Freshness::Current, Vec::new(), Vec::new());
-        Self { table: watch::Sender::new(table), next_id: Arc::default() }
+        Self {
+            table: watch::Sender::new(table),
+            rules: watch::Sender::default(),
+            next_id: Arc::default(),
+        }
     }
 }
 
@@ -39,6 +45,14 @@ impl MemoryHub {
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
         self.table.borrow().rows().iter().map(|row| row.url.clone()).collect()
+    }
+
+    /// Puts a document with rules into the hub's configuration; `None` removes it.
+    pub fn set_rule(&self, name: &str, text: Option<&str>) {
+        self.rules.send_modify(|rules| match text {
+            Some(text) => drop(rules.insert(name.to_owned(), text.to_owned())),
+            None => drop(rules.remove(name)),
+        });
     }
 
     /// Returns the number under which `remove` finds it.
@@ -96,5 +110,32 @@ impl Store for MemoryRegistry {
 
     fn presence(&self, wanted: &ServiceKey) -> Presence {
         self.hub.table.borrow().presence(wanted)
+    }
+
+    fn rule(&self, name: &str) -> Option<Box<dyn RuleWatch>> {
+        let rules = self.hub.rules.subscribe();
+        Some(Box::new(MemoryRule { rules, name: name.to_owned() }))
+    }
+}
+
+struct MemoryRule {
+    rules: watch::Receiver<BTreeMap<String, String>>,
+    name: String,
+}
+
+impl RuleWatch for MemoryRule {
+    fn known(&mut self) -> Option<Option<String>> {
+        Some(self.rules.borrow_and_update().get(&self.name).cloned())
+    }
+
+    fn ready(&mut self) -> Wait<'_, bool> {
+        Box::pin(std::future::ready(self.rules.has_changed().is_ok()))
+    }
+
+    fn next(&mut self) -> Wait<'_, Result<Option<String>, StoreError>> {
+        Box::pin(async {
+            self.rules.changed().await.map_err(|_| StoreError::Away)?;
+            Ok(self.rules.borrow_and_update().get(&self.name).cloned())
+        })
     }
 }

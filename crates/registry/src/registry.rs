@@ -17,6 +17,7 @@ use crate::directory::Presence;
 use crate::endpoint::{EndpointKey, Freshness, Registration, Snapshot};
 use crate::error::RegistryError;
 use crate::follow::follow;
+use crate::rules::{RuleDocument, follow_rule};
 use crate::status::RegistryStatus;
 use crate::store::{Store, Withdraw};
 use crate::stores;
@@ -41,6 +42,7 @@ struct Shared {
     runtime: Handle,
     status: watch::Receiver<RegistryStatus>,
     feeds: Mutex<HashMap<ServiceKey, Weak<Feed>>>,
+    rules: Mutex<HashMap<String, Weak<RuleFeed>>>,
     activity: Arc<Mutex<Activity>>,
     definitions: Definitions,
 }
@@ -91,8 +93,8 @@ impl Registry {
         let runtime = Handle::try_current().map_err(|_| RegistryError::NoRuntime)?;
         let store = stores::open(config, &runtime)?;
         let status = store.status();
-        let (feeds, activity) = (Mutex::default(), Arc::default());
-        let shared = Shared { store, runtime, status, feeds, activity, definitions };
+        let (feeds, rules, activity) = Default::default();
+        let shared = Shared { store, runtime, status, feeds, rules, activity, definitions };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -111,6 +113,24 @@ impl Registry {
             feed
         });
         Subscription { feed, registry: self.clone() }
+    }
+
+    /// Watches a document with rules in the registry's configuration, by its name in Dubbo's group
+    /// `dubbo`, such as `com.acme.Orders::.condition-router`. Subscriptions of the same document
+    /// share one watch. `None` if the registry has no such documents.
+    pub fn rule(&self, name: &str) -> Option<RuleSubscription> {
+        let mut rules = self.shared.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(feed) = rules.get(name).and_then(Weak::upgrade) {
+            return Some(RuleSubscription { feed, _registry: self.clone() });
+        }
+        let mut watch = self.shared.store.rule(name)?;
+        rules.retain(|_, feed| 0 < feed.strong_count());
+        let known = watch.known().map(RuleDocument::known);
+        let (sender, document) = watch::channel(known.unwrap_or_default());
+        let task = self.shared.runtime.spawn(follow_rule(name.to_owned(), watch, sender));
+        let feed = Arc::new(RuleFeed { document, task: task.abort_handle() });
+        rules.insert(name.to_owned(), Arc::downgrade(&feed));
+        Some(RuleSubscription { feed, _registry: self.clone() })
     }
 
     /// Whether a service is in the registry at all. Costs no watch of its own, however many names
@@ -229,6 +249,36 @@ impl Subscription {
     #[must_use]
     pub fn current(&self) -> Snapshot {
         self.feed.snapshots.borrow().clone()
+    }
+}
+
+/// The one watch of a document, shared by its subscriptions.
+#[derive(Debug)]
+struct RuleFeed {
+    document: watch::Receiver<RuleDocument>,
+    task: AbortHandle,
+}
+
+impl Drop for RuleFeed {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A watch of one document with rules. Ends when dropped.
+#[derive(Clone, Debug)]
+#[must_use = "the watch ends when the subscription is dropped"]
+pub struct RuleSubscription {
+    feed: Arc<RuleFeed>,
+    _registry: Registry,
+}
+
+impl RuleSubscription {
+    /// The document of now, and a wake-up for every change. The channel closes with the
+    /// subscription.
+    #[must_use]
+    pub fn document(&self) -> watch::Receiver<RuleDocument> {
+        self.feed.document.clone()
     }
 }
 

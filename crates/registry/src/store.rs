@@ -58,6 +58,12 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         Box::pin(std::future::ready(()))
     }
 
+    /// Begins to watch a document of the configuration, such as a routing rule, by its name in
+    /// Dubbo's group `dubbo`. `None` if the store or its layout has no such documents.
+    fn rule(&self, _name: &str) -> Option<Box<dyn RuleWatch>> {
+        None
+    }
+
     /// Reads once: the documents about an interface that the store holds below `root`, the newest
     /// first.
     fn definitions<'a>(
@@ -137,6 +143,21 @@ pub(crate) trait Watch: Send {
 
     /// Notes an error for the operator; true if it is not the one that was noted last.
     fn report(&mut self, error: &str) -> bool;
+}
+
+/// The watch of one document. Ends when dropped.
+pub(crate) trait RuleWatch: Send {
+    /// The document, if the store has all of them at hand.
+    fn known(&mut self) -> Option<Option<String>> {
+        None
+    }
+
+    /// Waits until the store can be asked; `false` if it never will be again.
+    fn ready(&mut self) -> Wait<'_, bool>;
+
+    /// Waits for the document, or for its next change; `None` if there is no such document. After
+    /// an error the watch begins again.
+    fn next(&mut self) -> Wait<'_, Result<Option<String>, StoreError>>;
 }
 
 /// Entries that live as long as their owner shows that it lives: an etcd lease, a ZooKeeper

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dubbo_proto::url::encode_key;
 use interop_harness::{Etcd, wait_until};
-use registry::{EtcdConfig, Freshness, Layout, Presence, Registry, RegistryConfig};
+use registry::{EtcdConfig, Freshness, Layout, Presence, Registry, RegistryConfig, RuleDocument};
 
 use support::proxy::Proxy;
 use support::{LONG, link, registration, service, shows, status_is};
@@ -478,4 +478,34 @@ async fn nothing_is_denied_while_etcd_is_away() {
     assert_eq!(registry.presence(&service("a.IBar")), Presence::Offered, "as far as is known");
     etcd.restart_keeping_data().unwrap();
     becomes(Presence::Absent).await;
+}
+
+/// A document of the configuration is told of at once, whether it is there or not; its changes
+/// come by a watch, also those that were made while etcd was away.
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_are_watched_in_the_configuration() {
+    const NAME: &str = "a.B::.condition-router";
+    let mut etcd = Etcd::start().unwrap();
+    let key = format!("/dubbo/config/dubbo/{NAME}");
+    assert!(contest(&etcd).rule(NAME).is_none(), "the contest's layout has none");
+    let registry = dubbo(&etcd);
+    let rule = registry.rule(NAME).unwrap();
+    let mut document = rule.document();
+    let mut says = async |wanted: Option<&str>| {
+        let is_wanted =
+            |document: &RuleDocument| document.is_settled && document.text.as_deref() == wanted;
+        let wait = tokio::time::timeout(LONG, document.wait_for(is_wanted)).await;
+        assert!(wait.is_ok_and(|found| found.is_ok()), "{wanted:?}");
+    };
+    says(None).await;
+    etcd.etcdctl(&["put", &key, "one"]).unwrap();
+    says(Some("one")).await;
+    let other = registry.rule(NAME).unwrap();
+    assert_eq!(other.document().borrow().text.as_deref(), Some("one"), "they share one watch");
+    etcd.kill9();
+    etcd.restart_keeping_data().unwrap();
+    etcd.etcdctl(&["put", &key, "two"]).unwrap();
+    says(Some("two")).await;
+    etcd.etcdctl(&["del", &key]).unwrap();
+    says(None).await;
 }

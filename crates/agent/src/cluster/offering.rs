@@ -11,9 +11,10 @@ use flow::{AttemptLimits, Attempts, GiveUp, Next, Rewrites, Standing};
 use registry::Freshness;
 use tracing::info;
 
-use super::{Attempt, Cluster, Member};
+use super::{Allowed, Attempt, Cluster, Member};
 use crate::call::{Call, Outcome, RoutedCall, Times};
 use crate::error::{CallError, Code};
+use crate::facts::CallFacts;
 use crate::upstream::DubboForm;
 
 impl Cluster {
@@ -36,21 +37,24 @@ impl Cluster {
         attempt: &Attempt,
         times: Times,
         error: &CallError,
+        facts: &dyn CallFacts,
     ) -> Result<Attempts<Member>, GiveUp> {
         let mut attempts = self.attempts(times.deadline);
         attempts.failed(attempt.member.clone(), error.retry());
-        match self.next(&attempts, times.now) {
+        match self.next(&attempts, times.now, self.allowed(facts).as_deref()) {
             Next::Offer(_) | Next::Wait => Ok(attempts),
             Next::GiveUp(reason) => Err(reason),
         }
     }
 
     /// Begins a call on an endpoint that is connected; `None` if there is none just now.
-    pub fn begin(self: &Rc<Self>, now: Instant) -> Option<Attempt> {
+    pub fn begin(self: &Rc<Self>, now: Instant, facts: &dyn CallFacts) -> Option<Attempt> {
         self.last_call.set(now);
+        let allowed = self.allowed(facts);
         let slot = {
             let mut balancer = self.balancer.borrow_mut();
-            flow::pick_ready(&mut balancer, now, &mut rand::rng(), |member| self.standing(member))?
+            let standing = |member: &Member| self.standing_for(member, allowed.as_deref());
+            flow::pick_ready(&mut balancer, now, &mut rand::rng(), standing)?
         };
         self.attempt(slot, now)
     }
@@ -59,7 +63,7 @@ impl Cluster {
     pub async fn call(self: &Rc<Self>, call: RoutedCall<'_>) -> Outcome {
         let otherwise = self.policy.borrow().serialization;
         let Times { now, deadline } = call.times;
-        self.offer(now, self.attempts(deadline), async |attempt, now| {
+        self.offer(now, self.attempts(deadline), &call, async |attempt, now| {
             let member = &attempt.member.0;
             let used = member.serialization(otherwise);
             // What the caller attaches counts more than what the registry shows.
@@ -106,10 +110,12 @@ impl Cluster {
         self: &Rc<Self>,
         mut now: Instant,
         mut attempts: Attempts<Member>,
+        facts: &dyn CallFacts,
         mut make: impl AsyncFnMut(&Attempt, Instant) -> Outcome,
     ) -> Outcome {
         self.last_call.set(now);
-        let mut next = self.next(&attempts, now);
+        let mut allowed = self.allowed(facts);
+        let mut next = self.next(&attempts, now, allowed.as_deref());
         loop {
             let attempt = match next {
                 Next::Offer(slot) => self.attempt(slot, now),
@@ -117,12 +123,15 @@ impl Cluster {
                     // If none came, the next decision says so.
                     let _ = self.wait_for_endpoints(attempts.limits().deadline).await;
                     now = Instant::now();
-                    next = self.next(&attempts, now);
+                    allowed = self.allowed(facts);
+                    next = self.next(&attempts, now, allowed.as_deref());
                     continue;
                 }
-                Next::GiveUp(reason) => return Err(self.nobody(&attempts, now, reason)),
+                Next::GiveUp(reason) => {
+                    return Err(self.nobody(&attempts, now, reason, allowed.as_deref()));
+                }
             };
-            let Some(attempt) = attempt else { return Err(self.no_endpoint()) };
+            let Some(attempt) = attempt else { return Err(self.no_endpoint(None)) };
             let outcome = make(&attempt, now).await;
             now = Instant::now();
             let error = match outcome {
@@ -134,7 +143,9 @@ impl Cluster {
             };
             attempts.failed(attempt.member.clone(), error.retry());
             attempt.failed(now, &error);
-            next = self.next(&attempts, now);
+            // Endpoints and rules may be others by now.
+            allowed = self.allowed(facts);
+            next = self.next(&attempts, now, allowed.as_deref());
             match next {
                 Next::GiveUp(GiveUp::TooLate) => return Err(too_late(&error)),
                 Next::GiveUp(_) => return Err(error),
@@ -144,19 +155,30 @@ impl Cluster {
     }
 
     /// Decides where a call goes next.
-    pub(super) fn next(&self, attempts: &Attempts<Member>, now: Instant) -> Next {
+    pub(super) fn next(
+        &self,
+        attempts: &Attempts<Member>,
+        now: Instant,
+        allowed: Option<&Allowed>,
+    ) -> Next {
         let is_known = self.status.get() != Freshness::Pending;
         let mut balancer = self.balancer.borrow_mut();
-        attempts
-            .next(now, is_known, &mut balancer, &mut rand::rng(), |member| self.standing(member))
+        let standing = |member: &Member| self.standing_for(member, allowed);
+        attempts.next(now, is_known, &mut balancer, &mut rand::rng(), standing)
     }
 
     /// The failure of a call that nobody was there for.
     #[cold]
-    fn nobody(&self, attempts: &Attempts<Member>, now: Instant, reason: GiveUp) -> CallError {
+    fn nobody(
+        &self,
+        attempts: &Attempts<Member>,
+        now: Instant,
+        reason: GiveUp,
+        allowed: Option<&Allowed>,
+    ) -> CallError {
         let error = match reason {
             GiveUp::NothingKnown => self.registry_silent(),
-            GiveUp::NoEndpoint | GiveUp::LastFailure => self.no_endpoint(),
+            GiveUp::NoEndpoint | GiveUp::LastFailure => self.no_endpoint(allowed),
             GiveUp::TooLate => CallError::new(Code::Timeout, "the deadline has passed"),
         };
         // Whom it was offered to before has counted it.
@@ -164,6 +186,15 @@ impl Cluster {
             self.count_without_endpoint(now, error.code);
         }
         error
+    }
+
+    /// How an endpoint stands toward a call. One that rules forbid takes none.
+    #[inline]
+    fn standing_for(&self, member: &Member, allowed: Option<&Allowed>) -> Standing {
+        match allowed {
+            Some(allowed) if !allowed.has(member) => Standing::Down,
+            _ => self.standing(member),
+        }
     }
 
     pub(super) fn standing(&self, member: &Member) -> Standing {

@@ -8,7 +8,7 @@ use registry::Unused;
 
 use super::*;
 use crate::call::{Outcome, Reply, Times};
-use crate::testing::{NOWHERE, on_worker, pool};
+use crate::testing::{NOWHERE, NoFacts, on_worker, pool};
 
 fn cluster(policy: &ClusterPolicy) -> Rc<Cluster> {
     let service = ServiceKey::new("com.acme.Echo", "", "").unwrap();
@@ -51,7 +51,7 @@ async fn offer(
 ) -> (Outcome, Vec<Rc<str>>) {
     let (now, asked) = (Instant::now(), RefCell::new(Vec::new()));
     let attempts = cluster.attempts(now + time);
-    let outcome = cluster.offer(now, attempts, async |attempt, _| {
+    let outcome = cluster.offer(now, attempts, &NoFacts, async |attempt, _| {
         asked.borrow_mut().push(Rc::clone(attempt.upstream().address()));
         let n_asked = asked.borrow().len();
         assert_eq!(in_flight(cluster), 1, "one attempt at a time");
@@ -171,8 +171,9 @@ fn an_attempt_that_is_dropped_is_given_back() {
         let cluster = cluster(&policy(2));
         cluster.update(&list(2));
         let now = Instant::now();
-        let never = cluster
-            .offer(now, cluster.attempts(now + LONG), async |_, _| std::future::pending().await);
+        let never = cluster.offer(now, cluster.attempts(now + LONG), &NoFacts, async |_, _| {
+            std::future::pending().await
+        });
         let mut never = Box::pin(never);
         let is_pending = std::future::poll_fn(|context| {
             std::task::Poll::Ready(never.as_mut().poll(context).is_pending())
@@ -190,7 +191,7 @@ fn a_call_begins_at_once_only_on_an_endpoint_that_is_connected() {
     on_worker(async || {
         let cluster = cluster(&policy(2));
         cluster.update(&list(2));
-        assert!(cluster.begin(Instant::now()).is_none(), "all of them are connecting");
+        assert!(cluster.begin(Instant::now(), &NoFacts).is_none(), "all of them are connecting");
         assert!(cluster.has_choice());
         cluster.update(&list(1));
         assert!(!cluster.has_choice());
@@ -207,13 +208,13 @@ fn what_a_first_failure_leaves_to_try() {
         cluster.update(&list(2));
         let now = Instant::now();
         let times = Times { now, deadline: now + LONG };
-        let slot = match cluster.next(&cluster.attempts(times.deadline), now) {
+        let slot = match cluster.next(&cluster.attempts(times.deadline), now, None) {
             Next::Offer(slot) => slot,
             other => panic!("{other:?}"),
         };
         let attempt = cluster.attempt(slot, now).unwrap();
         let after = |times, error: &CallError| {
-            cluster.after_first(&attempt, times, error).map(|left| left.is_first())
+            cluster.after_first(&attempt, times, error, &NoFacts).map(|left| left.is_first())
         };
         let refused = CallError::new(Code::Refused, "");
         assert_eq!(after(times, &refused), Ok(false));

@@ -8,6 +8,7 @@ use dubbo_proto::{Serialization, validate_interface};
 
 use super::defaults;
 use super::error::{KeyPlace, Problems};
+use super::routing::{default_routing, routing};
 use super::section::Section;
 use super::tls::upstream_tls;
 use super::{ClusterPolicy, ClusterRule, ClusterRules};
@@ -22,7 +23,9 @@ pub(super) fn clusters(
     folder: &Path,
     problems: &Problems<'_>,
 ) -> ClusterRules {
-    let mut default = policy(&mut defaults, DEFAULTS, &ClusterPolicy::default());
+    let base = ClusterPolicy { routing: default_routing().into(), ..ClusterPolicy::default() };
+    let mut default = policy(&mut defaults, DEFAULTS, &base);
+    default.routing = routing(&mut defaults, folder, &base.routing);
     default.tls = upstream_tls(defaults.table_as("tls", "defaults.tls"), folder);
     defaults.finish();
     let mut rules: Vec<ClusterRule> = Vec::with_capacity(clusters.len());
@@ -33,6 +36,7 @@ pub(super) fn clusters(
         let mut policy = policy(&mut section, &name, &default);
         let tls = upstream_tls(section.table_as("tls", "cluster.tls"), folder);
         policy.tls = tls.or_else(|| default.tls.clone());
+        policy.routing = routing(&mut section, folder, &default.routing);
         let place = section.place("interface");
         section.finish();
         let Some(interface) = interface else {
@@ -69,6 +73,7 @@ impl Default for ClusterPolicy {
             long_len: defaults::LONG_LEN,
             hold: defaults::HOLD,
             outlier: defaults::OUTLIER,
+            routing: Arc::default(),
             tls: None,
         }
     }
@@ -117,6 +122,7 @@ fn policy(section: &mut Section<'_>, name: &str, base: &ClusterPolicy) -> Cluste
             ),
         },
         outlier: outlier(section, &base.outlier),
+        routing: Arc::clone(&base.routing),
         tls: base.tls.clone(),
     };
     let max_ms = policy.max_timeout.as_millis();

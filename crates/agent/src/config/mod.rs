@@ -15,6 +15,7 @@ mod listeners;
 mod memory;
 mod registries;
 mod reload;
+mod routing;
 mod section;
 mod shown;
 #[cfg(test)]
@@ -40,6 +41,7 @@ pub use self::check::check_log_filter;
 pub use self::error::{ConfigError, ConfigErrors};
 pub use self::http_app::HttpAppConfig;
 pub use self::reload::{ExportChange, ReloadPlan};
+pub use self::routing::{Caller, RoutingPolicy, RuleFile};
 pub(crate) use self::section::{advise_package, closest};
 pub use self::tls::{ListenerTls, TlsClient, TlsEndpoints, TlsFiles, UpstreamTls};
 
@@ -478,6 +480,8 @@ pub struct ClusterPolicy {
     pub hold: HoldPolicy,
     /// When endpoints take no calls for a while because of how their calls ended.
     pub outlier: OutlierPolicy,
+    /// By which rules calls find their endpoints.
+    pub routing: Arc<RoutingPolicy>,
     /// How endpoints are called that speak TLS.
     pub tls: Option<Arc<UpstreamTls>>,
 }

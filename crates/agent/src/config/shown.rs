@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use wire::ListenAddress;
 
 use super::{
-    AdminConfig, Advertise, AppCapacity, AppConfig, ClusterPolicy, ClusterRules, Config, Cors,
-    DubboIngressConfig, DubboLimits, DubboListenerConfig, ExportConfig, HttpAppConfig,
+    AdminConfig, Advertise, AppCapacity, AppConfig, Caller, ClusterPolicy, ClusterRules, Config,
+    Cors, DubboIngressConfig, DubboLimits, DubboListenerConfig, ExportConfig, HttpAppConfig,
     HttpIngressConfig, LinkListenerConfig, ListenerTls, LogConfig, LogFormat, ProcessConfig,
-    RegistryEntry, TlsEndpoints, TlsFiles, UpstreamTls,
+    RegistryEntry, RoutingPolicy, RuleFile, TlsEndpoints, TlsFiles, UpstreamTls,
 };
 
 impl Config {
@@ -392,9 +392,10 @@ fn policy(config: &ClusterPolicy) -> Value {
         long_len,
         hold,
         outlier,
+        routing,
         tls,
     } = config;
-    json!({
+    let mut shown = json!({
         "balance": balance.name(),
         "timeout_ms": timeout.map(ms),
         "max_timeout_ms": ms(*max_timeout),
@@ -416,7 +417,24 @@ fn policy(config: &ClusterPolicy) -> Value {
         "eject_max_percent": outlier.max_percent,
         "eject_exceptions": outlier.exceptions,
         "tls": tls.as_ref().map(|tls| upstream_tls(tls)),
-    })
+    });
+    routing_shown(routing, &mut shown);
+    shown
+}
+
+fn routing_shown(config: &RoutingPolicy, shown: &mut Value) {
+    fn paths<T>(files: &[RuleFile<T>]) -> Vec<&str> {
+        files.iter().map(|file| &*file.path).collect()
+    }
+    let RoutingPolicy { tags, conditions, configurators, from_registry, caller } = config;
+    shown["tag_rule"] = tags.as_ref().map(|file| &*file.path).into();
+    shown["condition_rules"] = paths(conditions).into();
+    shown["configurators"] = paths(configurators).into();
+    shown["registry_rules"] = (*from_registry).into();
+    let Caller { host, params } = caller;
+    let mut caller = json!(params);
+    caller["host"] = host.clone().into();
+    shown["caller"] = caller;
 }
 
 fn ms(time: Duration) -> u64 {

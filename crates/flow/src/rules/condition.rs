@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use super::error::RuleProblem;
 use super::parties::{CallView, UrlView};
 use super::pattern::{Pattern, Side};
+use super::rule_set::Inputs;
 
 /// What Dubbo compares with where a call has no such argument, or a key cannot be read.
 const NOT_FOUND: &str = "dubbo_internal_not_found_argument_condition_value";
@@ -46,6 +47,17 @@ impl Condition {
     /// Whether it has no key at all.
     pub(super) fn is_empty(&self) -> bool {
         self.matchers.is_empty()
+    }
+
+    /// Notes what it looks at in a call.
+    pub(super) fn note(&self, inputs: &mut Inputs) {
+        for matcher in &self.matchers {
+            match &matcher.key {
+                Key::Attachment(Some(name)) => drop(inputs.attachments.insert(name.clone())),
+                Key::Argument(Some(index)) => drop(inputs.arguments.insert(*index)),
+                Key::Param | Key::Attachment(None) | Key::Argument(None) => {}
+            }
+        }
     }
 
     pub(super) fn parse(text: &str) -> Result<Self, RuleProblem> {

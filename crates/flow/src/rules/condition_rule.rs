@@ -12,6 +12,7 @@ use super::condition::Condition;
 use super::error::{RuleError, RuleProblem};
 use super::header::Header;
 use super::parties::{CallView, UrlView};
+use super::rule_set::Inputs;
 use super::selection::{Clause, Effect, Selection};
 use super::yaml::{self, Node};
 
@@ -81,6 +82,14 @@ impl ConditionRule {
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    /// Notes what it looks at in a call.
+    pub(super) fn note(&self, inputs: &mut Inputs) {
+        for branch in self.branches.iter().filter(|_| self.header.is_on) {
+            branch.when.note(inputs);
+            inputs.is_drawn |= matches!(&branch.then, Then::Weighted(all) if 1 < all.len());
+        }
     }
 
     /// Removes the endpoints that a call must not go to.

@@ -34,7 +34,7 @@ pub use condition_rule::ConditionRule;
 pub use configurator::Configurators;
 pub use error::{RuleError, RuleProblem};
 pub use parties::{CallView, UrlView};
-pub use rule_set::RuleSet;
+pub use rule_set::{Inputs, RuleSet};
 pub use selection::{Clause, Effect, Removal, Selection, Step};
 pub use tag_rule::TagRule;
 

@@ -1,11 +1,14 @@
 //! The rules of one service, in the order in which Dubbo applies them.
 
+use std::collections::BTreeSet;
+
 use rand::Rng;
 
 use super::condition_rule::ConditionRule;
 use super::parties::{CallView, UrlView};
 use super::selection::Selection;
 use super::tag_rule::TagRule;
+use super::{FORCE_TAG, TAG};
 
 /// The rules that hold for calls of one service.
 #[derive(Clone, Debug, Default)]
@@ -16,7 +19,34 @@ pub struct RuleSet {
     pub conditions: Vec<ConditionRule>,
 }
 
+/// What of a call decides where it may go, besides its method and its caller: two calls with the
+/// same of this have the same endpoints.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Inputs {
+    /// Attachments by name.
+    pub attachments: BTreeSet<String>,
+    /// Arguments by index.
+    pub arguments: BTreeSet<usize>,
+    /// Whether chance decides, too.
+    pub is_drawn: bool,
+}
+
 impl RuleSet {
+    /// Whether there is no rule. Endpoints may still have tags of their own.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tags.is_none() && self.conditions.is_empty()
+    }
+
+    /// What the rules look at in a call.
+    #[must_use]
+    pub fn inputs(&self) -> Inputs {
+        let mut inputs = Inputs::default();
+        inputs.attachments.extend([TAG, FORCE_TAG].map(str::to_owned));
+        self.conditions.iter().for_each(|rule| rule.note(&mut inputs));
+        inputs
+    }
+
     /// The endpoints that a call may go to. `rng` is asked for where destinations have weights.
     pub fn select<R: Rng + ?Sized>(
         &self,

@@ -1,5 +1,6 @@
 //! What rules make of a call's endpoints, and why.
 
+use std::fmt;
 use std::sync::Arc;
 
 /// Which endpoints a call may go to, and what each rule did.
@@ -65,6 +66,57 @@ pub enum Effect {
     Nobody,
     /// These callers are to get none.
     Banned,
+}
+
+impl Step {
+    /// Whether it has left any endpoint.
+    #[must_use]
+    pub const fn leaves_any(&self) -> bool {
+        !matches!(self.effect, Effect::Nobody | Effect::Banned)
+    }
+}
+
+/// The rule's name, and what of it.
+impl fmt::Display for Removal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}", self.rule, self.clause)
+    }
+}
+
+/// What of which rule did what.
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}: {}", self.rule, self.clause, self.effect)
+    }
+}
+
+impl fmt::Display for Clause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Condition(index) => write!(f, "condition {}", index + 1),
+            Self::Destination { condition, destination: Some(drawn) } => {
+                write!(f, "condition {}, destination {} was drawn", condition + 1, drawn + 1)
+            }
+            Self::Destination { condition, destination: None } => {
+                write!(f, "condition {}", condition + 1)
+            }
+            Self::Tag(tag) => write!(f, "tag {tag}"),
+            Self::Untagged => f.write_str("endpoints without a tag"),
+        }
+    }
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("is switched off"),
+            Self::OtherCalls => f.write_str("is not for this call"),
+            Self::Kept(n) => write!(f, "keeps {n}"),
+            Self::Ignored => f.write_str("matches no endpoint: ignored, it is not forced"),
+            Self::Nobody => f.write_str("matches no endpoint: none is left"),
+            Self::Banned => f.write_str("bans this caller"),
+        }
+    }
 }
 
 impl Selection {

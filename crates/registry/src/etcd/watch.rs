@@ -41,9 +41,49 @@ enum Stage {
     Watching(Box<OpenWatch>),
 }
 
-struct OpenWatch {
+/// A watch that shows that it still runs.
+pub(super) struct OpenWatch {
     stream: WatchStream,
     quiet: Quiet,
+}
+
+impl OpenWatch {
+    pub(super) fn new(stream: WatchStream) -> Self {
+        Self { stream, quiet: Quiet::default() }
+    }
+
+    /// The next message.
+    pub(super) async fn message(
+        &mut self,
+        connection: &Connection,
+    ) -> Result<WatchResponse, EtcdError> {
+        let Self { stream, quiet } = self;
+        loop {
+            let message = tokio::select! {
+                message = stream.message() => message,
+                () = tokio::time::sleep_until(quiet.deadline()) => {
+                    if quiet.is_overdue() {
+                        let (what, after) = ("waiting for a sign of the watch", PROGRESS_TIMEOUT);
+                        return Err(EtcdError::Timeout { what, after });
+                    }
+                    let ask = stream.request_progress();
+                    connection.request("asking the watch for its progress", ask).await?;
+                    quiet.asked();
+                    continue;
+                }
+            };
+            let message =
+                message.map_err(|source| EtcdError::Client { what: "watching", source })?;
+            let Some(message) = message else {
+                return Err(EtcdError::Ended { reason: "end of stream".into() });
+            };
+            quiet.heard(&message);
+            if message.canceled() {
+                return Err(end_of(&message));
+            }
+            return Ok(message);
+        }
+    }
 }
 
 impl EtcdWatch {
@@ -61,13 +101,13 @@ impl EtcdWatch {
             }
             Stage::Read => {
                 let stream = self.open_watch(live).await?;
-                let open = OpenWatch { stream, quiet: Quiet::default() };
-                self.stage = Stage::Watching(Box::new(open));
+                self.stage = Stage::Watching(Box::new(OpenWatch::new(stream)));
             }
             Stage::Watching(_) => {}
         }
         loop {
-            let message = self.message().await?;
+            let Stage::Watching(open) = &mut self.stage else { return Err(EtcdError::Compacted) };
+            let message = open.message(&self.connection).await?;
             if let Some(header) = message.header() {
                 self.revision = self.revision.max(header.revision());
             }
@@ -76,37 +116,6 @@ impl EtcdWatch {
             if !changes.is_empty() {
                 return Ok(News::Changes(changes));
             }
-        }
-    }
-
-    /// The next message of the open watch.
-    async fn message(&mut self) -> Result<WatchResponse, EtcdError> {
-        let Stage::Watching(open) = &mut self.stage else { return Err(EtcdError::Compacted) };
-        let OpenWatch { stream, quiet } = open.as_mut();
-        loop {
-            let message = tokio::select! {
-                message = stream.message() => message,
-                () = tokio::time::sleep_until(quiet.deadline()) => {
-                    if quiet.is_overdue() {
-                        let (what, after) = ("waiting for a sign of the watch", PROGRESS_TIMEOUT);
-                        return Err(EtcdError::Timeout { what, after });
-                    }
-                    let ask = stream.request_progress();
-                    self.connection.request("asking the watch for its progress", ask).await?;
-                    quiet.asked();
-                    continue;
-                }
-            };
-            let message =
-                message.map_err(|source| EtcdError::Client { what: "watching", source })?;
-            let Some(message) = message else {
-                return Err(EtcdError::Ended { reason: "end of stream".into() });
-            };
-            quiet.heard(&message);
-            if message.canceled() {
-                return Err(end_of(&message));
-            }
-            return Ok(message);
         }
     }
 

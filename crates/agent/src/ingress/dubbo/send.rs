@@ -46,7 +46,7 @@ impl DubboSession {
     ) {
         route.count_call();
         let deadline = received.now + route.cluster.longest(timeout);
-        let Some(attempt) = route.cluster.begin(received.now) else {
+        let Some(attempt) = route.cluster.begin(received.now, &received.facts()) else {
             return self.wait_for_endpoint(received, route, deadline);
         };
         let number = self.reserve(received);
@@ -288,7 +288,7 @@ impl DubboSession {
         error: &CallError,
     ) {
         let times = Times { now: received.now, deadline };
-        let after = route.cluster.after_first(&attempt, times, error);
+        let after = route.cluster.after_first(&attempt, times, error, &received.facts());
         attempt.failed(received.now, error);
         match after {
             Ok(attempts) => self.wait(received, Waiting::ForEndpoint(route, attempts), deadline),
@@ -358,7 +358,8 @@ async fn pass_on(waiting: Waiting, received: &Received, deadline: Instant) -> Ou
         Waiting::ForEndpoint(route, attempts) => {
             let now = if attempts.is_first() { received.now } else { Instant::now() };
             let form = DubboForm { serialization: received.to.serialization, path: None };
-            let offer = route.cluster.offer(now, attempts, async |attempt, now| {
+            let facts = received.facts();
+            let offer = route.cluster.offer(now, attempts, &facts, async |attempt, now| {
                 let whole = received.call(&route.route, deadline);
                 let call = whole.with(whole.method, Payload::Whole(whole.payload));
                 let call = Call { times: Times { now, deadline }, ..call };

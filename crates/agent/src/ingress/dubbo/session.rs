@@ -26,6 +26,7 @@ use crate::call::{Call, Consumer, DubboAnswer, Outcome, Reply, Times, Whole};
 use crate::cluster::too_late;
 use crate::connections::{Activity, Session};
 use crate::error::{CallError, Code};
+use crate::facts::WholeFacts;
 use crate::memory::{Metered, no_room_for_reply, write_timeout};
 use crate::metrics::CallStats;
 use crate::worker::Worker;
@@ -63,6 +64,12 @@ pub(super) struct Received {
 }
 
 impl Received {
+    /// What routing rules can see of it.
+    #[inline]
+    pub(super) fn facts(&self) -> WholeFacts<'_> {
+        WholeFacts::new(Whole { serialization: self.to.serialization, body: &self.body })
+    }
+
     /// The request as a call of what `method` says.
     #[inline]
     pub(super) fn call<M>(&self, method: M, deadline: Instant) -> Call<'_, M, Whole<'_>> {
@@ -203,7 +210,9 @@ impl DubboSession {
         let mut told = None;
         if let (Some(again), Counted::Attempt(attempt)) = (flight.again.take(), &flight.counted) {
             let Again { route, body, deadline } = *again;
-            match route.cluster.after_first(attempt, Times { now, deadline }, error) {
+            let whole = Whole { serialization: flight.to.serialization, body: &body };
+            let facts = WholeFacts::new(whole);
+            match route.cluster.after_first(attempt, Times { now, deadline }, error, &facts) {
                 Ok(attempts) => {
                     flight.counted.failed(flight.started, now, error);
                     let received =

@@ -1,0 +1,267 @@
+//! Which endpoints of a cluster a call may go to, by routing rules.
+//!
+//! Calls that the rules cannot tell apart share one look at them: it is kept until rules or
+//! endpoints change. Where weighted destinations are drawn, every call is looked at.
+
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use dubbo_proto::ServiceKey;
+use flow::rules::{CallView, Configurators, Inputs, RuleSet, Selection, TAG, UrlView};
+use registry::Endpoint;
+
+use super::{Member, MemberState};
+use crate::config::RoutingPolicy;
+use crate::facts::CallFacts;
+use crate::rule_documents::RegistryRules;
+
+/// Kinds of calls that are remembered. Beyond these all are forgotten, and looked at again.
+const MAX_KNOWN: usize = 1024;
+/// Longest description of a kind of calls that is remembered, in bytes.
+const MAX_KEY_LEN: usize = 4096;
+
+/// The endpoints that a call may go to.
+pub struct Allowed {
+    /// In the order of their addresses in memory.
+    kept: Vec<Member>,
+    /// If there are none: what has removed them.
+    reason: Option<String>,
+}
+
+/// The rules of one cluster.
+pub(super) struct Rules {
+    service: ServiceKey,
+    /// Whether anything has to be looked at at all.
+    is_active: Cell<bool>,
+    state: RefCell<State>,
+}
+
+struct State {
+    routing: Arc<RoutingPolicy>,
+    registry: RegistryRules,
+    set: RuleSet,
+    inputs: Inputs,
+    configurators: Vec<Arc<Configurators>>,
+    /// What rules see of the caller: its parameters, and the service that it asks for.
+    caller: BTreeMap<String, String>,
+    endpoints: Vec<Placed>,
+    known: HashMap<Box<[u8]>, Rc<Allowed>>,
+}
+
+/// An endpoint as rules see it.
+struct Placed {
+    member: Member,
+    /// As the registry shows it now.
+    endpoint: Endpoint,
+}
+
+impl Allowed {
+    fn of(state: &State, selection: &Selection) -> Self {
+        let kept = selection.kept().filter_map(|index| state.endpoints.get(index));
+        let mut kept: Vec<Member> = kept.map(|placed| placed.member.clone()).collect();
+        kept.sort_by_key(address);
+        let last = selection.steps.iter().rev().find(|step| !step.leaves_any());
+        let reason = last.filter(|_| kept.is_empty()).map(|step| format!("{step}"));
+        Self { kept, reason }
+    }
+
+    /// Whether a call may go there.
+    pub fn has(&self, member: &Member) -> bool {
+        self.kept.binary_search_by_key(&address(member), address).is_ok()
+    }
+
+    /// If there is no endpoint: what has removed them.
+    pub fn nobody(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+}
+
+fn address(member: &Member) -> *const MemberState {
+    Rc::as_ptr(&member.0)
+}
+
+impl Rules {
+    pub(super) fn new(service: &ServiceKey, routing: &Arc<RoutingPolicy>) -> Self {
+        let mut state = State {
+            routing: Arc::clone(routing),
+            registry: RegistryRules::default(),
+            set: RuleSet::default(),
+            inputs: Inputs::default(),
+            configurators: Vec::new(),
+            caller: BTreeMap::new(),
+            endpoints: Vec::new(),
+            known: HashMap::new(),
+        };
+        state.combine(service);
+        let rules = Self {
+            service: service.clone(),
+            is_active: Cell::new(false),
+            state: RefCell::new(state),
+        };
+        rules.refresh();
+        rules
+    }
+
+    /// Takes what the configuration says; whether that is new.
+    pub(super) fn set_routing(&self, routing: &Arc<RoutingPolicy>) -> bool {
+        let mut state = self.state.borrow_mut();
+        if state.routing == *routing {
+            return false;
+        }
+        state.routing = Arc::clone(routing);
+        state.combine(&self.service);
+        drop(state);
+        self.refresh();
+        true
+    }
+
+    /// Takes what the registry says.
+    pub(super) fn set_registry(&self, rules: RegistryRules) {
+        let mut state = self.state.borrow_mut();
+        state.registry = rules;
+        state.combine(&self.service);
+        drop(state);
+        self.refresh();
+    }
+
+    /// Takes the endpoints of now.
+    pub(super) fn set_endpoints(&self, endpoints: impl Iterator<Item = (Member, Endpoint)>) {
+        let placed = endpoints.map(|(member, endpoint)| Placed { member, endpoint });
+        self.state.borrow_mut().endpoints = placed.collect();
+        self.refresh();
+    }
+
+    fn refresh(&self) {
+        let mut state = self.state.borrow_mut();
+        state.known.clear();
+        let is_tagged =
+            |placed: &Placed| placed.endpoint.params.get(TAG).is_some_and(|tag| !tag.is_empty());
+        let is_active = !state.set.is_empty() || state.endpoints.iter().any(is_tagged);
+        self.is_active.set(is_active);
+    }
+
+    /// An endpoint with what configurators make of it. One that they switch off has no weight.
+    pub(super) fn configured<'a>(&self, endpoint: &'a Endpoint) -> Cow<'a, Endpoint> {
+        let state = self.state.borrow();
+        if state.configurators.is_empty() {
+            return Cow::Borrowed(endpoint);
+        }
+        let mut seen = (*endpoint.params).clone();
+        seen.extend(state.caller.iter().map(|(key, value)| (key.clone(), value.clone())));
+        let mut params = (*endpoint.params).clone();
+        for configurators in &state.configurators {
+            let view = UrlView { params: &seen, ..view(endpoint, &self.service.interface) };
+            let changes = configurators.changes(&view, &state.routing.caller.host);
+            seen.extend(changes.clone());
+            params.extend(changes);
+        }
+        if params == *endpoint.params {
+            return Cow::Borrowed(endpoint);
+        }
+        let mut changed = endpoint.with_params(params);
+        if changed.is_disabled() {
+            changed.weight = 0;
+        }
+        Cow::Owned(changed)
+    }
+
+    /// The endpoints that a call may go to; `None` means all of them.
+    #[inline]
+    pub(super) fn allowed(&self, call: &dyn CallFacts) -> Option<Rc<Allowed>> {
+        if !self.is_active.get() {
+            return None;
+        }
+        Some(self.look(call))
+    }
+
+    #[cold]
+    fn look(&self, call: &dyn CallFacts) -> Rc<Allowed> {
+        let mut state = self.state.borrow_mut();
+        let key = (!state.inputs.is_drawn).then(|| state.inputs_of(call));
+        if let Some(known) = key.as_deref().and_then(|key| state.known.get(key)) {
+            return Rc::clone(known);
+        }
+        let selection = state.select(call, &self.service.interface);
+        let allowed = Rc::new(Allowed::of(&state, &selection));
+        if let Some(key) = key.filter(|key| key.len() <= MAX_KEY_LEN) {
+            if MAX_KNOWN <= state.known.len() {
+                state.known.clear();
+            }
+            state.known.insert(key.into(), Rc::clone(&allowed));
+        }
+        allowed
+    }
+}
+
+impl State {
+    /// Puts the rules of the configuration and of the registry together.
+    fn combine(&mut self, service: &ServiceKey) {
+        let Self { routing, registry, .. } = self;
+        let own = routing.tags.as_ref().map(|file| &file.rule);
+        let tags = own.or(registry.tags.as_ref()).map(|rule| (**rule).clone());
+        let conditions = routing.conditions.iter().map(|file| &file.rule);
+        let conditions = conditions.chain(&registry.conditions).map(|rule| (**rule).clone());
+        self.set = RuleSet { tags, conditions: conditions.collect() };
+        self.inputs = self.set.inputs();
+        let configurators = routing.configurators.iter().map(|file| &file.rule);
+        self.configurators = configurators.chain(&registry.configurators).cloned().collect();
+        self.caller = routing.caller.params.clone();
+        let ServiceKey { interface, version, group } = service;
+        let own = [("interface", interface.as_str()), ("version", version), ("group", group)];
+        for (name, value) in own.into_iter().chain([("side", "consumer")]) {
+            if !value.is_empty() {
+                self.caller.insert(name.to_owned(), value.to_owned());
+            }
+        }
+    }
+
+    /// What the rules look at in a call, as bytes: two calls with the same have the same
+    /// endpoints.
+    fn inputs_of(&self, call: &dyn CallFacts) -> Vec<u8> {
+        let mut key = call.method().into_owned().into_bytes();
+        let mut add = |value: Option<Cow<'_, str>>| {
+            // A text cannot look like the end of another one: each has its length in front.
+            let len = value.as_ref().map_or(u64::MAX, |value| value.len() as u64);
+            key.extend_from_slice(&len.to_le_bytes());
+            key.extend_from_slice(value.as_deref().unwrap_or_default().as_bytes());
+        };
+        self.inputs.attachments.iter().for_each(|name| add(call.attachment(name)));
+        self.inputs.arguments.iter().for_each(|index| add(call.argument(*index)));
+        key
+    }
+
+    fn select(&self, call: &dyn CallFacts, interface: &str) -> Selection {
+        let views: Vec<UrlView<'_>> =
+            self.endpoints.iter().map(|placed| view(&placed.endpoint, interface)).collect();
+        let method = call.method();
+        let owned = |value: Option<Cow<'_, str>>| value.map(|text| Cow::Owned(text.into_owned()));
+        let view = CallView {
+            consumer: UrlView {
+                protocol: "consumer",
+                host: &self.routing.caller.host,
+                port: 0,
+                path: interface,
+                params: &self.caller,
+            },
+            method: &method,
+            attachment: &|name| owned(call.attachment(name)),
+            argument: &|index| owned(call.argument(index)),
+        };
+        self.set.select(&view, &views, &mut rand::rng())
+    }
+}
+
+/// An endpoint as rules see it: an agent's is that of the provider behind it.
+fn view<'a>(endpoint: &'a Endpoint, interface: &'a str) -> UrlView<'a> {
+    let (host, port) = endpoint.provider();
+    UrlView {
+        protocol: registry::Protocol::Dubbo.scheme(),
+        host,
+        port,
+        path: endpoint.params.get(super::PATH).map_or(interface, String::as_str),
+        params: &endpoint.params,
+    }
+}

@@ -1,0 +1,144 @@
+//! What routing rules can see of a call: its method, attachments and arguments.
+//!
+//! Nothing is read before a rule asks for it.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+
+use dubbo_proto::{BodyLimits, JsonTexts, ReadOptions, Request, descriptor};
+use hessian::transcode::JsonOptions;
+
+use crate::args::text_of_json;
+use crate::call::{Payload, RoutedCall, Whole};
+
+/// Dubbo's generic call: its first argument is the method that is meant.
+const GENERIC_METHOD: &str = "$invoke";
+
+/// What routing rules can see of a call.
+pub trait CallFacts {
+    /// The method's name.
+    fn method(&self) -> Cow<'_, str>;
+
+    /// The attachment of a name.
+    fn attachment(&self, name: &str) -> Option<Cow<'_, str>>;
+
+    /// The argument at an index as text, if it is a text, a number, a boolean or null.
+    fn argument(&self, index: usize) -> Option<Cow<'_, str>>;
+}
+
+impl CallFacts for RoutedCall<'_> {
+    fn method(&self) -> Cow<'_, str> {
+        match &self.payload {
+            Payload::Json(_) => Cow::Borrowed(&self.method.method),
+            Payload::Whole(whole) => WholeFacts::new(*whole).method().into_owned().into(),
+        }
+    }
+
+    fn attachment(&self, name: &str) -> Option<Cow<'_, str>> {
+        let own = self.attachments.iter().rev().find(|(key, _)| *key == name);
+        match (own, &self.payload) {
+            (Some((_, value)), _) => Some(Cow::Borrowed(value)),
+            (None, Payload::Json(_)) => None,
+            (None, Payload::Whole(whole)) => {
+                WholeFacts::new(*whole).attachment(name).map(|value| value.into_owned().into())
+            }
+        }
+    }
+
+    fn argument(&self, index: usize) -> Option<Cow<'_, str>> {
+        match &self.payload {
+            Payload::Json(args) => args.text_at(index),
+            Payload::Whole(whole) => {
+                WholeFacts::new(*whole).argument(index).map(|value| value.into_owned().into())
+            }
+        }
+    }
+}
+
+/// The same of a Dubbo request that is passed on as it is. Of one that cannot be read nothing is
+/// known.
+pub struct WholeFacts<'a> {
+    whole: Whole<'a>,
+    request: OnceCell<Option<Request>>,
+    arguments: OnceCell<Option<JsonTexts>>,
+}
+
+impl<'a> WholeFacts<'a> {
+    /// Nothing is read yet.
+    pub fn new(whole: Whole<'a>) -> Self {
+        Self { whole, request: OnceCell::new(), arguments: OnceCell::new() }
+    }
+
+    fn request(&self) -> Option<&Request> {
+        let read = || {
+            let Whole { serialization, body } = self.whole;
+            Request::decode(serialization, body.clone(), &BodyLimits::default()).ok()
+        };
+        self.request.get_or_init(read).as_ref()
+    }
+
+    fn arguments(&self) -> Option<&JsonTexts> {
+        let read = || {
+            let request = self.request()?;
+            let n = descriptor::count(request.descriptor()).ok()?;
+            let json = JsonOptions::default();
+            let options = ReadOptions { json: &json, schema: None };
+            let values = request.serialization().values()?;
+            values.read_args(request.args(), n, None, options).ok()
+        };
+        self.arguments.get_or_init(read).as_ref()
+    }
+}
+
+impl CallFacts for WholeFacts<'_> {
+    fn method(&self) -> Cow<'_, str> {
+        let Some(request) = self.request() else { return Cow::Borrowed("") };
+        let generic = (request.method() == GENERIC_METHOD).then(|| self.argument(0)).flatten();
+        generic.unwrap_or(Cow::Borrowed(request.method()))
+    }
+
+    fn attachment(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.request()?.attachment(name).map(Cow::Borrowed)
+    }
+
+    fn argument(&self, index: usize) -> Option<Cow<'_, str>> {
+        text_of_json(self.arguments()?.at(index)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use dubbo_proto::Serialization;
+    use hessian::Encoder;
+
+    use super::*;
+
+    fn body(method: &str, descriptor: &str, args: &[&str]) -> Bytes {
+        let strings = |texts: &[&str]| {
+            let mut bytes = Vec::new();
+            let mut encoder = Encoder::new(&mut bytes);
+            texts.iter().for_each(|text| encoder.string(text));
+            bytes
+        };
+        let head = strings(&["2.0.2", "a.B", "0.0.0", method, descriptor]);
+        let attachments = strings(&["dubbo.tag", "gray"]);
+        [head, strings(args), b"H".to_vec(), attachments, b"Z".to_vec()].concat().into()
+    }
+
+    #[test]
+    fn a_whole_request_shows_its_parts() {
+        let serialization = Serialization::Hessian2;
+        let plain = body("find", "Ljava/lang/String;", &["x"]);
+        let facts = WholeFacts::new(Whole { serialization, body: &plain });
+        assert_eq!((&*facts.method(), facts.argument(0).as_deref()), ("find", Some("x")));
+        assert_eq!(facts.attachment("dubbo.tag").as_deref(), Some("gray"));
+        assert_eq!((facts.attachment("x"), facts.argument(1)), (None, None));
+        let text = "Ljava/lang/String;".repeat(3);
+        let generic = body(GENERIC_METHOD, &text, &["find", "", ""]);
+        assert_eq!(WholeFacts::new(Whole { serialization, body: &generic }).method(), "find");
+        let broken = Bytes::from_static(b"\x05x");
+        let facts = WholeFacts::new(Whole { serialization, body: &broken });
+        assert_eq!((&*facts.method(), facts.attachment("a"), facts.argument(0)), ("", None, None));
+    }
+}
