@@ -14,6 +14,7 @@ use crate::describe::{self, DescribeArgs};
 #[cfg(target_os = "linux")]
 use crate::doctor::{self, DoctorArgs};
 use crate::explain::{self, ExplainArgs};
+use crate::list::{self, ListArgs};
 #[cfg(feature = "lab")]
 use crate::provider::{self, ProviderArgs};
 use crate::reload;
@@ -58,6 +59,8 @@ Examples:
   dubmesh run --config agent.toml      run an agent with this file
   dubmesh call com.acme.Orders find 42 --url dubbo://127.0.0.1:20880
                                        call a service
+  dubmesh list --registry zookeeper://127.0.0.1:2181
+                                       list all services of a registry
   dubmesh describe com.acme.Orders --registry etcd://127.0.0.1:2379
                                        show its methods and its endpoints
   dubmesh doctor --port 20880          find out why calls to a port are slow
@@ -103,6 +106,9 @@ pub(crate) enum Command {
     /// Show the methods of a Dubbo service with their types, and who offers it
     #[command(after_help = describe::HELP)]
     Describe(Box<DescribeArgs>),
+    /// List the services of a registry, their endpoints, and who has registered them
+    #[command(after_help = list::HELP)]
+    List(Box<ListArgs>),
     /// Show which endpoints Dubbo's routing rules leave for a call, and why
     #[command(after_help = explain::HELP)]
     Explain(Box<ExplainArgs>),

@@ -13,7 +13,7 @@ use clap::Args;
 use dubbo_proto::ServiceKey;
 use dubbo_proto::definition::{ClassDefinition, MethodDefinition};
 use hessian::transcode::JsonOptions;
-use registry::{Endpoint, Lookup, Origin, Snapshot};
+use registry::{Endpoint, ListedService, Lookup, Origin, Snapshot};
 use serde_json::{Value, json};
 
 use crate::Exit;
@@ -71,6 +71,8 @@ struct Description {
     trouble: Option<String>,
     /// Why the endpoint of `--url` is of no use, if it is not.
     refusal: Option<String>,
+    /// What the registry has that is like it.
+    like_it: Vec<String>,
 }
 
 /// Prints what is known of a service.
@@ -110,9 +112,9 @@ pub(crate) fn describe(args: &DescribeArgs) -> Exit {
         }
         (None, false) => {
             eprintln!(
-                "dubmesh describe: nobody offers {}; check the interface, --version and --group \
-                 ('*' takes any)",
-                description.service
+                "dubmesh describe: nobody offers {}; {}",
+                description.service,
+                description.hint()
             );
             return Exit::Refused;
         }
@@ -149,7 +151,27 @@ async fn look(args: &DescribeArgs) -> Result<Description, String> {
         },
         None => None,
     };
-    Ok(Description { service: service.to_string(), lookup, snapshot, trouble, refusal })
+    let is_known = lookup.found().is_some() || !snapshot.endpoints.is_empty();
+    let like_it = match is_known || trouble.is_some() || args.place.endpoint().is_some() {
+        true => Vec::new(),
+        false => like_it(&place, &service).await,
+    };
+    let service = service.to_string();
+    Ok(Description { service, lookup, snapshot, trouble, refusal, like_it })
+}
+
+/// What is registered under the same interface, or under one of the same simple name.
+async fn like_it(place: &ServiceLocation, service: &ServiceKey) -> Vec<String> {
+    /// More would tell nobody more.
+    const MAX_SHOWN: usize = 5;
+    let simple = |name: &str| name.rsplit('.').next().unwrap_or_default().to_lowercase();
+    let wanted = simple(&service.interface);
+    // A hint is not worth an error of its own.
+    let listed = place.registry.catalogue(|name| simple(name) == wanted).await.unwrap_or_default();
+    let is_same = |it: &&ListedService| it.service.interface == service.interface;
+    let of_it = |it: &ListedService| it.service.to_string();
+    let same: Vec<_> = listed.iter().filter(is_same).map(of_it).take(MAX_SHOWN).collect();
+    if same.is_empty() { listed.iter().map(of_it).take(MAX_SHOWN).collect() } else { same }
 }
 
 /// Asks the only endpoint whether it has the service, by the echo that Dubbo answers for every
@@ -194,6 +216,20 @@ async fn reach(host: &str, port: u16) -> Result<(), String> {
 }
 
 impl Description {
+    /// What may have been meant, where nothing was found.
+    fn hint(&self) -> String {
+        let interface =
+            |text: &str| text.parse::<ServiceKey>().map(|key| key.interface).unwrap_or_default();
+        let list = self.like_it.join(", ");
+        match self.like_it.first() {
+            None => "check the interface, --version and --group ('*' takes any)".to_owned(),
+            Some(first) if interface(first) == interface(&self.service) => {
+                format!("it is registered as {list}: check --version and --group ('*' takes any)")
+            }
+            Some(_) => format!("did you mean {list}?"),
+        }
+    }
+
     /// The names that providers have registered.
     fn registered_methods(&self) -> BTreeSet<&str> {
         let lists = self.snapshot.endpoints.iter().filter_map(|it| it.params.get("methods"));

@@ -18,6 +18,7 @@ mod describe;
 mod doctor;
 mod duration;
 mod explain;
+mod list;
 mod logging;
 #[cfg(feature = "lab")]
 mod provider;
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         Command::Reload(file) => reload::reload(&file.config, config_of_agent),
         Command::Call(args) => call::call(&args),
         Command::Describe(args) => describe::describe(&args),
+        Command::List(args) => list::list(&args),
         Command::Explain(args) => explain::explain(&args),
         #[cfg(target_os = "linux")]
         Command::Doctor(args) => doctor::doctor(&args),

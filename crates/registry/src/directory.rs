@@ -42,6 +42,11 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
+    /// The interfaces, in any order.
+    pub(crate) fn interfaces(&self) -> Vec<String> {
+        self.variants.keys().map(|name| name.as_ref().to_owned()).collect()
+    }
+
     /// Takes note of an offer.
     pub(crate) fn add(&mut self, interface: &str, variant: Variant) {
         if self.is_full {

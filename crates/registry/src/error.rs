@@ -122,6 +122,12 @@ pub enum RegistryError {
         /// What was given.
         address: String,
     },
+    /// The registry cannot be read now.
+    #[error("the registry cannot be read: {reason}")]
+    Unread {
+        /// What it, or the way to it, says.
+        reason: String,
+    },
     /// The registry did not confirm in time.
     #[error("withdrawal of {address} was not confirmed within {after:?}: it ends with its lease")]
     WithdrawTimeout {

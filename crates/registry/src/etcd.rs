@@ -131,6 +131,10 @@ impl Store for EtcdRegistry {
         Some(Box::new(EtcdRule::new(key, self.connection.clone())))
     }
 
+    fn interfaces(&self) -> Wait<'_, Result<Vec<String>, Away>> {
+        Box::pin(self.index.interfaces(&self.runtime))
+    }
+
     fn definitions<'a>(
         &'a self,
         root: &'a str,

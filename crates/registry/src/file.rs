@@ -31,11 +31,12 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
+use crate::definitions::Away;
 use crate::directory::Presence;
 use crate::endpoint::{Freshness, Registration, Unused};
 use crate::error::RegistryError;
 use crate::status::{RegistryStatus, StatusSender, note};
-use crate::store::{Store, Watch, Withdraw};
+use crate::store::{Store, Wait, Watch, Withdraw};
 use crate::table::{Table, TableWatch};
 
 mod format;
@@ -104,6 +105,10 @@ impl Store for FileRegistry {
 
     fn presence(&self, wanted: &ServiceKey) -> Presence {
         self.table.borrow().presence(wanted)
+    }
+
+    fn interfaces(&self) -> Wait<'_, Result<Vec<String>, Away>> {
+        Box::pin(std::future::ready(self.table.borrow().interfaces()))
     }
 }
 

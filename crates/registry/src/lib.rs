@@ -8,6 +8,7 @@
 //! - [`Registry::definition`] says what a service looks like; see [`definitions`].
 //! - [`Registry::rule`] gives a document with rules of the registry's configuration.
 //! - [`Registry::presence`] says whether a service is there at all, at the cost of no watch.
+//! - [`Registry::catalogue`] lists all that is registered.
 //! - [`Registry::status`] says how the registry itself does.
 //!
 //! Everything here is off the hot path: it runs on the runtime where the registry was opened, and
@@ -20,6 +21,7 @@
 //! other.
 
 mod address;
+mod catalogue;
 mod config;
 pub mod definitions;
 mod directory;
@@ -41,6 +43,7 @@ mod table;
 mod view;
 pub mod zookeeper;
 
+pub use catalogue::{ListedEndpoint, ListedService};
 pub use config::{EtcdConfig, RegistryConfig, RegistryTls, ZooKeeperAcl, ZooKeeperConfig};
 pub use definitions::{Definition, DefinitionSources, DefinitionWatch, Lookup, Origin};
 pub use directory::Presence;

@@ -8,6 +8,7 @@ use dubbo_proto::ServiceKey;
 use tokio::sync::watch;
 
 use crate::address;
+use crate::definitions::Away;
 use crate::directory::Presence;
 use crate::endpoint::{Freshness, Registration};
 use crate::error::RegistryError;
@@ -115,6 +116,10 @@ impl Store for MemoryRegistry {
     fn rule(&self, name: &str) -> Option<Box<dyn RuleWatch>> {
         let rules = self.hub.rules.subscribe();
         Some(Box::new(MemoryRule { rules, name: name.to_owned() }))
+    }
+
+    fn interfaces(&self) -> Wait<'_, Result<Vec<String>, Away>> {
+        Box::pin(std::future::ready(self.hub.table.borrow().interfaces()))
     }
 }
 

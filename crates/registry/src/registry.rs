@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
+use crate::catalogue::{self, ListedService};
 use crate::config::RegistryConfig;
 use crate::definitions::{
     DefinitionSources, DefinitionWatch, Definitions, Lookup, Reported, Watched,
@@ -143,6 +144,19 @@ impl Registry {
     /// Waits until [`presence`](Self::presence) need not answer [`Presence::Asking`].
     pub async fn settled(&self) {
         self.shared.store.settled().await;
+    }
+
+    /// Reads once all that is registered, whatever its version and group: the interfaces whose
+    /// name `is_wanted`, in their order. Nothing is kept up to date.
+    ///
+    /// # Errors
+    /// Why the registry cannot be read.
+    pub async fn catalogue(
+        &self,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Result<Vec<ListedService>, RegistryError> {
+        let store = self.shared.store.as_ref();
+        catalogue::read(store, is_wanted).await.map_err(|reason| RegistryError::Unread { reason })
     }
 
     /// Looks for what the service looks like, and keeps looking. Nothing is looked for before the

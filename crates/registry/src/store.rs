@@ -64,6 +64,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         None
     }
 
+    /// The interfaces that the store has entries of, or has had, in any order.
+    fn interfaces(&self) -> Wait<'_, Result<Vec<String>, Away>>;
+
     /// Reads once: the documents about an interface that the store holds below `root`, the newest
     /// first.
     fn definitions<'a>(

@@ -3,6 +3,7 @@
 use dubbo_proto::ServiceKey;
 use tokio::sync::watch;
 
+use crate::definitions::Away;
 use crate::directory::{Directory, Presence, Variant};
 use crate::endpoint::Freshness;
 use crate::layout::Entry;
@@ -59,6 +60,14 @@ impl Table {
             _ if self.directory.offers(wanted) => Presence::Offered,
             Freshness::Current => Presence::Absent,
             Freshness::Pending | Freshness::Stale => Presence::Unknown,
+        }
+    }
+
+    /// The interfaces that it has rows or leftovers of.
+    pub(crate) fn interfaces(&self) -> Result<Vec<String>, Away> {
+        match self.status {
+            Freshness::Pending => Err(Away("its list cannot be read".to_owned())),
+            Freshness::Current | Freshness::Stale => Ok(self.directory.interfaces()),
         }
     }
 

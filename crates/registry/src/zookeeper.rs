@@ -117,6 +117,10 @@ impl Store for ZooKeeperRegistry {
         Box::pin(self.index.settled())
     }
 
+    fn interfaces(&self) -> Wait<'_, Result<Vec<String>, Away>> {
+        Box::pin(self.index.interfaces(&self.runtime))
+    }
+
     fn definitions<'a>(
         &'a self,
         root: &'a str,

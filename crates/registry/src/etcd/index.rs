@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use wire::Backoff;
 
+use crate::definitions::Away;
 use crate::directory::{Directory, Presence};
 use crate::follow::new_backoff;
 use crate::layout::Paths;
@@ -91,6 +92,21 @@ impl Index {
         let mut state = self.state.subscribe();
         let _ends_with_the_registry =
             state.wait_for(|state| state.progress != Progress::Reading).await;
+    }
+
+    /// The interfaces that etcd has.
+    pub(super) async fn interfaces(&self, runtime: &Handle) -> Result<Vec<String>, Away> {
+        self.keep_running(runtime);
+        self.settled().await;
+        let state = self.state.borrow();
+        match state.progress {
+            _ if state.directory.is_full() => Err(Away("it has too many services".to_owned())),
+            Progress::Current => Ok(state.directory.interfaces()),
+            Progress::Reading | Progress::Stale => {
+                let said = self.connection.status().borrow().last_error.clone();
+                Err(Away(said.unwrap_or_else(|| "its services cannot be listed".to_owned())))
+            }
+        }
     }
 
     fn keep_running(&self, runtime: &Handle) {

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use wire::Backoff;
 use zookeeper_proto::{Answer, Refusal, Request};
 
+use crate::definitions::Away;
 use crate::directory::{Directory, Presence};
 use crate::follow::new_backoff;
 use crate::layout::Paths;
@@ -135,6 +136,23 @@ impl Index {
         let is_settled =
             |state: &KnownServices| state.progress != Progress::Reading && state.waiting.is_empty();
         let _ends_with_the_registry = state.wait_for(is_settled).await;
+    }
+
+    /// The interfaces that ZooKeeper has a folder for.
+    pub(super) async fn interfaces(&self, runtime: &Handle) -> Result<Vec<String>, Away> {
+        self.keep_running(runtime);
+        self.settled().await;
+        let state = self.state.borrow();
+        match state.progress {
+            _ if state.is_full => Err(Away("it has too many services".to_owned())),
+            Progress::Current => {
+                Ok(state.interfaces.iter().map(|name| name.as_ref().to_owned()).collect())
+            }
+            Progress::Reading | Progress::Stale => {
+                let said = self.connection.status().borrow().last_error.clone();
+                Err(Away(said.unwrap_or_else(|| "its services cannot be listed".to_owned())))
+            }
+        }
     }
 
     fn keep_running(&self, runtime: &Handle) {

@@ -1,0 +1,141 @@
+//! `dubmesh list`: all that is registered, and by whom.
+
+use std::fmt::Write as _;
+use std::io::{ErrorKind, Write as _};
+
+use clap::Args;
+use registry::{ListedEndpoint, ListedService, Protocol, Registry};
+use serde_json::{Value, json};
+
+use crate::Exit;
+use crate::registry_url::RegistryUrl;
+
+/// What stands below the options in `--help`.
+pub(crate) const HELP: &str = "\
+Each endpoint is shown as it is registered, with its weight, and with what tells
+who has registered it: the application and the release of a Dubbo provider, or
+the app that an agent stands for. Dubmesh itself, and Dubbo at interface level,
+register in this way; Dubbo's application level is not listed.
+
+Examples:
+  dubmesh list --registry zookeeper://127.0.0.1:2181
+  dubmesh list Orders --registry etcd://127.0.0.1:2379 --json
+  dubmesh list --registry file:services.toml
+
+Exit status:
+  0  the list was read; it may be empty
+  1  the registry could not be read
+  2  the arguments are wrong";
+
+/// The arguments of `dubmesh list`.
+#[derive(Args, Debug)]
+pub(crate) struct ListArgs {
+    /// Only interfaces whose name contains this text
+    text: Option<String>,
+    /// The registry: etcd://HOST:PORT[?layout=contest],
+    /// zookeeper://HOST:PORT[/CHROOT], or file:PATH
+    #[arg(long, value_name = "URL")]
+    registry: RegistryUrl,
+    /// Print JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints all that is registered.
+pub(crate) fn list(args: &ListArgs) -> Exit {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let read = match runtime {
+        Ok(runtime) => runtime.block_on(read(args)),
+        Err(error) => Err(format!("cannot start an event loop: {error}")),
+    };
+    let services = match read {
+        Ok(services) => services,
+        Err(message) => {
+            eprintln!(
+                "dubmesh list: {}: {message}; check --registry, and whether it is running",
+                args.registry.text
+            );
+            return Exit::Failure;
+        }
+    };
+    if services.is_empty() {
+        let wanted = args.text.as_ref().map_or(String::new(), |text| format!(" like {text:?}"));
+        eprintln!("dubmesh list: nothing{wanted} is registered in {}", args.registry.text);
+    }
+    let text = match args.json {
+        true => format!(
+            "{:#}\n",
+            json!({ "services": services.iter().map(json_of).collect::<Vec<_>>() })
+        ),
+        false => services.iter().map(text_of).collect(),
+    };
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => Exit::Ok,
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Exit::Ok,
+        Err(error) => {
+            eprintln!("dubmesh list: cannot write to standard output: {error}");
+            Exit::Failure
+        }
+    }
+}
+
+async fn read(args: &ListArgs) -> Result<Vec<ListedService>, String> {
+    let registry =
+        Registry::open(args.registry.config.clone()).map_err(|error| error.to_string())?;
+    let is_wanted = |name: &str| args.text.as_ref().is_none_or(|text| name.contains(text));
+    registry.catalogue(is_wanted).await.map_err(|error| error.to_string())
+}
+
+fn text_of(listed: &ListedService) -> String {
+    let mut out = format!("{}\n", listed.service);
+    for listed in &listed.endpoints {
+        let _ = write!(out, "  {}", listed.endpoint.key());
+        for (name, value) in facts(listed) {
+            let _ = write!(out, "  {name} {value}");
+        }
+        out.push('\n');
+    }
+    for unused in &listed.unused {
+        let _ = writeln!(out, "  not used: {unused}");
+    }
+    out
+}
+
+/// What tells endpoints apart, and who has registered them.
+fn facts(listed: &ListedEndpoint) -> Vec<(&'static str, String)> {
+    let ListedEndpoint { endpoint, stands_for } = listed;
+    let param = |name: &str| endpoint.params.get(name).cloned();
+    let facts = [
+        ("weight", Some(endpoint.weight.to_string())),
+        ("application", param("application")),
+        ("dubbo", param("release").filter(|release| !release.is_empty())),
+        ("agent-of", stands_for.clone()),
+    ];
+    facts.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+fn json_of(listed: &ListedService) -> Value {
+    let endpoint = |listed: &ListedEndpoint| {
+        let ListedEndpoint { endpoint, stands_for } = listed;
+        let param = |name: &str| endpoint.params.get(name);
+        json!({
+            "protocol": endpoint.protocol.scheme(),
+            "address": endpoint.address(),
+            "weight": endpoint.weight,
+            "application": param("application"),
+            "release": param("release"),
+            "agentOf": stands_for,
+            "isAgent": stands_for.is_some() || endpoint.protocol == Protocol::Link,
+            "level": "interface",
+            "parameters": &*endpoint.params,
+        })
+    };
+    json!({
+        "service": listed.service.to_string(),
+        "interface": listed.service.interface,
+        "group": listed.service.group,
+        "version": listed.service.version,
+        "endpoints": listed.endpoints.iter().map(endpoint).collect::<Vec<_>>(),
+        "unused": listed.unused.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    })
+}

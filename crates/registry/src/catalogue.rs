@@ -1,0 +1,121 @@
+//! All that is registered, read once.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use dubbo_proto::ServiceKey;
+use tokio::time::timeout;
+
+use crate::endpoint::{Endpoint, NotUsed, Unused};
+use crate::layout::Entry;
+use crate::store::{Item, News, Store, StoreError};
+
+/// How long the list of interfaces may take, and the entries of each of them.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A list that has a gap is read again this often.
+const MAX_TRIES: usize = 3;
+
+/// Matches every version and group.
+const ANY: &str = "*";
+
+/// As much of a name that cannot be read as is shown.
+const MAX_SHOWN_LEN: usize = 200;
+
+/// A service of one version and group, with all that is registered for it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ListedService {
+    /// Interface, version and group.
+    pub service: ServiceKey,
+    /// In the order of the registry. An agent is listed beside its app.
+    pub endpoints: Vec<ListedEndpoint>,
+    /// What else is registered. What cannot be read is listed under no version and no group.
+    pub unused: Vec<Unused>,
+}
+
+/// One registered endpoint.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ListedEndpoint {
+    /// As it was registered.
+    pub endpoint: Endpoint,
+    /// The `host:port` of its app, if this is an agent.
+    pub stands_for: Option<String>,
+}
+
+pub(crate) async fn read(
+    store: &dyn Store,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<ListedService>, String> {
+    let interfaces = timeout(READ_TIMEOUT, store.interfaces()).await;
+    let interfaces = interfaces.map_err(|_| late(store))?;
+    let mut interfaces = interfaces.map_err(|away| away.0)?;
+    interfaces.retain(|name| is_wanted(name));
+    interfaces.sort_unstable();
+    let mut services = Vec::new();
+    for interface in interfaces {
+        // What is no interface, such as `metadata` in ZooKeeper, has no entries either.
+        let Ok(wanted) = ServiceKey::new(&interface, ANY, ANY) else { continue };
+        let items = timeout(READ_TIMEOUT, items(store, &wanted)).await;
+        let items = items.map_err(|_| late(store))??;
+        services.extend(sorted(&interface, items));
+    }
+    Ok(services)
+}
+
+fn late(store: &dyn Store) -> String {
+    let said = store.status().borrow().last_error.clone();
+    said.unwrap_or_else(|| format!("no answer within {READ_TIMEOUT:?}"))
+}
+
+/// The entries of one interface.
+async fn items(store: &dyn Store, wanted: &ServiceKey) -> Result<Vec<Item>, String> {
+    let mut watch = store.watch(wanted);
+    if let Some(known) = watch.known() {
+        return Ok(known.items);
+    }
+    let mut reason = String::new();
+    for _ in 0..MAX_TRIES {
+        if !watch.ready().await {
+            break;
+        }
+        match watch.next().await {
+            Ok(News::Whole { items, .. }) => return Ok(items),
+            // It begins with a whole list.
+            Ok(News::Changes(_)) => {}
+            Err(StoreError::Failed(error)) => reason = error,
+            Err(StoreError::Away | StoreError::Gap | StoreError::SessionLost) => {}
+        }
+    }
+    Err(if reason.is_empty() { late(store) } else { reason })
+}
+
+/// Entries by version and group.
+fn sorted(interface: &str, items: Vec<Item>) -> Vec<ListedService> {
+    let mut services = BTreeMap::<(String, String), ListedService>::new();
+    for Item { key, read } in items {
+        let (version, group) = match &read {
+            Ok(Some(Entry::Listing(listing))) => (&*listing.version, &*listing.group),
+            Ok(Some(Entry::Leftover(leftover))) => (&*leftover.version, &*leftover.group),
+            Ok(None) => continue,
+            Err(_) => ("", ""),
+        };
+        let Ok(service) = ServiceKey::new(interface, version, group) else { continue };
+        let place = (service.group.clone(), service.version.clone());
+        let new = || ListedService { service, endpoints: Vec::new(), unused: Vec::new() };
+        let listed = services.entry(place).or_insert_with(new);
+        match read {
+            Ok(Some(Entry::Listing(listing))) => listed.endpoints.push(ListedEndpoint {
+                endpoint: listing.endpoint,
+                stands_for: listing.stands_for,
+            }),
+            Ok(Some(Entry::Leftover(leftover))) => listed.unused.push(leftover.unused),
+            Ok(None) => {}
+            Err(error) => {
+                let what = String::from_utf8_lossy(&key).chars().take(MAX_SHOWN_LEN).collect();
+                let reason = NotUsed::Unreadable(error.to_string());
+                listed.unused.push(Unused { what, address: None, reason });
+            }
+        }
+    }
+    services.into_values().collect()
+}
