@@ -8,6 +8,8 @@
 //! - [`generics`] knows the fields of classes with type parameters, [`Schema`] the types of
 //!   fields.
 //! - [`InputOptions`] and [`JsonOptions`] are the choices of callers, in and out.
+//! - `declared` and `named` say what a JSON value becomes, by the class that is declared and the one
+//!   that it names; `write` has how values look in JSON.
 //! - `scalars` reads the values of the JDK's classes that are scalars in JSON.
 //! - `number`, `bigint`, `time` and `texts` are the texts of the JDK's values.
 //! - [`Limits`] bound everything that a peer can ask for.
@@ -21,6 +23,8 @@ pub mod ascii;
 pub mod bigint;
 #[doc(hidden)]
 pub mod builtin;
+#[doc(hidden)]
+pub mod declared;
 #[doc(hidden)]
 pub mod expected;
 pub mod generics;
@@ -45,6 +49,8 @@ pub mod short_copy;
 pub mod texts;
 #[doc(hidden)]
 pub mod time;
+#[doc(hidden)]
+pub mod write;
 
 pub use java_type::{ClassType, JavaType, TypeError, TypeParameter};
 pub use limits::Limits;

@@ -17,6 +17,7 @@ mod object;
 use std::borrow::Cow;
 
 use java_json::builtin::Builtin;
+use java_json::declared::DeclaredForm;
 use java_json::json::{JsonKind, JsonReader};
 use java_json::references::ReferencePaths;
 use java_json::scalars::{self, Misfit, is_of_beans};
@@ -109,11 +110,7 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
         }
         match ty {
             None => self.untyped(),
-            Some(JavaType::Class(class)) => match class.builtin() {
-                None => self.bean(class, place),
-                Some(Builtin::Any) => self.untyped(),
-                Some(builtin) => self.builtin(builtin, class.name(), class.args(), place),
-            },
+            Some(JavaType::Class(class)) => self.class_value(class, place),
             Some(JavaType::Array(element)) => self.array(element, place),
             Some(primitive) => {
                 let Some(builtin) = scalars::of_primitive(primitive) else {
@@ -142,32 +139,29 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
         }
     }
 
-    fn builtin(
-        &mut self,
-        builtin: Builtin,
-        name: &str,
-        args: &[JavaType],
-        place: ReaderType,
-    ) -> Result<(), JsonbError> {
+    fn class_value(&mut self, class: &ClassType, place: ReaderType) -> Result<(), JsonbError> {
         let kind = self.json.peek()?;
-        match (builtin, kind) {
-            (_, JsonKind::Null) => self.null(),
-            (Builtin::List | Builtin::EnumSet, JsonKind::Array) => {
+        let (name, args) = (class.name(), class.args());
+        match DeclaredForm::of(class.builtin(), kind, || self.names_map())? {
+            DeclaredForm::Untyped => self.untyped(),
+            DeclaredForm::Null => self.null(),
+            // It is read from the value inside.
+            DeclaredForm::Optional if kind == JsonKind::Null => self.null(),
+            DeclaredForm::Optional => self.value(args.first(), ReaderType::Open),
+            DeclaredForm::Elements | DeclaredForm::EnumSet => {
                 self.class_if_open(Builtin::list_type(name), place);
                 self.elements(args.first(), ReaderType::Open)
             }
-            (Builtin::Map, JsonKind::Object) if self.names_map()? => {
-                self.object_with(None, args, place)
-            }
-            (Builtin::Map, JsonKind::Object) => {
+            DeclaredForm::NamedMap => self.object_with(None, args, place),
+            DeclaredForm::Entries => {
                 self.class_if_open(Builtin::map_type(name), place);
                 self.members(args.first(), args.get(1))
             }
-            // It is read from the value inside.
-            (Builtin::Optional, _) => self.value(args.first(), ReaderType::Open),
-            (_, JsonKind::Object) => self.named_object(builtin, name, args),
-            (Builtin::List | Builtin::Map | Builtin::EnumSet, _) => Err(self.wrong_kind(name)),
-            _ => self.scalar(builtin, name, place),
+            DeclaredForm::NamedObject => self.named_object(class),
+            DeclaredForm::Scalar(builtin) => self.scalar(builtin, name, place),
+            DeclaredForm::Object => self.object(Some(class), place),
+            DeclaredForm::EnumName => self.enum_name(name, place),
+            DeclaredForm::Wrong => Err(self.wrong_kind(name)),
         }
     }
 
@@ -177,31 +171,22 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
         }
     }
 
-    /// A value of a class that we know nothing of but its name.
-    fn bean(&mut self, class: &ClassType, place: ReaderType) -> Result<(), JsonbError> {
-        let name = class.name();
-        match self.json.peek()? {
-            JsonKind::Null => self.null(),
-            JsonKind::Object => self.object(Some(class), place),
-            // An enum, most likely.
-            JsonKind::String if self.is_map(name) => {
-                self.enc.object_begin();
-                self.class_entry(name);
-                self.enc.string("name");
-                self.text()?;
-                self.enc.object_end();
-                Ok(())
-            }
-            JsonKind::String => {
-                let offset = self.json.position();
-                let text = self.json.read_string()?;
-                self.check_enum(offset, name, &text)?;
-                self.class_if_open(Some(name), place);
-                self.enc.string(&text);
-                Ok(())
-            }
-            _ => Err(self.wrong_kind(name)),
+    /// A text where a class is declared that we know nothing of but its name: an enum, most likely.
+    fn enum_name(&mut self, class: &str, place: ReaderType) -> Result<(), JsonbError> {
+        if self.is_map(class) {
+            self.enc.object_begin();
+            self.class_entry(class);
+            self.enc.string("name");
+            self.text()?;
+            self.enc.object_end();
+            return Ok(());
         }
+        let offset = self.json.position();
+        let text = self.json.read_string()?;
+        self.check_enum(offset, class, &text)?;
+        self.class_if_open(Some(class), place);
+        self.enc.string(&text);
+        Ok(())
     }
 
     /// Checks that a text is a value of the enum, where these are known: what is none, Java takes

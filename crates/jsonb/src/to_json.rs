@@ -14,9 +14,8 @@ use std::borrow::Cow;
 
 use java_json::JavaType;
 use java_json::builtin::Builtin;
-use java_json::json;
-use java_json::keys::Keys;
 use java_json::options::Style;
+use java_json::write::{self, MapWriter};
 use java_json::{JsonOptions, RefStyle};
 use memchr::memmem;
 
@@ -170,29 +169,14 @@ impl JsonbToJson<'_, '_, '_> {
         self.dec.take()?;
         // Paths are those of the plain form.
         let tells_keys = self.opts.key_classes && self.opts.refs != RefStyle::Path;
-        let (mut keys, object_at) = (Keys::default(), self.out.len());
-        self.out.push(b'{');
-        let mut is_first = true;
-        if let Some(class) = class.filter(|_| self.opts.class_name) {
-            self.out.extend_from_slice(b"\"class\":");
-            json::write_string(self.out, class);
-            is_first = false;
-        }
-        let entries_at = self.out.len();
+        let told = class.filter(|_| self.opts.class_name);
+        let mut members = MapWriter::begin(self.out, told, tells_keys);
         while !self.dec.object_ends()? {
-            if !std::mem::replace(&mut is_first, false) {
-                self.out.push(b',');
-            }
-            let key_at = self.out.len();
+            let key_at = members.begin_entry(self.out);
             let key_class = self.member(class)?;
-            if tells_keys {
-                keys.add(key_class.as_deref(), self.out.get(key_at..).unwrap_or_default());
-            }
+            members.end_entry(self.out, key_at, key_class.as_deref());
         }
-        self.out.push(b'}');
-        if tells_keys {
-            keys.tell(class, self.out, object_at, entries_at);
-        }
+        members.end(self.out, class);
         Ok(())
     }
 
@@ -247,13 +231,7 @@ impl JsonbToJson<'_, '_, '_> {
     fn key(&mut self) -> Result<(), JsonbError> {
         let start = self.out.len();
         self.value(Hint::Nothing)?;
-        let written = self.out.get(start..).unwrap_or_default();
-        if written.first() == Some(&b'"') {
-            return Ok(());
-        }
-        let text = String::from_utf8_lossy(written).into_owned();
-        self.out.truncate(start);
-        json::write_string(self.out, &text);
+        write::make_key(self.out, start);
         Ok(())
     }
 }

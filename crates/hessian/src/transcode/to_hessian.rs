@@ -23,6 +23,7 @@ use super::{InputOptions, Schema, TranscodeError, number};
 use crate::{Encoder, JavaType};
 use java_json::ClassType;
 use java_json::builtin::Builtin;
+use java_json::declared::DeclaredForm;
 use java_json::expected;
 use java_json::json::{JsonKind, JsonReader, MemberName};
 use java_json::number::InGenericCall;
@@ -225,35 +226,27 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
     }
 
     fn class_value(&mut self, class: &ClassType) -> Result<(), TranscodeError> {
-        let Some(builtin) = class.builtin() else {
-            return self.bean_value(class);
-        };
-        if builtin == Builtin::Any {
-            return self.untyped();
-        }
         let kind = self.json.peek()?;
-        match (builtin, kind) {
-            (Builtin::Optional, _) => {
+        let name = class.name();
+        match DeclaredForm::of(class.builtin(), kind, || self.names_map())? {
+            DeclaredForm::Untyped => self.untyped(),
+            DeclaredForm::Null => self.null(),
+            DeclaredForm::Optional => {
                 self.enc.object_begin("java.util.Optional", &["value"]);
                 self.as_object(|writer| writer.value(class.args().first()))
             }
-            (_, JsonKind::Null) => self.null(),
-            (Builtin::List, JsonKind::Array) => {
-                self.elements(Builtin::list_type(class.name()), class.args().first())
-            }
-            (Builtin::Map, JsonKind::Object) if self.names_map()? => {
-                self.object_by_look(None, class.args())
-            }
-            (Builtin::Map, JsonKind::Object) => {
+            DeclaredForm::Elements => self.elements(Builtin::list_type(name), class.args().first()),
+            DeclaredForm::EnumSet => self.enum_set(class),
+            DeclaredForm::NamedMap => self.object_by_look(None, class.args()),
+            DeclaredForm::Entries => {
                 let (key, value) = (class.args().first(), class.args().get(1));
-                self.members(Builtin::map_type(class.name()), key, value)
+                self.members(Builtin::map_type(name), key, value)
             }
-            (Builtin::EnumSet, JsonKind::Array) => self.enum_set(class),
-            (_, JsonKind::Object) => self.named_object(class, builtin),
-            (Builtin::List | Builtin::Map | Builtin::EnumSet, _) => {
-                Err(self.wrong_kind(class.name()))
-            }
-            _ => self.scalar(builtin, class.name()),
+            DeclaredForm::NamedObject => self.named_object(class),
+            DeclaredForm::Scalar(builtin) => self.scalar(builtin, name),
+            DeclaredForm::Object => self.object(Some(class)),
+            DeclaredForm::EnumName => self.enum_name(name),
+            DeclaredForm::Wrong => Err(self.wrong_kind(name)),
         }
     }
 
@@ -282,28 +275,19 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
         written
     }
 
-    /// A value of a class that we know nothing of but its name.
-    fn bean_value(&mut self, class: &ClassType) -> Result<(), TranscodeError> {
-        let name = class.name();
-        match self.json.peek()? {
-            JsonKind::Null => self.null(),
-            JsonKind::Object => self.object(Some(class)),
-            // The only class that has a text for its JSON is an enum.
-            JsonKind::String if self.is_map(name) => {
-                self.enc.map_begin(None);
-                self.class_entry(name);
-                self.enc.string("name");
-                self.text()?;
-                self.enc.map_end();
-                Ok(())
-            }
-            JsonKind::String => {
-                self.check_enum(name)?;
-                self.enc.object_begin(name, &["name"]);
-                self.text()
-            }
-            _ => Err(self.wrong_kind(name)),
+    /// A text where a class is declared that we know nothing of but its name.
+    fn enum_name(&mut self, class: &str) -> Result<(), TranscodeError> {
+        if self.is_map(class) {
+            self.enc.map_begin(None);
+            self.class_entry(class);
+            self.enc.string("name");
+            self.text()?;
+            self.enc.map_end();
+            return Ok(());
         }
+        self.check_enum(class)?;
+        self.enc.object_begin(class, &["name"]);
+        self.text()
     }
 
     /// Checks that the string that comes next is a value of the enum, where these are known: what

@@ -15,18 +15,15 @@ mod throwable;
 
 use std::borrow::Cow;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-
 use self::object::Plan;
 use self::paths::Paths;
 
-use super::{DateStyle, Schema, TranscodeError, time};
+use super::{Schema, TranscodeError};
 use crate::{ClassDef, Decoder, JavaType, Kind};
 use java_json::builtin::Builtin;
 use java_json::json;
-use java_json::keys::Keys;
 use java_json::options::{EnumStyle, JsonOptions, RefStyle, Style};
+use java_json::write::{self, MapWriter};
 
 /// Appends the next value of `dec` to `out` as JSON. The table is in docs/json-mapping.md.
 ///
@@ -212,15 +209,15 @@ impl HessianToJson<'_, '_, '_> {
             }
             Kind::Long => {
                 let value = self.dec.read_long()?;
-                self.long(value);
+                self.style.write_whole(self.out, value, true);
             }
             Kind::Double => {
                 let value = self.dec.read_double()?;
-                self.double(value);
+                self.style.write_double(self.out, value);
             }
             Kind::Date => {
                 let ms = self.dec.read_date_ms()?;
-                self.date(ms);
+                self.style.write_date(self.out, ms);
             }
             Kind::String => self.text()?,
             Kind::Binary => self.binary()?,
@@ -230,41 +227,6 @@ impl HessianToJson<'_, '_, '_> {
             Kind::Ref => self.reference()?,
         }
         Ok(())
-    }
-
-    fn long(&mut self, value: i64) {
-        const EXACT: u64 = 1 << 53;
-        let is_big = EXACT < value.unsigned_abs();
-        if self.style.longs_as_text || self.style.big_numbers_as_text && is_big {
-            self.out.push(b'"');
-            json::write_i64(self.out, value);
-            self.out.push(b'"');
-        } else {
-            json::write_i64(self.out, value);
-        }
-    }
-
-    fn double(&mut self, value: f64) {
-        #[expect(clippy::cast_possible_truncation, reason = "compared with the value afterwards")]
-        let float = value as f32;
-        #[expect(clippy::float_cmp, reason = "a float is right only if it is exactly the value")]
-        let is_float = f64::from(float) == value;
-        if self.style.floats && is_float {
-            json::write_f32(self.out, float);
-        } else {
-            json::write_f64(self.out, value);
-        }
-    }
-
-    fn date(&mut self, ms: i64) {
-        match self.style.dates {
-            DateStyle::Millis => json::write_i64(self.out, ms),
-            DateStyle::Iso => {
-                self.out.push(b'"');
-                time::write_ms(self.out, ms);
-                self.out.push(b'"');
-            }
-        }
     }
 
     fn text(&mut self) -> Result<(), TranscodeError> {
@@ -283,16 +245,7 @@ impl HessianToJson<'_, '_, '_> {
 
     fn binary(&mut self) -> Result<(), TranscodeError> {
         let bytes = self.dec.read_binary()?;
-        self.out.push(b'"');
-        let start = self.out.len();
-        let len = bytes.len().div_ceil(3) * 4;
-        self.out.resize(start + len, 0);
-        if let Some(place) = self.out.get_mut(start..) {
-            // The place is exactly as long as the text.
-            let written = STANDARD.encode_slice(&bytes, place);
-            debug_assert_eq!(written, Ok(len));
-        }
-        self.out.push(b'"');
+        write::write_base64(self.out, &bytes);
         Ok(())
     }
 
@@ -338,28 +291,17 @@ impl HessianToJson<'_, '_, '_> {
         self.enter(start);
         // Paths are those of the plain form.
         let tells_keys = self.opts.key_classes && self.paths.is_none();
-        let (mut keys, map_at) = (Keys::default(), self.out.len());
-        self.out.push(b'{');
-        let mut is_first = true;
-        if let Some(ty) = map.ty().filter(|_| self.opts.class_name) {
-            self.out.extend_from_slice(b"\"class\":");
-            json::write_string(self.out, ty);
-            is_first = false;
-        }
-        let entries_at = self.out.len();
+        let class = map.ty().filter(|_| self.opts.class_name);
+        let mut entries = MapWriter::begin(self.out, class.map(|ty| &**ty), tells_keys);
         loop {
             if self.is_plain && !tells_keys {
-                let n = self.run_entries(is_first);
-                is_first &= n == 0;
+                entries.pass(self.run_entries(entries.is_first()));
                 self.check_len()?;
             }
             if !map.next(self.dec)? {
                 break;
             }
-            if !std::mem::replace(&mut is_first, false) {
-                self.out.push(b',');
-            }
-            let key_at = self.out.len();
+            let key_at = entries.begin_entry(self.out);
             let kind = if tells_keys { Some(self.dec.peek()?) } else { None };
             if !(self.has_simple && self.simple_key()) {
                 self.key()?;
@@ -376,14 +318,9 @@ impl HessianToJson<'_, '_, '_> {
             self.out.push(b':');
             self.value()?;
             self.style = outer;
-            if tells_keys {
-                keys.add(key_class.as_deref(), self.out.get(key_at..).unwrap_or_default());
-            }
+            entries.end_entry(self.out, key_at, key_class.as_deref());
         }
-        self.out.push(b'}');
-        if tells_keys {
-            keys.tell(map.ty().map(|ty| &**ty), self.out, map_at, entries_at);
-        }
+        entries.end(self.out, map.ty().map(|ty| &**ty));
         self.leave();
         Ok(())
     }
@@ -420,13 +357,7 @@ impl HessianToJson<'_, '_, '_> {
         let paths = self.paths.take();
         self.value()?;
         self.paths = paths;
-        let written = self.out.get(start..).unwrap_or_default();
-        if written.first() == Some(&b'"') {
-            return Ok(());
-        }
-        let text = String::from_utf8_lossy(written).into_owned();
-        self.out.truncate(start);
-        json::write_string(self.out, &text);
+        write::make_key(self.out, start);
         Ok(())
     }
 

@@ -194,19 +194,14 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
 
     /// A JSON object where a class is declared that is none in JSON: it has to say by its member
     /// `class` what it is, which may be a subclass.
-    pub(super) fn named_object(
-        &mut self,
-        builtin: Builtin,
-        declared: &str,
-        args: &[JavaType],
-    ) -> Result<(), JsonbError> {
+    pub(super) fn named_object(&mut self, declared: &ClassType) -> Result<(), JsonbError> {
         let name = if self.may_have_class { self.look()?.class } else { None };
-        let Some(name) = name else { return Err(self.wrong_kind(declared)) };
-        if Named::of(&name).is_some_and(|named| !named.may_stand_for(builtin)) {
+        let Some(name) = name else { return Err(self.wrong_kind(declared.name())) };
+        if Named::of(&name).is_some_and(|named| !named.may_stand_for(declared.builtin())) {
             let (offset, found) = (self.json.position(), "an object of another class");
-            return Err(JsonbError::Kind { offset, found, expected: declared.into() });
+            return Err(JsonbError::Kind { offset, found, expected: declared.name().into() });
         }
-        self.object_with(None, args, ReaderType::Open)
+        self.object_with(None, declared.args(), ReaderType::Open)
     }
 
     /// Whether the object that comes next, where a map is declared, says by its member `class`

@@ -1,18 +1,13 @@
 //! Values without values inside: numbers, dates, binaries.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use java_json::DateStyle;
 use java_json::json;
 use java_json::time::{self, Date, Time};
+use java_json::write;
 
 use super::{Hint, JsonbToJson};
 use crate::decode::Whole;
 use crate::error::{JsonbError, Rule};
 use crate::tag;
-
-/// Whole numbers beyond it are not exact in a double.
-const EXACT: u64 = 1 << 53;
 
 impl JsonbToJson<'_, '_, '_> {
     pub(super) fn leaf(&mut self, found: u8, hint: Hint) -> Result<(), JsonbError> {
@@ -36,9 +31,7 @@ impl JsonbToJson<'_, '_, '_> {
             _ => {
                 let is_long = (tag::LONG_64..=tag::LONG_NUM_LAST).contains(&found);
                 let value = self.dec.long()?;
-                let is_text = is_long && self.style.longs_as_text
-                    || self.style.big_numbers_as_text && EXACT < value.unsigned_abs();
-                self.quoted_if(is_text, |out| json::write_i64(out, value));
+                self.style.write_whole(self.out, value, is_long);
             }
         }
         Ok(())
@@ -48,16 +41,6 @@ impl JsonbToJson<'_, '_, '_> {
         self.dec.take()?;
         self.out.extend_from_slice(text);
         Ok(())
-    }
-
-    fn quoted_if(&mut self, is_text: bool, write: impl FnOnce(&mut Vec<u8>)) {
-        if is_text {
-            self.out.push(b'"');
-        }
-        write(self.out);
-        if is_text {
-            self.out.push(b'"');
-        }
     }
 
     fn double(&mut self, found: u8) -> Result<(), JsonbError> {
@@ -73,22 +56,10 @@ impl JsonbToJson<'_, '_, '_> {
             tag::DOUBLE_LONG => json::write_f64(self.out, self.dec.long()? as f64),
             _ => {
                 let value = f64::from_be_bytes(self.dec.array_of()?);
-                self.true_double(value);
+                self.style.write_double(self.out, value);
             }
         }
         Ok(())
-    }
-
-    fn true_double(&mut self, value: f64) {
-        #[expect(clippy::cast_possible_truncation, reason = "compared with the value afterwards")]
-        let float = value as f32;
-        #[expect(clippy::float_cmp, reason = "a float is right only if it is exactly the value")]
-        let is_float = f64::from(float) == value;
-        if self.style.floats && is_float {
-            json::write_f32(self.out, float);
-        } else {
-            json::write_f64(self.out, value);
-        }
     }
 
     fn big_number(&mut self, found: u8) -> Result<(), JsonbError> {
@@ -104,7 +75,7 @@ impl JsonbToJson<'_, '_, '_> {
             }
         };
         let is_text = self.style.big_numbers_as_text;
-        self.quoted_if(is_text, |out| write_decimal(out, &whole, scale));
+        write::quoted_if(is_text, self.out, |out| write_decimal(out, &whole, scale));
         Ok(())
     }
 
@@ -125,11 +96,7 @@ impl JsonbToJson<'_, '_, '_> {
             tag::SECONDS => i64::from(i32::from_be_bytes(self.dec.array_of()?)) * 1000,
             _ => i64::from(i32::from_be_bytes(self.dec.array_of()?)) * 60_000,
         };
-        let style = self.style.dates;
-        self.quoted_if(style == DateStyle::Iso, |out| match style {
-            DateStyle::Iso => time::write_ms(out, ms),
-            DateStyle::Millis => json::write_i64(out, ms),
-        });
+        self.style.write_date(self.out, ms);
         Ok(())
     }
 
@@ -204,24 +171,17 @@ impl JsonbToJson<'_, '_, '_> {
     pub(super) fn binary(&mut self, hint: Hint) -> Result<(), JsonbError> {
         const UUID_LEN: usize = 16;
         let bytes = self.dec.binary()?;
+        if hint == Hint::Bytes || bytes.len() != UUID_LEN {
+            write::write_base64(self.out, bytes);
+            return Ok(());
+        }
+        const HEX: &[u8; 16] = b"0123456789abcdef";
         self.out.push(b'"');
-        if hint != Hint::Bytes && bytes.len() == UUID_LEN {
-            const HEX: &[u8; 16] = b"0123456789abcdef";
-            for (index, byte) in bytes.iter().enumerate() {
-                if matches!(index, 4 | 6 | 8 | 10) {
-                    self.out.push(b'-');
-                }
-                self.out.extend([byte >> 4, byte & 0x0f].map(|digit| HEX[usize::from(digit)]));
+        for (index, byte) in bytes.iter().enumerate() {
+            if matches!(index, 4 | 6 | 8 | 10) {
+                self.out.push(b'-');
             }
-        } else {
-            let start = self.out.len();
-            let len = bytes.len().div_ceil(3) * 4;
-            self.out.resize(start + len, 0);
-            if let Some(place) = self.out.get_mut(start..) {
-                // The place is exactly as long as the text.
-                let written = STANDARD.encode_slice(bytes, place);
-                debug_assert_eq!(written, Ok(len));
-            }
+            self.out.extend([byte >> 4, byte & 0x0f].map(|digit| HEX[usize::from(digit)]));
         }
         self.out.push(b'"');
         Ok(())

@@ -7,6 +7,7 @@ use java_json::EnumStyle;
 use java_json::builtin::Builtin;
 use java_json::json;
 use java_json::time;
+use java_json::write;
 
 use super::{Hint, JsonbToJson, SUPPRESSED};
 use crate::error::{JsonbError, Rule};
@@ -51,8 +52,7 @@ impl JsonbToJson<'_, '_, '_> {
     fn enum_object(&mut self, class: &str) -> Result<(), JsonbError> {
         self.out.push(b'{');
         if self.opts.class_name {
-            self.out.extend_from_slice(b"\"class\":");
-            json::write_string(self.out, class);
+            write::write_class(self.out, class);
             self.out.push(b',');
         }
         self.out.extend_from_slice(b"\"name\":");
@@ -131,8 +131,8 @@ impl JsonbToJson<'_, '_, '_> {
     fn throwable(&mut self, class: &str) -> Result<(), JsonbError> {
         let hidden = self.hidden_members()?;
         self.dec.take()?;
-        self.out.extend_from_slice(b"{\"class\":");
-        json::write_string(self.out, class);
+        self.out.push(b'{');
+        write::write_class(self.out, class);
         let (mut has_message, mut has_cause) = (false, false);
         while !self.dec.object_ends()? {
             let name = self.dec.read_text()?.to_str();

@@ -124,18 +124,14 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
 
     /// A JSON object where a class is declared that is none in JSON: it has to say by its member
     /// `class` what it is, which may be a subclass.
-    pub(super) fn named_object(
-        &mut self,
-        declared: &ClassType,
-        builtin: Builtin,
-    ) -> Result<(), TranscodeError> {
+    pub(super) fn named_object(&mut self, declared: &ClassType) -> Result<(), TranscodeError> {
         let base = self.members.len();
         let name = if self.may_have_class() { self.scan_object()?.0 } else { None };
         self.members.truncate(base);
         let Some(name) = name else {
             return Err(self.wrong_kind(declared.name()));
         };
-        if Named::of(&name).is_some_and(|named| !named.may_stand_for(builtin)) {
+        if Named::of(&name).is_some_and(|named| !named.may_stand_for(declared.builtin())) {
             return Err(self.wrong_class(declared.name()));
         }
         self.object_by_look(None, declared.args())

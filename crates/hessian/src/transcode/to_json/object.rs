@@ -7,6 +7,7 @@ use crate::transcode::Schema;
 use crate::{ClassDef, Name, ObjectCursor};
 use java_json::json::{self, MemberName};
 use java_json::short_copy::push_front;
+use java_json::write;
 
 /// Names are prepared for classes of up to so many fields.
 const MAX_LEADS: usize = 256;
@@ -198,9 +199,8 @@ impl HessianToJson<'_, '_, '_> {
     }
 
     pub(super) fn class_member(&mut self, class: usize) {
-        self.out.extend_from_slice(b"\"class\":");
         if let Some(def) = self.dec.class(class) {
-            json::write_string(self.out, &def.name);
+            write::write_class(self.out, &def.name);
         }
     }
 }
