@@ -29,6 +29,7 @@ use crate::upstream::{AnyUpstream, EndpointAddress, Pool, Setup, Standing};
 mod attempt;
 mod describe;
 mod ejections;
+mod explain;
 mod holding;
 mod offering;
 mod rules;

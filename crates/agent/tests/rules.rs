@@ -2,13 +2,14 @@
 
 mod support;
 
+use agent::inspect::snapshot::{ExplanationSnapshot, Page};
 use agent::{Agent, config};
 use dubbo_proto::Status;
 use registry::{MemoryHub, RegistryConfig};
 use support::dubbo::Consumer;
 use support::{
-    Behaviour, FakeProvider, Http, SERVICE, STRING, block_on, consumer, dubbo_consumer,
-    register_with, wait_until,
+    Behaviour, FakeProvider, Http, SERVICE, STRING, block_on, consumer, consumer_with_metrics,
+    dubbo_consumer, free_addr, register_with, wait_until,
 };
 
 const CONDITIONS: &str = "com.acme.Hello::.condition-router";
@@ -205,4 +206,48 @@ fn rules_of_files_come_with_a_reload() {
     estate.wait_for("it is off, and the registry's ban does not count", (5, 5), &mut call);
     reload(&text.replace("registry_rules = false", ""));
     estate.wait_for("the registry's ban counts", (0, 0), &mut call);
+}
+
+fn explained(agent: &Agent, query: &str) -> ExplanationSnapshot {
+    let mut http = Http::connect(agent.addresses().admin.unwrap());
+    let page = format!("/explain?service={SERVICE}&{query}");
+    http.send(format!("GET {page} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"));
+    let answer = http.read();
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let page: Page<ExplanationSnapshot> = serde_json::from_str(&answer.body).unwrap();
+    assert_eq!(page.total, 1);
+    page.items.into_iter().next().unwrap()
+}
+
+#[test]
+fn explain_shows_what_removes_each_endpoint_and_who_gets_which_share() {
+    let estate = Estate::new();
+    let away = free_addr();
+    let _away = register_with(&estate.hub, away, &[("env", "gray"), ("weight", "300")]);
+    let rule = "conditions:\n- 'attachments[user]=vip => env=gray'\n- 'method=find => env=blue'\n";
+    estate.hub.set_rule(CONDITIONS, Some(rule));
+    estate.hub.set_rule("orders.tag-router", Some("tags: 7"));
+    let agent = consumer_with_metrics(&estate.hub, IN_TURN);
+    let mut call = echo(&agent, &[]);
+    wait_until("both are connected", || (estate.shares(&mut call) == (5, 5)).then_some(()));
+    let address = |provider: &FakeProvider| provider.addr.to_string();
+
+    let told = explained(&agent, "method=find&attachment=user%3Dvip");
+    let effects: Vec<(&str, &str)> =
+        told.rules.iter().map(|step| (&*step.rule, &*step.effect)).collect();
+    let part = |n| format!("{CONDITIONS}, condition {n}");
+    assert_eq!(effects, [(&*part(1), "kept"), (&*part(2), "ignored")]);
+    assert!(told.unreadable[0].starts_with("orders.tag-router: line 1"), "{told:?}");
+    let (gray, plain) =
+        (&told.endpoints[&address(&estate.gray)], &told.endpoints[&address(&estate.plain)]);
+    assert_eq!((&gray.removed_by, gray.share_percent), (&None, 100.0));
+    assert_eq!((&plain.removed_by, plain.share_percent), (&Some(part(1)), 0.0));
+    let down = &told.endpoints[&away.to_string()];
+    assert_eq!((down.weight, down.share_percent, &down.removed_by), (300, 0.0, &None));
+    assert!(down.standing.contains_key("down") && down.why[0].contains("refused"), "{down:?}");
+
+    let told = explained(&agent, "method=other");
+    assert!(told.rules.iter().all(|step| step.effect == "other-calls"));
+    assert_eq!(told.endpoints[&address(&estate.plain)].share_percent, 50.0);
+    assert_eq!(estate.shares(&mut call), (5, 5), "nothing of it is counted");
 }

@@ -49,7 +49,7 @@ pub struct Changed<K> {
 }
 
 /// Chooses endpoints for the calls of one service on one worker thread.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Balancer<K> {
     policy: Policy,
     places: Vec<ReusableEntry<K>>,

@@ -1,6 +1,5 @@
 //! `dubmesh doctor`: why calls are slow, in words.
 
-mod admin_pages;
 mod sampling;
 
 use std::io::{self, IsTerminal as _, Write as _};

@@ -6,12 +6,14 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use agent::inspect::snapshot::{ExplainedEndpoint, ExplanationSnapshot, Page};
 use clap::Args;
 use dubbo_proto::ServiceKey;
 use flow::rules::{CallView, ConditionRule, RuleError, RuleSet, Selection, TagRule, UrlView};
 use registry::Endpoint;
 
 use crate::Exit;
+use crate::admin_pages;
 use crate::service_location::{LocationArgs, VariantArgs};
 
 /// How long the registry is waited for.
@@ -28,21 +30,31 @@ Examples:
       --conditions canary.yaml --consumer application=shop
   dubmesh explain com.acme.Orders find --registry file:services.toml \\
       --tags orders.tag-router.yaml --attachment dubbo.tag=gray
+  dubmesh explain com.acme.Orders find --admin 127.0.0.1:9700
+      what a running agent would do with such a call: its rules, and which
+      endpoints are down, ejected, warming up or full
 
 Exit status:
   0  at least one endpoint is left
-  1  the registry could not be reached
+  1  the registry or the agent could not be reached
   2  the arguments or a rule are wrong
-  3  no endpoint is left, or nobody offers the service";
+  3  no endpoint is left, nobody offers the service, or the agent has not
+     called it yet";
 
 /// The arguments of `dubmesh explain`.
 #[derive(Args, Debug)]
-#[command(override_usage = "dubmesh explain <--url URL|--registry URL> [OPTIONS] INTERFACE METHOD")]
+#[command(
+    override_usage = "dubmesh explain <--admin ADDRESS|--url URL|--registry URL> [OPTIONS] INTERFACE METHOD"
+)]
 pub(crate) struct ExplainArgs {
     /// The Java interface
     interface: String,
     /// The method
     method: String,
+    /// The admin listener of a running agent that calls the service: HOST:PORT,
+    /// or unix: and a path
+    #[arg(long, value_name = "ADDRESS", group = "LocationArgs", conflicts_with_all = AGENT_KNOWS)]
+    admin: Option<String>,
     #[command(flatten)]
     place: LocationArgs,
     /// The service's version
@@ -72,10 +84,14 @@ pub(crate) struct ExplainArgs {
     host: String,
 }
 
+/// What a running agent has by itself.
+const AGENT_KNOWS: [&str; 4] = ["tags", "conditions", "consumer", "host"];
+
 /// Why there is no answer.
 enum Trouble {
     Usage(String),
     Registry(String),
+    Agent(String),
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -105,6 +121,10 @@ pub(crate) fn explain(args: &ExplainArgs) -> Exit {
             eprintln!("dubmesh explain: {message}");
             Exit::Usage
         }
+        Err(Trouble::Agent(message)) => {
+            eprintln!("dubmesh explain: {message}");
+            Exit::Failure
+        }
         Err(Trouble::Registry(message)) => {
             eprintln!("dubmesh explain: {message}; check --registry, and whether it is running");
             Exit::Failure
@@ -113,6 +133,9 @@ pub(crate) fn explain(args: &ExplainArgs) -> Exit {
 }
 
 async fn look(args: &ExplainArgs) -> Result<(String, bool), Trouble> {
+    if let Some(admin) = &args.admin {
+        return ask(args, admin).await;
+    }
     let usage = |error: &dyn std::fmt::Display| Trouble::Usage(error.to_string());
     let rules = rules(args).map_err(Trouble::Usage)?;
     let variant = VariantArgs::of(args.service_version.clone(), args.group.clone());
@@ -127,6 +150,67 @@ async fn look(args: &ExplainArgs) -> Result<(String, bool), Trouble> {
     let mut text = format!("service {service}\nmethod {}\n", args.method);
     show(&mut text, &selection, &endpoints);
     Ok((text, !selection.is_empty()))
+}
+
+/// What a running agent would do.
+async fn ask(args: &ExplainArgs, admin: &str) -> Result<(String, bool), Trouble> {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    let variant = VariantArgs::of(args.service_version.clone(), args.group.clone());
+    let key = args.place.service(&args.interface, &variant);
+    let service = key.map_err(|error| Trouble::Usage(error.to_string()))?.to_string();
+    query.append_pair("service", &service).append_pair("method", &args.method);
+    for (name, value) in &args.attachments {
+        query.append_pair("attachment", &format!("{name}={value}"));
+    }
+    for argument in &args.arguments {
+        query.append_pair("argument", argument);
+    }
+    let page = format!("/explain?{}", query.finish());
+    let page: Page<ExplanationSnapshot> =
+        admin_pages::page(admin, &page).await.map_err(Trouble::Agent)?;
+    let mut text = format!("service {service}\nmethod {}\n", args.method);
+    if page.items.is_empty() {
+        text.push_str("\nthe agent has not called it lately\n");
+    }
+    for explained in &page.items {
+        show_agent(&mut text, explained);
+    }
+    let gets_calls = |one: &ExplainedEndpoint| 0.0 < one.share_percent;
+    let is_any_left =
+        page.items.iter().any(|explained| explained.endpoints.values().any(gets_calls));
+    Ok((text, is_any_left))
+}
+
+fn show_agent(text: &mut String, explained: &ExplanationSnapshot) {
+    let ExplanationSnapshot { registry, balance, rules, unreadable, endpoints, .. } = explained;
+    let _ = writeln!(text, "registry {registry}\nbalance {balance}");
+    if !rules.is_empty() || !unreadable.is_empty() {
+        text.push_str("\nrules\n");
+    }
+    for step in rules {
+        let _ = writeln!(text, "  {}: {}", step.rule, step.why);
+    }
+    for rule in unreadable {
+        let _ = writeln!(text, "  cannot be read: {rule}");
+    }
+    text.push_str("\nendpoints\n");
+    if endpoints.is_empty() {
+        text.push_str("  none: nobody offers the service\n");
+    }
+    for (address, endpoint) in endpoints {
+        let ExplainedEndpoint { removed_by, standing, why, share_percent, .. } = endpoint;
+        let _ = match removed_by {
+            Some(rule) => write!(text, "  {address}  removed by {rule}"),
+            None => write!(text, "  {address}  {share_percent:.0}%"),
+        };
+        for (state, _) in standing.iter().filter(|(state, _)| *state != "ready") {
+            let _ = write!(text, "; {state}");
+        }
+        for reason in why {
+            let _ = write!(text, "; {reason}");
+        }
+        text.push('\n');
+    }
 }
 
 fn rules(args: &ExplainArgs) -> Result<RuleSet, String> {

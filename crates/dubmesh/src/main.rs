@@ -4,6 +4,7 @@
 //! [`Exit`], for every command.
 
 #[cfg(target_os = "linux")]
+mod admin_pages;
 mod allocator;
 #[cfg(feature = "lab")]
 mod bench;

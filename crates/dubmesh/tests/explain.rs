@@ -1,7 +1,10 @@
 //! `dubmesh explain` as somebody runs it.
 
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Command;
+
+use agent::{Agent, config};
 
 const SERVICES: &str = "\
 [[service]]
@@ -99,4 +102,54 @@ fn wrong_rules_are_told_with_their_place() {
     let (status, _, err) = explain(folder.path(), &["--tags", "none.yaml"]);
     assert_eq!(status, 2);
     assert!(err.contains("none.yaml: No such file"), "{err}");
+}
+
+/// A running agent is asked for what it would do.
+#[test]
+fn a_running_agent_explains_itself() {
+    let folder = folder();
+    // Nobody listens there.
+    let here = |text: &str| {
+        (1..=3).fold(text.to_owned(), |text, n| {
+            text.replace(&format!("10.0.0.{n}:20880"), &format!("127.0.0.1:{n}"))
+        })
+    };
+    for (name, text) in [("services.toml", SERVICES), ("tags.yaml", TAGS)] {
+        std::fs::write(folder.path().join(name), here(text)).unwrap();
+    }
+    let config = "[admin]\nlisten = '127.0.0.1:0'\n[agent]\nworkers = 1\n\
+                  [[registry]]\nkind = 'file'\npath = 'services.toml'\n\
+                  [[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n\
+                  [defaults]\ntag_rule = 'tags.yaml'\n";
+    let file = folder.path().join("agent.toml");
+    let config = config::parse(config, &file.display().to_string()).unwrap();
+    let agent = Agent::start(config).unwrap();
+    let admin = agent.addresses().admin.unwrap().to_string();
+    let explain = |extra: &[&str]| {
+        let args = ["explain", "com.acme.Orders", "findAll", "--admin", admin.as_str()];
+        let output = Command::new(env!("CARGO_BIN_EXE_dubmesh"))
+            .args(args.iter().chain(extra))
+            .output()
+            .unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.code().unwrap(), text)
+    };
+    let (status, text) = explain(&[]);
+    assert!(status == 3 && text.contains("has not called it"), "{text}");
+    // A call that nobody can answer, so that the agent gets to know the service.
+    let mut stream = std::net::TcpStream::connect(agent.addresses().http[0]).unwrap();
+    let request = "POST /com.acme.Orders/findAll HTTP/1.1\r\nhost: 127.0.0.1\r\n\
+                   x-dubbo-timeout-ms: 1\r\nconnection: close\r\ncontent-length: 2\r\n\r\n[]";
+    stream.write_all(request.as_bytes()).unwrap();
+    let _answer = stream.read_to_end(&mut Vec::new());
+    let (status, text) = explain(&["--attachment", "dubbo.tag=gray"]);
+    assert_eq!(status, 3, "nobody is there: {text}");
+    let lines = [
+        "rules\n  tags.yaml, tag gray: keeps 1\n",
+        "  127.0.0.1:1  removed by tags.yaml, tag gray",
+        "  127.0.0.1:2  0%; ",
+    ];
+    assert!(lines.iter().all(|line| text.contains(line)), "{text}");
+    let (status, text) = explain(&["--tags", "tags.yaml"]);
+    assert!(status == 2 && text.contains("cannot be used with"), "{text}");
 }

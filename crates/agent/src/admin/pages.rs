@@ -39,6 +39,7 @@ pub(super) const ROUTES: &str = "\
 /endpoints    their addresses, their states and the reasons; ?service= ?address= ?protocol= ?limit=
 /connections  open connections; ?direction= ?protocol= ?address= ?worker= ?limit=
 /routes       the methods that are called; ?service= ?limit=
+/explain      what would become of a call; ?service= ?method= ?attachment=NAME=VALUE ?argument=
 /apps         the apps behind the exports: what they can take, and what waits; ?limit=
 /registries   the registries, and since when each is connected or not; ?limit=
 /config       the configuration in force, without secrets
@@ -98,6 +99,10 @@ async fn get(state: &AdminState, request: &Request<Incoming>) -> Answer {
             ask(state, query, &known, Question::Connections).await
         }
         "/routes" => ask(state, query, &["service"], Question::Routes).await,
+        "/explain" => {
+            let known = ["service", "method", "attachment", "argument"];
+            ask(state, query, &known, Question::Explain).await
+        }
         "/apps" => apps(state, query),
         "/registries" => registries(state, query),
         "/config" => {

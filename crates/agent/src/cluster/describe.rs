@@ -125,18 +125,18 @@ impl Cluster {
 
 /// What decides how an endpoint is shown.
 #[derive(Clone, Copy)]
-struct EndpointState {
+pub(super) struct EndpointState {
     /// No longer listed.
-    leaving: bool,
-    standing: Standing,
-    ejection: Option<EjectReason>,
-    weight: u32,
+    pub(super) leaving: bool,
+    pub(super) standing: Standing,
+    pub(super) ejection: Option<EjectReason>,
+    pub(super) weight: u32,
 }
 
 impl EndpointState {
     /// The endpoint's state in one word, and why it is not simply ready. `trouble` says why its
     /// connection is down.
-    fn explain(
+    pub(super) fn explain(
         self,
         trouble: impl FnOnce() -> Option<CallError>,
     ) -> (&'static str, Option<String>) {

@@ -190,7 +190,7 @@ impl Cluster {
 
     /// How an endpoint stands toward a call. One that rules forbid takes none.
     #[inline]
-    fn standing_for(&self, member: &Member, allowed: Option<&Allowed>) -> Standing {
+    pub(super) fn standing_for(&self, member: &Member, allowed: Option<&Allowed>) -> Standing {
         match allowed {
             Some(allowed) if !allowed.has(member) => Standing::Down,
             _ => self.standing(member),

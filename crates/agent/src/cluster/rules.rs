@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use dubbo_proto::ServiceKey;
-use flow::rules::{CallView, Configurators, Inputs, RuleSet, Selection, TAG, UrlView};
+use flow::rules::{CallView, Configurators, Inputs, RuleSet, Selection, Step, TAG, UrlView};
 use registry::Endpoint;
 
 use super::{Member, MemberState};
@@ -49,6 +49,23 @@ struct State {
     caller: BTreeMap<String, String>,
     endpoints: Vec<Placed>,
     known: HashMap<Box<[u8]>, Rc<Allowed>>,
+}
+
+/// What rules do to a call.
+pub(super) struct Explained {
+    pub(super) allowed: Option<Allowed>,
+    pub(super) members: Vec<ExplainedMember>,
+    pub(super) steps: Vec<Step>,
+    /// Documents of the registry that cannot be read.
+    pub(super) unreadable: Vec<String>,
+}
+
+/// What they do to an endpoint.
+pub(super) struct ExplainedMember {
+    pub(super) member: Member,
+    /// With what configurators make of it, and without its warm-up.
+    pub(super) full_weight: u32,
+    pub(super) removed_by: Option<String>,
 }
 
 /// An endpoint as rules see it.
@@ -166,6 +183,23 @@ impl Rules {
             changed.weight = 0;
         }
         Cow::Owned(changed)
+    }
+
+    /// What the rules do to a call.
+    pub(super) fn explain(&self, call: &dyn CallFacts) -> Explained {
+        let state = self.state.borrow();
+        let selection = match self.is_active.get() {
+            true => state.select(call, &self.service.interface),
+            false => Selection::all(state.endpoints.len()),
+        };
+        let allowed = self.is_active.get().then(|| Allowed::of(&state, &selection));
+        let members = state.endpoints.iter().enumerate().map(|(index, placed)| ExplainedMember {
+            member: placed.member.clone(),
+            full_weight: placed.endpoint.weight,
+            removed_by: selection.removal(index).map(ToString::to_string),
+        });
+        let (members, unreadable) = (members.collect(), state.registry.unreadable.clone());
+        Explained { allowed, members, steps: selection.steps, unreadable }
     }
 
     /// The endpoints that a call may go to; `None` means all of them.

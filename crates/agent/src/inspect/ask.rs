@@ -9,7 +9,8 @@ use tokio::sync::oneshot;
 
 use super::Filter;
 use super::snapshot::{
-    ConnectionSnapshot, EndpointSnapshot, Page, RouteSnapshot, ServiceSnapshot, Snapshot,
+    ConnectionSnapshot, EndpointSnapshot, ExplanationSnapshot, Page, RouteSnapshot,
+    ServiceSnapshot, Snapshot,
 };
 
 /// How long a worker may take for an answer. It answers between two turns of its event loop.
@@ -27,6 +28,8 @@ pub enum Question {
     Connections(Asked<ConnectionSnapshot>),
     /// The routes that its callers have used.
     Routes(Asked<RouteSnapshot>),
+    /// What would become of a call.
+    Explain(Asked<ExplanationSnapshot>),
 }
 
 /// One worker's answer.

@@ -1,8 +1,11 @@
 //! Which things a question is about, and the first of them.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use dubbo_proto::ServiceKey;
+
+use crate::facts::CallFacts;
 
 /// As many things as an answer lists if nobody says how many.
 pub const DEFAULT_LIMIT: usize = 100;
@@ -25,6 +28,34 @@ pub struct Filter {
     pub direction: Option<String>,
     /// The number of a worker.
     pub worker: Option<usize>,
+    /// The call that is to be explained.
+    pub call: ImaginedCall,
+}
+
+/// A call that nobody makes.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ImaginedCall {
+    /// The method's name.
+    pub method: String,
+    /// Attachments; the last one of a name counts.
+    pub attachments: Vec<(String, String)>,
+    /// Arguments as texts.
+    pub arguments: Vec<String>,
+}
+
+impl CallFacts for ImaginedCall {
+    fn method(&self) -> Cow<'_, str> {
+        Cow::Borrowed(&self.method)
+    }
+
+    fn attachment(&self, name: &str) -> Option<Cow<'_, str>> {
+        let own = self.attachments.iter().rev().find(|(key, _)| key == name)?;
+        Some(Cow::Borrowed(&own.1))
+    }
+
+    fn argument(&self, index: usize) -> Option<Cow<'_, str>> {
+        self.arguments.get(index).map(|text| Cow::Borrowed(text.as_str()))
+    }
 }
 
 impl Default for Filter {
@@ -36,6 +67,7 @@ impl Default for Filter {
             protocol: None,
             direction: None,
             worker: None,
+            call: ImaginedCall::default(),
         }
     }
 }
@@ -69,6 +101,12 @@ impl Filter {
                     filter.direction = text();
                 }
                 "direction" => return Err("direction is downstream or upstream".to_owned()),
+                "method" => filter.call.method = value.into_owned(),
+                "attachment" => {
+                    let (name, value) = value.split_once('=').ok_or("attachment is NAME=VALUE")?;
+                    filter.call.attachments.push((name.to_owned(), value.to_owned()));
+                }
+                "argument" => filter.call.arguments.push(value.into_owned()),
                 "worker" => {
                     let worker = value.parse().ok();
                     filter.worker = Some(worker.ok_or("worker is a number, from 0")?);

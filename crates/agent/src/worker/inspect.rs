@@ -8,7 +8,8 @@ use super::Worker;
 use crate::cluster::Cluster;
 use crate::connections::{Connections, Direction, Entry};
 use crate::inspect::snapshot::{
-    ConnectionSnapshot, EndpointSnapshot, RouteSnapshot, ServiceSnapshot, TcpSnapshot,
+    ConnectionSnapshot, EndpointSnapshot, ExplanationSnapshot, RouteSnapshot, ServiceSnapshot,
+    TcpSnapshot,
 };
 use crate::inspect::{Filter, First, Part, Question};
 use crate::routes::ClusterRoute;
@@ -22,6 +23,7 @@ impl Worker {
                 asked.answer(|filter| connections(&self.connections, self.index, filter));
             }
             Question::Routes(asked) => asked.answer(|filter| self.inspect_routes(filter)),
+            Question::Explain(asked) => asked.answer(|filter| self.explain(filter)),
         }
     }
 
@@ -29,6 +31,13 @@ impl Worker {
         let (clusters, n_all) = self.first_clusters(filter, |_| true);
         let items = clusters.iter().map(|cluster| cluster.describe()).collect();
         Part { items, n_all }
+    }
+
+    fn explain(&self, filter: &Filter) -> Part<ExplanationSnapshot> {
+        let (clusters, n_all) = self.first_clusters(filter, |_| true);
+        let (now, call) = (Instant::now(), &filter.call);
+        let explain = |cluster: &Rc<Cluster>| cluster.explain(now, call, &call.method);
+        Part { items: clusters.iter().map(explain).collect(), n_all }
     }
 
     fn endpoints(&self, filter: &Filter) -> Part<EndpointSnapshot> {

@@ -8,13 +8,13 @@ use crate::outlier::Outlier;
 use crate::score::{ONE, Score};
 use crate::warm_up::WarmUp;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ReusableEntry<K> {
     pub(super) generation: u32,
     pub(super) entry: Option<Entry<K>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Entry<K> {
     pub(super) key: K,
     pub(super) full_weight: u32,

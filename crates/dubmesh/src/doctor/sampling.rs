@@ -9,7 +9,7 @@ use doctor::sock_diag::{self, Look};
 use doctor::verdicts::{AgentLook, Connection, Listening, of_agent, of_listeners, of_sockets};
 use doctor::{Finding, Role, Socket, SocketId, Watched};
 
-use super::admin_pages;
+use crate::admin_pages;
 
 /// What is watched, and for how long.
 pub(super) struct Wanted {

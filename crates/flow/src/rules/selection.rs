@@ -76,6 +76,21 @@ impl Step {
     }
 }
 
+impl Effect {
+    /// In one word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::OtherCalls => "other-calls",
+            Self::Kept(_) => "kept",
+            Self::Ignored => "ignored",
+            Self::Nobody => "nobody",
+            Self::Banned => "banned",
+        }
+    }
+}
+
 /// The rule's name, and what of it.
 impl fmt::Display for Removal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

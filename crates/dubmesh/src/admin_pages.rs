@@ -21,12 +21,12 @@ const MAX_PAGE_LEN: usize = 64 * 1024 * 1024;
 const LIMIT: usize = agent::inspect::MAX_LIMIT;
 
 /// Who the agent is.
-pub(super) async fn version(admin: &str) -> Result<VersionSnapshot, String> {
+pub(crate) async fn version(admin: &str) -> Result<VersionSnapshot, String> {
     page(admin, "/version").await
 }
 
 /// Its pages, now.
-pub(super) async fn look(admin: &str) -> Result<AgentLook, String> {
+pub(crate) async fn look(admin: &str) -> Result<AgentLook, String> {
     Ok(AgentLook {
         endpoints: items(admin, "endpoints").await?,
         apps: items(admin, "apps").await?,
@@ -39,7 +39,8 @@ async fn items<T: DeserializeOwned>(admin: &str, what: &str) -> Result<Vec<T>, S
     Ok(page.items)
 }
 
-async fn page<T: DeserializeOwned>(admin: &str, path: &str) -> Result<T, String> {
+/// One page.
+pub(crate) async fn page<T: DeserializeOwned>(admin: &str, path: &str) -> Result<T, String> {
     let body = tokio::time::timeout(TIMEOUT, fetch(admin, path)).await.map_err(|_| {
         format!("the agent at {admin} has not answered {path} within {TIMEOUT:?}")
     })??;
@@ -51,8 +52,8 @@ async fn page<T: DeserializeOwned>(admin: &str, path: &str) -> Result<T, String>
 async fn fetch(admin: &str, path: &str) -> Result<Bytes, String> {
     let refused = |error: std::io::Error| {
         format!(
-            "no agent answers at {admin}: {error}; write its admin listener after --admin, or look \
-             at sockets alone by --pid or --port"
+            "no agent answers at {admin}: {error}; write the address of its admin listener after \
+             --admin"
         )
     };
     match unix_path(admin) {
