@@ -32,6 +32,7 @@ mod ejections;
 mod explain;
 mod holding;
 mod offering;
+mod preference;
 mod rules;
 
 pub use self::attempt::Attempt;
@@ -39,6 +40,7 @@ pub use self::ejections::EjectedInfo;
 use self::ejections::Ejections;
 use self::holding::Holding;
 pub use self::offering::too_late;
+use self::preference::{Preference, ZONE};
 pub use self::rules::Allowed;
 use self::rules::Rules;
 
@@ -56,6 +58,7 @@ pub struct Cluster {
     holding: RefCell<Holding>,
     ejections: RefCell<Ejections>,
     rules: Rules,
+    preference: Preference,
     /// What the registry says, before rules have changed anything.
     listed: RefCell<Snapshot>,
     /// Other rules of the registry may have to be asked for.
@@ -106,7 +109,7 @@ impl MemberState {
         let own = &self.endpoint;
         (own.protocol, own.port, &own.host, &own.serializations)
             == (other.protocol, other.port, &other.host, &other.serializations)
-            && [TOKEN, PATH, TLS]
+            && [TOKEN, PATH, TLS, ZONE]
                 .iter()
                 .all(|name| own.params.get(*name) == other.params.get(*name))
     }
@@ -138,6 +141,7 @@ impl Cluster {
             holding: Holding::new(&service_name, registry_name, policy, hub.clone()).into(),
             ejections: Ejections::new(&service_name, hub.clone()).into(),
             rules: Rules::new(&service, &policy.routing),
+            preference: Preference::new(policy),
             listed: RefCell::default(),
             routing_changed: Rc::default(),
             service_name,
@@ -195,6 +199,7 @@ impl Cluster {
         }
         self.rules.set_endpoints(placed.into_iter());
         balancer.update(now, specs);
+        self.preference.update(&policy, &balancer);
         self.registered_timeout.set(timeout);
     }
 
@@ -247,7 +252,9 @@ impl Cluster {
         self.ejections.borrow_mut().show(now, &mut self.balancer.borrow_mut());
         let mut holding = self.holding.borrow_mut();
         if let Some(specs) = holding.check(now) {
-            self.balancer.borrow_mut().update(now, specs);
+            let mut balancer = self.balancer.borrow_mut();
+            balancer.update(now, specs);
+            self.preference.update(&self.policy.borrow(), &balancer);
         }
     }
 
@@ -256,7 +263,9 @@ impl Cluster {
     fn stop_holding(&self, member: &Member, now: Instant) {
         let mut holding = self.holding.borrow_mut();
         if let Some(specs) = holding.stop(now, member) {
-            self.balancer.borrow_mut().update(now, specs);
+            let mut balancer = self.balancer.borrow_mut();
+            balancer.update(now, specs);
+            self.preference.update(&self.policy.borrow(), &balancer);
         }
     }
 
@@ -306,6 +315,7 @@ impl Cluster {
         let mut balancer = self.balancer.borrow_mut();
         balancer.set_policy(policy.balance);
         balancer.set_outlier(policy.outlier);
+        self.preference.update(policy, &balancer);
         drop(balancer);
         self.holding.borrow_mut().set_policy(policy);
         if self.rules.set_routing(&policy.routing) {

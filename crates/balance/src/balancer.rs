@@ -20,6 +20,7 @@ use crate::endpoint::{EndpointSpec, EndpointStats, Slot, Ticket};
 use crate::latency::PeakEwma;
 use crate::outlier::{Change, Ejection, Outlier, OutlierPolicy, Verdict};
 use crate::policy::Policy;
+use crate::ring::Affinity;
 use crate::score::{Score, Usual};
 
 use entry::{Entry, ReusableEntry};
@@ -191,6 +192,30 @@ impl<K: Eq + Clone> Balancer<K> {
         Some(self.slot_at(index))
     }
 
+    /// Chooses the endpoint for a call whose key has this point on the ring: the first that is
+    /// `available` and has a weight above 0. Ejected ones are chosen as by [`pick`](Self::pick).
+    pub fn pick_at<R: Rng + ?Sized>(
+        &mut self,
+        now: Instant,
+        rng: &mut R,
+        (affinity, point): (&Affinity, u32),
+        available: impl Fn(&K) -> bool,
+    ) -> Option<Slot> {
+        self.tell_time(now);
+        if self.look_due.is_none_or(|due| due <= now) {
+            self.look(now, rng);
+        }
+        let first = |allows: &dyn Fn(&Entry<K>) -> bool| {
+            affinity.order(point).find(|slot| {
+                self.entry(*slot)
+                    .is_some_and(|entry| !entry.leaving && entry.full_weight != 0 && allows(entry))
+            })
+        };
+        let out = self.n_out != 0;
+        let allowed = out.then(|| first(&|it| it.outlier.allows(now) && available(&it.key)));
+        allowed.flatten().or_else(|| first(&|entry| available(&entry.key)))
+    }
+
     fn choose<R: Rng + ?Sized>(
         &mut self,
         now: Instant,
@@ -212,7 +237,7 @@ impl<K: Eq + Clone> Balancer<K> {
                 self.rotate()
             }
             Policy::PowerOfTwo => self.better_of_two(now, rng, usable),
-            Policy::Adaptive => self.adapt(now, rng, usable),
+            Policy::Adaptive | Policy::ConsistentHash => self.adapt(now, rng, usable),
             Policy::LeastActive => {
                 self.gather(rng, usable);
                 self.keep_least(|entry| entry.calls(now));

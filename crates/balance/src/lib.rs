@@ -31,7 +31,7 @@ pub use endpoint::{EndpointSpec, EndpointStats, Slot, Ticket};
 pub use hold::{Evidence, HoldPolicy, Holder};
 pub use outlier::{EjectReason, Ejection, OutlierPolicy, Verdict};
 pub use policy::{Policy, UnknownPolicy};
-pub use ring::{DEFAULT_NODES, Ring};
+pub use ring::{Affinity, DEFAULT_NODES, Ring};
 pub use warm_up::WarmUp;
 
 #[cfg(test)]

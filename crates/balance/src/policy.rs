@@ -27,11 +27,14 @@ pub enum Policy {
     /// The lowest product of mean latency in a window of 30 s and calls in flight plus one; equal
     /// ones by chance, in proportion to the weights. Dubbo's `shortestresponse`.
     ShortestResponse,
+    /// Calls with the same key go to the same endpoint: see [`Ring`](crate::Ring). A call without
+    /// a key goes as by [`Adaptive`](Self::Adaptive).
+    ConsistentHash,
 }
 
 impl Policy {
     /// All policies, in the order in which documentation lists them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Adaptive,
         Self::LeastInFlight,
         Self::PowerOfTwo,
@@ -39,6 +42,7 @@ impl Policy {
         Self::Random,
         Self::LeastActive,
         Self::ShortestResponse,
+        Self::ConsistentHash,
     ];
 
     /// The name in configuration files.
@@ -52,6 +56,7 @@ impl Policy {
             Self::Adaptive => "adaptive",
             Self::LeastActive => "least-active",
             Self::ShortestResponse => "shortest-response",
+            Self::ConsistentHash => "consistent-hash",
         }
     }
 }

@@ -8,6 +8,8 @@
 
 use md5::{Digest, Md5};
 
+use crate::endpoint::Slot;
+
 /// Places of an endpoint on the ring, unless configured: Dubbo's `hash.nodes`.
 pub const DEFAULT_NODES: u32 = 160;
 
@@ -55,9 +57,43 @@ impl Ring {
     /// The index of the endpoint that comes next after `point` and that is `usable`: where a ring
     /// without the others would lead.
     pub fn pick(&self, point: u32, usable: impl Fn(u32) -> bool) -> Option<u32> {
+        self.after(point).find(|index| usable(*index))
+    }
+
+    /// The endpoints of the places after `point`, once around.
+    fn after(&self, point: u32) -> impl Iterator<Item = u32> + '_ {
         let start = self.places.partition_point(|(place, _)| *place < point);
         let (before, after) = self.places.split_at(start);
-        let mut next = after.iter().chain(before).map(|(_, index)| *index);
-        next.find(|index| usable(*index))
+        after.iter().chain(before).map(|(_, index)| *index)
+    }
+}
+
+/// Which endpoints of a balancer the places of a ring are.
+#[derive(Clone, Debug, Default)]
+pub struct Affinity {
+    ring: Ring,
+    slots: Vec<Slot>,
+}
+
+impl Affinity {
+    /// Of the endpoints in these slots, by their addresses, with so many places each.
+    #[must_use]
+    pub fn new<'a>(nodes: u32, endpoints: impl IntoIterator<Item = (&'a str, Slot)>) -> Self {
+        let (addresses, slots): (Vec<&str>, Vec<Slot>) = endpoints.into_iter().unzip();
+        Self { ring: Ring::new(nodes, addresses), slots }
+    }
+
+    /// The endpoints in the order in which calls with this point prefer them, each once.
+    pub(crate) fn order(&self, point: u32) -> impl Iterator<Item = Slot> + '_ {
+        // The first one is nearly always taken.
+        let mut seen = Vec::new();
+        let next = self.ring.after(point).filter(move |index| {
+            let is_new = !seen.contains(index);
+            if is_new {
+                seen.push(*index);
+            }
+            is_new
+        });
+        next.take(self.slots.len()).filter_map(|index| self.slots.get(index as usize).copied())
     }
 }

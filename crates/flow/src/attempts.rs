@@ -97,6 +97,17 @@ impl<K: Eq + Clone> Attempts<K> {
         rng: &mut R,
         standing: impl Fn(&K) -> Standing,
     ) -> Next {
+        self.next_by(now, is_known, standing, |usable| balancer.pick(now, rng, usable))
+    }
+
+    /// The same, where `choose` chooses among the endpoints that it is told are usable.
+    pub fn next_by(
+        &self,
+        now: Instant,
+        is_known: bool,
+        standing: impl Fn(&K) -> Standing,
+        choose: impl FnMut(&dyn Fn(&K) -> bool) -> Option<Slot>,
+    ) -> Next {
         let AttemptLimits { max_attempts, deadline } = self.limits;
         if !self.is_first() && (!self.is_open || max_attempts as usize <= self.tried.len()) {
             return Next::GiveUp(GiveUp::LastFailure);
@@ -107,7 +118,7 @@ impl<K: Eq + Clone> Attempts<K> {
                 false => Next::GiveUp(GiveUp::NothingKnown),
             };
         }
-        match pick_untried(balancer, now, rng, &self.tried, standing) {
+        match pick_untried(&self.tried, standing, choose) {
             Some(_) if deadline < now => Next::GiveUp(GiveUp::TooLate),
             Some(slot) => Next::Offer(slot),
             None if self.is_first() => Next::GiveUp(GiveUp::NoEndpoint),

@@ -28,15 +28,12 @@ pub fn pick_ready<K: Eq + Clone, R: Rng + ?Sized>(
 
 /// Chooses an endpoint that is not among those in `tried`: one that takes calls, or else one that may
 /// do so soon.
-pub(crate) fn pick_untried<K: Eq + Clone, R: Rng + ?Sized>(
-    balancer: &mut Balancer<K>,
-    now: Instant,
-    rng: &mut R,
+pub(crate) fn pick_untried<K: Eq>(
     tried: &[K],
     standing: impl Fn(&K) -> Standing,
+    mut choose: impl FnMut(&dyn Fn(&K) -> bool) -> Option<Slot>,
 ) -> Option<Slot> {
     [Standing::Ready, Standing::Connecting].into_iter().find_map(|wanted| {
-        balancer
-            .pick(now, rng, |endpoint| standing(endpoint) == wanted && !tried.contains(endpoint))
+        choose(&|endpoint| standing(endpoint) == wanted && !tried.contains(endpoint))
     })
 }

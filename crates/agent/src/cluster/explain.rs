@@ -6,7 +6,7 @@ use std::time::Instant;
 use balance::{Balancer, EndpointStats};
 
 use super::describe::EndpointState;
-use super::{Allowed, Cluster, Member};
+use super::{Allowed, Cluster, Member, Standing};
 use crate::facts::CallFacts;
 use crate::inspect::snapshot::{ExplainedEndpoint, ExplanationSnapshot, StepSnapshot};
 
@@ -37,7 +37,8 @@ impl Cluster {
             endpoint.removed_by.clone_from(&one.removed_by);
             endpoints.insert(one.member.0.upstream.address().to_string(), endpoint);
         }
-        let shares = self.shares(now, balancer.clone(), explained.allowed.as_ref());
+        let choice = (explained.allowed.as_ref(), self.preference.point(call));
+        let shares = self.shares(now, balancer.clone(), choice);
         for (member, share) in shares {
             if let Some(endpoint) = endpoints.get_mut(&**member.0.upstream.address()) {
                 endpoint.share_percent = share;
@@ -85,13 +86,14 @@ impl Cluster {
         &self,
         now: Instant,
         mut balancer: Balancer<Member>,
-        allowed: Option<&Allowed>,
+        (allowed, point): (Option<&Allowed>, Option<u32>),
     ) -> Vec<(Member, f64)> {
         let n_picks = (MAX_LOOKS / balancer.len().max(1)).clamp(1, N_PICKS);
         let mut picked: Vec<(Member, usize)> = Vec::new();
         for _ in 0..n_picks {
             let standing = |member: &Member| self.standing_for(member, allowed);
-            let slot = flow::pick_ready(&mut balancer, now, &mut rand::rng(), standing);
+            let is_ready = |member: &Member| standing(member) == Standing::Ready;
+            let slot = self.preference.pick(&mut balancer, now, point, is_ready);
             let Some(slot) = slot else { break };
             let Some(member) = balancer.key(slot).cloned() else { break };
             let _counts_in_the_copy = balancer.begin(slot);

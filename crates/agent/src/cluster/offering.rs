@@ -17,6 +17,15 @@ use crate::error::{CallError, Code};
 use crate::facts::CallFacts;
 use crate::upstream::DubboForm;
 
+/// What a call says about where it goes.
+#[derive(Default)]
+pub(super) struct Choice {
+    /// The endpoints that rules allow; `None` means all.
+    pub(super) allowed: Option<Rc<Allowed>>,
+    /// Its point on the ring, if it has a key that counts.
+    pub(super) point: Option<u32>,
+}
+
 impl Cluster {
     /// Whether a call that an endpoint refuses could be offered to another one.
     pub fn has_choice(&self) -> bool {
@@ -41,7 +50,7 @@ impl Cluster {
     ) -> Result<Attempts<Member>, GiveUp> {
         let mut attempts = self.attempts(times.deadline);
         attempts.failed(attempt.member.clone(), error.retry());
-        match self.next(&attempts, times.now, self.allowed(facts).as_deref()) {
+        match self.next(&attempts, times.now, &self.choice(facts)) {
             Next::Offer(_) | Next::Wait => Ok(attempts),
             Next::GiveUp(reason) => Err(reason),
         }
@@ -50,11 +59,12 @@ impl Cluster {
     /// Begins a call on an endpoint that is connected; `None` if there is none just now.
     pub fn begin(self: &Rc<Self>, now: Instant, facts: &dyn CallFacts) -> Option<Attempt> {
         self.last_call.set(now);
-        let allowed = self.allowed(facts);
+        let Choice { allowed, point } = self.choice(facts);
         let slot = {
             let mut balancer = self.balancer.borrow_mut();
             let standing = |member: &Member| self.standing_for(member, allowed.as_deref());
-            flow::pick_ready(&mut balancer, now, &mut rand::rng(), standing)?
+            let is_ready = |member: &Member| standing(member) == Standing::Ready;
+            self.preference.pick(&mut balancer, now, point, is_ready)?
         };
         self.attempt(slot, now)
     }
@@ -114,8 +124,8 @@ impl Cluster {
         mut make: impl AsyncFnMut(&Attempt, Instant) -> Outcome,
     ) -> Outcome {
         self.last_call.set(now);
-        let mut allowed = self.allowed(facts);
-        let mut next = self.next(&attempts, now, allowed.as_deref());
+        let mut choice = self.choice(facts);
+        let mut next = self.next(&attempts, now, &choice);
         loop {
             let attempt = match next {
                 Next::Offer(slot) => self.attempt(slot, now),
@@ -123,12 +133,12 @@ impl Cluster {
                     // If none came, the next decision says so.
                     let _ = self.wait_for_endpoints(attempts.limits().deadline).await;
                     now = Instant::now();
-                    allowed = self.allowed(facts);
-                    next = self.next(&attempts, now, allowed.as_deref());
+                    choice = self.choice(facts);
+                    next = self.next(&attempts, now, &choice);
                     continue;
                 }
                 Next::GiveUp(reason) => {
-                    return Err(self.nobody(&attempts, now, reason, allowed.as_deref()));
+                    return Err(self.nobody(&attempts, now, reason, choice.allowed.as_deref()));
                 }
             };
             let Some(attempt) = attempt else { return Err(self.no_endpoint(None)) };
@@ -144,8 +154,8 @@ impl Cluster {
             attempts.failed(attempt.member.clone(), error.retry());
             attempt.failed(now, &error);
             // Endpoints and rules may be others by now.
-            allowed = self.allowed(facts);
-            next = self.next(&attempts, now, allowed.as_deref());
+            choice = self.choice(facts);
+            next = self.next(&attempts, now, &choice);
             match next {
                 Next::GiveUp(GiveUp::TooLate) => return Err(too_late(&error)),
                 Next::GiveUp(_) => return Err(error),
@@ -154,17 +164,20 @@ impl Cluster {
         }
     }
 
+    /// What a call says about where it goes.
+    #[inline]
+    pub(super) fn choice(&self, facts: &dyn CallFacts) -> Choice {
+        Choice { allowed: self.allowed(facts), point: self.preference.point(facts) }
+    }
+
     /// Decides where a call goes next.
-    pub(super) fn next(
-        &self,
-        attempts: &Attempts<Member>,
-        now: Instant,
-        allowed: Option<&Allowed>,
-    ) -> Next {
+    pub(super) fn next(&self, attempts: &Attempts<Member>, now: Instant, choice: &Choice) -> Next {
         let is_known = self.status.get() != Freshness::Pending;
         let mut balancer = self.balancer.borrow_mut();
-        let standing = |member: &Member| self.standing_for(member, allowed);
-        attempts.next(now, is_known, &mut balancer, &mut rand::rng(), standing)
+        let standing = |member: &Member| self.standing_for(member, choice.allowed.as_deref());
+        attempts.next_by(now, is_known, standing, |usable| {
+            self.preference.pick(&mut balancer, now, choice.point, usable)
+        })
     }
 
     /// The failure of a call that nobody was there for.

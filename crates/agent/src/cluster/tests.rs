@@ -6,6 +6,7 @@ use dubbo_proto::Status;
 use flow::{GiveUp, Next};
 use registry::Unused;
 
+use super::offering::Choice;
 use super::*;
 use crate::call::{Outcome, Reply, Times};
 use crate::testing::{NOWHERE, NoFacts, on_worker, pool};
@@ -208,7 +209,7 @@ fn what_a_first_failure_leaves_to_try() {
         cluster.update(&list(2));
         let now = Instant::now();
         let times = Times { now, deadline: now + LONG };
-        let slot = match cluster.next(&cluster.attempts(times.deadline), now, None) {
+        let slot = match cluster.next(&cluster.attempts(times.deadline), now, &Choice::default()) {
             Next::Offer(slot) => slot,
             other => panic!("{other:?}"),
         };

@@ -41,7 +41,7 @@ pub use self::check::check_log_filter;
 pub use self::error::{ConfigError, ConfigErrors};
 pub use self::http_app::HttpAppConfig;
 pub use self::reload::{ExportChange, ReloadPlan};
-pub use self::routing::{Caller, RoutingPolicy, RuleFile};
+pub use self::routing::{Caller, HashKey, HashPolicy, RoutingPolicy, RuleFile};
 pub(crate) use self::section::{advise_package, closest};
 pub use self::tls::{ListenerTls, TlsClient, TlsEndpoints, TlsFiles, UpstreamTls};
 

@@ -6,12 +6,29 @@ use std::net::UdpSocket;
 use std::path::Path;
 use std::sync::Arc;
 
+use balance::DEFAULT_NODES;
 use flow::rules::{ConditionRule, Configurators, RuleError, TagRule};
 
 use super::section::Section;
 
 /// Longer than any rule: what is over its own limit is refused when it is read.
 const MAX_FILE_LEN: u64 = 1024 * 1024;
+/// Places of an endpoint on the ring: more cost memory, and spread calls no better.
+const MAX_NODES: u32 = 4096;
+/// The last parameter that a Java method can have.
+const MAX_INDEX: usize = 254;
+/// The keys that are read here.
+const KEYS: [&str; 9] = [
+    "tag_rule",
+    "condition_rules",
+    "configurators",
+    "registry_rules",
+    "caller",
+    "zone",
+    "hash_nodes",
+    "hash_attachment",
+    "hash_arguments",
+];
 /// Stands for our own address where nobody knows it.
 const LOOPBACK: &str = "127.0.0.1";
 
@@ -29,6 +46,28 @@ pub struct RoutingPolicy {
     pub from_registry: bool,
     /// What rules see of the caller.
     pub caller: Caller,
+    /// Endpoints whose parameter `zone` is this one are preferred.
+    pub zone: Option<String>,
+    /// What `consistent-hash` goes by.
+    pub hash: HashPolicy,
+}
+
+/// What the balancer `consistent-hash` goes by.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct HashPolicy {
+    /// What the key of a call is.
+    pub key: HashKey,
+    /// Places of an endpoint on the ring; at least 4.
+    pub nodes: u32,
+}
+
+/// What the key of a call is.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum HashKey {
+    /// The texts of the arguments at these indexes, one after the other.
+    Arguments(Vec<usize>),
+    /// The attachment of this name; a call without it has no key.
+    Attachment(String),
 }
 
 /// What rules see of the caller.
@@ -69,6 +108,9 @@ impl Default for RoutingPolicy {
             configurators: Vec::new(),
             from_registry: true,
             caller: Caller { host: LOOPBACK.to_owned(), params: BTreeMap::new() },
+            zone: None,
+            // As in Dubbo: `hash.arguments` and `hash.nodes`.
+            hash: HashPolicy { key: HashKey::Arguments(vec![0]), nodes: DEFAULT_NODES },
         }
     }
 }
@@ -84,8 +126,7 @@ pub(super) fn routing(
     folder: &Path,
     base: &Arc<RoutingPolicy>,
 ) -> Arc<RoutingPolicy> {
-    let keys = ["tag_rule", "condition_rules", "configurators", "registry_rules", "caller"];
-    let is_ours = keys.iter().any(|key| section.has(key));
+    let is_ours = KEYS.iter().any(|key| section.has(key));
     let tags = section.text("tag_rule");
     let tags = tags.and_then(|path| read(section, "tag_rule", folder, path, TagRule::parse));
     let conditions = files(section, "condition_rules", folder, ConditionRule::parse);
@@ -93,6 +134,8 @@ pub(super) fn routing(
         files(section, "configurators", folder, |_, text| Configurators::parse(text));
     let from_registry = section.flag("registry_rules", base.from_registry);
     let caller = caller(section, &base.caller);
+    let zone = section.text("zone").map(str::to_owned).or_else(|| base.zone.clone());
+    let hash = hash(section, &base.hash);
     if !is_ours {
         return Arc::clone(base);
     }
@@ -102,7 +145,32 @@ pub(super) fn routing(
         configurators: configurators.unwrap_or_else(|| base.configurators.clone()),
         from_registry,
         caller,
+        zone: zone.filter(|zone| !zone.is_empty()),
+        hash,
     })
+}
+
+fn hash(section: &mut Section<'_>, base: &HashPolicy) -> HashPolicy {
+    let nodes = section.number("hash_nodes", 4..=MAX_NODES, base.nodes);
+    let attachment = section.text("hash_attachment").map(str::to_owned);
+    let arguments = section.text("hash_arguments").map(|text| {
+        let index = |part: &str| part.trim().parse().ok().filter(|index| *index <= MAX_INDEX);
+        text.split(',').map(index).collect::<Option<Vec<usize>>>()
+    });
+    if attachment.is_some() && arguments.is_some() {
+        let problem = "is set, but so is hash_attachment";
+        section.wrong("hash_arguments", problem, "remove one of them");
+    }
+    if let Some(None) = arguments {
+        let problem = "is not a list of indexes from 0 to 254";
+        section.wrong("hash_arguments", problem, "write indexes such as \"0\" or \"0,2\"");
+    }
+    let key = match (attachment, arguments) {
+        (Some(name), _) => HashKey::Attachment(name),
+        (None, Some(Some(indexes))) => HashKey::Arguments(indexes),
+        (None, _) => base.key.clone(),
+    };
+    HashPolicy { key, nodes }
 }
 
 fn caller(section: &mut Section<'_>, base: &Caller) -> Caller {
@@ -207,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_rule_is_refused_with_its_place() {
+    fn what_is_wrong_is_refused_with_its_place() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a.yaml"), "conditions:\n  - '=> = x'\n").unwrap();
         let wrong = |keys: &str| read(folder.path(), &format!("[defaults]\n{keys}")).unwrap_err();
@@ -217,6 +285,9 @@ mod tests {
             ("configurators = ['a.yaml']", "configs is missing or empty"),
             ("caller = { host = 'x' }", "defaults.caller.host: \"x\" is not an IP address"),
             ("registry_rules = 1", "registry_rules"),
+            ("hash_arguments = '0,x'", "hash_arguments: is not a list of indexes"),
+            ("hash_nodes = 3", "hash_nodes"),
+            ("hash_arguments = '0'\nhash_attachment = 'user'", "so is hash_attachment"),
         ] {
             let error = wrong(keys);
             assert!(error.contains("agent.toml:7") && error.contains(said), "{error}");

@@ -15,9 +15,9 @@ use wire::ListenAddress;
 
 use super::{
     AdminConfig, Advertise, AppCapacity, AppConfig, Caller, ClusterPolicy, ClusterRules, Config,
-    Cors, DubboIngressConfig, DubboLimits, DubboListenerConfig, ExportConfig, HttpAppConfig,
-    HttpIngressConfig, LinkListenerConfig, ListenerTls, LogConfig, LogFormat, ProcessConfig,
-    RegistryEntry, RoutingPolicy, RuleFile, TlsEndpoints, TlsFiles, UpstreamTls,
+    Cors, DubboIngressConfig, DubboLimits, DubboListenerConfig, ExportConfig, HashKey, HashPolicy,
+    HttpAppConfig, HttpIngressConfig, LinkListenerConfig, ListenerTls, LogConfig, LogFormat,
+    ProcessConfig, RegistryEntry, RoutingPolicy, RuleFile, TlsEndpoints, TlsFiles, UpstreamTls,
 };
 
 impl Config {
@@ -426,11 +426,22 @@ fn routing_shown(config: &RoutingPolicy, shown: &mut Value) {
     fn paths<T>(files: &[RuleFile<T>]) -> Vec<&str> {
         files.iter().map(|file| &*file.path).collect()
     }
-    let RoutingPolicy { tags, conditions, configurators, from_registry, caller } = config;
+    let RoutingPolicy { tags, conditions, configurators, from_registry, caller, zone, hash } =
+        config;
     shown["tag_rule"] = tags.as_ref().map(|file| &*file.path).into();
     shown["condition_rules"] = paths(conditions).into();
     shown["configurators"] = paths(configurators).into();
     shown["registry_rules"] = (*from_registry).into();
+    shown["zone"] = zone.clone().into();
+    let HashPolicy { key, nodes } = hash;
+    shown["hash_nodes"] = (*nodes).into();
+    match key {
+        HashKey::Arguments(indexes) => {
+            let indexes: Vec<String> = indexes.iter().map(ToString::to_string).collect();
+            shown["hash_arguments"] = indexes.join(",").into();
+        }
+        HashKey::Attachment(name) => shown["hash_attachment"] = name.clone().into(),
+    }
     let Caller { host, params } = caller;
     let mut caller = json!(params);
     caller["host"] = host.clone().into();

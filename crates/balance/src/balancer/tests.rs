@@ -410,3 +410,55 @@ fn who_refuses_is_asked_where_nobody_else_is_left_and_used_when_it_answers() {
         assert_eq!(balancer.n_out, balancer.stats().filter(|it| it.ejection.is_some()).count());
     }
 }
+
+fn affinity(balancer: &Balancer<usize>) -> Affinity {
+    let addresses: Vec<(String, Slot)> =
+        balancer.stats().map(|stats| (format!("10.0.0.{}:1", stats.key), stats.slot)).collect();
+    Affinity::new(160, addresses.iter().map(|(address, slot)| (&**address, *slot)))
+}
+
+proptest! {
+    /// A key leads to the same endpoint as long as that takes calls, and whoever takes one gets it.
+    #[test]
+    fn a_key_is_led_to_one_endpoint_or_past_those_that_take_none(
+        weights in vec(0..3_u32, 1..12), point: u32, out in vec(any::<bool>(), 12),
+    ) {
+        let now = test_start();
+        let mut balancer = balancer(Policy::ConsistentHash, &weights, now);
+        let affinity = affinity(&balancer);
+        let mut pick = |available: &dyn Fn(&usize) -> bool| {
+            let slot = balancer.pick_at(now, &mut rng(), (&affinity, point), available);
+            slot.and_then(|slot| balancer.key(slot).copied())
+        };
+        let first = pick(&|_| true);
+        prop_assert_eq!(first, pick(&|_| true));
+        prop_assert_eq!(first.is_some(), weights.iter().any(|weight| *weight != 0));
+        let next = pick(&|key| !out[*key]);
+        let is_any = weights.iter().zip(&out).any(|(weight, out)| *weight != 0 && !out);
+        prop_assert_eq!(next.is_some(), is_any);
+        prop_assert!(next.is_none_or(|key| weights[key] != 0 && !out[key]));
+        prop_assert!(first.is_none_or(|key| out[key] || next == Some(key)));
+    }
+}
+
+#[test]
+fn a_key_goes_past_an_ejected_endpoint_and_comes_back() {
+    let mut now = test_start();
+    let mut balancer = balancer(Policy::ConsistentHash, &[1, 1, 1], now);
+    let (affinity, mut rng) = (affinity(&balancer), rng());
+    let mut call = |balancer: &mut Balancer<usize>, verdict| {
+        now += 20 * MS;
+        let slot = balancer.pick_at(now, &mut rng, (&affinity, 7), |_| true).unwrap();
+        let (key, ticket) = (*balancer.key(slot).unwrap(), balancer.begin(slot));
+        balancer.finish(ticket, now, MS, verdict, || StdRng::seed_from_u64(1));
+        key
+    };
+    let first = call(&mut balancer, Verdict::Answered);
+    for _ in 0..5 {
+        assert_eq!(call(&mut balancer, Verdict::Failed), first);
+    }
+    let other = call(&mut balancer, Verdict::Answered);
+    assert_ne!(other, first, "it is ejected");
+    let back = (0..1000).find(|_| call(&mut balancer, Verdict::Answered) == first);
+    assert!(back.is_some(), "its trial comes, and it is back");
+}
