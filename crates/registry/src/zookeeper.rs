@@ -47,19 +47,21 @@ use crate::error::RegistryError;
 use crate::layout::Paths;
 use crate::registrar::Registrar;
 use crate::status::RegistryStatus;
-use crate::store::{Store, Wait, Watch, Withdraw};
+use crate::store::{RuleWatch, Store, Wait, Watch, Withdraw};
 
 use connection::Connection;
 use index::Index;
+use rule::ZooKeeperRule;
 use session::ZooKeeperSession;
 use settings::Settings;
 use watch::ZooKeeperWatch;
 
 mod connection;
-mod folder;
 mod index;
 mod machine;
+mod node;
 mod report;
+mod rule;
 mod session;
 mod settings;
 mod watch;
@@ -115,6 +117,11 @@ impl Store for ZooKeeperRegistry {
 
     fn settled(&self) -> Wait<'_, ()> {
         Box::pin(self.index.settled())
+    }
+
+    fn rule(&self, name: &str) -> Option<Box<dyn RuleWatch>> {
+        let path = self.paths.rule(name)?;
+        Some(Box::new(ZooKeeperRule::new(path, self.connection.clone())))
     }
 
     fn interfaces(&self) -> Wait<'_, Result<Vec<String>, Away>> {

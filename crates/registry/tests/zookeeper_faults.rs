@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use interop_harness::{ZooKeeper, free_port, wait_until};
-use registry::{Freshness, Registry, ZooKeeperConfig};
+use registry::{Freshness, Registry, RuleDocument, ZooKeeperConfig};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -237,4 +237,40 @@ async fn nonsense_is_refused_and_said() {
     let small = open(ZooKeeperConfig { max_message_len: 1000, ..config(zookeeper.addr()) });
     let _subscription = small.subscribe(&service("a.B"));
     says(&small, "the limit is 1000 (max_message_bytes)").await;
+}
+
+/// A document of the configuration is told of at once, whether it is there or not; its changes
+/// come by a watch, also those that were made while ZooKeeper was away.
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_are_watched_in_the_configuration() {
+    const NAME: &str = "a.B::.condition-router";
+    let mut zookeeper = ZooKeeper::start().unwrap();
+    let path = format!("/dubbo/config/dubbo/{NAME}");
+    let registry = plain(&zookeeper);
+    let rule = registry.rule(NAME).unwrap();
+    let mut document = rule.document();
+    let mut says = async |wanted: Option<&str>| {
+        let is_wanted =
+            |document: &RuleDocument| document.is_settled && document.text.as_deref() == wanted;
+        let wait = timeout(LONG, document.wait_for(is_wanted)).await;
+        assert!(wait.is_ok_and(|found| found.is_ok()), "{wanted:?}");
+    };
+    says(None).await;
+    let mut client = zookeeper.client().unwrap();
+    client.create(&path, b"one").unwrap();
+    says(Some("one")).await;
+    client.set(&path, b"two").unwrap();
+    says(Some("two")).await;
+    drop(client);
+    zookeeper.kill9();
+    zookeeper.restart_keeping_data().unwrap();
+    let mut client = zookeeper.client().unwrap();
+    client.set(&path, b"three").unwrap();
+    says(Some("three")).await;
+    client.delete(&path).unwrap();
+    says(None).await;
+    client.create(&path, b"four").unwrap();
+    says(Some("four")).await;
+    drop((rule, document));
+    wait_until("the watch's end", LONG, || n_watches(&zookeeper) == 0);
 }

@@ -111,7 +111,9 @@ impl<R, W: Watcher> Connection<R, W> {
             self.stage = Stage::Closing;
         }
         self.put(request.op(), now, Some(to), |out| request.encode(out));
-        let (Request::Children { path, watcher } | Request::Exists { path, watcher }) = request
+        let (Request::Children { path, watcher }
+        | Request::Exists { path, watcher }
+        | Request::Data { path, watcher }) = request
         else {
             return;
         };

@@ -70,7 +70,7 @@ fn requests() -> [Request<Nobody>; 6] {
     [
         Request::Children { path: path(), watcher: Some(Nobody) },
         Request::Exists { path: path(), watcher: Some(Nobody) },
-        Request::Data { path: path() },
+        Request::Data { path: path(), watcher: Some(Nobody) },
         Request::Create { path: path(), data: data.clone(), acl, is_ephemeral: true },
         Request::TakeOver { path: path(), data, acl, version: 0 },
         Request::Delete { path: path(), version: 0 },

@@ -71,10 +71,12 @@ pub enum Request<W> {
         /// Who is told, also if the node does not exist.
         watcher: Option<W>,
     },
-    /// What is written in a node.
+    /// What is written in a node. A watch fires when that changes or the node goes.
     Data {
         /// The node.
         path: String,
+        /// Who is told. There is no watch on the data of a node that does not exist.
+        watcher: Option<W>,
     },
     /// Makes a node.
     Create {
@@ -116,7 +118,7 @@ impl<W> Request<W> {
         match self {
             Self::Children { path, .. }
             | Self::Exists { path, .. }
-            | Self::Data { path }
+            | Self::Data { path, .. }
             | Self::Create { path, .. }
             | Self::TakeOver { path, .. }
             | Self::Delete { path, .. } => path,
@@ -139,13 +141,11 @@ impl<W> Request<W> {
     /// Writes the record after its header.
     pub(crate) fn encode(&self, out: &mut BytesMut) {
         match self {
-            Self::Children { path, watcher } | Self::Exists { path, watcher } => {
+            Self::Children { path, watcher }
+            | Self::Exists { path, watcher }
+            | Self::Data { path, watcher } => {
                 put_text(out, path);
                 put_bool(out, watcher.is_some());
-            }
-            Self::Data { path } => {
-                put_text(out, path);
-                put_bool(out, false);
             }
             Self::Create { path, data, acl, is_ephemeral } => {
                 put_create(out, path, data, *acl, *is_ephemeral);

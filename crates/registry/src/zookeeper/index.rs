@@ -25,7 +25,7 @@ use crate::follow::new_backoff;
 use crate::layout::Paths;
 
 use super::connection::{Connection, Live, ZooKeeperError};
-use super::folder::Folder;
+use super::node::Node;
 
 /// Without a question for so long, nothing is read or watched any more.
 const IDLE: Duration = Duration::from_secs(60);
@@ -238,15 +238,15 @@ impl Reader {
         backoff: &mut Backoff,
     ) -> Result<(), ZooKeeperError> {
         let wake = Arc::new(Notify::new());
-        let mut root = Folder::new(self.paths.root().to_owned(), &wake);
-        self.take_interfaces(root.read(live).await?);
+        let mut root = Node::new(self.paths.root().to_owned(), &wake);
+        self.take_interfaces(root.names(live).await?);
         backoff.reset();
         loop {
             tokio::select! {
                 () = wake.notified() => {
                     if root.has_changed() {
                         tokio::time::sleep(MIN_PAUSE).await;
-                        self.take_interfaces(root.read(live).await?);
+                        self.take_interfaces(root.names(live).await?);
                     }
                 }
                 () = self.asked.notified() => self.look(live).await?,

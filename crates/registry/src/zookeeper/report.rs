@@ -43,7 +43,7 @@ pub(super) async fn read(
 async fn documents(live: &Live, top: String) -> Result<Vec<Document>, ZooKeeperError> {
     let (mut found, mut total_len) = (Vec::new(), 0);
     for path in paths(live, top).await? {
-        let answer = live.ask(Request::Data { path: path.clone() }).await?;
+        let answer = live.ask(Request::Data { path: path.clone(), watcher: None }).await?;
         let (data, stat) = match answer {
             Ok(Answer::Data { data, stat }) => (data, stat),
             Ok(_) | Err(Refusal::NoNode) => continue,

@@ -12,7 +12,7 @@ use crate::layout::Paths;
 use crate::store::{Change, Item, News, StoreError, Wait, Watch};
 
 use super::connection::{Connection, Live, ZooKeeperError};
-use super::folder::Folder;
+use super::node::Node;
 
 /// The longest pause between two reads of a folder that changes all the time.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ pub(super) struct ZooKeeperWatch {
     live: Option<Live>,
     /// Woken when one of the folders may have changed.
     wake: Arc<Notify>,
-    folders: Vec<(Folder, Names)>,
+    folders: Vec<(Node, Names)>,
     is_whole: bool,
     /// What history was read, if any was.
     history: Option<u64>,
@@ -40,7 +40,7 @@ impl ZooKeeperWatch {
     pub(super) fn new(paths: Paths, connection: Connection, wanted: ServiceKey) -> Self {
         let wake = Arc::new(Notify::new());
         let folders = paths.folders(&wanted.interface).into_iter();
-        let folders = folders.map(|path| (Folder::new(path, &wake), Names::new())).collect();
+        let folders = folders.map(|path| (Node::new(path, &wake), Names::new())).collect();
         let (live, next_read_at) = (None, Instant::now());
         let (is_whole, history) = (false, None);
         Self { paths, connection, wanted, live, wake, folders, is_whole, history, next_read_at }
@@ -59,7 +59,7 @@ impl ZooKeeperWatch {
                 }
                 tokio::time::sleep_until(self.next_read_at).await;
                 let began = Instant::now();
-                let new: Names = folder.read(live).await?.into_iter().collect();
+                let new: Names = folder.names(live).await?.into_iter().collect();
                 let now = Instant::now();
                 self.next_read_at = now + (now - began).min(MAX_PAUSE);
                 let old = std::mem::replace(names, new);
@@ -79,7 +79,7 @@ impl ZooKeeperWatch {
         let mut items = Vec::new();
         for (folder, names) in &mut self.folders {
             let _ = folder.has_changed();
-            *names = folder.read(live).await?.into_iter().collect();
+            *names = folder.names(live).await?.into_iter().collect();
             let key = |name: &String| format!("{}/{name}", folder.path).into_bytes();
             let read = |name| item(&self.paths, &self.wanted, key(name));
             items.extend(names.iter().map(read));

@@ -123,6 +123,15 @@ impl ZooKeeperClient {
         self.ask(request)?.map(|_| ()).map_err(|refusal| failed(&refusal))
     }
 
+    /// Writes other data into a node, by deleting it and making it again.
+    ///
+    /// # Errors
+    /// When the server does not answer, or refuses.
+    pub fn set(&mut self, path: &str, data: &[u8]) -> Result<(), HarnessError> {
+        self.delete(path)?;
+        self.make(&[path], data, false, false)
+    }
+
     /// The names in a folder, in order. One that does not exist is empty.
     ///
     /// # Errors
