@@ -117,3 +117,21 @@ fn java_consumers_find_an_agent_for_an_http_app() {
     agent.wait();
     assert!(client.children(&folder).unwrap().is_empty(), "a drain withdraws");
 }
+
+/// The configurations in docs/zookeeper.md are good as they are.
+#[test]
+fn the_examples_of_the_guide() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/zookeeper.md");
+    let guide = std::fs::read_to_string(path).unwrap();
+    let blocks = guide.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let whole: Vec<_> = blocks.filter(|block| block.contains("[[registry]]")).collect();
+    assert_eq!(whole.len(), 2);
+    let folder = tempfile::tempdir().unwrap();
+    for block in whole {
+        let path = folder.path().join("agent.toml");
+        std::fs::write(&path, block).unwrap();
+        let (status, out, err) = dubmesh(&["check", "--config", &path.display().to_string()]);
+        assert_eq!((status, &*err), (Some(0), ""), "{out}");
+        assert!(out.contains("uses registry main (zookeeper)"), "{out}");
+    }
+}
