@@ -274,3 +274,43 @@ async fn rules_are_watched_in_the_configuration() {
     drop((rule, document));
     wait_until("the watch's end", LONG, || n_watches(&zookeeper) == 0);
 }
+
+/// Of an ensemble of three, each member in turn is killed, and then one stands still. The session
+/// goes on at another one, and so does the watch.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_member_of_an_ensemble_may_fail() {
+    let mut members = ZooKeeper::start_ensemble(3).unwrap();
+    let servers = members.iter().map(|member| member.addr().to_string()).collect();
+    let registry =
+        open(ZooKeeperConfig { servers, session_timeout: LONG / 2, ..config(members[0].addr()) });
+    let subscription = registry.subscribe(&service("a.B"));
+    let registered = registry.register(&registration("a.B", link(1))).unwrap();
+    timeout(LONG, registered.established()).await.unwrap();
+    shows(&subscription, Freshness::Current, &[HERE]).await;
+    let first = owner(&mut members[0].client().unwrap(), AGENTS);
+    for failing in 0..4 {
+        let (failing, is_killed) = (failing % 3, failing < 3);
+        match is_killed {
+            true => members[failing].kill9(),
+            false => members[failing].suspend(),
+        }
+        // The others elect a leader first, if they have to.
+        let other = (failing + 1) % 3;
+        let node = provider("dubbo://10.0.0.1:2/a.B");
+        wait_until("a write", LONG, || {
+            members[other].client().is_ok_and(|mut client| client.create(&node, b"").is_ok())
+        });
+        shows(&subscription, Freshness::Current, &[HERE, "dubbo://10.0.0.1:2"]).await;
+        let mut client = members[other].client().unwrap();
+        assert_eq!(owner(&mut client, AGENTS), first, "the same session");
+        client.delete(&node).unwrap();
+        shows(&subscription, Freshness::Current, &[HERE]).await;
+        drop(client);
+        match is_killed {
+            true => members[failing].restart_keeping_data().unwrap(),
+            false => members[failing].resume(),
+        }
+        wait_until("its return", LONG, || members[failing].client().is_ok());
+    }
+    registered.withdraw().await.unwrap();
+}

@@ -1,4 +1,5 @@
-//! A real ZooKeeper server of one member, in a temporary folder, on a port that stays its own.
+//! A real ZooKeeper server, alone or one of an ensemble, in a temporary folder, on a port that
+//! stays its own.
 //!
 //! Invariants:
 //! - The client port never changes, so that a client sees a restart as the same server.
@@ -82,6 +83,8 @@ pub struct ZooKeeper {
     options: ZooKeeperOptions,
     dir: TempDir,
     port: u16,
+    /// Its number in its ensemble, if it is of one.
+    id: Option<usize>,
     child: Option<Child>,
 }
 
@@ -102,7 +105,7 @@ impl ZooKeeper {
         build_module(options.version.module(), "lib")?;
         let dir = TempDir::with_prefix("zookeeper-")
             .map_err(|source| HarnessError::File { path: env::temp_dir(), source })?;
-        let mut zookeeper = Self { options, dir, port: free_port(), child: None };
+        let mut zookeeper = Self { options, dir, port: free_port(), id: None, child: None };
         for _ in 1..N_START_TRIES {
             match zookeeper.launch() {
                 Err(HarnessError::Ended { tail, .. }) if tail.contains("already in use") => {
@@ -112,6 +115,31 @@ impl ZooKeeper {
             }
         }
         zookeeper.launch().map(|()| zookeeper)
+    }
+
+    /// Starts an ensemble of so many empty servers, and waits until all serve.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_ensemble(n_servers: usize) -> Result<Vec<Self>, HarnessError> {
+        build_module(ZooKeeperVersion::default().module(), "lib")?;
+        let mut settings = vec!["initLimit=20".to_owned(), "syncLimit=4".to_owned()];
+        for id in 1..=n_servers {
+            settings.push(format!("server.{id}=127.0.0.1:{}:{}", free_port(), free_port()));
+        }
+        let mut servers = Vec::new();
+        for id in 1..=n_servers {
+            let options = ZooKeeperOptions { settings: settings.clone(), ..Default::default() };
+            let dir = TempDir::with_prefix("zookeeper-")
+                .map_err(|source| HarnessError::File { path: env::temp_dir(), source })?;
+            let mut server = Self { options, dir, port: free_port(), id: Some(id), child: None };
+            server.child = Some(server.spawn()?);
+            servers.push(server);
+        }
+        for server in &mut servers {
+            server.wait_ready()?;
+        }
+        Ok(servers)
     }
 
     /// The address for clients.
@@ -205,9 +233,29 @@ impl ZooKeeper {
     }
 
     fn launch(&mut self) -> Result<(), HarnessError> {
+        self.child = Some(self.spawn()?);
+        let ready = self.wait_ready();
+        if ready.is_err() {
+            self.child = None;
+        }
+        ready
+    }
+
+    fn wait_ready(&mut self) -> Result<(), HarnessError> {
+        let (addr, is_tls) = (self.addr(), self.options.tls.is_some());
+        let Some(child) = &mut self.child else { return Ok(()) };
+        child.wait_ready(START_TIMEOUT, || serves(addr, is_tls))
+    }
+
+    fn spawn(&self) -> Result<Child, HarnessError> {
         let path = self.dir.path().join("zoo.cfg");
-        let written = fs::create_dir_all(self.dir.path().join("data"))
-            .and_then(|()| fs::write(&path, self.settings()));
+        let data = self.dir.path().join("data");
+        let written = fs::create_dir_all(&data)
+            .and_then(|()| fs::write(&path, self.settings()))
+            .and_then(|()| match self.id {
+                Some(id) => fs::write(data.join("myid"), id.to_string()),
+                None => Ok(()),
+            });
         written.map_err(|source| HarnessError::File { path: path.clone(), source })?;
         let mut jvm_args = vec!["-Dzookeeper.forceSync=no".into()];
         if self.options.tls.is_some() {
@@ -216,11 +264,7 @@ impl ZooKeeper {
         }
         let mut command = self.java(&jvm_args)?;
         command.current_dir(self.dir.path()).arg(SERVER_CLASS).arg(&path);
-        let mut child = Child::spawn("ZooKeeper", &command)?;
-        let (addr, is_tls) = (self.addr(), self.options.tls.is_some());
-        child.wait_ready(START_TIMEOUT, || serves(addr, is_tls))?;
-        self.child = Some(child);
-        Ok(())
+        Child::spawn("ZooKeeper", &command)
     }
 
     /// A tick is the shortest that tests need: sessions of one second become possible.
