@@ -13,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use balance::{Balancer, EndpointSpec};
 use dubbo_proto::{Serialization, ServiceKey};
+use flow::RetryBudget;
 use registry::{Endpoint, Freshness, Protocol, Snapshot};
 use tokio::sync::Notify;
 use tracing::warn;
@@ -59,6 +60,7 @@ pub struct Cluster {
     ejections: RefCell<Ejections>,
     rules: Rules,
     preference: Preference,
+    budget: RefCell<RetryBudget>,
     /// What the registry says, before rules have changed anything.
     listed: RefCell<Snapshot>,
     /// Other rules of the registry may have to be asked for.
@@ -142,6 +144,7 @@ impl Cluster {
             ejections: Ejections::new(&service_name, hub.clone()).into(),
             rules: Rules::new(&service, &policy.routing),
             preference: Preference::new(policy),
+            budget: RetryBudget::new(policy.routing.retry_percent).into(),
             listed: RefCell::default(),
             routing_changed: Rc::default(),
             service_name,
@@ -318,6 +321,10 @@ impl Cluster {
         self.preference.update(policy, &balancer);
         drop(balancer);
         self.holding.borrow_mut().set_policy(policy);
+        let percent = policy.routing.retry_percent;
+        if self.budget.borrow().percent() != percent {
+            *self.budget.borrow_mut() = RetryBudget::new(percent);
+        }
         if self.rules.set_routing(&policy.routing) {
             *self.policy.borrow_mut() = Rc::new(policy.clone());
             let listed = self.listed.borrow().clone();

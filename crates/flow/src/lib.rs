@@ -7,6 +7,7 @@
 //! - [`Attempts`] decides where a call goes next: to which endpoint, to none yet, or to none at all.
 //! - [`Rewrites`] decides whether a call that could not be read may be sent in another form.
 //! - [`Retry`] is what both go by: what the last failure says about another try.
+//! - [`RetryBudget`] bounds how many further attempts there are for all calls together.
 //! - [`rules`] says which endpoints a call may go to at all.
 //! - [`gate`] lets calls into an app, makes them wait in a [`queue`], or sheds them.
 //! - [`limit`] finds out how many calls an app can take, [`credit`] deals that out, and
@@ -14,7 +15,7 @@
 //! - [`AttemptEnd`] is what the balancer learns from an attempt that is over.
 //!
 //! Invariants, which `tests/simulation.rs` checks:
-//! - A call that may have begun is never sent again.
+//! - A call that may have begun is never sent again, unless it is idempotent.
 //! - No attempt begins after the call's deadline.
 //! - No call is offered to the same endpoint twice, and to no more endpoints than its limit says.
 //! - Whatever an attempt comes to, its ticket is given back once.
@@ -33,6 +34,7 @@ pub mod gate;
 pub mod limit;
 pub mod queue;
 mod retry;
+mod retry_budget;
 mod rewrites;
 pub mod rules;
 mod standing;
@@ -40,6 +42,7 @@ mod standing;
 pub use attempt_end::AttemptEnd;
 pub use attempts::{AttemptLimits, Attempts, GiveUp, Next, has_choice};
 pub use retry::Retry;
+pub use retry_budget::RetryBudget;
 pub use rewrites::Rewrites;
 pub use standing::{Standing, pick_ready};
 

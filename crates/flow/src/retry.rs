@@ -23,6 +23,15 @@ impl Retry {
         matches!(self, Self::Safe | Self::Elsewhere)
     }
 
+    /// The same of a call that does no harm if it is carried out twice.
+    #[must_use]
+    pub const fn of_idempotent(self) -> Self {
+        match self {
+            Self::IfIdempotent => Self::Elsewhere,
+            other => other,
+        }
+    }
+
     /// Whether it is certain that nobody has begun the call.
     #[must_use]
     pub const fn is_unbegun(self) -> bool {

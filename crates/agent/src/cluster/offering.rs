@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use balance::Slot;
-use flow::{AttemptLimits, Attempts, GiveUp, Next, Rewrites, Standing};
+use flow::{AttemptLimits, Attempts, GiveUp, Next, Retry, Rewrites, Standing};
 use registry::Freshness;
 use tracing::info;
 
@@ -49,8 +49,11 @@ impl Cluster {
         facts: &dyn CallFacts,
     ) -> Result<Attempts<Member>, GiveUp> {
         let mut attempts = self.attempts(times.deadline);
-        attempts.failed(attempt.member.clone(), error.retry());
+        attempts.failed(attempt.member.clone(), self.retry_of(error, facts));
         match self.next(&attempts, times.now, &self.choice(facts)) {
+            Next::Offer(_) | Next::Wait if !self.budget.borrow_mut().take() => {
+                Err(GiveUp::LastFailure)
+            }
             Next::Offer(_) | Next::Wait => Ok(attempts),
             Next::GiveUp(reason) => Err(reason),
         }
@@ -59,6 +62,7 @@ impl Cluster {
     /// Begins a call on an endpoint that is connected; `None` if there is none just now.
     pub fn begin(self: &Rc<Self>, now: Instant, facts: &dyn CallFacts) -> Option<Attempt> {
         self.last_call.set(now);
+        self.budget.borrow_mut().call();
         let Choice { allowed, point } = self.choice(facts);
         let slot = {
             let mut balancer = self.balancer.borrow_mut();
@@ -124,6 +128,9 @@ impl Cluster {
         mut make: impl AsyncFnMut(&Attempt, Instant) -> Outcome,
     ) -> Outcome {
         self.last_call.set(now);
+        if attempts.is_first() {
+            self.budget.borrow_mut().call();
+        }
         let mut choice = self.choice(facts);
         let mut next = self.next(&attempts, now, &choice);
         loop {
@@ -151,7 +158,7 @@ impl Cluster {
                 }
                 Err(error) => error,
             };
-            attempts.failed(attempt.member.clone(), error.retry());
+            attempts.failed(attempt.member.clone(), self.retry_of(&error, facts));
             attempt.failed(now, &error);
             // Endpoints and rules may be others by now.
             choice = self.choice(facts);
@@ -159,9 +166,21 @@ impl Cluster {
             match next {
                 Next::GiveUp(GiveUp::TooLate) => return Err(too_late(&error)),
                 Next::GiveUp(_) => return Err(error),
+                Next::Offer(_) | Next::Wait if !self.budget.borrow_mut().take() => {
+                    return Err(error);
+                }
                 Next::Offer(_) | Next::Wait => {}
             }
         }
+    }
+
+    /// What a failure says about another try of this call.
+    #[cold]
+    fn retry_of(&self, error: &CallError, facts: &dyn CallFacts) -> Retry {
+        let retry = error.retry();
+        let may_repeat = retry == Retry::IfIdempotent
+            && self.policy.borrow().routing.is_idempotent(&facts.method());
+        if may_repeat { retry.of_idempotent() } else { retry }
     }
 
     /// What a call says about where it goes.

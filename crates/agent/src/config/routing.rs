@@ -18,7 +18,7 @@ const MAX_NODES: u32 = 4096;
 /// The last parameter that a Java method can have.
 const MAX_INDEX: usize = 254;
 /// The keys that are read here.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 11] = [
     "tag_rule",
     "condition_rules",
     "configurators",
@@ -28,6 +28,8 @@ const KEYS: [&str; 9] = [
     "hash_nodes",
     "hash_attachment",
     "hash_arguments",
+    "idempotent",
+    "retry_budget_percent",
 ];
 /// Stands for our own address where nobody knows it.
 const LOOPBACK: &str = "127.0.0.1";
@@ -50,6 +52,21 @@ pub struct RoutingPolicy {
     pub zone: Option<String>,
     /// What `consistent-hash` goes by.
     pub hash: HashPolicy,
+    /// Methods that do no harm if they are carried out twice: names, or beginnings and `*`.
+    pub idempotent: Vec<String>,
+    /// Further attempts for a hundred calls; `None` means no limit.
+    pub retry_percent: Option<u32>,
+}
+
+impl RoutingPolicy {
+    /// Whether a method does no harm if it is carried out twice.
+    #[must_use]
+    pub fn is_idempotent(&self, method: &str) -> bool {
+        self.idempotent.iter().any(|known| match known.strip_suffix('*') {
+            Some(beginning) => method.starts_with(beginning),
+            None => method == known,
+        })
+    }
 }
 
 /// What the balancer `consistent-hash` goes by.
@@ -111,6 +128,8 @@ impl Default for RoutingPolicy {
             zone: None,
             // As in Dubbo: `hash.arguments` and `hash.nodes`.
             hash: HashPolicy { key: HashKey::Arguments(vec![0]), nodes: DEFAULT_NODES },
+            idempotent: Vec::new(),
+            retry_percent: None,
         }
     }
 }
@@ -136,6 +155,9 @@ pub(super) fn routing(
     let caller = caller(section, &base.caller);
     let zone = section.text("zone").map(str::to_owned).or_else(|| base.zone.clone());
     let hash = hash(section, &base.hash);
+    let idempotent = section.optional_texts("idempotent");
+    let idempotent = idempotent.map(|names| names.into_iter().map(str::to_owned).collect());
+    let retry_percent = section.optional_number("retry_budget_percent", 0..=100);
     if !is_ours {
         return Arc::clone(base);
     }
@@ -147,6 +169,8 @@ pub(super) fn routing(
         caller,
         zone: zone.filter(|zone| !zone.is_empty()),
         hash,
+        idempotent: idempotent.unwrap_or_else(|| base.idempotent.clone()),
+        retry_percent: retry_percent.or(base.retry_percent),
     })
 }
 
@@ -287,6 +311,8 @@ mod tests {
             ("registry_rules = 1", "registry_rules"),
             ("hash_arguments = '0,x'", "hash_arguments: is not a list of indexes"),
             ("hash_nodes = 3", "hash_nodes"),
+            ("retry_budget_percent = 101", "retry_budget_percent"),
+            ("idempotent = 'find*'", "idempotent"),
             ("hash_arguments = '0'\nhash_attachment = 'user'", "so is hash_attachment"),
         ] {
             let error = wrong(keys);

@@ -426,13 +426,24 @@ fn routing_shown(config: &RoutingPolicy, shown: &mut Value) {
     fn paths<T>(files: &[RuleFile<T>]) -> Vec<&str> {
         files.iter().map(|file| &*file.path).collect()
     }
-    let RoutingPolicy { tags, conditions, configurators, from_registry, caller, zone, hash } =
-        config;
+    let RoutingPolicy {
+        tags,
+        conditions,
+        configurators,
+        from_registry,
+        caller,
+        zone,
+        hash,
+        idempotent,
+        retry_percent,
+    } = config;
     shown["tag_rule"] = tags.as_ref().map(|file| &*file.path).into();
     shown["condition_rules"] = paths(conditions).into();
     shown["configurators"] = paths(configurators).into();
     shown["registry_rules"] = (*from_registry).into();
     shown["zone"] = zone.clone().into();
+    shown["idempotent"] = idempotent.clone().into();
+    shown["retry_budget_percent"] = (*retry_percent).into();
     let HashPolicy { key, nodes } = hash;
     shown["hash_nodes"] = (*nodes).into();
     match key {
