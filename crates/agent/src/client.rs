@@ -13,6 +13,7 @@ use wire::{Budget, Group};
 
 use crate::config::{ClusterPolicy, ClusterRules};
 use crate::error::{CallError, Code};
+use crate::gate::DirectGates;
 use crate::invocation::Invocation;
 use crate::invoke::invoke;
 use crate::metrics::Hub;
@@ -36,6 +37,7 @@ impl Client {
             // One caller that asks for itself: what it is answered is limited call by call.
             budget: Budget::new(usize::MAX),
             endpoints: Group::new(),
+            direct_gates: Arc::new(DirectGates::new(1)),
         }))
     }
 

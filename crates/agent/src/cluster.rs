@@ -21,6 +21,7 @@ use tracing::warn;
 use crate::config::{ClusterPolicy, TlsEndpoints};
 use crate::error::{CallError, Code};
 use crate::facts::CallFacts;
+use crate::gate::AppGate;
 use crate::metrics::{CallStats, Hub};
 use crate::refused_serializations::RefusedSerializations;
 use crate::rule_documents::{RegistryRules, RuleName};
@@ -32,6 +33,7 @@ mod describe;
 mod ejections;
 mod explain;
 mod holding;
+mod lines;
 mod offering;
 mod preference;
 mod rules;
@@ -40,6 +42,7 @@ pub use self::attempt::Attempt;
 pub use self::ejections::EjectedInfo;
 use self::ejections::Ejections;
 use self::holding::Holding;
+use self::lines::Lines;
 pub use self::offering::too_late;
 use self::preference::{Preference, ZONE};
 pub use self::rules::Allowed;
@@ -71,6 +74,8 @@ pub struct Cluster {
     is_forgotten: Cell<bool>,
     last_call: Cell<Instant>,
     changed: Notify,
+    /// Calls that wait for room.
+    lines: Lines,
     /// Counts the calls for which no endpoint was chosen, once there was one.
     without_endpoint: RefCell<Option<Arc<CallStats>>>,
 }
@@ -94,6 +99,9 @@ struct MemberState {
     /// What each call has to have attached: the token without which the provider takes none, and
     /// its path behind an agent.
     attachments: Vec<(&'static str, String)>,
+    /// What keeps us from sending it more calls than it can take. A provider's agent does that
+    /// itself.
+    gate: RefCell<Option<Rc<AppGate>>>,
     /// Forgotten with the member, when the endpoint registers others.
     refused_serializations: RefusedSerializations,
 }
@@ -160,6 +168,7 @@ impl Cluster {
             is_forgotten: Cell::new(false),
             last_call: Cell::new(Instant::now()),
             changed: Notify::new(),
+            lines: Lines::default(),
             without_endpoint: RefCell::default(),
         }
     }
@@ -189,6 +198,7 @@ impl Cluster {
             let member = known.iter().find(|member| member.0.is_same_way(&endpoint)).cloned();
             timeout = timeout.or(endpoint.timeout);
             let member = member.unwrap_or_else(|| self.member(&endpoint, &policy));
+            self.set_gate(&member, endpoint.threads, &policy);
             placed.push((member, endpoint.into_owned()));
         }
         let specs = placed.iter().map(|(member, endpoint)| EndpointSpec {
@@ -301,6 +311,7 @@ impl Cluster {
             upstream,
             stats,
             attachments: Vec::new(),
+            gate: RefCell::default(),
             refused_serializations,
         };
         state.attachments.extend(token);
@@ -313,8 +324,22 @@ impl Cluster {
         Member(Rc::new(state))
     }
 
+    /// Limits the calls that an endpoint gets, as `policy` says. It has registered so many threads.
+    fn set_gate(&self, member: &Member, threads: Option<u32>, policy: &ClusterPolicy) {
+        let gate = match (&member.0.upstream, policy.endpoint_capacity) {
+            (AnyUpstream::Dubbo(lanes), Some(capacity)) => {
+                Some(self.pool.gate(lanes, capacity, threads))
+            }
+            _ => None,
+        };
+        *member.0.gate.borrow_mut() = gate;
+    }
+
     /// Calls are made by `policy` from now on.
     pub fn set_policy(&self, policy: &ClusterPolicy) {
+        for stats in self.balancer.borrow().stats() {
+            self.set_gate(stats.key, stats.key.0.endpoint.threads, policy);
+        }
         let mut balancer = self.balancer.borrow_mut();
         balancer.set_policy(policy.balance);
         balancer.set_outlier(policy.outlier);

@@ -179,7 +179,9 @@ impl LinkSession {
                 };
                 link.refuse_route(route, Status::UPSTREAM_UNREACHABLE, &text);
             }
-            Standing::Ready | Standing::Connecting => link.accept_route(route, target.codec()),
+            Standing::Ready | Standing::Full | Standing::Connecting => {
+                link.accept_route(route, target.codec());
+            }
         });
     }
 

@@ -6,6 +6,10 @@
 //! A worker's gate has a task only while calls are in the app or wait. A call that finds room costs
 //! neither a lock nor a wake-up.
 //!
+//! An endpoint that we call without an agent before it has such a gate as well ([`DirectGates`]).
+//! There nobody waits at the gate: calls wait in the line of their cluster, which is told when there
+//! is room.
+//!
 //! Invariant: whatever becomes of a call that was let in, its pass comes back: when its answer
 //! came, when it is known that none will come, or after a time (`LONGEST_WORK`).
 
@@ -15,15 +19,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flow::capacity::{REPORT_INTERVAL, Report};
-use flow::gate::{Arrival, Gate, GatePolicy, Left, Pass, Shed};
+use flow::capacity::{Allowance, REPORT_INTERVAL, Report};
+use flow::gate::{Arrival, Gate, Left, Pace, Pass, Shed};
+use flow::line::LinePolicy;
 use flow::queue::Key;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep_until;
 
+pub use self::direct::{DirectGates, OwnGates};
 pub use self::shared::{GateFigures, SharedGate, Source};
 use crate::error::{CallError, Code};
 
+mod direct;
 mod shared;
 
 /// A Dubbo provider goes on with a call that its caller has given up, and its answer says when it
@@ -33,6 +40,14 @@ const LONGEST_WORK: Duration = Duration::from_secs(10);
 const TIMER_STEP: Duration = Duration::from_millis(1);
 /// The least and the longest that a caller is told to stay away.
 const RETRY_AFTER: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(10)];
+
+/// A call that is shed: nobody has begun it.
+#[cold]
+pub fn overloaded(message: String, retry_after: Duration) -> CallError {
+    let [least, longest] = RETRY_AFTER;
+    let retry_after = Some(retry_after.clamp(least, longest));
+    CallError { retry_after, ..CallError::new(Code::Overloaded, message) }
+}
 
 /// What becomes of a call at the gate.
 pub enum Admission {
@@ -70,6 +85,16 @@ pub struct AppGate {
     is_rejected: Cell<bool>,
     lingering: RefCell<Lingering>,
     late_replies: RefCell<Option<LateReplies>>,
+    /// All that other workers could spare was asked for, and was not enough.
+    is_refused: Cell<bool>,
+    /// Who waits elsewhere for room.
+    elsewhere: RefCell<Vec<WaitsElsewhere>>,
+}
+
+/// Calls that wait for room in one app or another.
+struct WaitsElsewhere {
+    n_waiting: u32,
+    room: Rc<Notify>,
 }
 
 /// How many replies of the app came that nobody waited for any more, on the connections of now.
@@ -92,7 +117,7 @@ impl AppGate {
     #[must_use]
     pub fn new(shared: &Arc<SharedGate>, worker: usize) -> Rc<Self> {
         let allowance = shared.allowance(worker);
-        let mut gate = Gate::new(GatePolicy::default(), allowance.limit, Instant::now());
+        let mut gate = Gate::new(LinePolicy::default(), allowance.limit, Instant::now());
         gate.set_limit(allowance.limit, allowance.reach);
         Rc::new(Self {
             shared: Arc::clone(shared),
@@ -102,6 +127,8 @@ impl AppGate {
             is_rejected: Cell::new(false),
             lingering: RefCell::default(),
             late_replies: RefCell::new(None),
+            is_refused: Cell::new(false),
+            elsewhere: RefCell::default(),
         })
     }
 
@@ -114,6 +141,78 @@ impl AppGate {
     #[must_use]
     pub fn is_of(&self, shared: &Arc<SharedGate>) -> bool {
         Arc::ptr_eq(&self.shared, shared)
+    }
+
+    /// What all workers share of it.
+    #[must_use]
+    pub fn shared(&self) -> &Arc<SharedGate> {
+        &self.shared
+    }
+
+    /// Whether a call would be let in now.
+    #[inline]
+    pub fn has_room(&self, now: Instant) -> bool {
+        !self.gate.borrow().is_full() || self.is_room_elsewhere(now)
+    }
+
+    /// Whether other workers can spare some room, which is ours then.
+    #[cold]
+    fn is_room_elsewhere(&self, now: Instant) -> bool {
+        if self.is_refused.get() {
+            return false;
+        }
+        let Some(allowance) = self.shared.ask(now, self.worker, || self.demand() + 1) else {
+            return false;
+        };
+        let mut gate = self.gate.borrow_mut();
+        gate.set_limit(allowance.limit, allowance.reach);
+        self.is_refused.set(gate.is_full());
+        !gate.is_full()
+    }
+
+    /// Lets a call in if there is room.
+    #[inline]
+    pub fn enter(self: &Rc<Self>, now: Instant) -> Option<Admitted> {
+        let pass = self.gate.borrow_mut().enter(now)?;
+        Some(self.admitted(pass))
+    }
+
+    /// So many calls wait elsewhere for room here: `room` is notified once when there is some.
+    pub fn want(self: &Rc<Self>, n_waiting: u32, room: &Rc<Notify>) {
+        self.gate.borrow_mut().want(n_waiting);
+        let mut elsewhere = self.elsewhere.borrow_mut();
+        match elsewhere.iter_mut().find(|it| Rc::ptr_eq(&it.room, room)) {
+            Some(it) => it.n_waiting = n_waiting,
+            None => elsewhere.push(WaitsElsewhere { n_waiting, room: Rc::clone(room) }),
+        }
+        if !self.is_active.get() {
+            self.start();
+        }
+    }
+
+    /// How fast calls go through the app, as this worker has seen it.
+    #[must_use]
+    pub fn pace(&self) -> Pace {
+        self.gate.borrow().pace()
+    }
+
+    /// Tells those who wait elsewhere that there is room, if there is.
+    #[inline]
+    fn tell_room(&self) {
+        if !self.elsewhere.borrow().is_empty() && !self.gate.borrow().is_full() {
+            self.elsewhere.take().iter().for_each(|it| it.room.notify_one());
+        }
+    }
+
+    /// The capacity may be another one.
+    pub fn look_again(&self) {
+        self.set_allowance(self.shared.allowance(self.worker));
+    }
+
+    fn set_allowance(&self, allowance: Allowance) {
+        self.gate.borrow_mut().set_limit(allowance.limit, allowance.reach);
+        self.is_refused.set(false);
+        self.tell_room();
     }
 
     /// Lets a call in, has it wait, or sheds it.
@@ -183,11 +282,7 @@ impl AppGate {
             "the app at {app} works on as many calls as it can take ({capacity}, {source}), \
              {n_waiting} more wait on this worker, and {why}"
         );
-        let [least, longest] = RETRY_AFTER;
-        CallError {
-            retry_after: Some(retry_after.clamp(least, longest)),
-            ..CallError::new(Code::Overloaded, message)
-        }
+        overloaded(message, retry_after)
     }
 
     fn leave(&self, pass: Pass, now: Instant, left: Left) {
@@ -203,6 +298,7 @@ impl AppGate {
         if is_waited_for || left == Left::Rejected {
             self.shared.wake(self.worker);
         }
+        self.tell_room();
     }
 
     /// Nobody waits for the call any more. The app may go on with it.
@@ -259,14 +355,16 @@ impl AppGate {
 
     /// Says what was seen since the last time, and learns what may be let in from now on.
     fn report(&self, now: Instant) {
+        let n_elsewhere = self.elsewhere.borrow().iter().map(|it| it.n_waiting).max();
         let report = {
             let mut gate = self.gate.borrow_mut();
+            gate.want(n_elsewhere.unwrap_or_default());
             let (demand, sample) = (gate.take_demand(), gate.take_sample(now));
             Report { demand, in_flight: gate.stats().in_flight, sample }
         };
         let n_waiting = self.gate.borrow().stats().n_waiting;
         let allowance = self.shared.report(now, self.worker, &report, n_waiting);
-        self.gate.borrow_mut().set_limit(allowance.limit, allowance.reach);
+        self.set_allowance(allowance);
         // The next call starts a task again.
         self.is_active.set(report.demand != 0);
     }
@@ -275,7 +373,7 @@ impl AppGate {
     fn give_back(&self) {
         let in_flight = self.gate.borrow().stats().in_flight;
         if let Some(allowance) = self.shared.returned(self.worker, in_flight) {
-            self.gate.borrow_mut().set_limit(allowance.limit, allowance.reach);
+            self.set_allowance(allowance);
         }
     }
 
@@ -325,6 +423,11 @@ impl Admitted {
             None => self.answered(now),
             Some(error) => self.failed(now, error),
         }
+    }
+
+    /// The call was not made after all.
+    pub fn unused(mut self, now: Instant) {
+        self.leave(now, Left::Unknown);
     }
 
     /// The call is with the app, which will not say when it has ended it.

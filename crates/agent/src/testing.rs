@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::task::LocalSet;
@@ -10,6 +11,7 @@ use wire::{Account, Budget, Group};
 
 use crate::connections::Connections;
 use crate::facts::CallFacts;
+use crate::gate::{DirectGates, OwnGates};
 use crate::memory::Memory;
 use crate::upstream::Pool;
 
@@ -28,7 +30,8 @@ pub(crate) fn on_worker(test: impl AsyncFnOnce()) {
 /// Upstreams that may hold as much as they like.
 pub(crate) fn pool() -> Rc<Pool> {
     let memory = Rc::new(Memory::new(Budget::new(usize::MAX), Group::new()));
-    Rc::new(Pool::new("test", memory, Connections::default()))
+    let gates = OwnGates::new(Arc::new(DirectGates::new(1)), 0);
+    Rc::new(Pool::new("test", memory, Connections::default(), gates))
 }
 
 /// The account of a connection that may hold as much as it likes.

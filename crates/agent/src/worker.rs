@@ -20,7 +20,7 @@ use self::turns::{InTurn, Turns};
 use crate::backend::{Backend, Backends, GateSetup, Gates};
 use crate::config::{ClusterRules, ExportConfig};
 use crate::connections::{Connections, Direction, Session};
-use crate::gate::SharedGate;
+use crate::gate::{DirectGates, OwnGates, SharedGate};
 use crate::inspect::Question;
 use crate::memory::Memory;
 use crate::metrics::Hub;
@@ -74,6 +74,8 @@ pub struct WorkerSetup {
     pub budget: Budget,
     /// What those to endpoints hold, of all workers.
     pub endpoints: Arc<Group>,
+    /// What keeps endpoints from more calls than they can take, of all workers.
+    pub direct_gates: Arc<DirectGates>,
 }
 
 /// A service that is offered.
@@ -129,7 +131,12 @@ impl Worker {
     pub fn new(setup: WorkerSetup) -> Rc<Self> {
         let memory = Rc::new(Memory::new(setup.budget, setup.endpoints));
         let connections = Connections::default();
-        let pool = Pool::new(&setup.name, Rc::clone(&memory), connections.clone());
+        let pool = Pool::new(
+            &setup.name,
+            Rc::clone(&memory),
+            connections.clone(),
+            OwnGates::new(setup.direct_gates, setup.index),
+        );
         let pool = Rc::new(pool);
         let worker = Rc::new(Self {
             index: setup.index,

@@ -216,6 +216,13 @@ impl<K: Eq + Clone> Balancer<K> {
         allowed.flatten().or_else(|| first(&|entry| available(&entry.key)))
     }
 
+    /// Whether a pick chose an ejected endpoint, because no other one is available.
+    #[inline]
+    #[must_use]
+    pub fn is_last_choice(&self, slot: Slot, now: Instant) -> bool {
+        self.n_out != 0 && self.entry(slot).is_some_and(|entry| !entry.outlier.allows(now))
+    }
+
     fn choose<R: Rng + ?Sized>(
         &mut self,
         now: Instant,

@@ -39,6 +39,8 @@ pub enum Next {
     Offer(Slot),
     /// Wait until it is known who offers the service, but not beyond the deadline; then ask again.
     Wait,
+    /// Wait in line: those that could take it have no room.
+    Queue,
     /// Offer it no more.
     GiveUp(GiveUp),
 }

@@ -13,45 +13,13 @@
 //!   come by then.
 //! - Each call that waits is let in, shed or cancelled, once.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::floor::Floor;
 use crate::limit::Sample;
-use crate::queue::{Entry, Key, Priority, Pushed, Queue};
-
-/// How calls wait at a gate.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct GatePolicy {
-    /// The most calls that wait.
-    pub max_waiting: usize,
-    /// How long calls may wait in a burst: this, or as long as a call takes if that is longer.
-    pub burst: Duration,
-    /// How long calls may wait after that: this, or half as long as a call takes if that is longer.
-    /// The first one of a caller may wait twice as long.
-    pub target: Duration,
-}
-
-impl Default for GatePolicy {
-    fn default() -> Self {
-        Self {
-            max_waiting: 4096,
-            burst: Duration::from_millis(100),
-            target: Duration::from_millis(5),
-        }
-    }
-}
-
-/// A call that is to wait.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Arrival {
-    /// Who calls, by any number that is one caller's alone.
-    pub caller: u64,
-    /// The call's class.
-    pub priority: Priority,
-    /// When the caller gives up.
-    pub deadline: Instant,
-}
+pub use crate::line::{Arrival, Pace, Shed};
+use crate::line::{Line, LinePolicy};
+use crate::queue::Key;
 
 /// Leave to have one call in the app. Give it back to [`Gate::leave`], or the call counts for ever.
 #[derive(Debug, Eq, PartialEq)]
@@ -73,17 +41,6 @@ pub enum Left {
     Unknown,
 }
 
-/// Why a call was shed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Shed {
-    /// It cannot be answered by its deadline.
-    Late,
-    /// It would have to wait too long behind others.
-    Busy,
-    /// The queue is full.
-    Full,
-}
-
 /// How a gate stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct GateStats {
@@ -98,7 +55,6 @@ pub struct GateStats {
 /// One worker's gate before an app, and the calls that wait there.
 #[derive(Debug)]
 pub struct Gate<T> {
-    policy: GatePolicy,
     limit: u32,
     /// How many calls may be in the app when this gate has got what it can get.
     reach: f64,
@@ -110,10 +66,7 @@ pub struct Gate<T> {
     answers: Answers,
     sample: Sample,
     max_demand: u32,
-    queue: Queue<T>,
-    /// Since when calls have waited without a break.
-    standing_since: Option<Instant>,
-    displaced: VecDeque<T>,
+    line: Line<T>,
 }
 
 /// Answers that were only counted yet: most calls need no more.
@@ -127,8 +80,6 @@ struct Answers {
 
 /// How long the fastest answer is remembered.
 const FLOOR_WINDOW: Duration = Duration::from_secs(10);
-/// A gate that may let nothing in yet counts as one that may let in so much.
-const LEAST_REACH: f64 = 0.01;
 /// One answer counts for so much of the usual time.
 const SMOOTHING: u64 = 16;
 
@@ -141,9 +92,8 @@ fn nanoseconds(time: Duration) -> u64 {
 impl<T> Gate<T> {
     /// A gate that lets `limit` calls in at a time.
     #[must_use]
-    pub fn new(policy: GatePolicy, limit: u32, now: Instant) -> Self {
+    pub fn new(policy: LinePolicy, limit: u32, now: Instant) -> Self {
         Self {
-            policy,
             limit,
             reach: f64::from(limit),
             in_flight: 0,
@@ -152,9 +102,7 @@ impl<T> Gate<T> {
             answers: Answers::default(),
             sample: Sample::default(),
             max_demand: 0,
-            queue: Queue::new(policy.max_waiting),
-            standing_since: None,
-            displaced: VecDeque::new(),
+            line: Line::new(policy),
         }
     }
 
@@ -170,7 +118,7 @@ impl<T> Gate<T> {
     #[must_use]
     pub fn stats(&self) -> GateStats {
         let Self { limit, in_flight, .. } = *self;
-        GateStats { limit, in_flight, n_waiting: self.queue.len() }
+        GateStats { limit, in_flight, n_waiting: self.line.len() }
     }
 
     /// What a call usually takes in the app; zero until one was answered.
@@ -183,7 +131,7 @@ impl<T> Gate<T> {
     #[inline]
     #[must_use]
     pub fn has_waiting(&self) -> bool {
-        !self.queue.is_empty()
+        !self.line.is_empty()
     }
 
     /// Whether as many calls are in the app as may be.
@@ -209,7 +157,7 @@ impl<T> Gate<T> {
     /// Lets a call in at once, if there is room and nobody waits.
     #[inline]
     pub fn enter(&mut self, now: Instant) -> Option<Pass> {
-        if self.limit <= self.in_flight || !self.queue.is_empty() {
+        if self.limit <= self.in_flight || !self.line.is_empty() {
             return None;
         }
         Some(self.pass(now))
@@ -222,31 +170,20 @@ impl<T> Gate<T> {
     pub fn wait(&mut self, now: Instant, arrival: Arrival, item: T) -> Result<Key, (Shed, T)> {
         self.max_demand = self.max_demand.max(self.demand().saturating_add(1));
         self.look_at_answers(now);
-        let Arrival { caller, priority, deadline } = arrival;
-        let needed = self.floor.least().unwrap_or_default();
-        let Some(until) = deadline.checked_sub(needed).filter(|until| now <= *until) else {
-            return Err((Shed::Late, item));
-        };
-        let entry = Entry { caller, priority, deadline, until };
-        let patience = self.patience(now, self.queue.has_others_of(&entry));
-        let wait = self.expected_wait(self.queue.n_ahead(&entry, self.n_within(patience)));
-        if until.saturating_duration_since(now) < wait {
-            return Err((Shed::Late, item));
-        }
-        if patience < wait {
-            return Err((Shed::Busy, item));
-        }
-        match self.queue.push(entry, item) {
-            Pushed::Refused(item) => Err((Shed::Full, item)),
-            Pushed::Waits(key) => {
-                self.standing_since.get_or_insert(now);
-                Ok(key)
-            }
-            Pushed::Displaces(key, gone) => {
-                self.displaced.push_back(gone.item);
-                Ok(key)
-            }
-        }
+        let pace = self.pace();
+        self.line.wait(now, &pace, arrival, item)
+    }
+
+    /// How fast calls go through the app.
+    #[must_use]
+    pub fn pace(&self) -> Pace {
+        let least = self.floor.least().unwrap_or_default();
+        Pace { usual: self.usual(), least, reach: self.reach }
+    }
+
+    /// So many calls wait elsewhere for room in the app.
+    pub fn want(&mut self, n_waiting: u32) {
+        self.max_demand = self.max_demand.max(self.demand().saturating_add(n_waiting));
     }
 
     /// Gives a pass back: the call is no longer in the app.
@@ -269,7 +206,8 @@ impl<T> Gate<T> {
             Left::Rejected => {
                 self.sample.rejected();
                 // Or calls would run into the full pool until somebody has looked at the sample.
-                self.limit = self.limit.min(self.in_flight);
+                // One call may always find out whether it is still full.
+                self.limit = self.limit.min(self.in_flight.max(1));
             }
             Left::Unanswered => {
                 let latency = now.saturating_duration_since(began);
@@ -284,44 +222,34 @@ impl<T> Gate<T> {
     /// The next call that waited and is let in. Ask until there is none, after each step that made
     /// room.
     pub fn poll_admitted(&mut self, now: Instant) -> Option<(T, Pass)> {
-        let is_late = self.queue.next_expiry().is_some_and(|until| until < now);
-        // Those are shed first.
-        if self.limit <= self.in_flight || is_late {
+        if self.limit <= self.in_flight {
             return None;
         }
-        let item = self.queue.pop()?;
-        self.look_at_queue();
+        let item = self.line.poll_next(now)?;
         Some((item, self.pass(now)))
     }
 
     /// The next call that waited and is shed. Ask until there is none, before
     /// [`Gate::poll_admitted`].
     pub fn poll_shed(&mut self, now: Instant) -> Option<(T, Shed)> {
-        if let Some(item) = self.displaced.pop_front() {
-            return Some((item, Shed::Full));
-        }
-        let item = self.queue.pop_expired(now)?;
-        self.look_at_queue();
-        Some((item, Shed::Late))
+        self.line.poll_shed(now)
     }
 
     /// After this instant [`Gate::poll_shed`] has something.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.queue.next_expiry()
+        self.line.poll_timeout()
     }
 
     /// Takes a call out whose caller has gone away; `None` if it no longer waits.
     pub fn cancel(&mut self, key: Key) -> Option<T> {
-        let item = self.queue.cancel(key);
-        self.look_at_queue();
-        item
+        self.line.cancel(key)
     }
 
     /// When it is worth trying again: the time that a further call would have to wait.
     #[must_use]
     pub fn retry_after(&self) -> Duration {
-        self.expected_wait(self.queue.len())
+        self.line.retry_after(&self.pace())
     }
 
     fn look_at_answers(&mut self, now: Instant) {
@@ -336,7 +264,7 @@ impl<T> Gate<T> {
     }
 
     fn demand(&self) -> u32 {
-        self.in_flight.saturating_add(u32::try_from(self.queue.len()).unwrap_or(u32::MAX))
+        self.in_flight.saturating_add(u32::try_from(self.line.len()).unwrap_or(u32::MAX))
     }
 
     fn pass(&mut self, now: Instant) -> Pass {
@@ -344,43 +272,6 @@ impl<T> Gate<T> {
         self.sample.max_in_flight = self.sample.max_in_flight.max(self.in_flight);
         self.max_demand = self.max_demand.max(self.in_flight);
         Pass { began: now }
-    }
-
-    fn look_at_queue(&mut self) {
-        if self.queue.is_empty() {
-            self.standing_since = None;
-        }
-    }
-
-    /// How long a call may wait now. In a standing queue, a caller of whom nothing waits gets twice
-    /// the time of those who keep it standing.
-    fn patience(&self, now: Instant, has_others: bool) -> Duration {
-        let burst = self.policy.burst.max(self.usual());
-        let patience = match self.standing_since {
-            Some(since) if burst < now.saturating_duration_since(since) => {
-                let target = self.policy.target.max(self.usual() / 2);
-                if has_others { target } else { target * 2 }
-            }
-            _ => burst,
-        };
-        // What goes round among several gates is here for a part of the time only.
-        patience.div_f64(self.reach.clamp(LEAST_REACH, 1.0))
-    }
-
-    /// How long a call waits with so many before it: within the usual time, as many calls end as
-    /// may be in the app.
-    fn expected_wait(&self, n_ahead: usize) -> Duration {
-        let turns = u32::try_from(n_ahead).unwrap_or(u32::MAX).saturating_add(1);
-        self.usual().saturating_mul(turns).div_f64(self.reach.max(LEAST_REACH))
-    }
-
-    /// How many calls may be before one that waits no longer than `wait`, and one more.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-    fn n_within(&self, wait: Duration) -> usize {
-        if self.usual_ns == 0 {
-            return 0;
-        }
-        (wait.as_secs_f64() / self.usual().as_secs_f64() * self.reach.max(LEAST_REACH)) as usize + 1
     }
 }
 

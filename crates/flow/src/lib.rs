@@ -9,7 +9,8 @@
 //! - [`Retry`] is what both go by: what the last failure says about another try.
 //! - [`RetryBudget`] bounds how many further attempts there are for all calls together.
 //! - [`rules`] says which endpoints a call may go to at all.
-//! - [`gate`] lets calls into an app, makes them wait in a [`queue`], or sheds them.
+//! - [`gate`] lets calls into an app, makes them wait in a [`line`] with its [`queue`], or sheds
+//!   them.
 //! - [`limit`] finds out how many calls an app can take, [`credit`] deals that out, and
 //!   [`capacity`] is both for the workers of a process.
 //! - [`AttemptEnd`] is what the balancer learns from an attempt that is over.
@@ -32,6 +33,7 @@ pub mod credit;
 mod floor;
 pub mod gate;
 pub mod limit;
+pub mod line;
 pub mod queue;
 mod retry;
 mod retry_budget;
@@ -44,7 +46,7 @@ pub use attempts::{AttemptLimits, Attempts, GiveUp, Next, has_choice};
 pub use retry::Retry;
 pub use retry_budget::RetryBudget;
 pub use rewrites::Rewrites;
-pub use standing::{Standing, pick_ready};
+pub use standing::{Standing, has_to_queue};
 
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests need some instant to count from")]

@@ -30,6 +30,10 @@ pub struct LimitPolicy {
     pub latency_min: Option<u32>,
     /// How long the least latency is remembered.
     pub floor_window: Duration,
+    /// An answer that comes so much later than the fastest ones shows no queue yet.
+    pub slack: Duration,
+    /// The limit grows fast, by half in each sample, until it falls for the first time.
+    pub is_eager: bool,
 }
 
 const FLOOR_WINDOW: Duration = Duration::from_secs(20);
@@ -39,7 +43,16 @@ impl LimitPolicy {
     #[must_use]
     pub fn known(capacity: u32) -> Self {
         let (max, initial) = (capacity, capacity);
-        Self { min: 1, max, initial, latency_min: None, floor_window: FLOOR_WINDOW }
+        Self { min: 1, max, initial, latency_min: None, ..Self::default() }
+    }
+
+    /// For a provider that we call without an agent before it, and of which nothing is known. It
+    /// begins with a little more than Dubbo's usual 200 threads. What answers within milliseconds
+    /// is never held up.
+    #[must_use]
+    pub fn direct() -> Self {
+        let slack = Duration::from_millis(20);
+        Self { initial: 256, slack, is_eager: true, ..Self::default() }
     }
 }
 
@@ -48,7 +61,8 @@ impl Default for LimitPolicy {
     /// a few samples, and one that can take more loses nothing.
     fn default() -> Self {
         let (min, max, initial, latency_min) = (1, 65_536, 1000, Some(16));
-        Self { min, max, initial, latency_min, floor_window: FLOOR_WINDOW }
+        let (slack, is_eager) = (Duration::ZERO, false);
+        Self { min, max, initial, latency_min, floor_window: FLOOR_WINDOW, slack, is_eager }
     }
 }
 
@@ -101,6 +115,8 @@ impl Sample {
 const AFTER_REJECTION: f64 = 0.9;
 /// So many times the floor is not a queue yet.
 const TOLERANCE: f64 = 1.2;
+/// What a limit grows by in a sample that has not fallen yet.
+const EAGER_GROWTH: f64 = 1.5;
 /// One sample never takes more than half of the limit.
 const LEAST_GRADIENT: f64 = 0.5;
 
@@ -110,6 +126,8 @@ pub struct Limiter {
     policy: LimitPolicy,
     limit: f64,
     floor: Floor,
+    /// It has not fallen yet, and may grow fast.
+    is_eager: bool,
 }
 
 impl Limiter {
@@ -117,7 +135,8 @@ impl Limiter {
     #[must_use]
     pub fn new(policy: LimitPolicy, now: Instant) -> Self {
         let floor = Floor::new(policy.floor_window, now);
-        let mut limiter = Self { policy, limit: f64::from(policy.initial), floor };
+        let (limit, is_eager) = (f64::from(policy.initial), policy.is_eager);
+        let mut limiter = Self { policy, limit, floor, is_eager };
         limiter.set(f64::from(policy.initial));
         limiter
     }
@@ -133,6 +152,7 @@ impl Limiter {
     pub fn take_in(&mut self, now: Instant, sample: &Sample) {
         if 0 < sample.n_rejected {
             let used = f64::from(sample.max_in_flight).min(self.limit);
+            self.is_eager = false;
             return self.set(used * AFTER_REJECTION);
         }
         let is_used_up = self.limit <= f64::from(sample.max_in_flight) + 1.0;
@@ -148,8 +168,13 @@ impl Limiter {
         let floor = self.floor.least().unwrap_or(mean).as_secs_f64();
         let gradient = match mean.as_secs_f64() {
             0.0 => 1.0,
-            mean_s => (TOLERANCE * floor / mean_s).clamp(LEAST_GRADIENT, 1.0),
+            mean_s => ((TOLERANCE * floor + self.policy.slack.as_secs_f64()) / mean_s)
+                .clamp(LEAST_GRADIENT, 1.0),
         };
+        self.is_eager &= 1.0 <= gradient || !is_used_up;
+        if self.is_eager && is_used_up {
+            return self.set(self.limit * EAGER_GROWTH);
+        }
         let next = self.limit * gradient + allowance;
         let next = match is_used_up {
             true if is_new_span => self.limit.min(next) / TOLERANCE - 1.5 * allowance,

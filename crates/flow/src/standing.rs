@@ -12,18 +12,10 @@ pub enum Standing {
     Ready,
     /// Nothing is known yet.
     Connecting,
+    /// Works on as many calls as it can take.
+    Full,
     /// Takes no calls now.
     Down,
-}
-
-/// Chooses an endpoint that takes the call at once, if there is one: for callers that cannot wait.
-pub fn pick_ready<K: Eq + Clone, R: Rng + ?Sized>(
-    balancer: &mut Balancer<K>,
-    now: Instant,
-    rng: &mut R,
-    standing: impl Fn(&K) -> Standing,
-) -> Option<Slot> {
-    balancer.pick(now, rng, |endpoint| standing(endpoint) == Standing::Ready)
 }
 
 /// Chooses an endpoint that is not among those in `tried`: one that takes calls, or else one that may
@@ -36,4 +28,20 @@ pub(crate) fn pick_untried<K: Eq>(
     [Standing::Ready, Standing::Connecting].into_iter().find_map(|wanted| {
         choose(&|endpoint| standing(endpoint) == wanted && !tried.contains(endpoint))
     })
+}
+
+/// Whether a call has to wait, for which `chosen` was found: an endpoint that would take calls only
+/// has no room. One that is ejected is not asked while others are only full.
+pub fn has_to_queue<K: Eq + Clone, R: Rng + ?Sized>(
+    balancer: &mut Balancer<K>,
+    now: Instant,
+    rng: &mut R,
+    chosen: Option<Slot>,
+    standing: impl Fn(&K) -> Standing,
+) -> bool {
+    if chosen.is_some_and(|slot| !balancer.is_last_choice(slot, now)) {
+        return false;
+    }
+    let full = balancer.pick(now, rng, |endpoint| standing(endpoint) == Standing::Full);
+    full.is_some_and(|full| chosen.is_none() || !balancer.is_last_choice(full, now))
 }

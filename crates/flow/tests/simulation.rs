@@ -277,6 +277,7 @@ impl Sim {
                 let ticket = self.balancer.begin(slot);
                 self.send(call, endpoint, ticket, self.now);
             }
+            Next::Queue => panic!("no endpoint is full here"),
             Next::Wait => {
                 assert!(!self.is_known && self.now < call.limits.deadline);
                 self.tally.count("waited");

@@ -11,6 +11,7 @@ use flow::{AttemptEnd, Standing};
 
 use super::{Cluster, Member, ejections};
 use crate::error::{CallError, Code};
+use crate::gate::Admitted;
 use crate::timeout::Limit;
 use crate::upstream::AnyUpstream;
 
@@ -19,6 +20,8 @@ pub struct Attempt {
     pub(super) cluster: Rc<Cluster>,
     pub(super) member: Member,
     pub(super) ticket: Option<Ticket>,
+    /// Leave to have the call there, if the endpoint takes a limited number.
+    pub(super) pass: Option<Admitted>,
     pub(super) started: Instant,
 }
 
@@ -43,6 +46,9 @@ impl Attempt {
     pub fn answered(mut self, now: Instant, serialization: Serialization, body: &[u8]) -> Duration {
         let latency = now.saturating_duration_since(self.started);
         let Some(ticket) = self.ticket.take() else { return latency };
+        if let Some(pass) = self.pass.take() {
+            pass.answered(now);
+        }
         self.member.0.stats.finished(latency, None);
         self.give_back(ticket, ejections::of_body(serialization, body), now, latency);
         latency
@@ -52,6 +58,9 @@ impl Attempt {
     pub fn failed(mut self, now: Instant, error: &CallError) {
         let Some(ticket) = self.ticket.take() else { return };
         let latency = now.saturating_duration_since(self.started);
+        if let Some(pass) = self.pass.take() {
+            pass.failed(now, error);
+        }
         self.member.0.stats.finished(latency, Some(error.code as u8));
         let ending = match self.is_refusal(error) {
             true => AttemptEnd::Refused,
@@ -76,9 +85,19 @@ impl Attempt {
         ending.give_back(&mut balancer, ticket, now, latency, rand::rng);
     }
 
+    /// The endpoint has seen nothing of the call.
+    pub fn unused(mut self, now: Instant) {
+        if let Some(pass) = self.pass.take() {
+            pass.unused(now);
+        }
+    }
+
     /// The call was sent, and nobody will hear how it ends.
     pub fn sent_one_way(mut self) {
         let Some(ticket) = self.ticket.take() else { return };
+        if let Some(pass) = self.pass.take() {
+            pass.sent_one_way(self.started);
+        }
         self.member.0.stats.finished(Duration::ZERO, None);
         self.give_back(ticket, AttemptEnd::Unheard, self.started, Duration::ZERO);
     }

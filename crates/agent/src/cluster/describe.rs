@@ -9,7 +9,7 @@ use dubbo_proto::Serialization;
 use registry::Freshness;
 
 use super::{Cluster, Member, MemberState, Standing};
-use crate::config::ClusterPolicy;
+use crate::config::{AppCapacity, ClusterPolicy};
 use crate::error::CallError;
 use crate::inspect::snapshot::{CallsSnapshot, EndpointSnapshot, PolicySnapshot, ServiceSnapshot};
 use crate::inspect::{Filter, First};
@@ -48,6 +48,7 @@ impl Cluster {
             ready: balancer.stats().filter(is_ready).count(),
             held: holding.held().count(),
             unused: holding.unused_list().iter().map(ToString::to_string).collect(),
+            waiting: self.lines.n_waiting(),
             in_flight: balancer.stats().map(|stats| u64::from(stats.in_flight)).sum(),
             policy: describe_policy(&self.policy.borrow()),
         }
@@ -96,6 +97,8 @@ impl Cluster {
         }
         let mut calls = CallsSnapshot { average_ms: stats.latency.map(ms), ..Default::default() };
         calls.totals.add(&member.stats);
+        let gate = stats.key.gate();
+        let shared = gate.as_ref().map(|gate| gate.shared());
         EndpointSnapshot {
             service: self.service_name.to_string(),
             registry: self.registry_name.to_string(),
@@ -105,6 +108,8 @@ impl Cluster {
             why,
             held,
             weight: stats.weight,
+            capacity: shared.map(|shared| shared.capacity()),
+            capacity_source: shared.map(|shared| shared.source().name().to_owned()),
             calls,
         }
     }
@@ -145,14 +150,14 @@ impl EndpointState {
             return ("leaving", Some(why.to_owned()));
         }
         match (self.standing, self.ejection) {
-            (Standing::Ready, Some(reason)) => {
+            (Standing::Ready | Standing::Full, Some(reason)) => {
                 let why = format!("ejected: {reason}; it gets a trial call now and then");
                 ("ejected", Some(why))
             }
-            (Standing::Ready, None) if self.weight == 0 => {
+            (Standing::Ready | Standing::Full, None) if self.weight == 0 => {
                 ("ready", Some("its weight is 0, so it gets no calls".to_owned()))
             }
-            (Standing::Ready, None) => ("ready", None),
+            (Standing::Ready | Standing::Full, None) => ("ready", None),
             (Standing::Connecting, _) => ("connecting", None),
             (Standing::Down, _) => ("down", trouble().map(|error| shortened(&error.message))),
         }
@@ -193,9 +198,20 @@ fn describe_policy(policy: &ClusterPolicy) -> PolicySnapshot {
         serialization: policy.serialization.name().to_owned(),
         max_attempts: policy.max_attempts,
         max_in_flight: policy.max_in_flight,
+        endpoint_capacity: describe_capacity(policy.endpoint_capacity),
         max_reply_bytes: policy.max_reply_len,
         hold_ms: whole_ms(policy.hold.time),
         hold_percent: policy.hold.percent,
+    }
+}
+
+/// As it is written in a configuration; nothing if that does not say it.
+fn describe_capacity(capacity: Option<AppCapacity>) -> Option<String> {
+    match capacity {
+        None => Some("0".to_owned()),
+        Some(AppCapacity::Known(capacity)) => Some(capacity.to_string()),
+        Some(AppCapacity::Adaptive) => Some("auto".to_owned()),
+        Some(AppCapacity::Registered) => None,
     }
 }
 

@@ -91,7 +91,7 @@ impl Cluster {
         let n_picks = (MAX_LOOKS / balancer.len().max(1)).clamp(1, N_PICKS);
         let mut picked: Vec<(Member, usize)> = Vec::new();
         for _ in 0..n_picks {
-            let standing = |member: &Member| self.standing_for(member, allowed);
+            let standing = |member: &Member| self.standing_for(member, now, allowed);
             let is_ready = |member: &Member| standing(member) == Standing::Ready;
             let slot = self.preference.pick(&mut balancer, now, point, is_ready);
             let Some(slot) = slot else { break };

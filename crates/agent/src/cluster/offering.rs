@@ -3,11 +3,14 @@
 //! [`flow`] decides where a call goes next, and whether it goes anywhere. Here it is told how
 //! endpoints stand, and what it decides is done.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use std::time::Instant;
 
 use balance::Slot;
-use flow::{AttemptLimits, Attempts, GiveUp, Next, Retry, Rewrites, Standing};
+use flow::line::Arrival;
+use flow::queue::Priority;
+use flow::{AttemptLimits, Attempts, GiveUp, Next, Retry, Rewrites, Standing, has_to_queue};
 use registry::Freshness;
 use tracing::info;
 
@@ -51,24 +54,46 @@ impl Cluster {
         let mut attempts = self.attempts(times.deadline);
         attempts.failed(attempt.member.clone(), self.retry_of(error, facts));
         match self.next(&attempts, times.now, &self.choice(facts)) {
-            Next::Offer(_) | Next::Wait if !self.budget.borrow_mut().take() => {
+            Next::Offer(_) | Next::Wait | Next::Queue if !self.budget.borrow_mut().take() => {
                 Err(GiveUp::LastFailure)
             }
-            Next::Offer(_) | Next::Wait => Ok(attempts),
+            Next::Offer(_) | Next::Wait | Next::Queue => Ok(attempts),
             Next::GiveUp(reason) => Err(reason),
         }
     }
 
-    /// Begins a call on an endpoint that is connected; `None` if there is none just now.
+    /// Begins a call on an endpoint that is connected and has room; `None` if there is none now.
     pub fn begin(self: &Rc<Self>, now: Instant, facts: &dyn CallFacts) -> Option<Attempt> {
         self.last_call.set(now);
-        self.budget.borrow_mut().call();
-        let Choice { allowed, point } = self.choice(facts);
+        let choice = self.choice(facts);
+        if self.lines.has_waiting(choice.allowed.as_ref()) {
+            return None;
+        }
+        let attempt = self.begin_for(now, choice.allowed.as_deref(), choice.point);
+        if attempt.is_some() {
+            self.budget.borrow_mut().call();
+        }
+        attempt
+    }
+
+    /// Begins a call that may go to these endpoints.
+    #[inline]
+    pub(super) fn begin_for(
+        self: &Rc<Self>,
+        now: Instant,
+        allowed: Option<&Allowed>,
+        point: Option<u32>,
+    ) -> Option<Attempt> {
         let slot = {
             let mut balancer = self.balancer.borrow_mut();
-            let standing = |member: &Member| self.standing_for(member, allowed.as_deref());
+            let standing = |member: &Member| self.standing_for(member, now, allowed);
             let is_ready = |member: &Member| standing(member) == Standing::Ready;
-            self.preference.pick(&mut balancer, now, point, is_ready)?
+            let slot = self.preference.pick(&mut balancer, now, point, is_ready)?;
+            let chosen = Some(slot);
+            if has_to_queue(&mut balancer, now, &mut rand::rng(), chosen, standing) {
+                return None;
+            }
+            slot
         };
         self.attempt(slot, now)
     }
@@ -77,7 +102,8 @@ impl Cluster {
     pub async fn call(self: &Rc<Self>, call: RoutedCall<'_>) -> Outcome {
         let otherwise = self.policy.borrow().serialization;
         let Times { now, deadline } = call.times;
-        self.offer(now, self.attempts(deadline), &call, async |attempt, now| {
+        let caller = caller_of_task();
+        self.offer(now, self.attempts(deadline), caller, &call, async |attempt, now| {
             let member = &attempt.member.0;
             let used = member.serialization(otherwise);
             // What the caller attaches counts more than what the registry shows.
@@ -124,6 +150,7 @@ impl Cluster {
         self: &Rc<Self>,
         mut now: Instant,
         mut attempts: Attempts<Member>,
+        caller: u64,
         facts: &dyn CallFacts,
         mut make: impl AsyncFnMut(&Attempt, Instant) -> Outcome,
     ) -> Outcome {
@@ -132,9 +159,23 @@ impl Cluster {
             self.budget.borrow_mut().call();
         }
         let mut choice = self.choice(facts);
-        let mut next = self.next(&attempts, now, &choice);
+        let is_behind = attempts.is_first() && self.lines.has_waiting(choice.allowed.as_ref());
+        let mut next = match is_behind {
+            true => Next::Queue,
+            false => self.next(&attempts, now, &choice),
+        };
         loop {
             let attempt = match next {
+                Next::Queue => {
+                    let deadline = attempts.limits().deadline;
+                    let arrival = Arrival { caller, priority: Priority::default(), deadline };
+                    let attempt = self.wait_in_line(now, arrival, choice.allowed.clone()).await;
+                    if let Err(error) = &attempt {
+                        self.count_without_endpoint(now, error.code);
+                    }
+                    now = Instant::now();
+                    Some(attempt?)
+                }
                 Next::Offer(slot) => self.attempt(slot, now),
                 Next::Wait => {
                     // If none came, the next decision says so.
@@ -166,10 +207,10 @@ impl Cluster {
             match next {
                 Next::GiveUp(GiveUp::TooLate) => return Err(too_late(&error)),
                 Next::GiveUp(_) => return Err(error),
-                Next::Offer(_) | Next::Wait if !self.budget.borrow_mut().take() => {
+                Next::Offer(_) | Next::Wait | Next::Queue if !self.budget.borrow_mut().take() => {
                     return Err(error);
                 }
-                Next::Offer(_) | Next::Wait => {}
+                Next::Offer(_) | Next::Wait | Next::Queue => {}
             }
         }
     }
@@ -193,10 +234,18 @@ impl Cluster {
     pub(super) fn next(&self, attempts: &Attempts<Member>, now: Instant, choice: &Choice) -> Next {
         let is_known = self.status.get() != Freshness::Pending;
         let mut balancer = self.balancer.borrow_mut();
-        let standing = |member: &Member| self.standing_for(member, choice.allowed.as_deref());
-        attempts.next_by(now, is_known, standing, |usable| {
+        let standing = |member: &Member| self.standing_for(member, now, choice.allowed.as_deref());
+        let next = attempts.next_by(now, is_known, standing, |usable| {
             self.preference.pick(&mut balancer, now, choice.point, usable)
-        })
+        });
+        let chosen = match next {
+            Next::Offer(slot) => Some(slot),
+            Next::GiveUp(GiveUp::NoEndpoint) => None,
+            _ => return next,
+        };
+        let waits = attempts.is_first()
+            && has_to_queue(&mut balancer, now, &mut rand::rng(), chosen, standing);
+        if waits { Next::Queue } else { next }
     }
 
     /// The failure of a call that nobody was there for.
@@ -222,10 +271,20 @@ impl Cluster {
 
     /// How an endpoint stands toward a call. One that rules forbid takes none.
     #[inline]
-    pub(super) fn standing_for(&self, member: &Member, allowed: Option<&Allowed>) -> Standing {
-        match allowed {
-            Some(allowed) if !allowed.has(member) => Standing::Down,
-            _ => self.standing(member),
+    pub(super) fn standing_for(
+        &self,
+        member: &Member,
+        now: Instant,
+        allowed: Option<&Allowed>,
+    ) -> Standing {
+        if allowed.is_some_and(|allowed| !allowed.has(member)) {
+            return Standing::Down;
+        }
+        match (self.standing(member), &*member.0.gate.borrow()) {
+            (Standing::Ready | Standing::Connecting, Some(gate)) if !gate.has_room(now) => {
+                Standing::Full
+            }
+            (standing, _) => standing,
         }
     }
 
@@ -237,9 +296,18 @@ impl Cluster {
         let mut balancer = self.balancer.borrow_mut();
         let member = balancer.key(slot)?.clone();
         let ticket = Some(balancer.begin(slot));
+        // There is room, or it would not have been chosen.
+        let pass = member.0.gate.borrow().as_ref().and_then(|gate| gate.enter(now));
         member.0.stats.started();
-        Some(Attempt { cluster: Rc::clone(self), member, ticket, started: now })
+        Some(Attempt { cluster: Rc::clone(self), member, ticket, pass, started: now })
     }
+}
+
+/// Calls of one task come from the same caller.
+fn caller_of_task() -> u64 {
+    let mut hasher = DefaultHasher::new();
+    tokio::task::try_id().hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The failure of a call that could be offered to another endpoint, if there were time.

@@ -52,7 +52,7 @@ async fn offer(
 ) -> (Outcome, Vec<Rc<str>>) {
     let (now, asked) = (Instant::now(), RefCell::new(Vec::new()));
     let attempts = cluster.attempts(now + time);
-    let outcome = cluster.offer(now, attempts, &NoFacts, async |attempt, _| {
+    let outcome = cluster.offer(now, attempts, 0, &NoFacts, async |attempt, _| {
         asked.borrow_mut().push(Rc::clone(attempt.upstream().address()));
         let n_asked = asked.borrow().len();
         assert_eq!(in_flight(cluster), 1, "one attempt at a time");
@@ -172,7 +172,7 @@ fn an_attempt_that_is_dropped_is_given_back() {
         let cluster = cluster(&policy(2));
         cluster.update(&list(2));
         let now = Instant::now();
-        let never = cluster.offer(now, cluster.attempts(now + LONG), &NoFacts, async |_, _| {
+        let never = cluster.offer(now, cluster.attempts(now + LONG), 0, &NoFacts, async |_, _| {
             std::future::pending().await
         });
         let mut never = Box::pin(never);

@@ -11,7 +11,7 @@ use super::error::{KeyPlace, Problems};
 use super::routing::{default_routing, routing};
 use super::section::Section;
 use super::tls::upstream_tls;
-use super::{ClusterPolicy, ClusterRule, ClusterRules};
+use super::{AppCapacity, ClusterPolicy, ClusterRule, ClusterRules};
 
 /// The section that all policies start from.
 const DEFAULTS: &str = "[defaults]";
@@ -69,6 +69,7 @@ impl Default for ClusterPolicy {
             serialization: defaults::SERIALIZATION,
             max_attempts: defaults::MAX_ATTEMPTS,
             max_in_flight: defaults::MAX_IN_FLIGHT,
+            endpoint_capacity: Some(AppCapacity::default()),
             max_reply_len: defaults::BODY_LEN,
             long_len: defaults::LONG_LEN,
             hold: defaults::HOLD,
@@ -104,6 +105,7 @@ fn policy(section: &mut Section<'_>, name: &str, base: &ClusterPolicy) -> Cluste
             1..=defaults::MAX_LINK_WINDOW,
             base.max_in_flight,
         ),
+        endpoint_capacity: endpoint_capacity(section).unwrap_or(base.endpoint_capacity),
         max_reply_len: section.number(
             "max_reply_bytes",
             1..=defaults::MAX_BODY_LEN,
@@ -141,6 +143,16 @@ fn policy(section: &mut Section<'_>, name: &str, base: &ClusterPolicy) -> Cluste
         }
     }
     policy
+}
+
+/// `None` if the section does not say.
+fn endpoint_capacity(section: &mut Section<'_>) -> Option<Option<AppCapacity>> {
+    let most = defaults::MAX_CAPACITY;
+    Some(match section.number_or_word("endpoint_capacity", 0..=most, "auto")? {
+        Some(0) => None,
+        Some(capacity) => Some(AppCapacity::Known(capacity)),
+        None => Some(AppCapacity::Adaptive),
+    })
 }
 
 /// The keys that begin with `eject_`.

@@ -471,6 +471,9 @@ pub struct ClusterPolicy {
     pub max_attempts: u32,
     /// Calls in flight towards one endpoint from one worker thread; further ones are refused.
     pub max_in_flight: u32,
+    /// How many calls an endpoint can take at once that is called without an agent there, from all
+    /// workers together; `None` for no limit.
+    pub endpoint_capacity: Option<AppCapacity>,
     /// Longest body of a reply, in bytes; the call of a longer one fails.
     pub max_reply_len: usize,
     /// Requests and replies of so many bytes go over a connection of their own to a Dubbo

@@ -126,12 +126,16 @@ impl Config {
             "app": app,
             "registry": self.registry_name(*registry),
             "weight": weight,
-            "capacity": match capacity {
-                AppCapacity::Known(capacity) => json!(capacity),
-                AppCapacity::Adaptive => json!("auto"),
-                AppCapacity::Registered => Value::Null,
-            },
+            "capacity": app_capacity(*capacity),
         })
+    }
+}
+
+fn app_capacity(capacity: AppCapacity) -> Value {
+    match capacity {
+        AppCapacity::Known(capacity) => json!(capacity),
+        AppCapacity::Adaptive => json!("auto"),
+        AppCapacity::Registered => Value::Null,
     }
 }
 
@@ -388,6 +392,7 @@ fn policy(config: &ClusterPolicy) -> Value {
         serialization,
         max_attempts,
         max_in_flight,
+        endpoint_capacity,
         max_reply_len,
         long_len,
         hold,
@@ -403,6 +408,7 @@ fn policy(config: &ClusterPolicy) -> Value {
         "serialization": serialization.name(),
         "max_attempts": max_attempts,
         "max_in_flight": max_in_flight,
+        "endpoint_capacity": endpoint_capacity.map_or(json!(0), app_capacity),
         "max_reply_bytes": max_reply_len,
         "long_bytes": if *long_len == usize::MAX { 0 } else { *long_len },
         "hold_ms": ms(hold.time),

@@ -30,6 +30,7 @@ pub use self::start_error::StartError;
 use crate::admin::{AdminState, LogLevel, Readiness};
 use crate::config::{Config, ReloadPlan};
 use crate::error::Code;
+use crate::gate::DirectGates;
 use crate::inspect::{self, Inspector};
 use crate::listening::{PlannedListener, Surroundings};
 use crate::metrics::Hub;
@@ -121,6 +122,8 @@ impl Control {
         hub.show_memory(budget.clone());
         info!(memory_bytes = budget.limit(), "limit of the memory that connections may use");
         let endpoints = Group::new();
+        let direct_gates = Arc::new(DirectGates::new(config.process.workers.get()));
+        hub.show_direct_gates(&direct_gates);
         let registries = registries::open(&config)?;
         let readiness = Readiness::new();
         let addresses = &listeners.addresses;
@@ -141,6 +144,7 @@ impl Control {
                 hub: hub.clone(),
                 budget: budget.clone(),
                 endpoints: Arc::clone(&endpoints),
+                direct_gates: Arc::clone(&direct_gates),
             };
             let (worker, end) = start_worker(setup)?;
             workers.push(worker);

@@ -24,6 +24,15 @@ pub enum Source {
     Found,
 }
 
+/// Where a gate is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Before {
+    /// Before the app of an export.
+    App,
+    /// Before an endpoint that is called without an agent there.
+    Endpoint,
+}
+
 impl Source {
     /// For machines.
     #[must_use]
@@ -37,7 +46,7 @@ impl Source {
 
     pub(super) fn describe(self) -> &'static str {
         match self {
-            Self::Configured => "capacity of [[export]]",
+            Self::Configured => "configured",
             Self::Registered => "the threads that it has registered",
             Self::Found => "found out by its answers",
         }
@@ -73,6 +82,7 @@ pub struct SharedGate {
 /// What others say of the capacity.
 #[derive(Clone, Copy, Debug)]
 struct Told {
+    before: Before,
     configured: AppCapacity,
     /// The threads that the app has registered.
     registered: Option<u32>,
@@ -84,6 +94,7 @@ impl Told {
             (AppCapacity::Known(n), _) | (AppCapacity::Registered, Some(n)) => {
                 LimitPolicy::known(n)
             }
+            _ if self.before == Before::Endpoint => LimitPolicy::direct(),
             _ => LimitPolicy::default(),
         }
     }
@@ -101,7 +112,17 @@ impl SharedGate {
     /// The gate before the app at that address.
     #[must_use]
     pub fn new(app: String, configured: AppCapacity, n_workers: usize) -> Self {
-        let told = Told { configured, registered: None };
+        Self::start(Before::App, app, configured, n_workers)
+    }
+
+    /// The gate before an endpoint that is called without an agent there.
+    #[must_use]
+    pub fn direct(address: String, configured: AppCapacity, n_workers: usize) -> Self {
+        Self::start(Before::Endpoint, address, configured, n_workers)
+    }
+
+    fn start(before: Before, app: String, configured: AppCapacity, n_workers: usize) -> Self {
+        let told = Told { before, configured, registered: None };
         let capacity = Mutex::new(Capacity::new(told.policy(), n_workers, Instant::now()));
         let workers = (0..n_workers).map(|_| OfWorker::default()).collect();
         Self { app, told: Mutex::new(told), capacity, workers }
@@ -120,7 +141,7 @@ impl SharedGate {
 
     /// The app has registered itself with so many threads. Says whether that makes a difference.
     pub fn set_registered(&self, threads: u32) -> bool {
-        self.hear(|told| told.registered = Some(threads))
+        self.hear(|told| told.registered = Some(threads.max(1)))
     }
 
     fn hear(&self, tell: impl FnOnce(&mut Told)) -> bool {
@@ -149,7 +170,9 @@ impl SharedGate {
         let told = *self.told.lock().unwrap_or_else(PoisonError::into_inner);
         match told {
             Told { configured: AppCapacity::Known(_), .. } => Source::Configured,
-            Told { configured: AppCapacity::Registered, registered: Some(_) } => Source::Registered,
+            Told { configured: AppCapacity::Registered, registered: Some(_), .. } => {
+                Source::Registered
+            }
             _ => Source::Found,
         }
     }

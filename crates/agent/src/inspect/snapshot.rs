@@ -157,6 +157,9 @@ pub struct ServiceSnapshot {
     pub held: usize,
     /// What else is registered, and why it is not used.
     pub unused: Vec<String>,
+    /// Calls that wait because all endpoints work on as many as they can take.
+    #[serde(default)]
+    pub waiting: usize,
     /// Calls in flight to all endpoints.
     pub in_flight: u64,
     /// How its calls are made.
@@ -180,6 +183,10 @@ pub struct PolicySnapshot {
     pub max_attempts: u32,
     /// Calls in flight towards one endpoint from one worker.
     pub max_in_flight: u32,
+    /// Calls that an endpoint without an agent may have from all workers: a number, `auto`, or `0`
+    /// for no limit. Without it, as many as the endpoint has registered threads, or `auto`.
+    #[serde(default)]
+    pub endpoint_capacity: Option<String>,
     /// Longest body of a reply.
     pub max_reply_bytes: usize,
     /// How long endpoints stay in use that vanish from the registry, in milliseconds.
@@ -202,6 +209,7 @@ impl Snapshot for ServiceSnapshot {
         self.endpoints = self.endpoints.max(other.endpoints);
         self.ready = self.ready.max(other.ready);
         self.held = self.held.max(other.held);
+        self.waiting += other.waiting;
         self.in_flight += other.in_flight;
         // The alphabet has the worst last, by chance.
         if self.freshness < other.freshness {
@@ -230,6 +238,12 @@ pub struct EndpointSnapshot {
     pub held: bool,
     /// Its weight now, with its warm-up; 0 for one that gets no calls.
     pub weight: u32,
+    /// How many calls it can take at once from this agent; nothing if the agent sets no limit.
+    #[serde(default)]
+    pub capacity: Option<u32>,
+    /// Who says so: `configured`, `registered` by the endpoint as its threads, or `found` out.
+    #[serde(default)]
+    pub capacity_source: Option<String>,
     /// How its calls went.
     pub calls: CallsSnapshot,
 }
@@ -257,6 +271,8 @@ impl Snapshot for EndpointSnapshot {
         }
         self.held |= other.held;
         self.weight = self.weight.max(other.weight);
+        self.capacity = self.capacity.or(other.capacity);
+        self.capacity_source = self.capacity_source.take().or(other.capacity_source);
         self.calls.merge(&other.calls);
     }
 

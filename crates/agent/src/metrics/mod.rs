@@ -24,7 +24,7 @@ use self::ejections::Ejections;
 use self::family::{Family, OTHER};
 use self::gauges::Named;
 use self::holds::Holds;
-use crate::gate::{GateFigures, SharedGate};
+use crate::gate::{DirectGates, GateFigures, SharedGate};
 
 pub use self::calls::{CallStats, CallTotals};
 pub use self::ejections::EjectedEndpoint;
@@ -55,6 +55,7 @@ struct Inner {
     loads: OnceLock<Loads>,
     memory: OnceLock<Budget>,
     gates: Mutex<Vec<Arc<SharedGate>>>,
+    direct_gates: OnceLock<Arc<DirectGates>>,
     registries: Named<RegistryStats>,
     holds: Holds,
     ejections: Ejections,
@@ -77,6 +78,7 @@ impl Hub {
             loads: OnceLock::new(),
             memory: OnceLock::new(),
             gates: Mutex::default(),
+            direct_gates: OnceLock::new(),
             registries: Named::default(),
             holds: Holds::default(),
             ejections: Ejections::default(),
@@ -139,6 +141,17 @@ impl Hub {
     /// Has the gates before exported apps shown.
     pub fn show_gates(&self, gates: Vec<Arc<SharedGate>>) {
         *self.0.gates.lock().unwrap_or_else(PoisonError::into_inner) = gates;
+    }
+
+    /// Has the gates before endpoints shown that are called without an agent there.
+    pub fn show_direct_gates(&self, gates: &Arc<DirectGates>) {
+        let _ = self.0.direct_gates.set(Arc::clone(gates));
+    }
+
+    /// How the gates before endpoints stand.
+    #[must_use]
+    pub fn direct_gates(&self) -> Vec<GateFigures> {
+        self.0.direct_gates.get().map(|gates| gates.figures()).unwrap_or_default()
     }
 
     /// How the gates before exported apps stand.

@@ -221,6 +221,21 @@ fn gates(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
             metric.encode_family(&[("app", gate.app.as_str())])?.encode_gauge(&read(gate))?;
         }
     }
+    let direct = hub.direct_gates();
+    let gauges: [(&str, &str, Read); 2] = [
+        ("dubmesh_endpoint_capacity", "Calls that an endpoint without an agent can take", |gate| {
+            gate.capacity.into()
+        }),
+        ("dubmesh_endpoint_in_flight", "Calls that such an endpoint works on", |gate| {
+            gate.in_flight
+        }),
+    ];
+    for (name, help, read) in gauges {
+        let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for gate in &direct {
+            metric.encode_family(&[("endpoint", gate.app.as_str())])?.encode_gauge(&read(gate))?;
+        }
+    }
     let help = "Calls that were shed, since an exported app could not answer them in time";
     let mut metric = out.encode_descriptor("dubmesh_app_shed", help, None, MetricType::Counter)?;
     for gate in &all {

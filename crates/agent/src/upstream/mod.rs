@@ -28,9 +28,10 @@ pub use self::lanes::{Lanes, MessageLen};
 pub use self::lifecycle::{Peer, Signs, Upstream};
 use self::link::LinkPeer;
 use crate::call::{Outcome, Reply, RoutedCall};
-use crate::config::{ClusterPolicy, TlsClient};
+use crate::config::{AppCapacity, ClusterPolicy, TlsClient};
 use crate::connections::Connections;
 use crate::error::{CallError, Code};
+use crate::gate::{AppGate, OwnGates};
 use crate::memory::Memory;
 
 /// How a Dubbo provider wants calls written that are in no serialization yet. Over a link its
@@ -150,6 +151,7 @@ pub struct Pool {
     connections: Connections,
     links: RefCell<HashMap<String, Weak<Upstream<LinkPeer>>>>,
     dubbos: RefCell<HashMap<String, Weak<Lanes>>>,
+    gates: OwnGates,
 }
 
 /// How an upstream is set up; the first cluster that uses an address decides.
@@ -210,14 +212,20 @@ fn more_than_its_share(own: usize, in_flight: usize, max: usize) -> CallError {
 
 impl Pool {
     /// An empty pool of the agent called `agent_name`, whose connections draw from `memory` and
-    /// are in the table `connections`.
-    pub fn new(agent_name: &str, memory: Rc<Memory>, connections: Connections) -> Self {
+    /// are in the table `connections`. `gates` are before the endpoints that it calls.
+    pub fn new(
+        agent_name: &str,
+        memory: Rc<Memory>,
+        connections: Connections,
+        gates: OwnGates,
+    ) -> Self {
         Self {
             agent_name: agent_name.into(),
             memory,
             connections,
             links: RefCell::default(),
             dubbos: RefCell::default(),
+            gates,
         }
     }
 
@@ -239,6 +247,20 @@ impl Pool {
             }
             Protocol::Dubbo => AnyUpstream::Dubbo(self.dubbo(at, setup)),
         }
+    }
+
+    /// The gate before a Dubbo endpoint that is called without an agent there, as
+    /// [`OwnGates::before`] says.
+    pub fn gate(
+        &self,
+        lanes: &Rc<Lanes>,
+        capacity: AppCapacity,
+        threads: Option<u32>,
+    ) -> Rc<AppGate> {
+        self.gates.before(lanes.address(), capacity, threads, || {
+            let lanes = Rc::clone(lanes);
+            Box::new(move || lanes.late_replies())
+        })
     }
 
     /// The account of a connection to an endpoint that is not an upstream.

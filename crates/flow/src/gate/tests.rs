@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::queue::Priority;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -10,7 +11,7 @@ fn arrival(caller: u64, deadline: Instant) -> Arrival {
 
 /// A gate whose app answers in 50 ms.
 fn gate(limit: u32, start: Instant) -> Gate<u32> {
-    let mut gate = Gate::new(GatePolicy::default(), limit, start);
+    let mut gate = Gate::new(LinePolicy::default(), limit, start);
     let pass = gate.enter(start).expect("room");
     gate.leave(pass, start + 50 * MS, Left::Answered);
     gate
@@ -73,7 +74,7 @@ proptest! {
     ) {
         let start = crate::test_start();
         let mut now = start;
-        let policy = GatePolicy { max_waiting, ..GatePolicy::default() };
+        let policy = LinePolicy { max_waiting, ..LinePolicy::default() };
         let mut gate = Gate::new(policy, 3, now);
         let (mut came, mut ended, mut inside, mut keys) = (0u32, Vec::new(), Vec::new(), Vec::new());
         let (mut limit, mut deadlines) = (3usize, Vec::new());

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use flow::capacity::{Capacity, REPORT_INTERVAL, Report};
-use flow::gate::{Arrival, Gate, GatePolicy, Left, Pass, Shed};
+use flow::gate::{Arrival, Gate, Left, Pass, Shed};
 use flow::limit::{LimitPolicy, Sample};
+use flow::line::LinePolicy;
 use flow::queue::{Key, Priority};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -413,7 +414,7 @@ impl World {
 
 impl App {
     fn new(plan: Provider, now: Instant) -> Self {
-        let policy = GatePolicy { max_waiting: plan.max_waiting, ..GatePolicy::default() };
+        let policy = LinePolicy { max_waiting: plan.max_waiting, ..LinePolicy::default() };
         let capacity = Capacity::new(plan.policy, plan.n_workers, now);
         let workers = (0..plan.n_workers).map(|worker| {
             let mut gate = Gate::new(policy, 0, now);

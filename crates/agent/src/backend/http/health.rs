@@ -105,7 +105,7 @@ impl Checks {
                 }
             }
             let interval = match health.standing() {
-                Standing::Ready => self.config.interval,
+                Standing::Ready | Standing::Full => self.config.interval,
                 Standing::Connecting | Standing::Down => self.config.interval.min(AWAY_INTERVAL),
             };
             tokio::select! {

@@ -72,6 +72,7 @@ impl DubboSession {
             }
             Ok(None) => {
                 self.flights.borrow_mut().release(number);
+                attempt.unused(received.now);
                 self.wait_for_endpoint(received, route, deadline);
             }
             Err(error) => {
@@ -325,7 +326,7 @@ impl DubboSession {
         let session = Rc::clone(self);
         let received = Received { to, two_way, body: compact(body), now };
         let task = tokio::task::spawn_local(async move {
-            let outcome = pass_on(waiting, &received, deadline).await;
+            let outcome = pass_on(waiting, &received, session.number(), deadline).await;
             drop(kept);
             if two_way {
                 session.complete(number, outcome);
@@ -353,13 +354,14 @@ pub(super) enum Waiting {
 }
 
 /// Sends a request as soon as what it waits for is there.
-async fn pass_on(waiting: Waiting, received: &Received, deadline: Instant) -> Outcome {
+async fn pass_on(waiting: Waiting, received: &Received, caller: u64, deadline: Instant) -> Outcome {
     match waiting {
         Waiting::ForEndpoint(route, attempts) => {
             let now = if attempts.is_first() { received.now } else { Instant::now() };
             let form = DubboForm { serialization: received.to.serialization, path: None };
+            let cluster = &route.cluster;
             let facts = received.facts();
-            let offer = route.cluster.offer(now, attempts, &facts, async |attempt, now| {
+            let offer = cluster.offer(now, attempts, caller, &facts, async |attempt, now| {
                 let whole = received.call(&route.route, deadline);
                 let call = whole.with(whole.method, Payload::Whole(whole.payload));
                 let call = Call { times: Times { now, deadline }, ..call };

@@ -19,6 +19,8 @@ fn endpoint(ok: u64, average_ms: f64, failed: &[(&str, u64)]) -> EndpointSnapsho
         why: Vec::new(),
         held: false,
         weight: 100,
+        capacity: None,
+        capacity_source: None,
         calls,
     }
 }

@@ -12,7 +12,7 @@ use super::*;
 use crate::config::{
     AppCapacity, AppConfig, ClusterPolicy, ClusterRules, DubboLimits, ExportConfig,
 };
-use crate::gate::SharedGate;
+use crate::gate::{DirectGates, SharedGate};
 use crate::metrics::Hub;
 use crate::route::{Parameters, Plan, RouteName, WHOLE};
 use crate::testing::{NOWHERE, account, on_worker, until};
@@ -53,6 +53,7 @@ impl Consumer {
             hub: hub.clone(),
             budget: Budget::new(usize::MAX),
             endpoints: Group::new(),
+            direct_gates: Arc::new(DirectGates::new(1)),
         });
         let limits = DubboLimits {
             max_connections: 1,

@@ -1,0 +1,261 @@
+//! Calls that wait, because the endpoints that they may go to work on as many as they can take.
+//!
+//! A cluster has one line for all its calls. If routing rules tell some of its calls apart, those
+//! that may go to the same endpoints have a line of their own: nobody waits behind a call that
+//! must go elsewhere. A task serves the lines while anybody waits.
+//!
+//! Invariants:
+//! - While somebody waits, nobody overtakes who may go to the same endpoints.
+//! - A call that waits gets an endpoint or an error, or its caller gives it up.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use flow::Standing;
+use flow::gate::{Pace, Shed};
+use flow::line::{Arrival, Line, LinePolicy};
+use flow::queue::Key;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::sleep_until;
+
+use super::{Allowed, Attempt, Cluster, Member};
+use crate::error::{CallError, Code};
+use crate::gate::{self, AppGate, Source};
+
+/// How often endpoints are looked at while calls wait: one may have been connected, or gone.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// The timers of a worker are kept to this precision.
+const TIMER_STEP: Duration = Duration::from_millis(1);
+
+type Outcome = Result<Attempt, CallError>;
+
+/// The lines of a cluster.
+#[derive(Default)]
+pub(super) struct Lines {
+    lines: RefCell<Vec<Rc<CallLine>>>,
+    /// Somebody may wait. The path of a call looks at nothing else.
+    is_used: Cell<bool>,
+    /// A task serves the lines.
+    is_served: Cell<bool>,
+    /// There is room at an endpoint, or somebody has come.
+    wake: Rc<Notify>,
+    /// Which line is served first the next time.
+    turn: Cell<usize>,
+}
+
+/// Calls that may go to the same endpoints.
+struct CallLine {
+    allowed: Option<Rc<Allowed>>,
+    line: RefCell<Line<oneshot::Sender<Outcome>>>,
+}
+
+/// A call that waits. Dropped, it does not.
+struct Waiting {
+    line: Rc<CallLine>,
+    key: Key,
+    outcome: oneshot::Receiver<Outcome>,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        // Without effect if it waits no longer.
+        drop(self.line.line.borrow_mut().cancel(self.key));
+        self.outcome.close();
+        if let Ok(Ok(attempt)) = self.outcome.try_recv() {
+            attempt.unused(Instant::now());
+        }
+    }
+}
+
+impl CallLine {
+    fn is_for(&self, allowed: Option<&Rc<Allowed>>) -> bool {
+        match (&self.allowed, allowed) {
+            (None, None) => true,
+            (Some(own), Some(other)) => Rc::ptr_eq(own, other),
+            _ => false,
+        }
+    }
+}
+
+impl Lines {
+    /// How many calls wait.
+    pub(super) fn n_waiting(&self) -> usize {
+        self.lines.borrow().iter().map(|line| line.line.borrow().len()).sum()
+    }
+
+    /// Whether calls wait that may go to the same endpoints.
+    #[inline]
+    pub(super) fn has_waiting(&self, allowed: Option<&Rc<Allowed>>) -> bool {
+        self.is_used.get() && self.find(allowed).is_some_and(|it| !it.line.borrow().is_empty())
+    }
+
+    fn find(&self, allowed: Option<&Rc<Allowed>>) -> Option<Rc<CallLine>> {
+        self.lines.borrow().iter().find(|line| line.is_for(allowed)).cloned()
+    }
+
+    fn line(&self, allowed: Option<Rc<Allowed>>, policy: LinePolicy) -> Rc<CallLine> {
+        let line = self.find(allowed.as_ref()).unwrap_or_else(|| {
+            let line = Rc::new(CallLine { allowed, line: Line::new(policy).into() });
+            self.lines.borrow_mut().push(Rc::clone(&line));
+            self.is_used.set(true);
+            line
+        });
+        line.line.borrow_mut().set_policy(policy);
+        line
+    }
+}
+
+impl Cluster {
+    /// Waits until an endpoint has room for a call.
+    pub(super) async fn wait_in_line(
+        self: &Rc<Self>,
+        now: Instant,
+        arrival: Arrival,
+        allowed: Option<Rc<Allowed>>,
+    ) -> Outcome {
+        let (pace, policy) = self.pace(allowed.as_deref());
+        if policy.max_waiting <= self.lines.n_waiting() {
+            return Err(self.shed(Shed::Full, &pace));
+        }
+        let (task, outcome) = oneshot::channel();
+        let line = self.lines.line(allowed, policy);
+        let waits = line.line.borrow_mut().wait(now, &pace, arrival, task);
+        // A line in which nobody waits is removed by the task.
+        match self.lines.is_served.replace(true) {
+            true => self.lines.wake.notify_one(),
+            false => drop(tokio::task::spawn_local(Rc::clone(self).serve_lines())),
+        }
+        let key = waits.map_err(|(shed, _)| self.shed(shed, &pace))?;
+        let mut waiting = Waiting { line, key, outcome };
+        let outcome = (&mut waiting.outcome).await;
+        outcome.unwrap_or_else(|_| {
+            let message = "a call in line was forgotten; please report this";
+            Err(CallError::new(Code::Internal, message))
+        })
+    }
+
+    /// Lets those go on who wait, until nobody does.
+    async fn serve_lines(self: Rc<Self>) {
+        loop {
+            let now = Instant::now();
+            self.poll_lines(now);
+            let expiry = {
+                let mut lines = self.lines.lines.borrow_mut();
+                lines.retain(|line| !line.line.borrow().is_empty());
+                lines.iter().filter_map(|line| line.line.borrow().poll_timeout()).min()
+            };
+            let Some(expiry) = expiry else { break };
+            self.want_room();
+            let due = (expiry + TIMER_STEP).min(now + LOOK_INTERVAL);
+            tokio::select! {
+                () = self.lines.wake.notified() => {}
+                () = sleep_until(due.into()) => {}
+            }
+        }
+        self.lines.is_used.set(false);
+        self.lines.is_served.set(false);
+    }
+
+    fn poll_lines(self: &Rc<Self>, now: Instant) {
+        let lines = self.lines.lines.borrow().clone();
+        let turn = self.lines.turn.get();
+        self.lines.turn.set(turn.wrapping_add(1));
+        for nth in 0..lines.len() {
+            self.poll_line(&lines[(turn.wrapping_add(nth)) % lines.len()], now);
+        }
+    }
+
+    fn poll_line(self: &Rc<Self>, line: &CallLine, now: Instant) {
+        let allowed = line.allowed.as_deref();
+        loop {
+            let shed = line.line.borrow_mut().poll_shed(now);
+            let Some((task, shed)) = shed else { break };
+            let (pace, _) = self.pace(allowed);
+            let _ = task.send(Err(self.shed(shed, &pace)));
+        }
+        while !line.line.borrow().is_empty() {
+            let attempt = self.begin_for(now, allowed, None);
+            if attempt.is_none() && self.may_have_room(now, allowed) {
+                return;
+            }
+            let task = line.line.borrow_mut().poll_next(now);
+            match (task, attempt) {
+                (Some(task), Some(attempt)) => {
+                    if let Err(Ok(attempt)) = task.send(Ok(attempt)) {
+                        attempt.unused(now);
+                    }
+                }
+                (Some(task), None) => {
+                    let _ = task.send(Err(self.no_endpoint(allowed)));
+                }
+                (None, attempt) => {
+                    attempt.into_iter().for_each(|attempt| attempt.unused(now));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Whether any endpoint is only full, or is being connected.
+    fn may_have_room(&self, now: Instant, allowed: Option<&Allowed>) -> bool {
+        let is_worth_waiting = |member: &Member| {
+            let standing = self.standing_for(member, now, allowed);
+            matches!(standing, Standing::Full | Standing::Connecting)
+        };
+        self.balancer.borrow_mut().pick(now, &mut rand::rng(), is_worth_waiting).is_some()
+    }
+
+    /// Asks all endpoints that somebody waits for to say when they have room.
+    fn want_room(&self) {
+        let n_waiting = u32::try_from(self.lines.n_waiting()).unwrap_or(u32::MAX);
+        let lines = self.lines.lines.borrow();
+        let is_wanted = |member: &Member| {
+            lines.iter().any(|line| line.allowed.as_ref().is_none_or(|it| it.has(member)))
+        };
+        for stats in self.balancer.borrow().stats().filter(|stats| !stats.leaving) {
+            if let Some(gate) = stats.key.gate().filter(|_| is_wanted(stats.key)) {
+                gate.want(n_waiting, &self.lines.wake);
+            }
+        }
+    }
+
+    /// How fast calls go through the endpoints that they may go to, and how they wait for that.
+    fn pace(&self, allowed: Option<&Allowed>) -> (Pace, LinePolicy) {
+        let (mut pace, mut policy) = (Pace::default(), LinePolicy::default());
+        for stats in self.balancer.borrow().stats().filter(|stats| !stats.leaving) {
+            let is_allowed = allowed.is_none_or(|allowed| allowed.has(stats.key));
+            let Some(gate) = stats.key.gate().filter(|_| is_allowed) else { continue };
+            pace = pace.with(gate.pace());
+            if gate.shared().source() == Source::Found {
+                policy = LinePolicy::PATIENT;
+            }
+        }
+        (pace, policy)
+    }
+
+    #[cold]
+    fn shed(&self, shed: Shed, pace: &Pace) -> CallError {
+        let why = match shed {
+            Shed::Late => "this one would not be answered before its deadline",
+            Shed::Busy => "this one would wait too long",
+            Shed::Full => "no more may wait",
+        };
+        let n_waiting = self.lines.n_waiting();
+        let message = format!(
+            "all endpoints of {} work on as many calls as they can take (endpoint_capacity), \
+             {n_waiting} more wait on this worker, and {why}",
+            self.service
+        );
+        let n_before = u32::try_from(n_waiting + 1).unwrap_or(u32::MAX);
+        let retry_after = pace.usual.saturating_mul(n_before).div_f64(pace.reach.max(1.0));
+        gate::overloaded(message, retry_after)
+    }
+}
+
+impl Member {
+    /// The gate before it, if its calls are limited here.
+    pub(super) fn gate(&self) -> Option<Rc<AppGate>> {
+        self.0.gate.borrow().clone()
+    }
+}

@@ -1,0 +1,193 @@
+//! More calls than Dubbo providers can take that have no agent: the caller's agent sends each as
+//! many as it can work on; the others wait, or are shed.
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use agent::Agent;
+use agent::inspect::snapshot::{EndpointSnapshot, Page, ServiceSnapshot};
+use dubbo_proto::Status;
+use registry::MemoryHub;
+use support::dubbo::Consumer;
+use support::pool::PoolProvider;
+use support::{
+    Behaviour, FakeProvider, Http, PATIENCE, SERVICE, STRING, block_on, call,
+    consumer_with_metrics, dubbo_consumer, metric, register_with, wait_until,
+};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Callers that call one call after the other, until the providers have answered so many.
+/// Returns how many calls were answered well, and how many were not.
+fn crowd(agent: &Agent, n_callers: usize, timeout_ms: u64, n_wanted: usize) -> [usize; 2] {
+    let (n_ok, n_failed, is_over) =
+        (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+    let started = Instant::now();
+    let timeout = format!("x-dubbo-timeout-ms: {timeout_ms}");
+    let path = format!("/{SERVICE}/echo");
+    std::thread::scope(|scope| {
+        for _ in 0..n_callers {
+            scope.spawn(|| {
+                let mut http = Http::to(agent);
+                while !is_over.load(SeqCst) {
+                    assert!(started.elapsed() < PATIENCE, "{n_ok:?} of {n_wanted} were answered");
+                    let answer = http.post(&path, &[STRING, &timeout], "[\"a\"]");
+                    match answer.status {
+                        200 => n_ok.fetch_add(1, SeqCst),
+                        _ => n_failed.fetch_add(1, SeqCst),
+                    };
+                    if n_wanted <= n_ok.load(SeqCst) {
+                        is_over.store(true, SeqCst);
+                    }
+                }
+            });
+        }
+    });
+    [n_ok.into_inner(), n_failed.into_inner()]
+}
+
+fn page<T: serde::de::DeserializeOwned>(agent: &Agent, path: &str) -> Page<T> {
+    let mut http = Http::connect(agent.addresses().admin.unwrap());
+    http.send(format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"));
+    serde_json::from_str(&http.read().body).unwrap()
+}
+
+/// Two workers share what each provider can take, and no provider has to reject a call.
+#[test]
+fn registered_threads_are_never_exceeded() {
+    let hub = MemoryHub::new();
+    let apps = [4, 2].map(|threads| PoolProvider::start(threads, 10 * MS, false));
+    let _registered: Vec<_> = apps
+        .iter()
+        .zip(["4", "2"])
+        .map(|(app, threads)| register_with(&hub, app.addr, &[("threads", threads)]))
+        .collect();
+    let agent = consumer_with_metrics(&hub, "");
+    let [n_ok, n_failed] = crowd(&agent, 24, 10_000, 400);
+    let n_rejected: usize = apps.iter().map(PoolProvider::n_rejected).sum();
+    println!("{n_ok} answered, {n_failed} failed");
+    assert_eq!(n_rejected, 0);
+    let endpoints: Page<EndpointSnapshot> = page(&agent, "/endpoints");
+    let mut shown: Vec<_> =
+        endpoints.items.iter().map(|it| (it.capacity, it.capacity_source.as_deref())).collect();
+    shown.sort();
+    assert_eq!(shown, [(Some(2), Some("registered")), (Some(4), Some("registered"))]);
+    let name = format!("dubmesh_endpoint_capacity{{endpoint=\"{}\"}}", apps[0].addr);
+    assert_eq!(metric(&agent, &name), 4);
+    block_on(agent.drain());
+}
+
+/// Nobody says how many threads a provider has that lets calls wait without end. What it answers
+/// is answered in time, and so the agent never sends it much more than it can work on.
+#[test]
+fn a_provider_that_queues_is_not_buried() {
+    let hub = MemoryHub::new();
+    let app = PoolProvider::start(4, 20 * MS, true);
+    let _registered = register_with(&hub, app.addr, &[]);
+    let agent = consumer_with_metrics(&hub, "[defaults]\nendpoint_capacity = \"auto\"");
+    // All of them together would wait for 1.6 seconds.
+    let [n_ok, n_failed] = crowd(&agent, 320, 1000, 1000);
+    let n_answered = app.n_answered();
+    println!("{n_ok} answered in time of {n_answered}, {n_failed} failed");
+    assert!(n_answered < n_ok * 2, "{n_ok} of {n_answered} answers came in time");
+    block_on(agent.drain());
+}
+
+/// A provider that rejects calls shows by that how many it can take.
+#[test]
+fn the_capacity_of_a_provider_that_rejects_is_found() {
+    let hub = MemoryHub::new();
+    let app = PoolProvider::start(4, 10 * MS, false);
+    let _registered = register_with(&hub, app.addr, &[]);
+    let agent = consumer_with_metrics(&hub, "");
+    let [n_ok, _] = crowd(&agent, 32, 10_000, 400);
+    let n_rejected = app.n_rejected();
+    println!("{n_ok} answered, {n_rejected} rejected");
+    assert!(n_rejected < n_ok, "{n_rejected} rejected, {n_ok} answered");
+    block_on(agent.drain());
+}
+
+/// A call that waits in line goes on when there is room, is shed when its time is over, and leaves
+/// the line when its caller goes away.
+#[test]
+fn calls_wait_in_line_for_an_endpoint() {
+    let hub = MemoryHub::new();
+    let app = FakeProvider::start(Behaviour::Hang);
+    let _registered = register_with(&hub, app.addr, &[]);
+    let agent = consumer_with_metrics(&hub, "[defaults]\nendpoint_capacity = 1");
+    let path = format!("/{SERVICE}/echo");
+    let request = support::request(&path, &[STRING, "x-dubbo-timeout-ms: 20000"], "[\"a\"]");
+    let mut first = Http::to(&agent);
+    first.send(&request);
+    wait_until("the first call is at the provider", || (app.n_requests() == 1).then_some(()));
+    let waiting = |n: usize| {
+        let services: Page<ServiceSnapshot> = page(&agent, "/services");
+        let n_waiting: usize = services.items.iter().map(|it| it.waiting).sum();
+        (n_waiting == n).then_some(())
+    };
+    let mut second = Http::to(&agent);
+    second.send(&request);
+    wait_until("the second one waits", || waiting(1));
+    drop(second);
+    wait_until("it waits no longer", || waiting(0));
+    let late = call(&agent, "echo", &[STRING, "x-dubbo-timeout-ms: 50"], "[\"a\"]");
+    assert!(matches!(late.status, 503 | 504), "{late:?}");
+    if late.status == 503 {
+        assert!(late.head.contains("retry-after"), "{late:?}");
+    }
+    assert_eq!(app.n_requests(), 1);
+    app.kill();
+    block_on(agent.drain());
+}
+
+/// Consumers of Dubbo's own get the status that they know.
+#[test]
+fn dubbo_consumers_are_told_that_the_pool_is_full() {
+    let hub = MemoryHub::new();
+    let app = PoolProvider::start(1, 20 * MS, false);
+    let _registered = register_with(&hub, app.addr, &[("threads", "1")]);
+    let agent = dubbo_consumer(&hub, "");
+    let (n_ok, n_shed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..40 {
+            scope.spawn(|| {
+                let mut consumer = Consumer::connect(agent.addresses().dubbo[0]);
+                while n_shed.load(SeqCst) == 0 || n_ok.load(SeqCst) < 20 {
+                    assert!(started.elapsed() < PATIENCE, "{n_ok:?} answered, {n_shed:?} shed");
+                    let answer = consumer.call("echo", "a", &[]);
+                    match answer.status {
+                        Status::Ok => n_ok.fetch_add(1, SeqCst),
+                        Status::ServerThreadpoolExhausted => {
+                            assert!(answer.text().contains("overloaded"), "{}", answer.text());
+                            n_shed.fetch_add(1, SeqCst)
+                        }
+                        other => panic!("{other:?}: {}", answer.text()),
+                    };
+                }
+            });
+        }
+    });
+    assert_eq!(app.n_rejected(), 0);
+    block_on(agent.drain());
+}
+
+/// Without a limit nothing waits: the provider's pool rejects.
+#[test]
+fn the_limit_can_be_switched_off() {
+    let hub = MemoryHub::new();
+    let app = FakeProvider::start(Behaviour::Hang);
+    let _registered = register_with(&hub, app.addr, &[("threads", "1")]);
+    let agent = consumer_with_metrics(&hub, "[defaults]\nendpoint_capacity = 0");
+    let path = format!("/{SERVICE}/echo");
+    let request = support::request(&path, &[STRING, "x-dubbo-timeout-ms: 20000"], "[\"a\"]");
+    let mut callers: Vec<Http> = (0..3).map(|_| Http::to(&agent)).collect();
+    callers.iter_mut().for_each(|caller| caller.send(&request));
+    wait_until("all calls are at the provider", || (app.n_requests() == 3).then_some(()));
+    let endpoints: Page<EndpointSnapshot> = page(&agent, "/endpoints");
+    assert_eq!(endpoints.items[0].capacity, None);
+    app.kill();
+    block_on(agent.drain());
+}

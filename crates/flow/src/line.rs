@@ -1,0 +1,275 @@
+//! Calls that wait for room: in a bounded queue, and only as long as that makes sense.
+//!
+//! A call that finds no room waits, unless it is clear already that it would wait too long. It may
+//! wait for a short burst to pass. Once calls have waited for the length of a burst without a
+//! break, the queue only keeps the app busy, and whoever would wait longer is shed at once.
+//!
+//! Invariants:
+//! - No call is let go on after its deadline, or when not even the fastest answer seen lately would
+//!   come by then.
+//! - Each call that waits is let go on, shed or cancelled, once.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::queue::{Entry, Key, Priority, Pushed, Queue};
+
+/// How calls wait.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LinePolicy {
+    /// The most calls that wait.
+    pub max_waiting: usize,
+    /// How long calls may wait in a burst: this, or as long as a call takes if that is longer.
+    pub burst: Duration,
+    /// How long calls may wait after that: this, or half as long as a call takes if that is longer.
+    /// The first one of a caller may wait twice as long.
+    pub target: Duration,
+}
+
+impl LinePolicy {
+    /// For callers of an endpoint whose capacity is only guessed. It may be able to take more
+    /// calls, so they have time to find that out.
+    pub const PATIENT: Self = Self {
+        max_waiting: 4096,
+        burst: Duration::from_secs(1),
+        target: Duration::from_millis(250),
+    };
+}
+
+impl Default for LinePolicy {
+    /// For calls that wait for an app whose capacity is known.
+    fn default() -> Self {
+        Self {
+            max_waiting: 4096,
+            burst: Duration::from_millis(100),
+            target: Duration::from_millis(5),
+        }
+    }
+}
+
+/// A call that is to wait.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Arrival {
+    /// Who calls, by any number that is one caller's alone.
+    pub caller: u64,
+    /// The call's class.
+    pub priority: Priority,
+    /// When the caller gives up.
+    pub deadline: Instant,
+}
+
+/// Why a call was shed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Shed {
+    /// It cannot be answered by its deadline.
+    Late,
+    /// It would have to wait too long behind others.
+    Busy,
+    /// The queue is full.
+    Full,
+}
+
+/// How fast those go on who wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pace {
+    /// What a call usually takes; zero if nobody knows.
+    pub usual: Duration,
+    /// What the fastest one took of late; zero if nobody knows.
+    pub least: Duration,
+    /// How many calls may be under way at a time. Less than 1 if room is there for a part of the
+    /// time only.
+    pub reach: f64,
+}
+
+impl Pace {
+    /// The pace of two places that both take calls of the same line.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        let least = match (self.least, other.least) {
+            (Duration::ZERO, least) | (least, Duration::ZERO) => least,
+            (own, other) => own.min(other),
+        };
+        let reach = self.reach + other.reach;
+        let usual = match (self.usual, other.usual) {
+            (Duration::ZERO, usual) | (usual, Duration::ZERO) => usual,
+            // So many calls end in a second at both together.
+            (own, its) => {
+                let rate = self.reach / own.as_secs_f64() + other.reach / its.as_secs_f64();
+                Duration::try_from_secs_f64(reach / rate).unwrap_or(own)
+            }
+        };
+        Self { usual, least, reach }
+    }
+}
+
+/// Where there is no room yet counts as so much room.
+const LEAST_REACH: f64 = 0.01;
+
+/// Calls that wait for room.
+#[derive(Debug)]
+pub struct Line<T> {
+    policy: LinePolicy,
+    queue: Queue<T>,
+    /// Since when calls have waited without a break.
+    standing_since: Option<Instant>,
+    displaced: VecDeque<T>,
+}
+
+impl<T> Line<T> {
+    /// Nobody waits yet.
+    #[must_use]
+    pub fn new(policy: LinePolicy) -> Self {
+        let queue = Queue::new(policy.max_waiting);
+        Self { policy, queue, standing_since: None, displaced: VecDeque::new() }
+    }
+
+    /// How many calls wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether no call waits.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Calls wait by `policy` from now on; how many may wait stays as it is.
+    pub fn set_policy(&mut self, policy: LinePolicy) {
+        self.policy = policy;
+    }
+
+    /// Lets a call wait.
+    ///
+    /// # Errors
+    /// Why it is shed instead.
+    pub fn wait(
+        &mut self,
+        now: Instant,
+        pace: &Pace,
+        arrival: Arrival,
+        item: T,
+    ) -> Result<Key, (Shed, T)> {
+        let Arrival { caller, priority, deadline } = arrival;
+        let Some(until) = deadline.checked_sub(pace.least).filter(|until| now <= *until) else {
+            return Err((Shed::Late, item));
+        };
+        let entry = Entry { caller, priority, deadline, until };
+        let patience = self.patience(now, pace, self.queue.has_others_of(&entry));
+        let wait = expected_wait(pace, self.queue.n_ahead(&entry, n_within(pace, patience)));
+        if until.saturating_duration_since(now) < wait {
+            return Err((Shed::Late, item));
+        }
+        if patience < wait {
+            return Err((Shed::Busy, item));
+        }
+        match self.queue.push(entry, item) {
+            Pushed::Refused(item) => Err((Shed::Full, item)),
+            Pushed::Waits(key) => {
+                self.standing_since.get_or_insert(now);
+                Ok(key)
+            }
+            Pushed::Displaces(key, gone) => {
+                self.displaced.push_back(gone.item);
+                Ok(key)
+            }
+        }
+    }
+
+    /// The call whose turn it is, for which there is room now.
+    pub fn poll_next(&mut self, now: Instant) -> Option<T> {
+        // Those that are too late are shed first.
+        if self.queue.next_expiry().is_some_and(|until| until < now) {
+            return None;
+        }
+        let item = self.queue.pop()?;
+        self.look_at_queue();
+        Some(item)
+    }
+
+    /// The next call that is shed. Ask until there is none, before [`Line::poll_next`].
+    pub fn poll_shed(&mut self, now: Instant) -> Option<(T, Shed)> {
+        if let Some(item) = self.displaced.pop_front() {
+            return Some((item, Shed::Full));
+        }
+        let item = self.queue.pop_expired(now)?;
+        self.look_at_queue();
+        Some((item, Shed::Late))
+    }
+
+    /// After this instant [`Line::poll_shed`] has something.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.queue.next_expiry()
+    }
+
+    /// Takes a call out whose caller has gone away; `None` if it no longer waits.
+    pub fn cancel(&mut self, key: Key) -> Option<T> {
+        let item = self.queue.cancel(key);
+        self.look_at_queue();
+        item
+    }
+
+    /// When it is worth trying again: the time that a further call would have to wait.
+    #[must_use]
+    pub fn retry_after(&self, pace: &Pace) -> Duration {
+        expected_wait(pace, self.queue.len())
+    }
+
+    fn look_at_queue(&mut self) {
+        if self.queue.is_empty() {
+            self.standing_since = None;
+        }
+    }
+
+    /// How long a call may wait now. In a standing queue, a caller of whom nothing waits gets twice
+    /// the time of those who keep it standing.
+    fn patience(&self, now: Instant, pace: &Pace, has_others: bool) -> Duration {
+        let burst = self.policy.burst.max(pace.usual);
+        let patience = match self.standing_since {
+            Some(since) if burst < now.saturating_duration_since(since) => {
+                let target = self.policy.target.max(pace.usual / 2);
+                if has_others { target } else { target * 2 }
+            }
+            _ => burst,
+        };
+        // What goes round among several gates is here for a part of the time only.
+        patience.div_f64(pace.reach.clamp(LEAST_REACH, 1.0))
+    }
+}
+
+/// How long a call waits with so many before it: within the usual time, as many calls end as may
+/// be under way.
+fn expected_wait(pace: &Pace, n_ahead: usize) -> Duration {
+    let turns = u32::try_from(n_ahead).unwrap_or(u32::MAX).saturating_add(1);
+    pace.usual.saturating_mul(turns).div_f64(pace.reach.max(LEAST_REACH))
+}
+
+/// How many calls may be before one that waits no longer than `wait`, and one more.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+fn n_within(pace: &Pace, wait: Duration) -> usize {
+    if pace.usual.is_zero() {
+        return 0;
+    }
+    (wait.as_secs_f64() / pace.usual.as_secs_f64() * pace.reach.max(LEAST_REACH)) as usize + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pace_of_two_places_is_what_both_do_together() {
+        let ms = Duration::from_millis;
+        let fast = Pace { usual: ms(50), least: ms(40), reach: 20.0 };
+        let slow = Pace { usual: ms(150), least: ms(140), reach: 20.0 };
+        let both = fast.with(slow);
+        // 400 and 133 calls a second.
+        assert_eq!((both.usual.as_millis(), both.least, both.reach), (75, ms(40), 40.0));
+        let unknown = Pace { reach: 5.0, ..Pace::default() };
+        assert_eq!(unknown.with(fast), Pace { reach: 25.0, ..fast });
+        assert_eq!(fast.with(unknown), Pace { reach: 25.0, ..fast });
+    }
+}
