@@ -116,3 +116,43 @@ proptest! {
         }
     }
 }
+
+/// A provider of which nothing is known gets more calls fast while it answers fast.
+#[test]
+fn a_direct_limit_grows_fast_until_it_falls() {
+    let start = crate::test_start();
+    let at = |n: u32| start + Duration::from_millis(100) * n;
+    let mut limiter = Limiter::new(LimitPolicy::direct(), start);
+    let sample = |limit: u32, ms: u64| Sample {
+        n_answers: 100,
+        latency_sum: Duration::from_millis(ms) * 100,
+        n_rejected: 0,
+        max_in_flight: limit,
+    };
+    assert_eq!(limiter.limit(), 256);
+    limiter.take_in(at(1), &sample(256, 50));
+    assert_eq!(limiter.limit(), 384);
+    // Not yet 20 ms and a fifth over the fastest.
+    limiter.take_in(at(2), &sample(384, 79));
+    assert_eq!(limiter.limit(), 576);
+    limiter.take_in(at(3), &sample(576, 300));
+    let fallen = limiter.limit();
+    assert!(fallen < 330, "{fallen}");
+    limiter.take_in(at(4), &sample(fallen, 50));
+    assert!(limiter.limit() < fallen + 20, "it no longer grows by half");
+}
+
+/// What answers within milliseconds is not held up, however much its latency varies.
+#[test]
+fn a_fast_service_is_never_limited_by_its_latency() {
+    let start = crate::test_start();
+    let mut limiter = Limiter::new(LimitPolicy::direct(), start);
+    for n in 1..100 {
+        let (limit, ms) = (limiter.limit(), if n % 2 == 0 { 1 } else { 20 });
+        let latency_sum = Duration::from_millis(ms) * 100;
+        let sample =
+            Sample { n_answers: 100, latency_sum, n_rejected: 0, max_in_flight: limit / 4 * 3 };
+        limiter.take_in(start + Duration::from_millis(100) * n, &sample);
+        assert_eq!(limiter.limit(), limit);
+    }
+}
