@@ -40,12 +40,13 @@ const AVERAGE_PARTS: u32 = 4;
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     waiting: RefCell<Waiting>,
-    /// What they have used since the last look at the sockets.
+    /// What they have used since the last look at the sockets that was for them: when it is as much
+    /// as they may use, the next of them waits for another.
     spent: Cell<Duration>,
     /// What one of their turns takes on average.
     average: Cell<Duration>,
-    /// Somebody waits, or has used some time.
-    changed: Notify,
+    /// Somebody waits.
+    added: Notify,
 }
 
 /// Who waits for time. The two queues take turns.
@@ -84,8 +85,8 @@ impl Turns {
     /// Gives time after each look at the sockets, for ever.
     pub(super) async fn call_each(&self) {
         loop {
-            if self.waiting.borrow().is_empty() && self.spent.get().is_zero() {
-                self.changed.notified().await;
+            if self.waiting.borrow().is_empty() {
+                self.added.notified().await;
             }
             // Those who may do so run, and then the sockets of all are looked at.
             tokio::task::yield_now().await;
@@ -107,9 +108,6 @@ impl Turns {
     }
 
     fn spend(&self, time: Duration) {
-        if self.spent.get().is_zero() {
-            self.changed.notify_one();
-        }
         self.spent.set(self.spent.get() + time);
         self.average.set(follow(self.average.get(), time));
     }
@@ -123,7 +121,7 @@ impl Turns {
         let waiting = &mut *self.waiting.borrow_mut();
         let queue = if is_new { &mut waiting.new } else { &mut waiting.known };
         queue.push_back(Rc::clone(&ticket));
-        self.changed.notify_one();
+        self.added.notify_one();
         ticket
     }
 }
