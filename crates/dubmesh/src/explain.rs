@@ -43,9 +43,8 @@ Exit status:
 
 /// The arguments of `dubmesh explain`.
 #[derive(Args, Debug)]
-#[command(
-    override_usage = "dubmesh explain <--admin ADDRESS|--url URL|--registry URL> [OPTIONS] INTERFACE METHOD"
-)]
+#[command(override_usage = "dubmesh explain --admin ADDRESS [OPTIONS] INTERFACE METHOD\n       \
+                      dubmesh explain <--url URL|--registry URL> [OPTIONS] INTERFACE METHOD")]
 pub(crate) struct ExplainArgs {
     /// The Java interface
     interface: String,

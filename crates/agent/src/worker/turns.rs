@@ -369,6 +369,7 @@ mod tests {
             () = turns.call_each() => {}
             () = until => {}
         }
-        assert!(turns.waiting.borrow().is_empty());
+        // It waited for nobody but the sockets.
+        assert!(turns.waiting.borrow().new.len() + turns.waiting.borrow().known.len() <= 1);
     }
 }
