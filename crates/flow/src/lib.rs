@@ -9,8 +9,8 @@
 //! - [`Retry`] is what both go by: what the last failure says about another try.
 //! - [`RetryBudget`] bounds how many further attempts there are for all calls together.
 //! - [`rules`] says which endpoints a call may go to at all.
-//! - [`gate`] lets calls into an app, makes them wait in a [`line`] with its [`queue`], or sheds
-//!   them.
+//! - [`gate`] lets calls into an app, makes them wait in a [`mod@line`] with its [`queue`], or
+//!   sheds them.
 //! - [`limit`] finds out how many calls an app can take, [`credit`] deals that out, and
 //!   [`capacity`] is both for the workers of a process.
 //! - [`AttemptEnd`] is what the balancer learns from an attempt that is over.
