@@ -195,7 +195,7 @@ fn what_cannot_be_watched_is_told() {
     let admin = format!("127.0.0.1:{}", free_port());
     let (status, _, err) = doctor(&["--admin", &admin]);
     assert_eq!(status, 1);
-    assert!(err.contains("write its admin listener after --admin"), "{err}");
+    assert!(err.contains("write the address of its admin listener after --admin"), "{err}");
     let port = free_port().to_string();
     let (status, out, _) = doctor(&["--port", &port, "--for", "500ms", "--every", "50ms"]);
     assert_eq!(status, 0);
