@@ -180,10 +180,12 @@ impl Watching<'_> {
         // Those of other processes may be new.
         self.owners = Owners::of_all();
         let ports: HashSet<u16> = self.listeners.keys().map(SocketAddr::port).collect();
+        let asked = &self.wanted.ports;
         let is_server = |id: &SocketId| {
-            // The side that listens, or else that with the lower port.
-            ports.contains(&id.local.port())
-                || !ports.contains(&id.remote.port()) && id.local.port() < id.remote.port()
+            // The side that listens, or else that whose port was asked for, or that with the lower
+            // one.
+            let of = |port: u16| (ports.contains(&port), asked.contains(&port), u16::MAX - port);
+            of(id.remote.port()) < of(id.local.port())
         };
         for (id, (inode, watched)) in self.sockets {
             let role = if is_server(&id) { Role::Server } else { Role::Client };
