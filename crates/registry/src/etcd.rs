@@ -99,7 +99,7 @@ impl EtcdRegistry {
 
 impl Store for EtcdRegistry {
     fn status(&self) -> watch_channel::Receiver<RegistryStatus> {
-        self.connection.status()
+        self.connection.lent.status()
     }
 
     fn grace(&self) -> Duration {

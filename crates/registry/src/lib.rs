@@ -17,7 +17,8 @@
 //! This crate does not choose endpoints, open connections to them or know what a call is.
 //! Begin to read at `registry.rs`. `store.rs` has what a store has to do, `stores.rs` the list of
 //! stores; `layout.rs` what is written in them; `view.rs` and `registrar.rs` what is common to all
-//! when a store goes away. [`listing`] has the rules by which endpoints match and replace each
+//! when a store goes away; `lent.rs` and `on_demand.rs` what stores
+//! with a connection have in common. [`listing`] has the rules by which endpoints match and replace each
 //! other.
 
 mod address;
@@ -31,8 +32,10 @@ pub mod etcd;
 pub mod file;
 mod follow;
 mod layout;
+mod lent;
 pub mod listing;
 mod memory;
+mod on_demand;
 mod registrar;
 mod registry;
 mod rules;

@@ -81,7 +81,7 @@ impl ZooKeeperRegistry {
     pub(crate) fn open(config: ZooKeeperConfig, runtime: &Handle) -> Result<Self, RegistryError> {
         let settings = Arc::new(Settings::new(config)?);
         let paths = Paths::new(&settings.layout)?;
-        let (connection, connector) = Connection::start(&settings, runtime);
+        let (connection, connector) = connection::start(&settings, runtime);
         // The session lives longer than this handle: it is ended in good order.
         let session = ZooKeeperSession::new(&settings, &connection, connector);
         let registrar = Registrar::start(Box::new(session), runtime);

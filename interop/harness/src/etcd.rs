@@ -1,28 +1,20 @@
 //! A real etcd server of one member, in a temporary folder, on ports that stay its own.
 //!
-//! Invariants:
-//! - The client port never changes, so that a client sees a restart as the same server.
-//! - Nothing of it is left when [`Etcd`] is dropped: neither the process nor the folder.
+//! Invariant: the client port never changes, so that a client sees a restart as the same server.
 
-use std::env;
 use std::ffi::OsString;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
-use tempfile::TempDir;
-
-use crate::child::Child;
 use crate::error::HarnessError;
 use crate::net::free_port;
 use crate::program::{find_program, run};
+use crate::server::{Server, ask, start_somewhere};
 
 /// A start takes about half a second; this leaves room for a machine that is busy building.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often a start is tried when another process takes one of the ports first.
-const N_START_TRIES: usize = 5;
 /// Shorter than etcd's own (100 ms and 1 s): one member elects itself at once, and leases of one
 /// second become possible, since etcd's shortest lease is 1.5 election timeouts.
 const HEARTBEAT_INTERVAL_MS: &str = "50";
@@ -59,11 +51,10 @@ pub struct EtcdTls {
 pub struct Etcd {
     binary: PathBuf,
     options: EtcdOptions,
-    dir: TempDir,
+    server: Server,
     ports: Ports,
     /// Name and password for [`Etcd::etcdctl`], once authentication is on.
     root_password: Option<String>,
-    child: Option<Child>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -89,19 +80,9 @@ impl Etcd {
     /// When etcd is not installed or does not start; the error shows its last output.
     pub fn start_with(options: EtcdOptions) -> Result<Self, HarnessError> {
         let binary = find_program("etcd", "ETCD_BIN", INSTALL)?;
-        let dir = TempDir::with_prefix("etcd-")
-            .map_err(|source| HarnessError::File { path: env::temp_dir(), source })?;
-        let mut etcd =
-            Self { binary, options, dir, ports: Ports::free(), root_password: None, child: None };
-        for _ in 1..N_START_TRIES {
-            match etcd.launch() {
-                Err(HarnessError::Ended { tail, .. }) if is_port_conflict(&tail) => {
-                    etcd.ports = Ports::free();
-                }
-                result => return result.map(|()| etcd),
-            }
-        }
-        etcd.launch().map(|()| etcd)
+        let (server, ports) = (Server::new("etcd")?, Ports::free());
+        let etcd = Self { binary, options, server, ports, root_password: None };
+        start_somewhere(etcd, Self::launch, |etcd| etcd.ports = Ports::free())
     }
 
     /// The URL for clients: `http://127.0.0.1:PORT`, or `https://` with TLS.
@@ -120,12 +101,12 @@ impl Etcd {
     /// The process id, or `None` while it is killed.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
-        self.child.as_ref().map(Child::pid)
+        self.server.pid()
     }
 
     /// Kills it by SIGKILL. Its data stay for [`Etcd::restart_keeping_data`].
     pub fn kill9(&mut self) {
-        self.child = None;
+        self.server.kill9();
     }
 
     /// Stops it by SIGTERM, as an operator would.
@@ -133,22 +114,17 @@ impl Etcd {
     /// # Errors
     /// When it does not run, or still ran after ten seconds.
     pub fn stop_gracefully(&mut self) -> Result<Option<ExitStatus>, HarnessError> {
-        let child = self.child.take();
-        child.map(|mut child| child.stop_gracefully(Duration::from_secs(10))).transpose()
+        self.server.stop_gracefully()
     }
 
     /// Stops its clock: connections stay open, and nothing answers on them.
     pub fn suspend(&mut self) {
-        if let Some(child) = &mut self.child {
-            child.suspend();
-        }
+        self.server.suspend();
     }
 
     /// Lets a suspended server go on.
     pub fn resume(&mut self) {
-        if let Some(child) = &mut self.child {
-            child.resume();
-        }
+        self.server.resume();
     }
 
     /// Kills it if it runs, and starts it on the same port with the same keys and leases.
@@ -156,7 +132,6 @@ impl Etcd {
     /// # Errors
     /// When it does not start again.
     pub fn restart_keeping_data(&mut self) -> Result<(), HarnessError> {
-        self.kill9();
         self.launch()
     }
 
@@ -166,15 +141,9 @@ impl Etcd {
     /// # Errors
     /// When its old data cannot be removed, or it does not start again.
     pub fn restart_empty(&mut self) -> Result<(), HarnessError> {
-        self.kill9();
         self.root_password = None;
-        let path = self.data_dir();
-        match std::fs::remove_dir_all(&path) {
-            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                Err(HarnessError::File { path, source })
-            }
-            _ => self.launch(),
-        }
+        self.server.forget()?;
+        self.launch()
     }
 
     /// Runs `etcdctl` (API version 3) against this server and returns what it prints.
@@ -220,11 +189,9 @@ impl Etcd {
     }
 
     fn launch(&mut self) -> Result<(), HarnessError> {
-        let mut child = Child::spawn("etcd", &self.command())?;
+        self.server.spawn(&self.command())?;
         let health = self.ports.health;
-        child.wait_ready(START_TIMEOUT, || is_healthy(health))?;
-        self.child = Some(child);
-        Ok(())
+        self.server.wait_ready(START_TIMEOUT, || is_healthy(health))
     }
 
     fn command(&self) -> Command {
@@ -232,10 +199,10 @@ impl Etcd {
         let peer_url = format!("http://127.0.0.1:{}", self.ports.peer);
         let mut command = Command::new(&self.binary);
         command
-            .current_dir(self.dir.path())
+            .current_dir(self.server.dir())
             .args(["--name", "test", "--logger", "zap", "--log-level", "warn"])
             .arg("--data-dir")
-            .arg(self.data_dir())
+            .arg(self.server.data_dir())
             .args(["--listen-client-urls", &client_url, "--advertise-client-urls", &client_url])
             .args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url])
             .args(["--initial-cluster", &format!("test={peer_url}")])
@@ -250,10 +217,6 @@ impl Etcd {
         command.args(&self.options.extra_args);
         command
     }
-
-    fn data_dir(&self) -> PathBuf {
-        self.dir.path().join("data")
-    }
 }
 
 impl Ports {
@@ -262,20 +225,9 @@ impl Ports {
     }
 }
 
-fn is_port_conflict(output: &str) -> bool {
-    output.contains("address already in use")
-}
-
 /// Asks `/health` on the loopback port `port`. False for every kind of failure.
 fn is_healthy(port: u16) -> bool {
     let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let ask = || -> std::io::Result<String> {
-        let mut stream = TcpStream::connect_timeout(&addr, Duration::from_secs(1))?;
-        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
-        stream.write_all(b"GET /health HTTP/1.0\r\nHost: etcd\r\n\r\n")?;
-        let mut reply = String::new();
-        stream.take(4096).read_to_string(&mut reply)?;
-        Ok(reply)
-    };
-    ask().is_ok_and(|reply| reply.contains("\"true\""))
+    let answer = ask(addr, "GET /health HTTP/1.0\r\nHost: etcd\r\n\r\n");
+    answer.is_ok_and(|answer| answer.contains("\"true\""))
 }

@@ -6,12 +6,13 @@
 //! - [`JavaProvider`] is a real Dubbo provider, 2.6 to 3.3, built from interop/ when need be;
 //!   [`JavaConsumer`] is the other side.
 //! - [`HttpApp`] is an app without Java, in Node or Python: the same services as plain JSON.
-//! - [`Child`] is what all are are made of: a process group that dies with its owner, even when
+//! - [`Child`] is what all are made of: a process group that dies with its owner, even when
 //!   the test process itself is killed, and whose last lines of output go into every error.
 //! - [`free_port`] and [`wait_until`] keep tests off fixed ports and fixed sleeps.
 //!
 //! Everything here is synchronous and has no runtime, so that an async test can use it by
-//! `spawn_blocking` or before its runtime starts. Begin to read at `etcd.rs`.
+//! `spawn_blocking` or before its runtime starts. Begin to read at `etcd.rs`, and at `server.rs`,
+//! which has what servers have in common.
 
 mod child;
 mod error;
@@ -20,6 +21,7 @@ mod http_app;
 mod java;
 mod net;
 mod program;
+mod server;
 mod zookeeper;
 
 pub use child::Child;

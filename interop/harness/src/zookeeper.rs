@@ -1,26 +1,20 @@
 //! A real ZooKeeper server, alone or one of an ensemble, in a temporary folder, on a port that
 //! stays its own.
 //!
-//! Invariants:
-//! - The client port never changes, so that a client sees a restart as the same server.
-//! - Nothing of it is left when [`ZooKeeper`] is dropped: neither the process nor the folder.
+//! Invariant: the client port never changes, so that a client sees a restart as the same server.
 
-use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use tempfile::TempDir;
-
-use crate::child::Child;
 use crate::error::HarnessError;
 use crate::java::{build_module, interop_dir, java_program};
 use crate::net::free_port;
 use crate::program::run;
+use crate::server::{Server, ask, start_somewhere};
 
 mod client;
 
@@ -28,8 +22,6 @@ pub use client::ZooKeeperClient;
 
 /// A start takes about a second; this leaves room for a machine that is busy building.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// How often a start is tried when another process takes one of the ports first.
-const N_START_TRIES: usize = 5;
 const SERVER_CLASS: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
 const CLI_CLASS: &str = "org.apache.zookeeper.ZooKeeperMain";
 
@@ -81,11 +73,10 @@ pub struct ZooKeeperTls {
 #[derive(Debug)]
 pub struct ZooKeeper {
     options: ZooKeeperOptions,
-    dir: TempDir,
+    server: Server,
     port: u16,
     /// Its number in its ensemble, if it is of one.
     id: Option<usize>,
-    child: Option<Child>,
 }
 
 impl ZooKeeper {
@@ -103,18 +94,9 @@ impl ZooKeeper {
     /// As [`Self::start`].
     pub fn start_with(options: ZooKeeperOptions) -> Result<Self, HarnessError> {
         build_module(options.version.module(), "lib")?;
-        let dir = TempDir::with_prefix("zookeeper-")
-            .map_err(|source| HarnessError::File { path: env::temp_dir(), source })?;
-        let mut zookeeper = Self { options, dir, port: free_port(), id: None, child: None };
-        for _ in 1..N_START_TRIES {
-            match zookeeper.launch() {
-                Err(HarnessError::Ended { tail, .. }) if tail.contains("already in use") => {
-                    zookeeper.port = free_port();
-                }
-                result => return result.map(|()| zookeeper),
-            }
-        }
-        zookeeper.launch().map(|()| zookeeper)
+        let server = Server::new("ZooKeeper")?;
+        let zookeeper = Self { options, server, port: free_port(), id: None };
+        start_somewhere(zookeeper, Self::launch, |zookeeper| zookeeper.port = free_port())
     }
 
     /// Starts an ensemble of so many empty servers, and waits until all serve.
@@ -130,10 +112,9 @@ impl ZooKeeper {
         let mut servers = Vec::new();
         for id in 1..=n_servers {
             let options = ZooKeeperOptions { settings: settings.clone(), ..Default::default() };
-            let dir = TempDir::with_prefix("zookeeper-")
-                .map_err(|source| HarnessError::File { path: env::temp_dir(), source })?;
-            let mut server = Self { options, dir, port: free_port(), id: Some(id), child: None };
-            server.child = Some(server.spawn()?);
+            let server = Server::new("ZooKeeper")?;
+            let mut server = Self { options, server, port: free_port(), id: Some(id) };
+            server.spawn()?;
             servers.push(server);
         }
         for server in &mut servers {
@@ -151,26 +132,22 @@ impl ZooKeeper {
     /// The process id, or `None` while it is killed.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
-        self.child.as_ref().map(Child::pid)
+        self.server.pid()
     }
 
     /// Kills it by SIGKILL. Its data stay for [`Self::restart_keeping_data`].
     pub fn kill9(&mut self) {
-        self.child = None;
+        self.server.kill9();
     }
 
     /// Stops its clock: connections stay open, and nothing answers on them.
     pub fn suspend(&mut self) {
-        if let Some(child) = &mut self.child {
-            child.suspend();
-        }
+        self.server.suspend();
     }
 
     /// Lets a suspended server go on.
     pub fn resume(&mut self) {
-        if let Some(child) = &mut self.child {
-            child.resume();
-        }
+        self.server.resume();
     }
 
     /// Kills it if it runs, and starts it on the same port with the same nodes and sessions.
@@ -178,7 +155,6 @@ impl ZooKeeper {
     /// # Errors
     /// When it does not start again.
     pub fn restart_keeping_data(&mut self) -> Result<(), HarnessError> {
-        self.kill9();
         self.launch()
     }
 
@@ -188,14 +164,8 @@ impl ZooKeeper {
     /// # Errors
     /// When its old data cannot be removed, or it does not start again.
     pub fn restart_empty(&mut self) -> Result<(), HarnessError> {
-        self.kill9();
-        let path = self.dir.path().join("data");
-        match fs::remove_dir_all(&path) {
-            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                Err(HarnessError::File { path, source })
-            }
-            _ => self.launch(),
-        }
+        self.server.forget()?;
+        self.launch()
     }
 
     /// A session of a client that talks to this server, without TLS.
@@ -233,23 +203,19 @@ impl ZooKeeper {
     }
 
     fn launch(&mut self) -> Result<(), HarnessError> {
-        self.child = Some(self.spawn()?);
-        let ready = self.wait_ready();
-        if ready.is_err() {
-            self.child = None;
-        }
-        ready
+        self.spawn()?;
+        self.wait_ready()
     }
 
     fn wait_ready(&mut self) -> Result<(), HarnessError> {
         let (addr, is_tls) = (self.addr(), self.options.tls.is_some());
-        let Some(child) = &mut self.child else { return Ok(()) };
-        child.wait_ready(START_TIMEOUT, || serves(addr, is_tls))
+        self.server.wait_ready(START_TIMEOUT, || serves(addr, is_tls))
     }
 
-    fn spawn(&self) -> Result<Child, HarnessError> {
-        let path = self.dir.path().join("zoo.cfg");
-        let data = self.dir.path().join("data");
+    fn spawn(&mut self) -> Result<(), HarnessError> {
+        // Before its files are written anew.
+        self.kill9();
+        let (path, data) = (self.server.dir().join("zoo.cfg"), self.server.data_dir());
         let written = fs::create_dir_all(&data)
             .and_then(|()| fs::write(&path, self.settings()))
             .and_then(|()| match self.id {
@@ -263,13 +229,13 @@ impl ZooKeeper {
             jvm_args.push(format!("-Dzookeeper.serverCnxnFactory={factory}").into());
         }
         let mut command = self.java(&jvm_args)?;
-        command.current_dir(self.dir.path()).arg(SERVER_CLASS).arg(&path);
-        Child::spawn("ZooKeeper", &command)
+        command.current_dir(self.server.dir()).arg(SERVER_CLASS).arg(&path);
+        self.server.spawn(&command)
     }
 
     /// A tick is the shortest that tests need: sessions of one second become possible.
     fn settings(&self) -> String {
-        let data = self.dir.path().join("data");
+        let data = self.server.data_dir();
         let mut lines = vec![
             "tickTime=500".to_owned(),
             format!("dataDir={}", data.display()),
@@ -302,16 +268,8 @@ impl ZooKeeper {
 /// Asks whether the server serves. False for every kind of failure. By TLS only whether it
 /// listens.
 fn serves(addr: SocketAddr, is_tls: bool) -> bool {
-    let ask = || -> std::io::Result<String> {
-        let mut stream = TcpStream::connect_timeout(&addr, Duration::from_secs(1))?;
-        if is_tls {
-            return Ok("Mode".to_owned());
-        }
-        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
-        stream.write_all(b"srvr")?;
-        let mut reply = String::new();
-        stream.take(4096).read_to_string(&mut reply)?;
-        Ok(reply)
-    };
-    ask().is_ok_and(|reply| reply.contains("Mode"))
+    if is_tls {
+        return TcpStream::connect_timeout(&addr, Duration::from_secs(1)).is_ok();
+    }
+    ask(addr, "srvr").is_ok_and(|answer| answer.contains("Mode"))
 }

@@ -10,15 +10,14 @@ use std::time::Duration;
 
 use etcd_client::{Client, GetOptions};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use wire::jitter;
 
 use crate::error::RegistryError;
-use crate::follow::new_backoff;
 use crate::layout::Paths;
-use crate::status::{RegistryStatus, StatusSender, note};
+use crate::lent::{Lender, Lent, Lost, Rounds, lend};
 use crate::store::StoreError;
 
 use super::settings::Settings;
@@ -27,23 +26,14 @@ use super::settings::Settings;
 /// most this and a request's timeout.
 const PROBE_INTERVAL: Duration = Duration::from_secs(3);
 
-/// A connection that lasted this long was good: the next try need not wait long.
-const GOOD_AFTER: Duration = Duration::from_secs(5);
+/// A connection that has answered.
+pub(super) type Live = Client;
 
 /// A shared handle on the connection.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Connection {
-    live: watch::Receiver<Option<Live>>,
+    pub(super) lent: Lent<Live>,
     suspect: Arc<Notify>,
-    status: StatusSender,
-    request_timeout: Duration,
-}
-
-/// A connection that has answered.
-#[derive(Clone)]
-pub(super) struct Live {
-    generation: u64,
-    pub(super) client: Client,
 }
 
 /// Why a request failed.
@@ -77,55 +67,15 @@ impl Connection {
         paths: &Paths,
         runtime: &Handle,
     ) -> (Self, AbortHandle) {
-        let (sender, live) = watch::channel(None);
-        let connection = Self {
-            live,
-            suspect: Arc::default(),
-            status: watch::Sender::new(RegistryStatus::new(false)),
-            request_timeout: settings.request_timeout,
-        };
+        let (lender, lent) = lend(settings.request_timeout);
+        let connection = Self { lent, suspect: Arc::default() };
         let connector = Connector {
             connection: connection.clone(),
             settings: Arc::clone(settings),
             probe_key: paths.root().to_owned(),
-            sender,
+            lender,
         };
         (connection, runtime.spawn(connector.run()).abort_handle())
-    }
-
-    pub(super) fn status(&self) -> watch::Receiver<RegistryStatus> {
-        self.status.subscribe()
-    }
-
-    /// Waits until there is a connection. `None` if there will never be one again.
-    pub(super) async fn live(&self) -> Option<Live> {
-        let mut live = self.live.clone();
-        live.wait_for(Option::is_some).await.ok().and_then(|live| live.clone())
-    }
-
-    /// The same, but not for longer than a request may take.
-    pub(super) async fn live_within_timeout(&self) -> Option<Live> {
-        timeout(self.request_timeout, self.live()).await.ok().flatten()
-    }
-
-    /// Waits until `live` has been given up.
-    pub(super) async fn lost(&self, live: &Live) {
-        let is_other =
-            |now: &Option<Live>| now.as_ref().is_none_or(|now| now.generation != live.generation);
-        let mut receiver = self.live.clone();
-        let _closed_counts_as_lost = receiver.wait_for(is_other).await;
-    }
-
-    /// Runs requests for as long as `live` is not given up.
-    pub(super) async fn while_live<T>(
-        &self,
-        live: &Live,
-        requests: impl Future<Output = Result<T, EtcdError>>,
-    ) -> Result<T, EtcdError> {
-        tokio::select! {
-            outcome = requests => outcome,
-            () = self.lost(live) => Err(EtcdError::Lost),
-        }
     }
 
     /// Asks for a check of the connection, soon.
@@ -146,30 +96,19 @@ impl Connection {
         }
     }
 
-    /// Notes an error for the operator; true if it is not the one that was noted last.
-    pub(super) fn report(&self, error: &str) -> bool {
-        self.status.send_if_modified(|status| {
-            let is_new = status.last_error.as_deref() != Some(error);
-            if is_new {
-                status.last_error = Some(error.to_owned());
-            }
-            is_new
-        })
-    }
-
     /// Waits for a request, but not for ever.
     pub(super) async fn request<T>(
         &self,
         what: &'static str,
         request: impl Future<Output = Result<T, etcd_client::Error>>,
     ) -> Result<T, EtcdError> {
-        bounded(what, self.request_timeout, request).await
+        bounded(what, self.lent.request_timeout(), request).await
     }
 }
 
-impl fmt::Debug for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("live", &self.live.borrow().is_some()).finish()
+impl From<Lost> for EtcdError {
+    fn from(Lost: Lost) -> Self {
+        Self::Lost
     }
 }
 
@@ -188,36 +127,23 @@ struct Connector {
     connection: Connection,
     settings: Arc<Settings>,
     probe_key: String,
-    sender: watch::Sender<Option<Live>>,
+    lender: Lender<Live>,
 }
 
 impl Connector {
     async fn run(self) {
-        let mut backoff = new_backoff();
-        let mut failed_urls = 0;
-        let urls = &self.settings.urls;
-        // Agents that start together spread over the members.
-        let first = rand::random_range(0..urls.len());
-        for (generation, url) in (0..).zip(urls.iter().cycle().skip(first)) {
-            match self.connect(url).await {
+        let mut rounds = Rounds::new(&self.settings.urls);
+        loop {
+            let url = rounds.server();
+            let (error, lasted) = match self.connect(url).await {
                 Ok(client) => {
-                    failed_urls = 0;
-                    let began = tokio::time::Instant::now();
-                    let error = self.serve(url, Live { generation, client }).await;
-                    self.note_failure(url, &error);
-                    if GOOD_AFTER <= began.elapsed() {
-                        backoff.reset();
-                    }
+                    let began = Instant::now();
+                    (self.serve(url, client).await, Some(began.elapsed()))
                 }
-                Err(error) => {
-                    self.note_failure(url, &error);
-                    failed_urls += 1;
-                    if failed_urls % urls.len() != 0 {
-                        continue;
-                    }
-                }
-            }
-            tokio::time::sleep(backoff.next_wait()).await;
+                Err(error) => (error, None),
+            };
+            self.lender.handle_failure("etcd", url, &error);
+            rounds.handle_end(lasted).await;
         }
     }
 
@@ -233,10 +159,8 @@ impl Connector {
     }
 
     /// Lends the connection out until it no longer answers; returns why.
-    async fn serve(&self, url: &str, live: Live) -> EtcdError {
-        let client = live.client.clone();
-        self.sender.send_replace(Some(live));
-        if note(&self.connection.status, true, None) {
+    async fn serve(&self, url: &str, client: Client) -> EtcdError {
+        if self.lender.give(client.clone()) {
             tracing::info!(%url, "connected to etcd");
         }
         let error = loop {
@@ -247,18 +171,8 @@ impl Connector {
                 break error;
             }
         };
-        self.sender.send_replace(None);
+        self.lender.take_back();
         error
-    }
-
-    fn note_failure(&self, url: &str, error: &EtcdError) {
-        let text = format!("etcd at {url}: {error}");
-        let is_new = self.connection.report(&text);
-        let flipped = note(&self.connection.status, false, None);
-        if is_new || flipped {
-            tracing::warn!(%url, %error, "etcd cannot be reached; the last known endpoints stay in \
-                                          use");
-        }
     }
 }
 

@@ -3,28 +3,22 @@
 //!
 //! A watch for each such name would cost etcd as much as callers like. This one costs a range of
 //! keys and one watch, whatever they ask for. It begins with the first question, and ends when
-//! there was none for [`IDLE`].
+//! there was none for a while.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use dubbo_proto::ServiceKey;
 use etcd_client::{EventType, GetOptions, WatchFilterType, WatchOptions};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
-use tokio::time::Instant;
 use wire::Backoff;
 
 use crate::definitions::Away;
 use crate::directory::{Directory, Presence};
-use crate::follow::new_backoff;
 use crate::layout::Paths;
+use crate::on_demand::{self, Asked, OnDemand, Progress};
 
 use super::connection::{Connection, EtcdError, Live};
-
-/// Without a question for so long, nothing is read or watched any more.
-const IDLE: Duration = Duration::from_secs(60);
 
 /// Keys of one answer; those of Java providers have about a kilobyte.
 const PAGE_LEN: i64 = 4000;
@@ -41,13 +35,7 @@ pub(super) struct Index {
     paths: Paths,
     connection: Connection,
     state: watch::Sender<KnownServices>,
-    task: Mutex<Task>,
-}
-
-#[derive(Debug)]
-struct Task {
-    asked_at: Arc<Mutex<Instant>>,
-    running: Option<JoinHandle<()>>,
+    task: OnDemand,
 }
 
 #[derive(Debug, Default)]
@@ -56,22 +44,9 @@ struct KnownServices {
     directory: Directory,
 }
 
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Progress {
-    /// Not read yet.
-    #[default]
-    Reading,
-    /// As etcd has it.
-    Current,
-    /// As etcd had it before it went away, or refused.
-    Stale,
-}
-
 impl Index {
     pub(super) fn new(paths: Paths, connection: Connection) -> Self {
-        let asked_at = Arc::new(Mutex::new(Instant::now()));
-        let task = Mutex::new(Task { asked_at, running: None });
-        Self { paths, connection, state: watch::Sender::default(), task }
+        Self { paths, connection, state: watch::Sender::default(), task: OnDemand::default() }
     }
 
     /// What is known of a service now.
@@ -102,36 +77,21 @@ impl Index {
         match state.progress {
             _ if state.directory.is_full() => Err(Away("it has too many services".to_owned())),
             Progress::Current => Ok(state.directory.interfaces()),
-            Progress::Reading | Progress::Stale => {
-                let said = self.connection.status().borrow().last_error.clone();
-                Err(Away(said.unwrap_or_else(|| "its services cannot be listed".to_owned())))
-            }
+            Progress::Reading | Progress::Stale => Err(self.connection.lent.away()),
         }
     }
 
     fn keep_running(&self, runtime: &Handle) {
-        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
-        *task.asked_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        if task.running.as_ref().is_some_and(|running| !running.is_finished()) {
-            return;
-        }
-        let _ = self.state.send_replace(KnownServices::default());
-        let reader = Reader {
-            paths: self.paths.clone(),
-            connection: self.connection.clone(),
-            state: self.state.clone(),
-            asked_at: Arc::clone(&task.asked_at),
-        };
-        task.running = Some(runtime.spawn(reader.run()));
-    }
-}
-
-impl Drop for Index {
-    fn drop(&mut self) {
-        let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(running) = &task.running {
-            running.abort();
-        }
+        self.task.keep_running(runtime, |asked| {
+            let _ = self.state.send_replace(KnownServices::default());
+            let reader = Reader {
+                paths: self.paths.clone(),
+                connection: self.connection.clone(),
+                state: self.state.clone(),
+                asked: Arc::clone(&asked),
+            };
+            on_demand::run(reader, self.connection.lent.clone(), asked)
+        });
     }
 }
 
@@ -139,53 +99,22 @@ struct Reader {
     paths: Paths,
     connection: Connection,
     state: watch::Sender<KnownServices>,
-    asked_at: Arc<Mutex<Instant>>,
+    asked: Arc<Asked>,
 }
 
-impl Reader {
-    /// Runs until nobody asks any more.
-    async fn run(self) {
-        let mut backoff = new_backoff();
-        while !self.is_idle() {
-            let Some(live) = self.connection.live_within_timeout().await else {
-                self.set(Progress::Stale);
-                continue;
-            };
-            let outcome = tokio::select! {
-                outcome = self.read_and_watch(&live, &mut backoff) => outcome,
-                () = self.connection.lost(&live) => Err(EtcdError::Lost),
-            };
-            match outcome {
-                Ok(()) => break,
-                Err(error) => {
-                    self.set(Progress::Stale);
-                    tracing::debug!(%error, "the list of services is incomplete, trying again");
-                }
-            }
-            tokio::time::sleep(backoff.next_wait()).await;
-        }
-        tracing::debug!("nobody asks for unknown services any more");
+impl on_demand::Reader<Live> for Reader {
+    type Error = EtcdError;
+
+    fn set_stale(&self) {
+        let stale = Progress::Stale;
+        self.state.send_if_modified(|state| std::mem::replace(&mut state.progress, stale) != stale);
     }
 
-    fn idle_at(&self) -> Instant {
-        *self.asked_at.lock().unwrap_or_else(PoisonError::into_inner) + IDLE
-    }
-
-    /// What all keys begin with.
-    fn prefix(&self) -> String {
-        format!("{}/", self.paths.root())
-    }
-
-    fn is_idle(&self) -> bool {
-        self.idle_at() <= Instant::now()
-    }
-
-    fn set(&self, progress: Progress) {
-        self.state
-            .send_if_modified(|state| std::mem::replace(&mut state.progress, progress) != progress);
-    }
-
-    async fn read_and_watch(&self, live: &Live, backoff: &mut Backoff) -> Result<(), EtcdError> {
+    async fn read_and_watch(
+        &self,
+        live: &Arc<Live>,
+        backoff: &mut Backoff,
+    ) -> Result<(), EtcdError> {
         let revision = self.read(live).await?;
         backoff.reset();
         let options = WatchOptions::new()
@@ -193,18 +122,13 @@ impl Reader {
             .with_start_revision(revision + 1)
             .with_filters([WatchFilterType::NoDelete])
             .with_fragment();
-        let mut client = live.client.watch_client().max_decoding_message_size(MAX_MESSAGE_LEN);
+        let mut client = live.watch_client().max_decoding_message_size(MAX_MESSAGE_LEN);
         let open = client.watch(self.prefix(), Some(options));
         let mut stream = self.connection.request("watching for services", open).await?;
         loop {
             let message = tokio::select! {
                 message = stream.message() => message,
-                () = tokio::time::sleep_until(self.idle_at()) => {
-                    if self.is_idle() {
-                        return Ok(());
-                    }
-                    continue;
-                }
+                () = self.asked.idle() => return Ok(()),
             };
             let what = "watching for services";
             let message = message.map_err(|source| EtcdError::Client { what, source })?;
@@ -219,10 +143,17 @@ impl Reader {
             });
         }
     }
+}
+
+impl Reader {
+    /// What all keys begin with.
+    fn prefix(&self) -> String {
+        format!("{}/", self.paths.root())
+    }
 
     /// Reads all keys at one revision, and returns it.
     async fn read(&self, live: &Live) -> Result<i64, EtcdError> {
-        let mut client = live.client.kv_client().max_decoding_message_size(MAX_MESSAGE_LEN);
+        let mut client = live.kv_client().max_decoding_message_size(MAX_MESSAGE_LEN);
         let (all, mut directory) = (self.prefix().into_bytes(), Directory::default());
         let (mut from, mut revision, mut n_keys) = (all.clone(), 0, 0);
         let end = end_of_prefix(&all);

@@ -24,13 +24,13 @@ pub(super) async fn read(
     interface: &str,
 ) -> Result<Vec<Document>, Away> {
     let away = || Away("etcd cannot be reached".to_owned());
-    let live = connection.live_within_timeout().await.ok_or_else(away)?;
+    let live = connection.lent.live_within_timeout().await.ok_or_else(away)?;
     let prefix = format!("/{root}/metadata/{}/", encode_key(interface));
     let options = GetOptions::new()
         .with_prefix()
         .with_limit(MAX_DOCUMENTS)
         .with_sort(SortTarget::Mod, SortOrder::Descend);
-    let mut client = live.client.kv_client().max_decoding_message_size(MAX_MESSAGE_LEN);
+    let mut client = live.kv_client().max_decoding_message_size(MAX_MESSAGE_LEN);
     let get = client.get(prefix, Some(options));
     let answer = connection.request("reading the metadata report", get).await;
     let answer = answer.map_err(|error| Away(error.to_string()))?;

@@ -1,5 +1,7 @@
 //! The watch of one document of Dubbo's configuration.
 
+use std::sync::Arc;
+
 use etcd_client::{EventType, WatchOptions};
 
 use crate::store::{RuleWatch, StoreError, Wait};
@@ -10,7 +12,7 @@ use super::watch::OpenWatch;
 pub(super) struct EtcdRule {
     key: String,
     connection: Connection,
-    live: Option<Live>,
+    live: Option<Arc<Live>>,
     /// Open from the revision after the one that was read.
     open: Option<Box<OpenWatch>>,
 }
@@ -34,7 +36,7 @@ impl EtcdRule {
 
     /// Reads the document, and begins to watch it.
     async fn read(&mut self, live: &Live) -> Result<Option<String>, EtcdError> {
-        let (mut reader, mut watcher) = (live.client.kv_client(), live.client.watch_client());
+        let (mut reader, mut watcher) = (live.kv_client(), live.watch_client());
         let get = reader.get(self.key.as_str(), None);
         let answer = self.connection.request("reading a rule", get).await?;
         let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
@@ -54,7 +56,7 @@ fn text(value: &[u8]) -> String {
 impl RuleWatch for EtcdRule {
     fn ready(&mut self) -> Wait<'_, bool> {
         Box::pin(async {
-            self.live = self.connection.live().await;
+            self.live = self.connection.lent.live().await;
             self.live.is_some()
         })
     }
@@ -63,7 +65,7 @@ impl RuleWatch for EtcdRule {
         Box::pin(async {
             let Some(live) = self.live.clone() else { return Err(StoreError::Away) };
             let connection = self.connection.clone();
-            let outcome = connection.while_live(&live, self.advance(&live)).await;
+            let outcome = connection.lent.while_live(&live, self.advance(&live)).await;
             outcome.map_err(|error| {
                 (self.live, self.open) = (None, None);
                 connection.store_error(&error)

@@ -4,6 +4,7 @@
 //! - A key is deleted only while it hangs on our lease.
 //! - `lease` is `None`, or the lease that our keys hang on, as far as we know.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp, GetOptions, LeaseTimeToLiveOptions, PutOptions, Txn, TxnOp};
@@ -20,7 +21,7 @@ const RENEWALS: u32 = 3;
 pub(super) struct EtcdSession {
     connection: Connection,
     ttl_s: i64,
-    live: Option<Live>,
+    live: Option<Arc<Live>>,
     lease: Option<i64>,
 }
 
@@ -33,7 +34,7 @@ impl EtcdSession {
     /// Renews the lease and looks which of our keys still hang on it.
     async fn renew(&self, live: &Live, held: &[Placed]) -> Result<Vec<Placed>, EtcdError> {
         let Some(lease) = self.lease else { return Ok(Vec::new()) };
-        let mut client = live.client.lease_client();
+        let mut client = live.lease_client();
         self.connection.request("renewing the lease", client.keep_alive(lease)).await?;
         let options = Some(LeaseTimeToLiveOptions::new().with_keys());
         let ask = client.time_to_live(lease, options);
@@ -48,7 +49,7 @@ impl EtcdSession {
             }
             // Under another lease, it is a successor at the same address, and its to keep.
             let options = Some(GetOptions::new().with_count_only());
-            let mut client = live.client.kv_client();
+            let mut client = live.kv_client();
             let count = client.get(entry.path.as_str(), options);
             if self.connection.request("looking for a key", count).await?.count() == 0 {
                 missing.push(entry.clone());
@@ -60,7 +61,7 @@ impl EtcdSession {
     async fn write(&mut self, live: &Live, entry: &Placed) -> Result<(), EtcdError> {
         let lease = self.lease(live).await?;
         let options = Some(PutOptions::new().with_lease(lease));
-        let mut client = live.client.kv_client();
+        let mut client = live.kv_client();
         let put = client.put(entry.path.as_str(), entry.value.text(lease), options);
         self.connection.request("registering", put).await.map(|_| ())
     }
@@ -69,7 +70,7 @@ impl EtcdSession {
         if let Some(lease) = self.lease {
             return Ok(lease);
         }
-        let mut client = live.client.lease_client();
+        let mut client = live.lease_client();
         let grant = client.grant(self.ttl_s, None);
         let lease = self.connection.request("asking for a lease", grant).await?.id();
         self.lease = Some(lease);
@@ -78,7 +79,7 @@ impl EtcdSession {
 
     async fn delete(&self, live: &Live, entry: &Placed) -> Result<(), EtcdError> {
         let Some(lease) = self.lease else { return Ok(()) };
-        let mut client = live.client.kv_client();
+        let mut client = live.kv_client();
         let delete = client.txn(delete_if_ours(&entry.path, lease));
         self.connection.request("withdrawing", delete).await.map(|_| ())
     }
@@ -97,7 +98,7 @@ impl EtcdSession {
 impl Session for EtcdSession {
     fn ready(&mut self) -> Wait<'_, bool> {
         Box::pin(async {
-            let live = self.connection.live().await;
+            let live = self.connection.lent.live().await;
             let is_there = live.is_some();
             // The last one stays, so that closing can still try.
             self.live = live.or(self.live.take());
@@ -108,7 +109,7 @@ impl Session for EtcdSession {
     fn lost(&mut self) -> Wait<'_, ()> {
         Box::pin(async {
             if let Some(live) = &self.live {
-                self.connection.lost(live).await;
+                self.connection.lent.lost(live).await;
             }
         })
     }
@@ -120,7 +121,7 @@ impl Session for EtcdSession {
     fn keep<'a>(&'a mut self, held: &'a [Placed]) -> Wait<'a, Result<Vec<Placed>, StoreError>> {
         Box::pin(async {
             let Some(live) = self.live.clone() else { return Err(StoreError::Away) };
-            let kept = self.connection.while_live(&live, self.renew(&live, held)).await;
+            let kept = self.connection.lent.while_live(&live, self.renew(&live, held)).await;
             self.outcome(kept)
         })
     }
@@ -129,7 +130,7 @@ impl Session for EtcdSession {
         Box::pin(async {
             let Some(live) = self.live.clone() else { return Err(StoreError::Away) };
             let connection = self.connection.clone();
-            let put = connection.while_live(&live, self.write(&live, entry)).await;
+            let put = connection.lent.while_live(&live, self.write(&live, entry)).await;
             self.outcome(put)
         })
     }
@@ -137,7 +138,7 @@ impl Session for EtcdSession {
     fn remove<'a>(&'a mut self, entry: &'a Placed) -> Wait<'a, Result<(), StoreError>> {
         Box::pin(async {
             let Some(live) = self.live.clone() else { return Err(StoreError::Away) };
-            let removed = self.connection.while_live(&live, self.delete(&live, entry)).await;
+            let removed = self.connection.lent.while_live(&live, self.delete(&live, entry)).await;
             self.outcome(removed)
         })
     }
@@ -145,7 +146,7 @@ impl Session for EtcdSession {
     fn close(&mut self) -> Wait<'_, ()> {
         Box::pin(async {
             let (Some(lease), Some(live)) = (self.lease.take(), &self.live) else { return };
-            let mut client = live.client.lease_client();
+            let mut client = live.lease_client();
             let revoke = client.revoke(lease);
             if let Err(error) = self.connection.request("giving up the lease", revoke).await {
                 tracing::debug!(%error, "registrations end with their lease");
@@ -154,7 +155,7 @@ impl Session for EtcdSession {
     }
 
     fn report(&mut self, error: &str) -> bool {
-        self.connection.report(error)
+        self.connection.lent.report(error)
     }
 }
 

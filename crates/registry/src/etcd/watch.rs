@@ -1,6 +1,7 @@
 //! The watch of one service: read it whole, then follow the changes, and begin again whenever that
 //! chain may have a gap.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
@@ -28,7 +29,7 @@ pub(super) struct EtcdWatch {
     paths: Paths,
     connection: Connection,
     wanted: ServiceKey,
-    live: Option<Live>,
+    live: Option<Arc<Live>>,
     stage: Stage,
     /// The revision up to which our reader knows everything.
     revision: i64,
@@ -123,7 +124,7 @@ impl EtcdWatch {
     async fn read(&mut self, live: &Live) -> Result<News, EtcdError> {
         let get = |prefix: String| TxnOp::get(prefix, Some(GetOptions::new().with_prefix()));
         let gets: Vec<_> = self.prefixes().map(get).collect();
-        let mut client = live.client.kv_client().max_decoding_message_size(MAX_MESSAGE_LEN);
+        let mut client = live.kv_client().max_decoding_message_size(MAX_MESSAGE_LEN);
         let read = client.txn(Txn::new().and_then(gets));
         let answer = self.connection.request("reading", read).await?;
         let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
@@ -155,7 +156,7 @@ impl EtcdWatch {
         };
         let mut prefixes = self.prefixes();
         let first = prefixes.next().unwrap_or_default();
-        let mut client = live.client.watch_client().max_decoding_message_size(MAX_MESSAGE_LEN);
+        let mut client = live.watch_client().max_decoding_message_size(MAX_MESSAGE_LEN);
         let open = async {
             let mut stream = client.watch(first, options()).await?;
             for prefix in prefixes {
@@ -178,7 +179,7 @@ impl EtcdWatch {
 impl Watch for EtcdWatch {
     fn ready(&mut self) -> Wait<'_, bool> {
         Box::pin(async {
-            self.live = self.connection.live().await;
+            self.live = self.connection.lent.live().await;
             self.live.is_some()
         })
     }
@@ -187,7 +188,7 @@ impl Watch for EtcdWatch {
         Box::pin(async {
             let Some(live) = self.live.clone() else { return Err(StoreError::Away) };
             let connection = self.connection.clone();
-            let outcome = connection.while_live(&live, self.advance(&live)).await;
+            let outcome = connection.lent.while_live(&live, self.advance(&live)).await;
             outcome.map_err(|error| {
                 (self.live, self.stage) = (None, Stage::Unread);
                 connection.store_error(&error)
@@ -196,7 +197,7 @@ impl Watch for EtcdWatch {
     }
 
     fn report(&mut self, error: &str) -> bool {
-        self.connection.report(error)
+        self.connection.lent.report(error)
     }
 }
 

@@ -5,20 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use wire::{Destination, Ending, Share, SyncConn, drive};
 use zookeeper_proto::{Answer, Broken, Event, Refusal, Request, Session};
 
-use crate::follow::new_backoff;
-use crate::status::{RegistryStatus, StatusSender, note};
+use crate::lent::{Lender, Lent, Lost, Rounds, lend};
 use crate::store::StoreError;
 
 use super::machine::{ClientMachine, Told};
 use super::settings::Settings;
-
-/// A connection that lasted this long was good: the next try need not wait long.
-const GOOD_AFTER: Duration = Duration::from_secs(5);
 
 /// All servers have to refuse what we know this often, and for so long, before we take their
 /// history for lost. A server that starts up, or lags behind, does so for a moment, too.
@@ -26,17 +22,10 @@ const MAX_REFUSED_ROUNDS: usize = 3;
 const MIN_REFUSED_TIME: Duration = Duration::from_secs(2);
 
 /// A shared handle on the connection.
-#[derive(Clone)]
-pub(super) struct Connection {
-    live: watch::Receiver<Option<Live>>,
-    status: StatusSender,
-    request_timeout: Duration,
-}
+pub(super) type Connection = Lent<Live>;
 
 /// A connection whose session is there.
-#[derive(Clone)]
 pub(super) struct Live {
-    generation: u64,
     pub(super) session: Session,
     /// Changes when the servers have lost their history.
     pub(super) history: u64,
@@ -58,88 +47,42 @@ pub(super) enum ZooKeeperError {
     Unsteady,
 }
 
-impl Connection {
-    /// Starts the task that connects and reconnects until it is aborted.
-    pub(super) fn start(settings: &Arc<Settings>, runtime: &Handle) -> (Self, AbortHandle) {
-        let (sender, live) = watch::channel(None);
-        let status = watch::Sender::new(RegistryStatus::new(false));
-        let connection = Self { live, status, request_timeout: settings.request_timeout };
-        let connector = Connector {
-            connection: connection.clone(),
-            settings: Arc::clone(settings),
-            sender,
-            memory: Memory::default(),
-        };
-        (connection, runtime.spawn(connector.run()).abort_handle())
-    }
+/// Starts the task that connects and reconnects until it is aborted.
+pub(super) fn start(settings: &Arc<Settings>, runtime: &Handle) -> (Connection, AbortHandle) {
+    let (lender, connection) = lend(settings.request_timeout);
+    let connector = Connector { settings: Arc::clone(settings), lender, memory: Memory::default() };
+    (connection, runtime.spawn(connector.run()).abort_handle())
+}
 
-    pub(super) fn status(&self) -> watch::Receiver<RegistryStatus> {
-        self.status.subscribe()
-    }
+/// Waits for requests, but not for longer than one may take.
+pub(super) async fn bounded<T>(
+    connection: &Connection,
+    what: &'static str,
+    requests: impl Future<Output = Result<T, ZooKeeperError>>,
+) -> Result<T, ZooKeeperError> {
+    let after = connection.request_timeout();
+    let outcome = tokio::time::timeout(after, requests).await;
+    outcome.unwrap_or(Err(ZooKeeperError::Timeout { what, after }))
+}
 
-    /// Waits until there is a connection. `None` if there will never be one again.
-    pub(super) async fn live(&self) -> Option<Live> {
-        let mut live = self.live.clone();
-        live.wait_for(Option::is_some).await.ok().and_then(|live| live.clone())
-    }
-
-    /// The connection of now, if there is one.
-    pub(super) fn current(&self) -> Option<Live> {
-        self.live.borrow().clone()
-    }
-
-    /// Waits for a connection, but not for longer than a request may take.
-    pub(super) async fn live_within_timeout(&self) -> Option<Live> {
-        tokio::time::timeout(self.request_timeout, self.live()).await.ok().flatten()
-    }
-
-    /// Waits until `live` has been given up.
-    pub(super) async fn lost(&self, live: &Live) {
-        let is_other =
-            |now: &Option<Live>| now.as_ref().is_none_or(|now| now.generation != live.generation);
-        let mut receiver = self.live.clone();
-        let _closed_counts_as_lost = receiver.wait_for(is_other).await;
-    }
-
-    /// Waits for a request, but not for ever.
-    pub(super) async fn bounded<T>(
-        &self,
-        what: &'static str,
-        request: impl Future<Output = Result<T, ZooKeeperError>>,
-    ) -> Result<T, ZooKeeperError> {
-        let after = self.request_timeout;
-        let outcome = tokio::time::timeout(after, request).await;
-        outcome.unwrap_or(Err(ZooKeeperError::Timeout { what, after }))
-    }
-
-    /// What an error means for users of the store.
-    pub(super) fn store_error(&self, error: &ZooKeeperError) -> StoreError {
-        match error {
-            ZooKeeperError::Lost => StoreError::Away,
-            ZooKeeperError::Unsteady => StoreError::Gap,
-            ZooKeeperError::Refused {
-                refusal: Refusal::SessionExpired | Refusal::SessionMoved,
-                ..
-            } => StoreError::Away,
-            error => StoreError::Failed(error.to_string()),
-        }
-    }
-
-    /// Notes an error for the operator; true if it is not the one that was noted last.
-    pub(super) fn report(&self, error: &str) -> bool {
-        self.status.send_if_modified(|status| {
-            let is_new = status.last_error.as_deref() != Some(error);
-            if is_new {
-                status.last_error = Some(error.to_owned());
-            }
-            is_new
-        })
+impl From<Lost> for ZooKeeperError {
+    fn from(Lost: Lost) -> Self {
+        Self::Lost
     }
 }
 
-impl fmt::Debug for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("live", &self.live.borrow().is_some()).finish()
+/// What an error means for users of the store.
+impl From<ZooKeeperError> for StoreError {
+    fn from(error: ZooKeeperError) -> Self {
+        match error {
+            ZooKeeperError::Lost => Self::Away,
+            ZooKeeperError::Unsteady => Self::Gap,
+            ZooKeeperError::Refused {
+                refusal: Refusal::SessionExpired | Refusal::SessionMoved,
+                ..
+            } => Self::Away,
+            error => Self::Failed(error.to_string()),
+        }
     }
 }
 
@@ -172,7 +115,7 @@ impl Live {
 
 impl fmt::Debug for Live {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Live").field("generation", &self.generation).finish_non_exhaustive()
+        f.debug_struct("Live").field("session", &self.session).finish_non_exhaustive()
     }
 }
 
@@ -210,41 +153,25 @@ struct Attempt {
 }
 
 struct Connector {
-    connection: Connection,
     settings: Arc<Settings>,
-    sender: watch::Sender<Option<Live>>,
+    lender: Lender<Live>,
     memory: Memory,
 }
 
 impl Connector {
     async fn run(mut self) {
-        let mut backoff = new_backoff();
-        let mut n_failed = 0;
         let settings = Arc::clone(&self.settings);
-        let servers = &settings.servers;
-        // Agents that start together spread over the servers.
-        let first = rand::random_range(0..servers.len());
-        for (generation, server) in (0..).zip(servers.iter().cycle().skip(first)) {
-            let began = Instant::now();
-            let attempt = self.attempt(server, generation).await;
-            self.note_failure(server, &attempt.error);
-            if attempt.was_ready {
-                n_failed = 0;
-                if GOOD_AFTER <= began.elapsed() {
-                    backoff.reset();
-                }
-            } else {
-                n_failed += 1;
-                if n_failed % servers.len() != 0 {
-                    continue;
-                }
-            }
-            tokio::time::sleep(backoff.next_wait()).await;
+        let mut rounds = Rounds::new(&settings.servers);
+        loop {
+            let (server, began) = (rounds.server(), Instant::now());
+            let attempt = self.attempt(server).await;
+            self.lender.handle_failure("ZooKeeper", server, &attempt.error);
+            rounds.handle_end(attempt.was_ready.then(|| began.elapsed())).await;
         }
     }
 
     /// Connects to one server, and lends the connection out until it ends.
-    async fn attempt(&mut self, server: &Destination, generation: u64) -> Attempt {
+    async fn attempt(&mut self, server: &Destination) -> Attempt {
         if let Some(tls) = &self.settings.tls
             && let Err(error) = tls.reload()
         {
@@ -259,16 +186,14 @@ impl Connector {
         let client = Arc::new(SyncConn::new(ClientMachine(machine)));
         let (mut was_ready, mut has_expired) = (false, false);
         let ending = {
-            let (memory, sender) = (&mut self.memory, &self.sender);
-            let status = &self.connection.status;
+            let (memory, lender) = (&mut self.memory, &self.lender);
             drive(stream, &*client, |event| match event {
                 Event::Ready { session } => {
                     was_ready = true;
                     (memory.session, memory.n_refused) = (Some(session), 0);
                     memory.refused_since = None;
                     let (client, history) = (Arc::clone(&client), memory.history);
-                    sender.send_replace(Some(Live { generation, session, history, client }));
-                    if note(status, true, None) {
+                    if lender.give(Live { session, history, client }) {
                         let session_timeout = session.timeout;
                         tracing::info!(%server, ?session_timeout, "connected to ZooKeeper");
                     }
@@ -280,7 +205,7 @@ impl Connector {
             })
             .await
         };
-        self.sender.send_replace(None);
+        self.lender.take_back();
         let broken = client.lock(|machine| {
             let broken = machine.0.broken();
             self.memory.last_zxid = self.memory.last_zxid.max(machine.0.last_zxid());
@@ -328,16 +253,6 @@ impl Connector {
                     .to_owned()
             }
             (ending, _) => ending.to_string(),
-        }
-    }
-
-    fn note_failure(&self, server: &Destination, error: &str) {
-        let text = format!("ZooKeeper at {server}: {error}");
-        let is_new = self.connection.report(&text);
-        let flipped = note(&self.connection.status, false, None);
-        if is_new || flipped {
-            tracing::warn!(%server, %error, "ZooKeeper cannot be reached; the last known \
-                                             endpoints stay in use");
         }
     }
 }

@@ -4,31 +4,27 @@
 //! on the list of all interfaces, whatever they ask for. An interface on that list has been
 //! offered or wanted by somebody; which versions and groups it is offered in is read when somebody
 //! asks, and again when that is some seconds old. All this begins with the first question, and
-//! ends when there was none for [`IDLE`].
+//! ends when there was none for a while.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
 use dubbo_proto::url::decode_key;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use wire::Backoff;
 use zookeeper_proto::{Answer, Refusal, Request};
 
 use crate::definitions::Away;
 use crate::directory::{Directory, Presence};
-use crate::follow::new_backoff;
 use crate::layout::Paths;
+use crate::on_demand::{self, Asked, OnDemand, Progress};
 
 use super::connection::{Connection, Live, ZooKeeperError};
 use super::node::Node;
-
-/// Without a question for so long, nothing is read or watched any more.
-const IDLE: Duration = Duration::from_secs(60);
 
 /// Interfaces that are kept at most: a registry of more is not asked for its services.
 const MAX_INTERFACES: usize = 100_000;
@@ -48,14 +44,9 @@ pub(super) struct Index {
     paths: Paths,
     connection: Connection,
     state: watch::Sender<KnownServices>,
-    asked: Arc<Notify>,
-    task: Mutex<Task>,
-}
-
-#[derive(Debug)]
-struct Task {
-    asked_at: Arc<Mutex<Instant>>,
-    running: Option<JoinHandle<()>>,
+    /// Somebody waits for versions and groups.
+    wanted: Arc<Notify>,
+    task: OnDemand,
 }
 
 #[derive(Debug, Default)]
@@ -72,17 +63,6 @@ struct KnownServices {
 struct LookedAt {
     at: Instant,
     directory: Directory,
-}
-
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Progress {
-    /// Not read yet.
-    #[default]
-    Reading,
-    /// As ZooKeeper has it.
-    Current,
-    /// As ZooKeeper had it before it went away, or refused.
-    Stale,
 }
 
 impl KnownServices {
@@ -110,9 +90,8 @@ impl KnownServices {
 
 impl Index {
     pub(super) fn new(paths: Paths, connection: Connection) -> Self {
-        let asked_at = Arc::new(Mutex::new(Instant::now()));
-        let task = Mutex::new(Task { asked_at, running: None });
-        Self { paths, connection, state: watch::Sender::default(), asked: Arc::default(), task }
+        let (state, wanted, task) = Default::default();
+        Self { paths, connection, state, wanted, task }
     }
 
     /// What is known of a service now.
@@ -125,7 +104,7 @@ impl Index {
         if presence == Presence::Asking && is_read {
             let interface = wanted.interface.as_str();
             self.state.send_if_modified(|state| state.waiting.insert(interface.into()));
-            self.asked.notify_one();
+            self.wanted.notify_one();
         }
         presence
     }
@@ -148,80 +127,33 @@ impl Index {
             Progress::Current => {
                 Ok(state.interfaces.iter().map(|name| name.as_ref().to_owned()).collect())
             }
-            Progress::Reading | Progress::Stale => {
-                let said = self.connection.status().borrow().last_error.clone();
-                Err(Away(said.unwrap_or_else(|| "its services cannot be listed".to_owned())))
-            }
+            Progress::Reading | Progress::Stale => Err(self.connection.away()),
         }
     }
 
     fn keep_running(&self, runtime: &Handle) {
-        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
-        *task.asked_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        if task.running.as_ref().is_some_and(|running| !running.is_finished()) {
-            return;
-        }
-        let _ = self.state.send_replace(KnownServices::default());
-        let reader = Reader {
-            paths: self.paths.clone(),
-            connection: self.connection.clone(),
-            state: self.state.clone(),
-            asked: Arc::clone(&self.asked),
-            asked_at: Arc::clone(&task.asked_at),
-        };
-        task.running = Some(runtime.spawn(reader.run()));
-    }
-}
-
-impl Drop for Index {
-    fn drop(&mut self) {
-        let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(running) = &task.running {
-            running.abort();
-        }
+        self.task.keep_running(runtime, |asked| {
+            let _ = self.state.send_replace(KnownServices::default());
+            let reader = Reader {
+                paths: self.paths.clone(),
+                state: self.state.clone(),
+                wanted: Arc::clone(&self.wanted),
+                asked: Arc::clone(&asked),
+            };
+            on_demand::run(reader, self.connection.clone(), asked)
+        });
     }
 }
 
 struct Reader {
     paths: Paths,
-    connection: Connection,
     state: watch::Sender<KnownServices>,
-    asked: Arc<Notify>,
-    asked_at: Arc<Mutex<Instant>>,
+    wanted: Arc<Notify>,
+    asked: Arc<Asked>,
 }
 
-impl Reader {
-    /// Runs until nobody asks any more.
-    async fn run(self) {
-        let mut backoff = new_backoff();
-        while !self.is_idle() {
-            let Some(live) = self.connection.live_within_timeout().await else {
-                self.set_stale();
-                continue;
-            };
-            let outcome = tokio::select! {
-                outcome = self.read_and_watch(&live, &mut backoff) => outcome,
-                () = self.connection.lost(&live) => Err(ZooKeeperError::Lost),
-            };
-            match outcome {
-                Ok(()) => break,
-                Err(error) => {
-                    self.set_stale();
-                    tracing::debug!(%error, "the list of services is incomplete, trying again");
-                }
-            }
-            tokio::time::sleep(backoff.next_wait()).await;
-        }
-        tracing::debug!("nobody asks for unknown services any more");
-    }
-
-    fn idle_at(&self) -> Instant {
-        *self.asked_at.lock().unwrap_or_else(PoisonError::into_inner) + IDLE
-    }
-
-    fn is_idle(&self) -> bool {
-        self.idle_at() <= Instant::now()
-    }
+impl on_demand::Reader<Live> for Reader {
+    type Error = ZooKeeperError;
 
     fn set_stale(&self) {
         self.state.send_if_modified(|state| {
@@ -234,7 +166,7 @@ impl Reader {
 
     async fn read_and_watch(
         &self,
-        live: &Live,
+        live: &Arc<Live>,
         backoff: &mut Backoff,
     ) -> Result<(), ZooKeeperError> {
         let wake = Arc::new(Notify::new());
@@ -249,16 +181,14 @@ impl Reader {
                         self.take_interfaces(root.names(live).await?);
                     }
                 }
-                () = self.asked.notified() => self.look(live).await?,
-                () = tokio::time::sleep_until(self.idle_at()) => {
-                    if self.is_idle() {
-                        return Ok(());
-                    }
-                }
+                () = self.wanted.notified() => self.look(live).await?,
+                () = self.asked.idle() => return Ok(()),
             }
         }
     }
+}
 
+impl Reader {
     fn take_interfaces(&self, names: Vec<String>) {
         let is_full = MAX_INTERFACES < names.len();
         let kept = if is_full { Vec::new() } else { names };

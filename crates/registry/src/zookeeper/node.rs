@@ -17,7 +17,7 @@ pub(super) struct Node {
     pub(super) path: String,
     /// `None` only while this is dropped.
     changed: Option<Arc<Changed>>,
-    live: Option<Live>,
+    live: Option<Arc<Live>>,
 }
 
 impl Node {
@@ -32,7 +32,7 @@ impl Node {
     }
 
     /// The names below it, none if it does not exist. From now on, changes of them are told.
-    pub(super) async fn names(&mut self, live: &Live) -> Result<Vec<String>, ZooKeeperError> {
+    pub(super) async fn names(&mut self, live: &Arc<Live>) -> Result<Vec<String>, ZooKeeperError> {
         let children = |path, watcher| Request::Children { path, watcher };
         match self.read(live, children).await? {
             Some(Answer::Children { names, .. }) => Ok(names),
@@ -41,7 +41,10 @@ impl Node {
     }
 
     /// What is written in it, if it exists. From now on, changes of that are told.
-    pub(super) async fn data(&mut self, live: &Live) -> Result<Option<Vec<u8>>, ZooKeeperError> {
+    pub(super) async fn data(
+        &mut self,
+        live: &Arc<Live>,
+    ) -> Result<Option<Vec<u8>>, ZooKeeperError> {
         match self.read(live, |path, watcher| Request::Data { path, watcher }).await? {
             Some(Answer::Data { data, .. }) => Ok(Some(data)),
             _ => Ok(None),
@@ -50,11 +53,11 @@ impl Node {
 
     async fn read(
         &mut self,
-        live: &Live,
+        live: &Arc<Live>,
         request: impl Fn(String, Option<Told>) -> Request<Told>,
     ) -> Result<Option<Answer>, ZooKeeperError> {
         let told = || self.changed.as_ref().map(Told::new);
-        self.live = Some(live.clone());
+        self.live = Some(Arc::clone(live));
         for _ in 0..MAX_TRIES {
             match live.ask(request(self.path.clone(), told())).await? {
                 Ok(answer) => return Ok(Some(answer)),

@@ -9,7 +9,7 @@
 use dubbo_proto::url::encode_key;
 use zookeeper_proto::{Answer, Refusal, Request};
 
-use super::connection::{Connection, Live, ZooKeeperError};
+use super::connection::{Connection, Live, ZooKeeperError, bounded};
 use crate::definitions::{Away, Document, Origin};
 
 /// The most documents of one interface: its variants, and the applications that offer them.
@@ -36,7 +36,7 @@ pub(super) async fn read(
     let away = || Away("ZooKeeper cannot be reached".to_owned());
     let live = connection.live_within_timeout().await.ok_or_else(away)?;
     let top = format!("{root}/metadata/{}", encode_key(interface));
-    let documents = connection.bounded("reading the metadata report", documents(&live, top)).await;
+    let documents = bounded(connection, "reading the metadata report", documents(&live, top)).await;
     documents.map_err(|error| Away(error.to_string()))
 }
 

@@ -12,7 +12,7 @@ use super::node::Node;
 pub(super) struct ZooKeeperRule {
     node: Node,
     connection: Connection,
-    live: Option<Live>,
+    live: Option<Arc<Live>>,
     wake: Arc<Notify>,
     is_read: bool,
 }
@@ -23,7 +23,7 @@ impl ZooKeeperRule {
         Self { node: Node::new(path, &wake), connection, live: None, wake, is_read: false }
     }
 
-    async fn advance(&mut self, live: &Live) -> Result<Option<String>, ZooKeeperError> {
+    async fn advance(&mut self, live: &Arc<Live>) -> Result<Option<String>, ZooKeeperError> {
         while self.is_read && !self.node.has_changed() {
             self.wake.notified().await;
         }
@@ -46,13 +46,10 @@ impl RuleWatch for ZooKeeperRule {
         Box::pin(async {
             let Some(live) = self.live.clone() else { return Err(StoreError::Away) };
             let connection = self.connection.clone();
-            let outcome = tokio::select! {
-                outcome = self.advance(&live) => outcome,
-                () = connection.lost(&live) => Err(ZooKeeperError::Lost),
-            };
-            outcome.map_err(|error| {
+            let outcome = connection.while_live(&live, self.advance(&live)).await;
+            outcome.map_err(|error: ZooKeeperError| {
                 (self.live, self.is_read) = (None, false);
-                connection.store_error(&error)
+                error.into()
             })
         })
     }

@@ -14,7 +14,7 @@ use zookeeper_proto::{Acl, Answer, Refusal, Request, Stat};
 use crate::layout::Placed;
 use crate::store::{Session, StoreError, Wait};
 
-use super::connection::{Connection, Live, ZooKeeperError};
+use super::connection::{Connection, Live, ZooKeeperError, bounded};
 use super::settings::Settings;
 
 /// Nodes are looked after this many times in the life of a session.
@@ -28,7 +28,7 @@ pub(super) struct ZooKeeperSession {
     acl: Acl,
     /// Until there is a session.
     wanted_timeout: Duration,
-    live: Option<Live>,
+    live: Option<Arc<Live>>,
     /// The session that our nodes belong to, as far as we know.
     session_id: Option<i64>,
     /// Ends with this.
@@ -52,26 +52,13 @@ impl ZooKeeperSession {
     }
 
     /// The connection, if it is still that of the session with our nodes.
-    fn live(&mut self) -> Result<Live, StoreError> {
+    fn live(&mut self) -> Result<Arc<Live>, StoreError> {
         let live = self.live.clone().ok_or(StoreError::Away)?;
         let known = self.session_id.replace(live.session.id);
         match known {
             Some(known) if known != live.session.id => Err(StoreError::SessionLost),
             _ => Ok(live),
         }
-    }
-
-    /// Runs requests for as long as the connection is not given up.
-    async fn while_live<T>(
-        connection: &Connection,
-        live: &Live,
-        requests: impl Future<Output = Result<T, ZooKeeperError>>,
-    ) -> Result<T, StoreError> {
-        let outcome = tokio::select! {
-            outcome = requests => outcome,
-            () = connection.lost(live) => Err(ZooKeeperError::Lost),
-        };
-        outcome.map_err(|error| connection.store_error(&error))
     }
 }
 
@@ -181,7 +168,7 @@ impl Session for ZooKeeperSession {
     fn keep<'a>(&'a mut self, held: &'a [Placed]) -> Wait<'a, Result<Vec<Placed>, StoreError>> {
         Box::pin(async {
             let live = self.live()?;
-            Self::while_live(&self.connection, &live, missing(&live, held)).await
+            Ok(self.connection.while_live(&live, missing(&live, held)).await?)
         })
     }
 
@@ -189,14 +176,14 @@ impl Session for ZooKeeperSession {
         Box::pin(async {
             let live = self.live()?;
             let write = write(&live, self.acl, &entry.path);
-            Self::while_live(&self.connection, &live, write).await
+            Ok(self.connection.while_live(&live, write).await?)
         })
     }
 
     fn remove<'a>(&'a mut self, entry: &'a Placed) -> Wait<'a, Result<(), StoreError>> {
         Box::pin(async {
             let live = self.live()?;
-            Self::while_live(&self.connection, &live, delete(&live, &entry.path)).await
+            Ok(self.connection.while_live(&live, delete(&live, &entry.path)).await?)
         })
     }
 
@@ -204,7 +191,7 @@ impl Session for ZooKeeperSession {
         Box::pin(async {
             let Some(live) = self.connection.current() else { return };
             let close = async { live.ask(Request::Close).await.map(|_| ()) };
-            if let Err(error) = self.connection.bounded("ending the session", close).await {
+            if let Err(error) = bounded(&self.connection, "ending the session", close).await {
                 tracing::debug!(%error, "registrations end with their session");
             }
         })

@@ -21,7 +21,7 @@ pub(super) struct ZooKeeperWatch {
     paths: Paths,
     connection: Connection,
     wanted: ServiceKey,
-    live: Option<Live>,
+    live: Option<Arc<Live>>,
     /// Woken when one of the folders may have changed.
     wake: Arc<Notify>,
     folders: Vec<(Node, Names)>,
@@ -47,7 +47,7 @@ impl ZooKeeperWatch {
     }
 
     /// One step ahead. May be dropped only with the connection: what is half read is read again.
-    async fn advance(&mut self, live: &Live) -> Result<News, ZooKeeperError> {
+    async fn advance(&mut self, live: &Arc<Live>) -> Result<News, ZooKeeperError> {
         if !self.is_whole {
             return self.read_all(live).await;
         }
@@ -75,7 +75,7 @@ impl ZooKeeperWatch {
         }
     }
 
-    async fn read_all(&mut self, live: &Live) -> Result<News, ZooKeeperError> {
+    async fn read_all(&mut self, live: &Arc<Live>) -> Result<News, ZooKeeperError> {
         let mut items = Vec::new();
         for (folder, names) in &mut self.folders {
             let _ = folder.has_changed();
@@ -107,13 +107,10 @@ impl Watch for ZooKeeperWatch {
         Box::pin(async {
             let Some(live) = self.live.clone() else { return Err(StoreError::Away) };
             let connection = self.connection.clone();
-            let outcome = tokio::select! {
-                outcome = self.advance(&live) => outcome,
-                () = connection.lost(&live) => Err(ZooKeeperError::Lost),
-            };
-            outcome.map_err(|error| {
+            let outcome = connection.while_live(&live, self.advance(&live)).await;
+            outcome.map_err(|error: ZooKeeperError| {
                 (self.live, self.is_whole) = (None, false);
-                connection.store_error(&error)
+                error.into()
             })
         })
     }

@@ -1,0 +1,124 @@
+//! A task that runs while somebody asks for what it keeps up to date.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use wire::Backoff;
+
+use crate::follow::new_backoff;
+use crate::lent::{Lent, Lost};
+
+/// Without a question for so long, nothing is read or watched any more.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// A handle on the task, which ends with it.
+#[derive(Debug, Default)]
+pub(crate) struct OnDemand {
+    asked: Arc<Asked>,
+    running: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// When somebody asked last.
+#[derive(Debug)]
+pub(crate) struct Asked(Mutex<Instant>);
+
+/// How far what the task reads can be trusted.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Progress {
+    /// Not read yet.
+    #[default]
+    Reading,
+    /// As the store has it.
+    Current,
+    /// As the store had it before it went away, or refused.
+    Stale,
+}
+
+impl OnDemand {
+    /// Somebody asks: starts the task if it does not run.
+    pub(crate) fn keep_running<F>(&self, runtime: &Handle, start: impl FnOnce(Arc<Asked>) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        self.asked.note();
+        if running.as_ref().is_none_or(JoinHandle::is_finished) {
+            *running = Some(runtime.spawn(start(Arc::clone(&self.asked))));
+        }
+    }
+}
+
+impl Drop for OnDemand {
+    fn drop(&mut self) {
+        let running = self.running.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(running) = running {
+            running.abort();
+        }
+    }
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self(Mutex::new(Instant::now()))
+    }
+}
+
+impl Asked {
+    fn note(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    fn idle_at(&self) -> Instant {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) + IDLE
+    }
+
+    /// Waits until nobody has asked for a while.
+    pub(crate) async fn idle(&self) {
+        while Instant::now() < self.idle_at() {
+            tokio::time::sleep_until(self.idle_at()).await;
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.idle_at() <= Instant::now()
+    }
+}
+
+/// What such a task does.
+pub(crate) trait Reader<L>: Send + Sync {
+    type Error: From<Lost> + std::fmt::Display + Send;
+
+    /// Reads everything, and follows the changes until nobody asks any more. Resets the back-off
+    /// once it has read all.
+    fn read_and_watch(
+        &self,
+        live: &Arc<L>,
+        backoff: &mut Backoff,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send;
+
+    /// The store is away, or refuses.
+    fn set_stale(&self);
+}
+
+/// Reads and watches until nobody asks any more.
+pub(crate) async fn run<L: Send + Sync>(reader: impl Reader<L>, lent: Lent<L>, asked: Arc<Asked>) {
+    let mut backoff = new_backoff();
+    while !asked.is_idle() {
+        let Some(live) = lent.live_within_timeout().await else {
+            reader.set_stale();
+            continue;
+        };
+        match lent.while_live(&live, reader.read_and_watch(&live, &mut backoff)).await {
+            Ok(()) => break,
+            Err(error) => {
+                reader.set_stale();
+                tracing::debug!(%error, "the list of services is incomplete, trying again");
+            }
+        }
+        tokio::time::sleep(backoff.next_wait()).await;
+    }
+    tracing::debug!("nobody asks for unknown services any more");
+}
