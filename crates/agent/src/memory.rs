@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use link::LinkMachine;
-use wire::{Account, Budget, Conn, Group, Lease, Machine, Refused};
+use wire::{Account, Budget, Conn, Group, Lease, Machine, Refused, Waits};
 
 use crate::error::{CallError, Code};
 
@@ -206,6 +206,10 @@ impl<M: Buffers> Machine for Metered<M> {
     fn handle_written(&mut self, now: Instant) {
         self.taken_len = 0;
         self.machine.handle_written(now);
+    }
+
+    fn waits(&mut self) -> Option<&mut Waits> {
+        self.machine.waits()
     }
 
     fn wants_input(&self) -> bool {

@@ -88,7 +88,7 @@ impl Outbound {
     pub fn sweep(&self, now: Instant) {
         self.definitions.sweep(&self.routes);
         self.clusters.sweep(now, |cluster| self.routes.forget(cluster));
-        self.pool.close_idle(now);
+        self.pool.tend(now);
     }
 
     /// A registry by its number.

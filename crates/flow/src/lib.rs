@@ -13,6 +13,7 @@
 //!   sheds them.
 //! - [`limit`] finds out how many calls an app can take, [`credit`] deals that out, and
 //!   [`capacity`] is both for the workers of a process.
+//! - [`connection_count`] says how many connections the calls to one endpoint need.
 //! - [`AttemptEnd`] is what the balancer learns from an attempt that is over.
 //!
 //! Invariants, which `tests/simulation.rs` checks:
@@ -29,6 +30,7 @@
 mod attempt_end;
 mod attempts;
 pub mod capacity;
+pub mod connection_count;
 pub mod credit;
 mod floor;
 pub mod gate;

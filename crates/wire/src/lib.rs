@@ -48,7 +48,7 @@ pub use listen_address::{
     listen, remedy,
 };
 pub use listener::{Limits, Listener};
-pub use machine::{Conn, Ending, Machine, Share, SyncConn, TimedEvent};
+pub use machine::{Conn, Ending, Machine, Share, SyncConn, TimedEvent, Wait, Waits};
 pub use machine::{drive, drive_slices, linger, slice_len};
 pub use slow_reader::{MIN_TAKEN_LEN, Taking, Watched};
 pub use tcp_info::TcpInfo;

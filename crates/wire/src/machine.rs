@@ -11,6 +11,7 @@
 
 mod conn;
 mod drive;
+mod waits;
 
 use std::time::Instant;
 
@@ -18,6 +19,7 @@ use bytes::BytesMut;
 
 pub use conn::{Conn, Share, SyncConn};
 pub use drive::{drive, drive_slices, linger, slice_len};
+pub use waits::{Wait, Waits};
 
 /// An event of a machine, and when the bytes were read that it came from.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +70,12 @@ pub trait Machine {
     /// All bytes that waited were written.
     fn handle_written(&mut self, now: Instant) {
         let _ = now;
+    }
+    /// Where the driver notes how long it waits for the peer in the midst of a message. `None` if
+    /// nobody wants to know.
+    #[inline]
+    fn waits(&mut self) -> Option<&mut Waits> {
+        None
     }
     /// Whether more input is welcome; `false` holds the peer back by TCP.
     fn wants_input(&self) -> bool {

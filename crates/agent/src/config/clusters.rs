@@ -1,5 +1,6 @@
 //! `[defaults]` and `[[cluster]]`: how upstream services are called.
 
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use super::error::{KeyPlace, Problems};
 use super::routing::{default_routing, routing};
 use super::section::Section;
 use super::tls::upstream_tls;
-use super::{AppCapacity, ClusterPolicy, ClusterRule, ClusterRules};
+use super::{AppCapacity, ClusterPolicy, ClusterRule, ClusterRules, ConnectionLimit};
 
 /// The section that all policies start from.
 const DEFAULTS: &str = "[defaults]";
@@ -72,6 +73,7 @@ impl Default for ClusterPolicy {
             endpoint_capacity: Some(AppCapacity::default()),
             max_reply_len: defaults::BODY_LEN,
             long_len: defaults::LONG_LEN,
+            connections: defaults::CONNECTIONS,
             hold: defaults::HOLD,
             outlier: defaults::OUTLIER,
             routing: Arc::default(),
@@ -115,6 +117,7 @@ fn policy(section: &mut Section<'_>, name: &str, base: &ClusterPolicy) -> Cluste
             0 => usize::MAX,
             len => len,
         },
+        connections: connections(section).unwrap_or(base.connections),
         hold: HoldPolicy {
             time: section.ms_or_none("hold_ms", defaults::LONGEST, base.hold.time),
             percent: section.number(
@@ -143,6 +146,12 @@ fn policy(section: &mut Section<'_>, name: &str, base: &ClusterPolicy) -> Cluste
         }
     }
     policy
+}
+
+/// `None` if the section does not say.
+fn connections(section: &mut Section<'_>) -> Option<ConnectionLimit> {
+    let n = section.number_or_word("connections", 1..=defaults::MOST_CONNECTIONS, "auto")?;
+    Some(n.and_then(NonZeroUsize::new).map_or(defaults::CONNECTIONS, ConnectionLimit::Fixed))
 }
 
 /// `None` if the section does not say.

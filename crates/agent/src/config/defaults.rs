@@ -1,10 +1,13 @@
 //! What holds where the file says nothing, and the bounds of what it may say.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use balance::{HoldPolicy, OutlierPolicy, Policy};
 use dubbo_proto::Serialization;
+
+use super::ConnectionLimit;
 
 /// No setting is longer; a value beyond is a slip of the unit.
 pub(super) const LONGEST: Duration = Duration::from_secs(60 * 60);
@@ -58,6 +61,11 @@ pub(super) const MAX_CONNECTIONS: usize = 1_000_000;
 pub(super) const BODY_LEN: usize = 8 * 1024 * 1024;
 /// Many times what most calls carry, and short enough that a few of them in a row hold nobody up.
 pub(super) const LONG_LEN: usize = 16 * 1024;
+/// With buffers of 32 KiB and a round trip of 1 ms, so many carry a gigabit a second.
+pub(super) const CONNECTIONS: ConnectionLimit =
+    ConnectionLimit::Auto { max: NonZeroUsize::new(16).expect("16 is not 0") };
+/// More than this would be a mistake: a provider takes so many of all its consumers.
+pub(super) const MOST_CONNECTIONS: usize = 64;
 /// What one message on a link can carry at most.
 pub(super) const MAX_BODY_LEN: usize = 1024 * 1024 * 1024;
 /// Twice what common servers allow, since attachments travel in headers.

@@ -479,6 +479,9 @@ pub struct ClusterPolicy {
     /// Requests and replies of so many bytes go over a connection of their own to a Dubbo
     /// provider.
     pub long_len: usize,
+    /// How many connections each worker has to one Dubbo endpoint, for short messages and for long
+    /// ones.
+    pub connections: ConnectionLimit,
     /// When endpoints stay in use that the registry no longer lists.
     pub hold: HoldPolicy,
     /// When endpoints take no calls for a while because of how their calls ended.
@@ -487,6 +490,18 @@ pub struct ClusterPolicy {
     pub routing: Arc<RoutingPolicy>,
     /// How endpoints are called that speak TLS.
     pub tls: Option<Arc<UpstreamTls>>,
+}
+
+/// How many connections there are to one endpoint.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ConnectionLimit {
+    /// So many.
+    Fixed(NonZeroUsize),
+    /// As many as its calls need.
+    Auto {
+        /// And no more than so many.
+        max: NonZeroUsize,
+    },
 }
 
 /// Policies by service, the first match wins.

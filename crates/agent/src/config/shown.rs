@@ -15,9 +15,10 @@ use wire::ListenAddress;
 
 use super::{
     AdminConfig, Advertise, AppCapacity, AppConfig, Caller, ClusterPolicy, ClusterRules, Config,
-    Cors, DubboIngressConfig, DubboLimits, DubboListenerConfig, ExportConfig, HashKey, HashPolicy,
-    HttpAppConfig, HttpIngressConfig, LinkListenerConfig, ListenerTls, LogConfig, LogFormat,
-    ProcessConfig, RegistryEntry, RoutingPolicy, RuleFile, TlsEndpoints, TlsFiles, UpstreamTls,
+    ConnectionLimit, Cors, DubboIngressConfig, DubboLimits, DubboListenerConfig, ExportConfig,
+    HashKey, HashPolicy, HttpAppConfig, HttpIngressConfig, LinkListenerConfig, ListenerTls,
+    LogConfig, LogFormat, ProcessConfig, RegistryEntry, RoutingPolicy, RuleFile, TlsEndpoints,
+    TlsFiles, UpstreamTls,
 };
 
 impl Config {
@@ -395,6 +396,7 @@ fn policy(config: &ClusterPolicy) -> Value {
         endpoint_capacity,
         max_reply_len,
         long_len,
+        connections,
         hold,
         outlier,
         routing,
@@ -411,6 +413,10 @@ fn policy(config: &ClusterPolicy) -> Value {
         "endpoint_capacity": endpoint_capacity.map_or(json!(0), app_capacity),
         "max_reply_bytes": max_reply_len,
         "long_bytes": if *long_len == usize::MAX { 0 } else { *long_len },
+        "connections": match connections {
+            ConnectionLimit::Fixed(n) => json!(n),
+            ConnectionLimit::Auto { .. } => json!("auto"),
+        },
         "hold_ms": ms(hold.time),
         "hold_percent": hold.percent,
         "eject_failures": outlier.failures,

@@ -1,7 +1,7 @@
 //! Calls to a Dubbo provider over Dubbo TCP.
 
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use dubbo_proto::{
@@ -10,7 +10,7 @@ use dubbo_proto::{
 };
 use tokio::sync::oneshot;
 use tracing::{debug, info};
-use wire::{Conn, Machine, TimedEvent};
+use wire::{Conn, Machine, TimedEvent, Waits};
 
 use super::{DubboForm, Lanes, MessageLen, Peer, Setup, Signs, sent};
 use crate::call::{
@@ -38,11 +38,20 @@ pub type DubboClient = Metered<DubboMachine>;
 /// [`ClientConnection`] as the driver sees it.
 pub struct DubboMachine(pub ClientConnection<ReplyTo>, Reading);
 
-/// What the driver's last reading was like.
+/// What the driver's readings were like.
 struct Reading {
+    /// The last one.
     at: Instant,
+    waits: Waits,
     /// The provider has been silent for so long that it will not take what waits to be written.
     is_dead: bool,
+}
+
+impl DubboMachine {
+    /// How long it has been in the midst of a message, until `now`.
+    pub(super) fn waited(&self, now: Instant) -> Duration {
+        self.1.waits.total(now)
+    }
 }
 
 impl Machine for DubboMachine {
@@ -72,6 +81,9 @@ impl Machine for DubboMachine {
     }
     fn is_broken(&self) -> bool {
         self.1.is_dead
+    }
+    fn waits(&mut self) -> Option<&mut Waits> {
+        Some(&mut self.1.waits)
     }
 }
 
@@ -131,7 +143,7 @@ impl Peer for DubboPeer {
             max_request_len: u32::MAX as usize,
             ..ClientConfig::default()
         };
-        let reading = Reading { at: now, is_dead: false };
+        let reading = Reading { at: now, waits: Waits::default(), is_dead: false };
         let machine = DubboMachine(ClientConnection::new(config, now), reading);
         Metered::new(machine, self.memory.endpoint())
     }

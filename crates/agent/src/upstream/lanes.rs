@@ -1,9 +1,9 @@
-//! Two connections to one Dubbo endpoint: one for long messages, one for all others.
+//! The connections to one Dubbo endpoint: some for long messages, some for all others.
 //!
 //! A Dubbo reply cannot be cut into pieces, so a short one waits until a long one before it has
 //! come whole. Calls that are long themselves, or whose replies have been long of late, therefore
-//! get a connection of their own. It is opened when it is first needed, and closed when it has
-//! been idle for a while.
+//! get connections of their own. They are opened when they are first needed, and closed when they
+//! have been idle for a while. How many of either there are is the matter of [`LaneGroup`].
 //!
 //! Links need none of this: they interleave the pieces of their messages.
 
@@ -15,24 +15,27 @@ use balance::Evidence;
 use wire::Conn;
 
 use super::dubbo::{DubboClient, DubboPeer};
-use super::{Peer, Standing, Upstream};
+use super::lane_group::{LaneGroup, Start};
+use super::{Setup, Standing, Upstream};
+use crate::config::ConnectionLimit;
 use crate::error::CallError;
 
-/// A connection for long messages that nobody has used for so long is closed.
+/// Connections for long messages that nobody has used for so long are closed.
 const IDLE_TIME: Duration = Duration::from_secs(60);
 
-/// The connections to one Dubbo endpoint. It stands as the one for short messages does.
+/// The connections to one Dubbo endpoint. It stands as the first one for short messages does.
 pub struct Lanes {
-    short: Rc<Upstream<DubboPeer>>,
+    short: LaneGroup,
     long: RefCell<Option<Long>>,
     /// Messages of so many bytes are long.
     long_len: usize,
-    start: Box<dyn Fn() -> Upstream<DubboPeer>>,
+    limit: ConnectionLimit,
+    start: Start,
 }
 
-/// The connection for long messages.
+/// The connections for long messages.
 struct Long {
-    upstream: Rc<Upstream<DubboPeer>>,
+    lanes: Rc<LaneGroup>,
     used_at: Instant,
 }
 
@@ -46,48 +49,56 @@ pub struct MessageLen {
 }
 
 impl Lanes {
-    /// Begins to connect. `start` makes each connection; messages of `long_len` bytes are long.
-    /// Must be called on a worker's runtime.
+    /// Begins to connect, as `setup` says. `start` makes each connection. Must be called on a
+    /// worker's runtime.
     pub(super) fn start(
-        long_len: usize,
+        setup: &Setup,
         start: impl Fn() -> Upstream<DubboPeer> + 'static,
+        now: Instant,
     ) -> Self {
-        Self { short: Rc::new(start()), long: RefCell::default(), long_len, start: Box::new(start) }
+        let (limit, start): (_, Start) = (setup.connections, Rc::new(start));
+        Self {
+            short: LaneGroup::start(limit, Rc::clone(&start), now),
+            long: RefCell::default(),
+            long_len: setup.long_len,
+            limit,
+            start,
+        }
     }
 
     /// What differs between endpoints.
     pub fn peer(&self) -> &DubboPeer {
-        self.short.peer()
+        self.short.first().peer()
     }
 
     /// Where it is, as `host:port`.
     pub fn address(&self) -> &Rc<str> {
-        self.short.address()
+        self.short.first().address()
     }
 
     /// Its state.
     pub fn standing(&self) -> Standing {
-        self.short.standing()
+        self.short.first().standing()
     }
 
     /// Whether the peer answers, as [`Upstream::evidence`] says.
     pub fn evidence(&self, now: Instant) -> Evidence {
-        self.short.evidence(now)
+        self.short.first().evidence(now)
     }
 
     /// Why it takes no calls, if it does not.
     pub fn trouble(&self) -> Option<CallError> {
-        self.short.conn().err()
+        self.short.first().conn().err()
     }
 
     /// Waits until [`Lanes::standing`] may have changed.
     pub async fn changed(&self) {
-        self.short.changed().await;
+        self.short.first().changed().await;
     }
 
     /// The endpoint is known to be there: if an attempt is due later, it is made now.
     pub fn connect_soon(&self) {
-        self.short.connect_soon();
+        self.short.first().connect_soon();
     }
 
     /// The connection for a call; `None` while it is opened for the first time.
@@ -106,7 +117,7 @@ impl Lanes {
             return Ok(found);
         }
         match self.short.conn() {
-            Err(_) if self.short.standing() == Standing::Connecting => Ok(None),
+            Err(_) if self.short.first().standing() == Standing::Connecting => Ok(None),
             conn => conn.map(Some),
         }
     }
@@ -125,14 +136,14 @@ impl Lanes {
         if let Some(conn) = self.conn(len, now)? {
             return Ok((conn, now));
         }
-        let found = self.short.conn_soon(deadline, now).await?;
+        let found = self.short.first().conn_soon(deadline, now).await?;
         if !self.is_long(len) {
             return Ok(found);
         }
         // It is there: now the other one can be asked for.
         let long = match self.long_conn(found.1) {
             Some(Some(conn)) => return Ok((conn, found.1)),
-            Some(None) => self.long.borrow().as_ref().map(|long| Rc::clone(&long.upstream)),
+            Some(None) => self.long.borrow().as_ref().map(|long| Rc::clone(long.lanes.first())),
             None => None,
         };
         match long {
@@ -143,10 +154,13 @@ impl Lanes {
 
     /// Replies that came too late so far, on the connections of now. `None` while there is none.
     pub fn late_replies(&self) -> Option<u64> {
-        let of = |conn: Conn<DubboClient>| conn.look(|machine| machine.0.stats().stale_replies);
-        let short = self.short.conn().ok().map(of)?;
-        let long = self.long.borrow().as_ref().and_then(|long| long.upstream.conn().ok()).map(of);
-        Some(short + long.unwrap_or_default())
+        let late = |upstream: &Rc<Upstream<DubboPeer>>| {
+            Some(upstream.conn().ok()?.look(|machine| machine.0.stats().stale_replies))
+        };
+        late(self.short.first())?;
+        let long = self.long.borrow().as_ref().map(|long| long.lanes.all());
+        let all = self.short.all().into_iter().chain(long.into_iter().flatten());
+        Some(all.filter_map(|upstream| late(&upstream)).sum())
     }
 
     #[inline]
@@ -154,31 +168,35 @@ impl Lanes {
         self.long_len <= len.request.max(len.reply)
     }
 
-    /// The connection for long messages, `Some(None)` while it is opened for the first time.
+    /// A connection for long messages, `Some(None)` while it is opened for the first time.
     /// `None` if there is none to be had: then they go with the others.
     #[cold]
     fn long_conn(&self, now: Instant) -> Option<Option<Conn<DubboClient>>> {
-        if self.short.standing() != Standing::Ready {
+        if self.short.first().standing() != Standing::Ready {
             return None;
         }
         let mut long = self.long.borrow_mut();
-        let long =
-            long.get_or_insert_with(|| Long { upstream: Rc::new((self.start)()), used_at: now });
+        let long = long.get_or_insert_with(|| {
+            let lanes = LaneGroup::start(self.limit, Rc::clone(&self.start), now);
+            Long { lanes: Rc::new(lanes), used_at: now }
+        });
         long.used_at = now;
-        match long.upstream.conn() {
+        match long.lanes.conn() {
             Ok(conn) => Some(Some(conn)),
-            Err(_) if long.upstream.standing() == Standing::Connecting => Some(None),
+            Err(_) if long.lanes.first().standing() == Standing::Connecting => Some(None),
             Err(_) => None,
         }
     }
 
-    /// Closes the connection for long messages if it has been idle for long enough.
-    pub(super) fn close_idle(&self, now: Instant) {
+    /// Opens and closes connections as the calls of late need them.
+    pub(super) fn tend(&self, now: Instant) {
+        self.short.tend(now);
         let is_idle = |long: &Long| {
-            let conn = long.upstream.conn().ok();
-            let n_calls = conn.map_or(0, |conn| conn.look(DubboPeer::activity).in_flight);
-            n_calls == 0 && IDLE_TIME <= now.saturating_duration_since(long.used_at)
+            IDLE_TIME <= now.saturating_duration_since(long.used_at) && !long.lanes.has_calls()
         };
+        if let Some(long) = &*self.long.borrow() {
+            long.lanes.tend(now);
+        }
         let mut long = self.long.borrow_mut();
         // Dropped, it ends in order.
         drop(long.take_if(|long| is_idle(long)));
@@ -189,7 +207,7 @@ impl Lanes {
         let long = self.long.take();
         self.short.close().await;
         if let Some(long) = long {
-            long.upstream.close().await;
+            long.lanes.close().await;
         }
     }
 }

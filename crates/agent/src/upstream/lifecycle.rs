@@ -8,6 +8,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use balance::Evidence;
@@ -15,7 +16,7 @@ use flow::Standing;
 use link::{Conn, Ending, Machine, drive, linger};
 use tokio::sync::Notify;
 use tracing::{debug, info, warn};
-use wire::{Backoff, Connection, Destination};
+use wire::{Backoff, Connection, Destination, Meter};
 
 use crate::connections::{Activity, Connections, Direction, Session};
 use crate::error::{CallError, Code};
@@ -90,6 +91,8 @@ struct Inner<P: Peer> {
     address: Rc<str>,
     connections: Connections,
     state: RefCell<Connectivity<P::Machine>>,
+    /// Of the connection that is up, or of the last one.
+    meter: RefCell<Option<Arc<Meter>>>,
     /// A change of `state`, for those who wait for a first connection.
     changed: Notify,
     /// The next attempt need not wait any longer.
@@ -121,6 +124,7 @@ impl<P: Peer> Upstream<P> {
             address: destination.to_string().into(),
             connections,
             state: RefCell::new(Connectivity::Connecting(None)),
+            meter: RefCell::default(),
             changed: Notify::new(),
             soon: Notify::new(),
             dropped: Cell::new(false),
@@ -206,6 +210,12 @@ impl<P: Peer> Upstream<P> {
             Ok(conn) => Ok((conn, now)),
             Err(_) => Ok((self.connected(deadline).await?, Instant::now())),
         }
+    }
+
+    /// Bytes that have come and gone on the connection that is up, or was last.
+    pub fn n_bytes(&self) -> u64 {
+        let meter = self.0.meter.borrow();
+        meter.as_ref().map_or(0, |meter| meter.bytes_read().wrapping_add(meter.bytes_written()))
     }
 
     /// Waits until [`Upstream::standing`] may have changed.
@@ -307,6 +317,7 @@ impl<P: Peer> Inner<P> {
         let conn = Conn::new(self.peer.machine(Instant::now()));
         let listed = Rc::new(Made::<P>(conn.clone()));
         self.connections.add(stream.facts(), stream.meter(), Direction::Upstream, &listed);
+        *self.meter.borrow_mut() = Some(stream.meter());
         self.note_progress(&conn, was_ready);
         let ending = drive(&mut stream, &conn, |event| {
             let has_changed = self.peer.on_event(event);

@@ -1,10 +1,11 @@
 //! Connections to endpoints: one per endpoint and worker, of the endpoint's own protocol; to Dubbo
-//! providers another one for long messages.
+//! providers as many as their calls need.
 //!
 //! [`lifecycle`] keeps a connection alive, [`dubbo`] and [`link`] speak the protocols, `lanes`
-//! keeps long messages apart, [`Pool`] lets several clusters share what goes to the same address.
+//! keeps long messages apart, `lane_group` shares calls among several connections, [`Pool`] lets several clusters share what goes to the same address.
 
 pub mod dubbo;
+mod lane_group;
 mod lanes;
 pub mod lifecycle;
 pub mod link;
@@ -28,7 +29,7 @@ pub use self::lanes::{Lanes, MessageLen};
 pub use self::lifecycle::{Peer, Signs, Upstream};
 use self::link::LinkPeer;
 use crate::call::{Outcome, Reply, RoutedCall};
-use crate::config::{AppCapacity, ClusterPolicy, TlsClient};
+use crate::config::{AppCapacity, ClusterPolicy, ConnectionLimit, TlsClient};
 use crate::connections::Connections;
 use crate::error::{CallError, Code};
 use crate::gate::{AppGate, OwnGates};
@@ -165,6 +166,8 @@ pub struct Setup {
     pub max_reply_len: usize,
     /// Messages of so many bytes do not go with the others to a Dubbo provider.
     pub long_len: usize,
+    /// How many connections there are to a Dubbo provider.
+    pub connections: ConnectionLimit,
 }
 
 impl Setup {
@@ -175,6 +178,7 @@ impl Setup {
             max_in_flight: policy.max_in_flight,
             max_reply_len: policy.max_reply_len,
             long_len: policy.long_len,
+            connections: policy.connections,
         }
     }
 }
@@ -290,18 +294,19 @@ impl Pool {
         shared(&self.dubbos, at, || {
             let (address, destination) = (at.to_string(), at.destination());
             let (memory, connections) = (Rc::clone(&self.memory), self.connections.clone());
-            Lanes::start(setup.long_len, move || {
+            let start = move || {
                 let peer = DubboPeer::new(&address, setup, Rc::clone(&memory));
                 let connections = connections.clone();
                 Upstream::start(peer, destination.clone(), setup.connect_timeout, connections)
-            })
+            };
+            Lanes::start(&setup, start, Instant::now())
         })
     }
 
-    /// Closes connections that are there for long messages, and that none has needed for a while.
-    pub fn close_idle(&self, now: Instant) {
+    /// Opens and closes connections to Dubbo providers as their calls need them.
+    pub fn tend(&self, now: Instant) {
         let dubbos = self.dubbos.borrow();
-        dubbos.values().filter_map(Weak::upgrade).for_each(|lanes| lanes.close_idle(now));
+        dubbos.values().filter_map(Weak::upgrade).for_each(|lanes| lanes.tend(now));
     }
 }
 

@@ -1,13 +1,14 @@
 //! An HTTP app behind an export, called as the provider's agent calls it: without a link in
 //! between.
 
+use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent::backend::{AppCall, AppMethod, HttpApp};
 use agent::call::{Encoded, Outcome, Reply, Times};
-use agent::config::{self, AppConfig, HttpAppConfig};
+use agent::config::{self, AppConfig, ConnectionLimit, HttpAppConfig};
 use agent::error::CallError;
 use agent::upstream::Setup;
 use dubbo_proto::{BodyLimits, Reply as DubboReply, ReplyKind, Serialization, ServiceKey, Status};
@@ -24,6 +25,7 @@ const SETUP: Setup = Setup {
     max_in_flight: 100,
     max_reply_len: 1 << 20,
     long_len: 1 << 16,
+    connections: ConnectionLimit::Fixed(NonZeroUsize::MIN),
 };
 
 /// A class with fields of types that JSON does not tell.

@@ -229,6 +229,7 @@ impl<E> Turn<E> {
             if !wants_input {
                 return Ok(Reading::HeldBack);
             }
+            let mut is_more_there = has_backlog;
             if !has_backlog {
                 self.input.reserve(self.read_len);
                 let room_len = self.input.capacity() - self.input.len();
@@ -238,7 +239,8 @@ impl<E> Turn<E> {
                 if read_len == 0 {
                     return Err(Ending::PeerClosed);
                 }
-                if read_len == room_len {
+                is_more_there = read_len == room_len;
+                if is_more_there {
                     self.read_len = (self.read_len * 2).min(MAX_READ_LEN);
                 }
             } else if n_reads != 0 {
@@ -247,8 +249,15 @@ impl<E> Turn<E> {
             }
             let now = Instant::now();
             first_at.get_or_insert(now);
-            conn.lock(|machine| machine.handle_bytes(now, &mut self.input))
-                .map_err(Ending::Protocol)?;
+            let handled = conn.lock(|machine| {
+                let handled = machine.handle_bytes(now, &mut self.input);
+                if let Some(waits) = machine.waits() {
+                    // What the socket still has does not have to be waited for.
+                    waits.rest.note(now, !is_more_there && !self.input.is_empty());
+                }
+                handled
+            });
+            handled.map_err(Ending::Protocol)?;
             if self.input.is_empty() && KEEP_READ_LEN < self.input.capacity() {
                 self.input = BytesMut::new();
             }
@@ -321,12 +330,18 @@ impl<E> Turn<E> {
                 }
                 if std::mem::take(&mut self.is_unflushed) {
                     let now = Instant::now();
-                    conn.lock(|machine| machine.handle_written(now));
+                    conn.lock(|machine| {
+                        note_room(machine, false, now);
+                        machine.handle_written(now);
+                    });
                 }
                 return Ok(true);
             }
             match Pin::new(&mut *stream).poll_write(cx, &self.output)? {
-                Poll::Pending => return Ok(false),
+                Poll::Pending => {
+                    conn.lock(|machine| note_room(machine, true, Instant::now()));
+                    return Ok(false);
+                }
                 Poll::Ready(0) => return Err(ErrorKind::WriteZero.into()),
                 Poll::Ready(len) if len == self.output.len() => self.output.clear(),
                 Poll::Ready(len) => self.output.advance(len),
@@ -335,6 +350,14 @@ impl<E> Turn<E> {
         }
         cx.waker().wake_by_ref();
         Ok(false)
+    }
+}
+
+/// The socket takes no more, or has taken all.
+#[inline]
+fn note_room(machine: &mut impl Machine, is_full: bool, now: Instant) {
+    if let Some(waits) = machine.waits() {
+        waits.room.note(now, is_full);
     }
 }
 

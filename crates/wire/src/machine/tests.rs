@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
@@ -19,6 +19,7 @@ struct Lines {
     due: Option<Instant>,
     n_timeouts: u32,
     finished: bool,
+    waits: Waits,
 }
 
 impl Machine for Lines {
@@ -49,6 +50,9 @@ impl Machine for Lines {
     }
     fn is_finished(&self) -> bool {
         self.finished
+    }
+    fn waits(&mut self) -> Option<&mut Waits> {
+        Some(&mut self.waits)
     }
 }
 
@@ -273,5 +277,37 @@ fn a_machine_that_holds_its_peer_back_reads_on_later() {
         reader.read_exact(&mut echo).await.unwrap();
         let _writer = writing.await.unwrap();
         assert!(echo.iter().all(|byte| *byte == 7));
+    });
+}
+
+/// Lets the driver run until `is_so`.
+async fn until(conn: &Conn<Lines>, is_so: impl Fn(&Lines) -> bool) {
+    while !conn.look(&is_so) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[test]
+fn it_is_known_how_long_the_peer_keeps_a_connection_in_the_midst_of_a_message() {
+    on_local_runtime(async {
+        let (near, mut far) = pair().await;
+        let conn = Conn::new(Lines::default());
+        let driven = conn.clone();
+        tokio::task::spawn_local(async move { drive(near, &driven, drop).await });
+        let is_waiting = |lines: &Lines| lines.waits.rest.is_going_on();
+        far.write_all(b"a line, and the beginn").await.unwrap();
+        until(&conn, is_waiting).await;
+        far.write_all(b"ing of another\n").await.unwrap();
+        until(&conn, |lines| !is_waiting(lines)).await;
+
+        let is_full = |lines: &Lines| lines.waits.room.is_going_on();
+        assert!(!conn.look(is_full));
+        let len = 64 << 20;
+        conn.with(|lines| lines.output.resize(len, b'.'));
+        until(&conn, is_full).await;
+        let mut read = vec![0; len];
+        far.read_exact(&mut read).await.unwrap();
+        until(&conn, |lines| !is_full(lines)).await;
+        assert!(!Duration::is_zero(&conn.look(|lines| lines.waits.total(Instant::now()))));
     });
 }

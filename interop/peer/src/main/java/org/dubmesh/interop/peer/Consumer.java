@@ -12,6 +12,7 @@ import org.apache.dubbo.rpc.RpcException;
 import org.apache.dubbo.rpc.service.EchoService;
 import org.apache.dubbo.rpc.service.GenericService;
 import org.dubmesh.interop.MissingService;
+import org.dubmesh.interop.StudyService;
 import org.dubmesh.interop.TypesService;
 import org.dubmesh.interop.UserService;
 
@@ -42,12 +43,11 @@ final class Consumer {
     static int run(Options options) throws Exception {
         Consumer consumer = new Consumer(options);
         Dialect.beginConsumer(APPLICATION, consumer.registry);
-        TypesService types = consumer.reference(TypesService.class, null, null);
         if (options.isSet("--load")) {
-            consumer.awaitProvider(types);
-            System.out.println(new Load(types, options).run());
+            System.out.println(consumer.load().run());
             return 0;
         }
+        TypesService types = consumer.reference(TypesService.class, null, null);
         Calls.Services services = consumer.services(types);
         for (Object service : List.of(services.types, services.hello, services.users, services.variant)) {
             consumer.awaitProvider(service);
@@ -58,6 +58,19 @@ final class Consumer {
         System.out.flush();
         TypesServiceImpl.pause(options.number("--linger-ms"));
         return nFailed;
+    }
+
+    /** The calls of {@code --load}: of a small text, or of one as long as {@code --request-bytes} says. */
+    private Load load() {
+        if (options.isSet("--request-bytes")) {
+            StudyService study = reference(StudyService.class, null, null);
+            awaitProvider(study);
+            String text = "x".repeat(options.number("--request-bytes"));
+            return new Load(study::twice, text, text + text, options);
+        }
+        TypesService types = reference(TypesService.class, null, null);
+        awaitProvider(types);
+        return new Load(types::text, Load.SMALL, Load.SMALL, options);
     }
 
     private Calls.Services services(TypesService types) {

@@ -3,24 +3,28 @@ package org.dubmesh.interop.peer;
 import java.util.Locale;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
-import org.dubmesh.interop.TypesService;
+import java.util.function.UnaryOperator;
 
 /**
  * Asynchronous calls in a closed loop: as many as {@code --in-flight} wait for their answers, and each
  * answer begins the next call. After the warm-up it counts, and says what it saw as one line of JSON.
  */
 final class Load {
-    private static final String TEXT = "a small string to be echoed";
+    static final String SMALL = "a small string to be echoed";
 
-    private final TypesService types;
+    private final UnaryOperator<String> method;
+    private final String request;
+    private final String reply;
     private final int nInFlight;
     private final long countFrom;
     private final long countTo;
     private final double seconds;
     private final CountDownLatch running;
 
-    Load(TypesService types, Options options) {
-        this.types = types;
+    Load(UnaryOperator<String> method, String request, String reply, Options options) {
+        this.method = method;
+        this.request = request;
+        this.reply = reply;
         nInFlight = options.number("--in-flight");
         seconds = options.number("--seconds");
         countFrom = System.nanoTime() + options.number("--warm-up-seconds") * 1_000_000_000L;
@@ -48,9 +52,9 @@ final class Load {
         }
         return String.format(
                 Locale.ROOT,
-                "{\"calls_per_s\":%.1f,\"p50_ms\":%.3f,\"p99_ms\":%.3f,\"p999_ms\":%.3f,\"errors\":%d,"
+                "{\"calls_per_s\":%.1f,\"mean_ms\":%.3f,\"p50_ms\":%.3f,\"p99_ms\":%.3f,\"p999_ms\":%.3f,\"errors\":%d,"
                         + "\"calls\":%d,\"seconds\":%.0f,\"in_flight\":%d}",
-                all.n / seconds, all.ms(0.5), all.ms(0.99), all.ms(0.999), nErrors, all.n, seconds, nInFlight);
+                all.n / seconds, all.meanMs(), all.ms(0.5), all.ms(0.99), all.ms(0.999), nErrors, all.n, seconds, nInFlight);
     }
 
     /** One of the callers: one call after the other. Its next call begins on the thread of the answer. */
@@ -69,7 +73,7 @@ final class Load {
                 }
                 CompletableFuture<Object> answer;
                 try {
-                    answer = Dialect.async(() -> types.text(TEXT));
+                    answer = Dialect.async(() -> method.apply(request));
                 } catch (Throwable e) {
                     ended(began, null, e);
                     continue;
@@ -90,13 +94,13 @@ final class Load {
             if (now - countFrom < 0 || now - countTo > 0) {
                 return;
             }
-            if (TEXT.equals(result)) {
+            if (reply.equals(result)) {
                 latencies.add(now - began);
                 return;
             }
             nErrors++;
             if (firstError.isEmpty()) {
-                firstError = error == null ? "another text: " + result : String.valueOf(error);
+                firstError = error == null ? "another text" : String.valueOf(error);
             }
         }
     }
@@ -108,8 +112,10 @@ final class Load {
 
         private final long[] counts = new long[(64 - DIGITS) << DIGITS];
         long n;
+        private double sum;
 
         void add(long nanos) {
+            sum += nanos;
             int shift = Math.max(0, 63 - DIGITS - Long.numberOfLeadingZeros(nanos));
             counts[(shift << DIGITS) + (int) (nanos >> shift)]++;
             n++;
@@ -120,6 +126,11 @@ final class Load {
                 counts[i] += other.counts[i];
             }
             n += other.n;
+            sum += other.sum;
+        }
+
+        double meanMs() {
+            return n == 0 ? 0 : sum / n / 1e6;
         }
 
         /** The duration that {@code part} of all stay below. */

@@ -4,12 +4,14 @@ import com.alibaba.dubbo.performance.demo.provider.IHelloService;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
+import java.util.ArrayList;
 import java.util.List;
 import org.apache.dubbo.config.ProtocolConfig;
 import org.apache.dubbo.config.RegistryConfig;
 import org.apache.dubbo.config.ServiceConfig;
 import org.dubmesh.interop.PeopleService;
 import org.dubmesh.interop.ShopService;
+import org.dubmesh.interop.StudyService;
 import org.dubmesh.interop.TypesService;
 import org.dubmesh.interop.UserService;
 
@@ -35,13 +37,16 @@ final class Provider {
                 service(TypesService.class, new TypesServiceImpl(GROUP + "/" + VERSION), options);
         variant.setGroup(GROUP);
         variant.setVersion(VERSION);
-        List<ServiceConfig<?>> services = List.of(
+        List<ServiceConfig<?>> services = new ArrayList<>(List.of(
                 service(IHelloService.class, new HelloService(options.number("--sleep-ms")), options),
                 service(TypesService.class, new TypesServiceImpl("plain"), options),
                 service(PeopleService.class, new PeopleServiceImpl(), options),
                 service(ShopService.class, new ShopServiceImpl(), options),
                 service(UserService.class, new UserServiceImpl(), options),
-                variant);
+                variant));
+        if (options.isSet("--study-ms")) {
+            services.add(service(StudyService.class, new StudyServiceImpl(options.number("--study-ms")), options));
+        }
         RegistryConfig registry = Dialect.registry(options.textOrNull("--registry"), options.number("--session-ms"));
         Dialect.publish(options, registry, protocol, services);
 

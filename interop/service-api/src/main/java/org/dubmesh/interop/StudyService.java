@@ -1,0 +1,7 @@
+package org.dubmesh.interop;
+
+/** What the study of congestion calls. */
+public interface StudyService {
+    /** The text twice, after some work. */
+    String twice(String text);
+}
