@@ -253,7 +253,7 @@ impl<E> Turn<E> {
                 let handled = machine.handle_bytes(now, &mut self.input);
                 if let Some(waits) = machine.waits() {
                     // What the socket still has does not have to be waited for.
-                    waits.rest.note(now, !is_more_there && !self.input.is_empty());
+                    waits.rest.progress(now, !is_more_there && !self.input.is_empty());
                 }
                 handled
             });
@@ -316,6 +316,7 @@ impl<E> Turn<E> {
             while !conn.lock(take_output).is_empty() {}
             return Ok(true);
         }
+        let mut has_written = false;
         for _ in 0..MAX_WRITES_PER_TURN {
             if self.output.is_empty() {
                 if self.output.capacity() > KEEP_WRITE_LEN {
@@ -331,7 +332,9 @@ impl<E> Turn<E> {
                 if std::mem::take(&mut self.is_unflushed) {
                     let now = Instant::now();
                     conn.lock(|machine| {
-                        note_room(machine, false, now);
+                        if let Some(waits) = machine.waits() {
+                            waits.room.progress(now, false);
+                        }
                         machine.handle_written(now);
                     });
                 }
@@ -339,25 +342,27 @@ impl<E> Turn<E> {
             }
             match Pin::new(&mut *stream).poll_write(cx, &self.output)? {
                 Poll::Pending => {
-                    conn.lock(|machine| note_room(machine, true, Instant::now()));
+                    conn.lock(|machine| note_full(machine, has_written));
                     return Ok(false);
                 }
                 Poll::Ready(0) => return Err(ErrorKind::WriteZero.into()),
                 Poll::Ready(len) if len == self.output.len() => self.output.clear(),
                 Poll::Ready(len) => self.output.advance(len),
             }
-            self.is_unflushed = true;
+            (self.is_unflushed, has_written) = (true, true);
         }
         cx.waker().wake_by_ref();
         Ok(false)
     }
 }
 
-/// The socket takes no more, or has taken all.
-#[inline]
-fn note_room(machine: &mut impl Machine, is_full: bool, now: Instant) {
-    if let Some(waits) = machine.waits() {
-        waits.room.note(now, is_full);
+/// The socket takes no more for now.
+#[cold]
+fn note_full(machine: &mut impl Machine, has_written: bool) {
+    let Some(waits) = machine.waits() else { return };
+    match has_written {
+        true => waits.room.progress(Instant::now(), true),
+        false => waits.room.begin(Instant::now()),
     }
 }
 

@@ -35,9 +35,15 @@ pub struct Wait {
 }
 
 impl Wait {
+    /// Something is waited for from `now` on, or has been for longer.
+    #[inline]
+    pub fn begin(&mut self, now: Instant) {
+        self.since.get_or_insert(now);
+    }
+
     /// Something has come, or went, at `now`; `goes_on` if more of the same is waited for.
     #[inline]
-    pub fn note(&mut self, now: Instant, goes_on: bool) {
+    pub fn progress(&mut self, now: Instant, goes_on: bool) {
         if self.since.is_none() && !goes_on {
             return;
         }
@@ -70,19 +76,20 @@ mod tests {
     fn time_counts_while_something_is_waited_for_and_the_peer_goes_on() {
         let (start, ms) = (Instant::now(), Duration::from_millis);
         let mut wait = Wait::default();
-        wait.note(start, false);
+        wait.progress(start, false);
         assert!(!wait.is_going_on());
         assert_eq!(wait.total(start + ms(50)), ms(0));
-        wait.note(start + ms(50), true);
+        wait.progress(start + ms(50), true);
         assert_eq!(wait.total(start + ms(60)), ms(10));
-        wait.note(start + ms(70), true);
-        wait.note(start + ms(90), false);
+        wait.progress(start + ms(70), true);
+        wait.progress(start + ms(90), false);
         assert_eq!(wait.total(start + ms(500)), ms(40));
         // The peer stops for a second.
-        wait.note(start + ms(500), true);
+        wait.begin(start + ms(500));
+        wait.begin(start + ms(700));
         assert_eq!(wait.total(start + ms(500) + STOPPED), ms(40));
-        wait.note(start + ms(1500), true);
-        wait.note(start + ms(1510), false);
+        wait.progress(start + ms(1500), true);
+        wait.progress(start + ms(1510), false);
         assert_eq!(wait.total(start + ms(1510)), ms(50));
     }
 }
