@@ -15,11 +15,13 @@
 //!   serialization of the table.
 //! - [`fastjson`] turns fastjson's dialect into JSON.
 //! - [`descriptor`] reads the JVM's notation of parameter types.
+//! - [`application`] is what Dubbo 3 writes down of applications, their instances and metadata.
 //! - [`definition`] reads what Dubbo says of a service's methods and classes.
 //!
 //! Everything that a peer sends is bounded before it is kept: [`frame::decode`] checks a body's
 //! length first, [`BodyLimits`] bound what is in it, and the connections bound what they hold.
 
+pub mod application;
 pub mod attachment;
 mod body;
 mod client;

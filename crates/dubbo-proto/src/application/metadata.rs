@@ -1,0 +1,180 @@
+//! What all instances of one revision offer.
+
+use std::collections::BTreeMap;
+
+use java_json::{JavaType, Schema};
+use md5::{Digest, Md5};
+use serde_json::{Map, Value, json};
+
+use super::{ApplicationError, Instance, object, port, text, texts, wrong};
+use crate::{DubboUrl, ServiceKey};
+
+/// The longest metadata: some two thousand services with ten methods each.
+pub const MAX_METADATA_LEN: usize = 4 << 20;
+
+/// Their class in Java.
+pub const METADATA_CLASS: &str = "org.apache.dubbo.metadata.MetadataInfo";
+const SERVICE_CLASS: &str = "org.apache.dubbo.metadata.MetadataInfo$ServiceInfo";
+
+/// The services of a revision.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Metadata {
+    /// The application's name.
+    pub application: String,
+    /// Which metadata these are; empty if they do not tell.
+    pub revision: String,
+    /// One for each service and protocol.
+    pub services: Vec<OfferedService>,
+}
+
+/// One service by one protocol.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct OfferedService {
+    /// Interface, version and group.
+    pub service: ServiceKey,
+    /// Such as `dubbo` or `tri`.
+    pub protocol: String,
+    /// 0 if the instance knows the port.
+    pub port: u16,
+    /// As a rule the interface, with a context path before it if there is one.
+    pub path: String,
+    /// By Dubbo's names.
+    pub params: BTreeMap<String, String>,
+}
+
+impl Metadata {
+    /// Reads what is in a metadata report, or what an instance has answered, as JSON. Services
+    /// that cannot be read are left out.
+    ///
+    /// # Errors
+    /// [`ApplicationError`] with what is wrong with it.
+    pub fn parse(document: &[u8]) -> Result<Self, ApplicationError> {
+        let root = object(document, MAX_METADATA_LEN)?;
+        let services = root.get("services").and_then(Value::as_object);
+        let services = services.ok_or(wrong("the map of services"))?;
+        let services = services.values().filter_map(OfferedService::read).collect();
+        let (application, revision) = (text(&root, "app"), text(&root, "revision"));
+        Ok(Self { application: application.to_owned(), revision: revision.to_owned(), services })
+    }
+
+    /// Metadata with the revision that follows from them.
+    #[must_use]
+    pub fn new(application: &str, services: Vec<OfferedService>) -> Self {
+        let application = application.to_owned();
+        let mut metadata = Self { application, revision: String::new(), services };
+        let digest = Md5::digest(metadata.to_json());
+        metadata.revision = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        metadata
+    }
+
+    /// As they are in a metadata report.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let services = self.services.iter();
+        let services = services.map(|service| (service.match_key(), service.to_json()));
+        let services: Map<String, Value> = services.collect();
+        json!({ "app": self.application, "revision": self.revision, "services": services })
+            .to_string()
+    }
+}
+
+impl OfferedService {
+    fn read(value: &Value) -> Option<Self> {
+        let (version, group) = (text(value, "version"), text(value, "group"));
+        let service = ServiceKey::new(text(value, "name"), version, group).ok()?;
+        let protocol = text(value, "protocol");
+        let path = match text(value, "path") {
+            "" => &service.interface,
+            path => path,
+        };
+        Some(Self {
+            protocol: if protocol.is_empty() { "dubbo" } else { protocol }.to_owned(),
+            // Dubbo writes -1 where there is none.
+            port: value.get("port").and_then(port).unwrap_or_default(),
+            path: path.to_owned(),
+            params: texts(value.get("params")),
+            service,
+        })
+    }
+
+    /// The URL by which an instance offers it. What the service says goes before what the
+    /// instance says.
+    #[must_use]
+    pub fn url(&self, instance: &Instance) -> DubboUrl {
+        let of_instance =
+            instance.metadata.iter().filter(|(name, _)| !name.starts_with("dubbo.")).chain([]);
+        let mut params: BTreeMap<_, _> =
+            of_instance.chain(&self.params).map(|(k, v)| (k.clone(), v.clone())).collect();
+        let ServiceKey { interface, version, group } = &self.service;
+        let application = &instance.application;
+        for (name, value) in [
+            ("interface", interface),
+            ("version", version),
+            ("group", group),
+            ("application", application),
+        ] {
+            match value.is_empty() {
+                true => params.remove(name),
+                false => params.insert(name.to_owned(), value.clone()),
+            };
+        }
+        let port = if self.port == 0 { instance.port_of(&self.protocol) } else { self.port };
+        DubboUrl {
+            protocol: self.protocol.clone(),
+            host: instance.host.clone(),
+            port,
+            path: self.path.clone(),
+            params,
+            ..DubboUrl::default()
+        }
+    }
+
+    /// `group/interface:version:protocol`.
+    fn match_key(&self) -> String {
+        format!("{}:{}", self.service, self.protocol)
+    }
+
+    fn to_json(&self) -> Value {
+        let ServiceKey { interface, version, group } = &self.service;
+        let or_null = |text: &str| if text.is_empty() { Value::Null } else { json!(text) };
+        json!({
+            "name": interface, "group": or_null(group), "version": or_null(version),
+            "protocol": self.protocol, "port": self.port, "path": self.path,
+            "params": self.params,
+        })
+    }
+}
+
+/// The types of the fields of metadata, by which their JSON becomes objects.
+#[derive(Debug)]
+pub struct MetadataClasses {
+    services: JavaType,
+    params: JavaType,
+    text: JavaType,
+    int: JavaType,
+}
+
+impl Default for MetadataClasses {
+    fn default() -> Self {
+        let text = JavaType::class("java.lang.String");
+        let map = |of| JavaType::class_of("java.util.Map", vec![text.clone(), of]);
+        Self {
+            services: map(JavaType::class(SERVICE_CLASS)),
+            params: map(text.clone()),
+            int: JavaType::Int,
+            text,
+        }
+    }
+}
+
+impl Schema for MetadataClasses {
+    fn field_type(&self, class: &str, field: &str) -> Option<&JavaType> {
+        match (class, field) {
+            (METADATA_CLASS, "services") => Some(&self.services),
+            (SERVICE_CLASS, "params") => Some(&self.params),
+            (SERVICE_CLASS, "port") => Some(&self.int),
+            (METADATA_CLASS | SERVICE_CLASS, _) => Some(&self.text),
+            _ => None,
+        }
+    }
+}

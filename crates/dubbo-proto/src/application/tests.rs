@@ -1,0 +1,108 @@
+use super::*;
+use crate::ServiceKey;
+
+/// Written by Dubbo 3.3.6 with Curator 5.7.1.
+const CURATOR: &str = r#"{"name":"orders","id":"10.0.0.5:20880","address":"10.0.0.5","port":20880,
+"sslPort":null,"payload":{"@class":"org.apache.dubbo.registry.zookeeper.ZookeeperInstance",
+"id":"10.0.0.5:20880","name":"orders","metadata":{
+"dubbo.endpoints":"[{\"port\":20880,\"protocol\":\"dubbo\"},{\"port\":50051,\"protocol\":\"tri\"}]",
+"dubbo.metadata-service.url-params":"{\"version\":\"1.0.0\",\"port\":\"20881\",\"protocol\":\"dubbo\"}",
+"dubbo.metadata.revision":"6a1e","dubbo.metadata.storage-type":"local","timestamp":"17"}},
+"registrationTimeUTC":1700000000000,"serviceType":"DYNAMIC","uriSpec":null}"#;
+
+/// Written by `EtcdServiceDiscovery`.
+const PLAIN: &str = r#"{"serviceName":"orders","host":"10.0.0.5","port":20880,"enabled":true,
+"healthy":true,"metadata":{"dubbo.metadata.revision":"6a1e","dubbo.metadata.storage-type":"remote"}}"#;
+
+const METADATA: &str = r#"{"app":"orders","revision":"6a1e","services":{
+"blue/a.B:2.0:dubbo":{"name":"a.B","group":"blue","version":"2.0","protocol":"dubbo","port":-1,
+"path":"ctx/a.B","params":{"timeout":"700","weight":200,"odd":["x"]}},
+"a.B:tri":{"name":"a.B","protocol":"tri","path":"a.B","params":{}},
+"broken":{"name":"a b"},"nothing":null}}"#;
+
+#[test]
+fn reads_instances_in_both_forms() {
+    let instance = Instance::parse(CURATOR.as_bytes()).unwrap();
+    assert_eq!((&*instance.application, &*instance.id()), ("orders", "10.0.0.5:20880"));
+    assert_eq!(instance.revision(), Some("6a1e"));
+    assert_eq!(instance.storage(), Storage::Local);
+    assert_eq!((instance.port_of("tri"), instance.port_of("rest")), (50051, 20880));
+    let address = instance.metadata_address().unwrap();
+    assert_eq!((&*address.protocol, address.port), ("dubbo", 20881));
+    let instance = Instance::parse(PLAIN.as_bytes()).unwrap();
+    assert_eq!((&*instance.application, instance.port), ("orders", 20880));
+    assert_eq!((instance.storage(), instance.is_enabled), (Storage::Remote, true));
+    assert_eq!(instance.metadata_address().unwrap().port, 20880, "nothing else is said");
+    let off = Instance::parse(PLAIN.replace("\"enabled\":true", "\"enabled\":false").as_bytes());
+    assert!(!off.unwrap().is_enabled);
+    let empty = Instance::parse(PLAIN.replace("6a1e", "0").as_bytes()).unwrap();
+    assert_eq!(empty.revision(), None);
+}
+
+#[test]
+fn reads_what_it_writes() {
+    let params = [("version".to_owned(), "1.0.0".to_owned())].into();
+    let instance = Instance::offering("orders", "10.0.0.6", 20990, "77", &params);
+    for record in [instance.curator_record(1), instance.plain_record()] {
+        assert_eq!(Instance::parse(record.as_bytes()).as_ref(), Ok(&instance), "{record}");
+    }
+    let address = instance.metadata_address().unwrap();
+    assert_eq!((&*address.protocol, address.port), ("dubbo", 20990));
+    let metadata = Metadata::parse(METADATA.as_bytes()).unwrap();
+    let own = Metadata::new("orders", metadata.services.clone());
+    assert_eq!(own.revision.len(), 32);
+    assert_eq!(Metadata::parse(own.to_json().as_bytes()).as_ref(), Ok(&own));
+    assert_eq!(Metadata::new("orders", metadata.services).revision, own.revision);
+    assert_ne!(Metadata::new("other", own.services.clone()).revision, own.revision);
+    assert_ne!(Metadata::new("orders", own.services[1..].to_vec()).revision, own.revision);
+}
+
+#[test]
+fn reads_metadata_and_makes_urls_of_them() {
+    let metadata = Metadata::parse(METADATA.as_bytes()).unwrap();
+    assert_eq!((&*metadata.application, &*metadata.revision), ("orders", "6a1e"));
+    let instance = Instance::parse(CURATOR.as_bytes()).unwrap();
+    let urls: Vec<_> =
+        metadata.services.iter().map(|service| service.url(&instance).to_string()).collect();
+    assert_eq!(
+        urls,
+        [
+            "tri://10.0.0.5:50051/a.B?application=orders&interface=a.B&timestamp=17",
+            "dubbo://10.0.0.5:20880/ctx/a.B?application=orders&group=blue&interface=a.B&\
+             timeout=700&timestamp=17&version=2.0&weight=200",
+        ]
+    );
+    assert_eq!(metadata.services[1].service, ServiceKey::new("a.B", "2.0", "blue").unwrap());
+}
+
+#[test]
+fn refuses_what_dubbo_does_not_write() {
+    for record in ["", "null", "[]", "{", "{}", r#"{"serviceName":"a/b","host":"h","port":1}"#] {
+        assert!(Instance::parse(record.as_bytes()).is_err(), "{record}");
+        assert!(Metadata::parse(record.as_bytes()).is_err(), "{record}");
+    }
+    for port in ["0", "65536", "-1", "\"x\"", "null", "1.5", "1e400"] {
+        let record = PLAIN.replace("20880", port);
+        assert!(Instance::parse(record.as_bytes()).is_err(), "{port}");
+    }
+    let deep = "[".repeat(1000) + &"]".repeat(1000);
+    let deep = METADATA.replace("[\"x\"]", &deep);
+    assert!(matches!(Metadata::parse(deep.as_bytes()), Err(ApplicationError::NotJson { .. })));
+    let long = METADATA.replace("\"6a1e\"", &format!("\"{}\"", "x".repeat(10 << 20)));
+    let error = Metadata::parse(long.as_bytes()).unwrap_err();
+    assert!(matches!(error, ApplicationError::TooLong { .. }), "{error}");
+    let many = METADATA.replace("[\"x\"]", &format!("[{}1]", "1,".repeat(300_000)));
+    let error = Metadata::parse(many.as_bytes()).unwrap_err();
+    assert!(matches!(error, ApplicationError::TooMany { .. }), "{error}");
+}
+
+#[test]
+fn mappings_are_lists_of_names() {
+    let names: Vec<_> = applications(" b,a,,a/x,b, c\n").into_iter().collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    let many: Vec<_> = (0..1000).map(|n| n.to_string()).collect();
+    assert_eq!(applications(&many.join(",")).len(), MAX_APPLICATIONS);
+    assert_eq!(add_application("", "a").as_deref(), Some("a"));
+    assert_eq!(add_application("b", "a").as_deref(), Some("b,a"));
+    assert_eq!(add_application("b, a", "a"), None);
+}
