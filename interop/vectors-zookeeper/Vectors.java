@@ -29,6 +29,8 @@ import org.apache.zookeeper.proto.GetDataResponse;
 import org.apache.zookeeper.proto.RemoveWatchesRequest;
 import org.apache.zookeeper.proto.ReplyHeader;
 import org.apache.zookeeper.proto.RequestHeader;
+import org.apache.zookeeper.proto.SetDataRequest;
+import org.apache.zookeeper.proto.SetDataResponse;
 import org.apache.zookeeper.proto.WatcherEvent;
 
 /**
@@ -75,9 +77,10 @@ public final class Vectors {
                 Op.create("/a", DATA, ZooDefs.Ids.OPEN_ACL_UNSAFE, CreateMode.EPHEMERAL)));
         print("take-over", request(7, ZooDefs.OpCode.multi), both);
         print("delete", request(8, ZooDefs.OpCode.delete), new DeleteRequest("/a", 3));
+        print("set-data", request(9, ZooDefs.OpCode.setData), new SetDataRequest("/a", DATA, 3));
         print("remove-watches", request(9, ZooDefs.OpCode.removeWatches),
                 new RemoveWatchesRequest("/a", org.apache.zookeeper.Watcher.WatcherType.Any.getIntValue()));
-        print("close", request(9, ZooDefs.OpCode.closeSession));
+        print("close", request(10, ZooDefs.OpCode.closeSession));
     }
 
     private static void answers() throws Exception {
@@ -92,6 +95,7 @@ public final class Vectors {
         failed.add(new OpResult.ErrorResult(-2));
         print("answer-take-over", reply(7), failed);
         print("answer-delete", reply(8));
+        print("answer-set-data", reply(9), new SetDataResponse(STAT));
         print("event", new ReplyHeader(-1, -1, 0), new WatcherEvent(4, 3, "/a"));
     }
 

@@ -30,7 +30,7 @@ pub enum Answer {
         /// About the folder.
         stat: Stat,
     },
-    /// The node exists.
+    /// The node exists, or has other data now.
     Stat(Stat),
     /// What is written in a node.
     Data {
@@ -111,7 +111,7 @@ pub(crate) fn decode(
             let names = reader.texts()?;
             Answer::Children { names, stat: stat(reader)? }
         }
-        op::EXISTS => Answer::Stat(stat(reader)?),
+        op::EXISTS | op::SET_DATA => Answer::Stat(stat(reader)?),
         op::GET_DATA => {
             let data = reader.buffer()?.to_vec();
             Answer::Data { data, stat: stat(reader)? }

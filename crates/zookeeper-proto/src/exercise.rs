@@ -64,7 +64,7 @@ pub fn server_bytes(data: &[u8], now: Instant) {
     assert!(n_answered <= n_asked);
 }
 
-fn requests() -> [Request<Nobody>; 6] {
+fn requests() -> [Request<Nobody>; 7] {
     let path = || "/a".to_owned();
     let (data, acl) = (Vec::new(), Acl::Open);
     [
@@ -72,6 +72,7 @@ fn requests() -> [Request<Nobody>; 6] {
         Request::Exists { path: path(), watcher: Some(Nobody) },
         Request::Data { path: path(), watcher: Some(Nobody) },
         Request::Create { path: path(), data: data.clone(), acl, is_ephemeral: true },
+        Request::SetData { path: path(), data: data.clone(), version: 0 },
         Request::TakeOver { path: path(), data, acl, version: 0 },
         Request::Delete { path: path(), version: 0 },
     ]

@@ -10,6 +10,7 @@ pub(crate) mod op {
     pub(crate) const DELETE: i32 = 2;
     pub(crate) const EXISTS: i32 = 3;
     pub(crate) const GET_DATA: i32 = 4;
+    pub(crate) const SET_DATA: i32 = 5;
     pub(crate) const PING: i32 = 11;
     pub(crate) const GET_CHILDREN: i32 = 12;
     pub(crate) const MULTI: i32 = 14;
@@ -89,6 +90,15 @@ pub enum Request<W> {
         /// Whether it goes with its session.
         is_ephemeral: bool,
     },
+    /// Writes other data into a node.
+    SetData {
+        /// The node.
+        path: String,
+        /// What is written in it.
+        data: Vec<u8>,
+        /// The version of what was written there before.
+        version: i32,
+    },
     /// Deletes a node and makes it anew for this session, both or nothing.
     TakeOver {
         /// The node.
@@ -120,6 +130,7 @@ impl<W> Request<W> {
             | Self::Exists { path, .. }
             | Self::Data { path, .. }
             | Self::Create { path, .. }
+            | Self::SetData { path, .. }
             | Self::TakeOver { path, .. }
             | Self::Delete { path, .. } => path,
             Self::Close => "",
@@ -132,6 +143,7 @@ impl<W> Request<W> {
             Self::Exists { .. } => op::EXISTS,
             Self::Data { .. } => op::GET_DATA,
             Self::Create { .. } => op::CREATE,
+            Self::SetData { .. } => op::SET_DATA,
             Self::TakeOver { .. } => op::MULTI,
             Self::Delete { .. } => op::DELETE,
             Self::Close => op::CLOSE,
@@ -149,6 +161,11 @@ impl<W> Request<W> {
             }
             Self::Create { path, data, acl, is_ephemeral } => {
                 put_create(out, path, data, *acl, *is_ephemeral);
+            }
+            Self::SetData { path, data, version } => {
+                put_text(out, path);
+                put_buffer(out, data);
+                out.put_i32(*version);
             }
             Self::TakeOver { path, data, acl, version } => {
                 put_multi_header(out, op::DELETE, false);

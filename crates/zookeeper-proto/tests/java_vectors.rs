@@ -50,7 +50,7 @@ fn written(connection: &mut Connection<&'static str, Told>) -> BytesMut {
     connection.transmit().split()
 }
 
-fn requests() -> [(&'static str, Request<Told>); 9] {
+fn requests() -> [(&'static str, Request<Told>); 10] {
     let path = || "/a".to_owned();
     let create = |path: &str, data: &str, acl, is_ephemeral| Request::Create {
         path: path.into(),
@@ -68,6 +68,7 @@ fn requests() -> [(&'static str, Request<Told>); 9] {
         ("create-readers", create("/a", "", Acl::CreatorAndReaders, false)),
         ("take-over", Request::TakeOver { path: path(), data, acl: Acl::Open, version: 3 }),
         ("delete", Request::Delete { path: path(), version: 3 }),
+        ("set-data", Request::SetData { path: path(), data: "é".into(), version: 3 }),
         ("close", Request::Close),
     ]
 }
@@ -109,6 +110,7 @@ fn writes_and_reads_what_java_writes() {
         ("create-readers", Err(Refusal::NoAuth)),
         ("take-over", Err(Refusal::BadVersion)),
         ("delete", Ok(Answer::Done)),
+        ("set-data", Ok(Answer::Stat(stat))),
     ] {
         connection.handle_bytes(now, &mut take(&format!("answer-{name}"))).unwrap();
         let event = connection.poll_event();
