@@ -33,13 +33,20 @@ final class Dialect {
         }
         RegistryConfig registry = new RegistryConfig(url.replaceFirst("^etcd:", "etcd3:"));
         registry.setUseAsConfigCenter(false);
-        registry.setUseAsMetadataCenter(false);
+        // Only there are mappings found. Dubbo 3 has no such center in etcd.
+        registry.setUseAsMetadataCenter(url.startsWith("zookeeper:") && usesApplications());
         registry.setTimeout(10_000);
         registry.setSession(sessionMs);
         Map<String, String> parameters = new HashMap<>();
-        parameters.put("register-mode", "interface");
+        parameters.put("register-mode", System.getProperty("dubbo.application.register-mode"));
         registry.setParameters(parameters);
         return registry;
+    }
+
+    /** Whether more than the interface level is asked for, as provider or as consumer. */
+    private static boolean usesApplications() {
+        return !System.getProperty("dubbo.application.register-mode").equals("interface")
+                || !System.getProperty("dubbo.application.service-discovery.migration").equals("FORCE_INTERFACE");
     }
 
     static void publish(
@@ -60,7 +67,12 @@ final class Dialect {
         DubboBootstrap.getInstance().application(new ApplicationConfig(application)).registry(registry);
     }
 
-    static void prepare(ReferenceConfig<?> reference, String application, RegistryConfig registry) {}
+    static void prepare(ReferenceConfig<?> reference, String application, RegistryConfig registry) {
+        // For registries without mappings.
+        if (System.getProperty("dubmesh.provided-by") != null) {
+            reference.setProvidedBy(System.getProperty("dubmesh.provided-by"));
+        }
+    }
 
     /** Makes an asynchronous call. */
     static CompletableFuture<Object> async(Callable<Object> call) {

@@ -75,18 +75,25 @@ public final class Main {
         System.setProperty("dubbo.application.logger", "jdk");
         System.setProperty("dubbo.application.qos-enable", "false");
         System.setProperty("dubbo.application.qos.enable", "false");
-        System.setProperty("dubbo.application.register-mode", "interface");
-        System.setProperty("dubbo.application.service-discovery.migration", "FORCE_INTERFACE");
-        System.setProperty("dubbo.application.metadata-type", "local");
+        setDefault("dubbo.application.register-mode", "interface");
+        setDefault("dubbo.application.service-discovery.migration", "FORCE_INTERFACE");
+        setDefault("dubbo.application.metadata-type", "local");
         System.setProperty("dubbo.application.check-serializable", "true");
         System.setProperty("dubbo.application.serialize-check-status", "STRICT");
-        System.setProperty("dubbo.application.register-consumer", "false");
+        // With Dubbo 3.2, a provider without it registers no instance either.
+        boolean isInstance = !System.getProperty("dubbo.application.register-mode").equals("interface");
+        System.setProperty("dubbo.application.register-consumer", String.valueOf(isInstance));
         System.setProperty("dubbo.metrics.export-metrics-service", "false");
         System.setProperty("dubbo.metrics.enable", "false");
         System.setProperty("dubbo.tracing.enable", "false");
         // A graceful stop waits this long for consumers to notice, then for calls to finish.
-        if (System.getProperty("dubbo.service.shutdown.wait") == null) {
-            System.setProperty("dubbo.service.shutdown.wait", "3000");
+        setDefault("dubbo.service.shutdown.wait", "3000");
+    }
+
+    /** For what the command line of the virtual machine may say otherwise. */
+    private static void setDefault(String name, String value) {
+        if (System.getProperty(name) == null) {
+            System.setProperty(name, value);
         }
     }
 
