@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{ErrorKind, Write as _};
 
 use clap::Args;
-use registry::{ListedEndpoint, ListedService, Protocol, Registry};
+use registry::{Level, ListedEndpoint, ListedService, Protocol, Registry};
 use serde_json::{Value, json};
 
 use crate::Exit;
@@ -103,10 +103,11 @@ fn text_of(listed: &ListedService) -> String {
 
 /// What tells endpoints apart, and who has registered them.
 fn facts(listed: &ListedEndpoint) -> Vec<(&'static str, String)> {
-    let ListedEndpoint { endpoint, stands_for } = listed;
+    let ListedEndpoint { endpoint, stands_for, levels } = listed;
     let param = |name: &str| endpoint.params.get(name).cloned();
     let facts = [
         ("weight", Some(endpoint.weight.to_string())),
+        ("level", Some(joined(levels))),
         ("application", param("application")),
         ("dubbo", param("release").filter(|release| !release.is_empty())),
         ("agent-of", stands_for.clone()),
@@ -114,9 +115,14 @@ fn facts(listed: &ListedEndpoint) -> Vec<(&'static str, String)> {
     facts.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
+/// `interface`, `application` or `interface+application`.
+fn joined(levels: &[Level]) -> String {
+    levels.iter().map(Level::to_string).collect::<Vec<_>>().join("+")
+}
+
 fn json_of(listed: &ListedService) -> Value {
     let endpoint = |listed: &ListedEndpoint| {
-        let ListedEndpoint { endpoint, stands_for } = listed;
+        let ListedEndpoint { endpoint, stands_for, levels } = listed;
         let param = |name: &str| endpoint.params.get(name);
         json!({
             "protocol": endpoint.protocol.scheme(),
@@ -126,7 +132,7 @@ fn json_of(listed: &ListedService) -> Value {
             "release": param("release"),
             "agentOf": stands_for,
             "isAgent": stands_for.is_some() || endpoint.protocol == Protocol::Link,
-            "level": "interface",
+            "level": joined(levels),
             "parameters": &*endpoint.params,
         })
     };

@@ -92,6 +92,7 @@ fn zookeeper(rest: &str) -> Result<ZooKeeperConfig, String> {
         return Err("files for TLS have no effect without tls=true".to_owned());
     }
     config.tls = is_tls.then_some(files);
+    config.instances_root().to_owned().clone_into(&mut config.applications.instances_root);
     Ok(config)
 }
 

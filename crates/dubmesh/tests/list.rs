@@ -41,10 +41,12 @@ fn lists_all(registry: &str) {
     let (status, out, err) = dubmesh(&["list", "--registry", registry]);
     assert_eq!((status, &*err), (Some(0), ""), "{out}");
     let expected = "g/a.Orders:1.0\n  \
-                    link://10.0.0.2:30880  weight 100  agent-of 10.0.0.1:20880\n  \
-                    dubbo://10.0.0.1:20880  weight 200  application orders  dubbo 3.3.6\n  \
+                    link://10.0.0.2:30880  weight 100  level interface  agent-of 10.0.0.1:20880\n  \
+                    dubbo://10.0.0.1:20880  weight 200  level interface  \
+                    application orders  dubbo 3.3.6\n  \
                     not used: tri://10.0.0.1:50051 (protocol tri is not supported, only dubbo and \
-                    link)\na.Users\n  dubbo://10.0.0.3:20880  weight 100\n  not used: ";
+                    link)\na.Users\n  dubbo://10.0.0.3:20880  weight 100  level interface\n  \
+                    not used: ";
     let lines = |text: &str| {
         let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
         lines.sort();
@@ -113,7 +115,10 @@ fn of_a_file() {
     fs::write(&path, text).unwrap();
     let (status, out, err) = dubmesh(&["list", "--registry", &format!("file:{}", path.display())]);
     assert_eq!((status, &*err), (Some(0), ""));
-    assert!(out.starts_with("a.B:1.0\n  dubbo://10.0.0.1:20880  weight 7\n"), "{out}");
+    assert!(
+        out.starts_with("a.B:1.0\n  dubbo://10.0.0.1:20880  weight 7  level interface\n"),
+        "{out}"
+    );
     assert!(out.contains("  not used: tri://10.0.0.1:50051 (protocol tri is not"), "{out}");
     let (status, _, err) = dubmesh(&["list", "--registry", "file:/no/such/file.toml"]);
     assert_eq!(status, Some(1), "{err}");

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use dubbo_proto::{DubboUrl, Serialization};
 
-use crate::endpoint::{DEFAULT_WEIGHT, Endpoint, NotUsed, Protocol, Registration, Unused};
+use crate::endpoint::{DEFAULT_WEIGHT, Endpoint, Level, NotUsed, Protocol, Registration, Unused};
 use crate::listing::Listing;
 
 /// The parameter in which an agent names the app that it stands in for.
@@ -39,7 +39,7 @@ pub(crate) fn listing(url: DubboUrl) -> Option<Listing> {
         params.insert(PATH.to_owned(), url.path);
     }
     let endpoint = Endpoint::of_params(protocol, &url.host, url.port, params);
-    Some(Listing { version, group, endpoint, stands_for })
+    Some(Listing { version, group, endpoint, stands_for, level: Level::Interface })
 }
 
 /// The URL under which a registration is written.

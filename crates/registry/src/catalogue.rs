@@ -1,13 +1,16 @@
 //! All that is registered, read once.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
 use tokio::time::timeout;
 
-use crate::endpoint::{Endpoint, NotUsed, Unused};
+use crate::application::{ApplicationLevel, Finding};
+use crate::endpoint::{Endpoint, Level, NotUsed, Unused};
 use crate::layout::Entry;
+use crate::listing::Listing;
 use crate::store::{Item, News, Store, StoreError};
 
 /// How long the list of interfaces may take, and the entries of each of them.
@@ -40,10 +43,13 @@ pub struct ListedEndpoint {
     pub endpoint: Endpoint,
     /// The `host:port` of its app, if this is an agent.
     pub stands_for: Option<String>,
+    /// Where it was found, in order.
+    pub levels: Vec<Level>,
 }
 
 pub(crate) async fn read(
     store: &dyn Store,
+    level: Option<&ApplicationLevel>,
     is_wanted: impl Fn(&str) -> bool,
 ) -> Result<Vec<ListedService>, String> {
     let interfaces = timeout(READ_TIMEOUT, store.interfaces()).await;
@@ -55,8 +61,13 @@ pub(crate) async fn read(
     for interface in interfaces {
         // What is no interface, such as `metadata` in ZooKeeper, has no entries either.
         let Ok(wanted) = ServiceKey::new(&interface, ANY, ANY) else { continue };
+        // Both levels are read at the same time.
+        let finding = level.map(|level| level.find(&wanted));
         let items = timeout(READ_TIMEOUT, items(store, &wanted)).await;
-        let items = items.map_err(|_| late(store))??;
+        let mut items = items.map_err(|_| late(store))??;
+        if let Some(finding) = finding {
+            items.extend(found(finding).await);
+        }
         services.extend(sorted(&interface, items));
     }
     Ok(services)
@@ -89,12 +100,23 @@ async fn items(store: &dyn Store, wanted: &ServiceKey) -> Result<Vec<Item>, Stri
     Err(if reason.is_empty() { late(store) } else { reason })
 }
 
+/// What is found of an interface at application level.
+async fn found(finding: Finding) -> Vec<Item> {
+    let mut found = finding.found.clone();
+    // What takes too long is said to be missing.
+    let _ = timeout(READ_TIMEOUT, found.wait_for(|found| found.is_settled)).await;
+    let entries = Arc::clone(&found.borrow().entries);
+    entries.iter().map(|entry| Item { key: Vec::new(), read: Ok(Some(entry.clone())) }).collect()
+}
+
 /// Entries by version and group.
 fn sorted(interface: &str, items: Vec<Item>) -> Vec<ListedService> {
     let mut services = BTreeMap::<(String, String), ListedService>::new();
     for Item { key, read } in items {
         let (version, group) = match &read {
             Ok(Some(Entry::Listing(listing))) => (&*listing.version, &*listing.group),
+            // What is of any version and group is listed under none.
+            Ok(Some(Entry::Leftover(leftover))) if leftover.version == ANY => ("", ""),
             Ok(Some(Entry::Leftover(leftover))) => (&*leftover.version, &*leftover.group),
             Ok(None) => continue,
             Err(_) => ("", ""),
@@ -104,10 +126,7 @@ fn sorted(interface: &str, items: Vec<Item>) -> Vec<ListedService> {
         let new = || ListedService { service, endpoints: Vec::new(), unused: Vec::new() };
         let listed = services.entry(place).or_insert_with(new);
         match read {
-            Ok(Some(Entry::Listing(listing))) => listed.endpoints.push(ListedEndpoint {
-                endpoint: listing.endpoint,
-                stands_for: listing.stands_for,
-            }),
+            Ok(Some(Entry::Listing(listing))) => add(listing, &mut listed.endpoints),
             Ok(Some(Entry::Leftover(leftover))) => listed.unused.push(leftover.unused),
             Ok(None) => {}
             Err(error) => {
@@ -118,4 +137,18 @@ fn sorted(interface: &str, items: Vec<Item>) -> Vec<ListedService> {
         }
     }
     services.into_values().collect()
+}
+
+/// Adds an endpoint; one that is listed at another level already is there once.
+fn add(listing: Listing, endpoints: &mut Vec<ListedEndpoint>) {
+    let Listing { endpoint, stands_for, level, .. } = listing;
+    let is_same = |it: &&mut ListedEndpoint| {
+        it.endpoint.key() == endpoint.key()
+            && it.stands_for == stands_for
+            && !it.levels.contains(&level)
+    };
+    match endpoints.iter_mut().find(is_same) {
+        Some(known) => known.levels.push(level),
+        None => endpoints.push(ListedEndpoint { endpoint, stands_for, levels: vec![level] }),
+    }
 }

@@ -1,10 +1,12 @@
 //! What the caller says about a registry. Plain data; [`Registry::open`](crate::Registry::open)
 //! checks it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::endpoint::RegisterMode;
 use crate::layout::Layout;
 use crate::memory::MemoryHub;
 
@@ -50,6 +52,30 @@ impl RegistryConfig {
     }
 }
 
+/// Where the application level of a registry is, and which levels we register at.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ApplicationConfig {
+    /// The first part of the paths of instances, which is `services` with Dubbo's own defaults.
+    pub instances_root: String,
+    /// The first part of the paths of mappings and metadata, as of Dubbo's metadata report.
+    pub metadata_root: String,
+    /// The applications that offer an interface, for those that have no mapping.
+    pub provided_by: BTreeMap<String, Vec<String>>,
+    /// Where Dubbo's own consumers are to find us.
+    pub register: RegisterMode,
+}
+
+impl Default for ApplicationConfig {
+    fn default() -> Self {
+        Self {
+            instances_root: "services".to_owned(),
+            metadata_root: "dubbo".to_owned(),
+            provided_by: BTreeMap::new(),
+            register: RegisterMode::default(),
+        }
+    }
+}
+
 /// How to reach etcd, and where the keys are. Its `Debug` form leaves the password out.
 #[derive(Clone, Eq, PartialEq)]
 pub struct EtcdConfig {
@@ -71,6 +97,8 @@ pub struct EtcdConfig {
     pub request_timeout: Duration,
     /// How long endpoints known before are kept when etcd comes back without its history.
     pub grace: Duration,
+    /// The application level. The contest's layout has none.
+    pub applications: ApplicationConfig,
 }
 
 impl EtcdConfig {
@@ -88,6 +116,7 @@ impl EtcdConfig {
             connect_timeout: Duration::from_secs(3),
             request_timeout: Duration::from_secs(3),
             grace: Duration::from_secs(30),
+            applications: ApplicationConfig::default(),
         }
     }
 }
@@ -132,6 +161,8 @@ pub struct ZooKeeperConfig {
     pub grace: Duration,
     /// The longest answer that is read, in bytes.
     pub max_message_len: usize,
+    /// The application level.
+    pub applications: ApplicationConfig,
 }
 
 /// Who may do what with the nodes that we make.
@@ -163,6 +194,19 @@ impl ZooKeeperConfig {
             request_timeout: Duration::from_secs(10),
             grace: Duration::from_secs(30),
             max_message_len: 64 << 20,
+            applications: ApplicationConfig::default(),
+        }
+    }
+}
+
+impl ZooKeeperConfig {
+    /// Where Dubbo's own consumers and providers have instances that have this root: a registry
+    /// with a `group` has both levels below it.
+    #[must_use]
+    pub fn instances_root(&self) -> &str {
+        match self.root.as_str() {
+            "dubbo" => "services",
+            group => group,
         }
     }
 }

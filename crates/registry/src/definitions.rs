@@ -422,13 +422,13 @@ fn matches(document: &ServiceDefinition, service: &ServiceKey) -> bool {
 
 /// A share of [`MAX_TOTAL_LEN`], given back when it is dropped.
 #[derive(Debug)]
-struct Room {
+pub(crate) struct Room {
     total_len: Arc<AtomicUsize>,
     len: usize,
 }
 
 impl Room {
-    fn take(total_len: &Arc<AtomicUsize>, len: usize) -> Option<Self> {
+    pub(crate) fn take(total_len: &Arc<AtomicUsize>, len: usize) -> Option<Self> {
         let add = |total: usize| total.checked_add(len).filter(|total| *total <= MAX_TOTAL_LEN);
         total_len.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
         Some(Self { total_len: Arc::clone(total_len), len })

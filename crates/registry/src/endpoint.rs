@@ -246,6 +246,26 @@ pub struct Unused {
     pub reason: NotUsed,
 }
 
+/// Where in a registry an endpoint is found.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Level {
+    /// It is registered for this interface, as Dubbo 2 has it.
+    #[default]
+    Interface,
+    /// An instance of its application is registered, whose metadata list its services, as Dubbo 3
+    /// has it.
+    Application,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Interface => "interface",
+            Self::Application => "application",
+        })
+    }
+}
+
 /// Why something that is registered is not used.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum NotUsed {
@@ -255,6 +275,10 @@ pub enum NotUsed {
     Disabled,
     /// It cannot be read, for this reason.
     Unreadable(String),
+    /// It is an application that the mapping names for the service, and no instance of it runs.
+    NoInstance,
+    /// It is an instance of which nobody knows what it offers, for this reason.
+    NoMetadata(String),
 }
 
 /// What it is, and why it is not used.
@@ -268,6 +292,10 @@ impl fmt::Display for Unused {
             }
             NotUsed::Disabled => write!(f, "{what} (disabled by its URL)"),
             NotUsed::Unreadable(error) => write!(f, "{what} ({error})"),
+            NotUsed::NoInstance => {
+                write!(f, "{what} (the mapping names it, but no instance of it is registered)")
+            }
+            NotUsed::NoMetadata(error) => write!(f, "{what} (its services are unknown: {error})"),
         }
     }
 }
@@ -284,4 +312,17 @@ pub struct Registration {
     /// `host:port` of the app behind the agent, as the app itself registers it (or would): the
     /// agent's endpoint takes the place of the app's.
     pub app_address: Option<String>,
+}
+
+/// At which levels services are registered for Dubbo's own consumers. Links between agents are
+/// always registered at interface level.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum RegisterMode {
+    /// At both. Consumers of Dubbo 3 then choose.
+    All,
+    /// At interface level.
+    #[default]
+    Interface,
+    /// At application level. Consumers of Dubbo 2 do not find the service.
+    Instance,
 }

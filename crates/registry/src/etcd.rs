@@ -50,13 +50,14 @@ use tokio::task::AbortHandle;
 use crate::config::EtcdConfig;
 use crate::definitions::{Away, Document};
 use crate::directory::Presence;
-use crate::endpoint::Registration;
+use crate::endpoint::{RegisterMode, Registration};
 use crate::error::RegistryError;
-use crate::layout::Paths;
+use crate::layout::{Layout, Paths};
 use crate::registrar::Registrar;
 use crate::status::RegistryStatus;
-use crate::store::{RuleWatch, Store, Wait, Watch, Withdraw};
+use crate::store::{Applications, RuleWatch, Store, Wait, Watch, Withdraw};
 
+use applications::EtcdApplications;
 use connection::Connection;
 use index::Index;
 use rule::EtcdRule;
@@ -64,6 +65,7 @@ use session::EtcdSession;
 use settings::Settings;
 use watch::EtcdWatch;
 
+mod applications;
 mod connection;
 mod index;
 mod report;
@@ -80,6 +82,8 @@ pub(crate) struct EtcdRegistry {
     connection: Connection,
     registrar: Registrar,
     index: Index,
+    /// The contest's layout has none.
+    applications: Option<Arc<EtcdApplications>>,
     runtime: Handle,
     connector: AbortHandle,
 }
@@ -91,9 +95,19 @@ impl EtcdRegistry {
         let (connection, connector) = Connection::start(&settings, &paths, runtime);
         let session = EtcdSession::new(&settings, &connection);
         let registrar = Registrar::start(Box::new(session), runtime);
-        let index = Index::new(paths.clone(), connection.clone());
+        let applications = match &settings.layout {
+            Layout::Contest { .. } => None,
+            Layout::Dubbo { .. } => Some(Arc::new(EtcdApplications {
+                paths: settings.application_paths()?,
+                settings: Arc::clone(&settings),
+                connection: connection.clone(),
+                registrar: registrar.clone(),
+            })),
+        };
+        let mappings = applications.as_ref().map(|it| it.paths.mappings());
+        let index = Index::new(paths.clone(), mappings, connection.clone());
         let runtime = runtime.clone();
-        Ok(Self { paths, settings, connection, registrar, index, runtime, connector })
+        Ok(Self { paths, settings, connection, registrar, index, applications, runtime, connector })
     }
 }
 
@@ -108,7 +122,7 @@ impl Store for EtcdRegistry {
 
     fn watch(&self, wanted: &ServiceKey) -> Box<dyn Watch> {
         let (paths, connection) = (self.paths.clone(), self.connection.clone());
-        Box::new(EtcdWatch::new(paths, connection, wanted.clone()))
+        Box::new(EtcdWatch::of_service(paths, connection, wanted.clone()))
     }
 
     fn register(
@@ -129,6 +143,15 @@ impl Store for EtcdRegistry {
     fn rule(&self, name: &str) -> Option<Box<dyn RuleWatch>> {
         let key = self.paths.rule(name)?;
         Some(Box::new(EtcdRule::new(key, self.connection.clone())))
+    }
+
+    fn register_mode(&self) -> RegisterMode {
+        self.settings.applications.register
+    }
+
+    fn applications(&self) -> Option<Arc<dyn Applications>> {
+        let applications = self.applications.as_ref();
+        applications.map(|it| Arc::clone(it) as Arc<dyn Applications>)
     }
 
     fn interfaces(&self) -> Wait<'_, Result<Vec<String>, Away>> {

@@ -1,5 +1,5 @@
-//! Keeps the snapshot of one service up to date: a store's watch on one side, a [`View`] on the
-//! other.
+//! Keeps a list of entries up to date: a store's watch on one side, what is made of the list on
+//! the other.
 
 use std::time::Duration;
 
@@ -7,9 +7,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use wire::Backoff;
 
-use crate::endpoint::Snapshot;
-use crate::store::{StoreError, Watch};
-use crate::view::View;
+use crate::kept::Kept;
+use crate::store::{StoreError, Wait, Watch};
 
 /// The first wait after something failed. A server that restarts is back in about this time.
 const MIN_BACKOFF: Duration = Duration::from_millis(50);
@@ -21,36 +20,52 @@ pub(crate) fn new_backoff() -> Backoff {
     Backoff::new(MIN_BACKOFF, MAX_BACKOFF)
 }
 
+/// A list of entries, and what is made of it.
+pub(crate) trait Followed<E>: Send {
+    type Shown: PartialEq + Send + Sync;
+
+    /// The list.
+    fn kept(&mut self) -> &mut Kept<E>;
+
+    /// What others see of it.
+    fn show(&self) -> Self::Shown;
+
+    /// Waits until something else has changed that others see.
+    fn changed(&mut self) -> Wait<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+}
+
 /// Runs until its task is aborted, or the store can never be asked again.
-pub(crate) async fn follow(
-    mut watch: Box<dyn Watch>,
-    mut view: View,
-    snapshots: watch::Sender<Snapshot>,
+pub(crate) async fn follow<E, V: Followed<E>>(
+    mut watch: Box<dyn Watch<E>>,
+    mut view: V,
+    shown: watch::Sender<V::Shown>,
 ) {
     let mut backoff = new_backoff();
     while watch.ready().await {
-        let error = until_error(watch.as_mut(), &mut view, &snapshots, &mut backoff).await;
+        let error = until_error(watch.as_mut(), &mut view, &shown, &mut backoff).await;
         match &error {
             // Nothing is wrong, but that is not a reason for a tight loop either.
-            StoreError::Gap => tracing::debug!(service = %view.wanted(), "reading the list again"),
-            StoreError::Away | StoreError::SessionLost => view.handle_away(),
+            StoreError::Gap => tracing::debug!(list = view.kept().name(), "reading the list again"),
+            StoreError::Away | StoreError::SessionLost => view.kept().handle_away(),
             StoreError::Failed(error) => {
-                view.handle_away();
-                let service = view.wanted();
-                if watch.report(&format!("watching {service}: {error}")) {
-                    tracing::warn!(%service, %error, "watch failed, trying again");
+                view.kept().handle_away();
+                let list = view.kept().name();
+                if watch.report(&format!("watching {list}: {error}")) {
+                    tracing::warn!(list, %error, "watch failed, trying again");
                 }
             }
         }
-        publish(&snapshots, view.snapshot());
+        publish(&shown, view.show());
         tokio::time::sleep(backoff.next_wait()).await;
     }
 }
 
-async fn until_error(
-    watch: &mut dyn Watch,
-    view: &mut View,
-    snapshots: &watch::Sender<Snapshot>,
+async fn until_error<E, V: Followed<E>>(
+    watch: &mut dyn Watch<E>,
+    view: &mut V,
+    shown: &watch::Sender<V::Shown>,
     backoff: &mut Backoff,
 ) -> StoreError {
     loop {
@@ -59,18 +74,19 @@ async fn until_error(
         let news = loop {
             tokio::select! {
                 news = &mut next => break news,
-                () = sleep_until_option(view.poll_timeout()) => {
-                    view.handle_timeout(Instant::now());
-                    publish(snapshots, view.snapshot());
+                () = sleep_until_option(view.kept().poll_timeout()) => {
+                    view.kept().handle_timeout(Instant::now());
+                    publish(shown, view.show());
                 }
+                () = view.changed() => publish(shown, view.show()),
             }
         };
         match news {
-            Ok(news) => view.handle_news(news, Instant::now()),
+            Ok(news) => view.kept().handle_news(news, Instant::now()),
             Err(error) => return error,
         }
         backoff.reset();
-        publish(snapshots, view.snapshot());
+        publish(shown, view.show());
     }
 }
 
@@ -82,10 +98,10 @@ async fn sleep_until_option(deadline: Option<Instant>) {
 }
 
 /// Wakes the subscribers only if something has changed.
-fn publish(snapshots: &watch::Sender<Snapshot>, snapshot: Snapshot) {
-    snapshots.send_if_modified(|current| {
-        let changed = *current != snapshot;
-        *current = snapshot;
+fn publish<S: PartialEq>(shown: &watch::Sender<S>, new: S) {
+    shown.send_if_modified(|current| {
+        let changed = *current != new;
+        *current = new;
         changed
     });
 }

@@ -7,8 +7,9 @@
 //! - [`dubbo`]: Dubbo's interface-level layout, with its categories.
 //! - [`contest`]: addresses of agents, with their weights.
 //!
-//! A layout of applications (mapping, instances, metadata) is one more module. It finds the
-//! folders of a service in two steps, and gives the same [`Entry`].
+//! Applications have a layout of their own beside it: [`applications`] has its paths.
+
+use std::sync::Arc;
 
 use dubbo_proto::ServiceKey;
 
@@ -17,6 +18,7 @@ use crate::endpoint::Registration;
 use crate::error::RegistryError;
 use crate::listing::{Leftover, Listing};
 
+pub(crate) mod applications;
 mod contest;
 mod dubbo;
 
@@ -78,13 +80,17 @@ pub(crate) struct Placed {
 }
 
 /// What is written under a path.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Value {
     /// The contest's weight, as text.
     Weight(u32),
     /// The number of the lease or session that the entry belongs to, as text. Dubbo's Java
     /// providers do the same in etcd.
     SessionId,
+    /// This text.
+    Text(Arc<str>),
+    /// A name in a list, which stays when its owner goes: names separated by commas.
+    Member(Arc<str>),
 }
 
 /// Why an entry is of no use.
@@ -100,6 +106,8 @@ pub(crate) enum BadEntry {
     BadUrl(#[from] dubbo_proto::ProtoError),
     #[error("the URL has no host or no port")]
     NoHost,
+    #[error("not an instance of an application: {0}")]
+    BadInstance(#[from] dubbo_proto::application::ApplicationError),
 }
 
 /// What reading an entry gave. `Ok(None)` is a good entry that is not about an endpoint.
@@ -111,10 +119,7 @@ impl Paths {
             Layout::Contest { root } => (root, true),
             Layout::Dubbo { root } => (root, false),
         };
-        let is_segment = |segment: &str| !segment.is_empty() && !segment.contains(char::is_control);
-        if !root.split('/').all(is_segment) {
-            return Err(RegistryError::BadRoot { found: root.clone() });
-        }
+        check_root(root)?;
         Ok(Self { root: format!("/{root}"), is_contest })
     }
 
@@ -173,11 +178,21 @@ impl Paths {
     }
 }
 
+fn check_root(root: &str) -> Result<(), RegistryError> {
+    let is_segment = |segment: &str| !segment.is_empty() && !segment.contains(char::is_control);
+    match root.split('/').all(is_segment) {
+        true => Ok(()),
+        false => Err(RegistryError::BadRoot { found: root.to_owned() }),
+    }
+}
+
 impl Value {
-    pub(crate) fn text(self, session_id: i64) -> String {
+    /// The text of an entry that goes with its owner.
+    pub(crate) fn text(&self, session_id: i64) -> String {
         match self {
             Self::Weight(weight) => weight.to_string(),
             Self::SessionId => session_id.to_string(),
+            Self::Text(text) | Self::Member(text) => text.as_ref().to_owned(),
         }
     }
 }

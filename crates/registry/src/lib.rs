@@ -16,12 +16,13 @@
 //!
 //! This crate does not choose endpoints, open connections to them or know what a call is.
 //! Begin to read at `registry.rs`. `store.rs` has what a store has to do, `stores.rs` the list of
-//! stores; `layout.rs` what is written in them; `view.rs` and `registrar.rs` what is common to all
-//! when a store goes away; `lent.rs` and `on_demand.rs` what stores
-//! with a connection have in common. [`listing`] has the rules by which endpoints match and replace each
-//! other.
+//! stores; `layout.rs` what is written in them; `kept.rs` and `registrar.rs` what is common to all
+//! when a store goes away; `application.rs` discovery at application level; `lent.rs` and
+//! `on_demand.rs` what stores with a connection have in common. [`listing`] has the rules by which
+//! endpoints match and replace each other.
 
 mod address;
+mod application;
 mod catalogue;
 mod config;
 pub mod definitions;
@@ -31,6 +32,7 @@ mod error;
 pub mod etcd;
 pub mod file;
 mod follow;
+mod kept;
 mod layout;
 mod lent;
 pub mod listing;
@@ -47,12 +49,14 @@ mod view;
 pub mod zookeeper;
 
 pub use catalogue::{ListedEndpoint, ListedService};
-pub use config::{EtcdConfig, RegistryConfig, RegistryTls, ZooKeeperAcl, ZooKeeperConfig};
+pub use config::{
+    ApplicationConfig, EtcdConfig, RegistryConfig, RegistryTls, ZooKeeperAcl, ZooKeeperConfig,
+};
 pub use definitions::{Definition, DefinitionSources, DefinitionWatch, Lookup, Origin};
 pub use directory::Presence;
 pub use endpoint::{
-    DEFAULT_WEIGHT, Endpoint, EndpointKey, Freshness, MAX_UNUSED, NotUsed, Protocol, Registration,
-    Snapshot, Unused, WarmUp,
+    DEFAULT_WEIGHT, Endpoint, EndpointKey, Freshness, Level, MAX_UNUSED, NotUsed, Protocol,
+    Registration, Snapshot, Unused, WarmUp,
 };
 pub use error::RegistryError;
 pub use layout::Layout;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use dubbo_proto::ServiceKey;
 
-use crate::endpoint::{Endpoint, EndpointKey, MAX_UNUSED, Protocol, Unused};
+use crate::endpoint::{Endpoint, EndpointKey, Level, MAX_UNUSED, Protocol, Unused};
 
 /// One registered endpoint.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -28,6 +28,8 @@ pub(crate) struct Listing {
     pub(crate) endpoint: Endpoint,
     /// The app's `host:port`, if this is an agent.
     pub(crate) stands_for: Option<String>,
+    /// Where it was found.
+    pub(crate) level: Level,
 }
 
 impl Listing {

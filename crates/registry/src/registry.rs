@@ -5,19 +5,21 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use dubbo_proto::ServiceKey;
+use dubbo_proto::application::Metadata;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
+use crate::application::{Announcer, ApplicationLevel, Finding, can_announce};
 use crate::catalogue::{self, ListedService};
 use crate::config::RegistryConfig;
 use crate::definitions::{
     DefinitionSources, DefinitionWatch, Definitions, Lookup, Reported, Watched,
 };
 use crate::directory::Presence;
-use crate::endpoint::{EndpointKey, Freshness, Registration, Snapshot};
+use crate::endpoint::{EndpointKey, Freshness, RegisterMode, Registration, Snapshot};
 use crate::error::RegistryError;
-use crate::follow::follow;
+use crate::follow::{Followed, follow};
 use crate::rules::{RuleDocument, follow_rule};
 use crate::status::RegistryStatus;
 use crate::store::{Store, Withdraw};
@@ -46,6 +48,9 @@ struct Shared {
     rules: Mutex<HashMap<String, Weak<RuleFeed>>>,
     activity: Arc<Mutex<Activity>>,
     definitions: Definitions,
+    /// The application level, if the store has it.
+    applications: Option<ApplicationLevel>,
+    announcer: Option<Announcer>,
 }
 
 /// What goes on in a registry, for metrics.
@@ -95,7 +100,20 @@ impl Registry {
         let store = stores::open(config, &runtime)?;
         let status = store.status();
         let (feeds, rules, activity) = Default::default();
-        let shared = Shared { store, runtime, status, feeds, rules, activity, definitions };
+        let source = store.applications();
+        let announcer = source.clone().map(|source| Announcer::start(source, &runtime));
+        let applications = source.map(|source| ApplicationLevel::new(source, &runtime));
+        let shared = Shared {
+            store,
+            runtime,
+            status,
+            feeds,
+            rules,
+            activity,
+            definitions,
+            applications,
+            announcer,
+        };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -155,8 +173,10 @@ impl Registry {
         &self,
         is_wanted: impl Fn(&str) -> bool,
     ) -> Result<Vec<ListedService>, RegistryError> {
-        let store = self.shared.store.as_ref();
-        catalogue::read(store, is_wanted).await.map_err(|reason| RegistryError::Unread { reason })
+        let (store, level) = (self.shared.store.as_ref(), self.shared.applications.as_ref());
+        catalogue::read(store, level, is_wanted)
+            .await
+            .map_err(|reason| RegistryError::Unread { reason })
     }
 
     /// Looks for what the service looks like, and keeps looking. Nothing is looked for before the
@@ -181,9 +201,33 @@ impl Registry {
         if !is_reachable(&endpoint) {
             return Err(RegistryError::BadAddress { address: endpoint.to_string() });
         }
-        let (established, withdraw) = self.shared.store.register(registration)?;
+        let (established, withdraw) = self.write(registration)?;
         let registry = self.clone();
         Ok(Registered { endpoint, established, withdraw: Some(withdraw), _registry: registry })
+    }
+
+    /// Registers at the levels that the configuration wants.
+    fn write(
+        &self,
+        registration: &Registration,
+    ) -> Result<(watch::Receiver<bool>, Withdraw), RegistryError> {
+        let Shared { store, announcer, runtime, .. } = &*self.shared;
+        let announcer = announcer.as_ref().filter(|_| can_announce(registration));
+        match (announcer, store.register_mode()) {
+            (None, _) | (_, RegisterMode::Interface) => store.register(registration),
+            (Some(announcer), RegisterMode::Instance) => Ok(announcer.add(registration)),
+            (Some(announcer), RegisterMode::All) => {
+                let one = store.register(registration)?;
+                Ok(both(one, announcer.add(registration), runtime))
+            }
+        }
+    }
+
+    /// The metadata of a revision of an application that is registered here, as Dubbo's consumers
+    /// ask for them; `None` if there is no such revision.
+    #[must_use]
+    pub fn announced(&self, application: &str, revision: &str) -> Option<Arc<Metadata>> {
+        self.shared.announcer.as_ref()?.announced().metadata(application, revision)
     }
 
     /// How the registry itself does, for readiness checks and metrics.
@@ -203,16 +247,53 @@ impl Registry {
 
     fn start_feed(&self, service: &ServiceKey) -> Feed {
         let store = &self.shared.store;
+        let finding = self.shared.applications.as_ref().map(|level| level.find(service));
+        let found = finding.as_ref().map(|finding| finding.found.clone());
         let (mut watch, mut view) =
-            (store.watch(service), View::new(service.clone(), store.grace()));
+            (store.watch(service), View::new(service.clone(), store.grace(), found));
         // What is known already shows at once, without a turn of the runtime.
         if let Some(known) = watch.known() {
-            view.handle_known(known);
+            view.kept().handle_known(known);
         }
         let (sender, snapshots) = watch::channel(view.snapshot());
         let task = self.shared.runtime.spawn(follow(watch, view, sender));
-        Feed { snapshots, task: task.abort_handle() }
+        Feed { snapshots, task: task.abort_handle(), _finding: finding }
     }
+}
+
+/// Registered in two places.
+fn both(
+    (mut one, withdraw_one): (watch::Receiver<bool>, Withdraw),
+    (mut other, withdraw_other): (watch::Receiver<bool>, Withdraw),
+    runtime: &Handle,
+) -> (watch::Receiver<bool>, Withdraw) {
+    let (sender, established) = watch::channel(false);
+    runtime.spawn(async move {
+        loop {
+            let is_there = *one.borrow_and_update() && *other.borrow_and_update();
+            sender.send_if_modified(|is| std::mem::replace(is, is_there) != is_there);
+            let changed = tokio::select! {
+                changed = one.changed() => changed,
+                changed = other.changed() => changed,
+                () = sender.closed() => return,
+            };
+            if changed.is_err() {
+                return;
+            }
+        }
+    });
+    let runtime = runtime.clone();
+    let withdraw: Withdraw = Box::new(move |done| {
+        let ((told, is_told), (also_told, is_also_told)) = (oneshot::channel(), oneshot::channel());
+        withdraw_one(told);
+        withdraw_other(also_told);
+        runtime.spawn(async move {
+            if is_told.await.is_ok() && is_also_told.await.is_ok() {
+                let _ = done.send(());
+            }
+        });
+    });
+    (established, withdraw)
 }
 
 /// Counts the lists that arrive, until the feed ends.
@@ -236,6 +317,7 @@ async fn count_changes(mut snapshots: watch::Receiver<Snapshot>, activity: Arc<M
 struct Feed {
     snapshots: watch::Receiver<Snapshot>,
     task: AbortHandle,
+    _finding: Option<Finding>,
 }
 
 impl Drop for Feed {

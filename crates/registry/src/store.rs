@@ -9,16 +9,18 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
+use dubbo_proto::application::Instance;
 use tokio::sync::{oneshot, watch};
 
 use crate::definitions::{Away, Document};
 use crate::directory::Presence;
-use crate::endpoint::Registration;
+use crate::endpoint::{RegisterMode, Registration};
 use crate::error::RegistryError;
-use crate::layout::{Placed, Read};
+use crate::layout::{BadEntry, Entry, Placed};
 use crate::status::RegistryStatus;
 
 /// A future of a store.
@@ -64,6 +66,16 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         None
     }
 
+    /// At which levels services are registered for Dubbo's own consumers.
+    fn register_mode(&self) -> RegisterMode {
+        RegisterMode::Interface
+    }
+
+    /// What the store has of the application level, if it has that.
+    fn applications(&self) -> Option<Arc<dyn Applications>> {
+        None
+    }
+
     /// The interfaces that the store has entries of, or has had, in any order.
     fn interfaces(&self) -> Wait<'_, Result<Vec<String>, Away>>;
 
@@ -78,42 +90,74 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     }
 }
 
+/// What a store has of the application level.
+pub(crate) trait Applications: fmt::Debug + Send + Sync {
+    /// How long instances known before are kept when the store comes back without its history.
+    fn grace(&self) -> Duration;
+
+    /// The applications that offer an interface, if the configuration says so.
+    fn provided_by(&self, interface: &str) -> Option<&[String]>;
+
+    /// Begins to watch the names of the applications that offer an interface.
+    fn mapping(&self, interface: &str) -> Box<dyn RuleWatch>;
+
+    /// Begins to watch the instances of an application.
+    fn instances(&self, application: &str) -> Box<dyn Watch<Arc<Instance>>>;
+
+    /// Reads once: the metadata of a revision, from the metadata report.
+    fn report<'a>(
+        &'a self,
+        application: &'a str,
+        revision: &'a str,
+    ) -> Wait<'a, Result<Option<Vec<u8>>, Away>>;
+
+    /// Where an instance is written.
+    fn place_instance(&self, instance: &Instance) -> Placed;
+
+    /// Where it is written that an application offers an interface.
+    fn place_mapping(&self, interface: &str, application: &str) -> Placed;
+
+    /// Keeps an entry; returns whether it is there, and how to remove it.
+    fn keep(&self, placed: Placed) -> (watch::Receiver<bool>, Withdraw);
+}
+
 /// What identifies an entry of a service in its store. Entries are resolved in the order of these;
 /// of two with one address the last one counts.
 pub(crate) type EntryKey = Vec<u8>;
 
-/// One entry of a service, read by the layout.
+/// One entry of a service, read by the layout. `Ok(None)` is a good entry that is not about an
+/// endpoint.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Item {
+pub(crate) struct Item<E = Entry> {
     pub(crate) key: EntryKey,
-    pub(crate) read: Read,
+    pub(crate) read: Result<Option<E>, BadEntry>,
 }
 
 /// What a watch gives.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum News {
+pub(crate) enum News<E = Entry> {
     /// All entries of the service. The first news of a watch is this, and the first after an
     /// error.
     Whole {
-        items: Vec<Item>,
+        items: Vec<Item<E>>,
         /// The store has lost what it knew before (it was wiped, or begins again with each
         /// connection): entries may be missing only because their owners have not come back yet.
         history_lost: bool,
     },
     /// What has changed since the last news.
-    Changes(Vec<Change>),
+    Changes(Vec<Change<E>>),
 }
 
 /// One change of a service's entries.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Change {
-    Put(Item),
+pub(crate) enum Change<E = Entry> {
+    Put(Item<E>),
     Gone(EntryKey),
 }
 
 /// What a store knows of a service without asking anybody.
-pub(crate) struct Known {
-    pub(crate) items: Vec<Item>,
+pub(crate) struct Known<E = Entry> {
+    pub(crate) items: Vec<Item<E>>,
     /// Whether it is up to date.
     pub(crate) is_current: bool,
 }
@@ -132,9 +176,9 @@ pub(crate) enum StoreError {
 }
 
 /// The watch of one service. Ends when dropped.
-pub(crate) trait Watch: Send {
+pub(crate) trait Watch<E = Entry>: Send {
     /// What is known at once, if the store keeps all of its services at hand.
-    fn known(&mut self) -> Option<Known> {
+    fn known(&mut self) -> Option<Known<E>> {
         None
     }
 
@@ -142,7 +186,7 @@ pub(crate) trait Watch: Send {
     fn ready(&mut self) -> Wait<'_, bool>;
 
     /// Waits for the next news. After an error the watch begins again with a whole list.
-    fn next(&mut self) -> Wait<'_, Result<News, StoreError>>;
+    fn next(&mut self) -> Wait<'_, Result<News<E>, StoreError>>;
 
     /// Notes an error for the operator; true if it is not the one that was noted last.
     fn report(&mut self, error: &str) -> bool;

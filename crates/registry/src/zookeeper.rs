@@ -42,13 +42,14 @@ use tokio::sync::watch as watch_channel;
 use crate::config::ZooKeeperConfig;
 use crate::definitions::{Away, Document};
 use crate::directory::Presence;
-use crate::endpoint::Registration;
+use crate::endpoint::{RegisterMode, Registration};
 use crate::error::RegistryError;
 use crate::layout::Paths;
 use crate::registrar::Registrar;
 use crate::status::RegistryStatus;
-use crate::store::{RuleWatch, Store, Wait, Watch, Withdraw};
+use crate::store::{Applications, RuleWatch, Store, Wait, Watch, Withdraw};
 
+use applications::ZooKeeperApplications;
 use connection::Connection;
 use index::Index;
 use rule::ZooKeeperRule;
@@ -56,6 +57,7 @@ use session::ZooKeeperSession;
 use settings::Settings;
 use watch::ZooKeeperWatch;
 
+mod applications;
 mod connection;
 mod index;
 mod machine;
@@ -74,6 +76,7 @@ pub(crate) struct ZooKeeperRegistry {
     connection: Connection,
     registrar: Registrar,
     index: Index,
+    applications: Arc<ZooKeeperApplications>,
     runtime: Handle,
 }
 
@@ -85,8 +88,15 @@ impl ZooKeeperRegistry {
         // The session lives longer than this handle: it is ended in good order.
         let session = ZooKeeperSession::new(&settings, &connection, connector);
         let registrar = Registrar::start(Box::new(session), runtime);
-        let index = Index::new(paths.clone(), connection.clone());
-        Ok(Self { paths, settings, connection, registrar, index, runtime: runtime.clone() })
+        let applications = Arc::new(ZooKeeperApplications {
+            paths: settings.application_paths()?,
+            settings: Arc::clone(&settings),
+            connection: connection.clone(),
+            registrar: registrar.clone(),
+        });
+        let index = Index::new(paths.clone(), applications.paths.mappings(), connection.clone());
+        let runtime = runtime.clone();
+        Ok(Self { paths, settings, connection, registrar, index, applications, runtime })
     }
 }
 
@@ -122,6 +132,14 @@ impl Store for ZooKeeperRegistry {
     fn rule(&self, name: &str) -> Option<Box<dyn RuleWatch>> {
         let path = self.paths.rule(name)?;
         Some(Box::new(ZooKeeperRule::new(path, self.connection.clone())))
+    }
+
+    fn register_mode(&self) -> RegisterMode {
+        self.settings.applications.register
+    }
+
+    fn applications(&self) -> Option<Arc<dyn Applications>> {
+        Some(Arc::clone(&self.applications) as Arc<dyn Applications>)
     }
 
     fn interfaces(&self) -> Wait<'_, Result<Vec<String>, Away>> {

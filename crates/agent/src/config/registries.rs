@@ -1,10 +1,15 @@
 //! `[[registry]]`: where endpoints are learnt and services registered.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use registry::{DefinitionSources, EtcdConfig, Layout, MemoryHub, RegistryConfig, RegistryTls};
+use dubbo_proto::application::is_application;
+use registry::{
+    ApplicationConfig, DefinitionSources, EtcdConfig, Layout, MemoryHub, RegistryConfig,
+    RegistryTls,
+};
 
 use super::RegistryEntry;
 use super::defaults;
@@ -45,7 +50,7 @@ const KINDS: [(&str, Kind, &[&str]); 4] = [
 
 const FILE_KEYS: [&str; 1] = ["path"];
 
-const ETCD_KEYS: [&str; 15] = [
+const ETCD_KEYS: [&str; 17] = [
     "endpoints",
     "layout",
     "root",
@@ -61,6 +66,8 @@ const ETCD_KEYS: [&str; 15] = [
     "request_timeout_ms",
     "grace_ms",
     "metadata_root",
+    "instances_root",
+    "provided_by",
 ];
 
 /// Reads all registries. `folder` is where relative paths start.
@@ -133,6 +140,24 @@ fn refuse_keys_of_others(section: &mut Section<'_>, kind: Kind) {
     }
 }
 
+/// The application level. `instances_root` is where its instances are unless the file says it.
+fn applications(section: &mut Section<'_>, instances_root: &str) -> ApplicationConfig {
+    let base = ApplicationConfig::default();
+    let instances_root = section.text("instances_root").unwrap_or(instances_root).to_owned();
+    check_root(section, "instances_root", &instances_root);
+    let metadata_root = section.text("metadata_root").unwrap_or(&base.metadata_root).to_owned();
+    let mut provided_by = BTreeMap::new();
+    for (place, interface, names) in section.pairs("provided_by") {
+        let names: Vec<_> = names.split(',').map(str::trim).map(str::to_owned).collect();
+        if !names.iter().all(|name| is_application(name)) {
+            let remedy = "write the names of applications, with commas between them";
+            section.wrong_at(&place, "is not a list of applications", remedy);
+        }
+        provided_by.insert(interface.to_owned(), names);
+    }
+    ApplicationConfig { instances_root, metadata_root, provided_by, ..base }
+}
+
 /// Where services say what they look like.
 fn definitions(section: &mut Section<'_>, folder: &Path) -> DefinitionSources {
     let base = DefinitionSources::default();
@@ -165,6 +190,14 @@ fn etcd(section: &mut Section<'_>, folder: &Path) -> EtcdConfig {
     let (user, password) = credentials(section, folder);
     let is_https = endpoints.iter().any(|url| url.starts_with("https://"));
     let base = EtcdConfig::new(endpoints, layout(section));
+    let keys = ["instances_root", "provided_by"];
+    if matches!(base.layout, Layout::Contest { .. })
+        && let Some(key) = keys.into_iter().find(|key| section.has(key))
+    {
+        section.wrong(key, "has no effect with layout = \"contest\"", "remove it");
+    }
+    // Dubbo's own registry in etcd has it there, whatever its group.
+    let applications = applications(section, &base.applications.instances_root);
     let lease_ttl_s = section.number(
         "lease_ttl_s",
         defaults::MIN_LEASE_TTL_S..=defaults::LONGEST.as_secs(),
@@ -179,6 +212,7 @@ fn etcd(section: &mut Section<'_>, folder: &Path) -> EtcdConfig {
         lease_ttl: Duration::from_secs(lease_ttl_s),
         user,
         password,
+        applications,
         ..base
     }
 }

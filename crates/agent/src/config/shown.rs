@@ -248,6 +248,8 @@ fn etcd_shown(config: &EtcdConfig) -> Value {
         "connect_timeout_ms": ms(config.connect_timeout),
         "request_timeout_ms": ms(config.request_timeout),
         "grace_ms": ms(config.grace),
+        "instances_root": config.applications.instances_root,
+        "provided_by": config.applications.provided_by,
     })
 }
 
@@ -270,6 +272,8 @@ fn zookeeper_shown(config: &ZooKeeperConfig) -> Value {
         "request_timeout_ms": ms(config.request_timeout),
         "grace_ms": ms(config.grace),
         "max_message_bytes": config.max_message_len,
+        "instances_root": config.applications.instances_root,
+        "provided_by": config.applications.provided_by,
     })
 }
 

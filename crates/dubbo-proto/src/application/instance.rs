@@ -13,6 +13,9 @@ use crate::DubboUrl;
 /// The longest record: one with a thousand parameters stays below.
 const MAX_LEN: usize = 256 << 10;
 
+/// The longest revision.
+const MAX_REVISION_LEN: usize = 128;
+
 const REVISION: &str = "dubbo.metadata.revision";
 const STORAGE: &str = "dubbo.metadata.storage-type";
 const ENDPOINTS: &str = "dubbo.endpoints";
@@ -59,6 +62,12 @@ pub struct MetadataAddress {
     pub params: BTreeMap<String, String>,
 }
 
+/// Whether this can be a revision: it becomes a part of paths. Dubbo's are sums in hexadecimal.
+fn is_revision(text: &str) -> bool {
+    let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    text.len() <= MAX_REVISION_LEN && text.chars().all(is_good)
+}
+
 impl Instance {
     /// Reads either form.
     ///
@@ -81,13 +90,17 @@ impl Instance {
         if host.is_empty() || host.len() > 255 || !host.chars().all(is_host_char) {
             return Err(wrong("the host"));
         }
+        let metadata = texts(metadata);
+        if !metadata.get(REVISION).is_none_or(|revision| is_revision(revision)) {
+            return Err(wrong("the revision"));
+        }
         let is_off = |name| root.get(name).and_then(Value::as_bool) == Some(false);
         Ok(Self {
             application: name.to_owned(),
             host: host.trim_matches(['[', ']']).to_owned(),
             port: root.get("port").and_then(port).ok_or(wrong("the port"))?,
             is_enabled: !is_off("enabled") && !is_off("healthy"),
-            metadata: texts(metadata),
+            metadata,
         })
     }
 

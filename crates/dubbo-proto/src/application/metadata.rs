@@ -101,10 +101,10 @@ impl OfferedService {
     /// instance says.
     #[must_use]
     pub fn url(&self, instance: &Instance) -> DubboUrl {
-        let of_instance =
-            instance.metadata.iter().filter(|(name, _)| !name.starts_with("dubbo.")).chain([]);
+        let of_instance = instance.metadata.iter().filter(|(name, _)| !name.starts_with("dubbo."));
+        let all = of_instance.chain(&self.params);
         let mut params: BTreeMap<_, _> =
-            of_instance.chain(&self.params).map(|(k, v)| (k.clone(), v.clone())).collect();
+            all.map(|(name, value)| (name.clone(), value.clone())).collect();
         let ServiceKey { interface, version, group } = &self.service;
         let application = &instance.application;
         for (name, value) in [

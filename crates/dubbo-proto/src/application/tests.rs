@@ -85,6 +85,10 @@ fn refuses_what_dubbo_does_not_write() {
         let record = PLAIN.replace("20880", port);
         assert!(Instance::parse(record.as_bytes()).is_err(), "{port}");
     }
+    for revision in ["../../config", "a b", &"x".repeat(1000)] {
+        let record = PLAIN.replace("6a1e", revision);
+        assert_eq!(Instance::parse(record.as_bytes()), Err(wrong("the revision")));
+    }
     let deep = "[".repeat(1000) + &"]".repeat(1000);
     let deep = METADATA.replace("[\"x\"]", &deep);
     assert!(matches!(Metadata::parse(deep.as_bytes()), Err(ApplicationError::NotJson { .. })));

@@ -33,6 +33,8 @@ const MAX_MESSAGE_LEN: usize = 64 << 20;
 #[derive(Debug)]
 pub(super) struct Index {
     paths: Paths,
+    /// The folder of mappings, if there are any.
+    mappings: Option<String>,
     connection: Connection,
     state: watch::Sender<KnownServices>,
     task: OnDemand,
@@ -45,8 +47,9 @@ struct KnownServices {
 }
 
 impl Index {
-    pub(super) fn new(paths: Paths, connection: Connection) -> Self {
-        Self { paths, connection, state: watch::Sender::default(), task: OnDemand::default() }
+    pub(super) fn new(paths: Paths, mappings: Option<String>, connection: Connection) -> Self {
+        let (state, task) = Default::default();
+        Self { paths, mappings, connection, state, task }
     }
 
     /// What is known of a service now.
@@ -86,6 +89,7 @@ impl Index {
             let _ = self.state.send_replace(KnownServices::default());
             let reader = Reader {
                 paths: self.paths.clone(),
+                mappings: self.mappings.as_ref().map(|folder| format!("{folder}/")),
                 connection: self.connection.clone(),
                 state: self.state.clone(),
                 asked: Arc::clone(&asked),
@@ -97,6 +101,8 @@ impl Index {
 
 struct Reader {
     paths: Paths,
+    /// What the keys of mappings begin with.
+    mappings: Option<String>,
     connection: Connection,
     state: watch::Sender<KnownServices>,
     asked: Arc<Asked>,
@@ -117,13 +123,18 @@ impl on_demand::Reader<Live> for Reader {
     ) -> Result<(), EtcdError> {
         let revision = self.read(live).await?;
         backoff.reset();
-        let options = WatchOptions::new()
-            .with_prefix()
-            .with_start_revision(revision + 1)
-            .with_filters([WatchFilterType::NoDelete])
-            .with_fragment();
+        let options = || {
+            let options = WatchOptions::new().with_prefix().with_start_revision(revision + 1);
+            Some(options.with_filters([WatchFilterType::NoDelete]).with_fragment())
+        };
         let mut client = live.watch_client().max_decoding_message_size(MAX_MESSAGE_LEN);
-        let open = client.watch(self.prefix(), Some(options));
+        let open = async {
+            let mut stream = client.watch(self.prefix(), options()).await?;
+            if let Some(other) = self.other_prefix() {
+                stream.watch(other, options()).await?;
+            }
+            Ok(stream)
+        };
         let mut stream = self.connection.request("watching for services", open).await?;
         loop {
             let message = tokio::select! {
@@ -138,7 +149,7 @@ impl on_demand::Reader<Live> for Reader {
             let puts = message.events().iter().filter(|it| it.event_type() == EventType::Put);
             self.state.send_modify(|state| {
                 for kv in puts.filter_map(|event| event.kv()) {
-                    self.paths.note(kv.key(), &mut state.directory);
+                    self.note(kv.key(), &mut state.directory);
                 }
             });
         }
@@ -151,12 +162,41 @@ impl Reader {
         format!("{}/", self.paths.root())
     }
 
+    /// That of mappings, if they are elsewhere.
+    fn other_prefix(&self) -> Option<&str> {
+        self.mappings.as_deref().filter(|mappings| !mappings.starts_with(&self.prefix()))
+    }
+
+    fn note(&self, key: &[u8], directory: &mut Directory) {
+        let mapping = self.mappings.as_deref().map(str::as_bytes);
+        match mapping.and_then(|mappings| std::str::from_utf8(key.strip_prefix(mappings)?).ok()) {
+            // Only the applications know which versions and groups.
+            Some(interface) => directory.add(interface, None),
+            None => self.paths.note(key, directory),
+        }
+    }
+
     /// Reads all keys at one revision, and returns it.
     async fn read(&self, live: &Live) -> Result<i64, EtcdError> {
+        let (mut revision, mut directory) = (0, Directory::default());
+        for prefix in [Some(&*self.prefix()), self.other_prefix()].into_iter().flatten() {
+            revision = self.read_below(live, prefix, revision, &mut directory).await?;
+        }
+        self.state.send_replace(KnownServices { progress: Progress::Current, directory });
+        Ok(revision)
+    }
+
+    /// Reads the keys that begin with `prefix`, at `revision` unless that is 0.
+    async fn read_below(
+        &self,
+        live: &Live,
+        prefix: &str,
+        mut revision: i64,
+        directory: &mut Directory,
+    ) -> Result<i64, EtcdError> {
         let mut client = live.kv_client().max_decoding_message_size(MAX_MESSAGE_LEN);
-        let (all, mut directory) = (self.prefix().into_bytes(), Directory::default());
-        let (mut from, mut revision, mut n_keys) = (all.clone(), 0, 0);
-        let end = end_of_prefix(&all);
+        let (mut from, mut n_keys) = (prefix.as_bytes().to_vec(), 0);
+        let end = end_of_prefix(&from);
         loop {
             let options = GetOptions::new()
                 .with_range(end.clone())
@@ -170,18 +210,17 @@ impl Reader {
                 revision => revision,
             });
             for kv in answer.kvs() {
-                self.paths.note(kv.key(), &mut directory);
+                self.note(kv.key(), directory);
             }
             n_keys += answer.kvs().len();
             if MAX_KEYS < n_keys {
-                directory = Directory::full();
+                *directory = Directory::full();
             }
             match answer.kvs().last().filter(|_| answer.more() && !directory.is_full()) {
                 Some(last) => from = [last.key(), &[0]].concat(),
                 None => break,
             }
         }
-        self.state.send_replace(KnownServices { progress: Progress::Current, directory });
         Ok(revision)
     }
 }

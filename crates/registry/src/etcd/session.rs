@@ -7,13 +7,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_client::{Compare, CompareOp, GetOptions, LeaseTimeToLiveOptions, PutOptions, Txn, TxnOp};
+use dubbo_proto::application::add_application;
+use etcd_client::{
+    Compare, CompareOp, GetOptions, KeyValue, LeaseTimeToLiveOptions, PutOptions, Txn, TxnOp,
+};
 
-use crate::layout::Placed;
+use crate::layout::{Placed, Value};
 use crate::store::{Session, StoreError, Wait};
 
 use super::connection::{Connection, EtcdError, Live};
 use super::settings::Settings;
+
+/// A list that changes this often while a name is added to it is written later.
+const MAX_TRIES: usize = 8;
 
 /// The lease is renewed this many times in its life: two renewals may fail.
 const RENEWALS: u32 = 3;
@@ -43,7 +49,8 @@ impl EtcdSession {
             return Err(EtcdError::LeaseLost);
         }
         let mut missing = Vec::new();
-        for entry in held {
+        // A name in a list belongs to nobody, and hangs on no lease.
+        for entry in held.iter().filter(|entry| !matches!(entry.value, Value::Member(_))) {
             if answer.keys().iter().any(|key| key == entry.path.as_bytes()) {
                 continue;
             }
@@ -59,11 +66,36 @@ impl EtcdSession {
     }
 
     async fn write(&mut self, live: &Live, entry: &Placed) -> Result<(), EtcdError> {
+        if let Value::Member(name) = &entry.value {
+            return self.join(live, &entry.path, name).await;
+        }
         let lease = self.lease(live).await?;
         let options = Some(PutOptions::new().with_lease(lease));
         let mut client = live.kv_client();
         let put = client.put(entry.path.as_str(), entry.value.text(lease), options);
         self.connection.request("registering", put).await.map(|_| ())
+    }
+
+    /// Adds a name to a list that others write, too.
+    async fn join(&self, live: &Live, path: &str, name: &str) -> Result<(), EtcdError> {
+        for _ in 0..MAX_TRIES {
+            let mut client = live.kv_client();
+            let get = client.get(path, None);
+            let answer = self.connection.request("reading a mapping", get).await?;
+            let known = answer.kvs().first();
+            let text = known.map(|kv| String::from_utf8_lossy(kv.value()).into_owned());
+            let revision = known.map_or(0, KeyValue::mod_revision);
+            let text = text.unwrap_or_default();
+            let Some(text) = add_application(&text, name) else { return Ok(()) };
+            let put = Txn::new()
+                .when([Compare::mod_revision(path, CompareOp::Equal, revision)])
+                .and_then([TxnOp::put(path, text, None)]);
+            let put = client.txn(put);
+            if self.connection.request("writing a mapping", put).await?.succeeded() {
+                return Ok(());
+            }
+        }
+        Err(EtcdError::Compacted)
     }
 
     async fn lease(&mut self, live: &Live) -> Result<i64, EtcdError> {
@@ -79,6 +111,9 @@ impl EtcdSession {
 
     async fn delete(&self, live: &Live, entry: &Placed) -> Result<(), EtcdError> {
         let Some(lease) = self.lease else { return Ok(()) };
+        if matches!(entry.value, Value::Member(_)) {
+            return Ok(());
+        }
         let mut client = live.kv_client();
         let delete = client.txn(delete_if_ours(&entry.path, lease));
         self.connection.request("withdrawing", delete).await.map(|_| ())

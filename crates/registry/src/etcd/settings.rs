@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
 
-use crate::config::{EtcdConfig, RegistryTls};
+use crate::config::{ApplicationConfig, EtcdConfig, RegistryTls};
 use crate::error::RegistryError;
+use crate::layout::Layout;
+use crate::layout::applications::ApplicationPaths;
 
 /// Shorter leases would be lost by a pause of a second; etcd itself does not go lower either.
 const MIN_LEASE: Duration = Duration::from_secs(1);
@@ -18,6 +20,7 @@ const MAX_LEASE: Duration = Duration::from_secs(3600);
 /// What [`Settings::new`] has checked.
 pub(super) struct Settings {
     pub(super) urls: Vec<String>,
+    pub(super) layout: Layout,
     user: Option<(String, String)>,
     tls: Option<RegistryTls>,
     /// Whole seconds, as etcd counts.
@@ -25,6 +28,7 @@ pub(super) struct Settings {
     pub(super) connect_timeout: Duration,
     pub(super) request_timeout: Duration,
     pub(super) grace: Duration,
+    pub(super) applications: ApplicationConfig,
 }
 
 impl fmt::Debug for Settings {
@@ -34,6 +38,12 @@ impl fmt::Debug for Settings {
 }
 
 impl Settings {
+    /// Where the application level is.
+    pub(super) fn application_paths(&self) -> Result<ApplicationPaths, RegistryError> {
+        let ApplicationConfig { instances_root, metadata_root, .. } = &self.applications;
+        ApplicationPaths::new("", instances_root, metadata_root)
+    }
+
     pub(super) fn new(config: EtcdConfig) -> Result<Self, RegistryError> {
         if config.endpoints.is_empty() {
             return Err(RegistryError::NoEtcdEndpoint);
@@ -52,12 +62,14 @@ impl Settings {
         };
         let settings = Self {
             urls: config.endpoints,
+            layout: config.layout,
             user,
             tls: config.tls,
             lease_ttl_s: i64::try_from(config.lease_ttl.as_secs()).unwrap_or(i64::MAX),
             connect_timeout: config.connect_timeout,
             request_timeout: config.request_timeout,
             grace: config.grace,
+            applications: config.applications,
         };
         // A wrong path shows now, not in the log an hour later.
         settings.connect_options()?;

@@ -11,7 +11,7 @@ use etcd_client::{
 };
 use tokio::time::Instant;
 
-use crate::layout::Paths;
+use crate::layout::{Entry, Paths};
 use crate::store::{Change, Item, News, StoreError, Wait, Watch};
 
 use super::connection::{Connection, EtcdError, Live};
@@ -25,10 +25,15 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(30);
 /// How long it may take to answer that.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(super) struct EtcdWatch {
-    paths: Paths,
+type ReadItem<E> = Box<dyn Fn(&[u8], &[u8]) -> Item<E> + Send>;
+
+/// The watch of all keys below some prefixes, each of which becomes an item.
+pub(super) struct EtcdWatch<E> {
+    /// Each ends with a slash, so that `IFoo` does not match `IFoo2`.
+    prefixes: Vec<String>,
+    /// Makes an item of a key and its value.
+    read: ReadItem<E>,
     connection: Connection,
-    wanted: ServiceKey,
     live: Option<Arc<Live>>,
     stage: Stage,
     /// The revision up to which our reader knows everything.
@@ -87,13 +92,31 @@ impl OpenWatch {
     }
 }
 
-impl EtcdWatch {
-    pub(super) fn new(paths: Paths, connection: Connection, wanted: ServiceKey) -> Self {
-        Self { paths, connection, wanted, live: None, stage: Stage::Unread, revision: 0 }
+impl EtcdWatch<Entry> {
+    /// That of a service.
+    pub(super) fn of_service(paths: Paths, connection: Connection, wanted: ServiceKey) -> Self {
+        let folders = paths.folders(&wanted.interface).into_iter();
+        let prefixes = folders.map(|folder| folder + "/").collect();
+        let read = move |key: &[u8], value: &[u8]| Item {
+            key: key.to_vec(),
+            read: paths.read(&wanted, key, value),
+        };
+        Self::new(prefixes, read, connection)
+    }
+}
+
+impl<E: Send> EtcdWatch<E> {
+    pub(super) fn new(
+        prefixes: Vec<String>,
+        read: impl Fn(&[u8], &[u8]) -> Item<E> + Send + 'static,
+        connection: Connection,
+    ) -> Self {
+        let (live, stage, read) = (None, Stage::Unread, Box::new(read));
+        Self { prefixes, read, connection, live, stage, revision: 0 }
     }
 
     /// One step ahead. May be dropped at any time: what is half read is read again.
-    async fn advance(&mut self, live: &Live) -> Result<News, EtcdError> {
+    async fn advance(&mut self, live: &Live) -> Result<News<E>, EtcdError> {
         match self.stage {
             Stage::Unread => {
                 let news = self.read(live).await?;
@@ -121,9 +144,9 @@ impl EtcdWatch {
     }
 
     /// Reads all folders at one revision.
-    async fn read(&mut self, live: &Live) -> Result<News, EtcdError> {
+    async fn read(&mut self, live: &Live) -> Result<News<E>, EtcdError> {
         let get = |prefix: String| TxnOp::get(prefix, Some(GetOptions::new().with_prefix()));
-        let gets: Vec<_> = self.prefixes().map(get).collect();
+        let gets: Vec<_> = self.prefixes.iter().cloned().map(get).collect();
         let mut client = live.kv_client().max_decoding_message_size(MAX_MESSAGE_LEN);
         let read = client.txn(Txn::new().and_then(gets));
         let answer = self.connection.request("reading", read).await?;
@@ -138,23 +161,17 @@ impl EtcdWatch {
         Ok(News::Whole { items, history_lost })
     }
 
-    /// Each ends with a slash, so that `IFoo` does not match `IFoo2`.
-    fn prefixes(&self) -> impl Iterator<Item = String> + use<> {
-        self.paths.folders(&self.wanted.interface).into_iter().map(|folder| folder + "/")
-    }
-
-    fn item(&self, kv: &KeyValue) -> Item {
-        let read = self.paths.read(&self.wanted, kv.key(), kv.value());
-        Item { key: kv.key().to_vec(), read }
+    fn item(&self, kv: &KeyValue) -> Item<E> {
+        (self.read)(kv.key(), kv.value())
     }
 
     /// One watch per prefix on one stream, all from the revision after the one that was read.
-    async fn open_watch(&self, live: &Live) -> Result<WatchStream, EtcdError> {
+    async fn open_watch(&mut self, live: &Live) -> Result<WatchStream, EtcdError> {
         let options = || {
             let options = WatchOptions::new().with_prefix().with_start_revision(self.revision + 1);
             Some(options.with_fragment())
         };
-        let mut prefixes = self.prefixes();
+        let mut prefixes = self.prefixes.iter().cloned();
         let first = prefixes.next().unwrap_or_default();
         let mut client = live.watch_client().max_decoding_message_size(MAX_MESSAGE_LEN);
         let open = async {
@@ -167,7 +184,7 @@ impl EtcdWatch {
         self.connection.request("starting to watch", open).await
     }
 
-    fn change(&self, event: &Event) -> Option<Change> {
+    fn change(&self, event: &Event) -> Option<Change<E>> {
         let kv = event.kv()?;
         Some(match event.event_type() {
             EventType::Put => Change::Put(self.item(kv)),
@@ -176,7 +193,7 @@ impl EtcdWatch {
     }
 }
 
-impl Watch for EtcdWatch {
+impl<E: Send> Watch<E> for EtcdWatch<E> {
     fn ready(&mut self) -> Wait<'_, bool> {
         Box::pin(async {
             self.live = self.connection.lent.live().await;
@@ -184,7 +201,7 @@ impl Watch for EtcdWatch {
         })
     }
 
-    fn next(&mut self) -> Wait<'_, Result<News, StoreError>> {
+    fn next(&mut self) -> Wait<'_, Result<News<E>, StoreError>> {
         Box::pin(async {
             let Some(live) = self.live.clone() else { return Err(StoreError::Away) };
             let connection = self.connection.clone();
@@ -261,7 +278,7 @@ mod tests {
     use crate::etcd::settings::Settings;
     use crate::layout::Layout;
 
-    async fn whole_len(watch: &mut EtcdWatch) -> usize {
+    async fn whole_len(watch: &mut EtcdWatch<Entry>) -> usize {
         assert!(watch.ready().await);
         match watch.next().await {
             Ok(News::Whole { items, history_lost: false }) => items.len(),
@@ -278,7 +295,7 @@ mod tests {
         let config = EtcdConfig::new([etcd.client_url()], Layout::contest());
         let settings = Arc::new(Settings::new(config).unwrap());
         let (connection, _connector) = Connection::start(&settings, &paths, &Handle::current());
-        let mut watch = EtcdWatch::new(paths, connection, "a.B".parse().unwrap());
+        let mut watch = EtcdWatch::of_service(paths, connection, "a.B".parse().unwrap());
 
         assert_eq!(whole_len(&mut watch).await, 0);
         for port in 1..4 {

@@ -5,9 +5,10 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::address::parse_listing;
-use crate::endpoint::Freshness;
+use crate::endpoint::{Freshness, Snapshot};
 use crate::layout::Entry;
 use crate::store::{Change, Item, News, Wait};
+use crate::view::View;
 
 const LONG: Duration = Duration::from_secs(40);
 
@@ -40,7 +41,7 @@ fn start(grace: Duration) -> Fixture {
     let (script, receiver) = mpsc::unbounded_channel();
     let (sender, reports) = mpsc::unbounded_channel();
     let watch = Box::new(Scripted { script: receiver, reports: sender });
-    let view = View::new("a.B".parse().unwrap(), grace);
+    let view = View::new("a.B".parse().unwrap(), grace, None);
     let (sender, snapshots) = watch::channel(view.snapshot());
     tokio::spawn(follow(watch, view, sender));
     Fixture { script, reports, snapshots }

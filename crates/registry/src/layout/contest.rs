@@ -6,7 +6,7 @@ use dubbo_proto::ServiceKey;
 use dubbo_proto::url::{decode_key, encode_key};
 
 use crate::directory::Directory;
-use crate::endpoint::{Endpoint, Protocol, Registration};
+use crate::endpoint::{Endpoint, Level, Protocol, Registration};
 use crate::error::RegistryError;
 use crate::listing::Listing;
 
@@ -32,7 +32,13 @@ pub(super) fn read(wanted: &ServiceKey, name: &str, value: &[u8]) -> Read {
     let mut endpoint = Endpoint::new(Protocol::Link, host, port);
     endpoint.weight = weight;
     let (version, group) = (wanted.version.clone(), wanted.group.clone());
-    Ok(Some(Entry::Listing(Listing { version, group, endpoint, stands_for: None })))
+    Ok(Some(Entry::Listing(Listing {
+        version,
+        group,
+        endpoint,
+        stands_for: None,
+        level: Level::Interface,
+    })))
 }
 
 pub(super) fn place(root: &str, registration: &Registration) -> Result<Placed, RegistryError> {

@@ -110,7 +110,7 @@ fn what_an_agent_writes_reads_back() {
         key.starts_with("/dubbo/a.B/agents/link%3A%2F%2F10.0.0.9%3A30000%2Fa.B%3Ffor%3D"),
         "{key}"
     );
-    assert_eq!((value, value.text(42).as_str()), (Value::SessionId, "42"));
+    assert_eq!((value.text(42).as_str(), value), ("42", Value::SessionId));
     let listing = listing(dubbo().read(&registration.service, key.as_bytes(), b""));
     assert_eq!(listing.stands_for.as_deref(), Some("10.0.0.9:20880"));
     assert!(listing.matches(&registration.service));

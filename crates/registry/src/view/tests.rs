@@ -1,12 +1,16 @@
 //! What stays when a store goes away or loses its history. Time is an argument.
 
 use super::*;
+use tokio::time::Instant;
+
 use crate::address::parse_listing;
+use crate::follow::Followed;
+use crate::store::{Change, Item, Known, News};
 
 const GRACE: Duration = Duration::from_secs(30);
 
 fn view() -> View {
-    View::new("a.B".parse().unwrap(), GRACE)
+    View::new("a.B".parse().unwrap(), GRACE, None)
 }
 
 fn item(port: u16) -> Item {
@@ -37,60 +41,60 @@ fn shows(view: &View, status: Freshness, ports: &[u16]) {
 fn being_away_takes_nothing_and_only_a_list_that_was_read_is_empty() {
     let (mut view, now) = (view(), Instant::now());
     shows(&view, Freshness::Pending, &[]);
-    view.handle_away();
+    view.kept().handle_away();
     shows(&view, Freshness::Pending, &[]);
-    view.handle_news(whole(&[1, 2], false), now);
-    view.handle_news(put(3), now);
-    view.handle_news(gone(1), now);
+    view.kept().handle_news(whole(&[1, 2], false), now);
+    view.kept().handle_news(put(3), now);
+    view.kept().handle_news(gone(1), now);
     shows(&view, Freshness::Current, &[2, 3]);
-    view.handle_away();
+    view.kept().handle_away();
     shows(&view, Freshness::Stale, &[2, 3]);
-    view.handle_news(whole(&[], false), now);
+    view.kept().handle_news(whole(&[], false), now);
     shows(&view, Freshness::Current, &[]);
 }
 
 #[test]
 fn a_lost_history_is_kept_for_the_grace_and_no_longer() {
     let (mut view, began) = (view(), Instant::now());
-    view.handle_news(whole(&[1, 2, 3], false), began);
-    view.handle_news(whole(&[], true), began);
+    view.kept().handle_news(whole(&[1, 2, 3], false), began);
+    view.kept().handle_news(whole(&[], true), began);
     shows(&view, Freshness::Stale, &[1, 2, 3]);
     // One comes back, and one is withdrawn by somebody who knows.
-    view.handle_news(put(1), began);
-    view.handle_news(gone(2), began);
+    view.kept().handle_news(put(1), began);
+    view.kept().handle_news(gone(2), began);
     shows(&view, Freshness::Stale, &[1, 3]);
-    let due = view.poll_timeout().unwrap();
+    let due = view.kept().poll_timeout().unwrap();
     assert_eq!(due, began + GRACE);
-    view.handle_timeout(due.checked_sub(Duration::from_millis(1)).unwrap());
+    view.kept().handle_timeout(due.checked_sub(Duration::from_millis(1)).unwrap());
     shows(&view, Freshness::Stale, &[1, 3]);
-    view.handle_timeout(due);
+    view.kept().handle_timeout(due);
     shows(&view, Freshness::Current, &[1]);
-    assert_eq!(view.poll_timeout(), None);
+    assert_eq!(view.kept().poll_timeout(), None);
 }
 
 #[test]
 fn the_grace_ends_early_when_all_are_back() {
     let (mut view, now) = (view(), Instant::now());
-    view.handle_news(whole(&[1, 2], false), now);
-    view.handle_news(whole(&[2], true), now);
+    view.kept().handle_news(whole(&[1, 2], false), now);
+    view.kept().handle_news(whole(&[2], true), now);
     shows(&view, Freshness::Stale, &[1, 2]);
-    view.handle_news(put(1), now);
+    view.kept().handle_news(put(1), now);
     shows(&view, Freshness::Current, &[1, 2]);
-    assert_eq!(view.poll_timeout(), None);
+    assert_eq!(view.kept().poll_timeout(), None);
 }
 
 #[test]
 fn the_grace_does_not_run_out_while_the_store_is_away_again() {
     let (mut view, began) = (view(), Instant::now());
-    view.handle_news(whole(&[1], false), began);
-    view.handle_news(whole(&[], true), began);
-    view.handle_away();
-    assert_eq!(view.poll_timeout(), None);
-    view.handle_timeout(began + GRACE * 2);
+    view.kept().handle_news(whole(&[1], false), began);
+    view.kept().handle_news(whole(&[], true), began);
+    view.kept().handle_away();
+    assert_eq!(view.kept().poll_timeout(), None);
+    view.kept().handle_timeout(began + GRACE * 2);
     shows(&view, Freshness::Stale, &[1]);
-    view.handle_news(whole(&[], false), began + GRACE * 2);
+    view.kept().handle_news(whole(&[], false), began + GRACE * 2);
     shows(&view, Freshness::Stale, &[1]);
-    view.handle_timeout(began + GRACE * 2);
+    view.kept().handle_timeout(began + GRACE * 2);
     shows(&view, Freshness::Current, &[]);
 }
 
@@ -98,14 +102,14 @@ fn the_grace_does_not_run_out_while_the_store_is_away_again() {
 #[test]
 fn every_loss_begins_a_grace() {
     let (mut view, began) = (view(), Instant::now());
-    view.handle_news(whole(&[1, 2], false), began);
+    view.kept().handle_news(whole(&[1, 2], false), began);
     for round in 1..10 {
         let now = began + GRACE * round / 2;
-        view.handle_timeout(now);
-        view.handle_away();
-        view.handle_news(whole(&[1], true), now);
+        view.kept().handle_timeout(now);
+        view.kept().handle_away();
+        view.kept().handle_news(whole(&[1], true), now);
         shows(&view, Freshness::Stale, &[1, 2]);
-        assert_eq!(view.poll_timeout(), Some(now + GRACE));
+        assert_eq!(view.kept().poll_timeout(), Some(now + GRACE));
     }
 }
 
@@ -115,7 +119,7 @@ fn what_cannot_be_read_is_told_and_hides_nothing() {
     let bad = Item { key: b"junk".to_vec(), read: Err(BadEntry::NoAddress) };
     let none = Item { key: b"parent".to_vec(), read: Ok(None) };
     let items = vec![bad, none, item(1)];
-    view.handle_news(News::Whole { items, history_lost: false }, now);
+    view.kept().handle_news(News::Whole { items, history_lost: false }, now);
     shows(&view, Freshness::Current, &[1]);
     let told: Vec<_> = view.snapshot().unused.iter().map(ToString::to_string).collect();
     assert_eq!(told, ["junk (expected {host}:{port} after the interface)"]);
@@ -125,7 +129,7 @@ fn what_cannot_be_read_is_told_and_hides_nothing() {
 fn what_is_known_at_once_may_be_stale() {
     for (is_current, status) in [(true, Freshness::Current), (false, Freshness::Stale)] {
         let mut view = view();
-        view.handle_known(Known { items: vec![item(1)], is_current });
+        view.kept().handle_known(Known { items: vec![item(1)], is_current });
         shows(&view, status, &[1]);
     }
 }

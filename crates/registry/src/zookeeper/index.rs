@@ -42,6 +42,8 @@ const MIN_PAUSE: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(super) struct Index {
     paths: Paths,
+    /// The folder of mappings.
+    mappings: String,
     connection: Connection,
     state: watch::Sender<KnownServices>,
     /// Somebody waits for versions and groups.
@@ -53,6 +55,8 @@ pub(super) struct Index {
 struct KnownServices {
     progress: Progress,
     interfaces: HashSet<Box<str>>,
+    /// Those that some application offers.
+    mapped: HashSet<Box<str>>,
     is_full: bool,
     looked_at: HashMap<Box<str>, LookedAt>,
     /// Whose versions and groups somebody waits for.
@@ -75,6 +79,10 @@ impl KnownServices {
         if self.is_full {
             return Presence::Unknown;
         }
+        if self.mapped.contains(wanted.interface.as_str()) {
+            // Only the applications know which versions and groups.
+            return Presence::Offered;
+        }
         if !self.interfaces.contains(wanted.interface.as_str()) {
             return if_denied;
         }
@@ -89,9 +97,9 @@ impl KnownServices {
 }
 
 impl Index {
-    pub(super) fn new(paths: Paths, connection: Connection) -> Self {
+    pub(super) fn new(paths: Paths, mappings: String, connection: Connection) -> Self {
         let (state, wanted, task) = Default::default();
-        Self { paths, connection, state, wanted, task }
+        Self { paths, mappings, connection, state, wanted, task }
     }
 
     /// What is known of a service now.
@@ -125,7 +133,8 @@ impl Index {
         match state.progress {
             _ if state.is_full => Err(Away("it has too many services".to_owned())),
             Progress::Current => {
-                Ok(state.interfaces.iter().map(|name| name.as_ref().to_owned()).collect())
+                let all = state.interfaces.union(&state.mapped);
+                Ok(all.map(|name| name.as_ref().to_owned()).collect())
             }
             Progress::Reading | Progress::Stale => Err(self.connection.away()),
         }
@@ -136,6 +145,7 @@ impl Index {
             let _ = self.state.send_replace(KnownServices::default());
             let reader = Reader {
                 paths: self.paths.clone(),
+                mappings: self.mappings.clone(),
                 state: self.state.clone(),
                 wanted: Arc::clone(&self.wanted),
                 asked: Arc::clone(&asked),
@@ -147,6 +157,7 @@ impl Index {
 
 struct Reader {
     paths: Paths,
+    mappings: String,
     state: watch::Sender<KnownServices>,
     wanted: Arc<Notify>,
     asked: Arc<Asked>,
@@ -171,14 +182,16 @@ impl on_demand::Reader<Live> for Reader {
     ) -> Result<(), ZooKeeperError> {
         let wake = Arc::new(Notify::new());
         let mut root = Node::new(self.paths.root().to_owned(), &wake);
-        self.take_interfaces(root.names(live).await?);
+        let mut mappings = Node::new(self.mappings.clone(), &wake);
+        self.take_interfaces(root.names(live).await?, mappings.names(live).await?);
         backoff.reset();
         loop {
             tokio::select! {
                 () = wake.notified() => {
-                    if root.has_changed() {
+                    let (is_other, is_mapped) = (root.has_changed(), mappings.has_changed());
+                    if is_other || is_mapped {
                         tokio::time::sleep(MIN_PAUSE).await;
-                        self.take_interfaces(root.names(live).await?);
+                        self.take_interfaces(root.names(live).await?, mappings.names(live).await?);
                     }
                 }
                 () = self.wanted.notified() => self.look(live).await?,
@@ -189,14 +202,17 @@ impl on_demand::Reader<Live> for Reader {
 }
 
 impl Reader {
-    fn take_interfaces(&self, names: Vec<String>) {
-        let is_full = MAX_INTERFACES < names.len();
-        let kept = if is_full { Vec::new() } else { names };
-        let interfaces = kept.iter().filter_map(|name| decode_key(name).ok());
-        let interfaces = interfaces.map(String::into_boxed_str).collect();
+    fn take_interfaces(&self, names: Vec<String>, mapped: Vec<String>) {
+        let is_full = MAX_INTERFACES < names.len().max(mapped.len());
+        let decoded = |names: Vec<String>| -> HashSet<Box<str>> {
+            let kept = if is_full { Vec::new() } else { names };
+            let names = kept.iter().filter_map(|name| decode_key(name).ok());
+            names.map(String::into_boxed_str).collect()
+        };
+        let (interfaces, mapped) = (decoded(names), decoded(mapped));
         self.state.send_modify(|state| {
             state.progress = Progress::Current;
-            (state.interfaces, state.is_full) = (interfaces, is_full);
+            (state.interfaces, state.mapped, state.is_full) = (interfaces, mapped, is_full);
         });
     }
 

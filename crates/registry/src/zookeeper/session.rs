@@ -8,10 +8,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use dubbo_proto::application::add_application;
 use tokio::task::AbortHandle;
 use zookeeper_proto::{Acl, Answer, Refusal, Request, Stat};
 
-use crate::layout::Placed;
+use crate::layout::{Placed, Value};
 use crate::store::{Session, StoreError, Wait};
 
 use super::connection::{Connection, Live, ZooKeeperError, bounded};
@@ -74,10 +75,19 @@ async fn missing(live: &Live, held: &[Placed]) -> Result<Vec<Placed>, ZooKeeperE
     Ok(missing)
 }
 
-async fn write(live: &Live, acl: Acl, path: &str) -> Result<(), ZooKeeperError> {
+async fn write(live: &Live, acl: Acl, entry: &Placed) -> Result<(), ZooKeeperError> {
+    let path = entry.path.as_str();
+    let data = || match &entry.value {
+        Value::Text(text) => text.as_bytes().to_vec(),
+        // All that counts is in the name.
+        Value::Weight(_) | Value::SessionId | Value::Member(_) => Vec::new(),
+    };
+    if let Value::Member(name) = &entry.value {
+        return join(live, acl, path, name).await;
+    }
     for _ in 0..MAX_TRIES {
         let create =
-            Request::Create { path: path.to_owned(), data: Vec::new(), acl, is_ephemeral: true };
+            Request::Create { path: path.to_owned(), data: data(), acl, is_ephemeral: true };
         match live.ask(create).await? {
             Ok(_) => return Ok(()),
             Err(Refusal::NoNode) => {
@@ -89,13 +99,16 @@ async fn write(live: &Live, acl: Acl, path: &str) -> Result<(), ZooKeeperError> 
         }
         let Some(found) = stat(live, path).await? else { continue };
         if found.owner == live.session.id {
-            return Ok(());
+            if data().is_empty() || set_data(live, path, data(), found.version).await? {
+                return Ok(());
+            }
+            continue;
         }
         if found.owner == 0 {
             tracing::info!(path, "registered by somebody for good; left as it is");
             return Ok(());
         }
-        let (path_, data, version) = (path.to_owned(), Vec::new(), found.version);
+        let (path_, data, version) = (path.to_owned(), data(), found.version);
         match live.ask(Request::TakeOver { path: path_, data, acl, version }).await? {
             Ok(_) => {
                 tracing::info!(path, session = %format_args!("{:#x}", found.owner), "taken over");
@@ -106,6 +119,49 @@ async fn write(live: &Live, acl: Acl, path: &str) -> Result<(), ZooKeeperError> 
         }
     }
     Err(ZooKeeperError::Unsteady)
+}
+
+/// Adds a name to a list that others write, too. It belongs to no session.
+async fn join(live: &Live, acl: Acl, path: &str, name: &str) -> Result<(), ZooKeeperError> {
+    for _ in 0..MAX_TRIES {
+        let known = match live.ask(Request::Data { path: path.to_owned(), watcher: None }).await? {
+            Ok(Answer::Data { data, stat }) => {
+                Some((String::from_utf8_lossy(&data).into_owned(), stat.version))
+            }
+            Ok(_) | Err(Refusal::NoNode) => None,
+            Err(refusal) => return Err(live.refused("reading", path, refusal)),
+        };
+        let text = known.as_ref().map_or("", |(text, _)| text);
+        let Some(text) = add_application(text, name) else { return Ok(()) };
+        if let Some((_, version)) = known {
+            if set_data(live, path, text.into_bytes(), version).await? {
+                return Ok(());
+            }
+            continue;
+        }
+        let (path_, data) = (path.to_owned(), text.into_bytes());
+        match live.ask(Request::Create { path: path_, data, acl, is_ephemeral: false }).await? {
+            Ok(_) => return Ok(()),
+            Err(Refusal::NoNode) => make_folders(live, acl, path).await?,
+            Err(Refusal::NodeExists) => {}
+            Err(refusal) => return Err(live.refused("making", path, refusal)),
+        }
+    }
+    Err(ZooKeeperError::Unsteady)
+}
+
+/// Whether it could be written: nobody else has done so meanwhile.
+async fn set_data(
+    live: &Live,
+    path: &str,
+    data: Vec<u8>,
+    version: i32,
+) -> Result<bool, ZooKeeperError> {
+    match live.ask(Request::SetData { path: path.to_owned(), data, version }).await? {
+        Ok(_) => Ok(true),
+        Err(Refusal::NoNode | Refusal::BadVersion) => Ok(false),
+        Err(refusal) => Err(live.refused("writing", path, refusal)),
+    }
 }
 
 /// Makes what is above a node, from the top.
@@ -175,7 +231,7 @@ impl Session for ZooKeeperSession {
     fn put<'a>(&'a mut self, entry: &'a Placed) -> Wait<'a, Result<(), StoreError>> {
         Box::pin(async {
             let live = self.live()?;
-            let write = write(&live, self.acl, &entry.path);
+            let write = write(&live, self.acl, entry);
             Ok(self.connection.while_live(&live, write).await?)
         })
     }

@@ -7,9 +7,10 @@ use wire::Destination;
 use wire::tls::{Certificate, ClientTls, ClientTlsConfig, Pem};
 use zookeeper_proto::{Acl, Identity};
 
-use crate::config::{RegistryTls, ZooKeeperAcl, ZooKeeperConfig};
+use crate::config::{ApplicationConfig, RegistryTls, ZooKeeperAcl, ZooKeeperConfig};
 use crate::error::RegistryError;
 use crate::layout::Layout;
+use crate::layout::applications::ApplicationPaths;
 
 /// Shorter sessions would be lost by a pause of a second.
 const MIN_SESSION: Duration = Duration::from_secs(1);
@@ -33,6 +34,7 @@ pub(super) struct Settings {
     pub(super) request_timeout: Duration,
     pub(super) grace: Duration,
     pub(super) max_frame_len: usize,
+    pub(super) applications: ApplicationConfig,
 }
 
 impl fmt::Debug for Settings {
@@ -42,6 +44,12 @@ impl fmt::Debug for Settings {
 }
 
 impl Settings {
+    /// Where the application level is.
+    pub(super) fn application_paths(&self) -> Result<ApplicationPaths, RegistryError> {
+        let ApplicationConfig { instances_root, metadata_root, .. } = &self.applications;
+        ApplicationPaths::new(&self.chroot, instances_root, metadata_root)
+    }
+
     pub(super) fn new(config: ZooKeeperConfig) -> Result<Self, RegistryError> {
         if config.servers.is_empty() {
             return Err(RegistryError::NoZooKeeperServer);
@@ -79,6 +87,7 @@ impl Settings {
             request_timeout: config.request_timeout,
             grace: config.grace,
             max_frame_len: config.max_message_len,
+            applications: config.applications,
         })
     }
 }

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use registry::{RegistryTls, ZooKeeperAcl, ZooKeeperConfig};
 
-use super::{check_root, credentials};
+use super::{applications, check_root, credentials};
 use crate::config::defaults;
 use crate::config::section::Section;
 use crate::config::tls::{TLS_KEYS, TlsFiles, tls_files};
 
-pub(super) const KEYS: [&str; 18] = [
+pub(super) const KEYS: [&str; 20] = [
     "endpoints",
     "chroot",
     "root",
@@ -28,6 +28,8 @@ pub(super) const KEYS: [&str; 18] = [
     "grace_ms",
     "max_message_bytes",
     "metadata_root",
+    "instances_root",
+    "provided_by",
 ];
 
 const ACLS: [(&str, ZooKeeperAcl); 3] = [
@@ -46,6 +48,7 @@ pub(super) fn config(section: &mut Section<'_>, folder: &Path) -> ZooKeeperConfi
         check_root(section, "root", root);
         root.clone_into(&mut base.root);
     }
+    let applications = applications(section, base.instances_root());
     let (user, password) = credentials(section, folder);
     let acl = section.choice("acl", &ACLS);
     if acl.is_some_and(|acl| acl != ZooKeeperAcl::Open) && user.is_none() {
@@ -75,6 +78,7 @@ pub(super) fn config(section: &mut Section<'_>, folder: &Path) -> ZooKeeperConfi
         request_timeout,
         grace,
         max_message_len,
+        applications,
         ..base
     }
 }

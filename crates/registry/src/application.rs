@@ -1,0 +1,104 @@
+//! Discovery at application level, as Dubbo 3 has it: a *mapping* names the applications that
+//! offer an interface, *instances* say where an application runs, and the *metadata* of their
+//! revision say what it offers there.
+//!
+//! - [`Applications`] is what a store has to do for it: three things to read, and what to write.
+//! - `find.rs` finds the endpoints of one service: its mapping, and the applications it names.
+//! - `feed.rs` follows one application, for all services that it offers: its instances, and the
+//!   metadata of each of their revisions, which are fetched once.
+//! - `ask.rs` asks an instance for its metadata, by Dubbo TCP.
+//! - `announce.rs` registers ours.
+//!
+//! Sources: `ServiceDiscoveryRegistry`, `ServiceInstancesChangedListener` and
+//! `AbstractServiceDiscovery` in apache/dubbo 3.3.
+//!
+//! Invariants:
+//! - What cannot be read is skipped, and its reason shows beside the endpoints. It takes nothing
+//!   else away.
+//! - An instance whose new metadata cannot be had keeps those that it had before.
+//! - Each application is followed once, and each of its revisions fetched once.
+
+mod announce;
+mod ask;
+mod feed;
+mod find;
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use dubbo_proto::ServiceKey;
+use dubbo_proto::application::Instance;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use crate::layout::Entry;
+use crate::store::{Applications, EntryKey, Item};
+
+use feed::Feed;
+
+pub(crate) use announce::{Announcer, can_announce};
+
+/// What is found of one service.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Found {
+    /// Whether all that there is has been read, or has failed, once.
+    pub(crate) is_settled: bool,
+    pub(crate) entries: Arc<[Entry]>,
+}
+
+/// The application level of one registry. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct ApplicationLevel {
+    source: Arc<dyn Applications>,
+    runtime: Handle,
+    feeds: Arc<Mutex<HashMap<String, Weak<Feed>>>>,
+    /// Of all metadata together, in bytes.
+    total_len: Arc<AtomicUsize>,
+}
+
+/// One service that is looked for, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Finding {
+    pub(crate) found: watch::Receiver<Found>,
+    task: AbortHandle,
+}
+
+impl Drop for Finding {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl ApplicationLevel {
+    pub(crate) fn new(source: Arc<dyn Applications>, runtime: &Handle) -> Self {
+        let (feeds, total_len) = Default::default();
+        Self { source, runtime: runtime.clone(), feeds, total_len }
+    }
+
+    /// Begins to look for a service.
+    pub(crate) fn find(&self, wanted: &ServiceKey) -> Finding {
+        let (sender, found) = watch::channel(Found::default());
+        let task = self.runtime.spawn(find::run(self.clone(), wanted.clone(), sender));
+        Finding { found, task: task.abort_handle() }
+    }
+
+    /// The one feed of an application.
+    fn feed(&self, application: &str) -> Arc<Feed> {
+        let mut feeds = self.feeds.lock().unwrap_or_else(PoisonError::into_inner);
+        feeds.get(application).and_then(Weak::upgrade).unwrap_or_else(|| {
+            feeds.retain(|_, feed| 0 < feed.strong_count());
+            let feed = Feed::start(&self.source, application, &self.total_len, &self.runtime);
+            let feed = Arc::new(feed);
+            feeds.insert(application.to_owned(), Arc::downgrade(&feed));
+            feed
+        })
+    }
+}
+
+/// An instance, read.
+pub(crate) fn item(key: EntryKey, record: &[u8]) -> Item<Arc<Instance>> {
+    let read = Instance::parse(record).map(|instance| Some(Arc::new(instance)));
+    Item { key, read: read.map_err(Into::into) }
+}

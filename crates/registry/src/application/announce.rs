@@ -1,0 +1,312 @@
+//! Registers what we offer at application level: one instance for all services of an address, the
+//! mapping of each service, and the metadata that the instance tells when it is asked.
+//!
+//! Invariants:
+//! - Metadata can be told before the instance that has them is written.
+//! - An instance is withdrawn with the last of its services. Mappings stay, as Dubbo leaves them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use dubbo_proto::application::{Instance, METADATA_SERVICE_VERSION, Metadata, OfferedService};
+use dubbo_proto::{DubboUrl, ServiceKey};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use crate::address;
+use crate::endpoint::Registration;
+use crate::store::{Applications, Withdraw};
+
+/// Services that come or go within this time make one change of their instance: each change has
+/// all consumers ask for metadata.
+const GATHER: Duration = Duration::from_millis(50);
+
+/// Revisions that are told of each application. Consumers ask for one that they have just seen.
+const MAX_TOLD: usize = 16;
+
+/// When it began. An instance says so once for all of its services. In their metadata, it would
+/// make another revision of the same services.
+const TIMESTAMP: &str = "timestamp";
+
+/// The metadata that can be told, by application; the newest first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Announced(Arc<Mutex<HashMap<String, VecDeque<Arc<Metadata>>>>>);
+
+impl Announced {
+    /// The metadata of a revision, if it is one of ours.
+    pub(crate) fn metadata(&self, application: &str, revision: &str) -> Option<Arc<Metadata>> {
+        let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_application = told.get(application)?.iter();
+        of_application.into_iter().find(|metadata| metadata.revision == revision).cloned()
+    }
+
+    fn add(&self, metadata: Arc<Metadata>) {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_application = told.entry(metadata.application.clone()).or_default();
+        of_application.retain(|known| known.revision != metadata.revision);
+        of_application.push_front(metadata);
+        of_application.truncate(MAX_TOLD);
+    }
+}
+
+/// The handle on the task that registers.
+#[derive(Clone, Debug)]
+pub(crate) struct Announcer {
+    commands: mpsc::UnboundedSender<Command>,
+    next_id: Arc<AtomicU64>,
+    announced: Announced,
+}
+
+#[derive(Debug)]
+enum Command {
+    Add { id: u64, offer: Box<Offer> },
+    Remove { id: u64, done: oneshot::Sender<()> },
+}
+
+/// One service at one address.
+#[derive(Debug)]
+struct Offer {
+    place: Place,
+    offered: OfferedService,
+    /// What its URL says, for the metadata service.
+    params: BTreeMap<String, String>,
+    established: watch::Sender<bool>,
+}
+
+/// Where an instance is.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+struct Place {
+    application: String,
+    host: String,
+    port: u16,
+}
+
+impl Announcer {
+    pub(crate) fn start(source: Arc<dyn Applications>, runtime: &Handle) -> Self {
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let announced = Announced::default();
+        let task = Task {
+            source,
+            announced: announced.clone(),
+            offers: BTreeMap::new(),
+            instances: BTreeMap::new(),
+            mappings: BTreeMap::new(),
+            leaving: Vec::new(),
+        };
+        runtime.spawn(task.run(receiver));
+        Self { commands, next_id: Arc::default(), announced }
+    }
+
+    /// What can be told of what is registered here.
+    pub(crate) fn announced(&self) -> &Announced {
+        &self.announced
+    }
+
+    /// Registers a service; returns whether it is there, and how to withdraw it.
+    pub(crate) fn add(&self, registration: &Registration) -> (watch::Receiver<bool>, Withdraw) {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (established, receiver) = watch::channel(false);
+        // If the task is gone, so is the runtime, and with it everybody who could care.
+        let offer = Box::new(offer(registration, established));
+        let _ = self.commands.send(Command::Add { id, offer });
+        let commands = self.commands.clone();
+        let withdraw = move |done| {
+            let _ = commands.send(Command::Remove { id, done });
+        };
+        (receiver, Box::new(withdraw))
+    }
+}
+
+fn offer(registration: &Registration, established: watch::Sender<bool>) -> Offer {
+    let DubboUrl { protocol, host, port, path, mut params, .. } = address::url(registration);
+    params.remove("category");
+    let application = params.get("application").cloned().unwrap_or_default();
+    let (service, mut of_service) = (registration.service.clone(), params.clone());
+    of_service.remove(TIMESTAMP);
+    let offered = OfferedService { service, protocol, port, path, params: of_service };
+    Offer { place: Place { application, host, port }, offered, params, established }
+}
+
+struct Task {
+    source: Arc<dyn Applications>,
+    announced: Announced,
+    offers: BTreeMap<u64, Offer>,
+    instances: BTreeMap<Place, Current>,
+    mappings: BTreeMap<(String, String), (watch::Receiver<bool>, Withdraw)>,
+    /// Who waits until what was withdrawn is gone.
+    leaving: Vec<(Place, oneshot::Sender<()>)>,
+}
+
+/// An instance as it is written.
+struct Current {
+    revision: String,
+    established: watch::Receiver<bool>,
+    withdraw: Withdraw,
+    /// Tells its services that they are there; ends with this.
+    telling: JoinSet<()>,
+}
+
+impl Task {
+    async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
+        while let Some(command) = commands.recv().await {
+            self.take(command);
+            let until = Instant::now() + GATHER;
+            while let Ok(Some(command)) = timeout_at(until, commands.recv()).await {
+                self.take(command);
+            }
+            self.apply();
+        }
+        // With the last handle the registrar ends, too, and with it what is left.
+    }
+
+    fn take(&mut self, command: Command) {
+        match command {
+            Command::Add { id, offer } => {
+                self.offers.insert(id, *offer);
+            }
+            Command::Remove { id, done } => {
+                let Some(offer) = self.offers.remove(&id) else { return };
+                offer.established.send_replace(false);
+                self.leaving.push((offer.place, done));
+            }
+        }
+    }
+
+    /// Brings what is written to what is offered.
+    fn apply(&mut self) {
+        let mut places = BTreeMap::<Place, Vec<OfferedService>>::new();
+        for offer in self.offers.values() {
+            let services = places.entry(offer.place.clone()).or_default();
+            // Of two registrations of one service, the later one counts: it takes the other's
+            // place.
+            services.retain(|known| known.service != offer.offered.service);
+            services.push(offer.offered.clone());
+        }
+        self.write_mappings();
+        let gone: Vec<_> =
+            self.instances.keys().filter(|it| !places.contains_key(it)).cloned().collect();
+        for place in gone {
+            let Some(current) = self.instances.remove(&place) else { continue };
+            let waiting = self.waiting(&place);
+            let (done, withdrawn) = oneshot::channel();
+            (current.withdraw)(done);
+            tokio::spawn(async move {
+                let _ = withdrawn.await;
+                waiting.into_iter().for_each(|done| _ = done.send(()));
+            });
+        }
+        for (place, mut services) in places {
+            services.sort_by(|one, other| one.service.cmp(&other.service));
+            let metadata = Metadata::new(&place.application, services);
+            let known = self.instances.get(&place);
+            if known.is_none_or(|known| known.revision != metadata.revision) {
+                self.write_instance(&place, metadata);
+            }
+            self.tell(&place);
+        }
+    }
+
+    fn write_mappings(&mut self) {
+        let wanted = self.offers.values().map(|offer| {
+            (offer.offered.service.interface.clone(), offer.place.application.clone())
+        });
+        let wanted: BTreeSet<_> = wanted.collect();
+        let gone: Vec<_> =
+            self.mappings.keys().filter(|it| !wanted.contains(it)).cloned().collect();
+        for (_, withdraw) in gone.iter().filter_map(|key| self.mappings.remove(key)) {
+            withdraw(oneshot::channel().0);
+        }
+        for key in wanted {
+            let source = &self.source;
+            self.mappings.entry(key).or_insert_with_key(|(interface, application)| {
+                source.keep(source.place_mapping(interface, application))
+            });
+        }
+    }
+
+    /// Writes an instance in the place of the one that was written there before.
+    fn write_instance(&mut self, place: &Place, metadata: Metadata) {
+        let Place { application, host, port } = place;
+        let revision = metadata.revision.clone();
+        self.announced.add(Arc::new(metadata));
+        let offers = self.offers.values().filter(|offer| offer.place == *place);
+        let mut params = offers.map(|offer| &offer.params).next().cloned().unwrap_or_default();
+        let since = params.remove(TIMESTAMP);
+        params.retain(|name, _| {
+            matches!(
+                name.as_str(),
+                "dubbo"
+                    | "release"
+                    | "side"
+                    | "serialization"
+                    | "prefer.serialization"
+                    | "ssl-enabled"
+            )
+        });
+        params.insert("version".to_owned(), METADATA_SERVICE_VERSION.to_owned());
+        let mut instance = Instance::offering(application, host, *port, &revision, &params);
+        instance.metadata.extend(since.map(|since| (TIMESTAMP.to_owned(), since)));
+        let placed = self.source.place_instance(&instance);
+        let (established, withdraw) = self.source.keep(placed);
+        let telling = JoinSet::new();
+        let current = Current { revision, established, withdraw, telling };
+        if let Some(before) = self.instances.insert(place.clone(), current) {
+            // It has the same path, and so nothing is deleted.
+            (before.withdraw)(oneshot::channel().0);
+        }
+    }
+
+    /// Tells those who wait when the instance is as it should be.
+    fn tell(&mut self, place: &Place) {
+        let waiting = self.waiting(place);
+        let offers = self.offers.values().filter(|offer| offer.place == *place);
+        let senders: Vec<_> = offers.map(|offer| offer.established.clone()).collect();
+        let mappings = self.mappings.iter().filter(|((_, name), _)| *name == place.application);
+        let mut mappings: Vec<_> =
+            mappings.map(|(_, (established, _))| established.clone()).collect();
+        let Some(current) = self.instances.get_mut(place) else { return };
+        let mut established = current.established.clone();
+        tokio::spawn(async move {
+            // Also if it is replaced once more.
+            let _ = established.wait_for(|is| *is).await;
+            waiting.into_iter().for_each(|done| _ = done.send(()));
+        });
+        let mut established = current.established.clone();
+        current.telling.abort_all();
+        current.telling.spawn(async move {
+            for mapping in &mut mappings {
+                let _ = mapping.wait_for(|is| *is).await;
+            }
+            loop {
+                let is_there = *established.borrow_and_update();
+                for sender in &senders {
+                    sender.send_if_modified(|is| std::mem::replace(is, is_there) != is_there);
+                }
+                if established.changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Those who wait for the end of a service at a place.
+    fn waiting(&mut self, place: &Place) -> Vec<oneshot::Sender<()>> {
+        let (gone, rest) = std::mem::take(&mut self.leaving)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(left, _)| left == place);
+        self.leaving = rest;
+        gone.into_iter().map(|(_, done)| done).collect()
+    }
+}
+
+/// Whether a service can be registered at application level: its application has a name.
+pub(crate) fn can_announce(registration: &Registration) -> bool {
+    let application = registration.endpoint.params.get("application");
+    let is_named = |name: &String| dubbo_proto::application::is_application(name);
+    let ServiceKey { interface, .. } = &registration.service;
+    application.is_some_and(is_named) && !interface.is_empty()
+}

@@ -1,0 +1,333 @@
+//! Follows one application: its instances, and the metadata of each of their revisions.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use dubbo_proto::application::{Instance, MAX_METADATA_LEN, Metadata, Storage};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
+use wire::Backoff;
+
+use crate::definitions::Room;
+use crate::endpoint::Freshness;
+use crate::follow::{Followed, follow};
+use crate::kept::Kept;
+use crate::store::{Applications, EntryKey};
+
+use super::ask;
+
+/// Revisions of one application that are fetched at the same time.
+const MAX_FETCHES: usize = 8;
+/// Revisions of one application that are kept. A rolling update has two.
+const MAX_REVISIONS: usize = 256;
+/// The waits before metadata are asked for again.
+const MIN_RETRY: Duration = Duration::from_secs(1);
+const MAX_RETRY: Duration = Duration::from_secs(10);
+/// As much of a key that cannot be read as is shown.
+const MAX_SHOWN_LEN: usize = 200;
+
+/// What is known of an application.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Resolved {
+    /// Whether the instances are known, and each revision was asked for once.
+    pub(super) is_settled: bool,
+    /// Those that offer something.
+    pub(super) instances: Arc<[Running]>,
+    /// What cannot be read, and why.
+    pub(super) bad: Arc<[(String, String)]>,
+}
+
+/// One instance that offers something.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Running {
+    pub(super) instance: Arc<Instance>,
+    /// Its metadata, or why there are none.
+    pub(super) metadata: Result<Arc<Metadata>, Arc<str>>,
+}
+
+/// One application that is followed, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Feed {
+    resolved: watch::Receiver<Resolved>,
+    tasks: [AbortHandle; 2],
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl Feed {
+    pub(super) fn start(
+        source: &Arc<dyn Applications>,
+        application: &str,
+        total_len: &Arc<AtomicUsize>,
+        runtime: &Handle,
+    ) -> Self {
+        let name = format!("the instances of application {application}");
+        let list = List { kept: Kept::new(name, source.grace(), |_| true) };
+        let (listing, listed) = watch::channel(Listed::default());
+        let watch = source.instances(application);
+        let following = runtime.spawn(follow(watch, list, listing));
+        let (sender, resolved) = watch::channel(Resolved::default());
+        let resolver = Resolver {
+            application: application.to_owned(),
+            source: Arc::clone(source),
+            listed,
+            revisions: HashMap::new(),
+            last: HashMap::new(),
+            fetches: JoinSet::new(),
+            total_len: Arc::clone(total_len),
+            sender,
+        };
+        let resolving = runtime.spawn(resolver.run());
+        Self { resolved, tasks: [following.abort_handle(), resolving.abort_handle()] }
+    }
+
+    pub(super) fn resolved(&self) -> watch::Receiver<Resolved> {
+        self.resolved.clone()
+    }
+}
+
+/// The instances as the store has them.
+struct List {
+    kept: Kept<Arc<Instance>>,
+}
+
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+struct Listed {
+    is_known: bool,
+    instances: Arc<[(EntryKey, Arc<Instance>)]>,
+    bad: Arc<[(String, String)]>,
+}
+
+impl Followed<Arc<Instance>> for List {
+    type Shown = Listed;
+
+    fn kept(&mut self) -> &mut Kept<Arc<Instance>> {
+        &mut self.kept
+    }
+
+    fn show(&self) -> Listed {
+        let entries = self.kept.entries();
+        let instances = entries.map(|(key, instance)| (key.clone(), Arc::clone(instance)));
+        let shown = |key: &[u8]| String::from_utf8_lossy(key).chars().take(MAX_SHOWN_LEN).collect();
+        let bad = self.kept.bad().map(|(key, error)| (shown(key), error.to_string()));
+        Listed {
+            is_known: self.kept.freshness() != Freshness::Pending,
+            instances: instances.collect(),
+            bad: bad.collect(),
+        }
+    }
+}
+
+/// What is known of a revision.
+struct Revision {
+    /// The last that was said about it, and whether it is being asked for.
+    outcome: Option<Result<Arc<Known>, Arc<str>>>,
+    is_asked: bool,
+    retry_at: Instant,
+    backoff: Backoff,
+    n_tries: usize,
+}
+
+struct Known {
+    metadata: Arc<Metadata>,
+    _room: Room,
+}
+
+/// How the fetch of a revision has ended.
+struct Fetched {
+    revision: String,
+    outcome: Result<(Metadata, usize), String>,
+}
+
+struct Resolver {
+    application: String,
+    source: Arc<dyn Applications>,
+    listed: watch::Receiver<Listed>,
+    revisions: HashMap<String, Revision>,
+    /// What each instance offered when that was known last.
+    last: HashMap<EntryKey, Arc<Metadata>>,
+    fetches: JoinSet<Fetched>,
+    total_len: Arc<AtomicUsize>,
+    sender: watch::Sender<Resolved>,
+}
+
+impl Resolver {
+    /// Runs until its task is aborted, or the store can never be asked again.
+    async fn run(mut self) {
+        loop {
+            let listed = self.listed.borrow_and_update().clone();
+            self.forget(&listed);
+            self.fetch(&listed);
+            self.publish(&listed);
+            let retry_at = self.revisions.values().filter(|it| it.is_due_later());
+            let retry_at = retry_at.map(|it| it.retry_at).min();
+            tokio::select! {
+                changed = self.listed.changed() => if changed.is_err() { return },
+                Some(Ok(fetched)) = self.fetches.join_next() => self.handle_fetched(fetched),
+                () = async {
+                    match retry_at {
+                        Some(at) => tokio::time::sleep_until(at).await,
+                        None => std::future::pending().await,
+                    }
+                } => {}
+            }
+        }
+    }
+
+    /// Forgets what no instance has any more.
+    fn forget(&mut self, listed: &Listed) {
+        let revisions: HashSet<_> =
+            listed.instances.iter().filter_map(|(_, instance)| instance.revision()).collect();
+        self.revisions.retain(|revision, it| it.is_asked || revisions.contains(&**revision));
+        let keys: HashSet<_> = listed.instances.iter().map(|(key, _)| key).collect();
+        self.last.retain(|key, _| keys.contains(key));
+    }
+
+    /// Asks for the revisions that are missing.
+    fn fetch(&mut self, listed: &Listed) {
+        let mut holders = BTreeMap::<&str, Vec<&Arc<Instance>>>::new();
+        for (_, instance) in &*listed.instances {
+            let Some(revision) = instance.revision() else { continue };
+            holders.entry(revision).or_default().push(instance);
+        }
+        let now = Instant::now();
+        for (revision, holders) in holders {
+            if MAX_FETCHES <= self.fetches.len() {
+                return;
+            }
+            if MAX_REVISIONS <= self.revisions.len() && !self.revisions.contains_key(revision) {
+                continue;
+            }
+            let known = self.revisions.entry(revision.to_owned()).or_insert_with(|| Revision {
+                outcome: None,
+                is_asked: false,
+                retry_at: now,
+                backoff: Backoff::new(MIN_RETRY, MAX_RETRY),
+                n_tries: rand::random_range(0..holders.len()),
+            });
+            if known.is_asked || matches!(known.outcome, Some(Ok(_))) || now < known.retry_at {
+                continue;
+            }
+            // Not always the same one: it may be the one that does not answer.
+            known.n_tries += 1;
+            let Some(instance) = holders.get(known.n_tries % holders.len()) else { continue };
+            known.is_asked = true;
+            let (source, instance) = (Arc::clone(&self.source), Arc::clone(instance));
+            let revision = revision.to_owned();
+            self.fetches.spawn(async move {
+                let outcome = fetch(source.as_ref(), &instance, &revision).await;
+                Fetched { revision, outcome }
+            });
+        }
+    }
+
+    fn handle_fetched(&mut self, fetched: Fetched) {
+        let Fetched { revision, outcome } = fetched;
+        let application = &self.application;
+        let outcome = outcome.and_then(|(metadata, len)| {
+            let no_room = || format!("{len} bytes of metadata are too many beside all others");
+            let room = Room::take(&self.total_len, len).ok_or_else(no_room)?;
+            Ok(Arc::new(Known { metadata: Arc::new(metadata), _room: room }))
+        });
+        let Some(known) = self.revisions.get_mut(&revision) else { return };
+        known.is_asked = false;
+        match outcome {
+            Ok(metadata) => {
+                let n_services = metadata.metadata.services.len();
+                tracing::debug!(application, revision, n_services, "metadata read");
+                known.outcome = Some(Ok(metadata));
+            }
+            Err(error) => {
+                let error: Arc<str> = error.into();
+                if !matches!(&known.outcome, Some(Err(said)) if *said == error) {
+                    tracing::warn!(application, revision, %error, "the metadata of an application \
+                                                                   cannot be had, trying again");
+                }
+                known.outcome = Some(Err(error));
+                known.retry_at = Instant::now() + known.backoff.next_wait();
+            }
+        }
+    }
+
+    fn publish(&mut self, listed: &Listed) {
+        let mut is_settled = listed.is_known;
+        let mut instances = Vec::with_capacity(listed.instances.len());
+        for (key, instance) in &*listed.instances {
+            let Some(revision) = instance.revision() else { continue };
+            let outcome = self.revisions.get(revision).map(|it| &it.outcome);
+            let metadata = match outcome {
+                Some(Some(Ok(known))) => {
+                    self.last.insert(key.clone(), Arc::clone(&known.metadata));
+                    Ok(Arc::clone(&known.metadata))
+                }
+                Some(Some(Err(error))) => Err(Arc::clone(error)),
+                Some(None) => {
+                    is_settled = false;
+                    Err(Arc::from("they are being asked for"))
+                }
+                None => Err(Arc::from("its application has too many revisions")),
+            };
+            // Better what it offered a moment ago than nothing.
+            let last = || self.last.get(key).cloned();
+            let metadata = metadata.or_else(|error| last().ok_or(error));
+            instances.push(Running { instance: Arc::clone(instance), metadata });
+        }
+        let (instances, bad) = (instances.into(), Arc::clone(&listed.bad));
+        let resolved = Resolved { is_settled, instances, bad };
+        self.sender.send_if_modified(|current| {
+            let has_changed = *current != resolved;
+            *current = resolved;
+            has_changed
+        });
+    }
+}
+
+impl Revision {
+    /// Whether somebody has to wake up to ask for it again.
+    fn is_due_later(&self) -> bool {
+        !self.is_asked && matches!(self.outcome, Some(Err(_)))
+    }
+}
+
+/// The metadata of a revision, and how long they were: from the metadata report, or from an
+/// instance. If it does not tell them, they may still be in the report.
+async fn fetch(
+    source: &dyn Applications,
+    instance: &Instance,
+    revision: &str,
+) -> Result<(Metadata, usize), String> {
+    let address = wire::address::join(&instance.host, instance.port);
+    let reported = async || {
+        let text = source.report(&instance.application, revision).await;
+        let text =
+            text.map_err(|away| format!("the metadata report cannot be read: {}", away.0))?;
+        let missing = || format!("the metadata report has no revision {revision}");
+        let text = text.filter(|text| !text.is_empty()).ok_or_else(missing)?;
+        let metadata = Metadata::parse(&text);
+        let metadata = metadata.map_err(|error| format!("in the metadata report: {error}"))?;
+        Ok((metadata, text.len()))
+    };
+    if instance.storage() == Storage::Remote {
+        return reported().await;
+    }
+    match ask::ask(instance, revision).await {
+        Ok(text) => {
+            debug_assert!(text.len() <= 2 * MAX_METADATA_LEN, "bounded by its frame");
+            let metadata = Metadata::parse(&text);
+            let metadata = metadata.map_err(|error| format!("{address} has told: {error}"))?;
+            Ok((metadata, text.len()))
+        }
+        Err(error) => match reported().await {
+            Ok(found) => Ok(found),
+            Err::<_, String>(_) => Err(format!("{address} does not tell: {error}")),
+        },
+    }
+}

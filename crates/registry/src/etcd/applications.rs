@@ -1,0 +1,87 @@
+//! The application level in etcd.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dubbo_proto::application::Instance;
+use tokio::sync::watch;
+
+use crate::application::item;
+use crate::definitions::Away;
+use crate::layout::Placed;
+use crate::layout::applications::ApplicationPaths;
+use crate::registrar::Registrar;
+use crate::store::{Applications, RuleWatch, Wait, Watch, Withdraw};
+
+use super::connection::Connection;
+use super::rule::EtcdRule;
+use super::settings::Settings;
+use super::watch::EtcdWatch;
+
+/// The longest answer: metadata of 4 MiB, and some room.
+const MAX_MESSAGE_LEN: usize = 8 << 20;
+
+#[derive(Debug)]
+pub(super) struct EtcdApplications {
+    pub(super) paths: ApplicationPaths,
+    pub(super) settings: Arc<Settings>,
+    pub(super) connection: Connection,
+    pub(super) registrar: Registrar,
+}
+
+impl EtcdApplications {
+    async fn read(&self, application: &str, revision: &str) -> Result<Option<Vec<u8>>, Away> {
+        let away = || Away("etcd cannot be reached".to_owned());
+        let live = self.connection.lent.live_within_timeout().await.ok_or_else(away)?;
+        for path in self.paths.reports(application, revision) {
+            let mut client = live.kv_client().max_decoding_message_size(MAX_MESSAGE_LEN);
+            let get = client.get(path, None);
+            let answer = self.connection.request("reading metadata", get).await;
+            let answer = answer.map_err(|error| Away(error.to_string()))?;
+            if let Some(kv) = answer.kvs().first() {
+                return Ok(Some(kv.value().to_vec()));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Applications for EtcdApplications {
+    fn grace(&self) -> Duration {
+        self.settings.grace
+    }
+
+    fn provided_by(&self, interface: &str) -> Option<&[String]> {
+        self.settings.applications.provided_by.get(interface).map(Vec::as_slice)
+    }
+
+    fn mapping(&self, interface: &str) -> Box<dyn RuleWatch> {
+        Box::new(EtcdRule::new(self.paths.mapping(interface), self.connection.clone()))
+    }
+
+    fn instances(&self, application: &str) -> Box<dyn Watch<Arc<Instance>>> {
+        let prefixes = vec![self.paths.folder(application) + "/"];
+        let read = |key: &[u8], value: &[u8]| item(key.to_vec(), value);
+        Box::new(EtcdWatch::new(prefixes, read, self.connection.clone()))
+    }
+
+    fn report<'a>(
+        &'a self,
+        application: &'a str,
+        revision: &'a str,
+    ) -> Wait<'a, Result<Option<Vec<u8>>, Away>> {
+        Box::pin(self.read(application, revision))
+    }
+
+    fn place_instance(&self, instance: &Instance) -> Placed {
+        self.paths.place_instance(instance, instance.plain_record())
+    }
+
+    fn place_mapping(&self, interface: &str, application: &str) -> Placed {
+        self.paths.place_mapping(interface, application)
+    }
+
+    fn keep(&self, placed: Placed) -> (watch::Receiver<bool>, Withdraw) {
+        self.registrar.add(placed)
+    }
+}

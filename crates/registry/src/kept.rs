@@ -1,0 +1,169 @@
+//! What is known of a list of entries, whatever their store does. Time is an argument; nothing
+//! here waits.
+//!
+//! Invariants:
+//! - Only a list that was read takes entries away: being away never does.
+//! - Entries of a history that got lost stay for the grace, and not longer. They stay, too, while
+//!   the store is away again.
+//! - The list counts as current only while the store can be read and nothing is kept from a
+//!   history that got lost.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::endpoint::Freshness;
+use crate::layout::BadEntry;
+use crate::store::{Change, EntryKey, Item, Known, News};
+
+/// The entries of one list.
+#[derive(Debug)]
+pub(crate) struct Kept<E> {
+    /// What the list is of, for the operator.
+    name: String,
+    grace: Duration,
+    /// Whether an entry of a history that got lost stays for a while.
+    outlives: fn(&E) -> bool,
+    /// All entries. `Ok(None)` for one that is not for us.
+    entries: BTreeMap<EntryKey, Result<Option<E>, BadEntry>>,
+    /// Entries of a history that got lost, kept until their owners had time to register again.
+    ghosts: BTreeMap<EntryKey, E>,
+    ghosts_until: Option<Instant>,
+    freshness: Freshness,
+}
+
+impl<E> Kept<E> {
+    pub(crate) fn new(name: String, grace: Duration, outlives: fn(&E) -> bool) -> Self {
+        Self {
+            name,
+            grace,
+            outlives,
+            entries: BTreeMap::new(),
+            ghosts: BTreeMap::new(),
+            ghosts_until: None,
+            freshness: Freshness::Pending,
+        }
+    }
+
+    /// What the list is of.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How far the list can be trusted.
+    pub(crate) fn freshness(&self) -> Freshness {
+        match self.freshness {
+            Freshness::Current if self.ghosts_until.is_some() => Freshness::Stale,
+            freshness => freshness,
+        }
+    }
+
+    /// The entries in use. Those of a history that got lost come first.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&EntryKey, &E)> {
+        let read = self.entries.iter();
+        let read = read.filter_map(|(key, read)| Some((key, read.as_ref().ok()?.as_ref()?)));
+        self.ghosts.iter().chain(read)
+    }
+
+    /// What cannot be read.
+    pub(crate) fn bad(&self) -> impl Iterator<Item = (&EntryKey, &BadEntry)> {
+        self.entries.iter().filter_map(|(key, read)| Some((key, read.as_ref().err()?)))
+    }
+
+    /// Takes over what a store knows without asking.
+    pub(crate) fn handle_known(&mut self, known: Known<E>) {
+        self.replace(known.items);
+        self.freshness = if known.is_current { Freshness::Current } else { Freshness::Stale };
+    }
+
+    pub(crate) fn handle_news(&mut self, news: News<E>, now: Instant) {
+        match news {
+            News::Whole { items, history_lost } => {
+                let before = self.replace(items);
+                if history_lost {
+                    self.keep_as_ghosts(before, now);
+                }
+                let entries = &self.entries;
+                self.ghosts.retain(|key, _| !entries.contains_key(key));
+                self.freshness = Freshness::Current;
+            }
+            News::Changes(changes) => {
+                for change in changes {
+                    self.apply(change);
+                }
+            }
+        }
+        if self.ghosts.is_empty() {
+            self.ghosts_until = None;
+        }
+    }
+
+    /// The store cannot be read: what is known stays.
+    pub(crate) fn handle_away(&mut self) {
+        if self.freshness == Freshness::Current {
+            self.freshness = Freshness::Stale;
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.ghosts_until.filter(|_| self.freshness == Freshness::Current)
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        if self.poll_timeout().is_some_and(|due| due <= now) {
+            self.ghosts.clear();
+            self.ghosts_until = None;
+        }
+    }
+
+    /// Takes over a whole list; returns the one before.
+    fn replace(&mut self, items: Vec<Item<E>>) -> BTreeMap<EntryKey, Result<Option<E>, BadEntry>> {
+        for Item { key, read } in &items {
+            self.say_if_bad(key, read);
+        }
+        let entries = items.into_iter().map(|Item { key, read }| (key, read)).collect();
+        std::mem::replace(&mut self.entries, entries)
+    }
+
+    fn apply(&mut self, change: Change<E>) {
+        match change {
+            Change::Put(Item { key, read }) => {
+                self.ghosts.remove(&key);
+                self.say_if_bad(&key, &read);
+                self.entries.insert(key, read);
+            }
+            Change::Gone(key) => {
+                self.ghosts.remove(&key);
+                self.entries.remove(&key);
+            }
+        }
+    }
+
+    /// A warning about an entry that is bad and was not so before.
+    fn say_if_bad(&self, key: &EntryKey, read: &Result<Option<E>, BadEntry>) {
+        let Err(error) = read else { return };
+        if self.entries.get(key).and_then(|known| known.as_ref().err()) != Some(error) {
+            let key = String::from_utf8_lossy(key);
+            tracing::warn!(%key, %error, "registry key skipped");
+        }
+    }
+
+    fn keep_as_ghosts(
+        &mut self,
+        before: BTreeMap<EntryKey, Result<Option<E>, BadEntry>>,
+        now: Instant,
+    ) {
+        tracing::warn!(
+            list = self.name,
+            grace = ?self.grace,
+            "the registry came back without its history; endpoints known before stay in use for a \
+             while",
+        );
+        let usable = before.into_iter().filter_map(|(key, read)| Some((key, read.ok()??)));
+        let outlives = self.outlives;
+        self.ghosts.extend(usable.filter(|(_, entry)| outlives(entry)));
+        self.ghosts_until = Some(now + self.grace);
+    }
+}
