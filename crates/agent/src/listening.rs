@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use wire::{ListenAddress, Secured};
+use wire::{ListenAddress, ListenOptions, Secured};
 
 use crate::metrics::{CallStats, Hub};
 use crate::worker::ListenerProtocol;
@@ -19,6 +19,8 @@ pub struct PlannedListener {
     pub listen: ListenAddress,
     /// The key that says so, for messages.
     pub listen_key: &'static str,
+    /// How the kernel carries its connections.
+    pub socket: ListenOptions,
     /// Connections held at once.
     pub max_connections: usize,
     /// The key that says so, for messages.

@@ -13,7 +13,7 @@ use registry::{MemoryHub, RegistryConfig};
 use support::{Behaviour, FakeProvider, SERVICE, STRING, block_on, request, wait_until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use wire::tls::{Certificate, ClientTls, ClientTlsConfig, Pem};
-use wire::{Connection, Destination};
+use wire::{Connection, Destination, SocketOptions};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -87,7 +87,9 @@ fn with_registry(sections: &str) -> String {
 
 async fn connect(address: SocketAddr, tls: Option<ClientTls>) -> std::io::Result<Connection> {
     let (host, port) = (address.ip().to_string(), address.port());
-    Destination::Tcp { host, port, tls }.connect("test", PATIENCE).await
+    Destination::Tcp { host, port, options: SocketOptions::default(), tls }
+        .connect("test", PATIENCE)
+        .await
 }
 
 /// Asks for a page or makes a call; what was answered, head and body, until the server closes.

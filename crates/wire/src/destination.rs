@@ -10,7 +10,7 @@ use tokio::net::UnixStream;
 use crate::connection::Connection;
 #[cfg(feature = "tls")]
 use crate::connection::tls::ClientTls;
-use crate::socket;
+use crate::socket::{self, SocketOptions};
 
 /// Where a connection goes to.
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ pub enum Destination {
         host: String,
         /// Its port.
         port: u16,
+        /// How the kernel carries it.
+        options: SocketOptions,
         /// TLS, if that is spoken there.
         #[cfg(feature = "tls")]
         tls: Option<ClientTls>,
@@ -41,17 +43,18 @@ impl Destination {
     ) -> io::Result<Connection> {
         match self {
             #[cfg(feature = "tls")]
-            Self::Tcp { host, port, tls: Some(tls) } => {
+            Self::Tcp { host, port, options, tls: Some(tls) } => {
                 let deadline = tokio::time::Instant::now() + timeout;
-                let stream = socket::connect(host, *port, timeout).await?;
+                let stream = socket::connect_with(host, *port, options, timeout).await?;
                 let connection = Connection::outgoing(stream, carries)?;
                 let shaking = tls.connect(host, connection);
                 tokio::time::timeout_at(deadline, shaking).await.unwrap_or_else(|_| {
                     Err(late("the server did not finish the TLS handshake in time"))
                 })
             }
-            Self::Tcp { host, port, .. } => {
-                Connection::outgoing(socket::connect(host, *port, timeout).await?, carries)
+            Self::Tcp { host, port, options, .. } => {
+                let stream = socket::connect_with(host, *port, options, timeout).await?;
+                Connection::outgoing(stream, carries)
             }
             Self::Unix(path) => {
                 let connected = tokio::time::timeout(timeout, UnixStream::connect(path)).await;

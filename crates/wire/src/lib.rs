@@ -9,7 +9,7 @@
 //! - A [`Destination`] is where this process connects to.
 //! - [`Loads`] finds the worker that has fewest connections.
 //! - [`Files`] keeps some of the process's file descriptors from those who connect.
-//! - [`socket`] opens and tunes TCP sockets; [`TcpInfo`] is what the kernel knows of one.
+//! - [`socket`] opens TCP sockets, as [`SocketOptions`] say; [`TcpInfo`] is what the kernel knows of one.
 //! - [`Budget`] is the memory that all peers together may make this process hold.
 //! - [`Taking`] is whether a peer takes what is written to it.
 //! - [`address`] reads and writes `HOST:PORT`.
@@ -51,6 +51,7 @@ pub use listener::{Limits, Listener};
 pub use machine::{Conn, Ending, Machine, Share, SyncConn, TimedEvent, Wait, Waits};
 pub use machine::{drive, drive_slices, linger, slice_len};
 pub use slow_reader::{MIN_TAKEN_LEN, Taking, Watched};
+pub use socket::{ListenOptions, SocketOptions};
 pub use tcp_info::TcpInfo;
 pub use worker_loads::{Assigned, Loads};
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::socket;
+use crate::socket::{self, ListenOptions};
 pub use error::{ListenError, listen, remedy};
 
 mod error;
@@ -51,14 +51,21 @@ impl ListenAddress {
     }
 
     /// Binds a listening socket that is ready for use on any runtime. `key` is where the address
-    /// is set, for the message.
+    /// is set, for the message. Of the options, a Unix socket
+    /// takes the backlog.
     ///
     /// # Errors
     /// The address cannot be listened on, with what to do about it.
-    pub fn bind(&self, key: &'static str) -> Result<BoundSocket, ListenError> {
+    pub fn bind(
+        &self,
+        key: &'static str,
+        options: &ListenOptions,
+    ) -> Result<BoundSocket, ListenError> {
         let bound = match self {
-            Self::Tcp(address) => socket::listen(*address).map(BoundSocket::Tcp),
-            Self::Unix { path, mode } => UnixSocket::bind(path, *mode).map(BoundSocket::Unix),
+            Self::Tcp(address) => socket::listen_with(*address, options).map(BoundSocket::Tcp),
+            Self::Unix { path, mode } => {
+                UnixSocket::bind(path, *mode, options.backlog).map(BoundSocket::Unix)
+            }
         };
         bound.map_err(|source| ListenError { address: self.clone(), key, source })
     }
@@ -118,7 +125,7 @@ pub struct UnixSocket {
 }
 
 impl UnixSocket {
-    fn bind(path: &Path, mode: u32) -> io::Result<Self> {
+    fn bind(path: &Path, mode: u32, backlog: u16) -> io::Result<Self> {
         make_room(path)?;
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
@@ -126,7 +133,7 @@ impl UnixSocket {
         // From here on the file is removed again if anything fails.
         let file = SocketFile::of(path, mode)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
-        socket.listen(socket::BACKLOG)?;
+        socket.listen(backlog.into())?;
         Ok(Self { socket: socket.into(), file })
     }
 }
@@ -207,10 +214,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.sock");
         let address = ListenAddress::Unix { path: path.clone(), mode: 0o600 };
-        let bound = address.bind("ingress.listen").unwrap();
+        let bound = address.bind("ingress.listen", &ListenOptions::default()).unwrap();
         assert_eq!(bound.address().unwrap(), address);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        let text = address.bind("ingress.listen").unwrap_err().to_string();
+        let text =
+            address.bind("ingress.listen", &ListenOptions::default()).unwrap_err().to_string();
         assert!(text.contains("another process listens on this socket"), "{text}");
         drop(bound);
         assert!(!path.exists());
@@ -222,12 +230,15 @@ mod tests {
         let path = folder.path().join("a.sock");
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists(), "left behind");
-        let bound = unix(path.clone()).bind("link.listen").unwrap();
+        let bound = unix(path.clone()).bind("link.listen", &ListenOptions::default()).unwrap();
         // Another one has taken its place meanwhile: that one stays.
         fs::remove_file(&path).unwrap();
         fs::write(&path, "precious").unwrap();
         drop(bound);
-        let text = unix(path.clone()).bind("link.listen").unwrap_err().to_string();
+        let text = unix(path.clone())
+            .bind("link.listen", &ListenOptions::default())
+            .unwrap_err()
+            .to_string();
         assert!(text.contains("not a socket") && text.contains("link.listen"), "{text}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }
@@ -235,9 +246,12 @@ mod tests {
     #[test]
     fn a_path_that_is_too_long_or_in_no_folder_is_told() {
         let long = unix(format!("/tmp/{}", "a".repeat(MAX_SOCKET_PATH_LEN)).into());
-        let text = long.bind("link.listen").unwrap_err().to_string();
+        let text = long.bind("link.listen", &ListenOptions::default()).unwrap_err().to_string();
         assert!(text.contains("107 bytes"), "{text}");
-        let text = unix("/nowhere/a.sock".into()).bind("link.listen").unwrap_err().to_string();
+        let text = unix("/nowhere/a.sock".into())
+            .bind("link.listen", &ListenOptions::default())
+            .unwrap_err()
+            .to_string();
         assert!(text.contains("folder"), "{text}");
     }
 }

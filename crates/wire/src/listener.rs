@@ -10,7 +10,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use socket2::SockRef;
 use tokio::net::{TcpListener, UnixListener};
 use tracing::{debug, warn};
 
@@ -18,7 +17,6 @@ use crate::connection::{Connection, Detached, Peer, Secured, Socket};
 use crate::connection_counts::ConnectionCounts;
 use crate::descriptors::Files;
 use crate::listen_address::{BoundSocket, ListenAddress, SocketFile, UnixSocket};
-use crate::socket;
 
 /// How long accepting rests after the operating system refused to give a connection, most often
 /// for lack of file descriptors: trying again at once would only use up a core.
@@ -83,8 +81,7 @@ enum Refusal {
 }
 
 impl Listener {
-    /// A listener for connections that carry one protocol, which are tuned for calls. Must be
-    /// called on a runtime.
+    /// A listener for connections that carry one protocol. Must be called on a runtime.
     ///
     /// # Errors
     /// What the operating system says.
@@ -97,10 +94,7 @@ impl Listener {
         let socket = socket.into();
         let address = socket.address()?;
         let socket = match socket {
-            BoundSocket::Tcp(socket) => {
-                socket::tune(&SockRef::from(&socket))?;
-                Accepting::Tcp(TcpListener::from_std(socket)?)
-            }
+            BoundSocket::Tcp(socket) => Accepting::Tcp(TcpListener::from_std(socket)?),
             BoundSocket::Unix(UnixSocket { socket, file }) => {
                 Accepting::Unix(UnixListener::from_std(socket)?, file)
             }

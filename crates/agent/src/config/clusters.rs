@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use balance::{HoldPolicy, OutlierPolicy};
 use dubbo_proto::{Serialization, validate_interface};
+use wire::SocketOptions;
 
 use super::defaults;
 use super::error::{KeyPlace, Problems};
 use super::routing::{default_routing, routing};
 use super::section::Section;
+use super::socket::connecting;
 use super::tls::upstream_tls;
 use super::{AppCapacity, ClusterPolicy, ClusterRule, ClusterRules, ConnectionLimit};
 
@@ -28,6 +30,7 @@ pub(super) fn clusters(
     let mut default = policy(&mut defaults, DEFAULTS, &base);
     default.routing = routing(&mut defaults, folder, &base.routing);
     default.tls = upstream_tls(defaults.table_as("tls", "defaults.tls"), folder);
+    default.socket = connecting(defaults.table_as("socket", "defaults.socket"), &base.socket);
     defaults.finish();
     let mut rules: Vec<ClusterRule> = Vec::with_capacity(clusters.len());
     let mut places: Vec<KeyPlace> = Vec::with_capacity(clusters.len());
@@ -35,6 +38,8 @@ pub(super) fn clusters(
         let interface = pattern(&mut section);
         let name = format!("[[cluster]] {}", interface.as_deref().unwrap_or_default());
         let mut policy = policy(&mut section, &name, &default);
+        let socket = section.table_as("socket", "cluster.socket");
+        policy.socket = connecting(socket, &default.socket);
         let tls = upstream_tls(section.table_as("tls", "cluster.tls"), folder);
         policy.tls = tls.or_else(|| default.tls.clone());
         policy.routing = routing(&mut section, folder, &default.routing);
@@ -74,6 +79,7 @@ impl Default for ClusterPolicy {
             max_reply_len: defaults::BODY_LEN,
             long_len: defaults::LONG_LEN,
             connections: defaults::CONNECTIONS,
+            socket: SocketOptions::default(),
             hold: defaults::HOLD,
             outlier: defaults::OUTLIER,
             routing: Arc::default(),
@@ -118,6 +124,7 @@ fn policy(section: &mut Section<'_>, name: &str, base: &ClusterPolicy) -> Cluste
             len => len,
         },
         connections: connections(section).unwrap_or(base.connections),
+        socket: base.socket,
         hold: HoldPolicy {
             time: section.ms_or_none("hold_ms", defaults::LONGEST, base.hold.time),
             percent: section.number(

@@ -66,6 +66,18 @@ pub(super) const CONNECTIONS: ConnectionLimit =
     ConnectionLimit::Auto { max: NonZeroUsize::new(16).expect("16 is not 0") };
 /// More than this would be a mistake: a provider takes so many of all its consumers.
 pub(super) const MOST_CONNECTIONS: usize = 64;
+/// Two small messages.
+pub(super) const LEAST_BUFFER_LEN: usize = 4096;
+/// What a socket option can say.
+pub(super) const MOST_BUFFER_LEN: usize = 1 << 30;
+/// Below this every message would need many turns of the event loop.
+pub(super) const LEAST_UNSENT_LEN: u32 = 1024;
+/// What a socket option can say.
+pub(super) const MOST_UNSENT_LEN: u32 = 1 << 30;
+/// The kernel counts seconds.
+pub(super) const LEAST_KEEPALIVE: Duration = Duration::from_secs(1);
+/// Less than a retransmission takes would end good connections.
+pub(super) const LEAST_USER_TIMEOUT: Duration = Duration::from_millis(100);
 /// What one message on a link can carry at most.
 pub(super) const MAX_BODY_LEN: usize = 1024 * 1024 * 1024;
 /// Twice what common servers allow, since attachments travel in headers.

@@ -14,6 +14,7 @@ use super::conflicts::{Ingress, Listen, Listener, Places};
 use super::defaults;
 use super::registries::RegistryDraft;
 use super::section::Section;
+use super::socket::listening;
 use super::tls::listener_tls;
 use super::{
     Advertise, Cors, DubboIngressConfig, DubboLimits, DubboListenerConfig, HttpIngressConfig,
@@ -65,6 +66,7 @@ fn http_ingress(
 ) -> HttpIngressConfig {
     let ingress = HttpIngressConfig {
         listen,
+        socket: listening(section.table_as("socket", "ingress.socket")),
         registry,
         max_connections: section.number(
             "max_connections",
@@ -174,7 +176,8 @@ fn dubbo_ingress(
     let limits = limits(&mut section);
     // Dubbo TCP has no name that ALPN knows.
     let tls = listener_tls(section.table_as("tls", "ingress.tls"), folder, &[]);
-    let ingress = DubboIngressConfig { listen, registry, default_service, limits, tls };
+    let socket = listening(section.table_as("socket", "ingress.socket"));
+    let ingress = DubboIngressConfig { listen, socket, registry, default_service, limits, tls };
     section.finish();
     ingress
 }
@@ -220,7 +223,8 @@ pub(super) fn dubbo_exports(
     }
     let limits = limits(&mut section);
     let tls = listener_tls(section.table_as("tls", "dubbo.tls"), folder, &[]);
-    let config = DubboListenerConfig { listen, advertise, application, limits, tls };
+    let socket = listening(section.table_as("socket", "dubbo.socket"));
+    let config = DubboListenerConfig { listen, socket, advertise, application, limits, tls };
     let is_present = section.is_present();
     if is_present {
         places.dubbo = Listener::At(section.head().clone());
@@ -248,6 +252,7 @@ pub(super) fn link(
     let (listen, advertise) = advertised_listener(&mut section, places);
     let config = LinkListenerConfig {
         listen,
+        socket: listening(section.table_as("socket", "link.socket")),
         advertise,
         max_connections: section.number(
             "max_connections",

@@ -6,19 +6,21 @@
 //! Left out are: passwords, the values of headers (they hold tokens), what comes before an `@` in
 //! a URL, the paths of an HTTP app's methods (they may hold keys), and what is in files.
 
+mod registries;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
-use registry::{EtcdConfig, Layout, RegistryConfig, RegistryTls, ZooKeeperAcl, ZooKeeperConfig};
 use serde_json::{Value, json};
-use wire::ListenAddress;
+use wire::{ListenAddress, ListenOptions, SocketOptions};
 
+use self::registries::without_user;
 use super::{
     AdminConfig, Advertise, AppCapacity, AppConfig, Caller, ClusterPolicy, ClusterRules, Config,
     ConnectionLimit, Cors, DubboIngressConfig, DubboLimits, DubboListenerConfig, ExportConfig,
     HashKey, HashPolicy, HttpAppConfig, HttpIngressConfig, LinkListenerConfig, ListenerTls,
-    LogConfig, LogFormat, ProcessConfig, RegistryEntry, RoutingPolicy, RuleFile, TlsEndpoints,
-    TlsFiles, UpstreamTls,
+    LogConfig, LogFormat, ProcessConfig, RoutingPolicy, RuleFile, TlsEndpoints, TlsFiles,
+    UpstreamTls,
 };
 
 impl Config {
@@ -28,7 +30,7 @@ impl Config {
             process,
             log,
             admin,
-            registries,
+            registries: all_registries,
             http,
             dubbo,
             link,
@@ -50,7 +52,7 @@ impl Config {
             "agent": process_shown(process),
             "log": log_shown(log, level),
             "admin": admin.as_ref().map(admin_shown),
-            "registry": registries.iter().map(registry).collect::<Vec<_>>(),
+            "registry": all_registries.iter().map(registries::registry).collect::<Vec<_>>(),
             "ingress": ingresses,
             "link": link.as_ref().map(link_shown),
             "dubbo": dubbo_exports.as_ref().map(dubbo_exports_shown),
@@ -68,6 +70,7 @@ impl Config {
     fn http(&self, config: &HttpIngressConfig) -> Value {
         let HttpIngressConfig {
             listen,
+            socket,
             registry,
             max_connections,
             max_body_len,
@@ -83,7 +86,6 @@ impl Config {
         json!({
             "protocol": "http",
             "listen": listen.to_string(),
-        "socket_mode": socket_mode(listen),
             "socket_mode": socket_mode(listen),
             "registry": self.registry_name(*registry),
             "max_connections": max_connections,
@@ -95,14 +97,16 @@ impl Config {
             "write_timeout_ms": ms(*write_timeout),
             "hosts": hosts,
             "cors": cors.as_ref().map(cors_shown),
+            "socket": listening(socket),
             "tls": tls.as_ref().map(listener_tls),
         })
     }
 
     fn dubbo(&self, config: &DubboIngressConfig) -> Value {
-        let DubboIngressConfig { listen, registry, default_service, limits, tls } = config;
+        let DubboIngressConfig { listen, socket, registry, default_service, limits, tls } = config;
         let mut shown = dubbo_limits(*limits);
         shown["protocol"] = "dubbo".into();
+        shown["socket"] = listening(socket);
         shown["tls"] = tls.as_ref().map(listener_tls).into();
         shown["listen"] = listen.to_string().into();
         shown["socket_mode"] = socket_mode(listen).into();
@@ -175,30 +179,6 @@ fn admin_shown(config: &AdminConfig) -> Value {
     json!({ "listen": listen.to_string(), "socket_mode": mode, "hosts": hosts, "tls": tls })
 }
 
-fn registry(entry: &RegistryEntry) -> Value {
-    let RegistryEntry { name, config, definitions } = entry;
-    let mut shown = match config {
-        RegistryConfig::Memory(_) => json!({}),
-        RegistryConfig::File { path } => json!({ "path": path.display().to_string() }),
-        RegistryConfig::Etcd(etcd) => etcd_shown(etcd),
-        RegistryConfig::ZooKeeper(zookeeper) => zookeeper_shown(zookeeper),
-    };
-    shown["name"] = name.clone().into();
-    shown["kind"] = entry.kind().into();
-    let folder = definitions.folder.as_ref();
-    shown["definitions"] = folder.map(|path| path.display().to_string()).into();
-    shown["metadata_root"] = definitions.report_root.clone().into();
-    shown["ask_providers"] = definitions.ask_providers.into();
-    shown
-}
-
-impl RegistryEntry {
-    /// What kind of registry it is, as the configuration has it.
-    pub fn kind(&self) -> &'static str {
-        self.config.kind()
-    }
-}
-
 /// Which files hold certificates and keys; never what is in them.
 fn tls_files(files: &TlsFiles) -> Value {
     let TlsFiles { ca_file, cert_file, key_file, server_name } = files;
@@ -231,68 +211,6 @@ fn upstream_tls(config: &UpstreamTls) -> Value {
         TlsEndpoints::All => "all".into(),
     };
     shown
-}
-
-fn etcd_shown(config: &EtcdConfig) -> Value {
-    let (layout, root) = match &config.layout {
-        Layout::Contest { root } => ("contest", root),
-        Layout::Dubbo { root } => ("dubbo", root),
-    };
-    json!({
-        "endpoints": config.endpoints.iter().map(|url| without_user(url)).collect::<Vec<_>>(),
-        "layout": layout,
-        "root": root,
-        "user": config.user,
-        "tls": config.tls.as_ref().map(registry_tls),
-        "lease_ttl_s": config.lease_ttl.as_secs(),
-        "connect_timeout_ms": ms(config.connect_timeout),
-        "request_timeout_ms": ms(config.request_timeout),
-        "grace_ms": ms(config.grace),
-        "instances_root": config.applications.instances_root,
-        "provided_by": config.applications.provided_by,
-    })
-}
-
-fn zookeeper_shown(config: &ZooKeeperConfig) -> Value {
-    let servers = config.servers.iter().map(|server| without_user(server));
-    let acl = config.acl.map(|acl| match acl {
-        ZooKeeperAcl::Open => "open",
-        ZooKeeperAcl::Creator => "creator",
-        ZooKeeperAcl::CreatorAndReaders => "creator-and-readers",
-    });
-    json!({
-        "endpoints": servers.collect::<Vec<_>>(),
-        "chroot": format!("/{}", config.chroot),
-        "root": config.root,
-        "user": config.user,
-        "acl": acl,
-        "tls": config.tls.as_ref().map(registry_tls),
-        "session_timeout_ms": ms(config.session_timeout),
-        "connect_timeout_ms": ms(config.connect_timeout),
-        "request_timeout_ms": ms(config.request_timeout),
-        "grace_ms": ms(config.grace),
-        "max_message_bytes": config.max_message_len,
-        "instances_root": config.applications.instances_root,
-        "provided_by": config.applications.provided_by,
-    })
-}
-
-fn registry_tls(tls: &RegistryTls) -> Value {
-    let path =
-        |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
-    json!({
-        "ca_file": path(&tls.ca_file),
-        "cert_file": path(&tls.cert_file),
-        "key_file": path(&tls.key_file),
-        "server_name": tls.server_name,
-    })
-}
-
-/// A URL without what may be a password.
-fn without_user(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
-    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
-    if scheme.is_empty() { rest.to_owned() } else { format!("{scheme}://{rest}") }
 }
 
 fn http_app(config: &HttpAppConfig) -> Value {
@@ -336,8 +254,9 @@ fn dubbo_limits(config: DubboLimits) -> Value {
 }
 
 fn dubbo_exports_shown(config: &DubboListenerConfig) -> Value {
-    let DubboListenerConfig { listen, advertise, application, limits, tls } = config;
+    let DubboListenerConfig { listen, socket, advertise, application, limits, tls } = config;
     let mut shown = dubbo_limits(*limits);
+    shown["socket"] = listening(socket);
     shown["listen"] = listen.to_string().into();
     shown["socket_mode"] = socket_mode(listen).into();
     shown["advertise"] = advertised(advertise).into();
@@ -349,6 +268,7 @@ fn dubbo_exports_shown(config: &DubboListenerConfig) -> Value {
 fn link_shown(config: &LinkListenerConfig) -> Value {
     let LinkListenerConfig {
         listen,
+        socket,
         advertise,
         max_connections,
         window,
@@ -360,6 +280,7 @@ fn link_shown(config: &LinkListenerConfig) -> Value {
         "listen": listen.to_string(),
         "socket_mode": socket_mode(listen),
         "tls": tls.as_ref().map(listener_tls),
+        "socket": listening(socket),
         "advertise": advertised(advertise),
         "max_connections": max_connections,
         "window": window,
@@ -401,6 +322,7 @@ fn policy(config: &ClusterPolicy) -> Value {
         max_reply_len,
         long_len,
         connections,
+        socket,
         hold,
         outlier,
         routing,
@@ -433,8 +355,34 @@ fn policy(config: &ClusterPolicy) -> Value {
         "eject_max_percent": outlier.max_percent,
         "eject_exceptions": outlier.exceptions,
         "tls": tls.as_ref().map(|tls| upstream_tls(tls)),
+        "socket": connecting(socket),
     });
     routing_shown(routing, &mut shown);
+    shown
+}
+
+fn connecting(options: &SocketOptions) -> Value {
+    let SocketOptions {
+        send_buffer_len,
+        receive_buffer_len,
+        max_unsent_len,
+        nodelay,
+        keepalive,
+        user_timeout,
+    } = options;
+    json!({
+        "send_buffer_bytes": send_buffer_len.unwrap_or(0),
+        "receive_buffer_bytes": receive_buffer_len.unwrap_or(0),
+        "max_unsent_bytes": max_unsent_len,
+        "nodelay": nodelay,
+        "keepalive_ms": keepalive.map_or(0, ms),
+        "user_timeout_ms": user_timeout.map_or(0, ms),
+    })
+}
+
+fn listening(options: &ListenOptions) -> Value {
+    let mut shown = connecting(&options.socket);
+    shown["backlog"] = options.backlog.into();
     shown
 }
 
@@ -477,22 +425,4 @@ fn routing_shown(config: &RoutingPolicy, shown: &mut Value) {
 
 fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn urls_lose_what_may_be_a_password() {
-        for (url, shown) in [
-            ("http://root:pass@10.0.0.1:2379", "http://10.0.0.1:2379"),
-            ("http://root:p@ss@10.0.0.1:2379", "http://10.0.0.1:2379"),
-            ("http://10.0.0.1:2379", "http://10.0.0.1:2379"),
-            ("root:pass@app:80", "app:80"),
-            ("unix:/run/app.sock", "unix:/run/app.sock"),
-        ] {
-            assert_eq!(without_user(url), shown);
-        }
-    }
 }

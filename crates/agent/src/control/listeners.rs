@@ -1,6 +1,6 @@
 //! The listeners of a configuration: which there are, and how they are bound.
 
-use wire::{BoundSocket, ListenAddress, ListenError};
+use wire::{BoundSocket, ListenAddress, ListenError, ListenOptions};
 
 use crate::config::Config;
 use crate::ingress::{dubbo, http, link};
@@ -41,13 +41,15 @@ impl Bound {
         let mut addresses = Addresses::default();
         let mut listeners = Vec::new();
         for planned in planned(config) {
-            let (socket, address) = bind(&planned.listen, planned.listen_key)?;
+            let (socket, address) = bind(&planned.listen, planned.listen_key, &planned.socket)?;
             if let Some(address) = address.tcp() {
                 (planned.note)(&mut addresses, address);
             }
             listeners.push(BoundListener { socket, address, planned });
         }
-        let admin = config.admin.as_ref().map(|admin| bind(&admin.listen, "admin.listen"));
+        let options = ListenOptions::default();
+        let admin = config.admin.as_ref();
+        let admin = admin.map(|admin| bind(&admin.listen, "admin.listen", &options));
         let (admin, admin_address) = admin.transpose()?.unzip();
         addresses.admin = admin_address.and_then(|address| address.tcp());
         Ok(Self { addresses, listeners, admin })
@@ -57,8 +59,9 @@ impl Bound {
 fn bind(
     listen: &ListenAddress,
     key: &'static str,
+    options: &ListenOptions,
 ) -> Result<(BoundSocket, ListenAddress), ListenError> {
-    let socket = listen.bind(key)?;
+    let socket = listen.bind(key, options)?;
     // It is bound, so the system knows where.
     let address = socket.address().unwrap_or_else(|_| listen.clone());
     Ok((socket, address))

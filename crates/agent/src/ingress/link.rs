@@ -29,6 +29,7 @@ pub fn planned(config: &LinkListenerConfig) -> PlannedListener {
         protocol: "link",
         listen: config.listen.clone(),
         listen_key: "link.listen",
+        socket: config.socket,
         max_connections: config.max_connections,
         max_connections_key: "link.max_connections",
         tls: config.tls.as_ref().map(|tls| tls.secured.clone()),

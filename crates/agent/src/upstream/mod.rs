@@ -2,7 +2,8 @@
 //! providers as many as their calls need.
 //!
 //! [`lifecycle`] keeps a connection alive, [`dubbo`] and [`link`] speak the protocols, `lanes`
-//! keeps long messages apart, `lane_group` shares calls among several connections, [`Pool`] lets several clusters share what goes to the same address.
+//! keeps long messages apart, `lane_group` shares calls among several connections, [`Pool`] lets
+//! several clusters share what goes to the same address.
 
 pub mod dubbo;
 mod lane_group;
@@ -22,7 +23,7 @@ use dubbo_proto::{ReplyKind, Serialization};
 pub use flow::Standing;
 use registry::Protocol;
 use wire::address::{join, unix_path};
-use wire::{Account, Destination};
+use wire::{Account, Destination, SocketOptions};
 
 use self::dubbo::DubboPeer;
 pub use self::lanes::{Lanes, MessageLen};
@@ -121,12 +122,12 @@ pub struct EndpointAddress<'a> {
 }
 
 impl EndpointAddress<'_> {
-    fn destination(&self) -> Destination {
+    fn destination(&self, options: SocketOptions) -> Destination {
         if let Some(path) = unix_path(self.host) {
             return Destination::Unix(path.into());
         }
         let tls = self.tls.map(|tls| tls.client.clone());
-        Destination::Tcp { host: self.host.to_owned(), port: self.port, tls }
+        Destination::Tcp { host: self.host.to_owned(), port: self.port, options, tls }
     }
 
     /// What endpoints have in common that share a connection.
@@ -168,6 +169,8 @@ pub struct Setup {
     pub long_len: usize,
     /// How many connections there are to a Dubbo provider.
     pub connections: ConnectionLimit,
+    /// How the kernel carries them.
+    pub socket: SocketOptions,
 }
 
 impl Setup {
@@ -179,6 +182,7 @@ impl Setup {
             max_reply_len: policy.max_reply_len,
             long_len: policy.long_len,
             connections: policy.connections,
+            socket: policy.socket,
         }
     }
 }
@@ -246,7 +250,8 @@ impl Pool {
                 let connections = self.connections.clone();
                 AnyUpstream::Link(shared(&self.links, at, || {
                     let peer = LinkPeer::new(&at.to_string(), &name, setup, memory);
-                    Upstream::start(peer, at.destination(), setup.connect_timeout, connections)
+                    let destination = at.destination(setup.socket);
+                    Upstream::start(peer, destination, setup.connect_timeout, connections)
                 }))
             }
             Protocol::Dubbo => AnyUpstream::Dubbo(self.dubbo(at, setup)),
@@ -292,7 +297,7 @@ impl Pool {
     /// The Dubbo upstream at an address, connecting if there is none yet.
     pub fn dubbo(&self, at: EndpointAddress<'_>, setup: Setup) -> Rc<Lanes> {
         shared(&self.dubbos, at, || {
-            let (address, destination) = (at.to_string(), at.destination());
+            let (address, destination) = (at.to_string(), at.destination(setup.socket));
             let (memory, connections) = (Rc::clone(&self.memory), self.connections.clone());
             let start = move || {
                 let peer = DubboPeer::new(&address, setup, Rc::clone(&memory));

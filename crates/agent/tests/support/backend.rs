@@ -15,6 +15,7 @@ use dubbo_proto::{BodyLimits, Reply as DubboReply, ReplyKind, Serialization, Ser
 use hessian::{Decoder, Encoder, Limits, Value};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
+use wire::SocketOptions;
 
 use super::http_app::TestApp;
 use super::{PATIENCE, SERVICE};
@@ -26,6 +27,14 @@ const SETUP: Setup = Setup {
     max_reply_len: 1 << 20,
     long_len: 1 << 16,
     connections: ConnectionLimit::Fixed(NonZeroUsize::MIN),
+    socket: SocketOptions {
+        send_buffer_len: None,
+        receive_buffer_len: None,
+        max_unsent_len: 1 << 18,
+        nodelay: true,
+        keepalive: None,
+        user_timeout: None,
+    },
 };
 
 /// A class with fields of types that JSON does not tell.

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use wire::Destination;
 use wire::tls::{Certificate, ClientTls, ClientTlsConfig, Pem};
+use wire::{Destination, SocketOptions};
 use zookeeper_proto::{Acl, Identity};
 
 use crate::config::{ApplicationConfig, RegistryTls, ZooKeeperAcl, ZooKeeperConfig};
@@ -100,7 +100,12 @@ fn digest(user: &str, password: &str) -> Identity {
 fn destination(server: &str, tls: Option<&ClientTls>) -> Result<Destination, RegistryError> {
     let bad = |_| RegistryError::BadZooKeeperServer { server: server.to_owned() };
     let (host, port) = wire::address::split(server).map_err(bad)?;
-    Ok(Destination::Tcp { host: host.to_owned(), port, tls: tls.cloned() })
+    Ok(Destination::Tcp {
+        host: host.to_owned(),
+        port,
+        options: SocketOptions::default(),
+        tls: tls.cloned(),
+    })
 }
 
 fn client_tls(tls: &RegistryTls) -> Result<ClientTls, RegistryError> {

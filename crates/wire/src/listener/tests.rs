@@ -2,11 +2,13 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::*;
 use crate::connection::Socket;
+use crate::socket;
 use crate::worker_loads::Loads;
 
 /// No test waits longer for anything.

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use wire::{Connection, Destination};
+use wire::{Connection, Destination, SocketOptions};
 
 use super::super::TlsClient;
 
@@ -41,6 +41,7 @@ impl Origin {
             Way::Tcp { host, port, tls } => Destination::Tcp {
                 host: host.clone(),
                 port: *port,
+                options: SocketOptions::default(),
                 tls: tls.as_ref().map(|tls| tls.client.clone()),
             },
             Way::Unix(path) => Destination::Unix(path.clone()),

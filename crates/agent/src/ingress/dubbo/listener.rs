@@ -12,12 +12,13 @@ use crate::worker::{ListenerProtocol, Worker};
 
 /// An `[[ingress]]` with `protocol = "dubbo"`.
 pub fn planned(config: DubboIngressConfig) -> PlannedListener {
-    let DubboIngressConfig { listen, registry, default_service, limits, tls } = config;
+    let DubboIngressConfig { listen, socket, registry, default_service, limits, tls } = config;
     let offers = Offers::Registry { registry, default_service };
     PlannedListener {
         protocol: "dubbo",
         listen,
         listen_key: "ingress.listen",
+        socket,
         max_connections: limits.max_connections,
         max_connections_key: "ingress.max_connections",
         tls: tls.map(|tls| tls.secured),
@@ -33,6 +34,7 @@ pub fn planned_exports(config: &DubboListenerConfig) -> PlannedListener {
         protocol: "dubbo",
         listen: config.listen.clone(),
         listen_key: "dubbo.listen",
+        socket: config.socket,
         max_connections: limits.max_connections,
         max_connections_key: "dubbo.max_connections",
         tls: config.tls.as_ref().map(|tls| tls.secured.clone()),

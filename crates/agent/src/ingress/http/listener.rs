@@ -16,6 +16,7 @@ pub fn planned(config: HttpIngressConfig) -> PlannedListener {
         protocol: "http",
         listen: config.listen.clone(),
         listen_key: "ingress.listen",
+        socket: config.socket,
         max_connections: config.max_connections,
         max_connections_key: "ingress.max_connections",
         tls: config.tls.as_ref().map(|tls| tls.secured.clone()),

@@ -1,0 +1,111 @@
+//! What `/config` shows of registries.
+
+use registry::{EtcdConfig, Layout, RegistryConfig, RegistryTls, ZooKeeperAcl, ZooKeeperConfig};
+use serde_json::{Value, json};
+
+use super::ms;
+use crate::config::RegistryEntry;
+
+pub(super) fn registry(entry: &RegistryEntry) -> Value {
+    let RegistryEntry { name, config, definitions } = entry;
+    let mut shown = match config {
+        RegistryConfig::Memory(_) => json!({}),
+        RegistryConfig::File { path } => json!({ "path": path.display().to_string() }),
+        RegistryConfig::Etcd(etcd) => etcd_shown(etcd),
+        RegistryConfig::ZooKeeper(zookeeper) => zookeeper_shown(zookeeper),
+    };
+    shown["name"] = name.clone().into();
+    shown["kind"] = entry.kind().into();
+    let folder = definitions.folder.as_ref();
+    shown["definitions"] = folder.map(|path| path.display().to_string()).into();
+    shown["metadata_root"] = definitions.report_root.clone().into();
+    shown["ask_providers"] = definitions.ask_providers.into();
+    shown
+}
+
+impl RegistryEntry {
+    /// What kind of registry it is, as the configuration has it.
+    pub fn kind(&self) -> &'static str {
+        self.config.kind()
+    }
+}
+
+fn etcd_shown(config: &EtcdConfig) -> Value {
+    let (layout, root) = match &config.layout {
+        Layout::Contest { root } => ("contest", root),
+        Layout::Dubbo { root } => ("dubbo", root),
+    };
+    json!({
+        "endpoints": config.endpoints.iter().map(|url| without_user(url)).collect::<Vec<_>>(),
+        "layout": layout,
+        "root": root,
+        "user": config.user,
+        "tls": config.tls.as_ref().map(registry_tls),
+        "lease_ttl_s": config.lease_ttl.as_secs(),
+        "connect_timeout_ms": ms(config.connect_timeout),
+        "request_timeout_ms": ms(config.request_timeout),
+        "grace_ms": ms(config.grace),
+        "instances_root": config.applications.instances_root,
+        "provided_by": config.applications.provided_by,
+    })
+}
+
+fn zookeeper_shown(config: &ZooKeeperConfig) -> Value {
+    let servers = config.servers.iter().map(|server| without_user(server));
+    let acl = config.acl.map(|acl| match acl {
+        ZooKeeperAcl::Open => "open",
+        ZooKeeperAcl::Creator => "creator",
+        ZooKeeperAcl::CreatorAndReaders => "creator-and-readers",
+    });
+    json!({
+        "endpoints": servers.collect::<Vec<_>>(),
+        "chroot": format!("/{}", config.chroot),
+        "root": config.root,
+        "user": config.user,
+        "acl": acl,
+        "tls": config.tls.as_ref().map(registry_tls),
+        "session_timeout_ms": ms(config.session_timeout),
+        "connect_timeout_ms": ms(config.connect_timeout),
+        "request_timeout_ms": ms(config.request_timeout),
+        "grace_ms": ms(config.grace),
+        "max_message_bytes": config.max_message_len,
+        "instances_root": config.applications.instances_root,
+        "provided_by": config.applications.provided_by,
+    })
+}
+
+fn registry_tls(tls: &RegistryTls) -> Value {
+    let path =
+        |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    json!({
+        "ca_file": path(&tls.ca_file),
+        "cert_file": path(&tls.cert_file),
+        "key_file": path(&tls.key_file),
+        "server_name": tls.server_name,
+    })
+}
+
+/// A URL without what may be a password.
+pub(super) fn without_user(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+    if scheme.is_empty() { rest.to_owned() } else { format!("{scheme}://{rest}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_lose_what_may_be_a_password() {
+        for (url, shown) in [
+            ("http://root:pass@10.0.0.1:2379", "http://10.0.0.1:2379"),
+            ("http://root:p@ss@10.0.0.1:2379", "http://10.0.0.1:2379"),
+            ("http://10.0.0.1:2379", "http://10.0.0.1:2379"),
+            ("root:pass@app:80", "app:80"),
+            ("unix:/run/app.sock", "unix:/run/app.sock"),
+        ] {
+            assert_eq!(without_user(url), shown);
+        }
+    }
+}
