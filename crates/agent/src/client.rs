@@ -53,6 +53,12 @@ impl Client {
         json_of_with(&invoke(&self.0.outbound, 0, invocation, Instant::now()).await?, options)
     }
 
+    /// Does what an agent's worker does every 100 ms: opens and closes connections as calls need
+    /// them, and forgets what nobody uses.
+    pub fn tend(&self) {
+        self.0.outbound.sweep(Instant::now());
+    }
+
     /// Ends all connections. Comes back when all that was sent is written, or cannot be.
     pub async fn close(self) {
         self.0.close_connections().await;

@@ -1,6 +1,8 @@
 //! `dubmesh bench`: measures the performance of this machine, or of a connection between two. What
 //! is measured is in [`lab`].
 
+mod congestion;
+
 use std::process::Command;
 use std::time::Duration;
 
@@ -35,6 +37,9 @@ enum What {
     /// Measure calls through the RPC library: calls per second, latency, CPU time
     #[command(after_help = RPC_HELP)]
     Rpc(Box<RpcArgs>),
+    /// Measure how long calls wait for each other, by connections and socket buffers
+    #[command(after_help = congestion::HELP)]
+    Congestion(Box<congestion::CongestionArgs>),
 }
 
 /// The arguments of `dubmesh bench rpc`.
@@ -98,15 +103,22 @@ struct ServeArgs {
 
 /// Measures, and prints the result.
 pub(crate) fn bench(args: &BenchArgs) -> Exit {
-    let What::Rpc(args) = &args.what;
-    let done = match &args.role {
-        Some(Role::Serve(args)) => rpc::serve(&args.listen, args.threads),
-        None => measure(args),
+    let (name, done) = match &args.what {
+        What::Rpc(args) => {
+            let done = match &args.role {
+                Some(Role::Serve(args)) => rpc::serve(&args.listen, args.threads),
+                None => measure(args),
+            };
+            ("rpc", done.map_err(|error| error.to_string()))
+        }
+        What::Congestion(args) => {
+            ("congestion", congestion::run(args).map_err(|error| error.to_string()))
+        }
     };
     match done {
         Ok(()) => Exit::Ok,
         Err(error) => {
-            eprintln!("dubmesh bench rpc: {error}");
+            eprintln!("dubmesh bench {name}: {error}");
             Exit::Failure
         }
     }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use agent::config::{LogConfig, LogFormat};
@@ -19,11 +20,11 @@ use crate::registry_url::RegistryUrl;
 
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
-It offers hash(String), which is Java's String.hashCode, and echo(String), for
-plain and for generic calls. It answers in the caller's serialization: hessian2,
-fastjson or fastjson2. If all threads are busy, it rejects calls like Dubbo,
-with status 100. Once it listens, it prints one line on standard output:
-READY dubbo://HOST:PORT.
+It offers hash(String), which is Java's String.hashCode, echo(String), and
+twice(String), for plain and for generic calls. It answers in the caller's
+serialization: hessian2, fastjson or fastjson2. If all threads are busy, it
+rejects calls like Dubbo, with status 100. Once it listens, it prints one line
+on standard output: READY dubbo://HOST:PORT.
 
 On SIGTERM and SIGINT it tells all callers that it is leaving, answers the calls
 in flight, and ends.
@@ -33,11 +34,15 @@ Examples:
   dubmesh provider --listen 127.0.0.1:20881 --threads 50 \\
       --registry etcd://127.0.0.1:2379
   dubmesh provider --listen 127.0.0.1:0 --work-ms 0
+  dubmesh provider --threads 1000 --work-ms 0..300
 
 Exit status:
   0  ended by a signal; every call in flight was answered
   1  could not start, or calls were cut off
   2  the arguments are wrong";
+
+/// No caller waits longer.
+const MAX_WORK_MS: u64 = 3_600_000;
 
 /// The arguments of `dubmesh provider`.
 #[derive(Args, Debug)]
@@ -48,9 +53,10 @@ pub(crate) struct ProviderArgs {
     /// Calls that are worked on at the same time; further calls are rejected
     #[arg(long, value_name = "N", default_value = "200")]
     threads: NonZeroUsize,
-    /// How long each call takes; 0 answers calls at once and never rejects one
-    #[arg(long, value_name = "MS", default_value = "50")]
-    work_ms: u64,
+    /// How long each call takes, or MIN..MAX for any time between; 0 answers calls at once and
+    /// never rejects one
+    #[arg(long, value_name = "MS", default_value = "50", value_parser = work)]
+    work_ms: RangeInclusive<Duration>,
     /// Threads that serve connections
     #[arg(long, value_name = "N", default_value = "1")]
     workers: NonZeroUsize,
@@ -65,6 +71,17 @@ pub(crate) struct ProviderArgs {
     /// provider understands all of them
     #[arg(long, value_name = "NAME", requires = "registry", value_parser = registered)]
     serialization: Option<Serialization>,
+}
+
+/// Reads `MS`, or `MIN..MAX`.
+fn work(text: &str) -> Result<RangeInclusive<Duration>, String> {
+    let (least, most) = text.split_once("..").unwrap_or((text, text));
+    match (least.parse(), most.parse()) {
+        (Ok(least), Ok(most)) if least <= most && most <= MAX_WORK_MS => {
+            Ok(Duration::from_millis(least)..=Duration::from_millis(most))
+        }
+        _ => Err(format!("write milliseconds up to {MAX_WORK_MS} such as 50, or 0..300")),
+    }
 }
 
 /// Reads the name of a serialization that a registration can tell.
@@ -103,7 +120,7 @@ async fn serve(args: &ProviderArgs) -> Result<bool, String> {
         listen: args.listen,
         service: args.interface.clone(),
         threads: args.threads,
-        work: Duration::from_millis(args.work_ms),
+        work: args.work_ms.clone(),
         workers: args.workers,
     })
     .map_err(|error| error.to_string())?;

@@ -62,7 +62,7 @@ pub(crate) struct ServiceLocation {
     _registered: Option<Registered>,
 }
 
-fn endpoint_url(text: &str) -> Result<DubboUrl, String> {
+pub(crate) fn endpoint_url(text: &str) -> Result<DubboUrl, String> {
     const FORMS: &str = "write dubbo://HOST:PORT or link://HOST:PORT";
     let mut url: DubboUrl = text.parse().map_err(|error| format!("{error}; {FORMS}"))?;
     let protocol = Protocol::from_scheme(&url.protocol);

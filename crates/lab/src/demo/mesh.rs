@@ -119,7 +119,7 @@ fn member(name: &'static str, threads: usize, hub: &MemoryHub) -> Result<Member,
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         service: hello()?,
         threads: NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN),
-        work: WORK,
+        work: WORK..=WORK,
         workers: NonZeroUsize::MIN,
     })?;
     let app = provider.addr();

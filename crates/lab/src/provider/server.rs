@@ -3,15 +3,16 @@
 //! Invariants:
 //! - Without work, a call is answered inside the event that brings it: no task, no allocation, and
 //!   one write for all answers of a turn.
-//! - With work, all calls take the same time, so that one queue in the order of arrival and one
-//!   timer serve them all.
+//! - With work, one queue in the order of the ends and one timer serve all calls.
 //! - At most `threads` calls are worked on at once, over all connections and workers.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::cmp::{Ordering as Order, Reverse};
+use std::collections::BinaryHeap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -23,6 +24,7 @@ use dubbo_proto::{
     ProtoError, ReplyKind, ReplyTo, Request, ServerConfig, ServerConnection, ServerEvent,
     ServiceKey, Status,
 };
+use rand::Rng;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::{debug, warn};
 use wire::{Conn, Detached, Files, Limits, ListenError, Listener, Loads, Machine, drive};
@@ -43,8 +45,8 @@ pub struct ProviderConfig {
     pub service: ServiceKey,
     /// Calls that it works on at once; others are rejected.
     pub threads: NonZeroUsize,
-    /// How long each call takes.
-    pub work: Duration,
+    /// How long calls take: any time of these is as likely as any other.
+    pub work: RangeInclusive<Duration>,
     /// Threads that serve connections.
     pub workers: NonZeroUsize,
 }
@@ -123,7 +125,7 @@ impl Provider {
             let shared = Shared {
                 service: HelloService::new(config.service.clone()),
                 threads: config.threads.get(),
-                work: config.work,
+                work: config.work.clone(),
                 addr,
                 busy: Arc::clone(&busy),
                 counts: Arc::clone(&counts),
@@ -247,7 +249,7 @@ impl Machine for DubboServer {
 struct Shared {
     service: HelloService,
     threads: usize,
-    work: Duration,
+    work: RangeInclusive<Duration>,
     addr: SocketAddr,
     busy: Arc<AtomicUsize>,
     counts: Arc<Counts>,
@@ -259,13 +261,13 @@ struct Worker {
     /// A connection has ended.
     ended: Notify,
     scratch: RefCell<Vec<u8>>,
-    jobs: RefCell<VecDeque<Job>>,
-    /// `jobs` was empty and is not any more.
-    has_job: Notify,
+    jobs: RefCell<BinaryHeap<Reverse<Job>>>,
+    /// A job of `jobs` is due before all others.
+    has_earlier_job: Notify,
     draining: Cell<bool>,
 }
 
-/// A call that is being worked on.
+/// A call that is being worked on. The first in order is due first.
 struct Job {
     due: Instant,
     conn: Conn<DubboServer>,
@@ -275,6 +277,26 @@ struct Job {
     value: Vec<u8>,
 }
 
+impl Ord for Job {
+    fn cmp(&self, other: &Self) -> Order {
+        self.due.cmp(&other.due)
+    }
+}
+
+impl PartialOrd for Job {
+    fn partial_cmp(&self, other: &Self) -> Option<Order> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Job {
+    fn eq(&self, other: &Self) -> bool {
+        self.due == other.due
+    }
+}
+
+impl Eq for Job {}
+
 impl Worker {
     fn new(shared: Shared) -> Self {
         Self {
@@ -283,7 +305,7 @@ impl Worker {
             ended: Notify::new(),
             scratch: RefCell::default(),
             jobs: RefCell::default(),
-            has_job: Notify::new(),
+            has_earlier_job: Notify::new(),
             draining: Cell::new(false),
         }
     }
@@ -340,7 +362,7 @@ impl Worker {
         match event {
             ServerEvent::Request { to, two_way, request } => {
                 self.shared.counts.received.fetch_add(1, Ordering::Relaxed);
-                if self.shared.work.is_zero() {
+                if self.shared.work.end().is_zero() {
                     self.answer(conn, to, two_way, &request);
                 } else {
                     self.begin(conn, to, two_way, &request);
@@ -381,31 +403,34 @@ impl Worker {
         }
         let mut value = Vec::new();
         let result = service.answer(request, &mut value);
-        let job = Job { due: now + *work, conn: conn.clone(), to, two_way, result, value };
+        let due = now + rand::rng().random_range(work.clone());
+        let job = Job { due, conn: conn.clone(), to, two_way, result, value };
         let mut jobs = self.jobs.borrow_mut();
-        if jobs.is_empty() {
-            self.has_job.notify_one();
+        if jobs.peek().is_none_or(|Reverse(first)| due < first.due) {
+            self.has_earlier_job.notify_one();
         }
-        jobs.push_back(job);
+        jobs.push(Reverse(job));
     }
 
     /// Ends calls when their time has come, for ever.
     async fn work(&self) {
         loop {
-            let due = self.jobs.borrow().front().map(|job| job.due);
-            match due {
-                Some(due) => {
-                    tokio::time::sleep_until(due.into()).await;
-                    self.finish_due(Instant::now());
-                }
-                None => self.has_job.notified().await,
+            let due = self.jobs.borrow().peek().map(|Reverse(job)| job.due);
+            let Some(due) = due else {
+                self.has_earlier_job.notified().await;
+                continue;
+            };
+            tokio::select! {
+                () = tokio::time::sleep_until(due.into()) => self.finish_due(Instant::now()),
+                () = self.has_earlier_job.notified() => {}
             }
         }
     }
 
     fn finish_due(&self, now: Instant) {
         let mut jobs = self.jobs.borrow_mut();
-        while let Some(job) = jobs.pop_front_if(|job| job.due <= now) {
+        while jobs.peek().is_some_and(|Reverse(job)| job.due <= now) {
+            let Some(Reverse(job)) = jobs.pop() else { return };
             self.shared.busy.fetch_sub(1, Ordering::Relaxed);
             self.shared.counts.answered.fetch_add(1, Ordering::Relaxed);
             if job.two_way {

@@ -1,4 +1,4 @@
-//! What the embedded provider offers: `hash(String)`, `echo(String)`, and Dubbo's `$echo` and
+//! What the embedded provider offers: `hash(String)`, `echo(String)`, `twice(String)`, and Dubbo's `$echo` and
 //! generic calls of them. Requests in, values and refusals out; no socket, clock or task.
 //!
 //! Invariant: a refusal has the status, and in its text the words, by which real Dubbo providers
@@ -16,19 +16,19 @@ use hessian::transcode::JsonOptions;
 
 /// The interface of the Dubbo Mesh contest, which the Java samples offer, too.
 pub const HELLO: &str = "com.alibaba.dubbo.performance.demo.provider.IHelloService";
-/// The descriptor of `hash` and `echo`.
+/// The descriptor of all methods.
 const ONE_TEXT: &str = "Ljava/lang/String;";
 /// The descriptor of `$echo`.
 const ONE_OBJECT: &str = "Ljava/lang/Object;";
 /// The descriptor of `$invoke`, which Dubbo compares to the letter.
 const GENERIC: &str = "Ljava/lang/String;[Ljava/lang/String;[Ljava/lang/Object;";
-/// What the generic call names a parameter of `hash` and `echo`.
+/// What the generic call names their parameter.
 const TEXT_NAME: &str = "java.lang.String";
 /// How many arguments `$invoke` has.
 const N_GENERIC_ARGS: usize = 3;
 
 /// The methods, for registries.
-pub const METHODS: [&str; 2] = ["hash", "echo"];
+pub const METHODS: [&str; 3] = ["hash", "echo", "twice"];
 
 /// The service of the embedded provider.
 #[derive(Clone, Debug)]
@@ -49,6 +49,7 @@ pub(crate) struct Refusal {
 enum Method {
     Hash,
     Echo,
+    Twice,
 }
 
 impl Method {
@@ -56,6 +57,7 @@ impl Method {
         match name {
             "hash" => Some(Self::Hash),
             "echo" => Some(Self::Echo),
+            "twice" => Some(Self::Twice),
             _ => None,
         }
     }
@@ -234,7 +236,8 @@ fn run(
 ) -> ReplyKind {
     match (method, text) {
         (Method::Echo, Some(text)) => values.write_string(text, out),
-        (Method::Echo, None) => return ReplyKind::Null,
+        (Method::Twice, Some(text)) => values.write_string(&text.repeat(2), out),
+        (Method::Echo | Method::Twice, None) => return ReplyKind::Null,
         (Method::Hash, Some(text)) => values.write_int(java_hash(text), out),
         (Method::Hash, None) => {
             let exception = "java.lang.NullPointerException";

@@ -9,19 +9,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::plan::RpcPlan;
-
-/// Buckets per power of two: a latency is kept to about 1.6%.
-const N_STEPS: u64 = 64;
-const STEP_BITS: u32 = N_STEPS.ilog2();
-/// The last bucket begins beyond a quarter of an hour, in nanoseconds.
-const N_BUCKETS: usize = 36 * (1 << STEP_BITS);
+use crate::latencies::Latencies;
 
 /// Counts what all callers see.
 pub(super) struct Meter {
     plan: RpcPlan,
     pub(super) begin: Instant,
     pub(super) end: Instant,
-    buckets: Box<[AtomicU64]>,
+    latencies: Latencies,
     n_errors: AtomicU64,
 }
 
@@ -29,8 +24,8 @@ impl Meter {
     /// The warm-up begins now.
     pub(super) fn new(plan: RpcPlan) -> Self {
         let begin = Instant::now() + plan.warmup;
-        let buckets = (0..N_BUCKETS).map(|_| AtomicU64::new(0)).collect();
-        Self { plan, begin, end: begin + plan.duration, buckets, n_errors: AtomicU64::new(0) }
+        let (end, latencies) = (begin + plan.duration, Latencies::default());
+        Self { plan, begin, end, latencies, n_errors: AtomicU64::new(0) }
     }
 
     /// Counts a call; whether there is to be another one.
@@ -38,10 +33,7 @@ impl Meter {
     pub(super) fn record(&self, start: Instant, end: Instant, is_good: bool) -> bool {
         if self.begin <= end && end < self.end {
             if is_good {
-                let ns = u64::try_from((end - start).as_nanos()).unwrap_or(u64::MAX);
-                if let Some(bucket) = self.buckets.get(bucket_of(ns)) {
-                    bucket.fetch_add(1, Ordering::Relaxed);
-                }
+                self.latencies.add(end - start);
             } else {
                 self.n_errors.fetch_add(1, Ordering::Relaxed);
             }
@@ -51,10 +43,8 @@ impl Meter {
 
     /// The result.
     pub(super) fn finish(&self, client: Usage, server: Usage, n_connections: usize) -> Measured {
-        let counts: Vec<u64> =
-            self.buckets.iter().map(|count| count.load(Ordering::Relaxed)).collect();
-        let n_calls: u64 = counts.iter().sum();
-        let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|share| percentile(&counts, n_calls, share));
+        let summary = self.latencies.summary([0.5, 0.99, 0.999]);
+        let (n_calls, [p50, p99, p999]) = (summary.n, summary.percentiles);
         let seconds = (self.end - self.begin).as_secs_f64();
         let n_errors = self.n_errors.load(Ordering::Relaxed);
         Measured {
@@ -216,48 +206,9 @@ impl Usage {
     }
 }
 
-/// Nanoseconds below the first power of two with steps have a bucket each.
-fn bucket_of(ns: u64) -> usize {
-    let shift = ns.checked_ilog2().unwrap_or(0).saturating_sub(STEP_BITS);
-    let bucket = u64::from(shift) * N_STEPS + (ns >> shift);
-    usize::try_from(bucket).unwrap_or(N_BUCKETS).min(N_BUCKETS - 1)
-}
-
-/// The latency that the given share of calls did not exceed: the middle of its bucket.
-fn percentile(counts: &[u64], n_calls: u64, share: f64) -> Duration {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rank")]
-    let rank = ((n_calls as f64 * share).ceil() as u64).max(1);
-    let mut n_seen = 0;
-    for (bucket, count) in (0_u64..).zip(counts) {
-        n_seen += count;
-        if rank <= n_seen {
-            let shift = (bucket / N_STEPS).saturating_sub(1);
-            let low = (bucket - shift * N_STEPS) << shift;
-            return Duration::from_nanos(low + (1 << shift) / 2);
-        }
-    }
-    Duration::ZERO
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn buckets_follow_one_another_and_are_narrow() {
-        let mut last = 0;
-        for ns in (0..100_000).chain((100_000..3_000_000_000_u64).step_by(99_991)) {
-            let bucket = bucket_of(ns);
-            assert!(last <= bucket, "{ns}");
-            last = bucket;
-            let mut counts = vec![0; N_BUCKETS];
-            counts[bucket] = 1;
-            let middle = percentile(&counts, 1, 0.5).as_nanos() as f64;
-            let off = (middle - ns as f64).abs();
-            assert!(off <= 0.5 + ns as f64 / 64.0, "{ns} is shown as {middle}");
-        }
-        assert_eq!(bucket_of(u64::MAX), N_BUCKETS - 1);
-    }
 
     #[test]
     fn this_process_uses_memory() {

@@ -18,7 +18,7 @@ fn start(work: Duration) -> (Provider, StdStream) {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         service: crate::provider::HELLO.parse().unwrap(),
         threads: NonZeroUsize::MIN,
-        work,
+        work: work..=work,
         workers: NonZeroUsize::new(2).unwrap(),
     })
     .unwrap();

@@ -1,0 +1,203 @@
+//! `dubmesh bench congestion`: how connections and socket buffers decide how long calls wait.
+
+use std::io::{self, Write};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use agent::config::{ClusterPolicy, ConnectionLimit};
+use clap::Args;
+use dubbo_proto::{DubboUrl, ServiceKey};
+use lab::congestion::{
+    Callee, CongestionError, Curve, Load, Outcome, Setting, draw, embedded, heading, line, measure,
+};
+use registry::Protocol;
+
+use super::seconds;
+use crate::service_location::endpoint_url;
+
+/// What stands below the options in `--help`.
+pub(super) const HELP: &str = "\
+Without --connect, an embedded provider is called in this process: each call
+takes 0 to 300 ms, and its reply is twice as long as the request. Over loopback
+connections are rarely the bottleneck; measure between two machines, or network
+namespaces, to see what yours need. Each caller waits for its reply before it
+makes the next call (a closed loop).
+
+Examples:
+  dubmesh bench congestion
+  dubmesh bench congestion --connections 1,4,auto --buffers 32k,kernel \\
+      --svg congestion.svg
+  dubmesh bench congestion --connect dubbo://10.0.0.7:20880 \\
+      --service com.acme.Orders --method echo --callers 200";
+
+/// The longest text that is sent.
+const MAX_REQUEST_LEN: u32 = 4_000_000;
+/// What a socket option can say.
+const MAX_BUFFER_LEN: usize = 1 << 30;
+
+/// The arguments of `dubmesh bench congestion`.
+#[derive(Args, Debug)]
+pub(super) struct CongestionArgs {
+    /// Callers, each with one call at a time
+    #[arg(long, default_value_t = 800, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    callers: u32,
+    /// Characters of the text that each call sends
+    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_REQUEST_LEN)))]
+    request_bytes: u32,
+    /// Connections to the provider: numbers from 1 to 64, and "auto"
+    #[arg(long, default_value = "1,2,4,6,8,auto", value_delimiter = ',', value_parser = connections)]
+    connections: Vec<ConnectionLimit>,
+    /// Send and receive buffers on this side: bytes such as 32k or 4m, and "kernel" for those that
+    /// the kernel chooses
+    #[arg(long, default_value = "kernel", value_delimiter = ',', value_parser = buffer)]
+    buffers: Vec<Buffer>,
+    /// How long to measure
+    #[arg(long, default_value = "5s", value_parser = seconds)]
+    duration: Duration,
+    /// How long to call before each measurement begins
+    #[arg(long, default_value = "5s", value_parser = seconds)]
+    warmup: Duration,
+    /// Call this endpoint instead: dubbo://HOST:PORT of a provider, or link://HOST:PORT of an agent
+    #[arg(long, value_name = "URL", value_parser = endpoint_url, requires = "service")]
+    connect: Option<DubboUrl>,
+    /// The service there: an interface, or GROUP/INTERFACE:VERSION
+    #[arg(long, requires = "connect")]
+    service: Option<ServiceKey>,
+    /// Its method; it takes one String
+    #[arg(long, default_value = "twice", requires = "connect")]
+    method: String,
+    /// Draw the mean latencies into this file
+    #[arg(long, value_name = "FILE.svg")]
+    svg: Option<PathBuf>,
+    /// Print the rows as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The length of a buffer; `None` is the kernel's choice.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Buffer(Option<usize>);
+
+/// Measures, and prints the rows as they come.
+///
+/// # Errors
+/// Why nothing was measured.
+pub(super) fn run(args: &CongestionArgs) -> Result<(), CongestionError> {
+    let (_provider, callee) = match (&args.connect, &args.service) {
+        (Some(url), Some(service)) => (None, remote(url, service, &args.method)),
+        _ => {
+            let (provider, callee) = embedded(args.callers)?;
+            (Some(provider), callee)
+        }
+    };
+    let load = Load {
+        callers: args.callers,
+        request_len: usize::try_from(args.request_bytes).unwrap_or(usize::MAX),
+        warm_up: args.warmup,
+        duration: args.duration,
+    };
+    if !args.json {
+        say(&heading());
+    }
+    let mut rows = Vec::new();
+    for Buffer(buffer_len) in &args.buffers {
+        for connections in &args.connections {
+            let setting = Setting { connections: *connections, buffer_len: *buffer_len };
+            let outcome = measure(&callee, &setting, &load)?;
+            if !args.json {
+                say(&line(&setting, &outcome));
+            }
+            rows.push((setting, outcome));
+        }
+    }
+    if args.json {
+        let rows = rows.iter().map(|(setting, outcome)| outcome.to_json(setting, &load));
+        say(&serde_json::Value::Array(rows.collect()).to_string());
+    }
+    match &args.svg {
+        Some(path) => plot(path, args, &rows),
+        None => Ok(()),
+    }
+}
+
+fn remote(url: &DubboUrl, service: &ServiceKey, method: &str) -> Callee {
+    Callee {
+        protocol: Protocol::from_scheme(&url.protocol).unwrap_or(Protocol::Dubbo),
+        host: url.host.clone(),
+        port: url.port,
+        service: service.clone(),
+        method: method.to_owned(),
+    }
+}
+
+fn plot(
+    path: &Path,
+    args: &CongestionArgs,
+    rows: &[(Setting, Outcome)],
+) -> Result<(), CongestionError> {
+    let title = format!("{} callers, {} bytes a request", args.callers, args.request_bytes);
+    let ms = |outcome: &Outcome| outcome.mean.as_secs_f64() * 1e3;
+    let curve = |Buffer(buffer_len): &Buffer| {
+        let (mut points, mut auto_ms) = (Vec::new(), None);
+        for (setting, outcome) in rows.iter().filter(|(it, _)| it.buffer_len == *buffer_len) {
+            match setting.connections {
+                ConnectionLimit::Fixed(n) => {
+                    points.push((u32::try_from(n.get()).unwrap_or(u32::MAX), ms(outcome)));
+                }
+                ConnectionLimit::Auto { .. } => auto_ms = Some(ms(outcome)),
+            }
+        }
+        let name = buffer_len.map_or_else(|| "kernel's buffers".to_owned(), |len| len.to_string());
+        Curve { name, points, auto_ms }
+    };
+    draw(path, &title, &args.buffers.iter().map(curve).collect::<Vec<_>>())
+}
+
+/// Nobody need be there to read it.
+fn say(line: &str) {
+    let _ = writeln!(io::stdout(), "{line}");
+}
+
+fn connections(text: &str) -> Result<ConnectionLimit, String> {
+    let n = text.parse().ok().filter(|n| (1..=64).contains(n)).and_then(NonZeroUsize::new);
+    match (text, n) {
+        ("auto", _) => Ok(ClusterPolicy::default().connections),
+        (_, Some(n)) => Ok(ConnectionLimit::Fixed(n)),
+        _ => Err("neither a number from 1 to 64 nor \"auto\"".to_owned()),
+    }
+}
+
+fn buffer(text: &str) -> Result<Buffer, String> {
+    if text == "kernel" {
+        return Ok(Buffer(None));
+    }
+    let lower = text.to_ascii_lowercase();
+    let (number, times) = match (lower.strip_suffix('k'), lower.strip_suffix('m')) {
+        (Some(number), _) => (number, 1 << 10),
+        (_, Some(number)) => (number, 1 << 20),
+        _ => (&*lower, 1),
+    };
+    let len = number.parse::<usize>().ok().and_then(|number| number.checked_mul(times));
+    match len {
+        Some(len @ 4096..=MAX_BUFFER_LEN) => Ok(Buffer(Some(len))),
+        _ => Err("write bytes from 4096 to 1024m, such as 32k, or \"kernel\"".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_bytes_or_the_kernels() {
+        for (text, len) in [("4096", 4096), ("32k", 32 << 10), ("4M", 4 << 20), ("1024m", 1 << 30)]
+        {
+            assert_eq!(buffer(text), Ok(Buffer(Some(len))), "{text}");
+        }
+        assert_eq!(buffer("kernel"), Ok(Buffer(None)));
+        for text in ["", "k", "4095", "2g", "1025m", "-1", "99999999999999999999k"] {
+            assert!(buffer(text).is_err(), "{text}");
+        }
+    }
+}

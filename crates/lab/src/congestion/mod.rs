@@ -1,0 +1,166 @@
+//! How the number of connections and the length of socket buffers decide how long calls wait for
+//! each other: many callers with long replies, whose work takes a random time.
+//!
+//! This is a closed loop: each caller makes its next call when the last one was answered. Calls go
+//! through an agent's own code, without an agent's process: from [`agent::client::Client`] to a provider,
+//! or to a provider's agent.
+
+mod load;
+mod plot;
+mod table;
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use agent::config::ConnectionLimit;
+use dubbo_proto::ServiceKey;
+use registry::Protocol;
+use serde_json::{Value, json};
+
+pub use self::load::{Load, measure};
+pub use self::plot::{Curve, draw};
+pub use self::table::{heading, line};
+
+use crate::provider::{Provider, ProviderConfig, ProviderError};
+
+/// Who is called.
+#[derive(Clone, Debug)]
+pub struct Callee {
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// Its name or address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The service.
+    pub service: ServiceKey,
+    /// A method that takes one text.
+    pub method: String,
+}
+
+/// One row: how connections are made.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// How many there are.
+    pub connections: ConnectionLimit,
+    /// The length of the buffers on this side, in bytes; `None` leaves it to the kernel.
+    pub buffer_len: Option<usize>,
+}
+
+impl Setting {
+    /// The number of connections, or `auto`.
+    #[must_use]
+    pub fn connections(&self) -> String {
+        match self.connections {
+            ConnectionLimit::Fixed(n) => n.to_string(),
+            ConnectionLimit::Auto { .. } => "auto".to_owned(),
+        }
+    }
+
+    /// The length of the buffers, or `kernel`.
+    #[must_use]
+    pub fn buffers(&self) -> String {
+        self.buffer_len.map_or_else(|| "kernel".to_owned(), |len| len.to_string())
+    }
+}
+
+/// What a row showed.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// Calls that were answered within the measurement.
+    pub calls: u64,
+    /// How long the measurement was.
+    pub seconds: f64,
+    /// Calls that failed.
+    pub errors: u64,
+    /// How long calls took, on average.
+    pub mean: Duration,
+    /// What half of the calls did not exceed.
+    pub p50: Duration,
+    /// What 99% of the calls did not exceed.
+    pub p99: Duration,
+}
+
+impl Outcome {
+    /// Calls that were answered in a second.
+    #[must_use]
+    pub fn calls_per_s(&self) -> f64 {
+        self.calls as f64 / self.seconds
+    }
+
+    /// The row as benchmarks keep it.
+    #[must_use]
+    pub fn to_json(&self, setting: &Setting, load: &Load) -> Value {
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        json!({
+            "scenario": "congestion",
+            "program": "dubmesh",
+            "connections": setting.connections(),
+            "buffer_bytes": setting.buffer_len,
+            "callers": load.callers,
+            "request_bytes": load.request_len,
+            "codec": "hessian2",
+            "loop": "closed",
+            "seconds": self.seconds,
+            "calls_per_s": self.calls_per_s(),
+            "mean_ms": ms(self.mean),
+            "p50_ms": ms(self.p50),
+            "p99_ms": ms(self.p99),
+            "errors": self.errors,
+        })
+    }
+}
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum CongestionError {
+    /// The embedded provider did not start.
+    #[error("cannot start a provider: {0}")]
+    Provider(#[from] ProviderError),
+    /// There is no event loop.
+    #[error("cannot start an event loop: {0}")]
+    Runtime(std::io::Error),
+    /// The endpoint cannot be called.
+    #[error("cannot use the endpoint: {0}")]
+    Endpoint(#[from] registry::RegistryError),
+    /// The first call failed.
+    #[error("the first call failed: {0}")]
+    Probe(agent::error::CallError),
+    /// The plot cannot be written.
+    #[error("cannot write {path}: {reason}")]
+    Plot {
+        /// The file.
+        path: String,
+        /// What the library says.
+        reason: String,
+    },
+}
+
+/// The work of the study: 150 ms on average.
+const WORK: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(300);
+
+/// Starts a provider in this process, for `n_callers`.
+///
+/// # Errors
+/// Why it cannot be started.
+pub fn embedded(n_callers: u32) -> Result<(Provider, Callee), CongestionError> {
+    let threads = usize::try_from(n_callers).unwrap_or(usize::MAX).saturating_add(1);
+    let service = ServiceKey { interface: crate::provider::HELLO.to_owned(), ..Default::default() };
+    let provider = Provider::start(&ProviderConfig {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        service: service.clone(),
+        threads: NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN),
+        work: WORK,
+        workers: NonZeroUsize::MIN,
+    })?;
+    let addr = provider.addr();
+    let callee = Callee {
+        protocol: Protocol::Dubbo,
+        host: addr.ip().to_string(),
+        port: addr.port(),
+        service,
+        method: "twice".to_owned(),
+    };
+    Ok((provider, callee))
+}
