@@ -1,6 +1,6 @@
 //! Services in etcd v3.
 //!
-//! **Keys.** Two layouts, see [`Layout`](crate::Layout):
+//! **Keys.** Two layouts, see [`Layout`]:
 //!
 //! - *contest*: `/dubbomesh/{interface}/{host}:{port}` with the weight as its value.
 //! - *Dubbo*: `/dubbo/{interface}/providers/{url}`, interface and URL percent-encoded, as Java and
