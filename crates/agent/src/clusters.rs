@@ -147,6 +147,11 @@ impl Clusters {
         Self { registries, entries: RefCell::default(), unsure: Cell::default() }
     }
 
+    /// All registries, in the order of the configuration.
+    pub fn registries(&self) -> impl Iterator<Item = &Registry> {
+        self.registries.iter().map(|(_, registry)| registry)
+    }
+
     /// A registry by its number.
     pub fn registry(&self, index: usize) -> Option<&Registry> {
         self.registries.get(index).map(|(_, registry)| registry)

@@ -91,6 +91,11 @@ impl Outbound {
         self.pool.tend(now);
     }
 
+    /// All registries, in the order of the configuration.
+    pub fn registries(&self) -> impl Iterator<Item = &Registry> {
+        self.clusters.registries()
+    }
+
     /// A registry by its number.
     pub fn registry(&self, index: usize) -> Option<&Registry> {
         self.clusters.registry(index)

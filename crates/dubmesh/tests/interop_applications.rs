@@ -4,10 +4,14 @@
 mod interop_support;
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::Command;
 
-use interop_harness::{DubboVersion, JavaProvider, ProviderOptions, ZooKeeper};
-use interop_support::{Agent, SESSION, TYPES, post, wait_until};
+use interop_harness::{
+    ConsumerOptions, DubboVersion, HttpApp, JavaConsumer, JavaProvider, ProviderOptions, ZooKeeper,
+    free_port,
+};
+use interop_support::{Agent, PATIENCE, SESSION, TYPES, post, wait_until};
 
 const DUBBO_3: [DubboVersion; 2] = [DubboVersion::V3_2, DubboVersion::V3_3];
 
@@ -78,10 +82,84 @@ fn java_providers_of_every_mode_are_found_and_called() {
             let (status, out, err) = dubmesh(&["list", "--registry", &url]);
             assert_eq!(status, Some(0), "{which} {out} {err}");
             let line = out.lines().find(|line| line.contains(&java.addr().to_string()));
-            println!("{which}:\n{out}");
             assert!(line.is_some_and(|line| line.contains(level)), "{which} {out}");
             java.stop_gracefully().unwrap();
             wait_until(&format!("the withdrawal of {which}"), || call("[\"a\"]").status == 503);
         }
+    }
+}
+
+/// The calls that an app without Java knows.
+const CALLS: &str = "text,text_unicode,int64,add,texts,person,people,fail,attachments,variant,\
+    variant_blue,generic_text,one_way";
+
+/// Makes calls to what a Java consumer finds by this migration step.
+fn consume(version: DubboVersion, url: &str, step: &str, more: &[&str]) -> Result<String, String> {
+    let mut options = ConsumerOptions::new(url);
+    options.calls = CALLS.split(',').map(str::to_owned).collect();
+    let migration = format!("-Ddubbo.application.service-discovery.migration={step}");
+    options.jvm_args = [migration.as_str()].iter().chain(more).map(OsString::from).collect();
+    let consumer = JavaConsumer::start(version, &options).unwrap();
+    consumer.finish(3 * PATIENCE).map_err(|error| error.to_string())
+}
+
+/// An agent that offers an HTTP app to Dubbo's consumers, registered in this mode.
+fn offering(app: &HttpApp, registry: &str, mode: &str) -> Agent {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop/apps/exports.toml");
+    let exports = std::fs::read_to_string(path).unwrap();
+    let exports = exports.replace("http://127.0.0.1:8080", &app.url());
+    let registry = common(&format!("{registry}register_mode = \"{mode}\"\n"));
+    let dubbo = format!("[dubbo]\nlisten = \"127.0.0.1:{}\"\napplication = \"web\"\n", free_port());
+    Agent::start("provider", &(registry + &dubbo + &exports))
+}
+
+/// In each mode, by each step that can find something there.
+#[test]
+fn java_consumers_of_every_step_reach_an_agent_of_every_mode() {
+    let app = HttpApp::node().unwrap();
+    for (mode, steps) in [
+        ("all", &["FORCE_INTERFACE", "APPLICATION_FIRST", "FORCE_APPLICATION"][..]),
+        ("instance", &["APPLICATION_FIRST", "FORCE_APPLICATION"]),
+        ("interface", &["FORCE_INTERFACE", "APPLICATION_FIRST"]),
+    ] {
+        let zookeeper = ZooKeeper::start().unwrap();
+        let url = format!("zookeeper://{}", zookeeper.addr());
+        let mut agent = offering(&app, &in_zookeeper(&zookeeper), mode);
+        for version in DUBBO_3 {
+            for step in steps {
+                let before = agent.n_exported(TYPES);
+                let printed = consume(version, &url, step, &[]);
+                let which = format!("{version:?} {mode} {step}");
+                let printed =
+                    printed.unwrap_or_else(|error| panic!("{which}: {error}\n{}", agent.tail()));
+                let n_right = printed.lines().filter(|line| line.contains(" = ")).count();
+                assert_eq!(n_right, CALLS.split(',').count(), "{which}: {printed}");
+                assert!(before + 10 < agent.n_exported(TYPES), "{which} came through the agent");
+            }
+        }
+        agent.terminate();
+        agent.wait();
+        let mut client = zookeeper.client().unwrap();
+        assert!(client.children("/services/web").unwrap_or_default().is_empty(), "{mode}");
+    }
+}
+
+/// The service is offered by a real provider at both levels, and by an agent beside it: consumers
+/// that prefer applications use both.
+#[test]
+fn an_agent_is_not_passed_by() {
+    for version in DUBBO_3 {
+        let zookeeper = ZooKeeper::start().unwrap();
+        let url = format!("zookeeper://{}", zookeeper.addr());
+        let java = provider(version, &url, "all", "local");
+        let app = HttpApp::node().unwrap();
+        let agent = offering(&app, &in_zookeeper(&zookeeper), "all");
+        wait_until("the agent's instance", || {
+            zookeeper.client().unwrap().children("/services/web").unwrap().len() == 1
+        });
+        let printed = consume(version, &url, "APPLICATION_FIRST", &[]);
+        printed.unwrap_or_else(|error| panic!("{version:?}: {error}\n{}", agent.tail()));
+        assert!(0 < agent.n_exported(TYPES), "{version:?}: some calls came through the agent");
+        drop(java);
     }
 }

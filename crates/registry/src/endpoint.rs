@@ -318,10 +318,11 @@ pub struct Registration {
 /// always registered at interface level.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum RegisterMode {
-    /// At both. Consumers of Dubbo 3 then choose.
+    /// At both. Consumers of Dubbo 3 then choose. A registration counts as established once it is
+    /// there at interface level.
+    #[default]
     All,
     /// At interface level.
-    #[default]
     Interface,
     /// At application level. Consumers of Dubbo 2 do not find the service.
     Instance,

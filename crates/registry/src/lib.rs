@@ -56,7 +56,7 @@ pub use definitions::{Definition, DefinitionSources, DefinitionWatch, Lookup, Or
 pub use directory::Presence;
 pub use endpoint::{
     DEFAULT_WEIGHT, Endpoint, EndpointKey, Freshness, Level, MAX_UNUSED, NotUsed, Protocol,
-    Registration, Snapshot, Unused, WarmUp,
+    RegisterMode, Registration, Snapshot, Unused, WarmUp,
 };
 pub use error::RegistryError;
 pub use layout::Layout;

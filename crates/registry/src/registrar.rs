@@ -194,11 +194,19 @@ impl Keeper {
                 let _ = done.send(());
             }
         }
+        // What one entry is refused, another one may be granted.
+        let mut refused = Ok(());
         for entry in self.ledger.missing() {
-            self.session.put(&entry.placed).await?;
-            entry.established.send_replace(true);
+            match self.session.put(&entry.placed).await {
+                Ok(()) => drop(entry.established.send_replace(true)),
+                Err(StoreError::Failed(error)) if refused.is_ok() => {
+                    refused = Err(StoreError::Failed(error));
+                }
+                Err(StoreError::Failed(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
-        Ok(())
+        refused
     }
 }
 

@@ -217,8 +217,10 @@ impl Registry {
             (None, _) | (_, RegisterMode::Interface) => store.register(registration),
             (Some(announcer), RegisterMode::Instance) => Ok(announcer.add(registration)),
             (Some(announcer), RegisterMode::All) => {
-                let one = store.register(registration)?;
-                Ok(both(one, announcer.add(registration), runtime))
+                // Who may not write at application level is still found at the other one.
+                let (established, withdraw) = store.register(registration)?;
+                let (_, also_withdraw) = announcer.add(registration);
+                Ok((established, both(withdraw, also_withdraw, runtime)))
             }
         }
     }
@@ -261,39 +263,19 @@ impl Registry {
     }
 }
 
-/// Registered in two places.
-fn both(
-    (mut one, withdraw_one): (watch::Receiver<bool>, Withdraw),
-    (mut other, withdraw_other): (watch::Receiver<bool>, Withdraw),
-    runtime: &Handle,
-) -> (watch::Receiver<bool>, Withdraw) {
-    let (sender, established) = watch::channel(false);
-    runtime.spawn(async move {
-        loop {
-            let is_there = *one.borrow_and_update() && *other.borrow_and_update();
-            sender.send_if_modified(|is| std::mem::replace(is, is_there) != is_there);
-            let changed = tokio::select! {
-                changed = one.changed() => changed,
-                changed = other.changed() => changed,
-                () = sender.closed() => return,
-            };
-            if changed.is_err() {
-                return;
-            }
-        }
-    });
+/// Withdraws in two places.
+fn both(one: Withdraw, other: Withdraw, runtime: &Handle) -> Withdraw {
     let runtime = runtime.clone();
-    let withdraw: Withdraw = Box::new(move |done| {
+    Box::new(move |done| {
         let ((told, is_told), (also_told, is_also_told)) = (oneshot::channel(), oneshot::channel());
-        withdraw_one(told);
-        withdraw_other(also_told);
+        one(told);
+        other(also_told);
         runtime.spawn(async move {
             if is_told.await.is_ok() && is_also_told.await.is_ok() {
                 let _ = done.send(());
             }
         });
-    });
-    (established, withdraw)
+    })
 }
 
 /// Counts the lists that arrive, until the feed ends.

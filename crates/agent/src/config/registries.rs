@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use dubbo_proto::application::is_application;
 use registry::{
-    ApplicationConfig, DefinitionSources, EtcdConfig, Layout, MemoryHub, RegistryConfig,
-    RegistryTls,
+    ApplicationConfig, DefinitionSources, EtcdConfig, Layout, MemoryHub, RegisterMode,
+    RegistryConfig, RegistryTls,
 };
 
 use super::RegistryEntry;
@@ -50,7 +50,7 @@ const KINDS: [(&str, Kind, &[&str]); 4] = [
 
 const FILE_KEYS: [&str; 1] = ["path"];
 
-const ETCD_KEYS: [&str; 17] = [
+const ETCD_KEYS: [&str; 18] = [
     "endpoints",
     "layout",
     "root",
@@ -68,6 +68,14 @@ const ETCD_KEYS: [&str; 17] = [
     "metadata_root",
     "instances_root",
     "provided_by",
+    "register_mode",
+];
+
+/// As Dubbo's `register-mode`.
+pub(super) const REGISTER_MODES: [(&str, RegisterMode); 3] = [
+    ("all", RegisterMode::All),
+    ("interface", RegisterMode::Interface),
+    ("instance", RegisterMode::Instance),
 ];
 
 /// Reads all registries. `folder` is where relative paths start.
@@ -155,7 +163,8 @@ fn applications(section: &mut Section<'_>, instances_root: &str) -> ApplicationC
         }
         provided_by.insert(interface.to_owned(), names);
     }
-    ApplicationConfig { instances_root, metadata_root, provided_by, ..base }
+    let register = section.choice("register_mode", &REGISTER_MODES).unwrap_or_default();
+    ApplicationConfig { instances_root, metadata_root, provided_by, register }
 }
 
 /// Where services say what they look like.
@@ -190,7 +199,7 @@ fn etcd(section: &mut Section<'_>, folder: &Path) -> EtcdConfig {
     let (user, password) = credentials(section, folder);
     let is_https = endpoints.iter().any(|url| url.starts_with("https://"));
     let base = EtcdConfig::new(endpoints, layout(section));
-    let keys = ["instances_root", "provided_by"];
+    let keys = ["instances_root", "provided_by", "register_mode"];
     if matches!(base.layout, Layout::Contest { .. })
         && let Some(key) = keys.into_iter().find(|key| section.has(key))
     {

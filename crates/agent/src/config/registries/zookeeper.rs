@@ -9,7 +9,7 @@ use crate::config::defaults;
 use crate::config::section::Section;
 use crate::config::tls::{TLS_KEYS, TlsFiles, tls_files};
 
-pub(super) const KEYS: [&str; 20] = [
+pub(super) const KEYS: [&str; 21] = [
     "endpoints",
     "chroot",
     "root",
@@ -30,6 +30,7 @@ pub(super) const KEYS: [&str; 20] = [
     "metadata_root",
     "instances_root",
     "provided_by",
+    "register_mode",
 ];
 
 const ACLS: [(&str, ZooKeeperAcl); 3] = [

@@ -1,10 +1,14 @@
 //! What `/config` shows of registries.
 
-use registry::{EtcdConfig, Layout, RegistryConfig, RegistryTls, ZooKeeperAcl, ZooKeeperConfig};
+use registry::{
+    ApplicationConfig, EtcdConfig, Layout, RegistryConfig, RegistryTls, ZooKeeperAcl,
+    ZooKeeperConfig,
+};
 use serde_json::{Value, json};
 
 use super::ms;
 use crate::config::RegistryEntry;
+use crate::config::registries::REGISTER_MODES;
 
 pub(super) fn registry(entry: &RegistryEntry) -> Value {
     let RegistryEntry { name, config, definitions } = entry;
@@ -14,6 +18,19 @@ pub(super) fn registry(entry: &RegistryEntry) -> Value {
         RegistryConfig::Etcd(etcd) => etcd_shown(etcd),
         RegistryConfig::ZooKeeper(zookeeper) => zookeeper_shown(zookeeper),
     };
+    let applications = match config {
+        RegistryConfig::Etcd(etcd) => Some(&etcd.applications),
+        RegistryConfig::ZooKeeper(zookeeper) => Some(&zookeeper.applications),
+        RegistryConfig::Memory(_) | RegistryConfig::File { .. } => None,
+    };
+    if let Some(applications) = applications {
+        let ApplicationConfig { instances_root, metadata_root: _, provided_by, register } =
+            applications;
+        let mode = REGISTER_MODES.iter().find(|(_, mode)| mode == register);
+        shown["instances_root"] = instances_root.clone().into();
+        shown["provided_by"] = json!(provided_by);
+        shown["register_mode"] = mode.map(|(word, _)| *word).into();
+    }
     shown["name"] = name.clone().into();
     shown["kind"] = entry.kind().into();
     let folder = definitions.folder.as_ref();
@@ -45,8 +62,6 @@ fn etcd_shown(config: &EtcdConfig) -> Value {
         "connect_timeout_ms": ms(config.connect_timeout),
         "request_timeout_ms": ms(config.request_timeout),
         "grace_ms": ms(config.grace),
-        "instances_root": config.applications.instances_root,
-        "provided_by": config.applications.provided_by,
     })
 }
 
@@ -69,8 +84,6 @@ fn zookeeper_shown(config: &ZooKeeperConfig) -> Value {
         "request_timeout_ms": ms(config.request_timeout),
         "grace_ms": ms(config.grace),
         "max_message_bytes": config.max_message_len,
-        "instances_root": config.applications.instances_root,
-        "provided_by": config.applications.provided_by,
     })
 }
 

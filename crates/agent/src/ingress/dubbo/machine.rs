@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use bytes::BytesMut;
-use dubbo_proto::{ProtoError, ReplyTo, ServerConfig, ServerConnection, ServerEvent, Status};
+use dubbo_proto::{
+    ProtoError, ReplyKind, ReplyTo, ServerConfig, ServerConnection, ServerEvent, Status,
+};
 use wire::{Machine, TimedEvent};
 
 use crate::memory::Buffers;
@@ -26,6 +28,11 @@ impl DubboServer {
     #[inline]
     pub(super) fn reply_body(&mut self, now: Instant, to: ReplyTo, status: Status, body: &[u8]) {
         self.is_broken |= self.connection.reply_body(now, to, status, body).is_err();
+    }
+
+    /// Answers for itself.
+    pub(super) fn reply(&mut self, now: Instant, to: ReplyTo, kind: ReplyKind, value: &[u8]) {
+        self.is_broken |= self.connection.reply(now, to, kind, value, &[]).is_err();
     }
 
     /// Says why there is no reply of a provider.

@@ -12,6 +12,7 @@
 mod flights;
 mod listener;
 mod machine;
+mod metadata;
 mod send;
 mod services;
 mod session;

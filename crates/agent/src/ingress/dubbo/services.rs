@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use dubbo_proto::application::METADATA_SERVICE;
 use dubbo_proto::{BodyLimits, Likeness, ProtoError, Routing, Serialization, ServiceKey};
 
 use super::{DubboListener, Offers};
@@ -45,6 +46,8 @@ pub(super) enum Service {
     Route(Rc<ClusterRoute>),
     /// The app behind an export of ours.
     Export(Export),
+    /// This agent, for what it has registered at application level.
+    Metadata,
 }
 
 /// The app behind an export.
@@ -108,7 +111,7 @@ impl Service {
     fn is_current(&self, found: u32, epoch: u32) -> bool {
         match self {
             Self::Route(route) => !route.cluster.is_forgotten(),
-            Self::Export(_) => found == epoch,
+            Self::Export(_) | Self::Metadata => found == epoch,
         }
     }
 }
@@ -117,6 +120,11 @@ impl Services {
     pub(super) fn new(worker: Rc<Worker>, listener: Arc<DubboListener>) -> Self {
         let (known, seen, n_misses) = Default::default();
         Self { worker, listener, known, seen, n_misses }
+    }
+
+    /// Who looks services up.
+    pub(super) fn worker(&self) -> &Worker {
+        &self.worker
     }
 
     /// The service that a request is for, and what is known of its calls.
@@ -150,7 +158,7 @@ impl Services {
     /// Another app may offer a service from now on, or none.
     pub(super) fn forget(&self, service: &ServiceKey) {
         let is_of = |known: &Service| match known {
-            Service::Route(_) => false,
+            Service::Route(_) | Service::Metadata => false,
             Service::Export(export) => export.backend.service == *service,
         };
         self.known.borrow_mut().retain(|known| !is_of(&known.service));
@@ -228,6 +236,7 @@ impl Services {
                 Some((backend, max_timeout)) => {
                     Ok(Service::Export(Export { backend, max_timeout }))
                 }
+                None if key.interface == METADATA_SERVICE => Ok(Service::Metadata),
                 None => Err(CallError::new(
                     Code::ServiceNotFound,
                     format!("this agent does not offer {key}"),

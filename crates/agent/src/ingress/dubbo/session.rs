@@ -20,6 +20,7 @@ use wire::{Account, Conn, Connection, Taking, TimedEvent, Watched, drive};
 use super::DubboListener;
 use super::flights::{Again, Counted, Flight, Flights};
 use super::machine::DubboServer;
+use super::metadata::{self, Told};
 use super::send::Waiting;
 use super::services::{Found, Service, Services};
 use crate::call::{Call, Consumer, DubboAnswer, Outcome, Reply, Times, Whole};
@@ -141,6 +142,21 @@ impl DubboSession {
             }
             Ok(Found { service: Service::Export(export), timeout, reply_len }) => {
                 self.send_to_export(received, export, timeout, reply_len);
+            }
+            Ok(Found { service: Service::Metadata, .. }) => self.tell_metadata(received),
+            Err(error) => self.refuse(received, &error),
+        }
+    }
+
+    /// Answers a consumer that asks what is offered here.
+    #[cold]
+    fn tell_metadata(&self, received: &Received) {
+        match metadata::tell(self.services.worker(), received) {
+            Ok(_) if !received.two_way => self.end_one_way(received.now, None),
+            Ok(Told { kind, value }) => {
+                let now = Instant::now();
+                self.stats.finished(now.saturating_duration_since(received.now), None);
+                self.conn.with(|consumer| consumer.reply(now, received.to, kind, &value));
             }
             Err(error) => self.refuse(received, &error),
         }
