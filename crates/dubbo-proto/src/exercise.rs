@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use serde::de::IgnoredAny;
 
+use crate::application::{self, Instance, Metadata};
 use crate::frame::{HEADER_LEN, Header};
 use crate::{
     BodyLimits, ClientConfig, ClientConnection, ClientEvent, DubboUrl, Reply, ReplyKind, Request,
@@ -263,6 +264,38 @@ pub fn definition(text: &[u8]) {
     }
 }
 
+/// What anybody can write into a registry about applications: instances, metadata and mappings.
+/// What is read can be written, and reads the same again.
+///
+/// # Panics
+/// When something that must hold does not.
+pub fn application(text: &[u8]) {
+    let names = application::applications(&String::from_utf8_lossy(text));
+    assert!(names.len() <= application::MAX_APPLICATIONS);
+    assert!(names.iter().all(|name| application::is_application(name)));
+    let metadata = Metadata::parse(text).ok();
+    if let Some(metadata) = &metadata {
+        let own = Metadata::new(&metadata.application, metadata.services.clone());
+        let again = Metadata::parse(own.to_json().as_bytes());
+        // Of services that differ in nothing that names them, one is left.
+        assert!(again.is_ok_and(|again| again.services.len() <= own.services.len()));
+    }
+    if let Ok(instance) = Instance::parse(text) {
+        assert!(instance.port != 0 && application::is_application(&instance.application));
+        let _ = instance.metadata_address();
+        for record in [instance.curator_record(0), instance.plain_record()] {
+            let again = Instance::parse(record.as_bytes());
+            assert_eq!(
+                again.map(|it| (it.id(), it.metadata)),
+                Ok((instance.id(), instance.metadata.clone()))
+            );
+        }
+        for service in metadata.iter().flat_map(|metadata| &metadata.services) {
+            assert_ne!(service.url(&instance).port, 0);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::collection::vec;
@@ -278,6 +311,7 @@ mod tests {
             server_bytes(&data, start());
             url_text(&text);
             definition(&data);
+            application(&data);
             fastjson(&data);
         }
     }
