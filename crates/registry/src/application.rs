@@ -77,6 +77,16 @@ impl ApplicationLevel {
         Self { source, runtime: runtime.clone(), feeds, total_len }
     }
 
+    /// The interfaces that applications offer by what the configuration says.
+    pub(crate) fn provided(&self) -> impl Iterator<Item = &String> {
+        self.source.provided_by().keys()
+    }
+
+    /// Whether the configuration says that some application offers an interface.
+    pub(crate) fn is_provided(&self, interface: &str) -> bool {
+        self.source.provided_by().contains_key(interface)
+    }
+
     /// Begins to look for a service.
     pub(crate) fn find(&self, wanted: &ServiceKey) -> Finding {
         let (sender, found) = watch::channel(Found::default());

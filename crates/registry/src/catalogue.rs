@@ -55,8 +55,10 @@ pub(crate) async fn read(
     let interfaces = timeout(READ_TIMEOUT, store.interfaces()).await;
     let interfaces = interfaces.map_err(|_| late(store))?;
     let mut interfaces = interfaces.map_err(|away| away.0)?;
+    interfaces.extend(level.into_iter().flat_map(ApplicationLevel::provided).cloned());
     interfaces.retain(|name| is_wanted(name));
     interfaces.sort_unstable();
+    interfaces.dedup();
     let mut services = Vec::new();
     for interface in interfaces {
         // What is no interface, such as `metadata` in ZooKeeper, has no entries either.

@@ -156,7 +156,12 @@ impl Registry {
     /// are asked for: for those that a caller may have made up.
     #[must_use]
     pub fn presence(&self, service: &ServiceKey) -> Presence {
-        self.shared.store.presence(service)
+        let Shared { store, applications, .. } = &*self.shared;
+        let is_provided = |level: &ApplicationLevel| level.is_provided(&service.interface);
+        match applications.as_ref().is_some_and(is_provided) {
+            true => Presence::Offered,
+            false => store.presence(service),
+        }
     }
 
     /// Waits until [`presence`](Self::presence) need not answer [`Presence::Asking`].

@@ -7,6 +7,7 @@
 //! while a store is away or has lost its history, [`Registrar`](crate::registrar::Registrar)
 //! registers again what gets lost.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -95,8 +96,8 @@ pub(crate) trait Applications: fmt::Debug + Send + Sync {
     /// How long instances known before are kept when the store comes back without its history.
     fn grace(&self) -> Duration;
 
-    /// The applications that offer an interface, if the configuration says so.
-    fn provided_by(&self, interface: &str) -> Option<&[String]>;
+    /// The applications that offer interfaces by what the configuration says.
+    fn provided_by(&self) -> &BTreeMap<String, Vec<String>>;
 
     /// Begins to watch the names of the applications that offer an interface.
     fn mapping(&self, interface: &str) -> Box<dyn RuleWatch>;

@@ -151,8 +151,11 @@ fn refuse_keys_of_others(section: &mut Section<'_>, kind: Kind) {
 /// The application level. `instances_root` is where its instances are unless the file says it.
 fn applications(section: &mut Section<'_>, instances_root: &str) -> ApplicationConfig {
     let base = ApplicationConfig::default();
-    let instances_root = section.text("instances_root").unwrap_or(instances_root).to_owned();
-    check_root(section, "instances_root", &instances_root);
+    let own_root = section.text("instances_root");
+    if let Some(root) = own_root {
+        check_root(section, "instances_root", root);
+    }
+    let instances_root = own_root.unwrap_or(instances_root).to_owned();
     let metadata_root = section.text("metadata_root").unwrap_or(&base.metadata_root).to_owned();
     let mut provided_by = BTreeMap::new();
     for (place, interface, names) in section.pairs("provided_by") {

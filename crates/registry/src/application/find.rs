@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(4);
 pub(super) async fn run(level: ApplicationLevel, wanted: ServiceKey, sender: watch::Sender<Found>) {
     // Ends the task with this one.
     let mut mapping_task = JoinSet::new();
-    let mut mapping = match level.source.provided_by(&wanted.interface) {
+    let mut mapping = match level.source.provided_by().get(&wanted.interface) {
         Some(names) => watch::channel(RuleDocument::known(Some(names.join(",")))).1,
         None => {
             let (sender, mapping) = watch::channel(RuleDocument::default());

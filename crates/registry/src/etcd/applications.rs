@@ -1,5 +1,6 @@
 //! The application level in etcd.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,8 +52,8 @@ impl Applications for EtcdApplications {
         self.settings.grace
     }
 
-    fn provided_by(&self, interface: &str) -> Option<&[String]> {
-        self.settings.applications.provided_by.get(interface).map(Vec::as_slice)
+    fn provided_by(&self) -> &BTreeMap<String, Vec<String>> {
+        &self.settings.applications.provided_by
     }
 
     fn mapping(&self, interface: &str) -> Box<dyn RuleWatch> {

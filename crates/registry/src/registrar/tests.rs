@@ -19,6 +19,8 @@ struct StoreContents {
     /// What the next requests fail with.
     errors: Vec<StoreError>,
     n_closed: usize,
+    /// What may not be written.
+    refused: Option<String>,
 }
 
 #[derive(Clone)]
@@ -80,10 +82,14 @@ impl Session for Scripted {
     }
 
     fn put<'a>(&'a mut self, entry: &'a Placed) -> Wait<'a, Result<(), StoreError>> {
-        let put = self.request(|state| {
-            state.entries.insert(entry.path.clone());
+        let put = self.request(|state| match state.refused.as_ref() == Some(&entry.path) {
+            true => Err(StoreError::Failed(format!("may not write {}", entry.path))),
+            false => {
+                state.entries.insert(entry.path.clone());
+                Ok(())
+            }
         });
-        Box::pin(std::future::ready(put))
+        Box::pin(std::future::ready(put.flatten()))
     }
 
     fn remove<'a>(&'a mut self, entry: &'a Placed) -> Wait<'a, Result<(), StoreError>> {
@@ -166,6 +172,23 @@ async fn a_store_that_is_away_gets_everything_when_it_is_back() {
     store.change(|state| state.errors.push(StoreError::Failed("no space".into())));
     let said = timeout(LONG, reports.recv()).await.unwrap().unwrap();
     assert_eq!(said, "registering: no space");
+}
+
+/// As by an access list that allows some paths and not others.
+#[tokio::test]
+async fn what_is_refused_keeps_nothing_else_from_being_written() {
+    let (registrar, store, mut reports) = start();
+    store.change(|state| state.refused = Some("b".to_owned()));
+    let (mut first, _withdraw_first) = registrar.add(placed("a"));
+    let (refused, _withdraw_refused) = registrar.add(placed("b"));
+    let (mut last, _withdraw_last) = registrar.add(placed("c"));
+    is(&mut first, true).await;
+    is(&mut last, true).await;
+    assert!(!*refused.borrow());
+    let said = timeout(LONG, reports.recv()).await.unwrap().unwrap();
+    assert_eq!(said, "registering: may not write b");
+    store.change(|state| state.refused = None);
+    store.shows(|state| state.entries.contains("b")).await;
 }
 
 #[tokio::test]

@@ -52,8 +52,8 @@ impl Applications for ZooKeeperApplications {
         self.settings.grace
     }
 
-    fn provided_by(&self, interface: &str) -> Option<&[String]> {
-        self.settings.applications.provided_by.get(interface).map(Vec::as_slice)
+    fn provided_by(&self) -> &BTreeMap<String, Vec<String>> {
+        &self.settings.applications.provided_by
     }
 
     fn mapping(&self, interface: &str) -> Box<dyn RuleWatch> {

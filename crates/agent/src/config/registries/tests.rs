@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use registry::RegistryConfig;
+use registry::{ApplicationConfig, RegisterMode, RegistryConfig};
 
 use crate::config::tests::{GOOD, assert_errors, assert_errors_behind_good, errors};
 use crate::config::{load, parse};
@@ -50,6 +50,8 @@ fn settings_of_etcd_that_contradict() {
     assert!(
         one("user = 'u'\npassword_file = '/no/file'").contains("cannot read /no/file: No such")
     );
+    let contest = one("layout = 'contest'\nregister_mode = 'all'");
+    assert!(contest.contains("has no effect with layout = \"contest\""), "{contest}");
     let both = etcd("endpoints = ['https://a:1', 'http://a:2']\nca_file = '/dev/null'");
     assert!(both[0].contains("some members use http, others https"), "{both:?}");
     let cert = "endpoints = ['https://a:1']\nca_file = '/dev/null'\ncert_file = '/dev/null'";
@@ -77,9 +79,16 @@ fn settings_of_zookeeper() {
     assert!(one("session_timeout_ms = 10").contains("is shorter than a second; write 1000"));
     assert!(one("max_message_bytes = 1").contains("1 is out of range; write a whole number from"));
     assert!(one("lease_ttl_s = 9").contains("remove it; only kind = \"etcd\" has it"));
+    assert!(
+        one("instances_root = 'a b'").contains("registry.instances_root: \"a b\" is not one name")
+    );
+    assert!(one("register_mode = 'both'").contains("registry.register_mode: \"both\""));
+    let error = one("provided_by = { 'a.B' = 'x, a/b' }");
+    assert!(error.contains("registry.provided_by.a.B: is not a list of applications"), "{error}");
     let config = parse(
         &of("endpoints = ['a:1', '[::1]:2']\nchroot = '/t/b'\nroot = 'rpc'\nuser = 'u'\n\
-             password = 's3cret'\nacl = 'open'\nsession_timeout_ms = 5000"),
+             password = 's3cret'\nacl = 'open'\nsession_timeout_ms = 5000\n\
+             register_mode = 'instance'\nprovided_by = { 'a.B' = 'x, y' }"),
         "a.toml",
     )
     .unwrap();
@@ -89,7 +98,11 @@ fn settings_of_zookeeper() {
     assert_eq!(zookeeper.servers, ["a:1", "[::1]:2"]);
     assert_eq!((zookeeper.chroot.as_str(), zookeeper.root.as_str()), ("t/b", "rpc"));
     assert_eq!(zookeeper.session_timeout.as_secs(), 5);
+    let ApplicationConfig { instances_root, provided_by, register, .. } = &zookeeper.applications;
+    assert_eq!((instances_root.as_str(), *register), ("rpc", RegisterMode::Instance));
+    assert_eq!(provided_by["a.B"], ["x", "y"]);
     let shown = config.shown(None).to_string();
+    assert!(shown.contains("\"register_mode\":\"instance\""), "{shown}");
     assert!(shown.contains("\"chroot\":\"/t/b\"") && !shown.contains("s3cret"), "{shown}");
 }
 
