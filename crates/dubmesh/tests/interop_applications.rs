@@ -6,6 +6,7 @@ mod interop_support;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 use interop_harness::{
     ConsumerOptions, DubboVersion, HttpApp, JavaConsumer, JavaProvider, ProviderOptions, ZooKeeper,
@@ -160,6 +161,47 @@ fn an_agent_is_not_passed_by() {
         let printed = consume(version, &url, "APPLICATION_FIRST", &[]);
         printed.unwrap_or_else(|error| panic!("{version:?}: {error}\n{}", agent.tail()));
         assert!(0 < agent.n_exported(TYPES), "{version:?}: some calls came through the agent");
+        drop(java);
+    }
+}
+
+/// A registry stands still for longer than all sessions live, while every provider runs on: no
+/// call fails, neither then, nor when it goes on without their entries, nor later.
+#[test]
+fn a_registry_that_stalls_longer_than_sessions_costs_no_call() {
+    for mode in ["interface", "instance"] {
+        let mut zookeeper = ZooKeeper::start().unwrap();
+        let url = format!("zookeeper://{}", zookeeper.addr());
+        let java = provider(DubboVersion::V3_3, &url, mode, "local");
+        let registry = in_zookeeper(&zookeeper).replace("20000", "2000");
+        let agent = consumer(&registry);
+        let call = || post(agent.http(), &format!("/{TYPES}/text"), &TEXT_TYPES, "[\"a\"]").status;
+        wait_until("the first answer", || call() == 200);
+        let (folder, name) = match mode {
+            "interface" => (format!("/dubbo/{TYPES}/providers"), "the provider"),
+            _ => ("/services/interop-provider".to_owned(), "the instance"),
+        };
+        let owner = |zookeeper: &ZooKeeper| {
+            let mut client = zookeeper.client().ok()?;
+            let node = client.children(&folder).ok()?.into_iter().next()?;
+            Some(client.stat(&format!("{folder}/{node}")).ok()??.owner)
+        };
+        let before = owner(&zookeeper).expect(name);
+        zookeeper.suspend();
+        // The sessions end as soon as it goes on.
+        let stalls_until = Instant::now() + 3 * SESSION;
+        let mut n_calls = 0;
+        while Instant::now() < stalls_until {
+            assert_eq!(call(), 200, "{mode}: call {n_calls} while it stands still");
+            n_calls += 1;
+        }
+        zookeeper.resume();
+        wait_until(&format!("{name} to come back in {mode}"), || {
+            assert_eq!(call(), 200, "{mode}: call {n_calls} after it goes on");
+            n_calls += 1;
+            owner(&zookeeper).is_some_and(|owner| owner != before)
+        });
+        assert!(100 < n_calls);
         drop(java);
     }
 }
