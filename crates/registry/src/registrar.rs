@@ -152,7 +152,14 @@ impl Keeper {
                     }
                 }
             }
-            tokio::time::sleep(backoff.next_wait()).await;
+            // Who withdraws something does not wait for what cannot be written.
+            tokio::select! {
+                () = tokio::time::sleep(backoff.next_wait()) => {}
+                command = self.commands.recv() => match command {
+                    Some(command) => self.ledger.take(command),
+                    None => break,
+                },
+            }
         }
         self.session.close().await;
     }
