@@ -11,6 +11,7 @@
 mod calls;
 mod client;
 mod core;
+mod credits;
 mod frames;
 mod in_place;
 mod server;
@@ -18,10 +19,12 @@ mod streams;
 
 use self::client::ClientSide;
 use self::core::Core;
+pub use self::credits::{Credits, PoolId};
 pub use self::in_place::InPlace;
 use self::in_place::Nobody;
 use self::server::ServerSide;
 use self::streams::Fill;
+use crate::route::Ack;
 use crate::{
     CallId, CompressionTotals, Config, Event, GoAwayReason, LinkError, PeerHello, Reply,
     RequestOut, RouteDef, RouteId, SendError, Status,
@@ -383,7 +386,8 @@ impl<T> Connection<T> {
     /// codec (0: as the caller likes). May be said again later, also after a refusal.
     pub fn accept_route(&mut self, route: RouteId, codec: u8) {
         if let Side::Server(server) = &mut self.side {
-            server.answer_route(&mut self.core, route, codec, Status::OK, "");
+            let ack = Ack { codec, status: Status::OK, pool: self.core.no_pool(), text: "" };
+            server.answer_route(&mut self.core, route, ack);
         }
     }
 
@@ -392,7 +396,8 @@ impl<T> Connection<T> {
     pub fn refuse_route(&mut self, route: RouteId, status: Status, text: &str) {
         debug_assert!(status != Status::OK, "a refusal has an error");
         if let Side::Server(server) = &mut self.side {
-            server.answer_route(&mut self.core, route, 0, status, text);
+            let ack = Ack { codec: 0, status, pool: None, text };
+            server.answer_route(&mut self.core, route, ack);
         }
     }
 

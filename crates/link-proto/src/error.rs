@@ -133,6 +133,14 @@ pub enum LinkError {
         /// How many are defined.
         defined: u32,
     },
+    /// A number names no pool of credits.
+    #[error("pool {pool} is not below the limit of {max}")]
+    BadPool {
+        /// The number.
+        pool: u32,
+        /// The limit.
+        max: u32,
+    },
     /// A DEFINE has not the next number, or is one too many.
     #[error("DEFINE of route {route}, expected {expected} and below {max}")]
     BadRouteNumber {

@@ -1,6 +1,8 @@
 //! What a connection tells its driver.
 
-use crate::{CallId, GoAwayReason, LinkError, Meta, PeerHello, RouteDef, RouteId, Status};
+use crate::{
+    CallId, Credits, GoAwayReason, LinkError, Meta, PeerHello, PoolId, RouteDef, RouteId, Status,
+};
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -24,6 +26,8 @@ pub enum Event<T> {
         route: RouteId,
         /// Codec that the server's app wants for the arguments; 0 leaves it to the caller.
         codec: u8,
+        /// Its calls need credits of this pool, once there were any.
+        pool: Option<PoolId>,
     },
     /// Client: the server does not offer this route, for now.
     RouteRefused {
@@ -103,6 +107,22 @@ pub enum Event<T> {
     },
     /// Client: so many calls may be in flight from now on.
     Window(u32),
+    /// Client: so many calls of a pool may be in flight from now on.
+    Credits {
+        /// Which pool.
+        pool: PoolId,
+        /// How many.
+        credits: Credits,
+    },
+    /// Server: calls wait at the client for credits of a pool.
+    Demand {
+        /// Which pool.
+        pool: PoolId,
+        /// How many wait.
+        n_waiting: u32,
+        /// How many CREDITs of the pool the client had read.
+        n_seen: u32,
+    },
     /// The peer begins (client) or takes (server) no more calls on this link; with a fatal reason
     /// a [`Dead`](Event::Dead) follows.
     GoAway {

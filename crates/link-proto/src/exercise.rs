@@ -16,7 +16,7 @@ fn config() -> Config {
         max_routes: 8,
         window: 8,
         stream_window: header::MIN_STREAM_WINDOW,
-        features: features::STREAMS | features::LZ4,
+        features: features::STREAMS | features::LZ4 | features::CREDITS,
         ..Config::default()
     }
 }

@@ -40,6 +40,8 @@ pub const MAX_MESSAGE_LEN: u32 = 1 << 30;
 pub const MAX_STREAM_WINDOW: u32 = 16 << 20;
 /// Smallest window of a stream that can be configured: a small item or two.
 pub const MIN_STREAM_WINDOW: u32 = 16 << 10;
+/// Most apps behind a server that have credits of their own.
+pub const MAX_POOLS: u32 = 1024;
 /// Scope of a CREDIT that means the whole link.
 pub const WHOLE_LINK: u32 = u32::MAX;
 
@@ -73,6 +75,8 @@ pub enum Kind {
     ItemCredit = 12,
     /// Whole frames, in one LZ4 block.
     Compressed = 13,
+    /// The client says how many calls wait for credits.
+    Demand = 14,
 }
 
 /// Flag bits of the frames. The same bit may mean different things in different kinds.
@@ -112,6 +116,7 @@ impl Kind {
             11 => Self::Item,
             12 => Self::ItemCredit,
             13 => Self::Compressed,
+            14 => Self::Demand,
             _ => return None,
         })
     }
@@ -138,6 +143,7 @@ impl Kind {
             Self::Chunk | Self::Item => MAX_PART_LEN,
             Self::Cancel => 0,
             Self::ItemCredit => 4,
+            Self::Demand => 12,
             Self::Credit | Self::Ping | Self::Pong => 8,
             Self::GoAway => MAX_TEXT_LEN,
         }

@@ -83,7 +83,7 @@ pub mod version;
 
 pub use compress::CompressionTotals;
 pub use config::Config;
-pub use connection::{Connection, InPlace};
+pub use connection::{Connection, Credits, InPlace, PoolId};
 pub use error::{LinkError, SendError};
 pub use event::Event;
 pub use hello::PeerHello;

@@ -80,19 +80,28 @@ pub(crate) fn decode(body: &Bytes) -> Result<(u32, RouteDef), LinkError> {
     Ok((route, RouteDef { service, method, descriptor, attachments }))
 }
 
-/// Appends the answer to a DEFINE of that round; `text` was cut to its limit by the caller.
-pub(crate) fn encode_ack(
-    route: u32,
-    round: u64,
-    (codec, status, text): (u8, Status, &str),
-    out: &mut BytesMut,
-) {
-    let body_len = u32::try_from(4 + text.len()).unwrap_or(u32::MAX);
+/// The answer to a DEFINE.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ack<'a> {
+    pub(crate) codec: u8,
+    pub(crate) status: Status,
+    /// The pool of credits, as it is on the wire; on links without credits there is none.
+    pub(crate) pool: Option<u32>,
+    /// Cut to its limit by the caller.
+    pub(crate) text: &'a str,
+}
+
+/// Appends the answer to a DEFINE of that round.
+pub(crate) fn encode_ack(route: u32, round: u64, ack: Ack<'_>, out: &mut BytesMut) {
+    let Ack { codec, status, pool, text } = ack;
+    let len = 4 + pool.map_or(0, |_| 4) + text.len();
+    let body_len = u32::try_from(len).unwrap_or(u32::MAX);
     let (kind, status) = (Kind::Define as u8, status.0);
     let header = Header { body_len, kind, flags: flags::ACK, codec, status, id: round };
-    out.reserve(HEADER_LEN + 4 + text.len());
+    out.reserve(HEADER_LEN + len);
     out.put_slice(&header.to_bytes());
     out.put_u32(route);
+    pool.into_iter().for_each(|pool| out.put_u32(pool));
     out.put_slice(text.as_bytes());
 }
 

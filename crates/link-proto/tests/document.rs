@@ -6,7 +6,8 @@
 use bytes::BytesMut;
 use link_proto::header::{Header, Kind, flags};
 use link_proto::{
-    Config, Connection, Event, GoAwayReason, Reply, RequestOut, RouteDef, Status, features, header,
+    Config, Connection, Credits, Event, GoAwayReason, PoolId, Reply, RequestOut, RouteDef, Status,
+    features, header,
 };
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -61,6 +62,7 @@ fn tables_name_the_numbers_in_use() {
         ("text in GOAWAY and ACK", header::MAX_TEXT_LEN),
         ("window", header::MAX_WINDOW as usize),
         ("routes", header::MAX_ROUTES as usize),
+        ("pools", header::MAX_POOLS as usize),
         ("message limit", header::MAX_MESSAGE_LEN as usize),
         ("stream window", header::MAX_STREAM_WINDOW as usize),
         ("frames in a COMPRESSED", header::MAX_RAW_LEN),
@@ -72,7 +74,9 @@ fn tables_name_the_numbers_in_use() {
 
 #[test]
 fn tables_name_the_kinds_and_flags_in_use() {
-    for (feature, name) in [(features::STREAMS, "STREAMS"), (features::LZ4, "LZ4")] {
+    for (feature, name) in
+        [(features::STREAMS, "STREAMS"), (features::LZ4, "LZ4"), (features::CREDITS, "CREDITS")]
+    {
         let row = format!("| `{feature:#04x}` | {name} |");
         assert!(DOCUMENT.contains(&row), "no row {row}");
     }
@@ -90,6 +94,7 @@ fn tables_name_the_kinds_and_flags_in_use() {
         (Kind::Item, "ITEM", flags::MORE | flags::END),
         (Kind::ItemCredit, "ITEM_CREDIT", 0),
         (Kind::Compressed, "COMPRESSED", 0),
+        (Kind::Demand, "DEMAND", 0),
     ] {
         let kind = kind as u8;
         let row = format!("| {kind} | {name} ");
@@ -218,7 +223,29 @@ fn examples() -> Vec<(&'static str, BytesMut)> {
     server.go_away(GoAwayReason::SHUTDOWN);
     say("go away", server.transmit());
     examples.push(("compressed", compressed(now)));
+    examples.extend(credits(now));
     examples
+}
+
+/// A route of a pool, and what both sides say of its credits.
+fn credits(now: Instant) -> [(&'static str, BytesMut); 4] {
+    let config = || Config { features: features::CREDITS, ..Config::default() };
+    let mut client: Connection<()> = Connection::client(config(), now);
+    let mut server: Connection<()> = Connection::server(config(), now);
+    server.handle_bytes(now, client.transmit()).unwrap();
+    client.handle_bytes(now, server.transmit()).unwrap();
+    let route = client.define(&RouteDef::default()).unwrap();
+    server.handle_bytes(now, client.transmit()).unwrap();
+    let pool = PoolId(0);
+    server.accept_route_of_pool(route, 2, pool);
+    let accepted = std::mem::take(server.transmit());
+    server.grant(pool, Credits::Limited(8));
+    let limited = std::mem::take(server.transmit());
+    client.demand(pool, 3, 1);
+    let demand = std::mem::take(client.transmit());
+    server.grant(pool, Credits::Open);
+    let open = std::mem::take(server.transmit());
+    [("accepted with a pool", accepted), ("credits", limited), ("demand", demand), ("open", open)]
 }
 
 /// Requests that leave compressed.

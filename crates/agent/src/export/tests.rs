@@ -80,7 +80,7 @@ impl Link {
         };
         let id = self.peer.define(&def).unwrap();
         let answer = self.events().into_iter().find_map(|event| match event {
-            Event::RouteAccepted { route, codec } if route == id => Some(Ok(codec)),
+            Event::RouteAccepted { route, codec, .. } if route == id => Some(Ok(codec)),
             Event::RouteRefused { route, status, .. } if route == id => Some(Err(status)),
             _ => None,
         });

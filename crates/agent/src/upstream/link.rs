@@ -289,7 +289,7 @@ impl Peer for LinkPeer {
                 let error = CallError::new(Code::Timeout, "no answer before the deadline");
                 token.complete(Err(error.at(&self.address)));
             }
-            Event::RouteAccepted { route, codec } => {
+            Event::RouteAccepted { route, codec, .. } => {
                 let serialization = match codec {
                     codec::UNSET => Serialization::DEFAULT,
                     codec => codec::serialization(codec),

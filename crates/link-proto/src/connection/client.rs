@@ -10,8 +10,8 @@ use crate::message::{ResponseHead, decode_response, duration_ms, timeout_ms};
 use crate::outbox::Head;
 use crate::reader::Reader;
 use crate::{
-    CallId, Config, Event, GoAwayReason, LinkError, Meta, RequestOut, RouteDef, RouteId, SendError,
-    Status, meta, route,
+    CallId, Config, Event, GoAwayReason, LinkError, Meta, PoolId, RequestOut, RouteDef, RouteId,
+    SendError, Status, meta, route,
 };
 use bytes::{Bytes, BytesMut};
 use std::time::Instant;
@@ -64,6 +64,10 @@ impl<T> ClientSide<T> {
     #[inline]
     pub(super) fn is_closing(&self) -> bool {
         self.closing.is_some()
+    }
+
+    pub(super) fn has_said_go_away(&self) -> bool {
+        self.go_away_sent
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -377,6 +381,11 @@ impl<T> ClientSide<T> {
         }
         let mut reader = Reader::new(header.kind, body);
         let route = reader.u32()?;
+        let status = Status(header.status);
+        let pool = match status {
+            Status::OK if core.has_credits => PoolId::from_wire(reader.u32()?)?,
+            _ => None,
+        };
         let text = reader.rest_text()?;
         if text.len() > MAX_TEXT_LEN {
             let (kind, len, max) = (header.kind, text.len(), MAX_TEXT_LEN);
@@ -387,9 +396,9 @@ impl<T> ClientSide<T> {
             Some(round) if *round != header.id => return Ok(()),
             Some(_) => {}
         }
-        let (route, status) = (RouteId(route), Status(header.status));
+        let route = RouteId(route);
         core.events.push_back(match status {
-            Status::OK => Event::RouteAccepted { route, codec: header.codec },
+            Status::OK => Event::RouteAccepted { route, codec: header.codec, pool },
             _ => Event::RouteRefused { route, status, text: text.to_owned() },
         });
         Ok(())
@@ -404,9 +413,10 @@ impl<T> ClientSide<T> {
         let mut reader = Reader::new(header.kind, body);
         let (scope, granted) = (reader.u32()?, reader.u32()?);
         reader.finish()?;
-        if scope != WHOLE_LINK {
-            // Credits of single routes need a feature that version 1 does not have.
-            return Err(LinkError::UnknownRoute { route: scope, defined: self.n_routes() });
+        match scope {
+            WHOLE_LINK => {}
+            pool if core.has_credits => return Self::handle_pool_credit(core, pool, granted),
+            _ => return Err(LinkError::BadPool { pool: scope, max: 0 }),
         }
         self.set_granted(granted, &core.config);
         core.events.push_back(Event::Window(self.window));

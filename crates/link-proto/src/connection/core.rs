@@ -24,6 +24,8 @@ pub(super) struct Core<T> {
     pub(super) has_streams: bool,
     /// Both sides stated that feature, too.
     pub(super) has_lz4: bool,
+    /// And that one.
+    pub(super) has_credits: bool,
     pub(super) meter: Meter,
     /// Compressed frames were left in the input: their turn has not come.
     pub(super) has_backlog: bool,
@@ -52,6 +54,7 @@ impl<T> Core<T> {
             streams: Streams::new(),
             has_streams: false,
             has_lz4: false,
+            has_credits: false,
             meter: Meter { clock: config.cpu_clock, ..Meter::default() },
             has_backlog: false,
             peer: None,
@@ -94,6 +97,7 @@ impl<T> Core<T> {
         self.peer = Some(peer);
         self.has_streams = self.negotiate(features::STREAMS);
         self.has_lz4 = self.negotiate(features::LZ4);
+        self.has_credits = self.negotiate(features::CREDITS);
         if self.has_lz4 {
             self.outbox.start_packing();
         }

@@ -7,6 +7,7 @@
 
 use super::InPlace;
 use super::core::check_opaque;
+use super::server::ServerSide;
 use super::streams::COPIED_LEN;
 use super::{Connection, Side};
 use crate::header::{HEADER_LEN, Header, Kind};
@@ -183,6 +184,7 @@ impl<T> Connection<T> {
             (Side::Server(server), Kind::Cancel) => {
                 server.handle_cancel(core, CallId::from_wire(header.id))
             }
+            (Side::Server(_), Kind::Demand) => ServerSide::handle_demand(core, header, body),
             (Side::Client(client), Kind::Credit) => client.handle_credit(core, header, body),
             (side, Kind::Hello) => {
                 core.handle_hello(now, header, body)?;

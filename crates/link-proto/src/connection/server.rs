@@ -14,6 +14,7 @@ use crate::assembly::Partial;
 use crate::header::{Header, Kind, MAX_WINDOW, WHOLE_LINK, flags};
 use crate::message::{RequestHead, decode_request};
 use crate::outbox::Head;
+use crate::route::Ack;
 use crate::{CallId, Event, GoAwayReason, LinkError, Reply, RouteId, Status, meta, route};
 use bytes::{Bytes, BytesMut};
 use std::time::Instant;
@@ -116,23 +117,16 @@ impl ServerSide {
         Ok(())
     }
 
-    pub(super) fn answer_route<T>(
-        &mut self,
-        core: &mut Core<T>,
-        route: RouteId,
-        codec: u8,
-        status: Status,
-        text: &str,
-    ) {
+    pub(super) fn answer_route<T>(&mut self, core: &mut Core<T>, route: RouteId, ack: Ack<'_>) {
         let Some(entry) = self.routes.get_mut(route.index()) else {
             debug_assert!(false, "only a defined route is answered");
             return;
         };
-        let text = cut_text(text);
-        entry.refused = (status != Status::OK).then(|| (status, text.into()));
+        let ack = Ack { text: cut_text(ack.text), ..ack };
+        entry.refused = (ack.status != Status::OK).then(|| (ack.status, ack.text.into()));
         if core.failed.is_none() {
-            let (round, answer) = (entry.round, (codec, status, text));
-            core.outbox.frame(|out| route::encode_ack(route.0, round, answer, out));
+            let round = entry.round;
+            core.outbox.frame(|out| route::encode_ack(route.0, round, ack, out));
         }
     }
 

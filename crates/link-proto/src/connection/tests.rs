@@ -9,6 +9,7 @@ use bytes::{Buf, BufMut, Bytes};
 use std::time::Duration;
 
 mod compressed;
+mod credits;
 mod in_place;
 mod partial_requests;
 mod streams;
