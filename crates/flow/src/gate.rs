@@ -16,6 +16,7 @@
 use std::time::{Duration, Instant};
 
 use crate::floor::Floor;
+use crate::lender::Own;
 use crate::limit::Sample;
 pub use crate::line::{Arrival, Pace, Shed};
 use crate::line::{Line, LinePolicy};
@@ -26,6 +27,17 @@ use crate::queue::Key;
 #[must_use = "a pass that is not given back takes up room in the app for ever"]
 pub struct Pass {
     began: Instant,
+    /// The link by whose credit the call was let in.
+    lent_to: Option<u64>,
+}
+
+impl Pass {
+    /// The link by whose credit the call was let in, if it was.
+    #[inline]
+    #[must_use]
+    pub fn lent_to(&self) -> Option<u64> {
+        self.lent_to
+    }
 }
 
 /// What is known of how a call left the app.
@@ -44,10 +56,12 @@ pub enum Left {
 /// How a gate stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct GateStats {
-    /// How many calls may be in the app.
+    /// How many calls may be in the app that have no credit.
     pub limit: u32,
-    /// How many are.
+    /// How many calls are in the app.
     pub in_flight: u32,
+    /// How many of them have no credit.
+    pub n_own: u32,
     /// How many wait.
     pub n_waiting: usize,
 }
@@ -58,7 +72,10 @@ pub struct Gate<T> {
     limit: u32,
     /// How many calls may be in the app when this gate has got what it can get.
     reach: f64,
+    /// Calls in the app without credits.
     in_flight: u32,
+    /// Calls in the app by credits.
+    n_lent: u32,
     /// What a call usually takes, in nanoseconds; zero until one was answered.
     usual_ns: u64,
     floor: Floor,
@@ -97,6 +114,7 @@ impl<T> Gate<T> {
             limit,
             reach: f64::from(limit),
             in_flight: 0,
+            n_lent: 0,
             usual_ns: 0,
             floor: Floor::new(FLOOR_WINDOW, now),
             answers: Answers::default(),
@@ -117,8 +135,8 @@ impl<T> Gate<T> {
     /// How the gate stands.
     #[must_use]
     pub fn stats(&self) -> GateStats {
-        let Self { limit, in_flight, .. } = *self;
-        GateStats { limit, in_flight, n_waiting: self.line.len() }
+        let Self { limit, in_flight: n_own, n_lent, .. } = *self;
+        GateStats { limit, in_flight: n_own + n_lent, n_own, n_waiting: self.line.len() }
     }
 
     /// What a call usually takes in the app; zero until one was answered.
@@ -144,7 +162,7 @@ impl<T> Gate<T> {
     /// What was seen of the app since the last time.
     pub fn take_sample(&mut self, now: Instant) -> Sample {
         self.look_at_answers(now);
-        let next = Sample { max_in_flight: self.in_flight, ..Sample::default() };
+        let next = Sample { max_in_flight: self.in_flight + self.n_lent, ..Sample::default() };
         std::mem::replace(&mut self.sample, next)
     }
 
@@ -154,6 +172,12 @@ impl<T> Gate<T> {
         std::mem::replace(&mut self.max_demand, now).max(now)
     }
 
+    /// Calls that have no credit and are in the app or wait.
+    #[must_use]
+    pub fn own(&self) -> Own {
+        Own { in_flight: self.in_flight, demand: self.own_demand() }
+    }
+
     /// Lets a call in at once, if there is room and nobody waits.
     #[inline]
     pub fn enter(&mut self, now: Instant) -> Option<Pass> {
@@ -161,6 +185,14 @@ impl<T> Gate<T> {
             return None;
         }
         Some(self.pass(now))
+    }
+
+    /// Lets a call in by a credit of that link, which counts for itself.
+    pub fn enter_lent(&mut self, now: Instant, link: u64) -> Pass {
+        self.n_lent += 1;
+        let pass = Pass { began: now, lent_to: Some(link) };
+        self.note_in_flight();
+        pass
     }
 
     /// Lets a call wait that [`Gate::enter`] did not let in.
@@ -188,9 +220,10 @@ impl<T> Gate<T> {
 
     /// Gives a pass back: the call is no longer in the app.
     #[inline]
-    pub fn leave(&mut self, Pass { began }: Pass, now: Instant, left: Left) {
-        debug_assert!(0 < self.in_flight, "a pass was given back twice");
-        self.in_flight = self.in_flight.saturating_sub(1);
+    pub fn leave(&mut self, Pass { began, lent_to }: Pass, now: Instant, left: Left) {
+        let n = if lent_to.is_none() { &mut self.in_flight } else { &mut self.n_lent };
+        debug_assert!(0 < *n, "a pass was given back twice");
+        *n = n.saturating_sub(1);
         match left {
             Left::Answered => {
                 let latency_ns = nanoseconds(now.saturating_duration_since(began)).max(1);
@@ -264,14 +297,25 @@ impl<T> Gate<T> {
     }
 
     fn demand(&self) -> u32 {
+        self.own_demand().saturating_add(self.n_lent)
+    }
+
+    fn own_demand(&self) -> u32 {
         self.in_flight.saturating_add(u32::try_from(self.line.len()).unwrap_or(u32::MAX))
     }
 
+    #[inline]
     fn pass(&mut self, now: Instant) -> Pass {
         self.in_flight += 1;
-        self.sample.max_in_flight = self.sample.max_in_flight.max(self.in_flight);
-        self.max_demand = self.max_demand.max(self.in_flight);
-        Pass { began: now }
+        self.note_in_flight();
+        Pass { began: now, lent_to: None }
+    }
+
+    #[inline]
+    fn note_in_flight(&mut self) {
+        let in_flight = self.in_flight + self.n_lent;
+        self.sample.max_in_flight = self.sample.max_in_flight.max(in_flight);
+        self.max_demand = self.max_demand.max(in_flight);
     }
 }
 

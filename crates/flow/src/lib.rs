@@ -14,6 +14,8 @@
 //! - [`limit`] finds out how many calls an app can take, [`credit`] deals that out, and
 //!   [`capacity`] is both for the workers of a process.
 //! - [`connection_count`] says how many connections the calls to one endpoint need.
+//! - [`lender`] lends what a worker's gate may let in to the links that call it, and [`purse`] is
+//!   what a link holds of that.
 //! - [`AttemptEnd`] is what the balancer learns from an attempt that is over.
 //!
 //! Invariants, which `tests/simulation.rs` checks:
@@ -34,8 +36,10 @@ pub mod connection_count;
 pub mod credit;
 mod floor;
 pub mod gate;
+pub mod lender;
 pub mod limit;
 pub mod line;
+pub mod purse;
 pub mod queue;
 mod retry;
 mod retry_budget;

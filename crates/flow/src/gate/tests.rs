@@ -35,11 +35,14 @@ fn lets_in_makes_wait_and_sheds() {
     assert_eq!((gate.poll_shed(now), gate.poll_admitted(now)), (None, None));
     gate.leave(pass, now + 50 * MS, Left::Answered);
     let (item, pass) = gate.poll_admitted(now + 50 * MS).expect("the first that waits");
-    assert_eq!((item, gate.stats()), (3, GateStats { limit: 1, in_flight: 1, n_waiting: 1 }));
+    assert_eq!(
+        (item, gate.stats()),
+        (3, GateStats { limit: 1, in_flight: 1, n_own: 1, n_waiting: 1 })
+    );
     assert_eq!(gate.poll_timeout(), Some(now + 450 * MS));
     assert_eq!(gate.poll_shed(now + 451 * MS), Some((4, Shed::Late)));
     gate.leave(pass, now + 451 * MS, Left::Unknown);
-    assert_eq!(gate.stats(), GateStats { limit: 1, in_flight: 0, n_waiting: 0 });
+    assert_eq!(gate.stats(), GateStats { limit: 1, in_flight: 0, n_own: 0, n_waiting: 0 });
 }
 
 #[test]

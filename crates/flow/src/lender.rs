@@ -1,0 +1,300 @@
+//! Lends an app's capacity to the links that call it, as credits.
+//!
+//! A gate whose calls have to wait gets a lender. From then on each link that wants more than it
+//! gets is a holder of the [`Allocator`], and so is the gate itself, for the calls of all others:
+//! of links that have asked for nothing yet, and of peers that know no credits. Once nobody has
+//! waited for a while, nobody needs credits any more, and the lender goes.
+//!
+//! A link is told how many calls it may have in flight. It confirms what it was told, and what it
+//! holds beyond it comes back as its calls end. If it confirms nothing, its credits come back after
+//! a while all the same: should it use them, its calls wait at the gate like those without a credit.
+//!
+//! Invariants:
+//! - What links may use, with what they have not returned, and what the gate may let in besides,
+//!   is never more than the capacity, but for what was in the app when it fell.
+//! - A link that is lost, or silent, keeps nothing.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use crate::credit::Allocator;
+
+/// How often credits are dealt anew.
+pub const DEAL_INTERVAL: Duration = Duration::from_millis(100);
+/// What a link has said of its waiting calls counts for so long.
+const MEMORY: Duration = Duration::from_millis(250);
+/// A link that has confirmed nothing for so long has returned all that was taken back.
+const CONFIRM_TIME: Duration = Duration::from_secs(1);
+/// Credits are lent until nobody has waited for so long.
+const CALM_TIME: Duration = Duration::from_secs(1);
+
+/// What a link says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Demand {
+    /// Calls that wait for credits there.
+    pub n_waiting: u32,
+    /// How often it had been told something, modulo 2^32.
+    pub n_seen: u32,
+}
+
+/// What a link is to be told.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Told {
+    /// Which link.
+    pub link: u64,
+    /// How many calls it may have in flight.
+    pub credits: u32,
+}
+
+/// Calls that the gate lets in without credits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Own {
+    /// Calls that are in the app.
+    pub in_flight: u32,
+    /// Those, and calls that wait.
+    pub demand: u32,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Holder {
+    Own,
+    Link(u64),
+}
+
+#[derive(Debug)]
+struct Link {
+    /// How many calls it may have in flight, as it was told.
+    credits: u32,
+    in_flight: u32,
+    /// Since the last deal.
+    max_in_flight: u32,
+    n_waiting: u32,
+    /// When it said so.
+    heard_at: Instant,
+    /// How often it was told something.
+    n_told: u32,
+    n_seen: u32,
+    /// Since when it has something to confirm.
+    told_at: Instant,
+}
+
+impl Link {
+    fn has_confirmed(&self, now: Instant) -> bool {
+        self.n_seen == self.n_told || CONFIRM_TIME <= now.saturating_duration_since(self.told_at)
+    }
+
+    fn demand(&self, now: Instant) -> u32 {
+        let is_fresh = now.saturating_duration_since(self.heard_at) < MEMORY;
+        let n_waiting = if is_fresh { self.n_waiting } else { 0 };
+        self.max_in_flight.max(self.in_flight).saturating_add(n_waiting)
+    }
+}
+
+/// Who may have how many calls in an app.
+#[derive(Debug)]
+pub struct Lender {
+    allocator: Allocator<Holder>,
+    links: BTreeMap<u64, Link>,
+    own: Own,
+    own_limit: u32,
+    told: VecDeque<Told>,
+    dealt_at: Instant,
+    /// When somebody last wanted more than there was.
+    busy_at: Instant,
+}
+
+impl Lender {
+    /// Lends so much, of which `own` is in use.
+    #[must_use]
+    pub fn new(capacity: u32, own: Own, now: Instant) -> Self {
+        let mut allocator = Allocator::new(capacity);
+        allocator.join(Holder::Own);
+        let (links, told, own_limit) = Default::default();
+        let mut lender =
+            Self { allocator, links, own, own_limit, told, dealt_at: now, busy_at: now };
+        lender.allocator.demand(Holder::Own, own.in_flight.max(own.demand));
+        lender.take_changes(now);
+        lender
+    }
+
+    /// So much may be lent from now on.
+    pub fn set_capacity(&mut self, capacity: u32, now: Instant) {
+        let before = self.allocator.capacity();
+        self.allocator.set_capacity(capacity);
+        if capacity < before {
+            self.deal(now, self.own);
+        }
+    }
+
+    /// How many calls the gate may let in without credits.
+    #[must_use]
+    pub fn own_limit(&self) -> u32 {
+        self.own_limit
+    }
+
+    /// What is in use, or may be at any moment.
+    #[must_use]
+    pub fn n_held(&self) -> u32 {
+        self.allocator.n_held()
+    }
+
+    /// How many calls wait at links.
+    #[must_use]
+    pub fn n_waiting(&self) -> u32 {
+        self.links.values().fold(0, |sum, link| sum.saturating_add(link.n_waiting))
+    }
+
+    /// A link has more calls than it can get through. It was told something `n_told` times before.
+    pub fn join(&mut self, now: Instant, link: u64, n_told: u32) {
+        self.busy_at = now;
+        self.links.entry(link).or_insert(Link {
+            credits: 0,
+            in_flight: 0,
+            max_in_flight: 0,
+            n_waiting: 1,
+            heard_at: now,
+            n_told,
+            n_seen: n_told,
+            told_at: now,
+        });
+        self.allocator.join(Holder::Link(link));
+        self.allocator.demand(Holder::Link(link), 1);
+        self.take_changes(now);
+    }
+
+    /// Whether the link was told how many calls it may have in flight.
+    #[must_use]
+    pub fn has(&self, link: u64) -> bool {
+        self.links.contains_key(&link)
+    }
+
+    /// A link says what it wants.
+    pub fn demand(&mut self, now: Instant, link: u64, demand: Demand) {
+        let Some(it) = self.links.get_mut(&link) else { return };
+        (it.n_waiting, it.n_seen, it.heard_at) = (demand.n_waiting, demand.n_seen, now);
+        if 0 < it.n_waiting {
+            self.busy_at = now;
+        }
+        let wanted = it.demand(now);
+        self.take_back(now, link);
+        self.allocator.demand(Holder::Link(link), wanted);
+        self.take_changes(now);
+    }
+
+    /// A call of a link begins by a credit. `false` if the link has no credit for it.
+    pub fn begin(&mut self, link: u64) -> bool {
+        let Some(it) = self.links.get_mut(&link).filter(|it| it.in_flight < it.credits) else {
+            return false;
+        };
+        it.in_flight += 1;
+        it.max_in_flight = it.max_in_flight.max(it.in_flight);
+        true
+    }
+
+    /// A call has ended that had begun by a credit.
+    pub fn ended(&mut self, now: Instant, link: u64) {
+        let Some(it) = self.links.get_mut(&link) else { return };
+        it.in_flight = it.in_flight.saturating_sub(1);
+        if it.credits <= it.in_flight {
+            self.take_back(now, link);
+            self.take_changes(now);
+        }
+    }
+
+    /// A link has ended; what it held is free.
+    pub fn lost(&mut self, now: Instant, link: u64) {
+        self.links.remove(&link);
+        self.told.retain(|told| told.link != link);
+        self.allocator.lost(Holder::Link(link));
+        self.take_changes(now);
+    }
+
+    /// How the gate stands: to be said now and then, and when calls have ended that the gate had
+    /// let in while it may let in fewer.
+    pub fn set_own(&mut self, now: Instant, own: Own) {
+        self.own = own;
+        self.allocator.demand(Holder::Own, own.demand);
+        self.take_changes(now);
+        self.return_own();
+        self.take_changes(now);
+    }
+
+    /// Deals anew if it is time to. To be called every few milliseconds.
+    pub fn look(&mut self, now: Instant, own: Own) {
+        let is_due = DEAL_INTERVAL <= now.saturating_duration_since(self.dealt_at);
+        match is_due {
+            true => self.deal(now, own),
+            false => self.set_own(now, own),
+        }
+    }
+
+    /// Shares the capacity out by what everybody wants.
+    pub fn deal(&mut self, now: Instant, own: Own) {
+        self.dealt_at = now;
+        let links: Vec<u64> = self.links.keys().copied().collect();
+        for link in &links {
+            self.take_back(now, *link);
+        }
+        let mut wanted = own.demand;
+        for (link, it) in &mut self.links {
+            let demand = it.demand(now);
+            it.max_in_flight = it.in_flight;
+            wanted = wanted.saturating_add(demand);
+            self.allocator.demand(Holder::Link(*link), demand);
+        }
+        self.own = own;
+        self.allocator.demand(Holder::Own, own.demand);
+        self.allocator.deal();
+        if self.allocator.capacity() < wanted {
+            self.busy_at = now;
+        }
+        self.take_changes(now);
+        self.return_own();
+        self.take_changes(now);
+    }
+
+    /// Whether nobody has waited for so long that nobody needs credits any more.
+    #[must_use]
+    pub fn is_calm(&self, now: Instant) -> bool {
+        CALM_TIME <= now.saturating_duration_since(self.busy_at)
+    }
+
+    /// The next link that is to be told something. Ask until there is none, after each step.
+    pub fn poll_told(&mut self) -> Option<Told> {
+        self.told.pop_front()
+    }
+
+    /// All links, which are to be told that they need no credits any more.
+    pub fn end(self) -> impl Iterator<Item = u64> {
+        self.links.into_keys()
+    }
+
+    /// Takes back what a link has returned.
+    fn take_back(&mut self, now: Instant, link: u64) {
+        if let Some(it) = self.links.get(&link).filter(|it| it.has_confirmed(now)) {
+            self.allocator.returned(Holder::Link(link), it.credits.max(it.in_flight));
+        }
+    }
+
+    /// The gate lets nobody in any more whom it may not: what it has to return comes back when
+    /// calls have ended.
+    fn return_own(&mut self) {
+        self.allocator.returned(Holder::Own, self.own.in_flight.max(self.own_limit));
+    }
+
+    fn take_changes(&mut self, now: Instant) {
+        while let Some(change) = self.allocator.poll_change() {
+            let Holder::Link(link) = change.holder else {
+                self.own_limit = change.credits;
+                continue;
+            };
+            let Some(it) = self.links.get_mut(&link) else { continue };
+            (it.credits, it.told_at) = (change.credits, now);
+            it.n_told = it.n_told.wrapping_add(1);
+            self.told.push_back(Told { link, credits: change.credits });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

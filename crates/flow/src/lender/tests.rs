@@ -1,0 +1,225 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::test_start;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Links as their agents behave: each wants so many calls, and takes what it is told.
+struct Estate {
+    lender: Lender,
+    now: Instant,
+    links: BTreeMap<u64, Peer>,
+    own: Own,
+    n_frames: u64,
+}
+
+#[derive(Default)]
+struct Peer {
+    wanted: u32,
+    credits: u32,
+    in_flight: u32,
+    n_seen: u32,
+    n_served: u64,
+}
+
+impl Estate {
+    fn new(capacity: u32, wanted: &[u32]) -> Self {
+        let now = test_start();
+        let (own, n_frames) = (Own::default(), 0);
+        let mut lender = Lender::new(capacity, own, now);
+        let links = (0..).zip(wanted).map(|(link, wanted)| {
+            lender.join(now, link, 0);
+            (link, Peer { wanted: *wanted, ..Peer::default() })
+        });
+        let links = links.collect();
+        Self { lender, now, links, own, n_frames }
+    }
+
+    /// Calls of 20 ms each, for so many steps of 20 ms.
+    fn run(&mut self, n_steps: u32) {
+        for _ in 0..n_steps {
+            self.step();
+        }
+    }
+
+    fn step(&mut self) {
+        self.now += 20 * MS;
+        for (link, peer) in &mut self.links {
+            for _ in 0..std::mem::take(&mut peer.in_flight) {
+                self.lender.ended(self.now, *link);
+            }
+        }
+        self.lender.look(self.now, self.own);
+        self.hear();
+        for (link, peer) in &mut self.links {
+            while peer.in_flight < peer.credits.min(peer.wanted) {
+                assert!(self.lender.begin(*link), "a credit is good for a call");
+                peer.in_flight += 1;
+                peer.n_served += 1;
+            }
+            let n_waiting = peer.wanted - peer.in_flight.min(peer.wanted);
+            let demand = Demand { n_waiting, n_seen: peer.n_seen };
+            self.lender.demand(self.now, *link, demand);
+        }
+        self.hear();
+    }
+
+    fn hear(&mut self) {
+        while let Some(told) = self.lender.poll_told() {
+            self.n_frames += 1;
+            let peer = self.links.get_mut(&told.link).expect("a link that is there");
+            peer.credits = told.credits;
+            peer.n_seen += 1;
+        }
+        let granted: u32 = self.links.values().map(|peer| peer.credits).sum();
+        assert!(granted + self.lender.own_limit() <= self.lender.allocator.capacity());
+    }
+
+    fn credits(&self) -> Vec<u32> {
+        self.links.values().map(|peer| peer.credits).collect()
+    }
+}
+
+#[test]
+fn capacity_goes_where_it_is_wanted() {
+    let mut estate = Estate::new(200, &[10, 500, 500]);
+    estate.run(25);
+    let credits = estate.credits();
+    assert!(10 <= credits[0] && 90 <= credits[1] && 90 <= credits[2], "{credits:?}");
+    estate.links.get_mut(&1).unwrap().wanted = 0;
+    estate.run(25);
+    let credits = estate.credits();
+    assert!(credits[1] == 0 && 180 <= credits[2], "{credits:?}");
+}
+
+#[test]
+fn while_nothing_changes_nobody_is_told_anything() {
+    let mut estate = Estate::new(200, &[100; 8]);
+    estate.run(50);
+    estate.n_frames = 0;
+    estate.run(500);
+    assert_eq!((estate.n_frames, estate.credits()), (0, vec![25; 8]));
+}
+
+#[test]
+fn credits_go_round_among_a_thousand_links_of_eight_workers() {
+    let mut estate = Estate::new(200 / 8, &[4; 1000]);
+    estate.run(5 * 40 * 3);
+    let least = estate.links.values().map(|peer| peer.n_served).min();
+    assert!(least.is_some_and(|least| 5 <= least), "{least:?}");
+}
+
+#[test]
+fn those_without_credits_have_their_share() {
+    let mut estate = Estate::new(30, &[100, 100]);
+    estate.own = Own { in_flight: 0, demand: 50 };
+    estate.run(25);
+    assert_eq!((estate.credits(), estate.lender.own_limit()), (vec![10, 10], 10));
+}
+
+#[test]
+fn what_the_lost_and_the_silent_held_is_free_again() {
+    let mut estate = Estate::new(20, &[100, 100]);
+    estate.run(25);
+    assert_eq!(estate.credits(), [10, 10]);
+    estate.links.remove(&0);
+    estate.lender.lost(estate.now, 0);
+    estate.run(10);
+    assert_eq!(estate.credits(), [20]);
+    // One that hangs, with all credits, and another that wants some.
+    let hung = estate.links.remove(&1).unwrap();
+    estate.lender.join(estate.now, 7, 0);
+    estate.links.insert(7, Peer { wanted: 5, ..Peer::default() });
+    let mut n_steps = 0;
+    while estate.links[&7].credits < 5 {
+        n_steps += 1;
+        assert!(n_steps < 100, "{:?}", estate.lender);
+        estate.now += 20 * MS;
+        for _ in 0..hung.in_flight {
+            estate.lender.ended(estate.now, 1);
+        }
+        estate.lender.look(estate.now, estate.own);
+        let demand = Demand { n_waiting: 5, n_seen: estate.links[&7].n_seen };
+        estate.lender.demand(estate.now, 7, demand);
+        while let Some(told) = estate.lender.poll_told() {
+            if let Some(peer) = estate.links.get_mut(&told.link) {
+                peer.credits = told.credits;
+                peer.n_seen += 1;
+            }
+        }
+    }
+}
+
+#[test]
+fn it_is_calm_when_nobody_has_waited_for_a_second() {
+    let mut estate = Estate::new(20, &[100, 100]);
+    estate.run(25);
+    assert!(!estate.lender.is_calm(estate.now));
+    estate.links.values_mut().for_each(|peer| peer.wanted = 5);
+    estate.run(40);
+    assert!(!estate.lender.is_calm(estate.now));
+    estate.run(40);
+    assert!(estate.lender.is_calm(estate.now));
+    assert_eq!(estate.lender.end().collect::<Vec<_>>(), [0, 1]);
+}
+
+proptest! {
+    /// What links may use never adds up to more than the capacity, however late they confirm what
+    /// was taken back, whatever they say, and whoever is lost.
+    #[test]
+    fn never_more_than_the_capacity(
+        steps in prop::collection::vec((0..8u8, 0..6u64, 0..40u32), 1..300),
+        capacity in 1..50u32,
+    ) {
+        let mut now = test_start();
+        let mut lender = Lender::new(capacity, Own::default(), now);
+        let mut peers = BTreeMap::<u64, Peer>::new();
+        for (step, link, n) in steps {
+            now += MS;
+            match step {
+                0 => {
+                    peers.entry(link).or_insert_with(|| {
+                        lender.join(now, link, 0);
+                        Peer::default()
+                    });
+                }
+                1 | 2 => {
+                    if let Some(peer) = peers.get_mut(&link) {
+                        let demand = Demand { n_waiting: n, n_seen: peer.n_seen };
+                        lender.demand(now, link, demand);
+                    }
+                }
+                3 => {
+                    peers.remove(&link);
+                    lender.lost(now, link);
+                }
+                4 => {
+                    if lender.begin(link) {
+                        peers.get_mut(&link).unwrap().in_flight += 1;
+                    }
+                }
+                5 => {
+                    if let Some(peer) = peers.get_mut(&link).filter(|it| 0 < it.in_flight) {
+                        peer.in_flight -= 1;
+                        lender.ended(now, link);
+                    }
+                }
+                6 => lender.deal(now, Own { in_flight: 0, demand: n }),
+                _ => lender.look(now, Own::default()),
+            }
+            while let Some(told) = lender.poll_told() {
+                let peer = peers.get_mut(&told.link).unwrap();
+                peer.credits = told.credits;
+                peer.n_seen += 1;
+            }
+            // Confirmed or not, the lender counts no less than what was told last.
+            let granted: u32 = peers.values().map(|it| it.credits.max(it.in_flight)).sum();
+            prop_assert!(granted + lender.own_limit() <= capacity);
+            prop_assert!(lender.n_held() <= capacity);
+            prop_assert!(granted <= lender.n_held());
+        }
+    }
+}
