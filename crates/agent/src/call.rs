@@ -204,8 +204,6 @@ pub struct LinkCaller {
     pub conn: Conn<LinkServer>,
     /// Its number there.
     pub id: CallId,
-    /// When it came.
-    pub started: Instant,
     /// Its route.
     pub route: Rc<LinkRoute>,
     /// Its leave to be in the app.
@@ -233,7 +231,7 @@ impl LinkCaller {
             debug!(%error, "another agent's call failed");
         }
         let now = Instant::now();
-        let latency = now.saturating_duration_since(self.started);
+        let latency = self.admitted.age(now);
         self.route.stats.finished(latency, error.map(|error| error.code as u8));
         now
     }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use dubbo_proto::{RequestTemplate, Serialization, ServiceKey};
 use flow::gate::Arrival;
+use flow::lender::Demand;
 use flow::queue::Priority;
 use link::LinkMachine;
 use link_proto::{CallId, Connection, Event, Meta, RouteDef, RouteId, Status};
@@ -20,6 +21,7 @@ use tokio::task::AbortHandle;
 use tracing::{debug, info};
 use wire::{Account, Conn, Taking, Watched, drive};
 
+use self::pools::{Pool, Pools};
 use crate::backend::{self, App, AppMethod, Backend, Backends, DubboApp, HttpApp};
 use crate::call::{
     Call, Encoded, LinkCaller, LinkRoute, LinkServer, Outcome, ReplyTo, Times, Whole, error_reply,
@@ -29,11 +31,13 @@ use crate::config::HTTP_APP_SERIALIZATIONS;
 use crate::connections::{Activity, Session};
 use crate::error::CallError;
 use crate::expected_len::ExpectedLen;
-use crate::gate::{Admission, Admitted, Waiting};
+use crate::gate::{Admission, Admitted, Borrower, Waiting};
 use crate::memory::write_timeout;
 use crate::route::{WHOLE, template};
 use crate::upstream::dubbo::{self, DubboClient, refused};
 use crate::upstream::{MessageLen, Standing};
+
+mod pools;
 
 /// For so long calls are still made that were sent before the peer heard that the service is no
 /// longer exported.
@@ -58,6 +62,7 @@ pub struct LinkSession {
     running: Rc<RefCell<HashMap<CallId, AbortHandle>>>,
     taking: Rc<Taking>,
     write_timeout: Duration,
+    pools: Pools,
 }
 
 /// A request of the peer: what a [`Call`] borrows, and what it takes to answer it.
@@ -104,6 +109,8 @@ struct RouteBackend {
     way: Way,
     /// What those need who answer its calls.
     route: Rc<LinkRoute>,
+    /// What its calls need credits of, if the peer knows credits.
+    pool: Option<Rc<Pool>>,
 }
 
 /// The app, and what all calls of the route have in common: nothing if they are whole Dubbo
@@ -155,11 +162,22 @@ impl LinkSession {
         let taking = Taking::new();
         let (routes, has_withdrawn, running) = Default::default();
         let conn = Conn::new(machine);
-        Rc::new(Self { conn, backends, routes, has_withdrawn, running, taking, write_timeout })
+        let pools = Pools::default();
+        Rc::new(Self {
+            conn,
+            backends,
+            routes,
+            has_withdrawn,
+            running,
+            taking,
+            write_timeout,
+            pools,
+        })
     }
 
     /// Serves the link until it ends.
     pub async fn serve(&self, stream: wire::Connection) {
+        let _credits_return = self.pools.return_at_end(self.number());
         let stream = Watched::new(stream, Rc::clone(&self.taking));
         let ending = drive(stream, &self.conn, |event| self.on_event(event)).await;
         debug!(%ending, "link closed");
@@ -179,9 +197,10 @@ impl LinkSession {
                 };
                 link.refuse_route(route, Status::UPSTREAM_UNREACHABLE, &text);
             }
-            Standing::Ready | Standing::Full | Standing::Connecting => {
-                link.accept_route(route, target.codec());
-            }
+            Standing::Ready | Standing::Full | Standing::Connecting => match &target.pool {
+                Some(pool) => link.accept_route_of_pool(route, target.codec(), pool.id),
+                None => link.accept_route(route, target.codec()),
+            },
         });
     }
 
@@ -197,6 +216,12 @@ impl LinkSession {
             Event::Cancelled { id } => {
                 if let Some(call) = self.running.borrow_mut().remove(&id) {
                     call.abort();
+                }
+            }
+            Event::Demand { pool, n_waiting, n_seen } => {
+                if let Some(pool) = self.pools.get(pool) {
+                    let demand = Demand { n_waiting, n_seen };
+                    pool.gate.demanded(Instant::now(), self.number(), demand);
                 }
             }
             Event::Ready(hello) => debug!(peer = hello.name, "link accepted"),
@@ -241,7 +266,11 @@ impl LinkSession {
         };
         let stats = Arc::clone(&backend.stats);
         let route = Rc::new(LinkRoute { stats, reply_len: ExpectedLen::default() });
-        Ok(RouteBackend { def: Rc::clone(def), backend, way, route })
+        let pool = match self.conn.look(|link| link.has_credits()) {
+            true => self.pools.of(&self.conn, &backend.gate),
+            false => None,
+        };
+        Ok(RouteBackend { def: Rc::clone(def), backend, way, route, pool })
     }
 
     fn forget_withdrawn(&self, now: Instant) {
@@ -280,8 +309,23 @@ impl LinkSession {
         let arrival = Arrival { caller: self.number(), priority: Priority::default(), deadline };
         match target.backend.gate.admit(now, &arrival) {
             Admission::In(admitted) => self.begin(&target, call, admitted),
-            Admission::Waits(waiting) => self.wait(target, call, waiting),
-            Admission::Shed(error) => self.shed(&target, &call, &error),
+            Admission::Waits(waiting) => {
+                self.borrow(&target, now);
+                self.wait(target, call, waiting);
+            }
+            Admission::Shed(error) => {
+                self.borrow(&target, now);
+                self.shed(&target, &call, &error);
+            }
+        }
+    }
+
+    /// The app has no room: the next calls are to wait at the peer.
+    #[cold]
+    fn borrow(&self, target: &RouteBackend, now: Instant) {
+        if let Some(pool) = &target.pool {
+            let borrower: Rc<dyn Borrower> = Rc::clone(pool) as _;
+            pool.gate.lend(now, self.number(), &borrower);
         }
     }
 
@@ -447,7 +491,6 @@ impl LinkSession {
         LinkCaller {
             conn: self.conn.clone(),
             id: call.id,
-            started: call.times.now,
             route: Rc::clone(&target.route),
             admitted,
         }

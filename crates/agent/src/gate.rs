@@ -27,10 +27,13 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep_until;
 
 pub use self::direct::{DirectGates, OwnGates};
+pub use self::lending::Borrower;
+use self::lending::Lending;
 pub use self::shared::{GateFigures, SharedGate, Source};
 use crate::error::{CallError, Code};
 
 mod direct;
+mod lending;
 mod shared;
 
 /// A Dubbo provider goes on with a call that its caller has given up, and its answer says when it
@@ -89,6 +92,10 @@ pub struct AppGate {
     is_refused: Cell<bool>,
     /// Who waits elsewhere for room.
     elsewhere: RefCell<Vec<WaitsElsewhere>>,
+    /// How many calls of this worker may be in the app.
+    allowed: Cell<u32>,
+    lending: RefCell<Option<Lending>>,
+    is_lending: Cell<bool>,
 }
 
 /// Calls that wait for room in one app or another.
@@ -129,6 +136,9 @@ impl AppGate {
             late_replies: RefCell::new(None),
             is_refused: Cell::new(false),
             elsewhere: RefCell::default(),
+            allowed: Cell::new(allowance.limit),
+            lending: RefCell::default(),
+            is_lending: Cell::new(false),
         })
     }
 
@@ -164,10 +174,9 @@ impl AppGate {
         let Some(allowance) = self.shared.ask(now, self.worker, || self.demand() + 1) else {
             return false;
         };
-        let mut gate = self.gate.borrow_mut();
-        gate.set_limit(allowance.limit, allowance.reach);
-        self.is_refused.set(gate.is_full());
-        !gate.is_full()
+        self.allow(now, allowance);
+        self.is_refused.set(self.gate.borrow().is_full());
+        !self.is_refused.get()
     }
 
     /// Lets a call in if there is room.
@@ -210,7 +219,7 @@ impl AppGate {
     }
 
     fn set_allowance(&self, allowance: Allowance) {
-        self.gate.borrow_mut().set_limit(allowance.limit, allowance.reach);
+        self.allow(Instant::now(), allowance);
         self.is_refused.set(false);
         self.tell_room();
     }
@@ -218,7 +227,8 @@ impl AppGate {
     /// Lets a call in, has it wait, or sheds it.
     #[inline]
     pub fn admit(self: &Rc<Self>, now: Instant, arrival: &Arrival) -> Admission {
-        let pass = self.gate.borrow_mut().enter(now);
+        let lent = if self.is_lending.get() { self.enter_lent(now, arrival.caller) } else { None };
+        let pass = lent.or_else(|| self.gate.borrow_mut().enter(now));
         match pass {
             Some(pass) => Admission::In(self.admitted(pass)),
             None => self.admit_slowly(now, arrival),
@@ -235,8 +245,12 @@ impl AppGate {
 
     #[cold]
     fn admit_slowly(self: &Rc<Self>, now: Instant, arrival: &Arrival) -> Admission {
-        if let Some(allowance) = self.shared.ask(now, self.worker, || self.demand() + 1) {
-            self.gate.borrow_mut().set_limit(allowance.limit, allowance.reach);
+        let allowance = self.shared.ask(now, self.worker, || self.demand() + 1);
+        allowance.into_iter().for_each(|allowance| self.allow(now, allowance));
+        if self.is_lending.get() {
+            self.want_own(now);
+        }
+        if allowance.is_some() || self.is_lending.get() {
             let pass = self.gate.borrow_mut().enter(now);
             if let Some(pass) = pass {
                 return Admission::In(self.admitted(pass));
@@ -286,12 +300,16 @@ impl AppGate {
     }
 
     fn leave(&self, pass: Pass, now: Instant, left: Left) {
+        let lent_to = pass.lent_to();
         let is_waited_for = {
             let mut gate = self.gate.borrow_mut();
             let is_full = gate.is_full();
             gate.leave(pass, now, left);
-            gate.has_waiting() || is_full && self.shared.is_dealt()
+            gate.has_waiting() || is_full && (self.shared.is_dealt() || self.is_lending.get())
         };
+        if let Some(link) = lent_to {
+            self.left_lent(now, link);
+        }
         if left == Left::Rejected {
             self.is_rejected.set(true);
         }
@@ -356,12 +374,14 @@ impl AppGate {
     /// Says what was seen since the last time, and learns what may be let in from now on.
     fn report(&self, now: Instant) {
         let n_elsewhere = self.elsewhere.borrow().iter().map(|it| it.n_waiting).max();
-        let report = {
+        let (demand, sample) = {
             let mut gate = self.gate.borrow_mut();
             gate.want(n_elsewhere.unwrap_or_default());
-            let (demand, sample) = (gate.take_demand(), gate.take_sample(now));
-            Report { demand, in_flight: gate.stats().in_flight, sample }
+            (gate.take_demand(), gate.take_sample(now))
         };
+        let demand = demand.saturating_add(self.n_waiting_at_links());
+        self.look_at_lending(now, demand == 0);
+        let report = Report { demand, in_flight: self.n_held(), sample };
         let n_waiting = self.gate.borrow().stats().n_waiting;
         let allowance = self.shared.report(now, self.worker, &report, n_waiting);
         self.set_allowance(allowance);
@@ -371,8 +391,8 @@ impl AppGate {
 
     /// Returns what this worker may no longer use, and learns what it may.
     fn give_back(&self) {
-        let in_flight = self.gate.borrow().stats().in_flight;
-        if let Some(allowance) = self.shared.returned(self.worker, in_flight) {
+        self.look_at_lending(Instant::now(), false);
+        if let Some(allowance) = self.shared.returned(self.worker, self.n_held()) {
             self.set_allowance(allowance);
         }
     }
@@ -400,6 +420,12 @@ impl AppGate {
 }
 
 impl Admitted {
+    /// How long the call has been in the app.
+    #[inline]
+    pub fn age(&self, now: Instant) -> Duration {
+        self.pass.as_ref().map_or(Duration::ZERO, |pass| pass.age(now))
+    }
+
     /// The app has answered.
     #[inline]
     pub fn answered(mut self, now: Instant) {

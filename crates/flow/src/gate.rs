@@ -13,6 +13,7 @@
 //!   come by then.
 //! - Each call that waits is let in, shed or cancelled, once.
 
+use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 use crate::floor::Floor;
@@ -28,15 +29,22 @@ use crate::queue::Key;
 pub struct Pass {
     began: Instant,
     /// The link by whose credit the call was let in.
-    lent_to: Option<u64>,
+    lent_to: Option<NonZeroU64>,
 }
 
 impl Pass {
     /// The link by whose credit the call was let in, if it was.
     #[inline]
     #[must_use]
-    pub fn lent_to(&self) -> Option<u64> {
+    pub fn lent_to(&self) -> Option<NonZeroU64> {
         self.lent_to
+    }
+
+    /// How long the call has been in the app.
+    #[inline]
+    #[must_use]
+    pub fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.began)
     }
 }
 
@@ -188,7 +196,7 @@ impl<T> Gate<T> {
     }
 
     /// Lets a call in by a credit of that link, which counts for itself.
-    pub fn enter_lent(&mut self, now: Instant, link: u64) -> Pass {
+    pub fn enter_lent(&mut self, now: Instant, link: NonZeroU64) -> Pass {
         self.n_lent += 1;
         let pass = Pass { began: now, lent_to: Some(link) };
         self.note_in_flight();

@@ -83,6 +83,12 @@ impl Purse {
         self.credits.is_some()
     }
 
+    /// How many calls may be in flight; `None` while nobody needs credits.
+    #[must_use]
+    pub fn credits(&self) -> Option<u32> {
+        self.credits
+    }
+
     /// Whether a call may begin.
     #[must_use]
     pub fn has_room(&self) -> bool {
@@ -97,8 +103,7 @@ impl Purse {
     }
 
     /// A call has ended; `is_answered` if its time tells how long calls take.
-    pub fn ended(&mut self, coin: Coin, now: Instant, is_answered: bool) {
-        let Coin { began, period } = coin;
+    pub fn ended(&mut self, Coin { began, period }: Coin, now: Instant, is_answered: bool) {
         if period == self.period {
             self.in_flight = self.in_flight.saturating_sub(1);
         }

@@ -19,7 +19,6 @@ mod streams;
 
 use self::client::ClientSide;
 use self::core::Core;
-pub use self::credits::{Credits, PoolId};
 pub use self::in_place::InPlace;
 use self::in_place::Nobody;
 use self::server::ServerSide;

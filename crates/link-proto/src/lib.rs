@@ -64,6 +64,7 @@ mod assembly;
 mod compress;
 mod config;
 mod connection;
+mod credit;
 mod error;
 mod event;
 #[doc(hidden)]
@@ -83,7 +84,8 @@ pub mod version;
 
 pub use compress::CompressionTotals;
 pub use config::Config;
-pub use connection::{Connection, Credits, InPlace, PoolId};
+pub use connection::{Connection, InPlace};
+pub use credit::{Credits, PoolId};
 pub use error::{LinkError, SendError};
 pub use event::Event;
 pub use hello::PeerHello;

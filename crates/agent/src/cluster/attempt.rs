@@ -13,7 +13,7 @@ use super::{Cluster, Member, ejections};
 use crate::error::{CallError, Code};
 use crate::gate::Admitted;
 use crate::timeout::Limit;
-use crate::upstream::AnyUpstream;
+use crate::upstream::{AnyUpstream, Credit};
 
 /// A call on its way to one endpoint.
 pub struct Attempt {
@@ -21,8 +21,26 @@ pub struct Attempt {
     pub(super) member: Member,
     pub(super) ticket: Option<Ticket>,
     /// Leave to have the call there, if the endpoint takes a limited number.
-    pub(super) pass: Option<Admitted>,
+    pub(super) leave: Option<Leave>,
     pub(super) started: Instant,
+}
+
+/// Leave to have a call at an endpoint. Dropped, the call was given up.
+pub(super) enum Leave {
+    /// Of our own gate before it.
+    Pass(Admitted),
+    /// Of the provider's agent.
+    Credit(Credit),
+}
+
+impl Leave {
+    #[inline]
+    fn ended(self, now: Instant, error: Option<&CallError>) {
+        match self {
+            Self::Pass(pass) => pass.ended(now, error),
+            Self::Credit(credit) => credit.ended(now, error),
+        }
+    }
 }
 
 impl Attempt {
@@ -46,8 +64,8 @@ impl Attempt {
     pub fn answered(mut self, now: Instant, serialization: Serialization, body: &[u8]) -> Duration {
         let latency = now.saturating_duration_since(self.started);
         let Some(ticket) = self.ticket.take() else { return latency };
-        if let Some(pass) = self.pass.take() {
-            pass.answered(now);
+        if let Some(leave) = self.leave.take() {
+            leave.ended(now, None);
         }
         self.member.0.stats.finished(latency, None);
         self.give_back(ticket, ejections::of_body(serialization, body), now, latency);
@@ -58,8 +76,8 @@ impl Attempt {
     pub fn failed(mut self, now: Instant, error: &CallError) {
         let Some(ticket) = self.ticket.take() else { return };
         let latency = now.saturating_duration_since(self.started);
-        if let Some(pass) = self.pass.take() {
-            pass.failed(now, error);
+        if let Some(leave) = self.leave.take() {
+            leave.ended(now, Some(error));
         }
         self.member.0.stats.finished(latency, Some(error.code as u8));
         let ending = match self.is_refusal(error) {
@@ -77,7 +95,7 @@ impl Attempt {
     /// nothing is offered to it anyway, and it is to be used as soon as it is up again.
     fn is_refusal(&self, error: &CallError) -> bool {
         matches!(error.code, Code::Unreachable | Code::ServiceNotFound)
-            && self.cluster.standing(&self.member) == Standing::Ready
+            && matches!(self.cluster.standing(&self.member), Standing::Ready | Standing::Full)
     }
 
     fn give_back(&self, ticket: Ticket, ending: AttemptEnd, now: Instant, latency: Duration) {
@@ -87,7 +105,7 @@ impl Attempt {
 
     /// The endpoint has seen nothing of the call.
     pub fn unused(mut self, now: Instant) {
-        if let Some(pass) = self.pass.take() {
+        if let Some(Leave::Pass(pass)) = self.leave.take() {
             pass.unused(now);
         }
     }
@@ -95,7 +113,7 @@ impl Attempt {
     /// The call was sent, and nobody will hear how it ends.
     pub fn sent_one_way(mut self) {
         let Some(ticket) = self.ticket.take() else { return };
-        if let Some(pass) = self.pass.take() {
+        if let Some(Leave::Pass(pass)) = self.leave.take() {
             pass.sent_one_way(self.started);
         }
         self.member.0.stats.finished(Duration::ZERO, None);

@@ -11,7 +11,9 @@ use registry::Freshness;
 use super::{Cluster, Member, MemberState, Standing};
 use crate::config::{AppCapacity, ClusterPolicy};
 use crate::error::CallError;
-use crate::inspect::snapshot::{CallsSnapshot, EndpointSnapshot, PolicySnapshot, ServiceSnapshot};
+use crate::inspect::snapshot::{
+    CallsSnapshot, EndpointSnapshot, GRANTED, PolicySnapshot, ServiceSnapshot,
+};
 use crate::inspect::{Filter, First};
 use crate::upstream::AnyUpstream;
 
@@ -99,6 +101,9 @@ impl Cluster {
         calls.totals.add(&member.stats);
         let gate = stats.key.gate();
         let shared = gate.as_ref().map(|gate| gate.shared());
+        let purse = member.upstream.purse(&self.service_name);
+        let granted = purse.and_then(|purse| purse.credits());
+        let source = shared.map(|shared| shared.source().name()).or(granted.map(|_| GRANTED));
         EndpointSnapshot {
             service: self.service_name.to_string(),
             registry: self.registry_name.to_string(),
@@ -108,8 +113,8 @@ impl Cluster {
             why,
             held,
             weight: stats.weight,
-            capacity: shared.map(|shared| shared.capacity()),
-            capacity_source: shared.map(|shared| shared.source().name().to_owned()),
+            capacity: shared.map(|shared| shared.capacity()).or(granted),
+            capacity_source: source.map(str::to_owned),
             calls,
         }
     }

@@ -145,8 +145,8 @@ impl Cluster {
                 lines.retain(|line| !line.line.borrow().is_empty());
                 lines.iter().filter_map(|line| line.line.borrow().poll_timeout()).min()
             };
+            self.want_room(now);
             let Some(expiry) = expiry else { break };
-            self.want_room();
             let due = (expiry + TIMER_STEP).min(now + LOOK_INTERVAL);
             tokio::select! {
                 () = self.lines.wake.notified() => {}
@@ -207,8 +207,12 @@ impl Cluster {
     }
 
     /// Asks all endpoints that somebody waits for to say when they have room.
-    fn want_room(&self) {
+    fn want_room(&self, now: Instant) {
         let n_waiting = u32::try_from(self.lines.n_waiting()).unwrap_or(u32::MAX);
+        self.want_credits(now, n_waiting);
+        if n_waiting == 0 {
+            return;
+        }
         let lines = self.lines.lines.borrow();
         let is_wanted = |member: &Member| {
             lines.iter().any(|line| line.allowed.as_ref().is_none_or(|it| it.has(member)))
@@ -220,12 +224,37 @@ impl Cluster {
         }
     }
 
+    /// Tells the agents of providers how many calls wait for credits: all of them together.
+    fn want_credits(&self, now: Instant, n_waiting: u32) {
+        let lines = self.lines.lines.borrow();
+        let is_wanted = |member: &Member| {
+            lines.iter().any(|line| line.allowed.as_ref().is_none_or(|it| it.has(member)))
+        };
+        let balancer = self.balancer.borrow();
+        let members = balancer.stats().filter(|stats| !stats.leaving).map(|stats| stats.key);
+        let purses = members.filter_map(|member| {
+            Some((is_wanted(member), member.0.upstream.purse(&self.service_name)?))
+        });
+        let purses: Vec<_> = purses.collect();
+        let n_wanted = purses.iter().filter(|(is_wanted, _)| *is_wanted).count();
+        let each = n_waiting.div_ceil(u32::try_from(n_wanted).unwrap_or(u32::MAX).max(1));
+        for (is_wanted, purse) in purses {
+            purse.want(now, if is_wanted { each } else { 0 }, &self.lines.wake);
+        }
+    }
+
     /// How fast calls go through the endpoints that they may go to, and how they wait for that.
     fn pace(&self, allowed: Option<&Allowed>) -> (Pace, LinePolicy) {
         let (mut pace, mut policy) = (Pace::default(), LinePolicy::default());
         for stats in self.balancer.borrow().stats().filter(|stats| !stats.leaving) {
             let is_allowed = allowed.is_none_or(|allowed| allowed.has(stats.key));
-            let Some(gate) = stats.key.gate().filter(|_| is_allowed) else { continue };
+            if !is_allowed {
+                continue;
+            }
+            if let Some(purse) = stats.key.0.upstream.purse(&self.service_name) {
+                pace = pace.with(purse.pace());
+            }
+            let Some(gate) = stats.key.gate() else { continue };
             pace = pace.with(gate.pace());
             if gate.shared().source() == Source::Found {
                 policy = LinePolicy::PATIENT;

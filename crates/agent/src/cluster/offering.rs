@@ -14,11 +14,12 @@ use flow::{AttemptLimits, Attempts, GiveUp, Next, Retry, Rewrites, Standing, has
 use registry::Freshness;
 use tracing::info;
 
+use super::attempt::Leave;
 use super::{Allowed, Attempt, Cluster, Member};
 use crate::call::{Call, Outcome, RoutedCall, Times};
 use crate::error::{CallError, Code};
 use crate::facts::CallFacts;
-use crate::upstream::DubboForm;
+use crate::upstream::{Credit, DubboForm};
 
 /// What a call says about where it goes.
 #[derive(Default)]
@@ -297,9 +298,17 @@ impl Cluster {
         let member = balancer.key(slot)?.clone();
         let ticket = Some(balancer.begin(slot));
         // There is room, or it would not have been chosen.
-        let pass = member.0.gate.borrow().as_ref().and_then(|gate| gate.enter(now));
+        let leave = match &*member.0.gate.borrow() {
+            Some(gate) => gate.enter(now).map(Leave::Pass),
+            None => self.credit(&member, now).map(Leave::Credit),
+        };
         member.0.stats.started();
-        Some(Attempt { cluster: Rc::clone(self), member, ticket, pass, started: now })
+        Some(Attempt { cluster: Rc::clone(self), member, ticket, leave, started: now })
+    }
+
+    #[inline]
+    fn credit(&self, member: &Member, now: Instant) -> Option<Credit> {
+        member.0.upstream.purse(&self.service_name)?.take(now)
     }
 }
 

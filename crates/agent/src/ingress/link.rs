@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use link_proto::features;
 use wire::{Detached, Group};
 
 use crate::config::LinkListenerConfig;
@@ -40,7 +41,7 @@ pub fn planned(config: &LinkListenerConfig) -> PlannedListener {
                 window,
                 assembly_timeout: body_timeout,
                 // Agents carry calls with one request and one reply, and say so.
-                features: 0,
+                features: features::CREDITS,
                 ..link_proto::Config::default()
             };
             Arc::new(LinkListener { protocol, write_timeout, memory: Group::new() })

@@ -241,7 +241,8 @@ pub struct EndpointSnapshot {
     /// How many calls it can take at once from this agent; nothing if the agent sets no limit.
     #[serde(default)]
     pub capacity: Option<u32>,
-    /// Who says so: `configured`, `registered` by the endpoint as its threads, or `found` out.
+    /// Who says so: `configured`, `registered` by the endpoint as its threads, `found` out, or
+    /// `granted` as credits by its agent, which has not enough for all.
     #[serde(default)]
     pub capacity_source: Option<String>,
     /// How its calls went.
@@ -250,6 +251,9 @@ pub struct EndpointSnapshot {
 
 /// More reasons than this are left out.
 const MAX_REASONS: usize = 8;
+
+/// The source of a capacity that the endpoint's agent has granted as credits.
+pub const GRANTED: &str = "granted";
 
 impl Snapshot for EndpointSnapshot {
     type Key = (String, String, String, String);
@@ -271,7 +275,13 @@ impl Snapshot for EndpointSnapshot {
         }
         self.held |= other.held;
         self.weight = self.weight.max(other.weight);
-        self.capacity = self.capacity.or(other.capacity);
+        self.capacity = match (self.capacity, other.capacity) {
+            // Credits are those of one worker's link.
+            (Some(own), Some(other)) if self.capacity_source.as_deref() == Some(GRANTED) => {
+                Some(own.saturating_add(other))
+            }
+            (own, other) => own.or(other),
+        };
         self.capacity_source = self.capacity_source.take().or(other.capacity_source);
         self.calls.merge(&other.calls);
     }

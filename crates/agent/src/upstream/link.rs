@@ -6,11 +6,14 @@ use std::time::{Duration, Instant};
 
 use dubbo_proto::{Serialization, Status as DubboStatus};
 use link::LinkMachine;
-use link_proto::{CallId, Connection, Event, RequestOut, RouteId, SendError, Status};
+use link_proto::{
+    CallId, Connection, Event, PoolId, RequestOut, RouteId, SendError, Status, features,
+};
 use tokio::sync::{Notify, oneshot};
 use tracing::{debug, info};
 use wire::Conn;
 
+use super::credits::{LinkCredits, LinkPurse};
 use super::{Peer, Setup, Signs, Upstream, sent};
 use crate::call::{Call, Outcome, Payload, Reply, ReplyTo, RoutedCall, Whole, wait};
 use crate::codec;
@@ -38,6 +41,9 @@ pub struct LinkPeer {
     /// Services whose app the peer cannot reach, as it said last. It says so again when that has
     /// changed. Belongs to the connection that is up.
     away: RefCell<Vec<Box<str>>>,
+    credits: LinkCredits,
+    /// The connection that is up, once a route was asked for there.
+    conn: RefCell<Option<Conn<LinkClient>>>,
     scratch: Scratch,
 }
 
@@ -73,7 +79,7 @@ impl LinkPeer {
             window: setup.max_in_flight,
             max_message_len: u32::try_from(setup.max_reply_len).unwrap_or(u32::MAX),
             // Agents carry calls with one request and one reply, and say so.
-            features: 0,
+            features: features::CREDITS,
             max_buffered_bytes: MAX_LINK_WAITING_LEN,
             ..link_proto::Config::default()
         };
@@ -84,6 +90,8 @@ impl LinkPeer {
             routes: RefCell::default(),
             settled: Notify::new(),
             away: RefCell::default(),
+            credits: LinkCredits::default(),
+            conn: RefCell::default(),
             scratch: Scratch::default(),
         }
     }
@@ -115,11 +123,29 @@ impl LinkPeer {
         true
     }
 
+    /// What calls of a service need a credit from; `None` while they need none.
+    #[inline]
+    pub fn purse(&self, service: &str) -> Option<Rc<LinkPurse>> {
+        self.credits.of(service)
+    }
+
     /// Whether the peer has said that it cannot reach the app of a service.
     #[inline]
     pub fn is_away(&self, service: &str) -> bool {
         let away = self.away.borrow();
         !away.is_empty() && away.iter().any(|known| **known == *service)
+    }
+
+    fn note_pool(&self, id: RouteId, pool: Option<PoolId>) {
+        let routes = self.routes.borrow();
+        if let Some(route) = routes.iter().flatten().find(|route| route.id == id) {
+            self.credits.note(&route.service, pool);
+        }
+    }
+
+    fn forget_credits(&self) {
+        self.credits.clear();
+        *self.conn.borrow_mut() = None;
     }
 
     fn outcome(&self, status: Status, codec: u8, payload: bytes::Bytes) -> Outcome {
@@ -159,6 +185,9 @@ impl LinkPeer {
         let known = &mut routes[route.index];
         if let Some(known) = known.as_ref().filter(|known| known.is_current(route)) {
             return Ok((known.id, known.state.clone()));
+        }
+        if self.conn.borrow().is_none() {
+            *self.conn.borrow_mut() = Some(conn.clone());
         }
         let id = conn
             .with(|link| match known {
@@ -248,6 +277,7 @@ impl Peer for LinkPeer {
     fn machine(&self, now: Instant) -> LinkClient {
         self.routes.borrow_mut().clear();
         self.away.borrow_mut().clear();
+        self.forget_credits();
         let machine = LinkMachine(Connection::client(self.config.clone(), now));
         Metered::new(machine, self.memory.endpoint())
     }
@@ -289,7 +319,11 @@ impl Peer for LinkPeer {
                 let error = CallError::new(Code::Timeout, "no answer before the deadline");
                 token.complete(Err(error.at(&self.address)));
             }
-            Event::RouteAccepted { route, codec, .. } => {
+            Event::Credits { pool, credits } => {
+                self.credits.set(self.conn.borrow().as_ref(), pool, credits);
+            }
+            Event::RouteAccepted { route, codec, pool } => {
+                self.note_pool(route, pool);
                 let serialization = match codec {
                     codec::UNSET => Serialization::DEFAULT,
                     codec => codec::serialization(codec),
@@ -311,6 +345,7 @@ impl Peer for LinkPeer {
     }
 
     fn on_end(&self, conn: &Conn<LinkClient>, error: &CallError) {
+        self.forget_credits();
         let pending: Vec<ReplyTo> = conn.with(|link| link.drain_pending().collect());
         for token in pending {
             token.complete(Err(error.clone()));

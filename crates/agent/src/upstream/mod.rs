@@ -5,6 +5,7 @@
 //! keeps long messages apart, `lane_group` shares calls among several connections, [`Pool`] lets
 //! several clusters share what goes to the same address.
 
+mod credits;
 pub mod dubbo;
 mod lane_group;
 mod lanes;
@@ -25,6 +26,7 @@ use registry::Protocol;
 use wire::address::{join, unix_path};
 use wire::{Account, Destination, SocketOptions};
 
+pub use self::credits::{Credit, LinkPurse};
 use self::dubbo::DubboPeer;
 pub use self::lanes::{Lanes, MessageLen};
 pub use self::lifecycle::{Peer, Signs, Upstream};
@@ -67,8 +69,22 @@ impl AnyUpstream {
     pub fn standing(&self, service: &str) -> Standing {
         match self {
             Self::Link(upstream) if upstream.peer().is_away(service) => Standing::Down,
-            Self::Link(upstream) => upstream.standing(),
+            Self::Link(upstream) => match upstream.standing() {
+                Standing::Ready if self.purse(service).is_some_and(|it| !it.has_room()) => {
+                    Standing::Full
+                }
+                standing => standing,
+            },
             Self::Dubbo(upstream) => upstream.standing(),
+        }
+    }
+
+    /// What calls of a service need a credit from; `None` while they need none.
+    #[inline]
+    pub fn purse(&self, service: &str) -> Option<Rc<LinkPurse>> {
+        match self {
+            Self::Link(upstream) => upstream.peer().purse(service),
+            Self::Dubbo(_) => None,
         }
     }
 

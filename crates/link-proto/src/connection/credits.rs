@@ -6,62 +6,11 @@ use super::client::ClientSide;
 use super::core::Core;
 use super::server::ServerSide;
 use super::{Connection, Side};
-use crate::header::{Header, Kind, MAX_POOLS};
+use crate::credit::{Credits, PoolId};
+use crate::header::{Header, Kind};
 use crate::reader::Reader;
 use crate::route::Ack;
 use crate::{Event, LinkError, RouteId, Status};
-
-/// Number of a pool of credits: the server's own number of an app.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct PoolId(pub u32);
-
-impl PoolId {
-    /// Of a route whose calls never need a credit.
-    const NONE: u32 = u32::MAX;
-
-    /// As an index.
-    #[must_use]
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-
-    pub(super) fn from_wire(number: u32) -> Result<Option<Self>, LinkError> {
-        match number {
-            Self::NONE => Ok(None),
-            _ if number < MAX_POOLS => Ok(Some(Self(number))),
-            _ => Err(LinkError::BadPool { pool: number, max: MAX_POOLS }),
-        }
-    }
-
-    fn some_from_wire(number: u32) -> Result<Self, LinkError> {
-        let bad = LinkError::BadPool { pool: number, max: MAX_POOLS };
-        Self::from_wire(number)?.ok_or(bad)
-    }
-}
-
-/// How many calls may be in flight toward the app of a pool.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Credits {
-    /// Nobody is short of credits: calls need none.
-    Open,
-    /// So many, and no more.
-    Limited(u32),
-}
-
-impl Credits {
-    const OPEN: u32 = u32::MAX;
-
-    fn to_wire(self) -> u32 {
-        match self {
-            Self::Open => Self::OPEN,
-            Self::Limited(n) => n.min(Self::OPEN - 1),
-        }
-    }
-
-    fn from_wire(number: u32) -> Self {
-        if number == Self::OPEN { Self::Open } else { Self::Limited(number) }
-    }
-}
 
 impl<T> Core<T> {
     /// What the answer to a DEFINE says of a route without a pool.
@@ -118,7 +67,7 @@ impl<T> ClientSide<T> {
         pool: u32,
         credits: u32,
     ) -> Result<(), LinkError> {
-        let (pool, credits) = (PoolId::some_from_wire(pool)?, Credits::from_wire(credits));
+        let (pool, credits) = (PoolId::from_wire_some(pool)?, Credits::from_wire(credits));
         core.events.push_back(Event::Credits { pool, credits });
         Ok(())
     }
@@ -136,7 +85,7 @@ impl ServerSide {
         let mut reader = Reader::new(header.kind, body);
         let (pool, n_waiting, n_seen) = (reader.u32()?, reader.u32()?, reader.u32()?);
         reader.finish()?;
-        let pool = PoolId::some_from_wire(pool)?;
+        let pool = PoolId::from_wire_some(pool)?;
         core.events.push_back(Event::Demand { pool, n_waiting, n_seen });
         Ok(())
     }
