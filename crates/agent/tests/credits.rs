@@ -17,8 +17,7 @@ use link_proto::{
 use registry::MemoryHub;
 use support::pool::PoolProvider;
 use support::{
-    Http, PATIENCE, SERVICE, STRING, block_on, consumer_with_metrics, exporting_with_admin,
-    wait_until,
+    Http, PATIENCE, SERVICE, STRING, block_on, consumer_with_metrics, start, wait_until,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -85,19 +84,23 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-fn agent_before(app: &PoolProvider, hub: &MemoryHub, capacity: u32) -> Agent {
-    let (address, keys) = (app.addr, format!("capacity = {capacity}"));
-    exporting_with_admin(
-        hub,
-        &format!("interface = \"{SERVICE}\"\napp = \"dubbo://{address}\"\n{keys}"),
-    )
+/// An agent of several workers before `app`.
+fn agent_before(app: &PoolProvider, hub: &MemoryHub, capacity: u32, n_workers: usize) -> Agent {
+    let text = format!(
+        "[admin]\nlisten = \"127.0.0.1:0\"\n[agent]\nworkers = {n_workers}\ndrain_ms = 5000\n\
+         [[registry]]\nname = \"main\"\nkind = \"etcd\"\nendpoints = [\"http://127.0.0.1:1\"]\n\
+         [link]\nlisten = \"127.0.0.1:0\"\n[[export]]\n\
+         interface = \"{SERVICE}\"\napp = \"dubbo://{}\"\ncapacity = {capacity}",
+        app.addr
+    );
+    start(&text, hub)
 }
 
 #[test]
 fn agents_share_what_an_app_can_take_and_no_call_is_rejected() {
     let hub = MemoryHub::new();
     let app = PoolProvider::start(4, 10 * MS, false);
-    let provider = agent_before(&app, &hub, 4);
+    let provider = agent_before(&app, &hub, 4, 1);
     let consumers = [(); 2].map(|()| consumer_with_metrics(&hub, ""));
     let crowd = Crowd::default();
     crowd.run(&[(&consumers[0], 16), (&consumers[1], 16)], || {
@@ -119,6 +122,29 @@ fn agents_share_what_an_app_can_take_and_no_call_is_rejected() {
     });
     let answer = Http::to(&consumers[0]).post(&format!("/{SERVICE}/echo"), &[STRING], "[\"a\"]");
     assert_eq!(answer.status, 200);
+    for agent in consumers {
+        block_on(agent.drain());
+    }
+    block_on(provider.drain());
+}
+
+/// Four links to three workers, and two calls at a time: credits go round, and so does the
+/// capacity between the workers.
+#[test]
+fn every_link_has_its_turn_where_there_are_more_links_than_credits() {
+    let hub = MemoryHub::new();
+    let app = PoolProvider::start(2, 10 * MS, false);
+    let provider = agent_before(&app, &hub, 2, 3);
+    let consumers = [(); 2].map(|()| consumer_with_metrics(&hub, ""));
+    let crowds = [Crowd::default(), Crowd::default()];
+    crowds[0].run(&[(&consumers[0], 8)], || {
+        crowds[1].run(&[(&consumers[1], 8)], || {
+            wait_until("calls of both are answered", || {
+                crowds.iter().all(|crowd| 100 < crowd.n_ok.load(SeqCst)).then_some(())
+            });
+        });
+    });
+    assert_eq!(app.n_rejected(), 0);
     for agent in consumers {
         block_on(agent.drain());
     }
@@ -234,7 +260,7 @@ impl Link {
 fn a_peer_that_knows_no_credits_is_served_beside_others() {
     let hub = MemoryHub::new();
     let app = PoolProvider::start(2, 10 * MS, false);
-    let provider = agent_before(&app, &hub, 2);
+    let provider = agent_before(&app, &hub, 2, 1);
     let consumer = consumer_with_metrics(&hub, "");
     let crowd = Crowd::default();
     crowd.run(&[(&consumer, 16)], || {
@@ -267,7 +293,7 @@ fn a_peer_that_knows_no_credits_is_served_beside_others() {
 fn a_lost_link_gives_its_credits_back() {
     let hub = MemoryHub::new();
     let app = PoolProvider::start(4, 5 * MS, false);
-    let provider = agent_before(&app, &hub, 4);
+    let provider = agent_before(&app, &hub, 4, 1);
     let mut first = Link::to(&provider, features::CREDITS);
     let (route, pool) = first.route();
     let pool = pool.expect("the peer knows credits");

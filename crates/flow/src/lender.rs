@@ -22,7 +22,7 @@ use crate::credit::Allocator;
 /// How often credits are dealt anew.
 pub const DEAL_INTERVAL: Duration = Duration::from_millis(100);
 /// What a link has said of its waiting calls counts for so long.
-const MEMORY: Duration = Duration::from_millis(250);
+const MEMORY: Duration = Duration::from_secs(1);
 /// A link that has confirmed nothing for so long has returned all that was taken back.
 const CONFIRM_TIME: Duration = Duration::from_secs(1);
 /// Credits are lent until nobody has waited for so long.

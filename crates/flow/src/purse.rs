@@ -2,8 +2,8 @@
 //!
 //! Nobody needs credits until the peer lends some. From then on no more calls begin than there are
 //! credits for. The others wait elsewhere, and the peer is told how many wait: when calls begin to
-//! wait, when twice as many wait as it knows of, and now and then, since it forgets. A peer that
-//! has taken credits back hears that its word has come.
+//! wait, when twice as many wait as it knows of, when none waits any more, and now and then, since
+//! it forgets. A peer that has taken credits back hears that its word has come.
 //!
 //! Invariant: while credits are needed, no more calls are in flight by credits than there are, but
 //! for those that were when some were taken back.
@@ -17,7 +17,7 @@ use crate::line::Pace;
 /// The peer is told of calls that wait no more often than this.
 const LEAST_INTERVAL: Duration = Duration::from_millis(20);
 /// The peer is told again of calls that still wait.
-const REMIND_INTERVAL: Duration = Duration::from_millis(100);
+const REMIND_INTERVAL: Duration = Duration::from_millis(400);
 /// How long the fastest answer is remembered.
 const FLOOR_WINDOW: Duration = Duration::from_secs(10);
 /// One answer counts for so much of the usual time.
@@ -132,6 +132,7 @@ impl Purse {
                 let age = now.saturating_duration_since(at);
                 LEAST_INTERVAL <= age && told.saturating_mul(2) < n
                     || REMIND_INTERVAL <= age && 0 < n
+                    || n == 0 && 0 < told
             }
         };
         if !is_news && !self.has_to_confirm {
@@ -194,10 +195,11 @@ mod tests {
         assert_eq!(purse.poll_demand(now + 19 * MS), None);
         assert_eq!(purse.poll_demand(now + 20 * MS), demand(100, 1));
         purse.want(110);
-        assert_eq!(purse.poll_demand(now + 119 * MS), None);
-        assert_eq!(purse.poll_demand(now + 120 * MS), demand(110, 1));
+        assert_eq!(purse.poll_demand(now + 419 * MS), None);
+        assert_eq!(purse.poll_demand(now + 420 * MS), demand(110, 1));
         purse.want(0);
-        assert_eq!(purse.poll_demand(now + 500 * MS), None);
+        assert_eq!(purse.poll_demand(now + 421 * MS), demand(0, 1));
+        assert_eq!(purse.poll_demand(now + 900 * MS), None);
         purse.set_credits(Some(6));
         assert_eq!(purse.poll_demand(now + 500 * MS), None);
         purse.set_credits(Some(3));
