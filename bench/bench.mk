@@ -3,9 +3,9 @@
 
 BENCH = cargo run --release --quiet --package bench --
 
-.PHONY: bench bench-quick bench-contest bench-saturation bench-footprint bench-hop bench-rpc bench-transfer bench-codec
+.PHONY: bench bench-quick bench-contest bench-saturation bench-footprint bench-hop bench-rpc bench-transfer bench-codec bench-congestion
 
-bench: ## All benchmarks, with their results in bench/results (about an hour)
+bench: ## All benchmarks, with their results in bench/results (about two and a half hours)
 	$(BENCH) all
 
 bench-quick: ## All benchmarks, too short to be quoted (under two minutes once all is built)
@@ -31,3 +31,6 @@ bench-transfer: ## A file's lines, one request a line, beside bare sockets and n
 
 bench-codec: ## The Hessian codec beside hessian-lite and dubbo-go-hessian2, on the same bytes
 	$(BENCH) codec
+
+bench-congestion: ## Connections and socket buffers under many callers, beside Java's own client
+	$(BENCH) congestion

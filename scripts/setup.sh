@@ -91,6 +91,9 @@ check_test() {
 check_bench() {
     check_test
     has wrk || need "makes the load" wrk
+    has ip || need "joins network namespaces" iproute2
+    has ethtool || need "sets up network namespaces" ethtool
+    has nsenter || need "enters network namespaces" util-linux
 }
 
 check_attack() {

@@ -18,6 +18,7 @@ pub mod http;
 mod load;
 pub mod machine;
 mod measure;
+mod network;
 pub mod plan;
 mod raw_dubbo;
 mod raw_peer;
@@ -42,6 +43,9 @@ pub fn run(args: &[&str]) -> Result<(), BenchError> {
         return bare_epoll::run();
     }
     match args {
+        ["bridge", round_trip_us, bytes_per_s] => {
+            return network::bridge(round_trip_us, bytes_per_s);
+        }
         ["raw-dubbo-provide"] => return raw_dubbo::provide(),
         ["raw-dubbo-load", address, shape @ ..] => return raw_dubbo::load(address, shape),
         ["raw-transfer-serve", path] => return raw_transfer::serve(path),

@@ -1,6 +1,7 @@
 //! The scenarios, by name.
 
 pub(crate) mod codec;
+mod congestion;
 mod contest;
 mod footprint;
 mod hop;
@@ -15,7 +16,7 @@ use crate::plan::Plan;
 type Scenario = fn(&Plan) -> Result<(), BenchError>;
 
 /// Every scenario.
-pub(crate) const ALL: [(&str, Scenario); 7] = [
+pub(crate) const ALL: [(&str, Scenario); 8] = [
     ("codec", codec::run),
     ("contest", contest::run),
     ("saturation", saturation::run),
@@ -23,4 +24,5 @@ pub(crate) const ALL: [(&str, Scenario); 7] = [
     ("hop", hop::run),
     ("rpc", rpc::run),
     ("transfer", transfer::run),
+    ("congestion", congestion::run),
 ];

@@ -7,8 +7,8 @@
 //! neither a lock nor a wake-up.
 //!
 //! An endpoint that we call without an agent before it has such a gate as well ([`DirectGates`]).
-//! There nobody waits at the gate: calls wait in the line of their cluster, which is told when there
-//! is room.
+//! There nobody waits at the gate: calls wait in the line of their cluster, which is told when
+//! there is room.
 //!
 //! Invariant: whatever becomes of a call that was let in, its pass comes back: when its answer
 //! came, when it is known that none will come, or after a time (`LONGEST_WORK`).

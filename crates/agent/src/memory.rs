@@ -286,7 +286,8 @@ fn may_wait(len: usize, waiting_len: usize) -> bool {
 }
 
 /// Whether there is room for a reply on a connection that carries the calls of many. A short one
-/// always passes: what the connection holds is the doing of others, and calls in flight are limited.
+/// always passes: what the connection holds is the doing of others, and calls in flight are
+/// limited.
 ///
 /// # Errors
 /// [`Refused`].

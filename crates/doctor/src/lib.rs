@@ -3,8 +3,8 @@
 //! - [`Figures`] is what is known of a socket at a moment, [`Watched`] how that changed while it
 //!   was watched.
 //! - [`verdicts`] says what that means: [`Finding`]s with evidence and a remedy. It is pure.
-//! - [`sock_diag`] reads the sockets of all processes from the kernel, [`processes`] says whose they
-//!   are.
+//! - [`sock_diag`] reads the sockets of all processes from the kernel, [`processes`] says whose
+//!   they are.
 
 //!
 //! Invariant: a figure that the kernel does not give is unknown, and never zero.

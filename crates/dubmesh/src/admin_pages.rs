@@ -34,7 +34,8 @@ pub(crate) async fn look(admin: &str) -> Result<AgentLook, String> {
     })
 }
 
-async fn items<T: DeserializeOwned>(admin: &str, what: &str) -> Result<Vec<T>, String> {
+/// The things on a page of many.
+pub(crate) async fn items<T: DeserializeOwned>(admin: &str, what: &str) -> Result<Vec<T>, String> {
     let page: Page<T> = page(admin, &format!("/{what}?limit={LIMIT}")).await?;
     Ok(page.items)
 }

@@ -18,6 +18,8 @@ use crate::list::{self, ListArgs};
 #[cfg(feature = "lab")]
 use crate::provider::{self, ProviderArgs};
 use crate::reload;
+#[cfg(target_os = "linux")]
+use crate::top::{self, TopArgs};
 use crate::transfer::{self, TransferArgs};
 
 const EXIT_STATUS: &str = "\
@@ -116,6 +118,10 @@ pub(crate) enum Command {
     #[cfg(target_os = "linux")]
     #[command(after_help = doctor::HELP)]
     Doctor(Box<DoctorArgs>),
+    /// Show services, endpoints and connections of a running agent, live
+    #[cfg(target_os = "linux")]
+    #[command(after_help = top::HELP)]
+    Top(Box<TopArgs>),
     /// Run a small Dubbo provider for trials and measurements
     #[cfg(feature = "lab")]
     #[command(after_help = provider::HELP)]

@@ -27,6 +27,8 @@ mod registry_url;
 mod reload;
 mod run;
 mod service_location;
+#[cfg(target_os = "linux")]
+mod top;
 mod transfer;
 
 use std::ffi::OsString;
@@ -77,6 +79,8 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::explain(&args),
         #[cfg(target_os = "linux")]
         Command::Doctor(args) => doctor::doctor(&args),
+        #[cfg(target_os = "linux")]
+        Command::Top(args) => top::top(&args),
         #[cfg(feature = "lab")]
         Command::Demo(args) => demo::demo(&args),
         #[cfg(feature = "lab")]

@@ -18,8 +18,8 @@ pub enum Standing {
     Down,
 }
 
-/// Chooses an endpoint that is not among those in `tried`: one that takes calls, or else one that may
-/// do so soon.
+/// Chooses an endpoint that is not among those in `tried`: one that takes calls, or else one that
+/// may do so soon.
 pub(crate) fn pick_untried<K: Eq>(
     tried: &[K],
     standing: impl Fn(&K) -> Standing,

@@ -8,8 +8,8 @@
 //! - [`generics`] knows the fields of classes with type parameters, [`Schema`] the types of
 //!   fields.
 //! - [`InputOptions`] and [`JsonOptions`] are the choices of callers, in and out.
-//! - `declared` and `named` say what a JSON value becomes, by the class that is declared and the one
-//!   that it names; `write` has how values look in JSON.
+//! - `declared` and `named` say what a JSON value becomes, by the class that is declared and the
+//!   one that it names; `write` has how values look in JSON.
 //! - `scalars` reads the values of the JDK's classes that are scalars in JSON.
 //! - `number`, `bigint`, `time` and `texts` are the texts of the JDK's values.
 //! - [`Limits`] bound everything that a peer can ask for.

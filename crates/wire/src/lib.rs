@@ -9,7 +9,8 @@
 //! - A [`Destination`] is where this process connects to.
 //! - [`Loads`] finds the worker that has fewest connections.
 //! - [`Files`] keeps some of the process's file descriptors from those who connect.
-//! - [`socket`] opens TCP sockets, as [`SocketOptions`] say; [`TcpInfo`] is what the kernel knows of one.
+//! - [`socket`] opens TCP sockets, as [`SocketOptions`] say; [`TcpInfo`] is what the kernel knows
+//!   of one.
 //! - [`Budget`] is the memory that all peers together may make this process hold.
 //! - [`Taking`] is whether a peer takes what is written to it.
 //! - [`address`] reads and writes `HOST:PORT`.

@@ -1,4 +1,5 @@
-//! Real peers for tests and benchmarks: Java Dubbo providers, etcd and ZooKeeper, as child processes.
+//! Real peers for tests and benchmarks: Java Dubbo providers, etcd and ZooKeeper, as child
+//! processes.
 //!
 //! - [`Etcd`] is a real etcd in a temporary folder, which can be killed and started again.
 //! - [`ZooKeeper`] is the same for a real ZooKeeper; [`ZooKeeperClient`] writes into it and looks
@@ -30,6 +31,7 @@ pub use etcd::{Etcd, EtcdOptions, EtcdTls};
 pub use http_app::HttpApp;
 pub use java::{
     ConsumerOptions, DubboVersion, JavaConsumer, JavaProvider, LoadOptions, ProviderOptions,
+    peer_command,
 };
 pub use net::{free_port, wait_until};
 pub use program::find_program;

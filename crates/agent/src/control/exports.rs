@@ -307,8 +307,8 @@ impl Keeper {
         }
     }
 
-    /// Registers as the configuration is now. The old registration goes only when the new one is there,
-    /// so that callers always see one.
+    /// Registers as the configuration is now. The old registration goes only when the new one is
+    /// there, so that callers always see one.
     async fn register_anew(&mut self, old: Registered) -> Registered {
         let Some(new) = self.register() else { return old };
         if tokio::time::timeout(HAND_OVER_TIMEOUT, new.established()).await.is_err() {

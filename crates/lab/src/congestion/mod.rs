@@ -2,8 +2,8 @@
 //! each other: many callers with long replies, whose work takes a random time.
 //!
 //! This is a closed loop: each caller makes its next call when the last one was answered. Calls go
-//! through an agent's own code, without an agent's process: from [`agent::client::Client`] to a provider,
-//! or to a provider's agent.
+//! through an agent's own code, without an agent's process: from [`agent::client::Client`] to a
+//! provider, or to a provider's agent.
 
 mod load;
 mod plot;

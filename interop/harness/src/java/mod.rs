@@ -33,6 +33,22 @@ fn java(version: DubboVersion, jvm_args: &[OsString]) -> Result<Command, Harness
     Ok(command)
 }
 
+/// A command that runs the peer of `version` with arguments of interop/peer's `Main`, for those who
+/// start it in a way of their own. It is built if need be.
+///
+/// # Errors
+/// When Java or Maven is missing, or the build fails.
+pub fn peer_command(
+    version: DubboVersion,
+    jvm_args: &[OsString],
+    args: &[&str],
+) -> Result<Command, HarnessError> {
+    build(version)?;
+    let mut command = java(version, jvm_args)?;
+    command.args(args);
+    Ok(command)
+}
+
 /// A command that runs Java, still without arguments.
 pub(crate) fn java_program() -> Result<Command, HarnessError> {
     let path = find_program("java", "JAVA_BIN", "apt-get install openjdk-17-jdk-headless")?;

@@ -1,0 +1,130 @@
+//! `dubmesh top`: services, endpoints and connections of a running agent, live.
+
+mod sample;
+mod screen;
+mod table;
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use clap::Args;
+
+use self::sample::{Figures, Sample};
+use self::table::{Order, Shown, View};
+use crate::Exit;
+use crate::duration::duration;
+
+/// What stands below the options in `--help`.
+pub(crate) const HELP: &str = "\
+A line for each endpoint: calls and errors a second, the mean latency of late
+(avg), the latency of half and of 99% of all calls so far, calls in flight, how
+many it may have, and why it is ejected, down or held. Other views show services
+and connections.
+
+Keys: Tab or 1 2 3 the next view, s the next column to sort by, r the other way
+round, / only lines with a text, arrows to scroll, Space to stop, q to quit.
+
+Examples:
+  dubmesh top                              the agent at 127.0.0.1:9700
+  dubmesh top --admin 10.0.0.5:9700 --filter com.acme.Orders
+  dubmesh top --once                       one look, as text
+  dubmesh top --once --view connections --sort in/s --json
+
+Exit status:
+  0  done
+  1  the agent cannot be read
+  2  the arguments are wrong";
+
+/// The width where the output is no terminal.
+const WIDTH: usize = 80;
+
+/// The arguments of `dubmesh top`.
+#[derive(Args, Debug)]
+pub(crate) struct TopArgs {
+    /// Where the agent's admin listener is: HOST:PORT, or unix: and a path
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9700")]
+    admin: String,
+    /// How often to look
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    every: Duration,
+    /// What to show
+    #[arg(long, value_enum, default_value_t = View::Endpoints)]
+    view: View,
+    /// The column to sort by; rate by default, and for connections in/s
+    #[arg(long, value_name = "COLUMN")]
+    sort: Option<String>,
+    /// Show only lines with this text
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    filter: String,
+    /// Look for the time of --every, print what was seen, and end
+    #[arg(long)]
+    once: bool,
+    /// Print JSON; only with --once
+    #[arg(long, requires = "once")]
+    json: bool,
+}
+
+/// Shows what an agent does.
+pub(crate) fn top(args: &TopArgs) -> Exit {
+    let order = match &args.sort {
+        None => Order::of(args.view),
+        Some(name) => match Order::by(args.view, name) {
+            Some(order) => order,
+            None => {
+                let names = args.view.columns().map(|column| column.name).collect::<Vec<_>>();
+                eprintln!("dubmesh top: no column {name:?}; write one of {}", names.join(", "));
+                return Exit::Usage;
+            }
+        },
+    };
+    let shown = Shown { view: args.view, order, filter: args.filter.clone() };
+    let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let done = runtime.map_err(|error| format!("cannot start an event loop: {error}")).and_then(
+        |runtime| match args.once || !is_terminal {
+            true => runtime.block_on(once(args, &shown)),
+            false => screen::run(&runtime, &args.admin, args.every, shown),
+        },
+    );
+    match done {
+        Ok(()) => Exit::Ok,
+        Err(message) => {
+            eprintln!("dubmesh top: {message}");
+            Exit::Failure
+        }
+    }
+}
+
+async fn once(args: &TopArgs, shown: &Shown) -> Result<(), String> {
+    let before = Sample::take(&args.admin).await?;
+    tokio::time::sleep(args.every).await;
+    let figures = Sample::take(&args.admin).await?.since(&before);
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&json(&figures, shown)).unwrap_or_default() + "\n",
+        false => table::text(&figures, shown, WIDTH),
+    };
+    // Whoever closes the pipe has read enough.
+    let _ = io::stdout().write_all(text.as_bytes());
+    Ok(())
+}
+
+/// The view that is shown, with the agent and the totals.
+fn json(figures: &Figures, shown: &Shown) -> serde_json::Value {
+    let columns = shown.view.columns().map(|column| column.name);
+    let columns: Vec<&str> = columns.collect();
+    let items = table::lines(figures, shown).into_iter().map(|line| {
+        let cells = columns.iter().zip(line.cells).map(|(name, cell)| {
+            ((*name).to_owned(), serde_json::to_value(cell.value).unwrap_or_default())
+        });
+        serde_json::Value::Object(cells.collect())
+    });
+    serde_json::json!({
+        "agent": figures.agent,
+        "seconds": figures.seconds,
+        "calls_per_s": figures.rate,
+        "errors_per_s": figures.errors,
+        "in_flight": figures.in_flight,
+        "view": shown.view.name(),
+        "items": items.collect::<Vec<_>>(),
+    })
+}

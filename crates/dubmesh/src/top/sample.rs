@@ -1,0 +1,252 @@
+//! What an agent's pages say, and what has changed between two looks at them.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use agent::inspect::snapshot::{
+    CallsSnapshot, ConnectionSnapshot, EndpointSnapshot, ServiceSnapshot, VersionSnapshot,
+};
+
+use crate::admin_pages;
+
+/// The pages at one moment.
+pub(super) struct Sample {
+    at: Instant,
+    version: VersionSnapshot,
+    services: Vec<ServiceSnapshot>,
+    endpoints: Vec<EndpointSnapshot>,
+    connections: Vec<ConnectionSnapshot>,
+}
+
+/// What an agent did between two looks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Figures {
+    /// What it calls itself.
+    pub(super) agent: String,
+    /// The version of its program.
+    pub(super) version: String,
+    /// Between the looks.
+    pub(super) seconds: f64,
+    /// Calls a second that were answered well.
+    pub(super) rate: f64,
+    /// Calls a second that failed.
+    pub(super) errors: f64,
+    pub(super) in_flight: u64,
+    pub(super) services: Vec<Service>,
+    pub(super) endpoints: Vec<Endpoint>,
+    pub(super) connections: Vec<Connection>,
+}
+
+/// How calls to something went.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Calls {
+    pub(super) rate: f64,
+    pub(super) errors: f64,
+    /// Of all calls so far, in milliseconds.
+    pub(super) p50: Option<f64>,
+    pub(super) p99: Option<f64>,
+    /// Of late, in milliseconds.
+    pub(super) average: Option<f64>,
+    pub(super) in_flight: u64,
+}
+
+/// A line of the view of services.
+#[derive(Clone, Debug)]
+pub(super) struct Service {
+    pub(super) name: String,
+    pub(super) calls: Calls,
+    pub(super) ready: usize,
+    pub(super) endpoints: usize,
+    pub(super) waiting: usize,
+    /// What is wrong with its list, if anything is.
+    pub(super) note: String,
+}
+
+/// A line of the view of endpoints.
+#[derive(Clone, Debug)]
+pub(super) struct Endpoint {
+    pub(super) address: String,
+    pub(super) service: String,
+    pub(super) calls: Calls,
+    pub(super) limit: Option<u32>,
+    /// Its state, and why.
+    pub(super) state: String,
+    pub(super) is_well: bool,
+}
+
+/// A line of the view of connections.
+#[derive(Clone, Debug)]
+pub(super) struct Connection {
+    pub(super) peer: String,
+    pub(super) what: String,
+    /// Bytes a second.
+    pub(super) read: f64,
+    pub(super) written: f64,
+    pub(super) in_flight: usize,
+    /// In milliseconds.
+    pub(super) round_trip: Option<f64>,
+    pub(super) held_bytes: usize,
+    pub(super) doing: String,
+}
+
+impl Sample {
+    /// Reads the pages.
+    pub(super) async fn take(admin: &str) -> Result<Self, String> {
+        let at = Instant::now();
+        let version = admin_pages::version(admin).await?;
+        let services = admin_pages::items(admin, "services").await?;
+        let endpoints = admin_pages::items(admin, "endpoints").await?;
+        let connections = admin_pages::items(admin, "connections").await?;
+        Ok(Self { at, version, services, endpoints, connections })
+    }
+
+    /// What has happened since `before`.
+    pub(super) fn since(&self, before: &Self) -> Figures {
+        // Another process has begun to count anew.
+        let is_same = self.version.pid == before.version.pid;
+        let time = self.at.saturating_duration_since(before.at);
+        let rates = Rates { seconds: time.max(Duration::from_millis(1)).as_secs_f64(), is_same };
+        let endpoints = self.endpoints(before, &rates);
+        let sum = |of: fn(&Calls) -> f64| endpoints.iter().map(|it| of(&it.calls)).sum();
+        Figures {
+            agent: self.version.agent.clone(),
+            version: self.version.version.clone(),
+            seconds: time.as_secs_f64(),
+            rate: sum(|calls| calls.rate),
+            errors: sum(|calls| calls.errors),
+            in_flight: endpoints.iter().map(|it| it.calls.in_flight).sum(),
+            services: self.services(&endpoints),
+            connections: self.connections(before, &rates),
+            endpoints,
+        }
+    }
+
+    fn endpoints(&self, before: &Self, rates: &Rates) -> Vec<Endpoint> {
+        let key = |it: &EndpointSnapshot| {
+            (it.service.clone(), it.address.clone(), it.protocol.clone(), it.registry.clone())
+        };
+        let known: HashMap<_, _> = before.endpoints.iter().map(|it| (key(it), &it.calls)).collect();
+        let line = |it: &EndpointSnapshot| Endpoint {
+            address: it.address.clone(),
+            service: it.service.clone(),
+            calls: rates.calls(&it.calls, known.get(&key(it)).copied()),
+            limit: it.capacity,
+            state: state(it),
+            is_well: it.why.is_empty() && !it.held,
+        };
+        self.endpoints.iter().map(line).collect()
+    }
+
+    fn services(&self, endpoints: &[Endpoint]) -> Vec<Service> {
+        let line = |it: &ServiceSnapshot| {
+            let own = || endpoints.iter().filter(|endpoint| endpoint.service == it.service);
+            let most = |of: fn(&Calls) -> Option<f64>| {
+                own().filter_map(|endpoint| of(&endpoint.calls)).reduce(f64::max)
+            };
+            let calls = Calls {
+                rate: own().map(|endpoint| endpoint.calls.rate).sum(),
+                errors: own().map(|endpoint| endpoint.calls.errors).sum(),
+                // Of the slowest endpoint: percentiles cannot be added.
+                p50: most(|calls| calls.p50),
+                p99: most(|calls| calls.p99),
+                average: most(|calls| calls.average),
+                in_flight: it.in_flight,
+            };
+            let is_current = it.freshness == "current";
+            let freshness = (!is_current).then(|| format!("list is {}", it.freshness));
+            let held = (it.held != 0).then(|| format!("{} held", it.held));
+            let unused = it.unused.iter().cloned();
+            Service {
+                name: it.service.clone(),
+                calls,
+                ready: it.ready,
+                endpoints: it.endpoints,
+                waiting: it.waiting,
+                note: freshness
+                    .into_iter()
+                    .chain(held)
+                    .chain(unused)
+                    .collect::<Vec<_>>()
+                    .join("; "),
+            }
+        };
+        self.services.iter().map(line).collect()
+    }
+
+    fn connections(&self, before: &Self, rates: &Rates) -> Vec<Connection> {
+        let known: HashMap<_, _> = before.connections.iter().map(|it| (it.id, it)).collect();
+        let line = |it: &ConnectionSnapshot| {
+            let known = known.get(&it.id);
+            let rtt = it.tcp.as_ref().and_then(|tcp| tcp.rtt_us);
+            Connection {
+                peer: it
+                    .peer_name
+                    .clone()
+                    .map_or_else(|| it.peer.clone(), |name| format!("{} ({name})", it.peer)),
+                what: format!("{} {}", it.protocol, it.direction),
+                read: rates.of(it.bytes_read, known.map(|it| it.bytes_read)),
+                written: rates.of(it.bytes_written, known.map(|it| it.bytes_written)),
+                in_flight: it.in_flight,
+                round_trip: rtt.map(|us| f64::from(us) / 1e3),
+                held_bytes: it.held_bytes,
+                doing: it.doing.clone(),
+            }
+        };
+        self.connections.iter().map(line).collect()
+    }
+}
+
+/// Its states, with the number of workers where they differ, and the reasons.
+fn state(endpoint: &EndpointSnapshot) -> String {
+    let standing = &endpoint.standing;
+    let states = standing.iter().map(|(name, n)| match standing.len() {
+        1 => name.clone(),
+        _ => format!("{name} {n}"),
+    });
+    let held = endpoint.held.then(|| "held".to_owned());
+    let weightless = (endpoint.weight == 0).then(|| "weight 0".to_owned());
+    let first = states.chain(held).chain(weightless).collect::<Vec<_>>().join(", ");
+    std::iter::once(first).chain(endpoint.why.iter().cloned()).collect::<Vec<_>>().join(": ")
+}
+
+/// Turns counts into counts a second.
+struct Rates {
+    seconds: f64,
+    /// Whether both looks were at the same process.
+    is_same: bool,
+}
+
+impl Rates {
+    /// Of something that may be new since then.
+    fn of(&self, now: u64, before: Option<u64>) -> f64 {
+        let before = if self.is_same { before.unwrap_or(0) } else { 0 };
+        now.saturating_sub(before) as f64 / self.seconds
+    }
+
+    fn calls(&self, now: &CallsSnapshot, before: Option<&CallsSnapshot>) -> Calls {
+        let failed = |calls: &CallsSnapshot| calls.failed.values().sum();
+        Calls {
+            rate: self.of(now.ok, before.map(|calls| calls.ok)),
+            errors: self.of(failed(now), before.map(failed)),
+            p50: now.p50_ms,
+            p99: now.p99_ms,
+            average: now.average_ms,
+            in_flight: now.in_flight,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_differences_a_second_and_begin_anew_with_a_new_process() {
+        let rates = Rates { seconds: 2.0, is_same: true };
+        assert_eq!(rates.of(120, Some(100)), 10.0);
+        assert_eq!(rates.of(120, None), 60.0, "it is new");
+        assert_eq!(rates.of(120, Some(500)), 0.0, "it was forgotten, and is there again");
+        let rates = Rates { is_same: false, ..rates };
+        assert_eq!(rates.of(120, Some(100)), 60.0);
+    }
+}

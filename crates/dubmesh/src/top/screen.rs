@@ -1,0 +1,187 @@
+//! The views in a terminal, with keys.
+
+use std::time::{Duration, Instant};
+
+use ratatui::DefaultTerminal;
+use ratatui::Frame;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line as TextLine, Span};
+use tokio::runtime::Runtime;
+
+use super::sample::{Figures, Sample};
+use super::table::{Order, Shown, View, fitted, headline, lines, widths};
+
+const KEYS: &str = "Tab view  s sort  r reverse  / filter  Space stop  q quit";
+
+/// Shows the views until somebody quits.
+///
+/// # Errors
+/// The terminal cannot be used, or the agent cannot be read at first. Later it is asked again.
+pub(super) fn run(
+    runtime: &Runtime,
+    admin: &str,
+    every: Duration,
+    shown: Shown,
+) -> Result<(), String> {
+    let first = runtime.block_on(Sample::take(admin))?;
+    let mut screen = Screen {
+        figures: first.since(&first),
+        shown,
+        last: first,
+        trouble: None,
+        typing: None,
+        scroll: 0,
+        is_stopped: false,
+    };
+    let mut terminal = ratatui::try_init().map_err(|error| format!("no terminal: {error}"))?;
+    let done = screen.until_quit(&mut terminal, runtime, admin, every);
+    ratatui::restore();
+    done.map_err(|error| format!("the terminal cannot be used: {error}"))
+}
+
+struct Screen {
+    figures: Figures,
+    last: Sample,
+    shown: Shown,
+    /// Why the last look failed.
+    trouble: Option<String>,
+    /// A filter that is being written, and the one before.
+    typing: Option<String>,
+    /// Lines above the first one that is seen.
+    scroll: usize,
+    is_stopped: bool,
+}
+
+impl Screen {
+    fn until_quit(
+        &mut self,
+        terminal: &mut DefaultTerminal,
+        runtime: &Runtime,
+        admin: &str,
+        every: Duration,
+    ) -> std::io::Result<()> {
+        let mut due = Instant::now() + every;
+        loop {
+            terminal.draw(|frame| self.draw(frame))?;
+            let wait = due.saturating_duration_since(Instant::now());
+            if event::poll(wait)? {
+                if let Event::Key(key) = event::read()?
+                    && key.kind == KeyEventKind::Press
+                    && !self.press(key)
+                {
+                    return Ok(());
+                }
+                continue;
+            }
+            due = Instant::now() + every;
+            if !self.is_stopped {
+                self.look(runtime.block_on(Sample::take(admin)));
+            }
+        }
+    }
+
+    fn look(&mut self, taken: Result<Sample, String>) {
+        match taken {
+            Ok(sample) => {
+                self.figures = sample.since(&self.last);
+                (self.last, self.trouble) = (sample, None);
+            }
+            Err(message) => self.trouble = Some(message),
+        }
+    }
+
+    /// Does what a key says; `false` to quit.
+    fn press(&mut self, key: KeyEvent) -> bool {
+        if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
+            return false;
+        }
+        if self.typing.is_some() {
+            self.type_in(key.code);
+            return true;
+        }
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return false,
+            KeyCode::Tab => self.show(self.shown.view.next()),
+            KeyCode::Char(digit @ '1'..='3') => {
+                let nth = digit as usize - '1' as usize;
+                self.show(View::ALL[nth]);
+            }
+            KeyCode::Char('s') => {
+                let n_columns = self.shown.view.columns().len();
+                self.shown.order.column = (self.shown.order.column + 1) % n_columns;
+            }
+            KeyCode::Char('r') => self.shown.order.is_reversed ^= true,
+            KeyCode::Char('/') => self.typing = Some(std::mem::take(&mut self.shown.filter)),
+            KeyCode::Char(' ') => self.is_stopped ^= true,
+            KeyCode::Up => self.scroll = self.scroll.saturating_sub(1),
+            KeyCode::Down => self.scroll += 1,
+            KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(20),
+            KeyCode::PageDown => self.scroll += 20,
+            KeyCode::Home => self.scroll = 0,
+            _ => {}
+        }
+        true
+    }
+
+    fn show(&mut self, view: View) {
+        self.shown = Shown { view, order: Order::of(view), filter: self.shown.filter.clone() };
+        self.scroll = 0;
+    }
+
+    fn type_in(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Enter => self.typing = None,
+            KeyCode::Esc => self.shown.filter = self.typing.take().unwrap_or_default(),
+            KeyCode::Backspace => drop(self.shown.filter.pop()),
+            KeyCode::Char(c) => self.shown.filter.push(c),
+            _ => {}
+        }
+    }
+
+    fn draw(&mut self, frame: &mut Frame<'_>) {
+        let [top, names, body, bottom] = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Length(1),
+            Constraint::Fill(1),
+            Constraint::Length(1),
+        ])
+        .areas(frame.area());
+        let lines = lines(&self.figures, &self.shown);
+        self.scroll = self.scroll.min(lines.len().saturating_sub(1));
+        let widths = widths(self.shown.view, &lines, usize::from(frame.area().width));
+        let bold = Style::new().add_modifier(Modifier::BOLD);
+        frame.render_widget(
+            TextLine::styled(headline(&self.figures, &self.shown, lines.len()), bold),
+            top,
+        );
+        let columns = || self.shown.view.columns().zip(&widths).enumerate();
+        let spans = columns().map(|(nth, (column, width))| {
+            let is_sorted = nth == self.shown.order.column;
+            let style = if is_sorted { bold } else { Style::new() };
+            let text = fitted(column.name, *width, column) + " ";
+            Span::styled(text, style.add_modifier(Modifier::REVERSED))
+        });
+        frame.render_widget(TextLine::from_iter(spans), names);
+        let rows = lines.iter().skip(self.scroll).zip(body.rows());
+        for (line, row) in rows {
+            let cells = line.cells.iter().zip(columns());
+            let text: Vec<String> = cells
+                .map(|(cell, (_, (column, width)))| fitted(&cell.text, *width, column))
+                .collect();
+            let style = if line.is_bad { Style::new().fg(Color::Red) } else { Style::new() };
+            frame.render_widget(TextLine::styled(text.join(" "), style), row);
+        }
+        frame.render_widget(self.foot(), bottom);
+    }
+
+    fn foot(&self) -> TextLine<'_> {
+        match (&self.typing, &self.trouble) {
+            (Some(_), _) => TextLine::from(format!("filter: {}_", self.shown.filter)),
+            (None, Some(trouble)) => TextLine::styled(&**trouble, Style::new().fg(Color::Red)),
+            (None, None) if self.is_stopped => TextLine::from(format!("stopped  {KEYS}")),
+            (None, None) => TextLine::from(KEYS),
+        }
+    }
+}

@@ -1,0 +1,464 @@
+//! The views as tables: which columns there are, which lines in which order, and as text. Nothing
+//! here prints.
+
+use std::cmp::Ordering;
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::sample::{Calls, Figures};
+
+/// What is shown.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(super) enum View {
+    /// A line for each endpoint
+    Endpoints,
+    /// A line for each service
+    Services,
+    /// A line for each connection
+    Connections,
+}
+
+/// A column.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Column {
+    pub(super) name: &'static str,
+    /// In characters; 0 takes a share of what is left.
+    pub(super) width: usize,
+    /// Whether it is a number, which stands at the right.
+    pub(super) is_number: bool,
+}
+
+/// An IPv4 address with its port is at most so long.
+const MIN_NAME_WIDTH: usize = 21;
+
+const fn words_column(name: &'static str) -> Column {
+    Column { name, width: 0, is_number: false }
+}
+
+const fn number(name: &'static str, width: usize) -> Column {
+    Column { name, width, is_number: true }
+}
+
+const ENDPOINTS: [Column; 10] = [
+    words_column("endpoint"),
+    words_column("service"),
+    number("rate", 6),
+    number("err/s", 5),
+    number("avg", 5),
+    number("p50", 5),
+    number("p99", 5),
+    number("infl", 4),
+    number("limit", 5),
+    words_column("state"),
+];
+
+const SERVICES: [Column; 10] = [
+    words_column("service"),
+    number("rate", 6),
+    number("err/s", 5),
+    number("avg", 5),
+    number("p50", 5),
+    number("p99", 5),
+    number("infl", 4),
+    number("wait", 4),
+    number("ready", 7),
+    words_column("note"),
+];
+
+const CONNECTIONS: [Column; 8] = [
+    words_column("peer"),
+    Column { name: "what", width: 16, is_number: false },
+    number("in/s", 6),
+    number("out/s", 6),
+    number("infl", 4),
+    number("rtt", 5),
+    number("held", 6),
+    Column { name: "doing", width: 10, is_number: false },
+];
+
+impl View {
+    /// All of them, in the order in which they follow each other.
+    pub(super) const ALL: [Self; 3] = [Self::Endpoints, Self::Services, Self::Connections];
+
+    /// Its name in arguments and results.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Endpoints => "endpoints",
+            Self::Services => "services",
+            Self::Connections => "connections",
+        }
+    }
+
+    /// Its columns, from the left.
+    pub(super) fn columns(self) -> impl ExactSizeIterator<Item = &'static Column> + Clone {
+        match self {
+            Self::Endpoints => ENDPOINTS.iter(),
+            Self::Services => SERVICES.iter(),
+            Self::Connections => CONNECTIONS.iter(),
+        }
+    }
+
+    /// The next one.
+    pub(super) fn next(self) -> Self {
+        match self {
+            Self::Endpoints => Self::Services,
+            Self::Services => Self::Connections,
+            Self::Connections => Self::Endpoints,
+        }
+    }
+}
+
+/// In which order lines are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Order {
+    /// The number of the column that decides.
+    pub(super) column: usize,
+    /// Numbers begin with the highest unless this is set, and texts the other way round.
+    pub(super) is_reversed: bool,
+}
+
+impl Order {
+    /// The busiest first.
+    pub(super) fn of(view: View) -> Self {
+        let busiest = if view == View::Connections { "in/s" } else { "rate" };
+        Self::by(view, busiest).unwrap_or(Self { column: 0, is_reversed: false })
+    }
+
+    /// By the column of that name, if there is one.
+    pub(super) fn by(view: View, name: &str) -> Option<Self> {
+        let column = view.columns().position(|column| column.name == name)?;
+        Some(Self { column, is_reversed: false })
+    }
+}
+
+/// What is shown, and how.
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    pub(super) view: View,
+    pub(super) order: Order,
+    /// Only lines with this text; upper and lower case are the same.
+    pub(super) filter: String,
+}
+
+/// What stands in a cell.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub(super) enum Value {
+    Number(f64),
+    Text(String),
+    /// It is not known, or there is none.
+    Nothing,
+}
+
+/// One cell.
+#[derive(Clone, Debug)]
+pub(super) struct Cell {
+    pub(super) value: Value,
+    pub(super) text: String,
+}
+
+/// One line.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    pub(super) cells: Vec<Cell>,
+    /// Something is wrong.
+    pub(super) is_bad: bool,
+}
+
+fn words(text: &str) -> Cell {
+    // What peers choose must not move the cursor.
+    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    Cell { value: Value::Text(text.clone()), text }
+}
+
+/// A number in at most five characters.
+fn amount(number: f64) -> Cell {
+    let text = match number {
+        n if n == 0.0 => "0".to_owned(),
+        n if n < 9.95 => format!("{n:.1}"),
+        n if n < 99_999.5 => format!("{n:.0}"),
+        n if n < 9_999_500.0 => format!("{:.0}k", n / 1e3),
+        n if n < 9_999_500_000.0 => format!("{:.0}M", n / 1e6),
+        n => format!("{:.0}G", n / 1e9),
+    };
+    Cell { value: Value::Number(number), text }
+}
+
+/// A number of things.
+fn count(number: u64) -> Cell {
+    let cell = amount(number as f64);
+    if number < 10 { Cell { text: number.to_string(), ..cell } } else { cell }
+}
+
+fn maybe(number: Option<f64>) -> Cell {
+    number.map_or_else(|| Cell { value: Value::Nothing, text: "-".to_owned() }, amount)
+}
+
+fn of_calls(calls: &Calls) -> [Cell; 6] {
+    let Calls { rate, errors, p50, p99, average, in_flight } = *calls;
+    [amount(rate), amount(errors), maybe(average), maybe(p50), maybe(p99), count(in_flight)]
+}
+
+/// The lines of a view, in their order.
+pub(super) fn lines(figures: &Figures, shown: &Shown) -> Vec<Line> {
+    let mut lines: Vec<Line> = match shown.view {
+        View::Endpoints => figures
+            .endpoints
+            .iter()
+            .map(|it| {
+                let names = [words(&it.address), words(&it.service)];
+                let rest = [maybe(it.limit.map(f64::from)), words(&it.state)];
+                let cells = names.into_iter().chain(of_calls(&it.calls)).chain(rest).collect();
+                Line { cells, is_bad: !it.is_well }
+            })
+            .collect(),
+        View::Services => figures
+            .services
+            .iter()
+            .map(|it| {
+                let ready = format!("{}/{}", it.ready, it.endpoints);
+                let ready = Cell { value: Value::Number(it.ready as f64), text: ready };
+                let rest = [count(it.waiting as u64), ready, words(&it.note)];
+                let cells = std::iter::once(words(&it.name)).chain(of_calls(&it.calls)).chain(rest);
+                Line { cells: cells.collect(), is_bad: it.ready == 0 || !it.note.is_empty() }
+            })
+            .collect(),
+        View::Connections => figures
+            .connections
+            .iter()
+            .map(|it| {
+                let cells = vec![
+                    words(&it.peer),
+                    words(&it.what),
+                    amount(it.read),
+                    amount(it.written),
+                    count(it.in_flight as u64),
+                    maybe(it.round_trip),
+                    count(it.held_bytes as u64),
+                    words(&it.doing),
+                ];
+                Line { cells, is_bad: false }
+            })
+            .collect(),
+    };
+    let filter = shown.filter.to_lowercase();
+    let has_text =
+        |line: &Line| line.cells.iter().any(|it| it.text.to_lowercase().contains(&filter));
+    lines.retain(has_text);
+    lines.sort_by(|a, b| compare(a, b, shown.order));
+    lines
+}
+
+/// Numbers begin with the highest, what is unknown comes last; equal lines are by their names.
+fn compare(a: &Line, b: &Line, order: Order) -> Ordering {
+    let by_column = match (&a.cells[order.column].value, &b.cells[order.column].value) {
+        (Value::Number(a), Value::Number(b)) => b.total_cmp(a),
+        (Value::Text(a), Value::Text(b)) => a.cmp(b),
+        (Value::Nothing, Value::Nothing) => Ordering::Equal,
+        (Value::Nothing, _) => return Ordering::Greater,
+        (_, Value::Nothing) => return Ordering::Less,
+        (Value::Number(_), Value::Text(_)) => Ordering::Less,
+        (Value::Text(_), Value::Number(_)) => Ordering::Greater,
+    };
+    let by_column = if order.is_reversed { by_column.reverse() } else { by_column };
+    let names = || {
+        let name = |line: &Line| -> Vec<String> {
+            line.cells.iter().take(2).map(|cell| cell.text.clone()).collect()
+        };
+        name(a).cmp(&name(b))
+    };
+    by_column.then_with(names)
+}
+
+/// How wide columns are that together may take `width` characters, with a space between them.
+/// Columns of words share what numbers leave, by what stands in them.
+pub(super) fn widths(view: View, lines: &[Line], width: usize) -> Vec<usize> {
+    let columns: Vec<&Column> = view.columns().collect();
+    let fixed: usize = columns.iter().map(|column| column.width).sum();
+    let room = width.saturating_sub(fixed + columns.len().saturating_sub(1));
+    let wanted: Vec<usize> = columns
+        .iter()
+        .enumerate()
+        .map(|(nth, column)| match column.width {
+            0 => {
+                let longest = lines.iter().map(|line| line.cells[nth].text.chars().count()).max();
+                longest.unwrap_or(0).max(column.name.len())
+            }
+            width => width,
+        })
+        .collect();
+    let mut widths: Vec<usize> = columns.iter().map(|column| column.width).collect();
+    let mut left = room;
+    let mut open: Vec<usize> = (0..columns.len()).filter(|nth| columns[*nth].width == 0).collect();
+    // The shortest first: what they leave is for the others. The first column says what the line
+    // is about, and comes before them.
+    open.sort_by_key(|nth| (*nth != 0, wanted[*nth]));
+    for (done, nth) in open.iter().enumerate() {
+        let share = left / (open.len() - done);
+        let least = if *nth == 0 { MIN_NAME_WIDTH.min(left) } else { 0 };
+        widths[*nth] = wanted[*nth].min(share.max(least));
+        left -= widths[*nth];
+    }
+    if let Some(last) = open.iter().max() {
+        widths[*last] += left;
+    }
+    widths
+}
+
+/// A text in `width` characters. What is too long loses its beginning if the end tells more, as
+/// that of a class does.
+pub(super) fn fitted(text: &str, width: usize, column: &Column) -> String {
+    let len = text.chars().count();
+    if len <= width {
+        return match column.is_number {
+            true => format!("{text:>width$}"),
+            false => format!("{text:<width$}"),
+        };
+    }
+    let kept = width.saturating_sub(1);
+    let mark = if width == 0 { "" } else { "~" };
+    match column.name {
+        "service" => mark.to_owned() + &text.chars().skip(len - kept).collect::<String>(),
+        _ => text.chars().take(kept).collect::<String>() + mark,
+    }
+}
+
+/// What stands above the table.
+pub(super) fn headline(figures: &Figures, shown: &Shown, n_lines: usize) -> String {
+    let Figures { agent, version, rate, errors, in_flight, .. } = figures;
+    let filter = match &*shown.filter {
+        "" => String::new(),
+        text => format!(" with \"{text}\""),
+    };
+    format!(
+        "{agent} {version}: {} calls/s, {} errors/s, {in_flight} in flight; {n_lines} {}{filter}",
+        amount(*rate).text,
+        amount(*errors).text,
+        shown.view.name()
+    )
+}
+
+/// The whole table. Without a terminal nobody looks at a width, but lines stay readable.
+pub(super) fn text(figures: &Figures, shown: &Shown, width: usize) -> String {
+    let lines = lines(figures, shown);
+    let widths = widths(shown.view, &lines, width);
+    let row = |cells: Vec<String>| cells.join(" ").trim_end().to_owned() + "\n";
+    let columns = || shown.view.columns().zip(&widths);
+    let mut text = headline(figures, shown, lines.len()) + "\n";
+    text += &row(columns().map(|(column, width)| fitted(column.name, *width, column)).collect());
+    for line in &lines {
+        let cells = line.cells.iter().zip(columns());
+        text +=
+            &row(cells.map(|(cell, (column, width))| fitted(&cell.text, *width, column)).collect());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{Endpoint, Service};
+    use super::*;
+
+    fn figures() -> Figures {
+        let calls =
+            |rate, p99| Calls { rate, p50: Some(50.2), p99, in_flight: 7, ..Calls::default() };
+        let endpoint = |address: &str, calls, state: &str| Endpoint {
+            address: address.to_owned(),
+            service: "com.acme.orders.api.OrderService:1.0.0".to_owned(),
+            calls,
+            limit: Some(200),
+            state: state.to_owned(),
+            is_well: state == "ready",
+        };
+        Figures {
+            agent: "shop".to_owned(),
+            version: "0.1.0".to_owned(),
+            rate: 3512.0,
+            endpoints: vec![
+                endpoint("10.0.0.7:20880", calls(12.0, Some(52.0)), "ready"),
+                endpoint("10.0.0.8:20880", calls(3500.0, Some(1250.0)), "ready"),
+                endpoint("10.0.0.9:20880", calls(0.0, None), "ejected: 5 failures in a row\u{7}"),
+            ],
+            services: vec![Service {
+                name: "com.acme.Orders".to_owned(),
+                calls: calls(1.0, None),
+                ready: 1,
+                endpoints: 3,
+                waiting: 0,
+                note: String::new(),
+            }],
+            ..Figures::default()
+        }
+    }
+
+    fn shown(sort: &str, filter: &str) -> Shown {
+        let order = Order::by(View::Endpoints, sort).unwrap();
+        Shown { view: View::Endpoints, order, filter: filter.to_owned() }
+    }
+
+    fn addresses(shown: &Shown) -> Vec<String> {
+        lines(&figures(), shown).iter().map(|line| line.cells[0].text.clone()).collect()
+    }
+
+    #[test]
+    fn a_line_for_each_endpoint_fits_a_terminal() {
+        let text = text(&figures(), &shown("rate", ""), 80);
+        let expected = "\
+shop 0.1.0: 3512 calls/s, 0 errors/s, 0 in flight; 3 endpoints
+endpoint       service       rate err/s   avg   p50   p99 infl limit state
+10.0.0.8:20880 ~vice:1.0.0   3500     0     -    50  1250    7   200 ready
+10.0.0.7:20880 ~vice:1.0.0     12     0     -    50    52    7   200 ready
+10.0.0.9:20880 ~vice:1.0.0      0     0     -    50     -    7   200 ejected: 5~
+";
+        assert_eq!(text, expected, "and what an agent says rings no bell");
+        assert!(text.lines().all(|line| line.chars().count() <= 80));
+    }
+
+    #[test]
+    fn any_width_will_do() {
+        for view in View::ALL {
+            let shown = Shown { view, order: Order::of(view), filter: String::new() };
+            for width in 0..200 {
+                let lines = lines(&figures(), &shown);
+                let widths = widths(view, &lines, width);
+                let fixed: usize = view.columns().map(|column| column.width).sum();
+                let gaps = view.columns().len() - 1;
+                let sum = widths.iter().sum::<usize>() + gaps;
+                assert!(sum <= width.max(fixed + gaps), "{view:?} {width}: {widths:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn lines_are_sorted_and_filtered() {
+        let by = |sort, filter| addresses(&shown(sort, filter));
+        assert_eq!(by("rate", ""), ["10.0.0.8:20880", "10.0.0.7:20880", "10.0.0.9:20880"]);
+        assert_eq!(by("endpoint", "")[0], "10.0.0.7:20880");
+        assert_eq!(by("p99", "")[2], "10.0.0.9:20880", "what is unknown comes last");
+        let reversed = Shown {
+            order: Order { is_reversed: true, ..shown("p99", "").order },
+            ..shown("p99", "")
+        };
+        assert_eq!(addresses(&reversed)[2], "10.0.0.9:20880", "also the other way round");
+        assert_eq!(by("rate", "EJECTED"), ["10.0.0.9:20880"]);
+        assert!(by("rate", "nothing").is_empty());
+        assert!(Order::by(View::Services, "nothing").is_none());
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        for (number, text) in [
+            (0.0, "0"),
+            (0.04, "0.0"),
+            (9.94, "9.9"),
+            (9.96, "10"),
+            (99_999.0, "99999"),
+            (99_999.9, "100k"),
+            (12_345_678.0, "12M"),
+            (1e12, "1000G"),
+        ] {
+            assert_eq!(amount(number).text, text);
+        }
+    }
+}
