@@ -175,7 +175,7 @@ fn words(text: &str) -> Cell {
 /// A number in at most five characters.
 fn amount(number: f64) -> Cell {
     let text = match number {
-        n if n == 0.0 => "0".to_owned(),
+        0.0 => "0".to_owned(),
         n if n < 9.95 => format!("{n:.1}"),
         n if n < 99_999.5 => format!("{n:.0}"),
         n if n < 9_999_500.0 => format!("{:.0}k", n / 1e3),
