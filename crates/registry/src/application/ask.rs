@@ -87,7 +87,7 @@ fn request(
     // What it reads, it says as in any URL of a provider.
     let url = DubboUrl { params: address.params.clone(), ..DubboUrl::default() };
     let readable = url.serializations().into_iter().find(|it| it.values().is_some());
-    let serialization = readable.unwrap_or(Serialization::Hessian2);
+    let serialization = readable.unwrap_or(Serialization::DEFAULT);
     let version = url.param("version").unwrap_or(METADATA_SERVICE_VERSION);
     let head = RequestHead {
         path: METADATA_SERVICE,
