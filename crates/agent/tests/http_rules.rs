@@ -296,6 +296,38 @@ fn attachments_have_case_and_type() {
     check_attachments(&agent);
 }
 
+#[test]
+fn a_provider_is_told_how_much_time_is_left() {
+    let hub = MemoryHub::new();
+    let provider = FakeProvider::start(Behaviour::Good);
+    let straight = register(&hub, provider.addr);
+    let attached = |agent: &Agent, limit: &str| {
+        let types = "x-dubbo-parameter-types: ";
+        let limit = format!("x-dubbo-timeout-ms: {limit}");
+        let answer = call(agent, "attached", &[types, &limit], "[]");
+        assert_eq!(answer.status, 200, "{answer:?}");
+        serde_json::from_str::<Value>(&answer.body).unwrap()
+    };
+    let left = |attached: &Value| attached["_TO"].as_str().map(|ms| ms.parse::<u32>().unwrap());
+    let agent = consumer(&hub, "");
+    let ms = left(&attached(&agent, "20000")).unwrap();
+    assert!((1..=20_000).contains(&ms), "{ms}");
+    let silent = consumer(&hub, "\n[defaults]\ntell_time_left = false");
+    assert_eq!(left(&attached(&silent, "20000")), None);
+    drop(straight);
+    let _exporting = provider_agent(&hub, provider.addr);
+    wait_until("the provider's agent", || {
+        (call(&agent, "nothing", &[], "[]").status == 200).then_some(())
+    });
+    let ms = left(&attached(&agent, "30000")).unwrap();
+    assert!((1..=30_000).contains(&ms), "{ms}");
+    // Who knows better may say so.
+    let types = "x-dubbo-parameter-types: ";
+    let answer = call(&agent, "attached", &[types, "x-dubbo-attachments: {\"_TO\":\"7\"}"], "[]");
+    let attached: Value = serde_json::from_str(&answer.body).unwrap();
+    assert_eq!(attached["_TO"], "7", "{attached}");
+}
+
 fn check_attachments(agent: &Agent) {
     let types = "x-dubbo-parameter-types: ";
     let object = r#"x-dubbo-attachments: {"traceId":"abc","n":5,"big":7000000000,"half":0.5,"yes":true,"gr\u00f6\u00dfe":"ü"}"#;

@@ -109,6 +109,41 @@ fn the_capacity_of_a_provider_that_rejects_is_found() {
     block_on(agent.drain());
 }
 
+/// A call that waits in line leaves it when its caller hangs up, and one that has begun ends.
+#[test]
+fn callers_that_hang_up_leave_the_line() {
+    let hub = MemoryHub::new();
+    let app = FakeProvider::start(Behaviour::Hang);
+    let _registered = register_with(&hub, app.addr, &[]);
+    let agent = consumer_with_metrics(&hub, "[defaults]\nendpoint_capacity = 1");
+    let request = support::request(
+        &format!("/{SERVICE}/echo"),
+        &[STRING, "x-dubbo-timeout-ms: 20000"],
+        "[\"a\"]",
+    );
+    let count = |n_in_flight: u64, n_waiting: usize| {
+        let services: Page<ServiceSnapshot> = page(&agent, "/services");
+        let (in_flight, waiting) =
+            services.items.iter().fold((0, 0), |(in_flight, waiting), it| {
+                (in_flight + it.in_flight, waiting + it.waiting)
+            });
+        ((in_flight, waiting) == (n_in_flight, n_waiting)).then_some(())
+    };
+    let mut first = Http::to(&agent);
+    first.send(&request);
+    wait_until("the first call is at the provider", || (app.n_requests() == 1).then_some(()));
+    let mut second = Http::to(&agent);
+    second.send(&request);
+    wait_until("the second one waits", || count(1, 1));
+    drop(second);
+    wait_until("it waits no longer", || count(1, 0));
+    drop(first);
+    wait_until("the first one has ended", || count(0, 0));
+    assert_eq!(app.n_requests(), 1);
+    app.kill();
+    block_on(agent.drain());
+}
+
 /// A call that waits in line leaves it when its time is over, and never begins.
 #[test]
 fn calls_wait_in_line_for_an_endpoint() {

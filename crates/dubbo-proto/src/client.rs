@@ -51,6 +51,9 @@ pub struct ClientConfig {
     /// KiB, are taken until twice as many wait: who sends long ones leaves room for those who do
     /// not.
     pub max_buffered_bytes: usize,
+    /// Whether the provider is told how much time a call has left, by the attachment `_TO`. A
+    /// request that another consumer wrote is sent as it is all the same.
+    pub tells_time_left: bool,
 }
 
 impl Default for ClientConfig {
@@ -67,6 +70,8 @@ impl Default for ClientConfig {
             max_in_flight: 65_536,
             // Two of the longest requests, and room for many small ones.
             max_buffered_bytes: 2 * DEFAULT_PAYLOAD_LIMIT + (1 << 20),
+            // As Dubbo: `enable-timeout-countdown` is off.
+            tells_time_left: false,
         }
     }
 }
@@ -128,7 +133,9 @@ impl<T> ClientConnection<T> {
             return Err((token, error));
         }
         let id = self.pending.next_id();
-        if let Err(error) = template.encode(id, true, args, extra, &mut self.out) {
+        let left = self.config.tells_time_left.then(|| deadline.saturating_duration_since(now));
+        let written = template.encode_within(left, id, true, args, extra, &mut self.out);
+        if let Err(error) = written {
             return Err((token, SendError::Encode(error)));
         }
         self.pending.insert(deadline, token);

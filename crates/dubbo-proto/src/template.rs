@@ -5,6 +5,8 @@
 //! method, parameter descriptor, the arguments, and a map of attachments.
 //! Source: apache/dubbo, `DubboCodec.encodeRequestData`.
 
+use std::time::Duration;
+
 use bytes::BytesMut;
 
 use crate::frame::{HEADER_LEN, Header};
@@ -41,6 +43,7 @@ pub struct RequestTemplate {
     back_open_len: usize,
     /// Whether the map of attachments has a member already, so that a comma has to follow.
     has_attachments: bool,
+    time_left: TimeLeft,
     n_params: usize,
     payload_limit: usize,
 }
@@ -78,13 +81,15 @@ impl RequestTemplate {
         back.extend_from_slice(bodies.args_end(n_params));
         let before_map = back.len();
         let back_open_len = before_map + bodies.write_map(&mut back, attachments);
+        let has_attachments = bodies.begins_with_entry() || !attachments.is_empty();
         Ok(Self {
             serialization,
             bodies,
             front: front.into(),
             back: back.into(),
             back_open_len,
-            has_attachments: bodies.begins_with_entry() || !attachments.is_empty(),
+            has_attachments,
+            time_left: TimeLeft::new(bodies, has_attachments),
             n_params,
             payload_limit: DEFAULT_PAYLOAD_LIMIT,
         })
@@ -129,9 +134,31 @@ impl RequestTemplate {
         extra: &[(&str, &str)],
         out: &mut BytesMut,
     ) -> Result<(), ProtoError> {
+        self.encode_within(None, id, two_way, args, extra, out)
+    }
+
+    /// The same for a call that is given up after `time_left`, which the provider is told by the
+    /// attachment `_TO`: calls that it makes in turn are then given up, too. An attachment of that
+    /// name in `extra` takes its place.
+    ///
+    /// # Errors
+    /// As [`RequestTemplate::encode`].
+    #[inline]
+    pub fn encode_within(
+        &self,
+        time_left: Option<Duration>,
+        id: RequestId,
+        two_way: bool,
+        args: &[u8],
+        extra: &[(&str, &str)],
+        out: &mut BytesMut,
+    ) -> Result<(), ProtoError> {
         self.check_args(args)?;
-        let extra = self.encode_extra(extra);
-        let body_len = self.front.len() + args.len() + extra.len() + self.back.len();
+        let mut written = [0; TimeLeft::MAX_LEN];
+        let time_left = time_left.map_or(&[][..], |time| self.time_left.write(time, &mut written));
+        let extra = self.encode_extra(!time_left.is_empty(), extra);
+        let n_more = time_left.len() + extra.len();
+        let body_len = self.front.len() + args.len() + n_more + self.back.len();
         if body_len > self.payload_limit {
             return Err(ProtoError::PayloadTooLong { len: body_len, max: self.payload_limit });
         }
@@ -148,16 +175,17 @@ impl RequestTemplate {
         out.extend_from_slice(&header.encode());
         out.extend_from_slice(&self.front);
         out.extend_from_slice(args);
-        if extra.is_empty() {
+        if n_more == 0 {
             out.extend_from_slice(&self.back);
         } else {
             let (mut open, end) = self.back.split_at(self.back_open_len);
             if self.bodies.is_sized() {
                 // The map got longer than the template says.
-                out.extend_from_slice(&texts::size(self.back.len() - SIZE_LEN + extra.len()));
+                out.extend_from_slice(&texts::size(self.back.len() - SIZE_LEN + n_more));
                 open = open.get(SIZE_LEN..).unwrap_or_default();
             }
             out.extend_from_slice(open);
+            out.extend_from_slice(time_left);
             out.extend_from_slice(&extra);
             out.extend_from_slice(end);
         }
@@ -175,9 +203,65 @@ impl RequestTemplate {
         })
     }
 
-    fn encode_extra(&self, extra: &[(&str, &str)]) -> Vec<u8> {
+    fn encode_extra(&self, comes_second: bool, extra: &[(&str, &str)]) -> Vec<u8> {
         let mut out = Vec::new();
-        self.bodies.write_entries(&mut out, self.has_attachments, extra);
+        self.bodies.write_entries(&mut out, self.has_attachments || comes_second, extra);
         out
+    }
+}
+
+/// The attachment that says how many milliseconds are left to a call, ready but for its digits.
+///
+/// Source: apache/dubbo, `CommonConstants.TIMEOUT_ATTACHMENT_KEY`; `RpcUtils.getTimeout` reads it
+/// as a number or a text. Before 2.7.5, Dubbo takes attachments that are texts alone.
+#[derive(Clone, Debug)]
+struct TimeLeft {
+    /// With one digit, with two, and so on: the longer the text, the longer what stands before it
+    /// may say that it is.
+    entries: [Box<[u8]>; Self::MAX_DIGITS],
+    /// How much comes after the digits.
+    tail_len: usize,
+}
+
+impl TimeLeft {
+    const NAME: &str = "_TO";
+
+    /// 27 hours are enough for any call.
+    const MAX_DIGITS: usize = 8;
+    const MAX_MS: u32 = 99_999_999;
+
+    /// Of an entry, in any serialization.
+    const MAX_LEN: usize = 32;
+
+    fn new(bodies: &dyn BodyCodec, has_attachments: bool) -> Self {
+        let digits = "00000000";
+        let entries: [Box<[u8]>; Self::MAX_DIGITS] = std::array::from_fn(|index| {
+            let mut entry = Vec::new();
+            let value = digits.get(..=index).unwrap_or(digits);
+            bodies.write_entries(&mut entry, has_attachments, &[(Self::NAME, value)]);
+            debug_assert!(entry.len() <= Self::MAX_LEN);
+            entry.into()
+        });
+        let digit = entries[0].iter().rposition(|byte| *byte == b'0');
+        let tail_len = digit.map_or(0, |at| entries[0].len() - at - 1);
+        Self { entries, tail_len }
+    }
+
+    /// The entry, in `buffer`. A call whose time is over has a millisecond left.
+    #[inline]
+    fn write<'a>(&self, time: Duration, buffer: &'a mut [u8; Self::MAX_LEN]) -> &'a [u8] {
+        let mut ms = u32::try_from(time.as_millis()).unwrap_or(u32::MAX).clamp(1, Self::MAX_MS);
+        let entry = self.entries.get(ms.ilog10() as usize).map_or(&[][..], |entry| entry);
+        let Some(written) = buffer.get_mut(..entry.len()) else { return &[] };
+        written.copy_from_slice(entry);
+        let end = entry.len().saturating_sub(self.tail_len);
+        for digit in written.get_mut(..end).unwrap_or_default().iter_mut().rev() {
+            *digit = b'0' + (ms % 10) as u8;
+            ms /= 10;
+            if ms == 0 {
+                break;
+            }
+        }
+        written
     }
 }

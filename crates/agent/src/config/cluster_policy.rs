@@ -44,6 +44,8 @@ pub struct ClusterPolicy {
     /// How many connections each worker has to one Dubbo endpoint, for short messages and for long
     /// ones.
     pub connections: ConnectionLimit,
+    /// Whether providers are told how much time a call has left, in the attachment `_TO`.
+    pub tells_time_left: bool,
     /// How the kernel carries connections to endpoints.
     pub socket: SocketOptions,
     /// When endpoints stay in use that the registry no longer lists.

@@ -79,6 +79,7 @@ impl Default for ClusterPolicy {
             max_reply_len: defaults::BODY_LEN,
             long_len: defaults::LONG_LEN,
             connections: defaults::CONNECTIONS,
+            tells_time_left: true,
             socket: SocketOptions::default(),
             hold: defaults::HOLD,
             outlier: defaults::OUTLIER,
@@ -124,6 +125,7 @@ fn policy(section: &mut Section<'_>, name: &str, base: &ClusterPolicy) -> Cluste
             len => len,
         },
         connections: connections(section).unwrap_or(base.connections),
+        tells_time_left: section.flag("tell_time_left", base.tells_time_left),
         socket: base.socket,
         hold: HoldPolicy {
             time: section.ms_or_none("hold_ms", defaults::LONGEST, base.hold.time),

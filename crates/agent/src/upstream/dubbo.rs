@@ -141,6 +141,7 @@ impl Peer for DubboPeer {
             max_body_len: self.setup.max_reply_len.saturating_add(ATTACHMENTS_LEN),
             // Whoever took the request has set a limit to it.
             max_request_len: u32::MAX as usize,
+            tells_time_left: self.setup.tells_time_left,
             ..ClientConfig::default()
         };
         let reading = Reading { at: now, waits: Waits::default(), is_dead: false };

@@ -187,6 +187,8 @@ pub struct Setup {
     pub connections: ConnectionLimit,
     /// How the kernel carries them.
     pub socket: SocketOptions,
+    /// Whether a Dubbo provider is told how much time a call has left.
+    pub tells_time_left: bool,
 }
 
 impl Setup {
@@ -199,6 +201,7 @@ impl Setup {
             long_len: policy.long_len,
             connections: policy.connections,
             socket: policy.socket,
+            tells_time_left: policy.tells_time_left,
         }
     }
 }

@@ -35,6 +35,7 @@ const SETUP: Setup = Setup {
         keepalive: None,
         user_timeout: None,
     },
+    tells_time_left: false,
 };
 
 /// A class with fields of types that JSON does not tell.

@@ -104,6 +104,30 @@ fn methods_without_parameters_or_attachments() {
 }
 
 #[test]
+fn a_request_tells_how_much_time_is_left() {
+    let head = RequestHead { descriptor: "", ..HEAD };
+    let times = [0, 1, 9, 10, 4_999, 99_999_999, 1 << 40];
+    for serialization in Serialization::WRITTEN {
+        for constant in [&[][..], &[("path", HEAD.path)]] {
+            let template = RequestTemplate::new(serialization, &head, constant).unwrap();
+            for (ms, extra) in times.into_iter().flat_map(|ms| [(ms, &[][..]), (ms, &[("a", "b")])])
+            {
+                let mut out = BytesMut::new();
+                let left = Some(std::time::Duration::from_millis(ms));
+                let id = RequestId::without_slot(1);
+                template.encode_within(left, id, true, b"", extra, &mut out).unwrap();
+                let frame = frame::decode(&mut out, 1 << 20).unwrap().unwrap();
+                let request = decode(serialization, &frame.body).unwrap();
+                let told = ms.clamp(1, 99_999_999).to_string();
+                let expected = [constant, &[("_TO", told.as_str())], extra].concat();
+                let attachments: Vec<_> = request.attachments().collect();
+                assert_eq!(attachments, expected, "{serialization:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn attachments_that_are_no_strings_are_passed_over() {
     let mut body = Vec::new();
     for text in ["2.6.0", "a.B", "", "m", "Lcom/acme/Order;"] {

@@ -258,7 +258,8 @@ impl HttpSession {
     {
         let connection = pin!(
             http1::Builder::new()
-                .half_close(true)
+                // A caller that hangs up gives its call up.
+                .half_close(false)
                 .max_buf_size(listener.config.max_head_len.max(MIN_BUFFER_LEN))
                 .max_header_size(listener.config.max_head_len)
                 .writev(true)
