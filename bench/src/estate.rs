@@ -256,23 +256,29 @@ pub(crate) fn bare_epoll(program: &'static str, style: Style) -> Result<Subject,
 }
 
 impl Subject {
-    /// Asks until the first right answer.
     fn wait_for_first_answer(&self) -> Result<(), BenchError> {
-        let deadline = Instant::now() + FIRST_ANSWER_TIMEOUT;
-        loop {
-            let answer = Client::connect(self.addr)
-                .map_err(Problem::from)
-                .and_then(|mut client| check::call(&mut client, self.style, "hello"));
-            match answer {
-                Ok(()) => return Ok(()),
-                Err(problem) if deadline < Instant::now() => {
-                    return Err(BenchError::WrongAnswer {
-                        program: self.program.to_owned(),
-                        problem: problem.to_string(),
-                    });
-                }
-                Err(_) => thread::sleep(Duration::from_millis(20)),
+        wait_for_first_answer(self.program, self.addr, self.style)
+    }
+}
+
+/// Asks until the first right answer.
+pub(crate) fn wait_for_first_answer(
+    program: &str,
+    addr: SocketAddr,
+    style: Style,
+) -> Result<(), BenchError> {
+    let deadline = Instant::now() + FIRST_ANSWER_TIMEOUT;
+    loop {
+        let answer = Client::connect(addr)
+            .map_err(Problem::from)
+            .and_then(|mut client| check::call(&mut client, style, "hello"));
+        match answer {
+            Ok(()) => return Ok(()),
+            Err(problem) if deadline < Instant::now() => {
+                let (program, problem) = (program.to_owned(), problem.to_string());
+                return Err(BenchError::WrongAnswer { program, problem });
             }
+            Err(_) => thread::sleep(Duration::from_millis(20)),
         }
     }
 }

@@ -19,6 +19,7 @@ mod load;
 pub mod machine;
 mod measure;
 mod network;
+mod open_load;
 pub mod plan;
 mod raw_dubbo;
 mod raw_peer;

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use interop_harness::{Child, DubboVersion, peer_command};
-use lab::congestion::{Curve, draw};
+use lab::congestion::{Curve, Labels, draw};
 use serde_json::{Value, json};
 
 use crate::error::BenchError;
@@ -245,7 +245,9 @@ fn report(plan: &Plan, rows: &[Row]) -> Result<(), BenchError> {
     let picture = plan.results.join(format!("{NAME}.svg"));
     let failed = |error: lab::congestion::CongestionError| std::io::Error::other(error.to_string());
     let title = "200 callers of a Java provider, 1 ms and 1 Gbit/s away";
-    draw(&picture, title, &curves(rows)).map_err(failed).map_err(BenchError::file(&picture))?;
+    draw(&picture, Labels::by_connections(title), &curves(rows))
+        .map_err(failed)
+        .map_err(BenchError::file(&picture))?;
     println!("\nwritten: {} and {}", path.display(), picture.display());
     Ok(())
 }
@@ -256,12 +258,12 @@ fn curves(rows: &[Row]) -> Vec<Curve> {
         let name = format!("{}, buffers {}", row.program.name(), row.buffers());
         let ms = row.median(|it| it.mean_ms);
         let at = curves.iter().position(|curve| curve.name == name).unwrap_or_else(|| {
-            curves.push(Curve { name, points: Vec::new(), auto_ms: None });
+            curves.push(Curve { name, points: Vec::new(), level: None });
             curves.len() - 1
         });
         match row.connections.parse() {
             Ok(n) => curves[at].points.push((n, ms)),
-            Err(_) => curves[at].auto_ms = Some(ms),
+            Err(_) => curves[at].level = Some(ms),
         }
     }
     curves

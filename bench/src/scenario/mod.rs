@@ -5,6 +5,7 @@ mod congestion;
 mod contest;
 mod footprint;
 mod hop;
+mod overload;
 mod rpc;
 mod saturation;
 mod transfer;
@@ -16,7 +17,7 @@ use crate::plan::Plan;
 type Scenario = fn(&Plan) -> Result<(), BenchError>;
 
 /// Every scenario.
-pub(crate) const ALL: [(&str, Scenario); 8] = [
+pub(crate) const ALL: [(&str, Scenario); 9] = [
     ("codec", codec::run),
     ("contest", contest::run),
     ("saturation", saturation::run),
@@ -25,4 +26,5 @@ pub(crate) const ALL: [(&str, Scenario); 8] = [
     ("rpc", rpc::run),
     ("transfer", transfer::run),
     ("congestion", congestion::run),
+    ("overload", overload::run),
 ];

@@ -9,7 +9,8 @@ use agent::config::{ClusterPolicy, ConnectionLimit};
 use clap::Args;
 use dubbo_proto::{DubboUrl, ServiceKey};
 use lab::congestion::{
-    Callee, CongestionError, Curve, Load, Outcome, Setting, draw, embedded, heading, line, measure,
+    Callee, CongestionError, Curve, Labels, Load, Outcome, Setting, draw, embedded, heading, line,
+    measure,
 };
 use registry::Protocol;
 
@@ -139,19 +140,19 @@ fn plot(
     let title = format!("{} callers, {} bytes a request", args.callers, args.request_bytes);
     let ms = |outcome: &Outcome| outcome.mean.as_secs_f64() * 1e3;
     let curve = |Buffer(buffer_len): &Buffer| {
-        let (mut points, mut auto_ms) = (Vec::new(), None);
+        let (mut points, mut level) = (Vec::new(), None);
         for (setting, outcome) in rows.iter().filter(|(it, _)| it.buffer_len == *buffer_len) {
             match setting.connections {
                 ConnectionLimit::Fixed(n) => {
                     points.push((u32::try_from(n.get()).unwrap_or(u32::MAX), ms(outcome)));
                 }
-                ConnectionLimit::Auto { .. } => auto_ms = Some(ms(outcome)),
+                ConnectionLimit::Auto { .. } => level = Some(ms(outcome)),
             }
         }
         let name = buffer_len.map_or_else(|| "kernel's buffers".to_owned(), |len| len.to_string());
-        Curve { name, points, auto_ms }
+        Curve { name, points, level }
     };
-    draw(path, &title, &args.buffers.iter().map(curve).collect::<Vec<_>>())
+    draw(path, Labels::by_connections(&title), &args.buffers.iter().map(curve).collect::<Vec<_>>())
 }
 
 /// Nobody need be there to read it.

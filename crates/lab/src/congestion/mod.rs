@@ -19,7 +19,7 @@ use registry::Protocol;
 use serde_json::{Value, json};
 
 pub use self::load::{Load, measure};
-pub use self::plot::{Curve, draw};
+pub use self::plot::{Curve, Labels, draw};
 pub use self::table::{heading, line};
 
 use crate::provider::{Provider, ProviderConfig, ProviderError};

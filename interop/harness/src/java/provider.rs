@@ -32,6 +32,8 @@ pub struct ProviderOptions {
     pub serialization: String,
     /// Calls at once; Dubbo refuses those beyond. Its own default is 200.
     pub threads: u32,
+    /// Calls that wait while all threads are busy. Dubbo's own default is none.
+    pub queues: u32,
     /// How long `IHelloService.hash` sleeps. The contest's providers sleep 50 ms.
     pub hash_sleep: Duration,
     /// Where to register, as `etcd://HOST:PORT` or `zookeeper://HOST:PORT`, or `None` to register
@@ -63,6 +65,7 @@ impl Default for ProviderOptions {
             port: None,
             serialization: "hessian2".to_owned(),
             threads: 200,
+            queues: 0,
             hash_sleep: Duration::from_millis(50),
             registry: None,
             metadata: None,
@@ -195,6 +198,7 @@ fn launch(
     command
         .args(["--port", &port.to_string(), "--serialization", &options.serialization])
         .args(["--threads", &options.threads.to_string()])
+        .args(["--queues", &options.queues.to_string()])
         .args(["--sleep-ms", &options.hash_sleep.as_millis().to_string()])
         .args(["--registry", options.registry.as_deref().unwrap_or("none")])
         .args(["--metadata", options.metadata.as_deref().unwrap_or("none")])

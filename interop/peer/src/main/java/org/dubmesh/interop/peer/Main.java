@@ -25,6 +25,7 @@ public final class Main {
                     "--port", "0",
                     "--serialization", "hessian2",
                     "--threads", "200",
+                    "--queues", "0",
                     "--sleep-ms", "50",
                     "--registry", "none",
                     "--metadata", "none",

@@ -27,6 +27,7 @@ final class Provider {
         ProtocolConfig protocol = new ProtocolConfig("dubbo", port);
         protocol.setHost("127.0.0.1");
         protocol.setThreads(options.number("--threads"));
+        protocol.setQueues(options.number("--queues"));
         protocol.setSerialization(serialization(options));
         protocol.setHeartbeat(options.number("--heartbeat-ms"));
         if (options.isSet("--telnet")) {
