@@ -23,7 +23,7 @@ use crate::connections::{Connections, Direction, Session};
 use crate::gate::{DirectGates, OwnGates, SharedGate};
 use crate::inspect::Question;
 use crate::memory::Memory;
-use crate::metrics::Hub;
+use crate::metrics::{Hub, LagMeter};
 use crate::outbound::Outbound;
 use crate::upstream::{Pool, Standing};
 
@@ -120,6 +120,8 @@ pub struct Worker {
     turns: Rc<Turns>,
     /// Accepted connections that have not ended.
     n_open: Cell<usize>,
+    /// Notes how late the event loop comes.
+    lag: LagMeter,
     /// The last connection has ended.
     is_idle: Notify,
     /// A drain begins.
@@ -138,6 +140,7 @@ impl Worker {
             OwnGates::new(setup.direct_gates, setup.index),
         );
         let pool = Rc::new(pool);
+        let lag = setup.hub.lag_meter(setup.index);
         let worker = Rc::new(Self {
             index: setup.index,
             backends: Rc::default(),
@@ -150,6 +153,7 @@ impl Worker {
             departures: Departures::default(),
             turns: Rc::default(),
             n_open: Cell::new(0),
+            lag,
             is_idle: Notify::new(),
             drains: Notify::new(),
         });
@@ -191,7 +195,11 @@ impl Worker {
                     Some(message) => self.handle(message),
                     None => return,
                 },
-                _ = sweep.tick() => self.sweep(),
+                due = sweep.tick() => {
+                    let now = Instant::now();
+                    self.lag.note(now, now.saturating_duration_since(due.into_std()));
+                    self.sweep();
+                }
                 () = &mut begin => {}
                 () = &mut close => {}
                 () = &mut call => {}

@@ -16,9 +16,11 @@ use super::{AdminState, LogLevel};
 use crate::error::clip;
 use crate::gate::GateFigures;
 use crate::ingress::http::{head, web_pages};
-use crate::inspect::snapshot::{AppSnapshot, Page, RegistrySnapshot, Snapshot, VersionSnapshot};
-use crate::inspect::{Asked, Filter, Question};
-use crate::metrics;
+use crate::inspect::snapshot::{
+    AppSnapshot, Page, RegistrySnapshot, ServiceSnapshot, Snapshot, VersionSnapshot,
+};
+use crate::inspect::{Asked, Filter, MAX_LIMIT, Question};
+use crate::metrics::{self, ServiceFigures};
 
 /// Longest filter of what is logged, in bytes.
 const MAX_FILTER_LEN: usize = 1024;
@@ -84,7 +86,7 @@ async fn get(state: &AdminState, request: &Request<Incoming>) -> Answer {
             reasons => text(StatusCode::SERVICE_UNAVAILABLE, reasons),
         },
         "/metrics" => {
-            let mut response = text(StatusCode::OK, state.hub.render());
+            let mut response = text(StatusCode::OK, state.hub.render(&services(state).await));
             let media_type = HeaderValue::from_static(metrics::CONTENT_TYPE);
             response.headers_mut().insert(CONTENT_TYPE, media_type);
             response
@@ -132,6 +134,19 @@ async fn ask<T: Snapshot + Serialize>(
         Ok(filter) => json(&state.inspector.ask(filter, question).await),
         Err(problem) => text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
     }
+}
+
+/// For the metrics, of which a scraper wants all.
+async fn services(state: &AdminState) -> Vec<ServiceFigures> {
+    let filter = Filter { limit: MAX_LIMIT, ..Filter::default() };
+    let page = state.inspector.ask(filter, Question::Services).await;
+    let figures = |service: ServiceSnapshot| ServiceFigures {
+        n_ready: service.ready,
+        n_not_ready: service.endpoints.saturating_sub(service.ready),
+        n_waiting: service.waiting,
+        service: service.service,
+    };
+    page.items.into_iter().map(figures).collect()
 }
 
 fn apps(state: &AdminState, query: &str) -> Answer {

@@ -9,13 +9,16 @@ mod ejections;
 mod family;
 mod gauges;
 mod holds;
+mod lag;
+mod process;
 mod render;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use balance::EjectReason;
 use wire::{Budget, ConnectionCounts, Loads};
@@ -30,6 +33,7 @@ pub use self::calls::{CallStats, CallTotals};
 pub use self::ejections::EjectedEndpoint;
 pub use self::gauges::RegistryStats;
 pub use self::holds::HeldEndpoint;
+pub use self::lag::LagMeter;
 pub use self::render::CONTENT_TYPE;
 
 /// The label `endpoint` of calls that failed before one was chosen.
@@ -37,6 +41,19 @@ const NO_ENDPOINT: &str = "none";
 /// Unknown services with a label of their own: enough for an estate's typing errors, and for
 /// providers that are not there yet.
 const MAX_UNKNOWN: usize = 64;
+
+/// How the endpoints of a service stand, as the workers see it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ServiceFigures {
+    /// The service key.
+    pub service: String,
+    /// Endpoints that a worker is connected to.
+    pub n_ready: usize,
+    /// Endpoints that no worker is connected to.
+    pub n_not_ready: usize,
+    /// Calls that wait because all endpoints work on as many as they can take.
+    pub n_waiting: usize,
+}
 
 /// Where all counts of the process come together. A clone is another handle to the same.
 #[derive(Clone, Debug)]
@@ -53,6 +70,7 @@ struct Inner {
     export: Family,
     connections: Named<ConnectionCounts>,
     loads: OnceLock<Loads>,
+    lags: Named<AtomicU64>,
     memory: OnceLock<Budget>,
     gates: Mutex<Vec<Arc<SharedGate>>>,
     direct_gates: OnceLock<Arc<DirectGates>>,
@@ -76,6 +94,7 @@ impl Hub {
             export: Family::new(n_codes, render::EXPORT.labels.len()),
             connections: Named::default(),
             loads: OnceLock::new(),
+            lags: Named::default(),
             memory: OnceLock::new(),
             gates: Mutex::default(),
             direct_gates: OnceLock::new(),
@@ -131,6 +150,12 @@ impl Hub {
     /// Shows the connections of each worker from now on. The first that are given stay.
     pub fn show_loads(&self, loads: Loads) {
         let _ = self.0.loads.set(loads);
+    }
+
+    /// Where a worker notes how late its event loop comes.
+    #[must_use]
+    pub fn lag_meter(&self, worker: usize) -> LagMeter {
+        LagMeter::new(self.0.lags.of(&worker.to_string()), Instant::now())
     }
 
     /// Has the budget of memory shown.
@@ -198,9 +223,10 @@ impl Hub {
         self.0.holds.end(service)
     }
 
-    /// All that is counted, as text of the type [`CONTENT_TYPE`].
+    /// All that is counted, and what the workers say of the services that they call, as text of
+    /// the type [`CONTENT_TYPE`].
     #[must_use]
-    pub fn render(&self) -> String {
-        render::render(self)
+    pub fn render(&self, services: &[ServiceFigures]) -> String {
+        render::render(self, services)
     }
 }

@@ -1,5 +1,6 @@
 //! All counts as OpenMetrics text, which Prometheus reads.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -8,10 +9,11 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, 
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::Hub;
 use super::calls::{BOUNDS_US, CallTotals, LatencyTotals};
 use super::family::Family;
 use super::gauges::unix_seconds;
+use super::process::Process;
+use super::{Hub, ServiceFigures};
 use crate::gate::GateFigures;
 
 /// The media type of [`Hub::render`]'s text.
@@ -56,9 +58,19 @@ pub(super) const EXPORT: Words = Words {
 
 type Labels<'a> = Vec<(&'a str, &'a str)>;
 
-pub(super) fn render(hub: &Hub) -> String {
+/// What is shown at one moment.
+#[derive(Debug)]
+struct Shown {
+    hub: Hub,
+    /// What the workers say of the services that they call.
+    services: Vec<ServiceFigures>,
+    process: Process,
+}
+
+pub(super) fn render(hub: &Hub, services: &[ServiceFigures]) -> String {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(hub.clone()));
+    let shown = Shown { hub: hub.clone(), services: services.to_vec(), process: Process::now() };
+    registry.register_collector(Box::new(shown));
     let mut out = String::new();
     // A `String` takes all that is written, and our own code below returns no error.
     let written = text::encode(&mut out, &registry);
@@ -66,19 +78,22 @@ pub(super) fn render(hub: &Hub) -> String {
     out
 }
 
-impl Collector for Hub {
+impl Collector for Shown {
     fn encode(&self, mut out: DescriptorEncoder<'_>) -> fmt::Result {
-        let names = self.0.error_names;
-        family(&mut out, &UPSTREAM, &self.0.upstream, names)?;
-        family(&mut out, &INGRESS, &self.0.ingress, names)?;
-        family(&mut out, &EXPORT, &self.0.export, names)?;
-        connections(&mut out, self)?;
-        memory(&mut out, self)?;
-        gates(&mut out, self)?;
-        registries(&mut out, self)?;
-        holds(&mut out, self)?;
-        ejections(&mut out, self)?;
-        process(&mut out, self)
+        let hub = &self.hub;
+        let names = hub.0.error_names;
+        family(&mut out, &UPSTREAM, &hub.0.upstream, names)?;
+        family(&mut out, &INGRESS, &hub.0.ingress, names)?;
+        family(&mut out, &EXPORT, &hub.0.export, names)?;
+        connections(&mut out, hub)?;
+        lags(&mut out, hub)?;
+        memory(&mut out, hub)?;
+        gates(&mut out, hub)?;
+        registries(&mut out, hub)?;
+        services(&mut out, &self.services)?;
+        holds(&mut out, hub)?;
+        ejections(&mut out, hub)?;
+        process(&mut out, hub, &self.process)
     }
 }
 
@@ -185,6 +200,44 @@ fn connections(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
         let worker = worker.to_string();
         let labels = [("worker", worker.as_str())];
         metric.encode_family(&labels)?.encode_gauge(&n_connections)?;
+    }
+    Ok(())
+}
+
+fn lags(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
+    let help = "How late a worker's event loop came, at most, in the last ten seconds";
+    let unit = Some(&Unit::Seconds);
+    let mut metric = out.encode_descriptor("dubmesh_worker_lag", help, unit, MetricType::Gauge)?;
+    for (worker, us) in hub.0.lags.all() {
+        let labels = [("worker", worker.as_str())];
+        metric.encode_family(&labels)?.encode_gauge(&seconds(us.load(Relaxed)))?;
+    }
+    Ok(())
+}
+
+/// A service that several registries offer is shown once.
+fn services(out: &mut DescriptorEncoder<'_>, services: &[ServiceFigures]) -> fmt::Result {
+    let mut by_name: BTreeMap<&str, [usize; 3]> = BTreeMap::new();
+    for service in services {
+        let ServiceFigures { service, n_ready, n_not_ready, n_waiting } = service;
+        let sums = by_name.entry(service).or_default();
+        for (sum, n) in sums.iter_mut().zip([n_ready, n_not_ready, n_waiting]) {
+            *sum += n;
+        }
+    }
+    let help = "Endpoints of a service that is called, by whether a worker is connected to them";
+    let mut metric = out.encode_descriptor("dubmesh_endpoints", help, None, MetricType::Gauge)?;
+    for (service, [n_ready, n_others, _]) in &by_name {
+        for (state, n) in [("ready", n_ready), ("not_ready", n_others)] {
+            let labels = [("service", *service), ("state", state)];
+            metric.encode_family(&labels)?.encode_gauge(&gauge(*n))?;
+        }
+    }
+    let help = "Calls that wait because all endpoints work on as many as they can take";
+    let name = "dubmesh_upstream_waiting";
+    let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (service, [.., n_waiting]) in &by_name {
+        metric.encode_family(&[("service", *service)])?.encode_gauge(&gauge(*n_waiting))?;
     }
     Ok(())
 }
@@ -313,12 +366,29 @@ fn ejections(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
     Ok(())
 }
 
-fn process(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
+fn process(out: &mut DescriptorEncoder<'_>, hub: &Hub, process: &Process) -> fmt::Result {
     let help = "The version of this agent";
     let mut metric = out.encode_descriptor("dubmesh_build", help, None, MetricType::Info)?;
     metric.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
     let help = "When this process began";
     let name = "process_start_time_seconds";
     let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    metric.encode_gauge(&unix_seconds(hub.0.start))
+    metric.encode_gauge(&unix_seconds(hub.0.start))?;
+    if let Some(cpu) = process.cpu {
+        let (help, unit) = ("User and system time of this process", Some(&Unit::Seconds));
+        let mut metric = out.encode_descriptor("process_cpu", help, unit, MetricType::Counter)?;
+        metric.encode_counter::<NoLabelSet, f64, f64>(&cpu.as_secs_f64(), None)?;
+    }
+    let gauges = [
+        ("process_resident_memory_bytes", "Resident memory", process.resident_bytes),
+        ("process_open_fds", "Open file descriptors", process.open_files),
+        ("process_max_fds", "Most file descriptors that may be open", process.max_files),
+    ];
+    for (name, help, value) in gauges {
+        if let Some(value) = value {
+            let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            metric.encode_gauge(&value)?;
+        }
+    }
+    Ok(())
 }

@@ -69,15 +69,15 @@ fn counts_of_all_threads_add_up() {
     // Reading meanwhile neither hurts nor goes backwards.
     let mut before = 0.0;
     while threads.iter().any(|thread| !thread.is_finished()) {
-        let samples = samples(&hub.render());
+        let samples = samples(&hub.render(&[]));
         let now = upstream(&samples, "calls_total", "code=\"ok\"");
         assert!(before <= now);
         before = now;
     }
     let writers: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-    let with_writers = samples(&hub.render());
+    let with_writers = samples(&hub.render(&[]));
     drop(writers);
-    let without = samples(&hub.render());
+    let without = samples(&hub.render(&[]));
     assert_eq!(upstream(&with_writers, "in_flight", ""), 4.0);
     assert_eq!(upstream(&without, "in_flight", ""), 0.0);
     for samples in [with_writers, without] {
@@ -112,7 +112,15 @@ fn everything_is_rendered() {
     let last_change = Some(std::time::SystemTime::now());
     registry.set_activity(&::registry::Activity { subscriptions: 2, changes: 1, last_change });
     registry.registered();
-    let samples = samples(&hub.render());
+    hub.lag_meter(1).note(std::time::Instant::now(), Duration::from_millis(70));
+    // Two registries that both list a service.
+    let of_a_registry = |n_waiting| super::ServiceFigures {
+        service: "a.B".to_owned(),
+        n_ready: 2,
+        n_not_ready: 1,
+        n_waiting,
+    };
+    let samples = samples(&hub.render(&[of_a_registry(0), of_a_registry(7)]));
     for (key, value) in [
         ("dubmesh_ingress_calls_total{listener=\"127.0.0.1:1\",code=\"ok\"}", 0.0),
         ("dubmesh_ingress_in_flight{listener=\"127.0.0.1:1\"}", 1.0),
@@ -131,6 +139,10 @@ fn everything_is_rendered() {
         ("dubmesh_connections_refused_total{listener=\"127.0.0.1:1\",reason=\"full\"}", 0.0),
         ("dubmesh_connections_refused_total{listener=\"127.0.0.1:1\",reason=\"no_files\"}", 0.0),
         ("dubmesh_worker_connections{worker=\"0\"}", 1.0),
+        ("dubmesh_worker_lag_seconds{worker=\"1\"}", 0.07),
+        ("dubmesh_endpoints{service=\"a.B\",state=\"ready\"}", 4.0),
+        ("dubmesh_endpoints{service=\"a.B\",state=\"not_ready\"}", 2.0),
+        ("dubmesh_upstream_waiting{service=\"a.B\"}", 7.0),
         ("dubmesh_registry_connected{registry=\"main\"}", 1.0),
         ("dubmesh_registry_subscriptions{registry=\"main\"}", 2.0),
         ("dubmesh_registry_registrations{registry=\"main\"}", 1.0),
@@ -143,8 +155,11 @@ fn everything_is_rendered() {
     let last_change = "dubmesh_registry_last_change_timestamp_seconds{registry=\"main\"}";
     assert!(samples[last_change] > 1.7e9);
     assert!(samples["process_start_time_seconds"] > 1.7e9);
+    assert!(samples["process_resident_memory_bytes"] > 1e6);
+    assert!(samples["process_open_fds"] < samples["process_max_fds"]);
+    assert!(samples.contains_key("process_cpu_seconds_total"));
     drop(assigned);
-    assert!(hub.render().contains("dubmesh_worker_connections{worker=\"0\"} 0\n"));
+    assert!(hub.render(&[]).contains("dubmesh_worker_connections{worker=\"0\"} 0\n"));
     assert_eq!(connections.n_open(), 0);
 }
 
@@ -152,13 +167,13 @@ fn everything_is_rendered() {
 fn labels_are_escaped() {
     let hub = Hub::new(NAMES);
     let _stats = hub.export("a\"b\\c\nd");
-    assert!(hub.render().contains(r#"{service="a\"b\\c\nd"}"#));
+    assert!(hub.render(&[]).contains(r#"{service="a\"b\\c\nd"}"#));
 }
 
 #[test]
 fn a_hub_without_counts_renders() {
-    let samples = samples(&Hub::new(NAMES).render());
-    assert_eq!(samples.len(), 2);
+    let samples = samples(&Hub::new(NAMES).render(&[]));
+    assert!(samples.keys().all(|name| name.contains("process_") || name.contains("build_info")));
 }
 
 #[test]
@@ -175,7 +190,7 @@ fn names_that_callers_make_up_are_bounded() {
     // Whoever came first, or is in a registry, keeps his name.
     count("made.Up0", false);
     count("a.Known", true);
-    let samples = samples(&hub.render());
+    let samples = samples(&hub.render(&[]));
     let of = |service: &str| {
         samples[&format!(
             "dubmesh_upstream_calls_total{{service=\"{service}\",endpoint=\"none\",code=\"refused\"}}"
