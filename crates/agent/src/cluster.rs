@@ -22,7 +22,7 @@ use crate::config::{ClusterPolicy, TlsEndpoints};
 use crate::error::{CallError, Code};
 use crate::facts::CallFacts;
 use crate::gate::AppGate;
-use crate::metrics::{CallStats, Hub};
+use crate::metrics::{CallStats, Hub, ServiceEvents};
 use crate::refused_serializations::RefusedSerializations;
 use crate::rule_documents::{RegistryRules, RuleName};
 use crate::timeout::Limit;
@@ -34,6 +34,8 @@ mod ejections;
 mod explain;
 mod holding;
 mod lines;
+mod methods;
+mod nobody;
 mod offering;
 mod preference;
 mod rules;
@@ -43,6 +45,8 @@ pub use self::ejections::EjectedInfo;
 use self::ejections::Ejections;
 use self::holding::Holding;
 use self::lines::Lines;
+pub use self::methods::MethodRule;
+use self::methods::Methods;
 pub use self::offering::too_late;
 use self::preference::{Preference, ZONE};
 pub use self::rules::Allowed;
@@ -78,6 +82,10 @@ pub struct Cluster {
     lines: Lines,
     /// Counts the calls for which no endpoint was chosen, once there was one.
     without_endpoint: RefCell<Option<Arc<CallStats>>>,
+    /// What holds for some of its methods.
+    methods: Methods,
+    /// Counts what is rare.
+    events: RefCell<Option<Arc<ServiceEvents>>>,
 }
 
 /// An endpoint of a cluster. Two are the same if a call would go the same way.
@@ -147,7 +155,10 @@ impl Cluster {
         let service_name: Box<str> = service.to_string().into();
         let mut balancer = Balancer::new(policy.balance);
         balancer.set_outlier(policy.outlier);
+        let methods = Methods::default();
+        methods.set(&service_name, &policy.methods, &hub);
         Self {
+            methods,
             holding: Holding::new(&service_name, registry_name, policy, hub.clone()).into(),
             ejections: Ejections::new(&service_name, hub.clone()).into(),
             rules: Rules::new(&service, &policy.routing),
@@ -170,6 +181,7 @@ impl Cluster {
             changed: Notify::new(),
             lines: Lines::default(),
             without_endpoint: RefCell::default(),
+            events: RefCell::default(),
         }
     }
 
@@ -180,6 +192,7 @@ impl Cluster {
         if !snapshot.endpoints.is_empty() && !self.had_endpoints.replace(true) {
             // A known service always has a label of its own.
             self.without_endpoint.take();
+            self.events.take();
         }
         self.status.set(snapshot.status);
         self.changed.notify_waiters();
@@ -346,6 +359,9 @@ impl Cluster {
         self.preference.update(policy, &balancer);
         drop(balancer);
         self.holding.borrow_mut().set_policy(policy);
+        if self.policy.borrow().methods != policy.methods {
+            self.methods.set(&self.service_name, &policy.methods, &self.hub);
+        }
         let percent = policy.routing.retry_percent;
         if self.budget.borrow().percent() != percent {
             *self.budget.borrow_mut() = RetryBudget::new(percent);
@@ -419,10 +435,10 @@ impl Cluster {
         }
     }
 
-    fn registry_silent(&self) -> CallError {
-        let name = &self.registry_name;
-        let message = format!("registry {name:?} has not answered yet; check that it is running");
-        CallError::new(Code::RegistryUnavailable, message)
+    fn events(&self, count: impl FnOnce(&ServiceEvents)) {
+        let mut events = self.events.borrow_mut();
+        let had_endpoints = self.had_endpoints.get();
+        count(events.get_or_insert_with(|| self.hub.events(&self.service_name, had_endpoints)));
     }
 
     /// Counts a call that came at `started` and failed before an endpoint was chosen for it.
@@ -435,69 +451,11 @@ impl Cluster {
         stats.started();
         stats.finished(started.elapsed(), Some(code as u8));
     }
-
-    fn no_endpoint(&self, allowed: Option<&Allowed>) -> CallError {
-        if let Some(reason) = allowed.and_then(Allowed::nobody) {
-            let service = &self.service;
-            let message = format!(
-                "routing rules leave no endpoint of {service} for this call ({reason}); see \
-                 dubmesh explain"
-            );
-            return CallError::new(Code::NoEndpoint, message);
-        }
-        let (service, registry) = (&self.service, &self.registry_name);
-        let balancer = self.balancer.borrow();
-        let down: Vec<String> = balancer
-            .stats()
-            .filter(|stats| !stats.leaving)
-            .map(|stats| stats.key.0.trouble(&self.service_name))
-            .collect();
-        if !down.is_empty() {
-            let list = down.join(", ");
-            let message = format!("no endpoint of {service} can be reached; down: {list}");
-            return CallError::new(Code::NoEndpoint, message);
-        }
-        let unused = self.holding.borrow().unused();
-        match (self.had_endpoints.get(), self.status.get()) {
-            (false, Freshness::Current) if unused.is_empty() => CallError::new(
-                Code::ServiceNotFound,
-                format!("nobody offers {service} in registry {registry:?}"),
-            ),
-            (false, Freshness::Current) => CallError::new(
-                Code::ServiceNotFound,
-                format!(
-                    "registry {registry:?} lists no endpoint of {service} that can be used{unused}"
-                ),
-            ),
-            (_, Freshness::Current) => CallError::new(
-                Code::NoEndpoint,
-                format!("every endpoint of {service} has left registry {registry:?}{unused}"),
-            ),
-            _ => CallError::new(
-                Code::RegistryUnavailable,
-                format!(
-                    "registry {registry:?} cannot be reached, and no endpoint of {service} is \
-                    known"
-                ),
-            ),
-        }
-    }
 }
 
 /// The registry tells when an endpoint started by the wall clock; the balancer has none.
 fn warm_up(known: registry::WarmUp) -> Option<balance::WarmUp> {
     balance::WarmUp::new(Instant::now(), known.uptime(SystemTime::now()), known.period)
-}
-
-impl MemberState {
-    /// The address, and what is wrong with it.
-    fn trouble(&self, service: &str) -> String {
-        let address = self.upstream.address();
-        match self.upstream.trouble(service) {
-            Some(error) => format!("{address} ({})", error.message),
-            None => address.to_string(),
-        }
-    }
 }
 
 #[cfg(test)]

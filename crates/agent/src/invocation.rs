@@ -1,7 +1,10 @@
 //! What a caller asks for by names and in JSON.
 
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
+
+use http::HeaderMap;
 
 use crate::args::ArgumentList;
 use crate::call::{Call, ONE_WAY, Payload, RoutedCall, Times};
@@ -23,6 +26,17 @@ pub struct Invocation<'a> {
     pub timeout_key: &'static str,
     /// Attachments of this call.
     pub attachments: Vec<(&'a str, &'a str)>,
+    /// Who asks.
+    pub origin: Origin<'a>,
+}
+
+/// What is known of who makes a call, besides what the call itself says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Origin<'a> {
+    /// The address that it comes from.
+    pub address: Option<IpAddr>,
+    /// The headers that it came with, if it came by HTTP.
+    pub headers: Option<&'a HeaderMap>,
 }
 
 impl<'a> Invocation<'a> {

@@ -252,7 +252,11 @@ async fn send_args(
     times: Times,
 ) -> Outcome {
     route.count_call();
-    let outcome = route.cluster.call(invocation.call(&route.route, args, times)).await;
+    let call = invocation.call(&route.route, args, times);
+    if let Some(rule) = route.cluster.method_rule(&call) {
+        route.cluster.check_rate(&rule, times.now, &call, invocation.origin)?;
+    }
+    let outcome = route.cluster.call(call).await;
     outcome.map_err(|error| match error.is_overdue(times.deadline) {
         true => {
             let limit = route.cluster.limit(invocation.timeout);

@@ -70,7 +70,12 @@ impl ClusterRoute {
             true => Vec::new(),
             false => self.cluster.serializations(self.index, self.generation),
         };
+        let method_policy = match is_whole {
+            true => self.cluster.all_method_words(),
+            false => self.cluster.method_words(&self.method),
+        };
         RouteSnapshot {
+            method_policy,
             service: self.def.service.clone(),
             registry: self.cluster.name().1.to_owned(),
             method: self.method.to_string(),

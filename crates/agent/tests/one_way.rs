@@ -8,7 +8,7 @@ use agent::args::ArgumentList;
 use agent::call::ONE_WAY;
 use agent::client::Client;
 use agent::config::ClusterPolicy;
-use agent::invocation::Invocation;
+use agent::invocation::{Invocation, Origin};
 use agent::route::RouteName;
 use hessian::transcode::JsonOptions;
 use registry::{MemoryHub, Registry, RegistryConfig};
@@ -79,6 +79,7 @@ fn sent_by_a_client(hub: &MemoryHub, argument: &str) {
             timeout: Some(Duration::from_secs(20)),
             timeout_key: "timeout",
             attachments: vec![ONE_WAY],
+            origin: Origin::default(),
         };
         let answer = client.call(&invocation, &JsonOptions::default()).await.unwrap();
         assert_eq!(answer, b"null");

@@ -5,7 +5,8 @@ mod support;
 use registry::MemoryHub;
 use support::dubbo::Consumer;
 use support::{
-    Behaviour, FakeProvider, Http, SERVICE, STRING, consumer, dubbo_consumer, register, wait_until,
+    Behaviour, FakeProvider, Http, SERVICE, STRING, consumer, consumer_with_metrics,
+    dubbo_consumer, metric, register, wait_until,
 };
 
 /// Nobody is left out because of how calls ended.
@@ -51,4 +52,18 @@ fn dubbo_consumers_calls_are_made_again_too() {
         assert_eq!(consumer.call("echo", "a", &[]).status, dubbo_proto::Status::Ok);
         (5 <= providers[0].n_requests()).then_some(())
     });
+}
+
+#[test]
+fn further_attempts_are_counted_by_their_reasons() {
+    let (hub, providers, _registered) = estate();
+    let agent = consumer_with_metrics(&hub, &format!("{BASE}idempotent = [\"echo\"]\n"));
+    let mut http = Http::to(&agent);
+    wait_until("the broken one is asked", || {
+        assert_eq!(http.post(&format!("/{SERVICE}/echo"), &[STRING], "[\"a\"]").status, 200);
+        (5 <= providers[0].n_requests()).then_some(())
+    });
+    let labels = format!("service=\"{SERVICE}\",reason=\"connection_broken\"");
+    let n_retries = metric(&agent, &format!("dubmesh_upstream_retries_total{{{labels}}}"));
+    assert_eq!(n_retries, providers[0].n_requests() as u64);
 }

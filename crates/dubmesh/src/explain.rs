@@ -192,6 +192,12 @@ fn show_agent(text: &mut String, explained: &ExplanationSnapshot) {
     for rule in unreadable {
         let _ = writeln!(text, "  cannot be read: {rule}");
     }
+    if !explained.method_policy.is_empty() {
+        text.push_str("\nmethod\n");
+    }
+    for words in &explained.method_policy {
+        let _ = writeln!(text, "  {words}");
+    }
     text.push_str("\nendpoints\n");
     if endpoints.is_empty() {
         text.push_str("  none: nobody offers the service\n");

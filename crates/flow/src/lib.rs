@@ -16,6 +16,7 @@
 //! - [`connection_count`] says how many connections the calls to one endpoint need.
 //! - [`lender`] lends what a worker's gate may let in to the links that call it, and [`purse`] is
 //!   what a link holds of that.
+//! - [`rate_limit`] refuses calls of which more come a second than is allowed.
 //! - [`AttemptEnd`] is what the balancer learns from an attempt that is over.
 //!
 //! Invariants, which `tests/simulation.rs` checks:
@@ -41,6 +42,7 @@ pub mod limit;
 pub mod line;
 pub mod purse;
 pub mod queue;
+pub mod rate_limit;
 mod retry;
 mod retry_budget;
 mod rewrites;

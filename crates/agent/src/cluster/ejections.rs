@@ -120,6 +120,7 @@ pub(super) fn of_error(error: &CallError) -> AttemptEnd {
         | Code::MethodNotFound
         | Code::Draining
         | Code::RegistryUnavailable
+        | Code::RateLimited
         | Code::ReplyTooLarge
         | Code::ProviderRejected
         | Code::Cancelled

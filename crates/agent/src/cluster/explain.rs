@@ -55,6 +55,7 @@ impl Cluster {
             method: method.to_owned(),
             balance: policy.balance.name().to_owned(),
             workers: 1,
+            method_policy: self.method_words(method),
             rules: explained.steps.iter().map(step).collect(),
             unreadable: explained.unreadable,
             endpoints,

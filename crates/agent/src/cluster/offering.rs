@@ -58,7 +58,10 @@ impl Cluster {
             Next::Offer(_) | Next::Wait | Next::Queue if !self.budget.borrow_mut().take() => {
                 Err(GiveUp::LastFailure)
             }
-            Next::Offer(_) | Next::Wait | Next::Queue => Ok(attempts),
+            Next::Offer(_) | Next::Wait | Next::Queue => {
+                self.count_retry(error.code);
+                Ok(attempts)
+            }
             Next::GiveUp(reason) => Err(reason),
         }
     }
@@ -211,7 +214,7 @@ impl Cluster {
                 Next::Offer(_) | Next::Wait | Next::Queue if !self.budget.borrow_mut().take() => {
                     return Err(error);
                 }
-                Next::Offer(_) | Next::Wait | Next::Queue => {}
+                Next::Offer(_) | Next::Wait | Next::Queue => self.count_retry(error.code),
             }
         }
     }

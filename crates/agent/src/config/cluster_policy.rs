@@ -8,7 +8,7 @@ use balance::{HoldPolicy, OutlierPolicy, Policy};
 use dubbo_proto::Serialization;
 use wire::SocketOptions;
 
-use super::{AppCapacity, RoutingPolicy, UpstreamTls};
+use super::{AppCapacity, MethodPolicy, RoutingPolicy, UpstreamTls};
 
 /// How calls to a service are made.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -54,6 +54,8 @@ pub struct ClusterPolicy {
     pub outlier: OutlierPolicy,
     /// By which rules calls find their endpoints.
     pub routing: Arc<RoutingPolicy>,
+    /// What holds for some methods; the first that fits counts.
+    pub methods: Arc<[Arc<MethodPolicy>]>,
     /// How endpoints are called that speak TLS.
     pub tls: Option<Arc<UpstreamTls>>,
 }

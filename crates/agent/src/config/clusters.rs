@@ -10,6 +10,7 @@ use wire::SocketOptions;
 
 use super::defaults;
 use super::error::{KeyPlace, Problems};
+use super::methods::{OF_CLUSTER, OF_DEFAULTS, methods};
 use super::routing::{default_routing, routing};
 use super::section::Section;
 use super::socket::connecting;
@@ -31,6 +32,7 @@ pub(super) fn clusters(
     default.routing = routing(&mut defaults, folder, &base.routing);
     default.tls = upstream_tls(defaults.table_as("tls", "defaults.tls"), folder);
     default.socket = connecting(defaults.table_as("socket", "defaults.socket"), &base.socket);
+    default.methods = methods(&mut defaults, OF_DEFAULTS, &base.methods);
     defaults.finish();
     let mut rules: Vec<ClusterRule> = Vec::with_capacity(clusters.len());
     let mut places: Vec<KeyPlace> = Vec::with_capacity(clusters.len());
@@ -43,6 +45,7 @@ pub(super) fn clusters(
         let tls = upstream_tls(section.table_as("tls", "cluster.tls"), folder);
         policy.tls = tls.or_else(|| default.tls.clone());
         policy.routing = routing(&mut section, folder, &default.routing);
+        policy.methods = methods(&mut section, OF_CLUSTER, &default.methods);
         let place = section.place("interface");
         section.finish();
         let Some(interface) = interface else {
@@ -84,6 +87,7 @@ impl Default for ClusterPolicy {
             hold: defaults::HOLD,
             outlier: defaults::OUTLIER,
             routing: Arc::default(),
+            methods: Arc::default(),
             tls: None,
         }
     }
@@ -137,6 +141,7 @@ fn policy(section: &mut Section<'_>, name: &str, base: &ClusterPolicy) -> Cluste
         },
         outlier: outlier(section, &base.outlier),
         routing: Arc::clone(&base.routing),
+        methods: Arc::clone(&base.methods),
         tls: base.tls.clone(),
     };
     let max_ms = policy.max_timeout.as_millis();

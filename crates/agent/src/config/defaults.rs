@@ -160,6 +160,8 @@ pub(super) const SERIALIZATION: Serialization = Serialization::DEFAULT;
 pub(super) const MAX_ATTEMPTS: u32 = 3;
 /// A call that was refused this often will not be served elsewhere.
 pub(super) const MOST_ATTEMPTS: u32 = 100;
+/// More than any agent can make.
+pub(super) const MOST_CALLS_PER_SECOND: u32 = 10_000_000;
 /// As many as the window of a link.
 pub(super) const MAX_IN_FLIGHT: u32 = LINK_WINDOW;
 /// Longer than a registry's restart or a partition that somebody looks after; and endpoints that

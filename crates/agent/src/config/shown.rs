@@ -6,6 +6,7 @@
 //! Left out are: passwords, the values of headers (they hold tokens), what comes before an `@` in
 //! a URL, the paths of an HTTP app's methods (they may hold keys), and what is in files.
 
+mod methods;
 mod registries;
 
 use std::path::PathBuf;
@@ -327,6 +328,7 @@ fn policy(config: &ClusterPolicy) -> Value {
         hold,
         outlier,
         routing,
+        methods,
         tls,
     } = config;
     let mut shown = json!({
@@ -358,6 +360,7 @@ fn policy(config: &ClusterPolicy) -> Value {
         "eject_exceptions": outlier.exceptions,
         "tls": tls.as_ref().map(|tls| upstream_tls(tls)),
         "socket": connecting(socket),
+        "method": methods.iter().map(|it| methods::method(it)).collect::<Vec<_>>(),
     });
     routing_shown(routing, &mut shown);
     shown

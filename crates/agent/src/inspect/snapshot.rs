@@ -9,6 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::metrics::CallTotals;
 
+mod route;
+
+pub use self::route::RouteSnapshot;
+
 /// Something that workers describe.
 pub trait Snapshot: Sized {
     /// What makes it the same thing on another worker; pages are in this order.
@@ -305,6 +309,9 @@ pub struct ExplanationSnapshot {
     pub balance: String,
     /// How many workers call the service.
     pub workers: usize,
+    /// What holds for its method besides, by `[[cluster.method]]`.
+    #[serde(default)]
+    pub method_policy: Vec<String>,
     /// What each part of each routing rule does, in their order.
     pub rules: Vec<StepSnapshot>,
     /// Rules of the registry that cannot be read, and why.
@@ -410,48 +417,6 @@ impl CallsSnapshot {
         self.ok = totals.n_ok();
         self.failed = totals.failed(&crate::error::Code::NAMES).collect();
         (self.p50_ms, self.p99_ms) = (totals.quantile_ms(0.5), totals.quantile_ms(0.99));
-    }
-}
-
-/// One method of a service, with one list of parameter types, as callers have used it.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct RouteSnapshot {
-    /// The service.
-    pub service: String,
-    /// The registry of its endpoints.
-    pub registry: String,
-    /// The method; `*` for all calls of Dubbo consumers, which are passed on unread.
-    pub method: String,
-    /// The JVM descriptors of its parameters; empty if the provider finds the method by its name.
-    pub types: String,
-    /// `direct`, `generic`, or `whole` for calls that are passed on unread.
-    pub call: String,
-    /// The serializations that its endpoints are written to in. Empty if that is their callers'
-    /// choice.
-    pub serializations: Vec<String>,
-    /// Calls so far. Routes that nobody uses may make room for others, and then begin again.
-    pub calls: u64,
-    /// How many workers know it.
-    pub workers: usize,
-}
-
-impl Snapshot for RouteSnapshot {
-    type Key = (String, String, String, String, String);
-    const IS_SHARED: bool = true;
-
-    fn key(&self) -> Self::Key {
-        let Self { service, registry, method, types, call, .. } = self;
-        (service.clone(), method.clone(), types.clone(), call.clone(), registry.clone())
-    }
-
-    fn merge(&mut self, other: Self) {
-        self.calls += other.calls;
-        self.workers += other.workers;
-        for serialization in other.serializations {
-            if !self.serializations.contains(&serialization) {
-                self.serializations.push(serialization);
-            }
-        }
     }
 }
 

@@ -5,6 +5,7 @@ use super::*;
 
 fn route(method: &str, calls: u64) -> RouteSnapshot {
     RouteSnapshot {
+        method_policy: Vec::new(),
         service: "a.B".to_owned(),
         registry: "main".to_owned(),
         method: method.to_owned(),

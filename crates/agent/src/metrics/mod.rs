@@ -6,10 +6,12 @@
 
 mod calls;
 mod ejections;
+mod events;
 mod family;
 mod gauges;
 mod holds;
 mod lag;
+mod limiters;
 mod process;
 mod render;
 #[cfg(test)]
@@ -21,19 +23,23 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use balance::EjectReason;
+use flow::rate_limit::RateLimits;
 use wire::{Budget, ConnectionCounts, Loads};
 
 use self::ejections::Ejections;
 use self::family::{Family, OTHER};
 use self::gauges::Named;
 use self::holds::Holds;
+use self::limiters::Limiters;
 use crate::gate::{DirectGates, GateFigures, SharedGate};
 
 pub use self::calls::{CallStats, CallTotals};
 pub use self::ejections::EjectedEndpoint;
+pub use self::events::{MethodEvent, ServiceEvents};
 pub use self::gauges::RegistryStats;
 pub use self::holds::HeldEndpoint;
 pub use self::lag::LagMeter;
+pub use self::limiters::SharedLimiter;
 pub use self::render::CONTENT_TYPE;
 
 /// The label `endpoint` of calls that failed before one was chosen.
@@ -77,6 +83,8 @@ struct Inner {
     registries: Named<RegistryStats>,
     holds: Holds,
     ejections: Ejections,
+    events: Named<ServiceEvents>,
+    limiters: Limiters,
 }
 
 impl Hub {
@@ -101,6 +109,8 @@ impl Hub {
             registries: Named::default(),
             holds: Holds::default(),
             ejections: Ejections::default(),
+            events: Named::default(),
+            limiters: Limiters::default(),
         }))
     }
 
@@ -201,6 +211,19 @@ impl Hub {
     /// Counts an endpoint of `service` that was ejected.
     pub fn count_ejection(&self, service: &str, reason: EjectReason) {
         self.0.ejections.count(service, reason);
+    }
+
+    /// Where what happens to the calls of `service` is counted. Services that no registry
+    /// `is_known` to have offered share one place.
+    #[must_use]
+    pub fn events(&self, service: &str, is_known: bool) -> Arc<ServiceEvents> {
+        self.0.events.of(if is_known { service } else { OTHER })
+    }
+
+    /// The limit of that name, which all workers share and which is `limits` from now on.
+    #[must_use]
+    pub fn limiter(&self, name: &str, limits: RateLimits) -> Arc<SharedLimiter> {
+        self.0.limiters.of(name, Instant::now(), limits)
     }
 
     /// A worker holds an endpoint of `service` that no registry lists, until the result is

@@ -93,6 +93,7 @@ impl Collector for Shown {
         services(&mut out, &self.services)?;
         holds(&mut out, hub)?;
         ejections(&mut out, hub)?;
+        events(&mut out, hub)?;
         process(&mut out, hub, &self.process)
     }
 }
@@ -361,6 +362,29 @@ fn ejections(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
         for (reason, count) in counts {
             let labels = vec![("service", service.as_str()), ("reason", reason.name())];
             counter(&mut metric, &labels, *count)?;
+        }
+    }
+    Ok(())
+}
+
+fn events(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
+    let services = hub.0.events.all();
+    let help = "Further attempts of calls, by the failure that they followed";
+    let name = "dubmesh_upstream_retries";
+    let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (service, events) in &services {
+        for (code, count) in events.retries() {
+            let Some(reason) = hub.0.error_names.get(code) else { continue };
+            counter(&mut metric, &vec![("service", service), ("reason", reason)], count)?;
+        }
+    }
+    let help = "Calls to which something happened because of what holds for their methods";
+    let name = "dubmesh_upstream_method_events";
+    let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (service, events) in &services {
+        for (event, count) in events.events() {
+            let labels = vec![("service", service.as_str()), ("event", event.name())];
+            counter(&mut metric, &labels, count)?;
         }
     }
     Ok(())

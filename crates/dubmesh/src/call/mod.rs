@@ -17,7 +17,7 @@ use agent::call::ONE_WAY;
 use agent::client::Client;
 use agent::config::ClusterPolicy;
 use agent::error::{CallError, Code};
-use agent::invocation::Invocation;
+use agent::invocation::{Invocation, Origin};
 use agent::route::{Generic, RouteName};
 use clap::Args;
 use dubbo_proto::{DEFAULT_PAYLOAD_LIMIT, Serialization, ServiceKey};
@@ -333,6 +333,7 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, F
         timeout,
         timeout_key: "--timeout-ms",
         attachments,
+        origin: Origin::default(),
     };
     let began = Instant::now();
     let mut result = client.call(&invocation, &json).await;

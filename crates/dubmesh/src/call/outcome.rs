@@ -22,6 +22,7 @@ pub(super) fn exit_of(code: Code) -> Exit {
         | Code::MethodNotFound
         | Code::Draining
         | Code::Overloaded
+        | Code::RateLimited
         | Code::RegistryUnavailable
         | Code::NoEndpoint
         | Code::Unreachable
@@ -57,6 +58,7 @@ pub(super) fn remedy(code: Code) -> &'static str {
         Code::MethodNotFound => "check the interface, the method and --types",
         Code::Draining | Code::Refused => "the endpoint is shutting down; try another one",
         Code::Overloaded | Code::ThreadPoolExhausted => "try again when the endpoint is less busy",
+        Code::RateLimited => "call less often, or raise the limit in [[cluster.method]]",
         Code::RegistryUnavailable => "check --registry, and whether it is running",
         Code::NoEndpoint | Code::Unreachable => {
             "check that the endpoint is running, and that it speaks this protocol"

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use agent::args::ArgumentList;
 use agent::client::Client;
 use agent::config::ClusterPolicy;
-use agent::invocation::Invocation;
+use agent::invocation::{Invocation, Origin};
 use agent::route::RouteName;
 use hessian::transcode::JsonOptions;
 use registry::{Endpoint, MemoryHub, Registration, Registry, RegistryConfig};
@@ -151,6 +151,7 @@ impl Callers {
             timeout: Some(TIMEOUT),
             timeout_key: "the timeout of the benchmark",
             attachments: Vec::new(),
+            origin: Origin::default(),
         };
         self.client.call(&invocation, &JsonOptions::default()).await.map(drop)
     }

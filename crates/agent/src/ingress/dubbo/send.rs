@@ -16,10 +16,11 @@ use super::services::Export;
 use super::session::{DubboSession, Received};
 use crate::backend::{self, App, Backend, HttpApp};
 use crate::call::{Call, Consumer, DubboToken, Outcome, Payload, ReplyTo, Times, wait};
-use crate::cluster::{Attempt, Member};
+use crate::cluster::{Attempt, Member, MethodRule};
 use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
 use crate::gate::{self, Admission, Admitted};
+use crate::invocation::Origin;
 use crate::memory::check_room;
 use crate::metrics::CallStats;
 use crate::routes::ClusterRoute;
@@ -46,6 +47,11 @@ impl DubboSession {
     ) {
         route.count_call();
         let deadline = received.now + route.cluster.longest(timeout);
+        if let Some(rule) = route.cluster.method_rule(&received.facts())
+            && let Err(error) = self.check_method(received, &route, &rule)
+        {
+            return self.refuse(received, &error);
+        }
         let Some(attempt) = route.cluster.begin(received.now, &received.facts()) else {
             return self.wait_for_endpoint(received, route, deadline);
         };
@@ -80,6 +86,18 @@ impl DubboSession {
                 self.not_sent(received, route, attempt, deadline, &error);
             }
         }
+    }
+
+    /// Whether a call may be sent, by what holds for its method.
+    #[cold]
+    fn check_method(
+        &self,
+        received: &Received,
+        route: &ClusterRoute,
+        rule: &MethodRule,
+    ) -> Result<(), CallError> {
+        let origin = Origin { address: Some(self.peer), headers: None };
+        route.cluster.check_rate(rule, received.now, &received.facts(), origin)
     }
 
     /// Sends a request to the app behind an export.

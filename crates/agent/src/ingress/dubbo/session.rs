@@ -7,6 +7,7 @@
 //!   [`ServerConfig`], what is kept of requests by the limits in [`super::send`].
 
 use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,6 +44,8 @@ pub(super) const MAX_KEPT_LEN: usize = 32 << 20;
 /// One consumer's connection.
 pub struct DubboSession {
     pub(super) conn: Conn<Metered<DubboServer>>,
+    /// The address of the consumer.
+    pub(super) peer: IpAddr,
     account: Rc<Account>,
     taking: Rc<Taking>,
     write_timeout: Duration,
@@ -86,6 +89,7 @@ impl DubboSession {
         worker: &Rc<Worker>,
         listener: Arc<DubboListener>,
         account: Rc<Account>,
+        peer: IpAddr,
     ) -> Rc<Self> {
         let config = ServerConfig {
             max_body_len: listener.limits.max_body_len,
@@ -99,6 +103,7 @@ impl DubboSession {
         Rc::new(Self {
             conn: Conn::new(Metered::new(machine, Rc::clone(&account))),
             account,
+            peer,
             taking: Taking::new(),
             write_timeout: listener.limits.write_timeout,
             stats: Arc::clone(&listener.stats[worker.index]),

@@ -84,7 +84,8 @@ pub(super) fn error(error: &CallError, version: Version) -> Answer {
     *response.status_mut() =
         StatusCode::from_u16(row.http_status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(CONTENT_TYPE, JSON);
-    if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+    if matches!(response.status(), StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS)
+    {
         // In whole seconds, and 1 is the least that the header can say.
         let seconds = error.retry_after.map_or(1, |after| after.as_millis().div_ceil(1000).max(1));
         let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);

@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::CallHeaders;
 use crate::args::ArgumentList;
 use crate::error::{CallError, Code};
-use crate::invocation::Invocation;
+use crate::invocation::{Invocation, Origin};
 use crate::route::RouteName;
 
 /// More parameters than any Java method has.
@@ -80,7 +80,7 @@ impl<'a> Form<'a> {
         };
         let args = ArgumentList::Text(&self.parameters);
         let (timeout, timeout_key) = (headers.timeout, super::TIMEOUT);
-        Invocation { name, args, timeout, timeout_key, attachments }
+        Invocation { name, args, timeout, timeout_key, attachments, origin: Origin::default() }
     }
 }
 

@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 use super::CallHeaders;
 use crate::args::ArgumentList;
 use crate::error::{CallError, Code, clip};
-use crate::invocation::Invocation;
+use crate::invocation::{Invocation, Origin};
 use crate::route::RouteName;
 
 /// Interface and method as the path names them.
@@ -48,7 +48,7 @@ impl<'a> MethodPath<'a> {
             generic: headers.generic,
         };
         let (timeout, timeout_key) = (headers.timeout, super::TIMEOUT);
-        Ok(Invocation { name, args, timeout, timeout_key, attachments })
+        Ok(Invocation { name, args, timeout, timeout_key, attachments, origin: Origin::default() })
     }
 }
 

@@ -49,6 +49,7 @@ use crate::attachments;
 use crate::call::Reply;
 use crate::config::HttpIngressConfig;
 use crate::error::{CallError, Code, clip};
+use crate::invocation::Origin;
 use crate::invoke::invoke;
 use crate::metrics::CallStats;
 use crate::route::Generic;
@@ -212,6 +213,7 @@ async fn answer_request(
     if options.refs == RefStyle::Path {
         invocation.args = invocation.args.with_refs();
     }
+    invocation.origin = Origin { address: Some(session.peer()), headers: Some(&head.headers) };
     let outcome = invoke(&worker.outbound, config.registry, &invocation, started).await;
     Ok((style, options, outcome.map_err(Failure::Call)?))
 }

@@ -17,6 +17,7 @@ mod memory_account;
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -88,6 +89,7 @@ pub struct HttpSession {
     /// Whether that body has announced more than it may have.
     is_too_long: Cell<bool>,
     task: RefCell<Option<Waker>>,
+    peer: IpAddr,
     account: Rc<Account>,
     taking: Rc<Taking>,
     /// Bytes of heads, and of answers that hyper has; the account knows them.
@@ -115,9 +117,10 @@ struct Limits {
 
 impl HttpSession {
     /// A connection that has just been accepted: its first request's head is awaited.
-    pub fn new(account: Rc<Account>) -> Rc<Self> {
+    pub fn new(account: Rc<Account>, peer: IpAddr) -> Rc<Self> {
         let unlimited = Duration::MAX;
         Rc::new(Self {
+            peer,
             account,
             taking: Taking::new(),
             head_len: Cell::new(0),
@@ -139,6 +142,11 @@ impl HttpSession {
             is_too_long: Cell::new(false),
             task: RefCell::new(None),
         })
+    }
+
+    /// The address of the caller.
+    pub(super) fn peer(&self) -> IpAddr {
+        self.peer
     }
 
     /// Watches the chunks of the request's body, of which at most `max_len` bytes are taken. To be

@@ -63,7 +63,7 @@ impl Consumer {
         };
         let (stats, memory) = (vec![hub.ingress("dubbo")], Group::new());
         let listener = Arc::new(DubboListener { offers, limits, stats, memory });
-        let session = DubboSession::new(&worker, listener, account());
+        let session = DubboSession::new(&worker, listener, account(), [127, 0, 0, 1].into());
         let client = ClientConnection::new(ClientConfig::default(), Instant::now());
         Self { client, session, worker }
     }

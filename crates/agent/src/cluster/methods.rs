@@ -1,0 +1,155 @@
+//! What holds for some methods of a service, as one worker goes by it.
+//!
+//! A service without such sections costs its calls one look at an `Option`.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use flow::rate_limit::OverRate;
+
+use super::Cluster;
+use crate::config::{CallerKey, MethodPolicy};
+use crate::error::{CallError, Code};
+use crate::facts::CallFacts;
+use crate::invocation::Origin;
+use crate::metrics::{Hub, MethodEvent, SharedLimiter};
+
+/// The attachments in which Dubbo consumers name their application.
+const APPLICATIONS: [&str; 2] = ["remote.application", "application"];
+/// Stands for callers who do not say who they are.
+const NOBODY: &str = "";
+
+/// What holds for the methods of one service, by the order of the configuration.
+#[derive(Default)]
+pub(super) struct Methods(RefCell<Option<Rc<[Rc<MethodRule>]>>>);
+
+/// What holds for some methods.
+pub struct MethodRule {
+    policy: Arc<MethodPolicy>,
+    /// Shared by all workers.
+    limiter: Option<Arc<SharedLimiter>>,
+}
+
+impl Methods {
+    /// Goes by these policies from now on. What limiters have counted stays, if a section is for
+    /// the same methods as before.
+    pub(super) fn set(&self, service: &str, policies: &[Arc<MethodPolicy>], hub: &Hub) {
+        let rule = |policy: &Arc<MethodPolicy>| {
+            let limits = policy.limits;
+            let is_limited = limits.total.is_some() || limits.per_caller.is_some();
+            let name = || format!("{service} {}", policy.names.join(" "));
+            let limiter = is_limited.then(|| hub.limiter(&name(), limits));
+            Rc::new(MethodRule { policy: Arc::clone(policy), limiter })
+        };
+        let rules = (!policies.is_empty()).then(|| policies.iter().map(rule).collect());
+        // The old limiters are let go only now, so that those that stay are found.
+        let _old = self.0.replace(rules);
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.0.borrow().is_none()
+    }
+
+    #[cold]
+    fn of(&self, method: &str) -> Option<Rc<MethodRule>> {
+        self.0.borrow().as_ref()?.iter().find(|rule| rule.policy.is_for(method)).cloned()
+    }
+}
+
+impl Cluster {
+    /// What holds for the method of a call, if anything does.
+    #[inline]
+    pub fn method_rule(&self, facts: &dyn CallFacts) -> Option<Rc<MethodRule>> {
+        if self.methods.is_empty() { None } else { self.methods.of(&facts.method()) }
+    }
+
+    /// What holds for a method, in words.
+    pub fn method_words(&self, method: &str) -> Vec<String> {
+        self.methods.of(method).map(|rule| rule.policy.words()).unwrap_or_default()
+    }
+
+    /// What holds for methods, in words, and for which: calls that are passed on unread are of any.
+    pub fn all_method_words(&self) -> Vec<String> {
+        let rules = self.methods.0.borrow().clone();
+        let words = |rule: &Rc<MethodRule>| {
+            let names = rule.policy.names.join(", ");
+            let words = rule.policy.words().into_iter();
+            words.map(|words| format!("{names}: {words}")).collect::<Vec<_>>()
+        };
+        rules.iter().flat_map(|rules| rules.iter()).flat_map(words).collect()
+    }
+
+    /// Counts something that happened to a call because of what holds for its method.
+    #[cold]
+    pub(super) fn count_event(&self, event: MethodEvent) {
+        self.events(|events| events.count(event));
+    }
+
+    /// Counts a further attempt, after a failure of this code.
+    #[cold]
+    pub(super) fn count_retry(&self, code: Code) {
+        self.events(|events| events.count_retry(code as usize));
+    }
+
+    /// Whether a call may pass at `now`.
+    ///
+    /// # Errors
+    /// [`Code::RateLimited`].
+    pub fn check_rate(
+        &self,
+        rule: &MethodRule,
+        now: Instant,
+        facts: &dyn CallFacts,
+        origin: Origin<'_>,
+    ) -> Result<(), CallError> {
+        let Some(limiter) = &rule.limiter else { return Ok(()) };
+        let key = &rule.policy.caller;
+        let is_asked = rule.policy.limits.per_caller.is_some();
+        let caller = if is_asked { caller(key, facts, origin) } else { NOBODY.into() };
+        let Err(over) = limiter.take(now, &caller) else { return Ok(()) };
+        self.count_event(match over.is_of_caller {
+            true => MethodEvent::CallerRateLimited,
+            false => MethodEvent::RateLimited,
+        });
+        let error = self.over_rate(&over, key, &caller, &facts.method());
+        self.count_without_endpoint(now, error.code);
+        Err(error)
+    }
+
+    #[cold]
+    fn over_rate(&self, over: &OverRate, key: &CallerKey, caller: &str, method: &str) -> CallError {
+        let OverRate { is_of_caller, rate, wait } = *over;
+        let (name, whose) = match is_of_caller {
+            true => {
+                let caller = crate::error::clip(caller);
+                ("caller_rate_limit", format!(" of caller {caller:?} (by {key})"))
+            }
+            false => ("rate_limit", String::new()),
+        };
+        let (service, per_second) = (&self.service, rate.per_second);
+        let message = format!(
+            "{name} of {service}, method {method}: this agent lets {per_second} calls a second \
+             through{whose}; try again in {} ms",
+            wait.as_millis().saturating_add(1)
+        );
+        CallError { retry_after: Some(wait), ..CallError::new(Code::RateLimited, message) }
+    }
+}
+
+/// Who makes a call.
+fn caller<'a>(key: &CallerKey, facts: &'a dyn CallFacts, origin: Origin<'a>) -> Cow<'a, str> {
+    let caller = match key {
+        CallerKey::Address => origin.address.map(|address| address.to_string().into()),
+        CallerKey::Application => APPLICATIONS.iter().find_map(|name| facts.attachment(name)),
+        CallerKey::Attachment(name) => facts.attachment(name),
+        CallerKey::Header(name) => {
+            let value = origin.headers.and_then(|headers| headers.get(name));
+            value.map(|value| String::from_utf8_lossy(value.as_bytes()))
+        }
+    };
+    caller.unwrap_or(Cow::Borrowed(NOBODY))
+}

@@ -1,0 +1,72 @@
+//! Why nobody can take a call, in words.
+
+use registry::Freshness;
+
+use super::{Allowed, Cluster, MemberState};
+use crate::error::{CallError, Code};
+
+impl Cluster {
+    pub(super) fn registry_silent(&self) -> CallError {
+        let name = &self.registry_name;
+        let message = format!("registry {name:?} has not answered yet; check that it is running");
+        CallError::new(Code::RegistryUnavailable, message)
+    }
+
+    pub(super) fn no_endpoint(&self, allowed: Option<&Allowed>) -> CallError {
+        if let Some(reason) = allowed.and_then(Allowed::nobody) {
+            let service = &self.service;
+            let message = format!(
+                "routing rules leave no endpoint of {service} for this call ({reason}); see \
+                 dubmesh explain"
+            );
+            return CallError::new(Code::NoEndpoint, message);
+        }
+        let (service, registry) = (&self.service, &self.registry_name);
+        let balancer = self.balancer.borrow();
+        let down: Vec<String> = balancer
+            .stats()
+            .filter(|stats| !stats.leaving)
+            .map(|stats| stats.key.0.trouble(&self.service_name))
+            .collect();
+        if !down.is_empty() {
+            let list = down.join(", ");
+            let message = format!("no endpoint of {service} can be reached; down: {list}");
+            return CallError::new(Code::NoEndpoint, message);
+        }
+        let unused = self.holding.borrow().unused();
+        match (self.had_endpoints.get(), self.status.get()) {
+            (false, Freshness::Current) if unused.is_empty() => CallError::new(
+                Code::ServiceNotFound,
+                format!("nobody offers {service} in registry {registry:?}"),
+            ),
+            (false, Freshness::Current) => CallError::new(
+                Code::ServiceNotFound,
+                format!(
+                    "registry {registry:?} lists no endpoint of {service} that can be used{unused}"
+                ),
+            ),
+            (_, Freshness::Current) => CallError::new(
+                Code::NoEndpoint,
+                format!("every endpoint of {service} has left registry {registry:?}{unused}"),
+            ),
+            _ => CallError::new(
+                Code::RegistryUnavailable,
+                format!(
+                    "registry {registry:?} cannot be reached, and no endpoint of {service} is \
+                    known"
+                ),
+            ),
+        }
+    }
+}
+
+impl MemberState {
+    /// The address, and what is wrong with it.
+    pub(super) fn trouble(&self, service: &str) -> String {
+        let address = self.upstream.address();
+        match self.upstream.trouble(service) {
+            Some(error) => format!("{address} ({})", error.message),
+            None => address.to_string(),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What happened to the calls of a service besides their attempts: further attempts by their
+//! reasons, and what holds for some of its methods. All of it is rare, so that all threads share
+//! it.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// More codes than there are.
+const MAX_CODES: usize = 64;
+
+/// What happened to a call because of what holds for its method.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum MethodEvent {
+    /// Refused by `rate_limit`.
+    RateLimited,
+    /// Refused by `caller_rate_limit`.
+    CallerRateLimited,
+}
+
+impl MethodEvent {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 2] = [Self::RateLimited, Self::CallerRateLimited];
+
+    /// The value of the label `event`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RateLimited => "rate_limited",
+            Self::CallerRateLimited => "caller_rate_limited",
+        }
+    }
+}
+
+/// What happened to the calls of one service.
+#[derive(Debug)]
+pub struct ServiceEvents {
+    retries: [AtomicU64; MAX_CODES],
+    events: [AtomicU64; MethodEvent::ALL.len()],
+}
+
+impl Default for ServiceEvents {
+    fn default() -> Self {
+        Self {
+            retries: std::array::from_fn(|_| AtomicU64::new(0)),
+            events: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+}
+
+impl ServiceEvents {
+    /// Counts a further attempt after a failure of the code with that number.
+    pub fn count_retry(&self, code: usize) {
+        debug_assert!(code < MAX_CODES, "there are more codes than expected");
+        if let Some(count) = self.retries.get(code) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Counts what happened to a call.
+    pub fn count(&self, event: MethodEvent) {
+        if let Some(count) = self.events.get(event as usize) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// How many further attempts there were by the number of the code, without those that never
+    /// were.
+    pub(super) fn retries(&self) -> Vec<(usize, u64)> {
+        let counts = self.retries.iter().map(|count| count.load(Relaxed)).enumerate();
+        counts.filter(|(_, count)| *count != 0).collect()
+    }
+
+    /// How often what happened, without what never did.
+    pub(super) fn events(&self) -> Vec<(MethodEvent, u64)> {
+        let count =
+            |event: MethodEvent| Some((event, self.events.get(event as usize)?.load(Relaxed)));
+        MethodEvent::ALL.into_iter().filter_map(count).filter(|(_, count)| *count != 0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_numbered_in_their_order() {
+        for (number, event) in MethodEvent::ALL.into_iter().enumerate() {
+            assert_eq!(event as usize, number);
+        }
+    }
+}
