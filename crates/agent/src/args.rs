@@ -165,6 +165,12 @@ impl<'a> ArgumentList<'a> {
         }
     }
 
+    /// All of them as a JSON array, of which no more is written once it has so many bytes.
+    pub fn shown(&self, max_len: usize) -> String {
+        let texts = (0..self.len()).map(|index| self.json_at(index, None));
+        join_json(texts, max_len)
+    }
+
     /// The argument at `index` as JSON text, by the type of its parameter.
     fn json_at(&self, index: usize, ty: Option<&JavaType>) -> Cow<'a, [u8]> {
         match self {
@@ -314,6 +320,23 @@ impl<'a> EncodedMethod<'a> {
             None => &(),
         }
     }
+}
+
+/// JSON texts as an array, of which no more is written once it has so many bytes.
+pub fn join_json<T: AsRef<[u8]>>(texts: impl IntoIterator<Item = T>, max_len: usize) -> String {
+    let mut out = String::from("[");
+    for text in texts {
+        if max_len <= out.len() {
+            return out;
+        }
+        if out.len() != 1 {
+            out.push(',');
+        }
+        let text = text.as_ref();
+        out.push_str(&String::from_utf8_lossy(&text[..text.len().min(max_len)]));
+    }
+    out.push(']');
+    out
 }
 
 /// The names of types as a JSON array, for a generic call.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use dubbo_proto::{Serialization, Status as DubboStatus};
+use dubbo_proto::{ReplyKind, Serialization, Status as DubboStatus};
 use link_proto::{CallId, Status};
 use tokio::sync::oneshot;
 use tracing::debug;
@@ -16,6 +16,7 @@ use crate::codec;
 use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
 use crate::gate::Admitted;
+use crate::journal::{Answer, Entry};
 use crate::memory::{LinkToken, Metered, check_shared_reply, no_room_for_reply};
 use crate::metrics::CallStats;
 use crate::route::Route;
@@ -208,18 +209,22 @@ pub struct LinkCaller {
     pub route: Rc<LinkRoute>,
     /// Its leave to be in the app.
     pub admitted: Admitted,
+    /// What is to be told of it, if anybody wants to know.
+    pub entry: Option<Box<Entry>>,
 }
 
 impl LinkCaller {
     /// Counts a call that has ended, and that nobody wants an answer to.
-    pub fn finish(self, error: Option<&CallError>) {
+    pub fn finish(mut self, error: Option<&CallError>) {
         let now = self.count(error);
+        self.tell(error);
         self.admitted.ended(now, error);
     }
 
     /// Counts a call that nobody wants an answer to, and that the app has got, unless it failed.
-    pub fn sent_one_way(self, error: Option<&CallError>) {
+    pub fn sent_one_way(mut self, error: Option<&CallError>) {
         let now = self.count(error);
+        self.tell(error);
         match error {
             Some(error) => self.admitted.failed(now, error),
             None => self.admitted.sent_one_way(now),
@@ -236,10 +241,22 @@ impl LinkCaller {
         now
     }
 
+    /// Tells how a call has ended that nobody wants an answer to.
+    fn tell(&mut self, error: Option<&CallError>) {
+        match (self.entry.take(), error) {
+            (Some(entry), Some(error)) => entry.failed(error, None),
+            (Some(entry), None) => entry.answered(Answer::default()),
+            (None, _) => {}
+        }
+    }
+
     /// Answers the call.
-    pub fn complete(self, outcome: Outcome) {
+    pub fn complete(mut self, outcome: Outcome) {
         let now = self.count(outcome.as_ref().err());
         self.admitted.ended(now, outcome.as_ref().err());
+        if let Some(entry) = self.entry.take() {
+            tell(entry, &outcome);
+        }
         if let Ok(reply) = &outcome {
             self.route.reply_len.note(reply.body.len());
         }
@@ -263,6 +280,20 @@ impl LinkCaller {
 impl std::fmt::Debug for LinkCaller {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LinkCaller").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Tells how a call has ended.
+#[cold]
+fn tell(entry: Box<Entry>, outcome: &Outcome) {
+    match outcome {
+        Ok(reply) => {
+            let kind = ReplyKind::of(reply.serialization, &reply.body);
+            let is_exception = kind == Some(ReplyKind::Exception);
+            let (endpoint, len) = (Some(&*reply.endpoint), reply.body.len());
+            entry.answered(Answer { endpoint, len, is_exception });
+        }
+        Err(error) => entry.failed(error, None),
     }
 }
 

@@ -16,6 +16,7 @@ use crate::error::{CallError, Code};
 use crate::gate::DirectGates;
 use crate::invocation::Invocation;
 use crate::invoke::invoke;
+use crate::journal::Journal;
 use crate::metrics::Hub;
 use crate::reply::json_of_with;
 use crate::worker::{Worker, WorkerSetup};
@@ -28,6 +29,7 @@ impl Client {
     /// A client called `name` towards its peers. `registry_name` is in errors.
     pub fn new(name: &str, registry_name: &str, registry: Registry, policy: ClusterPolicy) -> Self {
         Self(Worker::new(WorkerSetup {
+            journal: Journal::default(),
             index: 0,
             name: name.to_owned(),
             registries: vec![(registry_name.to_owned(), registry)],

@@ -19,8 +19,9 @@ use link::LinkMachine;
 use link_proto::{CallId, Connection, Event, Meta, RouteDef, RouteId, Status};
 use tokio::task::AbortHandle;
 use tracing::{debug, info};
-use wire::{Account, Conn, Taking, Watched, drive};
+use wire::{Account, Conn, Peer, Taking, Watched, drive};
 
+use self::note::note;
 use self::pools::{Pool, Pools};
 use crate::backend::{self, App, AppMethod, Backend, Backends, DubboApp, HttpApp};
 use crate::call::{
@@ -29,14 +30,16 @@ use crate::call::{
 use crate::codec;
 use crate::config::HTTP_APP_SERIALIZATIONS;
 use crate::connections::{Activity, Session};
-use crate::error::CallError;
+use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
 use crate::gate::{Admission, Admitted, Borrower, Waiting};
+use crate::journal::{Entry, Journal};
 use crate::memory::write_timeout;
 use crate::route::{WHOLE, template};
 use crate::upstream::dubbo::{self, DubboClient, refused};
 use crate::upstream::{MessageLen, Standing};
 
+mod note;
 mod pools;
 
 /// For so long calls are still made that were sent before the peer heard that the service is no
@@ -63,6 +66,8 @@ pub struct LinkSession {
     taking: Rc<Taking>,
     write_timeout: Duration,
     pools: Pools,
+    journal: Journal,
+    peer: Peer,
 }
 
 /// A request of the peer: what a [`Call`] borrows, and what it takes to answer it.
@@ -73,6 +78,8 @@ struct Received {
     meta: Meta,
     payload: Bytes,
     one_way: bool,
+    /// What is to be told of it, if anybody wants to know: whoever ends it takes it.
+    entry: Cell<Option<Box<Entry>>>,
 }
 
 impl Received {
@@ -155,7 +162,7 @@ impl LinkSession {
         protocol: link_proto::Config,
         write_timeout: Duration,
         backends: Rc<Backends>,
-        account: Rc<Account>,
+        (account, peer, journal): (Rc<Account>, Peer, Journal),
     ) -> Rc<Self> {
         let machine = LinkMachine(Connection::server(protocol, Instant::now()));
         let machine = LinkServer::new(machine, account);
@@ -172,6 +179,8 @@ impl LinkSession {
             taking,
             write_timeout,
             pools,
+            journal,
+            peer,
         })
     }
 
@@ -210,7 +219,8 @@ impl LinkSession {
                 let now = Instant::now();
                 let deadline = now + timeout.unwrap_or(DEFAULT_TIMEOUT);
                 let times = Times { now, deadline };
-                self.request(route, Received { id, codec, times, meta, payload, one_way });
+                let entry = self.journal.begin("link", Some(self.peer), now).into();
+                self.request(route, Received { id, codec, times, meta, payload, one_way, entry });
             }
             Event::Defined { route, def } => self.define(route, &def),
             Event::Cancelled { id } => {
@@ -287,7 +297,7 @@ impl LinkSession {
         self.has_withdrawn.set(is_left);
     }
 
-    fn request(&self, route: RouteId, call: Received) {
+    fn request(&self, route: RouteId, mut call: Received) {
         let target = match self.routes.borrow().get(route.index()) {
             Some(PeerRoute::Known(target)) => Rc::clone(target),
             Some(PeerRoute::Withdrawn(_)) => {
@@ -304,6 +314,9 @@ impl LinkSession {
                 "wrong serialization: the app takes {spoken}, as the answer to DEFINE says"
             );
             return self.refuse(&call, Status::UNSUPPORTED_CODEC, &text);
+        }
+        if let Some(entry) = call.entry.get_mut() {
+            note(entry, &target.def, (call.codec, &call.meta, &call.payload));
         }
         let Times { now, deadline } = call.times;
         let arrival = Arrival { caller: self.number(), priority: Priority::default(), deadline };
@@ -376,6 +389,9 @@ impl LinkSession {
     /// Ends a call that the app has not seen.
     #[cold]
     fn shed(&self, target: &RouteBackend, call: &Received, error: &CallError) {
+        if let Some(entry) = call.entry.take() {
+            entry.failed(error, None);
+        }
         let stats = &target.backend.stats;
         stats.started();
         stats.finished(call.times.now.elapsed(), Some(error.code as u8));
@@ -493,10 +509,14 @@ impl LinkSession {
             id: call.id,
             route: Rc::clone(&target.route),
             admitted,
+            entry: call.entry.take(),
         }
     }
 
     fn refuse(&self, call: &Received, status: Status, text: &str) {
+        if let Some(entry) = call.entry.take() {
+            entry.failed(&CallError::new(Code::from_link(status), text), None);
+        }
         self.conn.with(|link| link.respond(call.id, link_proto::Reply::error(status, text)));
     }
 }

@@ -5,11 +5,12 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
-use dubbo_proto::{BodyLimits, JsonTexts, ReadOptions, Request, descriptor};
+use dubbo_proto::{BodyLimits, JsonTexts, ReadOptions, Request, Serialization, descriptor};
 use hessian::transcode::JsonOptions;
 
-use crate::args::text_of_json;
+use crate::args::{join_json, text_of_json};
 use crate::call::{Payload, RoutedCall, Whole};
+use crate::journal::{Entry, Named};
 
 /// Dubbo's generic call: its first argument is the method that is meant.
 const GENERIC_METHOD: &str = "$invoke";
@@ -69,6 +70,22 @@ impl<'a> WholeFacts<'a> {
         Self { whole, request: OnceCell::new(), arguments: OnceCell::new() }
     }
 
+    /// Notes in `entry` what the request says.
+    #[cold]
+    pub fn note(&self, entry: &mut Entry) {
+        if let Some(request) = self.request() {
+            let service = request.service_key();
+            let service = service.map_or_else(|_| request.path().to_owned(), |it| it.to_string());
+            let (method, trace) = (self.method(), request.attachment("traceparent"));
+            entry.named(Named { service: &service, method: &method, trace });
+        }
+        let shown = |max_len| {
+            let texts = self.arguments()?;
+            Some(join_json((0..).map_while(|index| texts.at(index)), max_len))
+        };
+        entry.asked(self.whole.body.len(), shown);
+    }
+
     fn request(&self) -> Option<&Request> {
         let read = || {
             let Whole { serialization, body } = self.whole;
@@ -80,14 +97,34 @@ impl<'a> WholeFacts<'a> {
     fn arguments(&self) -> Option<&JsonTexts> {
         let read = || {
             let request = self.request()?;
-            let n = descriptor::count(request.descriptor()).ok()?;
-            let json = JsonOptions::default();
-            let options = ReadOptions { json: &json, schema: None };
-            let values = request.serialization().values()?;
-            values.read_args(request.args(), n, None, options).ok()
+            read_args(request.serialization(), request.args(), request.descriptor())
         };
         self.arguments.get_or_init(read).as_ref()
     }
+}
+
+/// Notes in `entry` what a call says whose arguments are encoded.
+#[cold]
+pub fn note_encoded(
+    entry: &mut Entry,
+    named: Named<'_>,
+    serialization: Serialization,
+    (args, descriptor): (&[u8], &str),
+) {
+    entry.named(named);
+    let shown = |max_len| {
+        let texts = read_args(serialization, args, descriptor)?;
+        Some(join_json((0..).map_while(|index| texts.at(index)), max_len))
+    };
+    entry.asked(args.len(), shown);
+}
+
+/// Arguments as JSON; nothing if they cannot be read.
+fn read_args(serialization: Serialization, args: &[u8], descriptor: &str) -> Option<JsonTexts> {
+    let n = descriptor::count(descriptor).ok()?;
+    let json = JsonOptions::default();
+    let options = ReadOptions { json: &json, schema: None };
+    serialization.values()?.read_args(args, n, None, options).ok()
 }
 
 impl CallFacts for WholeFacts<'_> {

@@ -36,6 +36,7 @@ pub mod ingress;
 pub mod inspect;
 pub mod invocation;
 pub mod invoke;
+pub mod journal;
 pub mod listening;
 pub mod memory;
 pub mod metrics;

@@ -22,6 +22,7 @@ use crate::config::{ClusterRules, ExportConfig};
 use crate::connections::{Connections, Direction, Session};
 use crate::gate::{DirectGates, OwnGates, SharedGate};
 use crate::inspect::Question;
+use crate::journal::Journal;
 use crate::memory::Memory;
 use crate::metrics::{Hub, LagMeter};
 use crate::outbound::Outbound;
@@ -70,6 +71,8 @@ pub struct WorkerSetup {
     pub exports: Vec<Offer>,
     /// Where calls are counted.
     pub hub: Hub,
+    /// Where calls are told of.
+    pub journal: Journal,
     /// What connections may hold.
     pub budget: Budget,
     /// What those to endpoints hold, of all workers.
@@ -109,6 +112,8 @@ pub struct Worker {
     pub index: usize,
     /// What its calls to other services go by.
     pub outbound: Outbound,
+    /// Where calls are told of.
+    pub journal: Journal,
     /// This worker's part of the budget.
     pub memory: Rc<Memory>,
     backends: Rc<Backends>,
@@ -146,6 +151,7 @@ impl Worker {
             backends: Rc::default(),
             gates: Gates::default(),
             outbound: Outbound::new(setup.registries, setup.rules, pool, setup.hub),
+            journal: setup.journal,
             memory,
             rules_epoch: Cell::new(0),
             connections,

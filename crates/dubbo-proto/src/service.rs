@@ -31,6 +31,16 @@ pub struct ServiceKey {
 }
 
 impl ServiceKey {
+    /// Whether the service, whose key as text is `name`, is what `wanted` says: a key, an
+    /// interface, or the begin of either with a trailing `*`.
+    #[must_use]
+    pub fn matches(&self, wanted: &str, name: &str) -> bool {
+        match wanted.strip_suffix('*') {
+            Some(prefix) => self.interface.starts_with(prefix) || name.starts_with(prefix),
+            None => self.interface == wanted || name == wanted,
+        }
+    }
+
     /// A checked key. The version `0.0.0` counts as none, as it does in Dubbo.
     ///
     /// # Errors

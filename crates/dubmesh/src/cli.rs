@@ -19,6 +19,8 @@ use crate::list::{self, ListArgs};
 use crate::provider::{self, ProviderArgs};
 use crate::reload;
 #[cfg(target_os = "linux")]
+use crate::tap::{self, TapArgs};
+#[cfg(target_os = "linux")]
 use crate::top::{self, TopArgs};
 use crate::transfer::{self, TransferArgs};
 
@@ -122,6 +124,10 @@ pub(crate) enum Command {
     #[cfg(target_os = "linux")]
     #[command(after_help = top::HELP)]
     Top(Box<TopArgs>),
+    /// Show the calls of a running agent as they end
+    #[cfg(target_os = "linux")]
+    #[command(after_help = tap::HELP)]
+    Tap(Box<TapArgs>),
     /// Run a small Dubbo provider for trials and measurements
     #[cfg(feature = "lab")]
     #[command(after_help = provider::HELP)]

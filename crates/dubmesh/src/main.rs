@@ -28,6 +28,8 @@ mod reload;
 mod run;
 mod service_location;
 #[cfg(target_os = "linux")]
+mod tap;
+#[cfg(target_os = "linux")]
 mod top;
 mod transfer;
 
@@ -81,6 +83,8 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::doctor(&args),
         #[cfg(target_os = "linux")]
         Command::Top(args) => top::top(&args),
+        #[cfg(target_os = "linux")]
+        Command::Tap(args) => tap::tap(&args),
         #[cfg(feature = "lab")]
         Command::Demo(args) => demo::demo(&args),
         #[cfg(feature = "lab")]

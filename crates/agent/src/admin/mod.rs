@@ -15,6 +15,7 @@
 
 mod pages;
 mod readiness;
+mod tap;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -34,6 +35,7 @@ use wire::{BoundSocket, Connection, Files, Limits, Listener};
 pub use self::readiness::Readiness;
 use crate::config::Config;
 use crate::inspect::Inspector;
+use crate::journal::Journal;
 use crate::metrics::Hub;
 
 /// A few scrapers and people; an agent is asked by no more.
@@ -69,6 +71,8 @@ pub struct AdminState {
     pub config: watch::Receiver<Arc<Config>>,
     /// What is logged; `None` if nobody can tell.
     pub log_level: Option<Arc<dyn LogLevel>>,
+    /// Where calls can be looked on.
+    pub journal: Journal,
     /// When the agent began.
     pub started: Instant,
 }

@@ -8,10 +8,11 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
 use serde::Serialize;
 
+use super::tap::{self, TapBody};
 use super::{AdminState, LogLevel};
 use crate::error::clip;
 use crate::gate::GateFigures;
@@ -31,6 +32,7 @@ const MAX_ERROR_LEN: usize = 500;
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const JSON_LINES: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 pub(super) const ROUTES: &str = "\
@@ -46,12 +48,31 @@ pub(super) const ROUTES: &str = "\
 /registries   the registries, and since when each is connected or not; ?limit=
 /config       the configuration in force, without secrets
 /version      the version, and how long the process has run
+/tap          calls as they end, a line each; ?service= ?method= ?failed ?slower_ms= ?sample=
 /loglevel     what is logged; PUT a filter such as info,agent=debug to change it
 ";
 
 type Answer = Response<Full<Bytes>>;
 
-pub(super) async fn answer(state: &AdminState, request: Request<Incoming>) -> Answer {
+/// Answers a request; with calls as they end, if it asks for that.
+pub(super) async fn answer(
+    state: &AdminState,
+    request: Request<Incoming>,
+) -> Response<Either<Full<Bytes>, TapBody>> {
+    let is_tap = request.uri().path() == "/tap" && *request.method() == Method::GET;
+    if !is_tap || known_host(&request, &state.hosts).is_err() {
+        return page(state, request).await.map(Either::Left);
+    }
+    let answer = match tap::begin(state, request.uri().query().unwrap_or_default()) {
+        Ok(lines) => return response(StatusCode::OK, JSON_LINES, Either::Right(lines)),
+        Err(tap::Refusal::Query(problem)) => text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
+        Err(tap::Refusal::Forbidden(why)) => text(StatusCode::FORBIDDEN, format!("{why}\n")),
+        Err(tap::Refusal::Full(why)) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+    };
+    answer.map(Either::Left)
+}
+
+async fn page(state: &AdminState, request: Request<Incoming>) -> Answer {
     if let Err(host) = known_host(&request, &state.hosts) {
         let message = format!(
             "{:?} is not a known name of this agent; use an IP address, or add the name to hosts \
@@ -262,18 +283,18 @@ fn json(value: &impl Serialize) -> Answer {
     match serde_json::to_vec(value) {
         Ok(mut bytes) => {
             bytes.push(b'\n');
-            response(StatusCode::OK, JSON, bytes.into())
+            response(StatusCode::OK, JSON, Full::new(bytes.into()))
         }
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
     }
 }
 
 fn text(status: StatusCode, body: String) -> Answer {
-    response(status, TEXT, body.into())
+    response(status, TEXT, Full::new(body.into()))
 }
 
-fn response(status: StatusCode, media_type: HeaderValue, body: Bytes) -> Answer {
-    let mut response = Response::new(Full::new(body));
+fn response<B>(status: StatusCode, media_type: HeaderValue, body: B) -> Response<B> {
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, media_type);

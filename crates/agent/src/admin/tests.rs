@@ -33,6 +33,7 @@ fn with_server(client: impl FnOnce(SocketAddr, &AdminState) + Send + 'static) {
         let config = config::parse(text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
         let log_level: Arc<dyn LogLevel> = Arc::new(Level(Mutex::new("info".to_owned())));
         let state = AdminState {
+            journal: crate::journal::Journal::default(),
             hub: Hub::new(NAMES),
             readiness: Readiness::new(),
             hosts,

@@ -10,6 +10,7 @@ use std::path::Path;
 use dubbo_proto::{ServiceKey, validate_interface};
 use toml::de::DeTable;
 
+use super::access_log::access_log;
 use super::app::app;
 use super::clusters::clusters;
 use super::conflicts::{self, Export, Listen, Places};
@@ -41,6 +42,7 @@ pub(super) fn check<'d>(
     let memory_place = agent.place("memory_bytes");
     let process = process(agent);
     let log = log(file.table("log"));
+    let access_log = access_log(file.table("access_log"), folder);
     let admin = admin(file.table("admin"), folder, &mut places);
     let registries = registries(file.tables("registry"), folder, problems);
     let (http, dubbo) = ingresses(file.tables("ingress"), folder, &registries, &mut places);
@@ -57,6 +59,7 @@ pub(super) fn check<'d>(
     let mut config = Config {
         process,
         log,
+        access_log,
         admin,
         registries,
         http,
@@ -153,8 +156,9 @@ fn admin(mut section: Section<'_>, folder: &Path, places: &mut Places) -> Option
     }
     let hosts = hosts(&mut section);
     let tls = listener_tls(section.table_as("tls", "admin.tls"), folder, &[b"http/1.1"]);
+    let shows_arguments = section.flag("tap_arguments", false);
     section.finish();
-    is_enabled.then_some(AdminConfig { listen, hosts, tls })
+    is_enabled.then_some(AdminConfig { listen, hosts, tls, shows_arguments })
 }
 
 /// Names by which a listener may be called, in small letters.

@@ -4,6 +4,7 @@
 //! builds these types and names file, line, key and remedy of whatever is wrong. Nobody checks a
 //! value a second time.
 
+mod access_log;
 mod app;
 mod check;
 mod cluster_policy;
@@ -39,6 +40,7 @@ use wire::{ListenAddress, ListenOptions};
 
 use self::error::{KeyPlace, Problems};
 
+pub use self::access_log::{AccessLogConfig, Calls, LineFormat};
 pub use self::check::check_log_filter;
 pub use self::cluster_policy::{ClusterPolicy, ClusterRule, ClusterRules, ConnectionLimit};
 pub use self::error::{ConfigError, ConfigErrors};
@@ -104,6 +106,8 @@ pub struct Config {
     pub process: ProcessConfig,
     /// What is logged, and how.
     pub log: LogConfig,
+    /// Which calls are written down.
+    pub access_log: AccessLogConfig,
     /// Where metrics and health are served; `None` if switched off.
     pub admin: Option<AdminConfig>,
     /// Where endpoints are learnt and services registered, by name.
@@ -167,6 +171,8 @@ pub struct AdminConfig {
     pub hosts: Vec<String>,
     /// The TLS that those speak who ask it.
     pub tls: Option<ListenerTls>,
+    /// Whether it shows the arguments of calls to who taps them.
+    pub shows_arguments: bool,
 }
 
 /// A registry and the name that the rest of the file uses for it.

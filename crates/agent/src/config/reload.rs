@@ -31,6 +31,7 @@ impl Config {
         let Self {
             process,
             log,
+            access_log,
             admin,
             registries,
             http,
@@ -43,6 +44,7 @@ impl Config {
         } = self;
         let mut plan = ReloadPlan::default();
         note(&mut plan.changed, "log.level", log.filter == new.log.filter);
+        note(&mut plan.changed, "access_log", access_log == &new.access_log);
         note(&mut plan.changed, "defaults", clusters.default == new.clusters.default);
         note(&mut plan.changed, "cluster", clusters.rules == new.clusters.rules);
         let restart = &mut plan.needs_restart;

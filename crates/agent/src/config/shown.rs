@@ -21,7 +21,7 @@ use super::{
     ConnectionLimit, Cors, DubboIngressConfig, DubboLimits, DubboListenerConfig, ExportConfig,
     HashKey, HashPolicy, HttpAppConfig, HttpIngressConfig, LinkListenerConfig, ListenerTls,
     LogConfig, LogFormat, ProcessConfig, RoutingPolicy, RuleFile, TlsEndpoints, TlsFiles,
-    UpstreamTls,
+    UpstreamTls, access_log,
 };
 
 impl Config {
@@ -30,6 +30,7 @@ impl Config {
         let Self {
             process,
             log,
+            access_log,
             admin,
             registries: all_registries,
             http,
@@ -52,6 +53,7 @@ impl Config {
         json!({
             "agent": process_shown(process),
             "log": log_shown(log, level),
+            "access_log": access_log::shown(access_log),
             "admin": admin.as_ref().map(admin_shown),
             "registry": all_registries.iter().map(registries::registry).collect::<Vec<_>>(),
             "ingress": ingresses,
@@ -174,10 +176,16 @@ fn socket_mode(listen: &ListenAddress) -> Option<String> {
 }
 
 fn admin_shown(config: &AdminConfig) -> Value {
-    let AdminConfig { listen, hosts, tls } = config;
+    let AdminConfig { listen, hosts, tls, shows_arguments } = config;
     let tls = tls.as_ref().map(listener_tls);
     let mode = socket_mode(listen);
-    json!({ "listen": listen.to_string(), "socket_mode": mode, "hosts": hosts, "tls": tls })
+    json!({
+        "listen": listen.to_string(),
+        "socket_mode": mode,
+        "hosts": hosts,
+        "tls": tls,
+        "tap_arguments": shows_arguments,
+    })
 }
 
 /// Which files hold certificates and keys; never what is in them.

@@ -32,9 +32,13 @@ use crate::config::{Config, ReloadPlan};
 use crate::error::Code;
 use crate::gate::DirectGates;
 use crate::inspect::{self, Inspector};
+use crate::journal::Journal;
 use crate::listening::{PlannedListener, Surroundings};
 use crate::metrics::Hub;
 use crate::worker::{ListenerProtocol, ToWorker, Worker, WorkerSetup};
+
+/// How long an agent that ends waits for its access log to take the last lines.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// What the agent's owner wants.
 pub enum Command {
@@ -100,6 +104,7 @@ struct Control {
     /// The configuration in force, for those who ask.
     shown: watch::Sender<Arc<Config>>,
     log_level: Option<Arc<dyn LogLevel>>,
+    journal: Journal,
     started: Instant,
     connections: Vec<Arc<ConnectionCounts>>,
     /// Acceptors: aborted to stop accepting.
@@ -116,6 +121,9 @@ impl Control {
     ) -> Result<Self, StartError> {
         let files = reserve_files(&config)?;
         let hub = Hub::new(&Code::NAMES);
+        let journal = Journal::default();
+        journal.log_to(&config.access_log)?;
+        hub.show_journal(journal.clone());
         let loads = Loads::new(config.process.workers);
         hub.show_loads(loads.clone());
         let budget = Budget::new(config.process.memory_len);
@@ -142,6 +150,7 @@ impl Control {
                 rules: Arc::new(config.clusters.clone()),
                 exports: offers.clone(),
                 hub: hub.clone(),
+                journal: journal.clone(),
                 budget: budget.clone(),
                 endpoints: Arc::clone(&endpoints),
                 direct_gates: Arc::clone(&direct_gates),
@@ -165,6 +174,7 @@ impl Control {
                 .collect(),
             shown: watch::Sender::new(Arc::new(config.clone())),
             log_level,
+            journal,
             started: Instant::now(),
             config,
             workers,
@@ -193,6 +203,7 @@ impl Control {
                 registries: self.registries.clone(),
                 config: self.shown.subscribe(),
                 log_level: self.log_level.clone(),
+                journal: self.journal.clone(),
                 started: self.started,
             };
             let listener = crate::admin::listener(listener, self.files.reserve_half(), hub)?;
@@ -249,10 +260,11 @@ impl Control {
                 }
                 Command::Drain(reply) => {
                     let summary = self.drain(&mut inbox).await;
+                    self.journal.close(LAST_LINES);
                     let _ = reply.send(summary);
                     return;
                 }
-                Command::Stop => return,
+                Command::Stop => return self.journal.close(LAST_LINES),
             }
         }
     }
@@ -271,6 +283,11 @@ impl Control {
         self.exports.follow_apps(&self.config);
         self.config.clusters = new.clusters;
         self.config.log = new.log;
+        // Also where it is the same: a file that was moved away is left alone.
+        match self.journal.log_to(&new.access_log) {
+            Ok(()) => self.config.access_log = new.access_log,
+            Err(error) => warn!("{error}; the access log stays as it was"),
+        }
         self.shown.send_replace(Arc::new(self.config.clone()));
         plan
     }

@@ -4,6 +4,8 @@ use std::io;
 
 use wire::ListenError;
 
+use crate::journal::LogFileError;
+
 /// Why an agent did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -29,6 +31,9 @@ pub enum StartError {
         /// What is wrong.
         source: registry::RegistryError,
     },
+    /// The access log cannot be written.
+    #[error(transparent)]
+    AccessLog(#[from] LogFileError),
     /// A thread or an event loop could not be made.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] io::Error),

@@ -35,8 +35,12 @@ impl Link {
         let backends: Rc<Backends> = Rc::default();
         backends.offer(1, &backend);
         let config = link_proto::Config::default();
-        let session =
-            LinkSession::new(config.clone(), Duration::from_secs(60), backends, account());
+        let session = LinkSession::new(
+            config.clone(),
+            Duration::from_secs(60),
+            backends,
+            (account(), Peer::Unix, Journal::default()),
+        );
         let peer = Connection::client(config, Instant::now());
         let mut link = Self { peer, session, backend };
         link.events();

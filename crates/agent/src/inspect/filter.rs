@@ -119,11 +119,7 @@ impl Filter {
 
     /// Whether the question is about a service. `name` is its key as text.
     pub fn has_service(&self, service: &ServiceKey, name: &str) -> bool {
-        let Some(wanted) = &self.service else { return true };
-        match wanted.strip_suffix('*') {
-            Some(prefix) => service.interface.starts_with(prefix) || name.starts_with(prefix),
-            None => service.interface == *wanted || name == wanted,
-        }
+        self.service.as_ref().is_none_or(|wanted| service.matches(wanted, name))
     }
 
     /// Whether the question is about an address.

@@ -32,6 +32,7 @@ use self::gauges::Named;
 use self::holds::Holds;
 use self::limiters::Limiters;
 use crate::gate::{DirectGates, GateFigures, SharedGate};
+use crate::journal::Journal;
 
 pub use self::calls::{CallStats, CallTotals};
 pub use self::ejections::EjectedEndpoint;
@@ -80,6 +81,7 @@ struct Inner {
     memory: OnceLock<Budget>,
     gates: Mutex<Vec<Arc<SharedGate>>>,
     direct_gates: OnceLock<Arc<DirectGates>>,
+    journal: OnceLock<Journal>,
     registries: Named<RegistryStats>,
     holds: Holds,
     ejections: Ejections,
@@ -106,6 +108,7 @@ impl Hub {
             memory: OnceLock::new(),
             gates: Mutex::default(),
             direct_gates: OnceLock::new(),
+            journal: OnceLock::new(),
             registries: Named::default(),
             holds: Holds::default(),
             ejections: Ejections::default(),
@@ -181,6 +184,11 @@ impl Hub {
     /// Has the gates before endpoints shown that are called without an agent there.
     pub fn show_direct_gates(&self, gates: &Arc<DirectGates>) {
         let _ = self.0.direct_gates.set(Arc::clone(gates));
+    }
+
+    /// Has the lines of the access log counted.
+    pub fn show_journal(&self, journal: Journal) {
+        let _ = self.0.journal.set(journal);
     }
 
     /// How the gates before endpoints stand.

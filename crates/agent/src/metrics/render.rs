@@ -94,6 +94,7 @@ impl Collector for Shown {
         holds(&mut out, hub)?;
         ejections(&mut out, hub)?;
         events(&mut out, hub)?;
+        access_log(&mut out, hub)?;
         process(&mut out, hub, &self.process)
     }
 }
@@ -239,6 +240,18 @@ fn services(out: &mut DescriptorEncoder<'_>, services: &[ServiceFigures]) -> fmt
     let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for (service, [.., n_waiting]) in &by_name {
         metric.encode_family(&[("service", *service)])?.encode_gauge(&gauge(*n_waiting))?;
+    }
+    Ok(())
+}
+
+fn access_log(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
+    let Some(journal) = hub.0.journal.get() else { return Ok(()) };
+    let help = "Lines of the access log, by whether they were written or lost";
+    let name = "dubmesh_access_log_lines";
+    let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
+    let lines = journal.line_counts();
+    for (result, count) in [("written", lines.written()), ("lost", lines.lost())] {
+        counter(&mut metric, &vec![("result", result)], count)?;
     }
     Ok(())
 }

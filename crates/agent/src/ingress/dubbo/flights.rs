@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use dubbo_proto::{ReplyTo, RequestId, Serialization};
+use dubbo_proto::{ReplyKind, ReplyTo, RequestId, Serialization};
 use link_proto::CallId;
 use tokio::task::AbortHandle;
 use wire::Conn;
@@ -17,6 +17,7 @@ use crate::cluster::Attempt;
 use crate::error::CallError;
 use crate::expected_len::ExpectedLen;
 use crate::gate::Admitted;
+use crate::journal::{Answer, Entry};
 use crate::metrics::CallStats;
 use crate::routes::ClusterRoute;
 use crate::upstream::dubbo::DubboClient;
@@ -36,6 +37,8 @@ pub(super) struct Flight {
     pub(super) again: Option<Box<Again>>,
     /// What is learnt of its method's replies, if it was sent to a Dubbo provider.
     pub(super) reply_len: Option<Rc<ExpectedLen>>,
+    /// What is to be told of it, if anybody wants to know.
+    pub(super) entry: Option<Box<Entry>>,
 }
 
 /// Who counts a call besides its listener.
@@ -80,6 +83,33 @@ impl Flight {
 }
 
 impl Counted {
+    /// Where the call is, if that is known.
+    fn endpoint(&self) -> Option<&str> {
+        match self {
+            Self::Attempt(attempt) => Some(attempt.upstream().address()),
+            Self::Export(..) | Self::Elsewhere => None,
+        }
+    }
+
+    /// Tells that the call was answered.
+    #[cold]
+    pub(super) fn tell_answer(
+        &self,
+        entry: Box<Entry>,
+        (serialization, body): (Serialization, &[u8]),
+        endpoint: Option<&str>,
+    ) {
+        let is_exception = ReplyKind::of(serialization, body) == Some(ReplyKind::Exception);
+        let endpoint = self.endpoint().or(endpoint);
+        entry.answered(Answer { endpoint, len: body.len(), is_exception });
+    }
+
+    /// Tells that the call has failed.
+    #[cold]
+    pub(super) fn tell_failure(&self, entry: Box<Entry>, error: &CallError) {
+        entry.failed(error, self.endpoint());
+    }
+
     /// The call that began at `started` was answered, with this body of status OK. Returns how
     /// long it took.
     #[inline]

@@ -53,9 +53,8 @@ fn open(
 
 impl ListenerProtocol for DubboListener {
     fn serve(self: Arc<Self>, worker: &Rc<Worker>, connection: Detached) {
-        let peer = connection.facts().peer.ip();
-        let account = worker.memory.accepted(&self.memory, peer);
-        let session = DubboSession::new(worker, self, account, peer);
+        let account = worker.memory.accepted(&self.memory, connection.facts().peer.ip());
+        let session = DubboSession::new(worker, self, account, connection.facts().peer);
         let serving = Rc::clone(&session);
         worker.run_session(connection, &session, async move |stream| {
             serving.serve(stream).await;

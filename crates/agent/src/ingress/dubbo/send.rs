@@ -1,6 +1,7 @@
 //! How a consumer's requests are sent on: at once to an endpoint that is connected, or from a task
 //! that waits for one, or tries one after the other.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,6 +22,7 @@ use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
 use crate::gate::{self, Admission, Admitted};
 use crate::invocation::Origin;
+use crate::journal::Answer;
 use crate::memory::check_room;
 use crate::metrics::CallStats;
 use crate::routes::ClusterRoute;
@@ -67,13 +69,14 @@ impl DubboSession {
         match sent {
             Ok(Some(_)) if number == NO_NUMBER => {
                 attempt.sent_one_way();
-                self.stats.finished(Duration::ZERO, None);
+                self.sent_one_way(received);
             }
             Ok(Some(sent)) => {
                 let again = self.keep(&route, &received.body, deadline);
                 let counted = Counted::Attempt(attempt);
                 let (to, started, reply_len) = (received.to, received.now, Some(reply_len));
-                let flight = Flight { to, started, counted, sent, again, reply_len };
+                let entry = received.entry.take();
+                let flight = Flight { to, started, counted, sent, again, reply_len, entry };
                 self.flights.borrow_mut().put(number, flight);
             }
             Ok(None) => {
@@ -96,7 +99,7 @@ impl DubboSession {
         route: &ClusterRoute,
         rule: &MethodRule,
     ) -> Result<(), CallError> {
-        let origin = Origin { address: Some(self.peer), headers: None };
+        let origin = Origin { address: Some(self.peer.ip()), headers: None };
         route.cluster.check_rate(rule, received.now, &received.facts(), origin)
     }
 
@@ -122,6 +125,14 @@ impl DubboSession {
             }
             Admission::Shed(error) => self.not_admitted(received, &backend.stats, &error),
         }
+    }
+
+    /// Ends a call that nobody wants an answer to, and that is on its way.
+    fn sent_one_way(&self, received: &Received) {
+        if let Some(entry) = received.entry.take() {
+            entry.answered(Answer::default());
+        }
+        self.stats.finished(Duration::ZERO, None);
     }
 
     /// A number that no other session of the worker has.
@@ -156,13 +167,14 @@ impl DubboSession {
                 admitted.sent_one_way(received.now);
                 backend.stats.started();
                 backend.stats.finished(Duration::ZERO, None);
-                self.stats.finished(Duration::ZERO, None);
+                self.sent_one_way(received);
             }
             Ok(Some(sent)) => {
                 backend.stats.started();
                 let counted = Counted::Export(Arc::clone(&backend.stats), admitted);
                 let (to, started, reply_len) = (received.to, received.now, Some(reply_len));
-                let flight = Flight { to, started, counted, sent, again: None, reply_len };
+                let entry = received.entry.take();
+                let flight = Flight { to, started, counted, sent, again: None, reply_len, entry };
                 self.flights.borrow_mut().put(number, flight);
             }
             Err(error) => {
@@ -189,7 +201,7 @@ impl DubboSession {
         deadline: Instant,
         admitted: Admitted,
     ) {
-        let Received { to, two_way, ref body, now } = *received;
+        let Received { to, two_way, ref body, now, ref entry } = *received;
         let Some(kept) = Kept::new(self, body.len(), false) else {
             let message = "too many requests of this connection wait for the app";
             let error = CallError::new(Code::Overloaded, message);
@@ -201,18 +213,18 @@ impl DubboSession {
         let mut of_one_way = Some(admitted);
         if let Some(admitted) = of_one_way.take_if(|_| two_way) {
             let counted = Counted::Export(Arc::clone(stats), admitted);
-            let (sent, started) = (Sent::Nowhere, now);
-            let flight = Flight { to, started, counted, sent, again: None, reply_len: None };
+            let (sent, started, entry) = (Sent::Nowhere, now, received.entry.take());
+            let flight = Flight { to, started, counted, sent, again: None, reply_len: None, entry };
             self.flights.borrow_mut().put(number, flight);
         }
-        let (session, stats) = (Rc::clone(self), Arc::clone(stats));
+        let (session, stats, entry) = (Rc::clone(self), Arc::clone(stats), entry.take());
         let done = move |outcome: Outcome| {
             drop(kept);
             let Some(admitted) = of_one_way else { return session.complete(number, outcome) };
             let (error, ended) = (outcome.as_ref().err(), Instant::now());
             admitted.ended(ended, error);
             stats.finished(ended - now, error.map(|error| error.code as u8));
-            session.end_one_way(now, error);
+            session.end_one_way(now, entry, error);
         };
         let task = backend::call_whole(app, &received.call((), deadline), done);
         if let (true, Some(task)) = (two_way, task) {
@@ -339,23 +351,32 @@ impl DubboSession {
             }
             return self.refuse(received, &CallError::new(Code::Overloaded, message));
         };
-        let Received { to, two_way, ref body, now } = *received;
+        let Received { to, two_way, ref body, now, ref entry } = *received;
+        let mut entry = entry.take();
         let number = self.reserve(received);
         let session = Rc::clone(self);
-        let received = Received { to, two_way, body: compact(body), now };
+        let received = Received { to, two_way, body: compact(body), now, entry: Cell::default() };
+        let of_one_way = entry.take_if(|_| !two_way);
         let task = tokio::task::spawn_local(async move {
             let outcome = pass_on(waiting, &received, session.number(), deadline).await;
             drop(kept);
             if two_way {
                 session.complete(number, outcome);
             } else {
-                session.end_one_way(now, outcome.as_ref().err());
+                session.end_one_way(now, of_one_way, outcome.as_ref().err());
             }
         });
         if two_way {
             let (counted, sent) = (Counted::Elsewhere, Sent::Task(task.abort_handle()));
-            let started = now;
-            let flight = Flight { to, started, counted, sent, again: None, reply_len: None };
+            let flight = Flight {
+                to,
+                started: now,
+                counted,
+                sent,
+                again: None,
+                reply_len: None,
+                entry: entry.take(),
+            };
             self.flights.borrow_mut().put(number, flight);
         }
     }

@@ -7,7 +7,6 @@
 //!   [`ServerConfig`], what is kept of requests by the limits in [`super::send`].
 
 use std::cell::{Cell, RefCell};
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +15,7 @@ use bytes::Bytes;
 use dubbo_proto::{ReplyTo, ServerConfig, ServerEvent, ServiceKey, Status};
 use flow::GiveUp;
 use tracing::debug;
-use wire::{Account, Conn, Connection, Taking, TimedEvent, Watched, drive};
+use wire::{Account, Conn, Connection, Peer, Taking, TimedEvent, Watched, drive};
 
 use super::DubboListener;
 use super::flights::{Again, Counted, Flight, Flights};
@@ -29,6 +28,7 @@ use crate::cluster::too_late;
 use crate::connections::{Activity, Session};
 use crate::error::{CallError, Code};
 use crate::facts::WholeFacts;
+use crate::journal::{self, Entry};
 use crate::memory::{Metered, no_room_for_reply, write_timeout};
 use crate::metrics::CallStats;
 use crate::worker::Worker;
@@ -44,8 +44,8 @@ pub(super) const MAX_KEPT_LEN: usize = 32 << 20;
 /// One consumer's connection.
 pub struct DubboSession {
     pub(super) conn: Conn<Metered<DubboServer>>,
-    /// The address of the consumer.
-    pub(super) peer: IpAddr,
+    /// Who calls.
+    pub(super) peer: Peer,
     account: Rc<Account>,
     taking: Rc<Taking>,
     write_timeout: Duration,
@@ -65,6 +65,8 @@ pub(super) struct Received {
     pub(super) two_way: bool,
     pub(super) body: Bytes,
     pub(super) now: Instant,
+    /// What is to be told of the call, if anybody wants to know: whoever ends it takes it.
+    pub(super) entry: Cell<Option<Box<Entry>>>,
 }
 
 impl Received {
@@ -89,7 +91,7 @@ impl DubboSession {
         worker: &Rc<Worker>,
         listener: Arc<DubboListener>,
         account: Rc<Account>,
-        peer: IpAddr,
+        peer: Peer,
     ) -> Rc<Self> {
         let config = ServerConfig {
             max_body_len: listener.limits.max_body_len,
@@ -102,8 +104,8 @@ impl DubboSession {
         let machine = DubboServer::new(config, Instant::now());
         Rc::new(Self {
             conn: Conn::new(Metered::new(machine, Rc::clone(&account))),
-            account,
             peer,
+            account,
             taking: Taking::new(),
             write_timeout: listener.limits.write_timeout,
             stats: Arc::clone(&listener.stats[worker.index]),
@@ -131,7 +133,9 @@ impl DubboSession {
         let now = timed.read_at;
         match timed.event {
             ServerEvent::Body { to, two_way, body } => {
-                self.request(&Received { to, two_way, body, now });
+                let entry =
+                    Cell::new(self.services.worker().journal.begin("dubbo", Some(self.peer), now));
+                self.request(&Received { to, two_way, body, now, entry });
             }
             ServerEvent::Dead(reason) => debug!(?reason, "consumer is gone"),
             ServerEvent::Request { .. } => debug_assert!(false, "bodies are passed on unread"),
@@ -141,6 +145,10 @@ impl DubboSession {
     #[inline]
     fn request(self: &Rc<Self>, received: &Received) {
         self.stats.started();
+        if let Some(mut entry) = received.entry.take() {
+            received.facts().note(&mut entry);
+            received.entry.set(Some(entry));
+        }
         match self.services.of_request(received.to.serialization, &received.body) {
             Ok(Found { service: Service::Route(route), timeout, reply_len }) => {
                 self.send_to_route(received, route, timeout, reply_len);
@@ -157,9 +165,14 @@ impl DubboSession {
     #[cold]
     fn tell_metadata(&self, received: &Received) {
         match metadata::tell(self.services.worker(), received) {
-            Ok(_) if !received.two_way => self.end_one_way(received.now, None),
+            Ok(_) if !received.two_way => {
+                self.end_one_way(received.now, received.entry.take(), None);
+            }
             Ok(Told { kind, value }) => {
                 let now = Instant::now();
+                if let Some(entry) = received.entry.take() {
+                    entry.answered(journal::Answer::default());
+                }
                 self.stats.finished(now.saturating_duration_since(received.now), None);
                 self.conn.with(|consumer| consumer.reply(now, received.to, kind, &value));
             }
@@ -171,17 +184,30 @@ impl DubboSession {
     #[cold]
     pub(super) fn refuse(&self, received: &Received, error: &CallError) {
         if received.two_way {
+            if let Some(entry) = received.entry.take() {
+                entry.failed(error, None);
+            }
             self.stats.finished(received.now.elapsed(), Some(error.code as u8));
             self.reply_error(received.to, error);
         } else {
-            self.end_one_way(received.now, Some(error));
+            self.end_one_way(received.now, received.entry.take(), Some(error));
         }
     }
 
     /// Counts a call that came at `started`, and that nobody wants an answer to.
-    pub(super) fn end_one_way(&self, started: Instant, error: Option<&CallError>) {
+    pub(super) fn end_one_way(
+        &self,
+        started: Instant,
+        entry: Option<Box<Entry>>,
+        error: Option<&CallError>,
+    ) {
         if let Some(error) = error {
             debug!(%error, "one-way call failed");
+        }
+        match (entry, error) {
+            (Some(entry), None) => entry.answered(journal::Answer::default()),
+            (Some(entry), Some(error)) => entry.failed(error, None),
+            (None, _) => {}
         }
         self.stats.finished(started.elapsed(), error.map(|error| error.code as u8));
     }
@@ -196,12 +222,19 @@ impl DubboSession {
     /// Answers a call with a provider's body.
     #[inline]
     fn finish(&self, flight: Flight, answer: &DubboAnswer<'_>, error: Option<&CallError>) {
-        let Flight { to, started, counted, reply_len, .. } = flight;
+        let Flight { to, started, counted, reply_len, entry, .. } = flight;
         if let Some(error) = error {
             debug!(%error, "call failed");
         }
         if let Some(expected) = reply_len {
             expected.note(answer.body.len());
+        }
+        match (entry, error) {
+            (None, _) => {}
+            (Some(entry), None) => {
+                counted.tell_answer(entry, (answer.serialization, answer.body), None);
+            }
+            (Some(entry), Some(error)) => counted.tell_failure(entry, error),
         }
         let latency = match error {
             None => counted.answered(started, answer.at, answer.serialization, answer.body),
@@ -236,8 +269,10 @@ impl DubboSession {
             match route.cluster.after_first(attempt, Times { now, deadline }, error, &facts) {
                 Ok(attempts) => {
                     flight.counted.failed(flight.started, now, error);
-                    let received =
-                        Received { to: flight.to, two_way: true, body, now: flight.started };
+                    let received = {
+                        let (to, now, entry) = (flight.to, flight.started, flight.entry.into());
+                        Received { to, two_way: true, body, now, entry }
+                    };
                     return self.wait(&received, Waiting::ForEndpoint(route, attempts), deadline);
                 }
                 Err(GiveUp::TooLate) => told = Some(too_late(error)),
@@ -247,13 +282,17 @@ impl DubboSession {
         if let (Some(answer), None) = (answer, &told) {
             return self.finish(flight, answer, Some(error));
         }
-        let Flight { to, started, counted, .. } = flight;
+        let Flight { to, started, counted, entry, .. } = flight;
         if let (Counted::Attempt(attempt), Code::Timeout) = (&counted, error.code) {
             let message = attempt.overdue(now - started).into();
             told = Some(CallError { message, ..error.clone() });
         }
+        let said = told.as_ref().unwrap_or(error);
+        if let Some(entry) = entry {
+            counted.tell_failure(entry, said);
+        }
         counted.failed(started, now, error);
-        let error = told.as_ref().unwrap_or(error);
+        let error = said;
         self.stats.finished(now - started, Some(error.code as u8));
         self.reply_error(to, error);
     }
@@ -342,9 +381,13 @@ impl Consumer for DubboSession {
     }
 
     fn complete(self: Rc<Self>, number: u32, outcome: Outcome) {
-        let Some(flight) = self.take(number) else { return };
+        let Some(mut flight) = self.take(number) else { return };
         match outcome {
-            Ok(Reply { serialization, body, .. }) => {
+            Ok(Reply { serialization, body, endpoint, .. }) => {
+                if let Some(entry) = flight.entry.take() {
+                    let answer = (serialization, &*body);
+                    flight.counted.tell_answer(entry, answer, Some(&endpoint));
+                }
                 let (at, status) = (Instant::now(), Status::Ok);
                 self.finish(flight, &DubboAnswer { at, status, serialization, body: &body }, None);
             }

@@ -29,9 +29,8 @@ pub fn planned(config: HttpIngressConfig) -> PlannedListener {
 
 impl ListenerProtocol for HttpListener {
     fn serve(self: Arc<Self>, worker: &Rc<Worker>, connection: Detached) {
-        let peer = connection.facts().peer.ip();
-        let account = worker.memory.accepted(&self.memory, peer);
-        let session = HttpSession::new(account, peer);
+        let account = worker.memory.accepted(&self.memory, connection.facts().peer.ip());
+        let session = HttpSession::new(account, connection.facts().peer);
         let (serving, served_by) = (Rc::clone(&session), Rc::clone(worker));
         worker.run_session(connection, &session, async move |stream| {
             serving.serve(served_by, &self, stream).await;

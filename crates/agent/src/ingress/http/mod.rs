@@ -33,6 +33,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use dubbo_proto::ServiceKey;
 use dubbo_proto::attachment::TYPED;
 use hessian::transcode::{JsonOptions, RefStyle};
 use http::request::Parts;
@@ -49,10 +50,11 @@ use crate::attachments;
 use crate::call::Reply;
 use crate::config::HttpIngressConfig;
 use crate::error::{CallError, Code, clip};
-use crate::invocation::Origin;
+use crate::invocation::{Invocation, Origin};
 use crate::invoke::invoke;
+use crate::journal::{self, Entry};
 use crate::metrics::CallStats;
-use crate::route::Generic;
+use crate::route::{Generic, RouteName};
 use crate::worker::Worker;
 
 /// What all connections of a listener have in common.
@@ -110,6 +112,7 @@ async fn handle(
     let stats = &listener.stats[worker.index];
     stats.started();
     let mut counted = Counted { stats, started, code: Some(Code::Cancelled as u8) };
+    let mut entry = worker.journal.begin("http", Some(session.peer()), started);
     let result = match page {
         Ok((facts, _)) => {
             match answer_request(
@@ -118,11 +121,18 @@ async fn handle(
                 (&head, &facts),
                 (body, session),
                 started,
+                &mut entry,
             )
             .await
             {
-                Ok((style, options, reply)) => answer::value(style, &options, &reply)
-                    .inspect_err(|error| told(listener, error)),
+                Ok((style, options, reply)) => {
+                    let value = answer::value(style, &options, &reply)
+                        .inspect_err(|error| told(listener, error));
+                    if let Some(entry) = entry.take() {
+                        tell(entry, &reply, value.as_ref().err());
+                    }
+                    value
+                }
                 Err(Failure::Request(error)) => {
                     told(listener, &error);
                     Err(error)
@@ -135,6 +145,9 @@ async fn handle(
             Err(error)
         }
     };
+    if let (Some(entry), Err(error)) = (entry, &result) {
+        entry.failed(error, None);
+    }
     counted.code = result.as_ref().err().map(|error| error.code as u8);
     let mut answer = result.unwrap_or_else(|error| answer::error(&error, head.version));
     if let Some(cors) = cors {
@@ -170,6 +183,34 @@ impl From<CallError> for Failure {
     }
 }
 
+/// Tells what a call was answered.
+#[cold]
+fn tell(entry: Box<Entry>, reply: &Reply, error: Option<&CallError>) {
+    match error {
+        None => entry.answered(journal::Answer {
+            endpoint: Some(&reply.endpoint),
+            len: reply.body.len(),
+            is_exception: false,
+        }),
+        Some(error) => entry.failed(error, Some(&reply.endpoint)),
+    }
+}
+
+/// Notes what is called.
+#[cold]
+fn name(entry: &mut Entry, invocation: &Invocation<'_>, len: usize) {
+    let RouteName { interface, version, group, method, .. } = invocation.name;
+    let service = ServiceKey::new(interface, version, group);
+    let service = service.map_or_else(|_| interface.to_owned(), |service| service.to_string());
+    let trace = invocation.attachments.iter().find(|(name, _)| *name == "traceparent");
+    entry.named(journal::Named {
+        service: &service,
+        method,
+        trace: trace.map(|(_, value)| *value),
+    });
+    entry.asked(len, |max_len| Some(invocation.args.shown(max_len)));
+}
+
 #[cold]
 fn told(listener: &HttpListener, error: &CallError) {
     debug!(listener = %listener.config.listen, %error, "request failed");
@@ -181,6 +222,7 @@ async fn answer_request(
     (head, facts): (&Parts, &Facts<'_>),
     (body, session): (Incoming, &HttpSession),
     mut started: Instant,
+    entry: &mut Option<Box<Entry>>,
 ) -> Result<(Style, JsonOptions, Reply), Failure> {
     if head.method != Method::POST {
         let method = clip(head.method.as_str());
@@ -213,7 +255,10 @@ async fn answer_request(
     if options.refs == RefStyle::Path {
         invocation.args = invocation.args.with_refs();
     }
-    invocation.origin = Origin { address: Some(session.peer()), headers: Some(&head.headers) };
+    invocation.origin = Origin { address: Some(session.peer().ip()), headers: Some(&head.headers) };
+    if let Some(entry) = entry {
+        name(entry, &invocation, body.len());
+    }
     let outcome = invoke(&worker.outbound, config.registry, &invocation, started).await;
     Ok((style, options, outcome.map_err(Failure::Call)?))
 }

@@ -17,7 +17,6 @@ mod memory_account;
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -32,7 +31,7 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::AsyncReadExt;
 use tracing::{debug, info};
-use wire::{Account, Connection, Taking, Watched};
+use wire::{Account, Connection, Peer, Taking, Watched};
 
 use self::idle_frames::Pace;
 use self::io::{LocalExecutor, SessionIo};
@@ -89,7 +88,8 @@ pub struct HttpSession {
     /// Whether that body has announced more than it may have.
     is_too_long: Cell<bool>,
     task: RefCell<Option<Waker>>,
-    peer: IpAddr,
+    /// Who calls.
+    peer: Peer,
     account: Rc<Account>,
     taking: Rc<Taking>,
     /// Bytes of heads, and of answers that hyper has; the account knows them.
@@ -117,7 +117,7 @@ struct Limits {
 
 impl HttpSession {
     /// A connection that has just been accepted: its first request's head is awaited.
-    pub fn new(account: Rc<Account>, peer: IpAddr) -> Rc<Self> {
+    pub fn new(account: Rc<Account>, peer: Peer) -> Rc<Self> {
         let unlimited = Duration::MAX;
         Rc::new(Self {
             peer,
@@ -144,8 +144,8 @@ impl HttpSession {
         })
     }
 
-    /// The address of the caller.
-    pub(super) fn peer(&self) -> IpAddr {
+    /// Who calls.
+    pub(super) fn peer(&self) -> Peer {
         self.peer
     }
 

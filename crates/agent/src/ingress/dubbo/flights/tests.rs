@@ -13,6 +13,7 @@ fn flight(counted: Counted) -> Flight {
         sent: Sent::Nowhere,
         again: None,
         reply_len: None,
+        entry: None,
     }
 }
 

@@ -51,6 +51,7 @@ impl Consumer {
                 health: watch::Sender::new(0),
             }],
             hub: hub.clone(),
+            journal: crate::journal::Journal::default(),
             budget: Budget::new(usize::MAX),
             endpoints: Group::new(),
             direct_gates: Arc::new(DirectGates::new(1)),
@@ -63,7 +64,7 @@ impl Consumer {
         };
         let (stats, memory) = (vec![hub.ingress("dubbo")], Group::new());
         let listener = Arc::new(DubboListener { offers, limits, stats, memory });
-        let session = DubboSession::new(&worker, listener, account(), [127, 0, 0, 1].into());
+        let session = DubboSession::new(&worker, listener, account(), wire::Peer::Unix);
         let client = ClientConnection::new(ClientConfig::default(), Instant::now());
         Self { client, session, worker }
     }
@@ -217,7 +218,13 @@ fn received(two_way: bool) -> Received {
         serialization: Serialization::Hessian2,
         takes_attachments: false,
     };
-    Received { to, two_way, body: Bytes::from_static(b"body"), now: Instant::now() }
+    Received {
+        to,
+        two_way,
+        body: Bytes::from_static(b"body"),
+        now: Instant::now(),
+        entry: Cell::default(),
+    }
 }
 
 /// A body is kept for another endpoint only where there is one.

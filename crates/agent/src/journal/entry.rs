@@ -1,0 +1,124 @@
+//! What is noted of a call while it is under way.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use wire::Peer;
+
+use super::Journal;
+use super::record::{MAX_ARGUMENTS_LEN, MAX_MESSAGE_LEN, MAX_NAME_LEN, Record, cut};
+use crate::error::{CallError, Code};
+
+/// A call that somebody may want to know of. One that is dropped was given up by its caller.
+#[derive(Debug)]
+pub struct Entry {
+    journal: Journal,
+    /// `None` once it is told.
+    record: Option<Record>,
+    started: Instant,
+    wants_arguments: bool,
+}
+
+/// What a request says of itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Named<'a> {
+    /// The service key.
+    pub service: &'a str,
+    /// The method.
+    pub method: &'a str,
+    /// The trace context of the caller.
+    pub trace: Option<&'a str>,
+}
+
+/// How a call was answered.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Answer<'a> {
+    /// Where.
+    pub endpoint: Option<&'a str>,
+    /// Bytes of the provider's reply.
+    pub len: usize,
+    /// Whether it is what the method has thrown.
+    pub is_exception: bool,
+}
+
+impl Entry {
+    pub(super) fn new(
+        journal: Journal,
+        protocol: &'static str,
+        peer: Option<Peer>,
+        started: Instant,
+        wants_arguments: bool,
+    ) -> Self {
+        let record = Record {
+            began: SystemTime::now(),
+            latency: Duration::ZERO,
+            protocol,
+            peer,
+            service: None,
+            method: None,
+            code: None,
+            message: None,
+            endpoint: None,
+            request_len: 0,
+            reply_len: 0,
+            trace: None,
+            arguments: None,
+        };
+        Self { journal, record: Some(record), started, wants_arguments }
+    }
+
+    /// Notes what the request says.
+    pub fn named(&mut self, named: Named<'_>) {
+        if let Some(record) = &mut self.record {
+            record.service = Some(cut(named.service, MAX_NAME_LEN));
+            record.method = Some(cut(named.method, MAX_NAME_LEN));
+            record.trace = named.trace.map(|trace| cut(trace, MAX_NAME_LEN));
+        }
+    }
+
+    /// Notes the length of the request's body, and its arguments if they are wanted. `arguments`
+    /// gives them as a JSON array that it may cut off at so many bytes.
+    pub fn asked(&mut self, len: usize, arguments: impl FnOnce(usize) -> Option<String>) {
+        let wants_arguments = self.wants_arguments;
+        if let Some(record) = &mut self.record {
+            record.request_len = len;
+            if wants_arguments {
+                let text = arguments(MAX_ARGUMENTS_LEN);
+                record.arguments = text.map(|text| cut(&text, MAX_ARGUMENTS_LEN));
+            }
+        }
+    }
+
+    /// Tells that the call was answered.
+    pub fn answered(mut self: Box<Self>, answer: Answer<'_>) {
+        if let Some(mut record) = self.record.take() {
+            record.code = answer.is_exception.then_some(Code::Exception);
+            record.endpoint = answer.endpoint.map(Into::into);
+            record.reply_len = answer.len;
+            self.tell(record);
+        }
+    }
+
+    /// Tells that the call has failed, at `endpoint` unless the error names another.
+    pub fn failed(mut self: Box<Self>, error: &CallError, endpoint: Option<&str>) {
+        if let Some(mut record) = self.record.take() {
+            record.code = Some(error.code);
+            record.message = Some(cut(&error.message, MAX_MESSAGE_LEN));
+            record.endpoint = error.endpoint.as_deref().or(endpoint).map(Into::into);
+            self.tell(record);
+        }
+    }
+
+    fn tell(&self, mut record: Record) {
+        record.latency = self.started.elapsed();
+        self.journal.report(record);
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if let Some(mut record) = self.record.take() {
+            record.code = Some(Code::Cancelled);
+            self.tell(record);
+        }
+    }
+}

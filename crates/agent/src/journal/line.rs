@@ -1,0 +1,191 @@
+//! How a call is written in a line: as JSON, or for people.
+
+use std::fmt::Write as _;
+use std::time::UNIX_EPOCH;
+
+use serde::{Deserialize, Serialize};
+use wire::Peer;
+
+use super::Record;
+
+/// What a line tells of a call. As JSON, what is not known is left out.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct CallLine {
+    /// When it came, such as `2026-02-28T13:05:59.123Z`.
+    pub time: String,
+    /// What it came by: `http`, `dubbo` or `link`.
+    pub protocol: String,
+    /// Who has made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
+    /// The service key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    /// The method.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// `ok`, or the name of the error.
+    pub code: String,
+    /// How long it took, in milliseconds.
+    pub ms: f64,
+    /// Where it was answered, or has failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// Bytes of the request's body.
+    pub request_bytes: usize,
+    /// Bytes of the provider's reply.
+    pub reply_bytes: usize,
+    /// The caller's `traceparent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
+    /// What was said of the error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The arguments as a JSON array, which is cut off where it is long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<String>,
+}
+
+impl CallLine {
+    /// What is told of a call; of its arguments only if that is wanted.
+    pub fn new(record: &Record, with_arguments: bool) -> Self {
+        let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
+        Self {
+            time: time(record),
+            protocol: record.protocol.to_owned(),
+            peer: record.peer.map(|peer| match peer {
+                Peer::Tcp(address) => address.to_string(),
+                Peer::Unix => "unix".to_owned(),
+            }),
+            service: text(&record.service),
+            method: text(&record.method),
+            code: record.code.map_or("ok", |code| code.row().name).to_owned(),
+            // Whole microseconds.
+            ms: (record.latency.as_secs_f64() * 1e6).round() / 1e3,
+            endpoint: text(&record.endpoint),
+            request_bytes: record.request_len,
+            reply_bytes: record.reply_len,
+            trace: text(&record.trace),
+            message: text(&record.message),
+            arguments: text(&record.arguments).filter(|_| with_arguments),
+        }
+    }
+
+    /// The same for people: what is always there first, each in its place, then the rest by name.
+    pub fn to_text(&self) -> String {
+        let or_dash = |text: &Option<String>| plain(text.as_deref().unwrap_or("-"));
+        let mut out = format!(
+            "{} {:<5} {} {}/{} {} {:.3}ms",
+            self.time,
+            self.protocol,
+            or_dash(&self.peer),
+            or_dash(&self.service),
+            or_dash(&self.method),
+            self.code,
+            self.ms,
+        );
+        // A `String` takes all that is written.
+        if let Some(endpoint) = &self.endpoint {
+            let _ = write!(out, " at {}", plain(endpoint));
+        }
+        let _ = write!(out, " {}B>{}B", self.request_bytes, self.reply_bytes);
+        for (name, value) in [("trace", &self.trace), ("message", &self.message)] {
+            if let Some(value) = value {
+                let _ = write!(out, " {name}={value:?}");
+            }
+        }
+        if let Some(arguments) = &self.arguments {
+            let _ = write!(out, " {}", plain(arguments));
+        }
+        out
+    }
+}
+
+/// Callers choose names: no control character of theirs reaches a terminal or begins a line.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+fn time(record: &Record) -> String {
+    let since = record.began.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut out = Vec::new();
+    java_json::time::write_ms(&mut out, i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
+    String::from_utf8(out).unwrap_or_default()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::error::Code;
+
+    pub(in crate::journal) fn record() -> Record {
+        Record {
+            began: UNIX_EPOCH + Duration::from_millis(1_772_283_959_120),
+            latency: Duration::from_micros(1_234),
+            protocol: "http",
+            peer: None,
+            service: Some("gray/com.acme.Echo:1.0".into()),
+            method: Some("echo".into()),
+            code: None,
+            message: None,
+            endpoint: Some("10.0.0.7:20880".into()),
+            request_len: 12,
+            reply_len: 34,
+            trace: None,
+            arguments: None,
+        }
+    }
+
+    #[test]
+    fn a_line_for_people() {
+        assert_eq!(
+            CallLine::new(&record(), false).to_text(),
+            "2026-02-28T13:05:59.120Z http  - gray/com.acme.Echo:1.0/echo ok 1.234ms at \
+             10.0.0.7:20880 12B>34B"
+        );
+        let failed = Record {
+            service: None,
+            method: Some("a\nb\u{1b}[2J".into()),
+            code: Some(Code::Timeout),
+            message: Some("too \"late\"\n".into()),
+            endpoint: None,
+            arguments: Some("[1]".into()),
+            ..record()
+        };
+        assert_eq!(
+            CallLine::new(&failed, true).to_text(),
+            "2026-02-28T13:05:59.120Z http  - -/a\u{fffd}b\u{fffd}[2J timeout 1.234ms 12B>34B \
+             message=\"too \\\"late\\\"\\n\" [1]"
+        );
+    }
+
+    #[test]
+    fn json_leaves_out_what_is_not_known_and_arguments_that_are_not_wanted() {
+        let record = Record { arguments: Some("[\"secret\"]".into()), ..record() };
+        let json = serde_json::to_string(&CallLine::new(&record, false)).unwrap();
+        assert_eq!(
+            json,
+            r#"{"time":"2026-02-28T13:05:59.120Z","protocol":"http","service":"gray/com.acme.Echo:1.0","method":"echo","code":"ok","ms":1.234,"endpoint":"10.0.0.7:20880","request_bytes":12,"reply_bytes":34}"#
+        );
+        let with = CallLine::new(&record, true);
+        let json = serde_json::to_string(&with).unwrap();
+        assert_eq!(serde_json::from_str::<CallLine>(&json).unwrap(), with);
+        assert!(json.contains("secret"));
+    }
+
+    #[test]
+    fn a_service_is_known_by_its_key_and_by_its_interface() {
+        let record = record();
+        for (wanted, is_of) in [
+            ("gray/com.acme.Echo:1.0", true),
+            ("com.acme.Echo", true),
+            ("com.acme", false),
+            ("com.acme.*", true),
+            ("com.acme.Echo:1.0", false),
+        ] {
+            assert_eq!(record.is_of_service(wanted), is_of, "{wanted}");
+        }
+    }
+}

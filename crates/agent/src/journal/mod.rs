@@ -1,0 +1,178 @@
+//! What is told of each call that has ended: in the access log, and to those who tap.
+//!
+//! Workers ask [`Journal::begin`] for an [`Entry`] as a call comes, which is nothing while nobody
+//! wants to know, and end it as the call ends. `record` is what is told of a call, `line` how it is
+//! written; `wanted` says which calls the access log wants; `access_log` queues and writes its
+//! lines, on a thread of its own, into `file`; `tap` is those who look on.
+//!
+//! Invariants:
+//! - While nobody wants to know of calls, a call costs one look at an atomic number.
+//! - No worker waits for a disk, or for one who looks on: what cannot be queued is lost and counted.
+
+mod access_log;
+mod entry;
+mod file;
+mod line;
+mod record;
+mod tap;
+mod wanted;
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use self::access_log::AccessLog;
+use self::tap::Taps;
+use crate::config::AccessLogConfig;
+use wire::Peer;
+
+pub use self::entry::{Answer, Entry, Named};
+pub use self::file::LogFileError;
+pub use self::line::CallLine;
+pub use self::record::Record;
+pub use self::tap::{MAX_TAPS, Tap, TapFilter, TooManyTaps};
+
+/// Nobody wants to know of calls.
+const NOTHING: u8 = 0;
+/// Somebody wants to know of some.
+const FACTS: u8 = 1;
+/// Somebody wants to see arguments, too.
+const ARGUMENTS: u8 = 2;
+
+/// What is told of calls, and to whom. A clone is another handle to the same.
+#[derive(Clone, Debug, Default)]
+pub struct Journal(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// One of the constants above.
+    level: AtomicU8,
+    readers: Mutex<Readers>,
+    n_lines: Arc<LineCounts>,
+}
+
+/// Who wants to know of calls.
+#[derive(Debug, Default)]
+struct Readers {
+    log: Option<AccessLog>,
+    taps: Taps,
+}
+
+/// Lines of the access log so far.
+#[derive(Debug, Default)]
+pub struct LineCounts {
+    written: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl LineCounts {
+    /// Those that were written.
+    pub fn written(&self) -> u64 {
+        self.written.load(Relaxed)
+    }
+
+    /// Those that were lost, because the disk was slower than calls came, or refused them.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Relaxed)
+    }
+}
+
+impl Journal {
+    /// What is to be told of a call that came at `started`, if anybody wants to know.
+    #[inline]
+    pub fn begin(
+        &self,
+        protocol: &'static str,
+        peer: Option<Peer>,
+        started: Instant,
+    ) -> Option<Box<Entry>> {
+        match self.0.level.load(Relaxed) {
+            NOTHING => None,
+            level => Some(self.begin_entry(protocol, peer, started, level == ARGUMENTS)),
+        }
+    }
+
+    #[cold]
+    fn begin_entry(
+        &self,
+        protocol: &'static str,
+        peer: Option<Peer>,
+        started: Instant,
+        wants_arguments: bool,
+    ) -> Box<Entry> {
+        Box::new(Entry::new(self.clone(), protocol, peer, started, wants_arguments))
+    }
+
+    /// Writes the access log as `config` says from now on. A file is opened anew, so that one that
+    /// was moved away is left alone.
+    ///
+    /// # Errors
+    /// The file cannot be opened; then all stays as it was.
+    pub fn log_to(&self, config: &AccessLogConfig) -> Result<(), LogFileError> {
+        let log = AccessLog::start(config, Arc::clone(&self.0.n_lines))?;
+        let mut readers = self.readers();
+        let old = std::mem::replace(&mut readers.log, log);
+        self.note_level(&readers);
+        drop(readers);
+        drop(old);
+        Ok(())
+    }
+
+    /// Writes what is queued for the access log, for at most `patience`, and ends it.
+    pub fn close(&self, patience: Duration) {
+        let mut readers = self.readers();
+        let log = readers.log.take();
+        self.note_level(&readers);
+        drop(readers);
+        if let Some(log) = log {
+            log.close(patience);
+        }
+    }
+
+    /// Shows calls from now on.
+    ///
+    /// # Errors
+    /// As many look on as may.
+    pub fn tap(&self, filter: TapFilter) -> Result<Tap, TooManyTaps> {
+        let mut readers = self.readers();
+        let (id, receiver, n_lost) = readers.taps.add(filter)?;
+        self.note_level(&readers);
+        drop(readers);
+        Ok(Tap::new(self.clone(), id, receiver, n_lost))
+    }
+
+    fn untap(&self, id: u64) {
+        let mut readers = self.readers();
+        readers.taps.remove(id);
+        self.note_level(&readers);
+    }
+
+    /// Lines of the access log.
+    pub fn line_counts(&self) -> &LineCounts {
+        &self.0.n_lines
+    }
+
+    fn note_level(&self, readers: &Readers) {
+        let level = match readers {
+            Readers { taps, .. } if taps.want_arguments() => ARGUMENTS,
+            Readers { log: None, taps } if taps.is_empty() => NOTHING,
+            _ => FACTS,
+        };
+        self.0.level.store(level, Relaxed);
+    }
+
+    /// A call has ended.
+    fn report(&self, record: Record) {
+        let record = Arc::new(record);
+        let mut readers = self.readers();
+        let Readers { log, taps } = &mut *readers;
+        taps.show(&record);
+        if let Some(log) = log {
+            log.tell(record);
+        }
+    }
+
+    fn readers(&self) -> MutexGuard<'_, Readers> {
+        self.0.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,174 @@
+//! `dubmesh tap`: calls of a running agent, as they end.
+
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+use agent::journal::CallLine;
+use clap::Args;
+use serde::Deserialize;
+
+use crate::Exit;
+use crate::admin_pages;
+use crate::duration::duration;
+
+/// What stands below the options in `--help`.
+pub(crate) const HELP: &str = "\
+A line for each call that ends: when it came, by what, from where, the service
+and method, how it ended, how long it took, where it was answered, and the bytes
+of request and reply. Ctrl-C ends it. It slows no call down: if calls come
+faster than they are read here, some are left out, and a line says how many.
+
+Arguments are shown only if the agent allows it (tap_arguments of [admin]).
+
+Examples:
+  dubmesh tap                              all, of the agent at 127.0.0.1:9700
+  dubmesh tap com.acme.Orders/find --admin 10.0.0.5:9700
+  dubmesh tap 'com.acme.*' --failed        those that fail
+  dubmesh tap com.acme.Orders --slower-than 500ms --json
+  dubmesh tap --sample 1000 --count 20     one in 1,000, and end after 20
+
+Exit status:
+  0  as many calls were shown as --count says
+  1  the agent cannot be read
+  2  the arguments are wrong";
+
+/// The arguments of `dubmesh tap`.
+#[derive(Args, Debug)]
+pub(crate) struct TapArgs {
+    /// The service, a key or an interface, with or without a method; a trailing
+    /// * stands for any ending
+    #[arg(value_name = "SERVICE[/METHOD]")]
+    what: Option<String>,
+    /// Where the agent's admin listener is: HOST:PORT, or unix: and a path
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9700")]
+    admin: String,
+    /// Only calls that fail
+    #[arg(long)]
+    failed: bool,
+    /// Only calls that take at least so long
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    slower_than: Option<Duration>,
+    /// Only one in so many of them
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    sample: Option<u32>,
+    /// Their arguments, too
+    #[arg(long)]
+    arguments: bool,
+    /// End after so many
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// A JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// A line that an agent sends.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Line {
+    Call(Box<CallLine>),
+    Lost { lost: u64 },
+}
+
+/// Shows calls as they end.
+pub(crate) fn tap(args: &TapArgs) -> Exit {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let done = runtime
+        .map_err(|error| format!("cannot start an event loop: {error}"))
+        .and_then(|runtime| runtime.block_on(show(args)));
+    match done {
+        Ok(()) => Exit::Ok,
+        Err(message) => {
+            eprintln!("dubmesh tap: {message}");
+            Exit::Failure
+        }
+    }
+}
+
+/// An agent ends each look after a while; then it is asked again.
+async fn show(args: &TapArgs) -> Result<(), String> {
+    let (path, mut n_shown) = (path(args), 0);
+    loop {
+        let mut is_at_end = false;
+        let line = |line: &[u8]| {
+            is_at_end = print(args, line, &mut n_shown);
+            is_at_end
+        };
+        admin_pages::lines(&args.admin, &path, line).await?;
+        if is_at_end {
+            return Ok(());
+        }
+    }
+}
+
+/// Prints a line; says whether that is enough.
+fn print(args: &TapArgs, line: &[u8], n_shown: &mut u64) -> bool {
+    let text = match serde_json::from_slice(line) {
+        Ok(Line::Call(_)) if args.json => String::from_utf8_lossy(line).into_owned(),
+        Ok(Line::Call(call)) => call.to_text(),
+        Ok(Line::Lost { lost }) => {
+            eprintln!("dubmesh tap: {lost} calls were left out: they came too fast");
+            return false;
+        }
+        // An empty line, with which an agent begins.
+        Err(_) => return false,
+    };
+    *n_shown += 1;
+    // Whoever closes the pipe has read enough.
+    let is_closed = writeln!(io::stdout(), "{text}").is_err();
+    is_closed || args.count.is_some_and(|count| count <= *n_shown)
+}
+
+/// The page with these calls.
+fn path(args: &TapArgs) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    if let Some(what) = &args.what {
+        let (service, method) = split(what);
+        query.append_pair("service", service);
+        if let Some(method) = method {
+            query.append_pair("method", method);
+        }
+    }
+    if args.failed {
+        query.append_pair("failed", "true");
+    }
+    if let Some(time) = args.slower_than {
+        query.append_pair("slower_ms", &time.as_millis().to_string());
+    }
+    if let Some(sample) = args.sample {
+        query.append_pair("sample", &sample.to_string());
+    }
+    if args.arguments {
+        query.append_pair("arguments", "true");
+    }
+    format!("/tap?{}", query.finish())
+}
+
+/// Service and method of `group/interface:version/method`, where all but the interface may be
+/// missing. What stands before the only `/` is a group if no dot is in it, as every interface of a
+/// package has one.
+fn split(what: &str) -> (&str, Option<&str>) {
+    match what.rsplit_once('/') {
+        Some((service, method)) if service.contains(['.', '/', '*']) => (service, Some(method)),
+        _ => (what, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_may_have_a_group_and_a_method() {
+        for (what, expected) in [
+            ("com.acme.Echo", ("com.acme.Echo", None)),
+            ("com.acme.Echo/echo", ("com.acme.Echo", Some("echo"))),
+            ("gray/com.acme.Echo", ("gray/com.acme.Echo", None)),
+            ("gray/com.acme.Echo:1.0/echo", ("gray/com.acme.Echo:1.0", Some("echo"))),
+            ("com.acme.*", ("com.acme.*", None)),
+            ("*/echo", ("*", Some("echo"))),
+        ] {
+            assert_eq!(split(what), expected, "{what}");
+        }
+    }
+}
