@@ -28,7 +28,9 @@ use crate::rule_documents::{RegistryRules, RuleName};
 use crate::timeout::Limit;
 use crate::upstream::{AnyUpstream, EndpointAddress, Pool, Setup, Standing};
 
+mod allowed;
 mod attempt;
+mod circuits;
 mod describe;
 mod ejections;
 mod explain;
@@ -40,7 +42,9 @@ mod offering;
 mod preference;
 mod rules;
 
+pub use self::allowed::Allowed;
 pub use self::attempt::Attempt;
+use self::circuits::Circuits;
 pub use self::ejections::EjectedInfo;
 use self::ejections::Ejections;
 use self::holding::Holding;
@@ -49,7 +53,6 @@ pub use self::methods::MethodRule;
 use self::methods::Methods;
 pub use self::offering::too_late;
 use self::preference::{Preference, ZONE};
-pub use self::rules::Allowed;
 use self::rules::Rules;
 
 /// All endpoints of one service.
@@ -84,6 +87,8 @@ pub struct Cluster {
     without_endpoint: RefCell<Option<Arc<CallStats>>>,
     /// What holds for some of its methods.
     methods: Methods,
+    /// The breakers of its methods.
+    circuits: Circuits,
     /// Counts what is rare.
     events: RefCell<Option<Arc<ServiceEvents>>>,
 }
@@ -181,6 +186,7 @@ impl Cluster {
             changed: Notify::new(),
             lines: Lines::default(),
             without_endpoint: RefCell::default(),
+            circuits: Circuits::default(),
             events: RefCell::default(),
         }
     }

@@ -47,6 +47,8 @@ pub enum Code {
     Overloaded,
     /// More calls come than the configuration lets through.
     RateLimited,
+    /// Calls of the method fail at every endpoint, and the configuration says to send none then.
+    CircuitOpen,
     /// The registry could not be asked yet.
     RegistryUnavailable,
     /// No endpoint of the service can be reached.
@@ -120,7 +122,7 @@ const fn row(
 
 impl Code {
     /// Every code, in the order of its number.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::BadRequest,
         Self::NoRoute,
         Self::CrossSite,
@@ -137,6 +139,7 @@ impl Code {
         Self::Draining,
         Self::Overloaded,
         Self::RateLimited,
+        Self::CircuitOpen,
         Self::RegistryUnavailable,
         Self::NoEndpoint,
         Self::Unreachable,
@@ -188,6 +191,7 @@ impl Code {
             Self::Draining => row("draining", Local, 503, S::REFUSED, D::ServerThreadpoolExhausted, Safe),
             Self::Overloaded => row("overloaded", Local, 503, S::OVERLOADED, D::ServerThreadpoolExhausted, Safe),
             Self::RateLimited => row("rate_limited", Downstream, 429, S::OVERLOADED, D::ServerThreadpoolExhausted, Safe),
+            Self::CircuitOpen => row("circuit_open", Local, 503, S::OVERLOADED, D::ServerThreadpoolExhausted, Safe),
             Self::RegistryUnavailable => row("registry_unavailable", Local, 503, S::UPSTREAM_UNREACHABLE, D::ServerError, Safe),
             Self::NoEndpoint => row("no_endpoint", Upstream, 503, S::UPSTREAM_UNREACHABLE, D::ServerError, Safe),
             Self::Unreachable => row("unreachable", Upstream, 503, S::UPSTREAM_UNREACHABLE, D::ServerError, Safe),

@@ -16,6 +16,7 @@
 //! - [`connection_count`] says how many connections the calls to one endpoint need.
 //! - [`lender`] lends what a worker's gate may let in to the links that call it, and [`purse`] is
 //!   what a link holds of that.
+//! - [`breaker`] keeps the calls of a method from an endpoint while they fail there.
 //! - [`rate_limit`] refuses calls of which more come a second than is allowed.
 //! - [`AttemptEnd`] is what the balancer learns from an attempt that is over.
 //!
@@ -32,6 +33,7 @@
 
 mod attempt_end;
 mod attempts;
+pub mod breaker;
 pub mod capacity;
 pub mod connection_count;
 pub mod credit;

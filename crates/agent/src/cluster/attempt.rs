@@ -9,6 +9,7 @@ use balance::Ticket;
 use dubbo_proto::{Serialization, Status};
 use flow::{AttemptEnd, Standing};
 
+use super::circuits::CircuitPass;
 use super::{Cluster, Member, ejections};
 use crate::error::{CallError, Code};
 use crate::gate::Admitted;
@@ -22,6 +23,8 @@ pub struct Attempt {
     pub(super) ticket: Option<Ticket>,
     /// Leave to have the call there, if the endpoint takes a limited number.
     pub(super) leave: Option<Leave>,
+    /// Leave of the breaker of its method.
+    pub(super) circuit: Option<CircuitPass>,
     pub(super) started: Instant,
 }
 
@@ -98,7 +101,10 @@ impl Attempt {
             && matches!(self.cluster.standing(&self.member), Standing::Ready | Standing::Full)
     }
 
-    fn give_back(&self, ticket: Ticket, ending: AttemptEnd, now: Instant, latency: Duration) {
+    fn give_back(&mut self, ticket: Ticket, ending: AttemptEnd, now: Instant, latency: Duration) {
+        if let Some(circuit) = self.circuit.take() {
+            circuit.end(&self.cluster, &self.member, now, (ending, latency));
+        }
         let mut balancer = self.cluster.balancer.borrow_mut();
         ending.give_back(&mut balancer, ticket, now, latency, rand::rng);
     }

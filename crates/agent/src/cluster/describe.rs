@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use balance::{EjectReason, EndpointStats};
 use dubbo_proto::Serialization;
@@ -96,6 +96,10 @@ impl Cluster {
         if held {
             let reason = "held: the registry no longer lists it, but it still answers";
             why.push(reason.to_owned());
+        }
+        for (method, state) in self.circuits.broken(stats.key, Instant::now()) {
+            let circuit = format!("circuit of method {method}: {state}");
+            why.push(circuit.chars().take(MAX_REASON_LEN).collect());
         }
         let mut calls = CallsSnapshot { average_ms: stats.latency.map(ms), ..Default::default() };
         calls.totals.add(&member.stats);

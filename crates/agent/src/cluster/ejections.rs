@@ -121,6 +121,7 @@ pub(super) fn of_error(error: &CallError) -> AttemptEnd {
         | Code::Draining
         | Code::RegistryUnavailable
         | Code::RateLimited
+        | Code::CircuitOpen
         | Code::ReplyTooLarge
         | Code::ProviderRejected
         | Code::Cancelled

@@ -1,6 +1,7 @@
 //! What would become of a call that nobody makes.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Instant;
 
 use balance::{Balancer, EndpointStats};
@@ -34,10 +35,15 @@ impl Cluster {
             if stats.is_some_and(|stats| max_in_flight <= stats.in_flight) {
                 endpoint.why.push(format!("at its limit: max_in_flight is {max_in_flight}"));
             }
+            for (of, state) in self.circuits.broken(&one.member, now) {
+                endpoint.why.push(format!("circuit of method {of}: {state}"));
+            }
             endpoint.removed_by.clone_from(&one.removed_by);
             endpoints.insert(one.member.0.upstream.address().to_string(), endpoint);
         }
-        let choice = (explained.allowed.as_ref(), self.preference.point(call));
+        let allowed = self.narrowed(explained.allowed.map(Rc::new), method);
+        self.look_at_circuits(allowed.as_deref(), now);
+        let choice = (allowed.as_deref(), self.preference.point(call));
         let shares = self.shares(now, balancer.clone(), choice);
         for (member, share) in shares {
             if let Some(endpoint) = endpoints.get_mut(&**member.0.upstream.address()) {

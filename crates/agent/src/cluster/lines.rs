@@ -187,7 +187,7 @@ impl Cluster {
                     }
                 }
                 (Some(task), None) => {
-                    let _ = task.send(Err(self.no_endpoint(allowed)));
+                    let _ = task.send(Err(self.no_endpoint_at(now, allowed)));
                 }
                 (None, attempt) => {
                     attempt.into_iter().for_each(|attempt| attempt.unused(now));

@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use flow::rate_limit::OverRate;
 
-use super::Cluster;
-use crate::config::{CallerKey, MethodPolicy};
+use super::{Allowed, Cluster};
+use crate::config::{BreakerSettings, CallerKey, MethodPolicy};
 use crate::error::{CallError, Code};
 use crate::facts::CallFacts;
 use crate::invocation::Origin;
@@ -31,6 +31,13 @@ pub struct MethodRule {
     policy: Arc<MethodPolicy>,
     /// Shared by all workers.
     limiter: Option<Arc<SharedLimiter>>,
+}
+
+impl MethodRule {
+    /// When its breakers open.
+    pub(super) fn breaker(&self) -> Option<BreakerSettings> {
+        self.policy.breaker
+    }
 }
 
 impl Methods {
@@ -65,6 +72,28 @@ impl Cluster {
     #[inline]
     pub fn method_rule(&self, facts: &dyn CallFacts) -> Option<Rc<MethodRule>> {
         if self.methods.is_empty() { None } else { self.methods.of(&facts.method()) }
+    }
+
+    /// What a call may go to by the rules, together with the breakers of its method.
+    #[inline]
+    pub(super) fn with_circuits(
+        &self,
+        allowed: Option<Rc<Allowed>>,
+        facts: &dyn CallFacts,
+    ) -> Option<Rc<Allowed>> {
+        if self.methods.is_empty() { allowed } else { self.narrowed(allowed, &facts.method()) }
+    }
+
+    #[cold]
+    pub(super) fn narrowed(
+        &self,
+        allowed: Option<Rc<Allowed>>,
+        method: &str,
+    ) -> Option<Rc<Allowed>> {
+        match self.methods.of(method) {
+            Some(rule) => self.narrow(&rule, method, allowed),
+            None => allowed,
+        }
     }
 
     /// What holds for a method, in words.

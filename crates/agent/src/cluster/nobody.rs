@@ -1,5 +1,7 @@
 //! Why nobody can take a call, in words.
 
+use std::time::Instant;
+
 use registry::Freshness;
 
 use super::{Allowed, Cluster, MemberState};
@@ -10,6 +12,15 @@ impl Cluster {
         let name = &self.registry_name;
         let message = format!("registry {name:?} has not answered yet; check that it is running");
         CallError::new(Code::RegistryUnavailable, message)
+    }
+
+    /// The failure of a call that nobody can take at `now`.
+    pub(super) fn no_endpoint_at(&self, now: Instant, allowed: Option<&Allowed>) -> CallError {
+        let circuits = allowed.and_then(Allowed::circuits);
+        match circuits.and_then(|circuits| Some((circuits, circuits.wait(now)?))) {
+            Some((circuits, wait)) => self.circuit_open(circuits, wait),
+            None => self.no_endpoint(allowed),
+        }
     }
 
     pub(super) fn no_endpoint(&self, allowed: Option<&Allowed>) -> CallError {

@@ -88,6 +88,7 @@ impl Cluster {
         allowed: Option<&Allowed>,
         point: Option<u32>,
     ) -> Option<Attempt> {
+        self.look_at_circuits(allowed, now);
         let slot = {
             let mut balancer = self.balancer.borrow_mut();
             let standing = |member: &Member| self.standing_for(member, now, allowed);
@@ -99,7 +100,7 @@ impl Cluster {
             }
             slot
         };
-        self.attempt(slot, now)
+        self.attempt(slot, now, allowed)
     }
 
     /// Makes a call, on another endpoint if one refuses it before it has begun.
@@ -180,7 +181,7 @@ impl Cluster {
                     now = Instant::now();
                     Some(attempt?)
                 }
-                Next::Offer(slot) => self.attempt(slot, now),
+                Next::Offer(slot) => self.attempt(slot, now, choice.allowed.as_deref()),
                 Next::Wait => {
                     // If none came, the next decision says so.
                     let _ = self.wait_for_endpoints(attempts.limits().deadline).await;
@@ -231,11 +232,15 @@ impl Cluster {
     /// What a call says about where it goes.
     #[inline]
     pub(super) fn choice(&self, facts: &dyn CallFacts) -> Choice {
-        Choice { allowed: self.allowed(facts), point: self.preference.point(facts) }
+        Choice {
+            allowed: self.with_circuits(self.allowed(facts), facts),
+            point: self.preference.point(facts),
+        }
     }
 
     /// Decides where a call goes next.
     pub(super) fn next(&self, attempts: &Attempts<Member>, now: Instant, choice: &Choice) -> Next {
+        self.look_at_circuits(choice.allowed.as_deref(), now);
         let is_known = self.status.get() != Freshness::Pending;
         let mut balancer = self.balancer.borrow_mut();
         let standing = |member: &Member| self.standing_for(member, now, choice.allowed.as_deref());
@@ -263,7 +268,7 @@ impl Cluster {
     ) -> CallError {
         let error = match reason {
             GiveUp::NothingKnown => self.registry_silent(),
-            GiveUp::NoEndpoint | GiveUp::LastFailure => self.no_endpoint(allowed),
+            GiveUp::NoEndpoint | GiveUp::LastFailure => self.no_endpoint_at(now, allowed),
             GiveUp::TooLate => CallError::new(Code::Timeout, "the deadline has passed"),
         };
         // Whom it was offered to before has counted it.
@@ -284,6 +289,10 @@ impl Cluster {
         if allowed.is_some_and(|allowed| !allowed.has(member)) {
             return Standing::Down;
         }
+        let circuits = allowed.and_then(Allowed::circuits);
+        if circuits.is_some_and(|circuits| !circuits.has(member, now)) {
+            return Standing::Down;
+        }
         match (self.standing(member), &*member.0.gate.borrow()) {
             (Standing::Ready | Standing::Connecting, Some(gate)) if !gate.has_room(now) => {
                 Standing::Full
@@ -296,7 +305,12 @@ impl Cluster {
         member.0.upstream.standing(&self.service_name)
     }
 
-    pub(super) fn attempt(self: &Rc<Self>, slot: Slot, now: Instant) -> Option<Attempt> {
+    pub(super) fn attempt(
+        self: &Rc<Self>,
+        slot: Slot,
+        now: Instant,
+        allowed: Option<&Allowed>,
+    ) -> Option<Attempt> {
         let mut balancer = self.balancer.borrow_mut();
         let member = balancer.key(slot)?.clone();
         let ticket = Some(balancer.begin(slot));
@@ -306,7 +320,9 @@ impl Cluster {
             None => self.credit(&member, now).map(Leave::Credit),
         };
         member.0.stats.started();
-        Some(Attempt { cluster: Rc::clone(self), member, ticket, leave, started: now })
+        let circuits = allowed.and_then(Allowed::circuits);
+        let circuit = circuits.map(|circuits| circuits.begin(&member, now));
+        Some(Attempt { cluster: Rc::clone(self), member, ticket, leave, circuit, started: now })
     }
 
     #[inline]

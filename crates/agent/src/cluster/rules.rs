@@ -13,7 +13,7 @@ use dubbo_proto::ServiceKey;
 use flow::rules::{CallView, Configurators, Inputs, RuleSet, Selection, Step, TAG, UrlView};
 use registry::Endpoint;
 
-use super::{Member, MemberState};
+use super::{Allowed, Member};
 use crate::config::RoutingPolicy;
 use crate::facts::CallFacts;
 use crate::rule_documents::RegistryRules;
@@ -22,14 +22,6 @@ use crate::rule_documents::RegistryRules;
 const MAX_KNOWN: usize = 1024;
 /// Longest description of a kind of calls that is remembered, in bytes.
 const MAX_KEY_LEN: usize = 4096;
-
-/// The endpoints that a call may go to.
-pub struct Allowed {
-    /// In the order of their addresses in memory.
-    kept: Vec<Member>,
-    /// If there are none: what has removed them.
-    reason: Option<String>,
-}
 
 /// The rules of one cluster.
 pub(super) struct Rules {
@@ -75,29 +67,12 @@ struct Placed {
     endpoint: Endpoint,
 }
 
-impl Allowed {
-    fn of(state: &State, selection: &Selection) -> Self {
-        let kept = selection.kept().filter_map(|index| state.endpoints.get(index));
-        let mut kept: Vec<Member> = kept.map(|placed| placed.member.clone()).collect();
-        kept.sort_by_key(address);
-        let last = selection.steps.iter().rev().find(|step| !step.leaves_any());
-        let reason = last.filter(|_| kept.is_empty()).map(|step| format!("{step}"));
-        Self { kept, reason }
-    }
-
-    /// Whether a call may go there.
-    pub fn has(&self, member: &Member) -> bool {
-        self.kept.binary_search_by_key(&address(member), address).is_ok()
-    }
-
-    /// If there is no endpoint: what has removed them.
-    pub fn nobody(&self) -> Option<&str> {
-        self.reason.as_deref()
-    }
-}
-
-fn address(member: &Member) -> *const MemberState {
-    Rc::as_ptr(&member.0)
+fn allowed_of(state: &State, selection: &Selection) -> Allowed {
+    let kept = selection.kept().filter_map(|index| state.endpoints.get(index));
+    let last = selection.steps.iter().rev().find(|step| !step.leaves_any());
+    Allowed::new(kept.map(|placed| placed.member.clone()).collect(), || {
+        last.map(|step| format!("{step}"))
+    })
 }
 
 impl Rules {
@@ -192,7 +167,7 @@ impl Rules {
             true => state.select(call, &self.service.interface),
             false => Selection::all(state.endpoints.len()),
         };
-        let allowed = self.is_active.get().then(|| Allowed::of(&state, &selection));
+        let allowed = self.is_active.get().then(|| allowed_of(&state, &selection));
         let members = state.endpoints.iter().enumerate().map(|(index, placed)| ExplainedMember {
             member: placed.member.clone(),
             full_weight: placed.endpoint.weight,
@@ -219,7 +194,7 @@ impl Rules {
             return Rc::clone(known);
         }
         let selection = state.select(call, &self.service.interface);
-        let allowed = Rc::new(Allowed::of(&state, &selection));
+        let allowed = Rc::new(allowed_of(&state, &selection));
         if let Some(key) = key.filter(|key| key.len() <= MAX_KEY_LEN) {
             if MAX_KNOWN <= state.known.len() {
                 state.known.clear();

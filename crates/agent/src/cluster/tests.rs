@@ -213,7 +213,7 @@ fn what_a_first_failure_leaves_to_try() {
             Next::Offer(slot) => slot,
             other => panic!("{other:?}"),
         };
-        let attempt = cluster.attempt(slot, now).unwrap();
+        let attempt = cluster.attempt(slot, now, None).unwrap();
         let after = |times, error: &CallError| {
             cluster.after_first(&attempt, times, error, &NoFacts).map(|left| left.is_first())
         };

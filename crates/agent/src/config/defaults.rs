@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use balance::{HoldPolicy, OutlierPolicy, Policy};
 use dubbo_proto::Serialization;
+use flow::breaker::BreakerPolicy;
 
-use super::ConnectionLimit;
+use super::{BreakerSettings, ConnectionLimit};
 
 /// No setting is longer; a value beyond is a slip of the unit.
 pub(super) const LONGEST: Duration = Duration::from_secs(60 * 60);
@@ -148,6 +149,24 @@ pub(super) const OUTLIER: OutlierPolicy = OutlierPolicy {
     max_percent: 50,
     exceptions: false,
 };
+/// As for ejection, where that judges all methods of an endpoint together. Dubbo waits a second for
+/// an answer unless it is told otherwise.
+pub(super) const BREAKER: BreakerSettings = BreakerSettings {
+    policy: BreakerPolicy {
+        failures: 5,
+        error_percent: 50,
+        min_calls: 20,
+        window: Duration::from_secs(10),
+        time: Duration::from_secs(1),
+        max_time: Duration::from_secs(30),
+        probes: 1,
+    },
+    min_timeout: Duration::from_secs(1),
+    exceptions: false,
+    may_empty: false,
+};
+/// More would be no trial.
+pub(super) const MOST_PROBES: u32 = 1000;
 /// Beyond that nothing is ever ejected in practice.
 pub(super) const MOST_FAILURES: u32 = 100_000;
 /// A caller that asks for more has given up long before.

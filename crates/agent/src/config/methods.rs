@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use flow::breaker::BreakerPolicy;
 use flow::rate_limit::{Rate, RateLimits};
 
 use super::defaults;
@@ -13,6 +15,19 @@ pub(super) const OF_DEFAULTS: &str = "defaults.method";
 pub(super) const OF_CLUSTER: &str = "cluster.method";
 /// What names a section has that says nothing of them.
 const ALL: &str = "*";
+/// The keys that mean nothing without `breaker`.
+const BREAKER_KEYS: [&str; 10] = [
+    "breaker_failures",
+    "breaker_error_percent",
+    "breaker_min_calls",
+    "breaker_window_ms",
+    "breaker_open_ms",
+    "breaker_max_open_ms",
+    "breaker_probes",
+    "breaker_min_timeout_ms",
+    "breaker_exceptions",
+    "breaker_may_empty",
+];
 
 /// What holds for some methods of a service. The first that fits a method counts.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -23,6 +38,21 @@ pub struct MethodPolicy {
     pub limits: RateLimits,
     /// Whose calls count as one caller's.
     pub caller: CallerKey,
+    /// When its calls are kept from an endpoint.
+    pub breaker: Option<BreakerSettings>,
+}
+
+/// When the calls of a method are kept from an endpoint.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct BreakerSettings {
+    /// When a breaker opens, and for how long.
+    pub policy: BreakerPolicy,
+    /// A call that timed out sooner does not count: its caller has chosen so.
+    pub min_timeout: Duration,
+    /// Whether exceptions of the service count as failures.
+    pub exceptions: bool,
+    /// Whether no endpoint may be left; otherwise all are called while all are broken.
+    pub may_empty: bool,
 }
 
 /// What tells callers apart.
@@ -56,7 +86,22 @@ impl MethodPolicy {
         let caller = format!(" of each caller ({})", self.caller);
         let total = total.map(|it| rate("rate_limit", it, ""));
         let per_caller = per_caller.map(|it| rate("caller_rate_limit", it, &caller));
-        total.into_iter().chain(per_caller).collect()
+        let breaker = self.breaker.map(|it| it.words());
+        total.into_iter().chain(per_caller).chain(breaker).collect()
+    }
+}
+
+impl BreakerSettings {
+    fn words(&self) -> String {
+        let BreakerPolicy { failures, error_percent, min_calls, window, .. } = self.policy;
+        let streak = (failures != 0).then(|| format!("{failures} failures in a row"));
+        let share = (error_percent != 0).then(|| {
+            let seconds = window.as_secs_f64();
+            format!("{error_percent} % of at least {min_calls} calls in {seconds} s")
+        });
+        let when: Vec<String> = streak.into_iter().chain(share).collect();
+        let empty = if self.may_empty { "; may leave no endpoint" } else { "" };
+        format!("breaker: opens after {}{empty}", when.join(", or after failures of "))
     }
 }
 
@@ -123,12 +168,48 @@ fn method(section: &mut Section<'_>) -> MethodPolicy {
         names: names.into_iter().map(str::to_owned).collect(),
         limits,
         caller: caller.unwrap_or_default(),
+        breaker: breaker(section),
     };
     if policy.words().is_empty() {
         let problem = "does nothing: it has none of the keys that say what holds for its methods";
         section.wrong_at(&section.head().clone(), problem, "add one, or remove the section");
     }
     policy
+}
+
+/// The keys that begin with `breaker`.
+fn breaker(section: &mut Section<'_>) -> Option<BreakerSettings> {
+    let base = defaults::BREAKER;
+    let is_on = section.flag("breaker", false);
+    let (longest, most) = (defaults::LONGEST, defaults::MOST_FAILURES);
+    let policy = BreakerPolicy {
+        failures: section.number("breaker_failures", 0..=most, base.policy.failures),
+        error_percent: section.number("breaker_error_percent", 0..=100, base.policy.error_percent),
+        min_calls: section.number("breaker_min_calls", 1..=most, base.policy.min_calls),
+        window: section.ms("breaker_window_ms", longest, base.policy.window),
+        time: section.ms("breaker_open_ms", longest, base.policy.time),
+        max_time: section.ms("breaker_max_open_ms", longest, base.policy.max_time),
+        probes: section.number("breaker_probes", 1..=defaults::MOST_PROBES, base.policy.probes),
+    };
+    let settings = BreakerSettings {
+        policy,
+        min_timeout: section.ms_or_none("breaker_min_timeout_ms", longest, base.min_timeout),
+        exceptions: section.flag("breaker_exceptions", base.exceptions),
+        may_empty: section.flag("breaker_may_empty", base.may_empty),
+    };
+    if let Some(key) = BREAKER_KEYS.into_iter().find(|key| !is_on && section.has(key)) {
+        section.wrong(key, "is set, but breaker is not true", "add breaker = true");
+    }
+    if is_on && policy.failures == 0 && policy.error_percent == 0 {
+        let problem = "never opens: breaker_failures and breaker_error_percent are 0";
+        section.wrong("breaker", problem, "raise one of them, or remove this key");
+    }
+    if policy.max_time < policy.time {
+        let (ms, max_ms) = (policy.time.as_millis(), policy.max_time.as_millis());
+        let problem = format!("{ms} ms is longer than breaker_max_open_ms, {max_ms} ms");
+        section.wrong("breaker_open_ms", problem, "lower it, or raise breaker_max_open_ms");
+    }
+    is_on.then_some(settings)
 }
 
 fn rate(section: &mut Section<'_>, key: &'static str, burst_key: &'static str) -> Option<Rate> {

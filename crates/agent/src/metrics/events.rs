@@ -14,11 +14,26 @@ pub enum MethodEvent {
     RateLimited,
     /// Refused by `caller_rate_limit`.
     CallerRateLimited,
+    /// A circuit opened.
+    CircuitOpened,
+    /// A circuit closed.
+    CircuitClosed,
+    /// Refused, because the circuits of all endpoints are open.
+    CircuitOpen,
+    /// The circuits of all endpoints are open, so that calls are sent whatever they say.
+    CircuitsIgnored,
 }
 
 impl MethodEvent {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 2] = [Self::RateLimited, Self::CallerRateLimited];
+    pub const ALL: [Self; 6] = [
+        Self::RateLimited,
+        Self::CallerRateLimited,
+        Self::CircuitOpened,
+        Self::CircuitClosed,
+        Self::CircuitOpen,
+        Self::CircuitsIgnored,
+    ];
 
     /// The value of the label `event`.
     #[must_use]
@@ -26,6 +41,10 @@ impl MethodEvent {
         match self {
             Self::RateLimited => "rate_limited",
             Self::CallerRateLimited => "caller_rate_limited",
+            Self::CircuitOpened => "circuit_opened",
+            Self::CircuitClosed => "circuit_closed",
+            Self::CircuitOpen => "circuit_open",
+            Self::CircuitsIgnored => "circuits_ignored",
         }
     }
 }

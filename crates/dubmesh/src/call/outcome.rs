@@ -23,6 +23,7 @@ pub(super) fn exit_of(code: Code) -> Exit {
         | Code::Draining
         | Code::Overloaded
         | Code::RateLimited
+        | Code::CircuitOpen
         | Code::RegistryUnavailable
         | Code::NoEndpoint
         | Code::Unreachable
@@ -58,6 +59,7 @@ pub(super) fn remedy(code: Code) -> &'static str {
         Code::MethodNotFound => "check the interface, the method and --types",
         Code::Draining | Code::Refused => "the endpoint is shutting down; try another one",
         Code::Overloaded | Code::ThreadPoolExhausted => "try again when the endpoint is less busy",
+        Code::CircuitOpen => "see the providers' logs, and try again later",
         Code::RateLimited => "call less often, or raise the limit in [[cluster.method]]",
         Code::RegistryUnavailable => "check --registry, and whether it is running",
         Code::NoEndpoint | Code::Unreachable => {

@@ -1,0 +1,54 @@
+//! Which endpoints a call may go to, by routing rules and by the circuit breakers of its method.
+
+use std::rc::Rc;
+
+use super::circuits::MethodCircuits;
+use super::{Member, MemberState};
+
+/// The endpoints that a call may go to.
+pub struct Allowed {
+    /// What rules leave, in the order of their addresses in memory; `None` means all.
+    kept: Option<Rc<[Member]>>,
+    /// If they leave none: what has removed them.
+    reason: Option<String>,
+    /// The breakers of its method, which also say who may be called.
+    circuits: Option<Rc<MethodCircuits>>,
+}
+
+impl Allowed {
+    /// These, by rules; `reason` is asked for if there are none.
+    pub(super) fn new(mut kept: Vec<Member>, reason: impl FnOnce() -> Option<String>) -> Self {
+        kept.sort_by_key(address);
+        let reason = if kept.is_empty() { reason() } else { None };
+        Self { kept: Some(kept.into()), reason, circuits: None }
+    }
+
+    /// Those that `rules` leave, and that these breakers let calls pass to.
+    pub(super) fn with_circuits(rules: Option<&Self>, circuits: Rc<MethodCircuits>) -> Self {
+        let kept = rules.and_then(|rules| rules.kept.clone());
+        let reason = rules.and_then(|rules| rules.reason.clone());
+        Self { kept, reason, circuits: Some(circuits) }
+    }
+
+    /// Whether a call may go there by the rules.
+    pub fn has(&self, member: &Member) -> bool {
+        let is_kept =
+            |kept: &Rc<[Member]>| kept.binary_search_by_key(&address(member), address).is_ok();
+        self.kept.as_ref().is_none_or(is_kept)
+    }
+
+    /// If there is no endpoint: what has removed them.
+    pub fn nobody(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+
+    /// The breakers of the call's method.
+    #[inline]
+    pub(super) fn circuits(&self) -> Option<&Rc<MethodCircuits>> {
+        self.circuits.as_ref()
+    }
+}
+
+fn address(member: &Member) -> *const MemberState {
+    Rc::as_ptr(&member.0)
+}
