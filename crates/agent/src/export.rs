@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use dubbo_proto::{RequestTemplate, Serialization, ServiceKey};
-use flow::gate::Arrival;
 use flow::lender::Demand;
 use flow::queue::Priority;
 use link::LinkMachine;
@@ -32,9 +31,11 @@ use crate::config::HTTP_APP_SERIALIZATIONS;
 use crate::connections::{Activity, Session};
 use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
+use crate::facts::WholeFacts;
 use crate::gate::{Admission, Admitted, Borrower, Waiting};
 use crate::journal::{Entry, Journal};
 use crate::memory::write_timeout;
+use crate::priority;
 use crate::route::{WHOLE, template};
 use crate::upstream::dubbo::{self, DubboClient, refused};
 use crate::upstream::{MessageLen, Standing};
@@ -91,6 +92,18 @@ impl Received {
         attachments: &'a [(&'a str, &'a str)],
     ) -> Call<'a, M, P> {
         Call { method, payload, attachments, times: self.times, one_way: self.one_way }
+    }
+
+    /// How much it matters while it waits.
+    #[cold]
+    fn priority(&self, def: &RouteDef) -> Priority {
+        let body = &self.payload;
+        let whole = Whole { serialization: codec::serialization(self.codec), body };
+        if def.method == WHOLE {
+            return priority::of(&WholeFacts::new(whole), Priority::default());
+        }
+        let told = self.meta.iter().find(|(name, _)| *name == priority::ATTACHMENT);
+        told.and_then(|(_, value)| Priority::of_name(value)).unwrap_or_default()
     }
 
     /// The same for one that is a whole Dubbo request.
@@ -319,8 +332,8 @@ impl LinkSession {
             note(entry, &target.def, (call.codec, &call.meta, &call.payload));
         }
         let Times { now, deadline } = call.times;
-        let arrival = Arrival { caller: self.number(), priority: Priority::default(), deadline };
-        match target.backend.gate.admit(now, &arrival) {
+        let class = || call.priority(&target.def);
+        match target.backend.gate.admit(now, self.number(), deadline, class) {
             Admission::In(admitted) => self.begin(&target, call, admitted),
             Admission::Waits(waiting) => {
                 self.borrow(&target, now);

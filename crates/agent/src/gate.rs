@@ -23,6 +23,7 @@ use flow::capacity::{Allowance, REPORT_INTERVAL, Report};
 use flow::gate::{Arrival, Gate, Left, Pace, Pass, Shed};
 use flow::line::LinePolicy;
 use flow::queue::Key;
+use flow::queue::Priority;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep_until;
 
@@ -226,12 +227,24 @@ impl AppGate {
 
     /// Lets a call in, has it wait, or sheds it.
     #[inline]
-    pub fn admit(self: &Rc<Self>, now: Instant, arrival: &Arrival) -> Admission {
-        let lent = if self.is_lending.get() { self.enter_lent(now, arrival.caller) } else { None };
+    ///
+    /// `caller` is any number that is one caller's alone. `priority` is asked for only if the call
+    /// has to wait.
+    pub fn admit(
+        self: &Rc<Self>,
+        now: Instant,
+        caller: u64,
+        deadline: Instant,
+        priority: impl FnOnce() -> Priority,
+    ) -> Admission {
+        let lent = if self.is_lending.get() { self.enter_lent(now, caller) } else { None };
         let pass = lent.or_else(|| self.gate.borrow_mut().enter(now));
         match pass {
             Some(pass) => Admission::In(self.admitted(pass)),
-            None => self.admit_slowly(now, arrival),
+            None => {
+                let arrival = Arrival { caller, priority: priority(), deadline };
+                self.admit_slowly(now, arrival)
+            }
         }
     }
 
@@ -244,7 +257,7 @@ impl AppGate {
     }
 
     #[cold]
-    fn admit_slowly(self: &Rc<Self>, now: Instant, arrival: &Arrival) -> Admission {
+    fn admit_slowly(self: &Rc<Self>, now: Instant, arrival: Arrival) -> Admission {
         let allowance = self.shared.ask(now, self.worker, || self.demand() + 1);
         allowance.into_iter().for_each(|allowance| self.allow(now, allowance));
         if self.is_lending.get() {
@@ -257,7 +270,7 @@ impl AppGate {
             }
         }
         let (task, outcome) = oneshot::channel();
-        let waits = self.gate.borrow_mut().wait(now, *arrival, task);
+        let waits = self.gate.borrow_mut().wait(now, arrival, task);
         match waits {
             Ok(key) => {
                 match self.is_active.get() {

@@ -41,6 +41,7 @@ pub mod listening;
 pub mod memory;
 pub mod metrics;
 pub mod outbound;
+pub mod priority;
 mod refused_serializations;
 pub mod reply;
 pub mod resolve;

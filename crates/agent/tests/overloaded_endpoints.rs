@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
@@ -174,6 +175,67 @@ fn calls_wait_in_line_for_an_endpoint() {
     assert_eq!(app.n_requests(), 1);
     app.kill();
     block_on(agent.drain());
+}
+
+/// Calls of several classes to a provider with one thread, which a first call keeps busy. The
+/// classes in the order of their answers; `None` if they came too late to wait together.
+fn order_of_classes() -> Option<Vec<&'static str>> {
+    let (hub, app) = (MemoryHub::new(), PoolProvider::start(1, 300 * MS, false));
+    let _registered = register_with(&hub, app.addr, &[]);
+    // Each worker has a line of its own.
+    let agent = one_worker(&hub, "[defaults]\nendpoint_capacity = 1\npriority = \"low\"");
+    let order = Mutex::new(Vec::new());
+    let are_waiting = |n: usize| {
+        let services: Page<ServiceSnapshot> = page(&agent, "/services");
+        let n_waiting: usize = services.items.iter().map(|it| it.waiting).sum();
+        let is_over = 0 < app.n_answered();
+        (is_over || n_waiting == n).then_some(!is_over)
+    };
+    let wrong = call(&agent, "echo", &[STRING, "x-dubbo-priority: urgent"], "[\"a\"]");
+    assert_eq!((wrong.status, &*wrong.code()), (400, "bad_request"), "{wrong:?}");
+    let waited_together = std::thread::scope(|scope| {
+        let ask = |priority: &'static str| {
+            let (agent, order) = (&agent, &order);
+            scope.spawn(move || {
+                let header = format!("x-dubbo-priority: {priority}");
+                let mut headers = vec![STRING, "x-dubbo-timeout-ms: 20000"];
+                headers.extend((!priority.is_empty()).then_some(&*header));
+                if call(agent, "echo", &headers, "[\"a\"]").status == 200 {
+                    order.lock().unwrap().push(priority);
+                }
+            });
+        };
+        ask("normal");
+        let endpoint = || -> Page<EndpointSnapshot> { page(&agent, "/endpoints") };
+        wait_until("a first call at the provider", || {
+            let is_busy = endpoint().items.iter().any(|it| it.calls.in_flight == 1);
+            (is_busy || 0 < app.n_answered()).then_some(())
+        });
+        // The one that names no class has that of the section.
+        ask("low");
+        ask("");
+        let two = wait_until("two wait", || are_waiting(2));
+        ask("high");
+        two && wait_until("three wait", || are_waiting(3))
+    });
+    waited_together.then(|| order.into_inner().unwrap())
+}
+
+/// Among those who wait, the better class goes first, whoever came first.
+#[test]
+fn a_call_that_matters_more_goes_first() {
+    let order = wait_until("an undisturbed try", order_of_classes);
+    assert_eq!(order[..2], ["normal", "high"], "{order:?}");
+}
+
+/// An agent with one worker, which shows what it does.
+fn one_worker(hub: &MemoryHub, extra: &str) -> Agent {
+    let text = format!(
+        "[admin]\nlisten = \"127.0.0.1:0\"\n[agent]\nworkers = 1\n[[registry]]\nname = \
+         \"main\"\nkind = \"file\"\npath = \"x\"\n[[ingress]]\nprotocol = \"http\"\nlisten = \
+         \"127.0.0.1:0\"\n{extra}\n"
+    );
+    support::start(&text, hub)
 }
 
 /// Consumers of Dubbo's own get the status that they know.

@@ -24,6 +24,29 @@ pub enum Priority {
     Low,
 }
 
+impl Priority {
+    /// The classes and their names.
+    pub const NAMES: [(&str, Self); N_CLASSES] =
+        [("high", Self::High), ("normal", Self::Normal), ("low", Self::Low)];
+
+    /// The class of this name.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, class)| *class)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let [(high, _), (normal, _), (low, _)] = Self::NAMES;
+        match self {
+            Self::High => high,
+            Self::Normal => normal,
+            Self::Low => low,
+        }
+    }
+}
+
 const N_CLASSES: usize = 3;
 
 /// A call that is to wait, as the queue sees it.

@@ -115,11 +115,13 @@ impl Cluster {
         allowed: Option<Rc<Allowed>>,
     ) -> Outcome {
         let (pace, policy) = self.pace(allowed.as_deref());
-        if policy.max_waiting <= self.lines.n_waiting() {
-            return Err(self.shed(Shed::Full, &pace));
-        }
+        let n_waiting = self.lines.n_waiting();
         let (task, outcome) = oneshot::channel();
         let line = self.lines.line(allowed, policy);
+        // A line that is full by itself has a call give way that matters less, if there is one.
+        if policy.max_waiting <= n_waiting && line.line.borrow().len() < n_waiting {
+            return Err(self.shed(Shed::Full, &pace));
+        }
         let waits = line.line.borrow_mut().wait(now, &pace, arrival, task);
         // A line in which nobody waits is removed by the task.
         match self.lines.is_served.replace(true) {

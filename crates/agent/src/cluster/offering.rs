@@ -19,6 +19,7 @@ use super::{Allowed, Attempt, Cluster, Member};
 use crate::call::{Call, Outcome, RoutedCall, Times};
 use crate::error::{CallError, Code};
 use crate::facts::CallFacts;
+use crate::priority;
 use crate::upstream::{Credit, DubboForm};
 
 /// What a call says about where it goes.
@@ -108,16 +109,19 @@ impl Cluster {
         let otherwise = self.policy.borrow().serialization;
         let Times { now, deadline } = call.times;
         let caller = caller_of_task();
+        // The provider's agent does not know it otherwise.
+        let class = self.policy.borrow().priority;
+        let class = (class != Priority::Normal).then(|| (priority::ATTACHMENT, class.name()));
         self.offer(now, self.attempts(deadline), caller, &call, async |attempt, now| {
             let member = &attempt.member.0;
             let used = member.serialization(otherwise);
             // What the caller attaches counts more than what the registry shows.
             let own = member.attachments.iter().map(|(name, value)| (*name, value.as_str()));
             let all: Vec<(&str, &str)>;
-            let attachments = match member.attachments.is_empty() {
+            let attachments = match member.attachments.is_empty() && class.is_none() {
                 true => call.attachments,
                 false => {
-                    all = own.chain(call.attachments.iter().copied()).collect();
+                    all = own.chain(class).chain(call.attachments.iter().copied()).collect();
                     &all
                 }
             };
@@ -173,7 +177,9 @@ impl Cluster {
             let attempt = match next {
                 Next::Queue => {
                     let deadline = attempts.limits().deadline;
-                    let arrival = Arrival { caller, priority: Priority::default(), deadline };
+                    let usual = self.policy.borrow().priority;
+                    let priority = priority::of(facts, usual);
+                    let arrival = Arrival { caller, priority, deadline };
                     let attempt = self.wait_in_line(now, arrival, choice.allowed.clone()).await;
                     if let Err(error) = &attempt {
                         self.count_without_endpoint(now, error.code);

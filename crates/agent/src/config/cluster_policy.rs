@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use balance::{HoldPolicy, OutlierPolicy, Policy};
 use dubbo_proto::Serialization;
+use flow::queue::Priority;
 use wire::SocketOptions;
 
 use super::{AppCapacity, MethodPolicy, RoutingPolicy, UpstreamTls};
@@ -46,6 +47,8 @@ pub struct ClusterPolicy {
     pub connections: ConnectionLimit,
     /// Whether providers are told how much time a call has left, in the attachment `_TO`.
     pub tells_time_left: bool,
+    /// The class of calls that name none, while they wait for room.
+    pub priority: Priority,
     /// How the kernel carries connections to endpoints.
     pub socket: SocketOptions,
     /// When endpoints stay in use that the registry no longer lists.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use balance::{HoldPolicy, OutlierPolicy};
 use dubbo_proto::{Serialization, validate_interface};
+use flow::queue::Priority;
 use wire::SocketOptions;
 
 use super::defaults;
@@ -83,6 +84,7 @@ impl Default for ClusterPolicy {
             long_len: defaults::LONG_LEN,
             connections: defaults::CONNECTIONS,
             tells_time_left: true,
+            priority: Priority::Normal,
             socket: SocketOptions::default(),
             hold: defaults::HOLD,
             outlier: defaults::OUTLIER,
@@ -130,6 +132,7 @@ fn policy(section: &mut Section<'_>, name: &str, base: &ClusterPolicy) -> Cluste
         },
         connections: connections(section).unwrap_or(base.connections),
         tells_time_left: section.flag("tell_time_left", base.tells_time_left),
+        priority: section.choice("priority", &Priority::NAMES).unwrap_or(base.priority),
         socket: base.socket,
         hold: HoldPolicy {
             time: section.ms_or_none("hold_ms", defaults::LONGEST, base.hold.time),

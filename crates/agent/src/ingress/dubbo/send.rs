@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use flow::Attempts;
-use flow::gate::Arrival;
 use flow::queue::Priority;
 use tokio::sync::oneshot;
 
@@ -25,6 +24,7 @@ use crate::invocation::Origin;
 use crate::journal::Answer;
 use crate::memory::check_room;
 use crate::metrics::CallStats;
+use crate::priority;
 use crate::routes::ClusterRoute;
 use crate::upstream::dubbo::refused;
 use crate::upstream::link::LinkPeer;
@@ -115,8 +115,8 @@ impl DubboSession {
         let Export { backend, max_timeout } = &export;
         let deadline =
             received.now + timeout.map_or(*max_timeout, |wanted| wanted.min(*max_timeout));
-        let arrival = Arrival { caller: self.number(), priority: Priority::default(), deadline };
-        match backend.gate.admit(received.now, &arrival) {
+        let class = || priority::of(&received.facts(), Priority::default());
+        match backend.gate.admit(received.now, self.number(), deadline, class) {
             Admission::In(admitted) => {
                 self.send_to_app(received, export, deadline, reply_len, admitted);
             }

@@ -35,6 +35,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use dubbo_proto::ServiceKey;
 use dubbo_proto::attachment::TYPED;
+use flow::queue::Priority;
 use hessian::transcode::{JsonOptions, RefStyle};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response};
@@ -54,6 +55,7 @@ use crate::invocation::{Invocation, Origin};
 use crate::invoke::invoke;
 use crate::journal::{self, Entry};
 use crate::metrics::CallStats;
+use crate::priority;
 use crate::route::{Generic, RouteName};
 use crate::worker::Worker;
 
@@ -385,6 +387,7 @@ const GROUP: &str = "x-dubbo-service-group";
 const TYPES: &str = "x-dubbo-parameter-types";
 const GENERIC: &str = "x-dubbo-generic";
 const TIMEOUT: &str = "x-dubbo-timeout-ms";
+const PRIORITY: &str = "x-dubbo-priority";
 const ATTACHMENT: &str = "x-dubbo-attachment-";
 
 /// The trace context and baggage of the caller. They go on as attachments of these names, by which
@@ -431,6 +434,7 @@ impl<'a> CallHeaders<'a> {
             TYPES => self.types = Some(value()?),
             GENERIC => self.generic = Some(parse_generic(value()?)?),
             TIMEOUT => self.timeout = Some(parse_timeout(value()?)?),
+            PRIORITY => self.attachments.push((priority::ATTACHMENT, parse_priority(value()?)?)),
             attachments::HEADER => self.more = Some(value()?),
             _ => {
                 let trace = Some(name).filter(|_| is_trace);
@@ -468,6 +472,17 @@ fn parse_generic(text: &str) -> Result<Generic, CallError> {
         let message = format!("{GENERIC} is {:?}; it must be true or gson", clip(text));
         CallError::new(Code::BadRequest, message)
     })
+}
+
+fn parse_priority(text: &str) -> Result<&str, CallError> {
+    match text.trim() {
+        name if Priority::of_name(name).is_some() => Ok(name),
+        name => {
+            let name = clip(name);
+            let message = format!("{PRIORITY} is {name:?}; it must be high, normal or low");
+            Err(CallError::new(Code::BadRequest, message))
+        }
+    }
 }
 
 fn parse_timeout(text: &str) -> Result<Duration, CallError> {
