@@ -1,7 +1,10 @@
 //! The arguments of a call as the caller wrote them, and their way into a serialization.
 
 pub(crate) mod fits;
+mod owned;
 mod types;
+
+pub use self::owned::OwnedArguments;
 
 use std::borrow::Cow;
 

@@ -34,12 +34,15 @@ mod circuits;
 mod describe;
 mod ejections;
 mod explain;
+mod failback;
 mod holding;
 mod lines;
 mod methods;
+mod modes;
 mod nobody;
 mod offering;
 mod preference;
+mod ruled;
 mod rules;
 
 pub use self::allowed::Allowed;
@@ -47,11 +50,12 @@ pub use self::attempt::Attempt;
 use self::circuits::Circuits;
 pub use self::ejections::EjectedInfo;
 use self::ejections::Ejections;
+use self::failback::Failback;
 use self::holding::Holding;
 use self::lines::Lines;
 pub use self::methods::MethodRule;
 use self::methods::Methods;
-pub use self::offering::too_late;
+pub use self::offering::{caller_of_task, too_late};
 use self::preference::{Preference, ZONE};
 use self::rules::Rules;
 
@@ -89,6 +93,8 @@ pub struct Cluster {
     methods: Methods,
     /// The breakers of its methods.
     circuits: Circuits,
+    /// Its calls that are made again later.
+    failback: Failback,
     /// Counts what is rare.
     events: RefCell<Option<Arc<ServiceEvents>>>,
 }
@@ -187,6 +193,7 @@ impl Cluster {
             lines: Lines::default(),
             without_endpoint: RefCell::default(),
             circuits: Circuits::default(),
+            failback: Failback::default(),
             events: RefCell::default(),
         }
     }

@@ -49,6 +49,8 @@ pub enum Code {
     RateLimited,
     /// Calls of the method fail at every endpoint, and the configuration says to send none then.
     CircuitOpen,
+    /// The configuration has calls fail, to try out what happens then.
+    FaultInjected,
     /// The registry could not be asked yet.
     RegistryUnavailable,
     /// No endpoint of the service can be reached.
@@ -122,7 +124,7 @@ const fn row(
 
 impl Code {
     /// Every code, in the order of its number.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::BadRequest,
         Self::NoRoute,
         Self::CrossSite,
@@ -140,6 +142,7 @@ impl Code {
         Self::Overloaded,
         Self::RateLimited,
         Self::CircuitOpen,
+        Self::FaultInjected,
         Self::RegistryUnavailable,
         Self::NoEndpoint,
         Self::Unreachable,
@@ -192,6 +195,7 @@ impl Code {
             Self::Overloaded => row("overloaded", Local, 503, S::OVERLOADED, D::ServerThreadpoolExhausted, Safe),
             Self::RateLimited => row("rate_limited", Downstream, 429, S::OVERLOADED, D::ServerThreadpoolExhausted, Safe),
             Self::CircuitOpen => row("circuit_open", Local, 503, S::OVERLOADED, D::ServerThreadpoolExhausted, Safe),
+            Self::FaultInjected => row("fault_injected", Local, 503, S::OVERLOADED, D::ServerThreadpoolExhausted, Safe),
             Self::RegistryUnavailable => row("registry_unavailable", Local, 503, S::UPSTREAM_UNREACHABLE, D::ServerError, Safe),
             Self::NoEndpoint => row("no_endpoint", Upstream, 503, S::UPSTREAM_UNREACHABLE, D::ServerError, Safe),
             Self::Unreachable => row("unreachable", Upstream, 503, S::UPSTREAM_UNREACHABLE, D::ServerError, Safe),

@@ -10,6 +10,7 @@ use tracing::debug;
 
 use crate::args::ArgumentList;
 use crate::call::{Outcome, Reply, Times};
+use crate::cluster::caller_of_task;
 use crate::error::{CallError, Code};
 use crate::invocation::Invocation;
 use crate::outbound::Outbound;
@@ -253,10 +254,14 @@ async fn send_args(
 ) -> Outcome {
     route.count_call();
     let call = invocation.call(&route.route, args, times);
-    if let Some(rule) = route.cluster.method_rule(&call) {
-        route.cluster.check_rate(&rule, times.now, &call, invocation.origin)?;
-    }
-    let outcome = route.cluster.call(call).await;
+    let outcome = match route.cluster.method_rule(&call) {
+        None => route.cluster.call(call).await,
+        Some(rule) => {
+            route.cluster.check_rate(&rule, times.now, &call, invocation.origin)?;
+            // Such calls are few, and their future is larger than that of others.
+            Box::pin(route.cluster.call_ruled(&rule, call, caller_of_task())).await
+        }
+    };
     outcome.map_err(|error| match error.is_overdue(times.deadline) {
         true => {
             let limit = route.cluster.limit(invocation.timeout);

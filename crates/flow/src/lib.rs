@@ -18,6 +18,8 @@
 //!   what a link holds of that.
 //! - [`breaker`] keeps the calls of a method from an endpoint while they fail there.
 //! - [`rate_limit`] refuses calls of which more come a second than is allowed.
+//! - [`fault`] draws the faults that are injected into calls, and [`latencies`] says when a call is
+//!   slower than most.
 //! - [`AttemptEnd`] is what the balancer learns from an attempt that is over.
 //!
 //! Invariants, which `tests/simulation.rs` checks:
@@ -37,8 +39,10 @@ pub mod breaker;
 pub mod capacity;
 pub mod connection_count;
 pub mod credit;
+pub mod fault;
 mod floor;
 pub mod gate;
+pub mod latencies;
 pub mod lender;
 pub mod limit;
 pub mod line;

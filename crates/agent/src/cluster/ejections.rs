@@ -122,6 +122,7 @@ pub(super) fn of_error(error: &CallError) -> AttemptEnd {
         | Code::RegistryUnavailable
         | Code::RateLimited
         | Code::CircuitOpen
+        | Code::FaultInjected
         | Code::ReplyTooLarge
         | Code::ProviderRejected
         | Code::Cancelled

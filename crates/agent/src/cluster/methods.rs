@@ -8,10 +8,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use flow::latencies::Latencies;
 use flow::rate_limit::OverRate;
+use tracing::warn;
 
 use super::{Allowed, Cluster};
-use crate::config::{BreakerSettings, CallerKey, MethodPolicy};
+use crate::config::{BreakerSettings, CallMode, CallerKey, MethodPolicy};
 use crate::error::{CallError, Code};
 use crate::facts::CallFacts;
 use crate::invocation::Origin;
@@ -31,9 +33,27 @@ pub struct MethodRule {
     policy: Arc<MethodPolicy>,
     /// Shared by all workers.
     limiter: Option<Arc<SharedLimiter>>,
+    latencies: RefCell<Latencies>,
 }
 
 impl MethodRule {
+    /// What the configuration says.
+    pub(super) fn policy(&self) -> &MethodPolicy {
+        &self.policy
+    }
+
+    /// Whether more than the choice of an endpoint depends on it, so that a task has to make such
+    /// calls.
+    pub fn is_involved(&self) -> bool {
+        let MethodPolicy { mode, mock, fault, .. } = &*self.policy;
+        *mode != CallMode::Failover || mock.is_some() || fault.is_some()
+    }
+
+    /// How long its calls take.
+    pub(super) fn latencies(&self) -> &RefCell<Latencies> {
+        &self.latencies
+    }
+
     /// When its breakers open.
     pub(super) fn breaker(&self) -> Option<BreakerSettings> {
         self.policy.breaker
@@ -49,7 +69,12 @@ impl Methods {
             let is_limited = limits.total.is_some() || limits.per_caller.is_some();
             let name = || format!("{service} {}", policy.names.join(" "));
             let limiter = is_limited.then(|| hub.limiter(&name(), limits));
-            Rc::new(MethodRule { policy: Arc::clone(policy), limiter })
+            if policy.fault.is_some() {
+                let (names, faults) = (policy.names.join(", "), policy.words().join("; "));
+                warn!(service, names, faults, "FAULTS ARE INJECTED into calls");
+            }
+            let latencies = RefCell::default();
+            Rc::new(MethodRule { policy: Arc::clone(policy), limiter, latencies })
         };
         let rules = (!policies.is_empty()).then(|| policies.iter().map(rule).collect());
         // The old limiters are let go only now, so that those that stay are found.

@@ -16,7 +16,7 @@ use tracing::info;
 
 use super::attempt::Leave;
 use super::{Allowed, Attempt, Cluster, Member};
-use crate::call::{Call, Outcome, RoutedCall, Times};
+use crate::call::{Call, Outcome, Payload, RoutedCall, Times};
 use crate::error::{CallError, Code};
 use crate::facts::CallFacts;
 use crate::priority;
@@ -106,51 +106,74 @@ impl Cluster {
 
     /// Makes a call, on another endpoint if one refuses it before it has begun.
     pub async fn call(self: &Rc<Self>, call: RoutedCall<'_>) -> Outcome {
+        let attempts = self.attempts(call.times.deadline);
+        self.call_with(attempts, call, caller_of_task()).await
+    }
+
+    /// The same, with what it may try, and for which caller.
+    pub(super) async fn call_with(
+        self: &Rc<Self>,
+        attempts: Attempts<Member>,
+        call: RoutedCall<'_>,
+        caller: u64,
+    ) -> Outcome {
+        let offer = self.offer(call.times.now, attempts, caller, &call, async |attempt, now| {
+            self.send(attempt, &call, now).await
+        });
+        offer.await
+    }
+
+    /// Makes one attempt of a call.
+    pub(super) async fn send(
+        &self,
+        attempt: &Attempt,
+        call: &RoutedCall<'_>,
+        now: Instant,
+    ) -> Outcome {
+        let deadline = call.times.deadline;
+        if let Payload::Whole(whole) = &call.payload {
+            let form = DubboForm { serialization: whole.serialization, path: None };
+            let call = Call { times: Times { now, deadline }, ..*call };
+            return attempt.upstream().call(&call, form).await;
+        }
         let otherwise = self.policy.borrow().serialization;
-        let Times { now, deadline } = call.times;
-        let caller = caller_of_task();
         // The provider's agent does not know it otherwise.
         let class = self.policy.borrow().priority;
         let class = (class != Priority::Normal).then(|| (priority::ATTACHMENT, class.name()));
-        self.offer(now, self.attempts(deadline), caller, &call, async |attempt, now| {
-            let member = &attempt.member.0;
-            let used = member.serialization(otherwise);
-            // What the caller attaches counts more than what the registry shows.
-            let own = member.attachments.iter().map(|(name, value)| (*name, value.as_str()));
-            let all: Vec<(&str, &str)>;
-            let attachments = match member.attachments.is_empty() && class.is_none() {
-                true => call.attachments,
-                false => {
-                    all = own.chain(class).chain(call.attachments.iter().copied()).collect();
-                    &all
-                }
-            };
-            let form =
-                DubboForm { serialization: used, path: member.path(&self.service.interface) };
-            let call = Call { attachments, times: Times { now, deadline }, ..call };
-            let outcome = attempt.upstream().call(&call, form).await;
-            // Nobody has read it yet.
-            if call.one_way {
-                return outcome;
+        let member = &attempt.member.0;
+        let used = member.serialization(otherwise);
+        // What the caller attaches counts more than what the registry shows.
+        let own = member.attachments.iter().map(|(name, value)| (*name, value.as_str()));
+        let all: Vec<(&str, &str)>;
+        let attachments = match member.attachments.is_empty() && class.is_none() {
+            true => call.attachments,
+            false => {
+                all = own.chain(class).chain(call.attachments.iter().copied()).collect();
+                &all
             }
-            let Some(other) = member.refused_serializations.take_in(used, &outcome) else {
-                return outcome;
-            };
-            let now = Instant::now();
-            let is_allowed =
-                |error: &CallError| Rewrites::new(deadline, 1).allow(now, error.retry());
-            if !outcome.as_ref().is_err_and(is_allowed) {
-                return outcome;
-            }
-            let call = Call { times: Times { now, deadline }, ..call };
-            let form = DubboForm { serialization: other, ..form };
-            let outcome = attempt.upstream().call(&call, form).await;
-            if member.refused_serializations.take_in_again(used, other, &outcome) {
-                info!(endpoint = %member.upstream.address(), %used, instead = %other, "serialization refused");
-            }
-            outcome
-        })
-        .await
+        };
+        let form = DubboForm { serialization: used, path: member.path(&self.service.interface) };
+        let call = Call { attachments, times: Times { now, deadline }, ..*call };
+        let outcome = attempt.upstream().call(&call, form).await;
+        // Nobody has read it yet.
+        if call.one_way {
+            return outcome;
+        }
+        let Some(other) = member.refused_serializations.take_in(used, &outcome) else {
+            return outcome;
+        };
+        let now = Instant::now();
+        let is_allowed = |error: &CallError| Rewrites::new(deadline, 1).allow(now, error.retry());
+        if !outcome.as_ref().is_err_and(is_allowed) {
+            return outcome;
+        }
+        let call = Call { times: Times { now, deadline }, ..call };
+        let form = DubboForm { serialization: other, ..form };
+        let outcome = attempt.upstream().call(&call, form).await;
+        if member.refused_serializations.take_in_again(used, other, &outcome) {
+            info!(endpoint = %member.upstream.address(), %used, instead = %other, "serialization refused");
+        }
+        outcome
     }
 
     /// Offers a call that goes on `now` to one endpoint after the other, until one takes it or
@@ -228,7 +251,7 @@ impl Cluster {
 
     /// What a failure says about another try of this call.
     #[cold]
-    fn retry_of(&self, error: &CallError, facts: &dyn CallFacts) -> Retry {
+    pub(super) fn retry_of(&self, error: &CallError, facts: &dyn CallFacts) -> Retry {
         let retry = error.retry();
         let may_repeat = retry == Retry::IfIdempotent
             && self.policy.borrow().routing.is_idempotent(&facts.method());
@@ -338,7 +361,7 @@ impl Cluster {
 }
 
 /// Calls of one task come from the same caller.
-fn caller_of_task() -> u64 {
+pub fn caller_of_task() -> u64 {
     let mut hasher = DefaultHasher::new();
     tokio::task::try_id().hash(&mut hasher);
     hasher.finish()

@@ -11,7 +11,7 @@ use wire::SocketOptions;
 
 use super::defaults;
 use super::error::{KeyPlace, Problems};
-use super::methods::{OF_CLUSTER, OF_DEFAULTS, methods};
+use super::methods::{OF_CLUSTER, OF_DEFAULTS, check_repeated, methods};
 use super::routing::{default_routing, routing};
 use super::section::Section;
 use super::socket::connecting;
@@ -34,6 +34,7 @@ pub(super) fn clusters(
     default.tls = upstream_tls(defaults.table_as("tls", "defaults.tls"), folder);
     default.socket = connecting(defaults.table_as("socket", "defaults.socket"), &base.socket);
     default.methods = methods(&mut defaults, OF_DEFAULTS, &base.methods);
+    check_repeated(&defaults, &default.methods, &default.routing.idempotent);
     defaults.finish();
     let mut rules: Vec<ClusterRule> = Vec::with_capacity(clusters.len());
     let mut places: Vec<KeyPlace> = Vec::with_capacity(clusters.len());
@@ -47,6 +48,7 @@ pub(super) fn clusters(
         policy.tls = tls.or_else(|| default.tls.clone());
         policy.routing = routing(&mut section, folder, &default.routing);
         policy.methods = methods(&mut section, OF_CLUSTER, &default.methods);
+        check_repeated(&section, &policy.methods, &policy.routing.idempotent);
         let place = section.place("interface");
         section.finish();
         let Some(interface) = interface else {
@@ -222,8 +224,8 @@ fn pattern(section: &mut Section<'_>) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// Whether every interface that `narrow` matches is matched by `wide` too.
-fn covers(wide: &str, narrow: &str) -> bool {
+/// Whether every name that `narrow` matches is matched by `wide` too.
+pub(super) fn covers(wide: &str, narrow: &str) -> bool {
     match wide.strip_suffix('*') {
         Some(prefix) => narrow.strip_suffix('*').unwrap_or(narrow).starts_with(prefix),
         None => wide == narrow,

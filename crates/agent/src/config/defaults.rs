@@ -8,7 +8,7 @@ use balance::{HoldPolicy, OutlierPolicy, Policy};
 use dubbo_proto::Serialization;
 use flow::breaker::BreakerPolicy;
 
-use super::{BreakerSettings, ConnectionLimit};
+use super::{BreakerSettings, ConnectionLimit, FailbackPolicy};
 
 /// No setting is longer; a value beyond is a slip of the unit.
 pub(super) const LONGEST: Duration = Duration::from_secs(60 * 60);
@@ -165,6 +165,13 @@ pub(super) const BREAKER: BreakerSettings = BreakerSettings {
     exceptions: false,
     may_empty: false,
 };
+/// As Dubbo: five seconds between tries. A minute is longer than most restarts.
+pub(super) const FAILBACK: FailbackPolicy =
+    FailbackPolicy { delay: Duration::from_secs(5), time: Duration::from_secs(60) };
+/// One call in twenty is asked for twice.
+pub(super) const HEDGE_PERCENTILE: u32 = 95;
+/// More would be a broadcast.
+pub(super) const MOST_FORKS: u32 = 16;
 /// More would be no trial.
 pub(super) const MOST_PROBES: u32 = 1000;
 /// Beyond that nothing is ever ejected in practice.

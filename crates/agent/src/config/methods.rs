@@ -5,10 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flow::breaker::BreakerPolicy;
+use flow::fault::FaultPolicy;
 use flow::rate_limit::{Rate, RateLimits};
 
+use super::clusters::covers;
 use super::defaults;
 use super::section::Section;
+use crate::error::Code;
+
+mod more;
 
 /// Where sections inside of a section are, for messages.
 pub(super) const OF_DEFAULTS: &str = "defaults.method";
@@ -40,6 +45,68 @@ pub struct MethodPolicy {
     pub caller: CallerKey,
     /// When its calls are kept from an endpoint.
     pub breaker: Option<BreakerSettings>,
+    /// How its calls are spread over endpoints.
+    pub mode: CallMode,
+    /// An answer of ours.
+    pub mock: Option<Mock>,
+    /// Faults that are injected.
+    pub fault: Option<FaultSettings>,
+}
+
+/// How the calls of a method are spread over endpoints.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum CallMode {
+    /// To one after the other, as far as that is safe.
+    #[default]
+    Failover,
+    /// To one, and no other.
+    Failfast,
+    /// As `Failover`; a failure is answered null.
+    Failsafe,
+    /// The same, and the call is made again later.
+    Failback(FailbackPolicy),
+    /// To so many at once; the first success counts.
+    Forking(u32),
+    /// To all; one failure is a failure.
+    Broadcast,
+    /// To one, and to another when that is slow.
+    Hedging(HedgeDelay),
+}
+
+/// When calls that failed are made again.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FailbackPolicy {
+    /// The wait before each try.
+    pub delay: Duration,
+    /// How long it is tried.
+    pub time: Duration,
+}
+
+/// When a second endpoint is asked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum HedgeDelay {
+    /// After this time.
+    Fixed(Duration),
+    /// After the time in which so many percent of the calls are answered.
+    Percentile(u32),
+}
+
+/// An answer that no endpoint gives.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Mock {
+    /// Whether nobody is called; otherwise it stands for failures.
+    pub always: bool,
+    /// The answer as JSON.
+    pub json: Arc<str>,
+}
+
+/// Faults that are injected.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FaultSettings {
+    /// Which, into how many calls.
+    pub policy: FaultPolicy,
+    /// What a failure is called.
+    pub code: Code,
 }
 
 /// When the calls of a method are kept from an endpoint.
@@ -87,7 +154,61 @@ impl MethodPolicy {
         let total = total.map(|it| rate("rate_limit", it, ""));
         let per_caller = per_caller.map(|it| rate("caller_rate_limit", it, &caller));
         let breaker = self.breaker.map(|it| it.words());
-        total.into_iter().chain(per_caller).chain(breaker).collect()
+        let mock = self.mock.as_ref().map(|mock| {
+            let when = if mock.always { "instead of each call" } else { "instead of each failure" };
+            format!("mock {when}: {}", crate::error::clip(&mock.json))
+        });
+        let fault = self.fault.map(FaultSettings::words);
+        let mode = (self.mode != CallMode::Failover).then(|| self.mode.words());
+        let rest = total.into_iter().chain(per_caller).chain(breaker);
+        fault.into_iter().chain(mode).chain(mock).chain(rest).collect()
+    }
+}
+
+impl CallMode {
+    /// Its name in the configuration, as Dubbo has it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Failover => "failover",
+            Self::Failfast => "failfast",
+            Self::Failsafe => "failsafe",
+            Self::Failback(_) => "failback",
+            Self::Forking(_) => "forking",
+            Self::Broadcast => "broadcast",
+            Self::Hedging(_) => "hedging",
+        }
+    }
+
+    /// Whether several endpoints may carry a call out.
+    #[must_use]
+    pub const fn may_repeat(self) -> bool {
+        matches!(self, Self::Forking(_) | Self::Hedging(_))
+    }
+
+    fn words(self) -> String {
+        let more = match self {
+            Self::Forking(n) => format!(" to {n}"),
+            Self::Failback(it) => {
+                format!(", again every {} ms for {} ms", it.delay.as_millis(), it.time.as_millis())
+            }
+            Self::Hedging(HedgeDelay::Fixed(delay)) => format!(" after {} ms", delay.as_millis()),
+            Self::Hedging(HedgeDelay::Percentile(percent)) => format!(" after p{percent}"),
+            _ => String::new(),
+        };
+        format!("cluster: {}{more}", self.name())
+    }
+}
+
+impl FaultSettings {
+    fn words(self) -> String {
+        let FaultPolicy { delay, delay_percent, abort_percent } = self.policy;
+        let delay = (delay_percent != 0)
+            .then(|| format!("{delay_percent} % are held up for {} ms", delay.as_millis()));
+        let abort = (abort_percent != 0)
+            .then(|| format!("{abort_percent} % fail with {}", self.code.row().name));
+        let all: Vec<String> = delay.into_iter().chain(abort).collect();
+        format!("FAULTS ARE INJECTED: {}", all.join(", "))
     }
 }
 
@@ -124,6 +245,28 @@ fn fits(pattern: &str, name: &str) -> bool {
     }
 }
 
+/// Checks that calls which several endpoints may carry out are declared to be harmless.
+pub(super) fn check_repeated(
+    section: &Section<'_>,
+    methods: &[Arc<MethodPolicy>],
+    idempotent: &[String],
+) {
+    if !section.has("method") && !section.has("idempotent") {
+        return;
+    }
+    let repeated = methods.iter().filter(|it| it.mode.may_repeat());
+    for (policy, name) in repeated.flat_map(|it| it.names.iter().map(move |name| (it, name))) {
+        if !idempotent.iter().any(|wide| covers(wide, name)) {
+            let mode = policy.mode.name();
+            let problem = format!(
+                "cluster = \"{mode}\" may have several providers carry out a call of \"{name}\", \
+                 which is not idempotent"
+            );
+            section.wrong("method", problem, "add its names to idempotent, if that is true");
+        }
+    }
+}
+
 /// Reads the sections `[[...method]]` of a section; `base` counts where it has none.
 pub(super) fn methods(
     section: &mut Section<'_>,
@@ -140,7 +283,7 @@ pub(super) fn methods(
         let policy = method(&mut section);
         let is_covered = |name: &String| {
             let known = policies.iter().flat_map(|it| &it.names);
-            known.into_iter().any(|wide| fits(wide, name.strip_suffix('*').unwrap_or(name)))
+            known.into_iter().any(|wide| covers(wide, name))
         };
         if policy.names.iter().all(is_covered) {
             let problem = "never applies: a section before it is for the same methods, and the \
@@ -169,6 +312,9 @@ fn method(section: &mut Section<'_>) -> MethodPolicy {
         limits,
         caller: caller.unwrap_or_default(),
         breaker: breaker(section),
+        mode: more::mode(section),
+        mock: more::mock(section),
+        fault: more::fault(section),
     };
     if policy.words().is_empty() {
         let problem = "does nothing: it has none of the keys that say what holds for its methods";

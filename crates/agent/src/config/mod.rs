@@ -45,7 +45,10 @@ pub use self::check::check_log_filter;
 pub use self::cluster_policy::{ClusterPolicy, ClusterRule, ClusterRules, ConnectionLimit};
 pub use self::error::{ConfigError, ConfigErrors};
 pub use self::http_app::HttpAppConfig;
-pub use self::methods::{BreakerSettings, CallerKey, MethodPolicy};
+pub use self::methods::{
+    BreakerSettings, CallMode, CallerKey, FailbackPolicy, FaultSettings, HedgeDelay, MethodPolicy,
+    Mock,
+};
 pub use self::reload::{ExportChange, ReloadPlan};
 pub use self::routing::{Caller, HashKey, HashPolicy, RoutingPolicy, RuleFile};
 pub(crate) use self::section::{advise_package, closest};

@@ -22,17 +22,44 @@ pub enum MethodEvent {
     CircuitOpen,
     /// The circuits of all endpoints are open, so that calls are sent whatever they say.
     CircuitsIgnored,
+    /// A second endpoint was asked, because the first was slow.
+    Hedged,
+    /// The second one answered first.
+    HedgeWon,
+    /// Answered by a mock.
+    Mocked,
+    /// A failure was answered null, by `failsafe`.
+    FailedSafe,
+    /// A failure was answered null, and is made again later.
+    FailbackQueued,
+    /// Such a call was answered at last.
+    FailbackDone,
+    /// Such a call was given up.
+    FailbackLost,
+    /// Held up on purpose.
+    DelayInjected,
+    /// Failed on purpose.
+    AbortInjected,
 }
 
 impl MethodEvent {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 15] = [
         Self::RateLimited,
         Self::CallerRateLimited,
         Self::CircuitOpened,
         Self::CircuitClosed,
         Self::CircuitOpen,
         Self::CircuitsIgnored,
+        Self::Hedged,
+        Self::HedgeWon,
+        Self::Mocked,
+        Self::FailedSafe,
+        Self::FailbackQueued,
+        Self::FailbackDone,
+        Self::FailbackLost,
+        Self::DelayInjected,
+        Self::AbortInjected,
     ];
 
     /// The value of the label `event`.
@@ -45,6 +72,15 @@ impl MethodEvent {
             Self::CircuitClosed => "circuit_closed",
             Self::CircuitOpen => "circuit_open",
             Self::CircuitsIgnored => "circuits_ignored",
+            Self::Hedged => "hedged",
+            Self::HedgeWon => "hedge_won",
+            Self::Mocked => "mocked",
+            Self::FailedSafe => "failed_safe",
+            Self::FailbackQueued => "failback_queued",
+            Self::FailbackDone => "failback_done",
+            Self::FailbackLost => "failback_lost",
+            Self::DelayInjected => "delay_injected",
+            Self::AbortInjected => "abort_injected",
         }
     }
 }

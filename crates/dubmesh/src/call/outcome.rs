@@ -24,6 +24,7 @@ pub(super) fn exit_of(code: Code) -> Exit {
         | Code::Overloaded
         | Code::RateLimited
         | Code::CircuitOpen
+        | Code::FaultInjected
         | Code::RegistryUnavailable
         | Code::NoEndpoint
         | Code::Unreachable
@@ -60,6 +61,7 @@ pub(super) fn remedy(code: Code) -> &'static str {
         Code::Draining | Code::Refused => "the endpoint is shutting down; try another one",
         Code::Overloaded | Code::ThreadPoolExhausted => "try again when the endpoint is less busy",
         Code::CircuitOpen => "see the providers' logs, and try again later",
+        Code::FaultInjected => "remove fault_abort_percent from the agent's configuration",
         Code::RateLimited => "call less often, or raise the limit in [[cluster.method]]",
         Code::RegistryUnavailable => "check --registry, and whether it is running",
         Code::NoEndpoint | Code::Unreachable => {

@@ -40,6 +40,16 @@ fn what_makes_no_sense_is_refused_with_its_place() {
         ("rate_limit = 5\ncaller = 'address'", "there is no caller_rate_limit"),
         ("caller_rate_limit = 5\ncaller = 'who'", "\"who\" is not known"),
         ("caller_rate_limit = 5\ncaller = 'header:a b'", "no name of a header"),
+        ("cluster = 'failfats'", "did you mean \"failfast\"?"),
+        ("cluster = 'forking'", "not idempotent"),
+        ("cluster = 'failfast'\nforks = 2", "belongs to cluster = \"forking\""),
+        ("cluster = 'failback'\nfailback_ms = 10", "no call would be made again"),
+        ("mock = 'throw a.B'", "cannot be thrown"),
+        ("mock = 'return {a'", "is not JSON"),
+        ("mock = 'maybe'", "\"maybe\" is not known"),
+        ("fault_delay_percent = 5", "fault_delay_ms is not"),
+        ("fault_abort_percent = 101", "out of range"),
+        ("fault_abort_percent = 5\nfault_abort_code = 'bad_request'", "is not known"),
         ("breaker_failures = 5", "breaker is not true"),
         ("breaker = true\nbreaker_failures = 0\nbreaker_error_percent = 0", "never opens"),
         ("breaker = true\nbreaker_open_ms = 60000", "longer than breaker_max_open_ms"),
@@ -51,4 +61,43 @@ fn what_makes_no_sense_is_refused_with_its_place() {
         let error = read(&format!("[[defaults.method]]\n{keys}\n")).unwrap_err();
         assert!(error.contains("defaults.method") && error.contains(said), "{keys}: {error}");
     }
+}
+
+#[test]
+fn a_wider_section_may_follow_a_narrower_one() {
+    let keys = "names = ['find']\nrate_limit = 5\n[[defaults.method]]\nnames = ['find*']\n";
+    assert!(read(&format!("[[defaults.method]]\n{keys}rate_limit = 5\n")).is_ok());
+}
+
+#[test]
+fn mocks_are_read_as_dubbo_has_them() {
+    for (text, always, json) in [
+        ("return null", false, "null"),
+        ("return", false, "null"),
+        ("fail:return {\"a\": 1}", false, "{\"a\": 1}"),
+        ("force: return \"x\"", true, "\"x\""),
+        ("force:return closed", true, "\"closed\""),
+        ("force:return '7'", true, "\"7\""),
+        ("return true", false, "true"),
+    ] {
+        let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+        let config = read(&format!("[[defaults.method]]\nmock = \"{text}\"\n")).unwrap();
+        let mock = config.clusters.default.methods[0].mock.clone().unwrap();
+        assert_eq!((mock.always, &*mock.json), (always, json), "{text}");
+    }
+}
+
+#[test]
+fn modes_are_read_and_faults_are_warned_of() {
+    let config = read(
+        "[defaults]\nidempotent = ['find*']\n[[defaults.method]]\nnames = ['findAll']\n\
+         cluster = 'hedging'\n[[defaults.method]]\nnames = ['find*']\ncluster = 'forking'\n\
+         forks = 3\n[[defaults.method]]\nfault_abort_percent = 7\n",
+    )
+    .unwrap();
+    let methods = &config.clusters.default.methods;
+    assert_eq!(methods[0].mode, CallMode::Hedging(HedgeDelay::Percentile(95)));
+    assert_eq!(methods[1].mode, CallMode::Forking(3));
+    assert!(methods[2].words()[0].starts_with("FAULTS ARE INJECTED: 7 % fail"));
+    assert!(config.warnings.iter().any(|it| it.to_string().contains("injects faults")));
 }

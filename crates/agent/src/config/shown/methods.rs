@@ -1,14 +1,17 @@
 //! What holds for some methods, as operators may see it.
 
 use flow::breaker::BreakerPolicy;
+use flow::fault::FaultPolicy;
 use flow::rate_limit::RateLimits;
 use serde_json::{Value, json};
 
 use super::ms;
-use crate::config::{BreakerSettings, MethodPolicy};
+use crate::config::{
+    BreakerSettings, CallMode, FailbackPolicy, FaultSettings, HedgeDelay, MethodPolicy,
+};
 
 pub(super) fn method(policy: &MethodPolicy) -> Value {
-    let MethodPolicy { names, limits, caller, breaker } = policy;
+    let MethodPolicy { names, limits, caller, breaker, mode, mock, fault } = policy;
     let RateLimits { total, per_caller } = limits;
     let mut shown = json!({
         "names": names,
@@ -18,7 +21,29 @@ pub(super) fn method(policy: &MethodPolicy) -> Value {
         "caller_rate_burst": per_caller.map(|rate| rate.burst),
         "caller": caller.to_string(),
         "breaker": breaker.is_some(),
+        "cluster": mode.name(),
+        "mock": mock.as_ref().map(|mock| {
+            let when = if mock.always { "force" } else { "fail" };
+            format!("{when}:return {}", mock.json)
+        }),
     });
+    match *mode {
+        CallMode::Forking(n) => shown["forks"] = n.into(),
+        CallMode::Hedging(HedgeDelay::Fixed(delay)) => shown["hedge_after_ms"] = ms(delay).into(),
+        CallMode::Hedging(HedgeDelay::Percentile(it)) => shown["hedge_percentile"] = it.into(),
+        CallMode::Failback(FailbackPolicy { delay, time }) => {
+            shown["failback_delay_ms"] = ms(delay).into();
+            shown["failback_ms"] = ms(time).into();
+        }
+        CallMode::Failover | CallMode::Failfast | CallMode::Failsafe | CallMode::Broadcast => {}
+    }
+    if let Some(FaultSettings { policy, code }) = fault {
+        let FaultPolicy { delay, delay_percent, abort_percent } = policy;
+        shown["fault_delay_ms"] = ms(*delay).into();
+        shown["fault_delay_percent"] = (*delay_percent).into();
+        shown["fault_abort_percent"] = (*abort_percent).into();
+        shown["fault_abort_code"] = code.row().name.into();
+    }
     if let Some(settings) = breaker {
         breaker_shown(settings, &mut shown);
     }

@@ -49,10 +49,13 @@ impl DubboSession {
     ) {
         route.count_call();
         let deadline = received.now + route.cluster.longest(timeout);
-        if let Some(rule) = route.cluster.method_rule(&received.facts())
-            && let Err(error) = self.check_method(received, &route, &rule)
-        {
-            return self.refuse(received, &error);
+        if let Some(rule) = route.cluster.method_rule(&received.facts()) {
+            if let Err(error) = self.check_method(received, &route, &rule) {
+                return self.refuse(received, &error);
+            }
+            if rule.is_involved() {
+                return self.wait(received, Waiting::Ruled(route, rule), deadline);
+            }
         }
         let Some(attempt) = route.cluster.begin(received.now, &received.facts()) else {
             return self.wait_for_endpoint(received, route, deadline);
@@ -386,6 +389,8 @@ impl DubboSession {
 pub(super) enum Waiting {
     /// For an endpoint that it was not offered to yet.
     ForEndpoint(Rc<ClusterRoute>, Attempts<Member>),
+    /// For what comes of it by what holds for its method.
+    Ruled(Rc<ClusterRoute>, Rc<MethodRule>),
     /// For room in the app of an export.
     AtGate(Export, gate::Waiting),
     /// For the first connection to the app of an export, which has room.
@@ -407,6 +412,11 @@ async fn pass_on(waiting: Waiting, received: &Received, caller: u64, deadline: I
                 attempt.upstream().call(&call, form).await
             });
             offer.await
+        }
+        Waiting::Ruled(route, rule) => {
+            let whole = received.call(&route.route, deadline);
+            let call = whole.with(whole.method, Payload::Whole(whole.payload));
+            Box::pin(route.cluster.call_ruled(&rule, call, caller)).await
         }
         Waiting::AtGate(Export { backend, .. }, waiting) => {
             let admitted = waiting.admitted().await;

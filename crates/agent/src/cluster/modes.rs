@@ -1,0 +1,273 @@
+//! How calls are spread over endpoints where a method says so: once only, to several at a time, to
+//! all, or once more when the first is slow.
+//!
+//! Invariants:
+//! - A call goes to several endpoints only if its method is idempotent, or if it is a broadcast.
+//! - No endpoint gets a call twice.
+//! - A call that goes to a second endpoint because the first is slow costs a retry of the budget.
+//! - When one endpoint has answered, the others' calls are cancelled.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use flow::{AttemptLimits, Attempts, Next, Retry};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+
+use super::methods::MethodRule;
+use super::{Attempt, Cluster, Member, Standing};
+use crate::call::{Outcome, RoutedCall, Times};
+use crate::config::{CallMode, HedgeDelay};
+use crate::error::{CallError, Code};
+use crate::facts::CallFacts;
+use crate::metrics::MethodEvent;
+
+/// Timers are kept to a millisecond.
+const LEAST_DELAY: Duration = Duration::from_millis(1);
+
+/// Attempts under way.
+type Running<'a> = FuturesUnordered<Pin<Box<dyn Future<Output = Ended> + 'a>>>;
+
+/// An attempt that has ended.
+struct Ended {
+    attempt: Attempt,
+    outcome: Outcome,
+    /// Whether it began because another one was slow.
+    is_hedge: bool,
+}
+
+impl Cluster {
+    /// Makes a call in one of these ways.
+    pub(super) async fn call_by(
+        self: &Rc<Self>,
+        rule: &MethodRule,
+        call: RoutedCall<'_>,
+        caller: u64,
+    ) -> Outcome {
+        let mode = rule.policy().mode;
+        let all = self.attempts(call.times.deadline);
+        // Nobody hears how a one-way call ends, so that there is nothing to choose.
+        match mode {
+            CallMode::Failfast => {
+                let limits = AttemptLimits { max_attempts: 1, ..all.limits() };
+                self.call_with(Attempts::new(limits), call, caller).await
+            }
+            CallMode::Broadcast => self.broadcast(call).await,
+            CallMode::Forking(n) if !call.one_way && self.is_idempotent(&call) => {
+                self.race(rule, call, caller, (n, Duration::MAX)).await
+            }
+            CallMode::Hedging(delay) if !call.one_way && self.is_idempotent(&call) => {
+                let delay = hedge_delay(rule, delay);
+                self.race(rule, call, caller, (1, delay)).await
+            }
+            CallMode::Failover
+            | CallMode::Failsafe
+            | CallMode::Failback(_)
+            | CallMode::Forking(_)
+            | CallMode::Hedging(_) => self.call_with(all, call, caller).await,
+        }
+    }
+
+    fn is_idempotent(&self, call: &RoutedCall<'_>) -> bool {
+        self.policy.borrow().routing.is_idempotent(&call.method())
+    }
+
+    /// Makes a call at `n` endpoints at once, and at one more whenever `delay` has passed without
+    /// an answer. The first one that succeeds counts.
+    async fn race(
+        self: &Rc<Self>,
+        rule: &MethodRule,
+        call: RoutedCall<'_>,
+        caller: u64,
+        (n, mut delay): (u32, Duration),
+    ) -> Outcome {
+        let Times { mut now, deadline } = call.times;
+        let all = self.attempts(deadline);
+        let max_attempts = n.max(all.limits().max_attempts).max(2);
+        let mut attempts = Attempts::new(AttemptLimits { max_attempts, deadline });
+        let mut running = Running::default();
+        // Those who wait in line come first.
+        let is_behind = self.lines.has_waiting(self.choice(&call).allowed.as_ref());
+        while !is_behind
+            && running.len() < n as usize
+            && let Some(attempt) = self.begin_next(&mut attempts, now, &call)
+        {
+            running.push(Box::pin(self.run(attempt, now, call, false)));
+        }
+        if running.is_empty() {
+            return self.call_with(all, call, caller).await;
+        }
+        self.last_call.set(now);
+        self.budget.borrow_mut().call();
+        loop {
+            let due = now.checked_add(delay).filter(|due| *due < deadline);
+            let ended = until(&mut running, due).await;
+            now = Instant::now();
+            let failure = match ended {
+                Some(Ended { attempt, outcome: Ok(reply), is_hedge }) => {
+                    let own = attempt.answered(now, reply.serialization, &reply.body);
+                    // The first one took at least as long as all of it.
+                    let took = if is_hedge { now - call.times.now } else { own };
+                    rule.latencies().borrow_mut().note(took);
+                    if is_hedge {
+                        self.count_event(MethodEvent::HedgeWon);
+                    }
+                    return Ok(reply);
+                }
+                Some(Ended { attempt, outcome: Err(error), .. }) => {
+                    attempt.failed(now, &error);
+                    if !running.is_empty() {
+                        continue;
+                    }
+                    if !self.retry_of(&error, &call).allows_another_endpoint() {
+                        return Err(error);
+                    }
+                    Some(error)
+                }
+                None => None,
+            };
+            let attempt = self.begin_further(&mut attempts, now, &call);
+            match (attempt, failure) {
+                (Some(attempt), Some(error)) => {
+                    self.count_retry(error.code);
+                    running.push(Box::pin(self.run(attempt, now, call, false)));
+                }
+                (Some(attempt), None) => {
+                    self.count_event(MethodEvent::Hedged);
+                    running.push(Box::pin(self.run(attempt, now, call, true)));
+                }
+                (None, Some(error)) => return Err(error),
+                // Nobody else may be asked; those under way may still answer.
+                (None, None) => delay = Duration::MAX,
+            }
+        }
+    }
+
+    /// Ends an attempt.
+    fn end(&self, attempt: Attempt, outcome: Outcome) -> Outcome {
+        let now = Instant::now();
+        match &outcome {
+            Ok(reply) => drop(attempt.answered(now, reply.serialization, &reply.body)),
+            Err(error) => attempt.failed(now, error),
+        }
+        outcome
+    }
+
+    /// A further attempt of a call that is under way, if there is anybody, and if the budget
+    /// allows it.
+    fn begin_further(
+        self: &Rc<Self>,
+        attempts: &mut Attempts<Member>,
+        now: Instant,
+        call: &RoutedCall<'_>,
+    ) -> Option<Attempt> {
+        let choice = self.choice(call);
+        let is_anybody = matches!(self.next(attempts, now, &choice), Next::Offer(_));
+        if !is_anybody || !self.budget.borrow_mut().take() {
+            return None;
+        }
+        self.begin_next(attempts, now, call)
+    }
+
+    /// Begins a call at an endpoint that it has not been to.
+    fn begin_next(
+        self: &Rc<Self>,
+        attempts: &mut Attempts<Member>,
+        now: Instant,
+        call: &RoutedCall<'_>,
+    ) -> Option<Attempt> {
+        let choice = self.choice(call);
+        let Next::Offer(slot) = self.next(attempts, now, &choice) else { return None };
+        let attempt = self.attempt(slot, now, choice.allowed.as_deref())?;
+        // What counts is that it is not chosen again.
+        attempts.failed(attempt.member.clone(), Retry::Safe);
+        Some(attempt)
+    }
+
+    async fn run(
+        self: &Rc<Self>,
+        attempt: Attempt,
+        now: Instant,
+        call: RoutedCall<'_>,
+        is_hedge: bool,
+    ) -> Ended {
+        let outcome = self.send(&attempt, &call, now).await;
+        Ended { attempt, outcome, is_hedge }
+    }
+
+    /// Makes a call at all endpoints. The first failure is its outcome, or else the last answer.
+    async fn broadcast(self: &Rc<Self>, call: RoutedCall<'_>) -> Outcome {
+        let deadline = call.times.deadline;
+        self.budget.borrow_mut().call();
+        // It may not be known yet who there is.
+        self.wait_for_endpoints(deadline).await?;
+        let now = Instant::now();
+        self.last_call.set(now);
+        let allowed = self.allowed(&call);
+        let is_allowed = |member: &Member| allowed.as_ref().is_none_or(|it| it.has(member));
+        let slots: Vec<_> = {
+            let balancer = self.balancer.borrow();
+            let stats =
+                balancer.stats().filter(|it| !it.leaving && it.weight != 0 && is_allowed(it.key));
+            stats.map(|stats| stats.key.clone()).collect()
+        };
+        let mut running = Running::default();
+        let mut failure: Option<CallError> = None;
+        for member in slots {
+            let is_there = self.standing(&member) != Standing::Down;
+            let slot = self.balancer.borrow_mut().pick(now, &mut rand::rng(), |it| *it == member);
+            match slot.filter(|_| is_there).and_then(|slot| self.attempt(slot, now, None)) {
+                Some(attempt) => running.push(Box::pin(self.run(attempt, now, call, false))),
+                None => {
+                    let message = format!(
+                        "a call to all endpoints of {} could not be sent to all of them",
+                        self.service
+                    );
+                    let error = CallError::new(Code::NoEndpoint, message);
+                    failure = failure.or(Some(error.at(member.0.upstream.address())));
+                }
+            }
+        }
+        let mut last = None;
+        while let Some(Ended { attempt, outcome, .. }) = running.next().await {
+            match self.end(attempt, outcome) {
+                Ok(reply) => last = Some(reply),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        match (failure, last) {
+            (Some(error), _) => Err(error),
+            (None, Some(reply)) => Ok(reply),
+            (None, None) => {
+                let error = self.no_endpoint(allowed.as_deref());
+                self.count_without_endpoint(now, error.code);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// After what time a second endpoint is asked; never, while too little is known.
+fn hedge_delay(rule: &MethodRule, delay: HedgeDelay) -> Duration {
+    match delay {
+        HedgeDelay::Fixed(delay) => delay,
+        HedgeDelay::Percentile(percent) => {
+            let quantile = rule.latencies().borrow().quantile(percent);
+            quantile.map_or(Duration::MAX, |it| it.max(LEAST_DELAY))
+        }
+    }
+}
+
+/// The next one that ends, unless that is after `due`.
+async fn until(running: &mut Running<'_>, due: Option<Instant>) -> Option<Ended> {
+    let Some(due) = due else { return running.next().await };
+    let mut timer = pin!(tokio::time::sleep_until(due.into()));
+    poll_fn(|cx| match running.poll_next_unpin(cx) {
+        Poll::Ready(ended) => Poll::Ready(ended),
+        Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
+    })
+    .await
+}

@@ -1,0 +1,134 @@
+//! A call whose method has rules that change what becomes of it: faults that are injected, a mock
+//! answer, and a null instead of a failure.
+//!
+//! The order: a fault comes first, as if the endpoints had it; then a mock that is forced; then the
+//! call, in its mode; and what stands for a failure.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use bytes::{Buf, BytesMut};
+use dubbo_proto::frame::HEADER_LEN;
+use dubbo_proto::{DEFAULT_PAYLOAD_LIMIT, ReplyKind, ReplyTo, Serialization, encode_reply};
+use tracing::debug;
+
+use super::Cluster;
+use super::methods::MethodRule;
+use crate::call::{Outcome, Payload, Reply, RoutedCall};
+use crate::config::{CallMode, FaultSettings};
+use crate::error::{CallError, Code, Fault};
+use crate::metrics::MethodEvent;
+
+/// Where an answer comes from that no endpoint has given.
+const OURSELVES: &str = "dubmesh";
+
+impl Cluster {
+    /// Makes a call by what holds for its method. Whether it may be made at all is looked at
+    /// before.
+    pub async fn call_ruled(
+        self: &Rc<Self>,
+        rule: &MethodRule,
+        call: RoutedCall<'_>,
+        caller: u64,
+    ) -> Outcome {
+        let policy = rule.policy();
+        let mode = policy.mode;
+        let injected = match &policy.fault {
+            Some(fault) => self.inject(fault, &call).await,
+            None => Ok(()),
+        };
+        if let (Ok(()), Some(mock)) = (&injected, policy.mock.as_ref().filter(|it| it.always)) {
+            self.count_event(MethodEvent::Mocked);
+            return answer(mock.json.as_bytes(), &call);
+        }
+        let outcome = match injected {
+            Ok(()) => self.call_by(rule, call, caller).await,
+            Err(error) => Err(error),
+        };
+        let error = match outcome {
+            Err(error) if is_replaced(&error) && !call.one_way => error,
+            outcome => return outcome,
+        };
+        if let Some(mock) = &policy.mock {
+            debug!(%error, "a mock answer stands for a failure");
+            self.count_event(MethodEvent::Mocked);
+            return answer(mock.json.as_bytes(), &call);
+        }
+        match mode {
+            CallMode::Failsafe => {
+                debug!(%error, "null stands for a failure");
+                self.count_event(MethodEvent::FailedSafe);
+                answer(b"null", &call)
+            }
+            CallMode::Failback(failback) => {
+                debug!(%error, "null stands for a failure; the call is made again later");
+                self.make_later(&call, failback, Instant::now());
+                answer(b"null", &call)
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// Injects the faults that a call gets by chance.
+    #[cold]
+    async fn inject(&self, fault: &FaultSettings, call: &RoutedCall<'_>) -> Result<(), CallError> {
+        let drawn = fault.policy.draw(&mut rand::rng());
+        let now = call.times.now;
+        if let Some(delay) = drawn.delay {
+            self.count_event(MethodEvent::DelayInjected);
+            let due = (now + delay).min(call.times.deadline);
+            tokio::time::sleep_until(due.into()).await;
+            if call.times.deadline <= Instant::now() {
+                let message = "no answer in time: a delay was injected (fault_delay_ms)";
+                let error = CallError::new(Code::Timeout, message);
+                self.count_without_endpoint(now, error.code);
+                return Err(error);
+            }
+        }
+        if !drawn.is_aborted {
+            return Ok(());
+        }
+        self.count_event(MethodEvent::AbortInjected);
+        self.count_without_endpoint(now, fault.code);
+        let message = "this failure was injected (fault_abort_percent)";
+        Err(CallError::new(fault.code, message))
+    }
+}
+
+/// Whether another answer may stand for a failure. What the caller has done wrong he is told, and
+/// what may be written in another form is.
+fn is_replaced(error: &CallError) -> bool {
+    error.code.row().fault != Fault::Downstream
+        && !matches!(error.code, Code::ProviderRejected | Code::Exception)
+        || matches!(error.code, Code::ServiceNotFound)
+}
+
+/// A reply that is this JSON, in the serialization of the caller.
+fn answer(json: &[u8], call: &RoutedCall<'_>) -> Outcome {
+    let (serialization, plan) = match &call.payload {
+        Payload::Json(_) => (Serialization::DEFAULT, Some(&call.method.plan)),
+        Payload::Whole(whole) => (whole.serialization, None),
+    };
+    let bad = |error: &dyn std::fmt::Display| {
+        let message = format!("the mock answer cannot be written: {error}; correct mock");
+        CallError::new(Code::Internal, message)
+    };
+    let kind = if json == b"null" { ReplyKind::Null } else { ReplyKind::Value };
+    let mut value = Vec::with_capacity(json.len());
+    if kind == ReplyKind::Value {
+        let values = serialization.values().ok_or_else(|| {
+            bad(&format!("values of {} are not written here", serialization.name()))
+        })?;
+        let written = match plan {
+            Some(plan) => values.write_value(json, plan.result.as_ref(), plan, &mut value),
+            None => values.write_value(json, None, &(), &mut value),
+        };
+        written.map_err(|error| bad(&error))?;
+    }
+    let to = ReplyTo { id: 0, serialization, takes_attachments: false };
+    let mut out = BytesMut::new();
+    encode_reply(to, kind, &value, &[], DEFAULT_PAYLOAD_LIMIT, &mut out)
+        .map_err(|error| bad(&error))?;
+    out.advance(HEADER_LEN);
+    Ok(Reply { serialization, body: out.freeze(), endpoint: OURSELVES.into(), route: None })
+}

@@ -1,0 +1,125 @@
+//! The keys of `[[...method]]` that say what becomes of a call: its mode, a mock, and faults.
+
+use flow::fault::FaultPolicy;
+use hessian::Limits;
+use hessian::json::{self, JsonReader};
+
+use super::{CallMode, FailbackPolicy, FaultSettings, HedgeDelay, Mock};
+use crate::config::defaults;
+use crate::config::section::Section;
+use crate::error::{Code, Fault};
+
+/// Keys that belong to one mode.
+const OF_MODES: [(&str, &str); 5] = [
+    ("forks", "forking"),
+    ("hedge_after_ms", "hedging"),
+    ("hedge_percentile", "hedging"),
+    ("failback_delay_ms", "failback"),
+    ("failback_ms", "failback"),
+];
+
+pub(super) fn mode(section: &mut Section<'_>) -> CallMode {
+    let names = ["failover", "failfast", "failsafe", "failback", "forking", "broadcast", "hedging"];
+    let name = section.choice("cluster", &names.map(|name| (name, name))).unwrap_or("failover");
+    let longest = defaults::LONGEST;
+    let forks = section.number("forks", 2..=defaults::MOST_FORKS, 2);
+    let hedge_after = section.optional_ms("hedge_after_ms", longest);
+    let percentile = section.optional_number("hedge_percentile", 1..=99);
+    let base = defaults::FAILBACK;
+    let failback = FailbackPolicy {
+        delay: section.ms("failback_delay_ms", longest, base.delay),
+        time: section.ms("failback_ms", longest, base.time),
+    };
+    for (key, of) in OF_MODES {
+        if section.has(key) && name != of {
+            let problem = format!("belongs to cluster = \"{of}\"");
+            section.wrong(key, problem, "set cluster to that, or remove this key");
+        }
+    }
+    if failback.time < failback.delay {
+        let problem = "is longer than failback_ms, so that no call would be made again";
+        section.wrong("failback_delay_ms", problem, "lower it, or raise failback_ms");
+    }
+    if hedge_after.is_some() && percentile.is_some() {
+        let problem = "is set, but so is hedge_after_ms";
+        section.wrong("hedge_percentile", problem, "remove one of them");
+    }
+    match name {
+        "failfast" => CallMode::Failfast,
+        "failsafe" => CallMode::Failsafe,
+        "failback" => CallMode::Failback(failback),
+        "forking" => CallMode::Forking(forks),
+        "broadcast" => CallMode::Broadcast,
+        "hedging" => CallMode::Hedging(match hedge_after {
+            Some(delay) => HedgeDelay::Fixed(delay),
+            None => HedgeDelay::Percentile(percentile.unwrap_or(defaults::HEDGE_PERCENTILE)),
+        }),
+        _ => CallMode::Failover,
+    }
+}
+
+pub(super) fn mock(section: &mut Section<'_>) -> Option<Mock> {
+    let text = section.text("mock")?;
+    let remedy = "write \"return VALUE\", \"fail:return VALUE\" or \"force:return VALUE\", with \
+                  VALUE in JSON";
+    let (always, rest) = match (text.strip_prefix("force:"), text.strip_prefix("fail:")) {
+        (Some(rest), _) => (true, rest),
+        (None, Some(rest)) => (false, rest),
+        (None, None) => (false, text),
+    };
+    let rest = rest.trim();
+    let value = rest.strip_prefix("return").filter(|it| it.is_empty() || it.starts_with(' '));
+    let Some(value) = value.map(str::trim) else {
+        let problem = match rest.starts_with("throw") {
+            true => "exceptions cannot be thrown by a mock".to_owned(),
+            false => format!("\"{text}\" is not known"),
+        };
+        section.wrong("mock", problem, remedy);
+        return None;
+    };
+    let mut reader = JsonReader::new(value.as_bytes(), Limits::default());
+    let is_json = reader.skip_value().is_ok() && reader.finish().is_ok();
+    let json = match value {
+        "" => "null".to_owned(),
+        _ if is_json => value.to_owned(),
+        _ if value.starts_with(['{', '[', '"']) => {
+            section.wrong("mock", format!("{value} is not JSON"), remedy);
+            return None;
+        }
+        // As in Dubbo, a word is a text.
+        word => {
+            let mut quoted = Vec::new();
+            json::write_string(&mut quoted, word.trim_matches('\''));
+            String::from_utf8_lossy(&quoted).into_owned()
+        }
+    };
+    Some(Mock { always, json: json.into() })
+}
+
+pub(super) fn fault(section: &mut Section<'_>) -> Option<FaultSettings> {
+    let delay = section.optional_ms("fault_delay_ms", defaults::LONGEST);
+    let delay_percent = section.optional_number("fault_delay_percent", 1..=100);
+    let abort_percent = section.optional_number("fault_abort_percent", 1..=100);
+    let codes = Code::ALL.into_iter().filter(|code| code.row().fault != Fault::Downstream);
+    let codes: Vec<(&str, Code)> = codes.map(|code| (code.row().name, code)).collect();
+    let code = section.choice("fault_abort_code", &codes);
+    if delay_percent.is_some() && delay.is_none() {
+        let problem = "is set, but fault_delay_ms is not";
+        section.wrong("fault_delay_percent", problem, "add fault_delay_ms, or remove this key");
+    }
+    if code.is_some() && abort_percent.is_none() {
+        let problem = "is set, but fault_abort_percent is not";
+        section.wrong("fault_abort_code", problem, "add fault_abort_percent, or remove this key");
+    }
+    if delay.is_none() && abort_percent.is_none() {
+        return None;
+    }
+    let key = if delay.is_some() { "fault_delay_ms" } else { "fault_abort_percent" };
+    section.warn(key, "injects faults into calls", "remove it where callers are not being tested");
+    let policy = FaultPolicy {
+        delay: delay.unwrap_or_default(),
+        delay_percent: if delay.is_some() { delay_percent.unwrap_or(100) } else { 0 },
+        abort_percent: abort_percent.unwrap_or(0),
+    };
+    Some(FaultSettings { policy, code: code.unwrap_or(Code::FaultInjected) })
+}
