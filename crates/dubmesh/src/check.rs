@@ -2,28 +2,70 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::path::Path;
 
 use agent::config::{self, AppConfig, ClusterRules, Config, ConfigErrors};
+use clap::Args;
 use registry::{RegistryConfig, RegistryError};
 
 use crate::Exit;
+use crate::cli::ConfigFile;
+use crate::reload::{self, ReadCommand};
 
-/// Checks the file at `path`, and prints what the agent would do, or all mistakes.
-pub(crate) fn check(path: &Path) -> Exit {
-    match config::load(path) {
-        Ok(config) => {
-            let files = check_files(&config);
-            if matches!(files, Exit::Ok) {
-                println!("{}: good: {}", path.display(), summary(&config));
-            }
-            for warning in &config.warnings {
-                eprintln!("warning: {warning}");
-            }
-            files
-        }
-        Err(errors) => refuse(&errors),
+mod connect;
+
+/// The arguments of `dubmesh check`.
+#[derive(Args, Debug)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    file: ConfigFile,
+    /// Also connect to each registry and each app, and try each address to listen on
+    #[arg(long)]
+    connect: bool,
+}
+
+/// Checks a file, and prints what the agent would do, or all mistakes.
+pub(crate) fn check(args: &CheckArgs, read_command: ReadCommand) -> Exit {
+    let path = &args.file.config;
+    let config = match config::load(path) {
+        Ok(config) => config,
+        Err(errors) => return refuse(&errors),
+    };
+    let files = check_files(&config);
+    if matches!(files, Exit::Ok) {
+        println!("{}: good: {}", path.display(), summary(&config));
     }
+    for warning in &config.warnings {
+        eprintln!("warning: {warning}");
+    }
+    match (files, args.connect) {
+        (Exit::Ok, true) => connect(&config, &reload::running_with(path, read_command)),
+        (files, _) => files,
+    }
+}
+
+/// Tries what the configuration names, and prints what came of it.
+fn connect(config: &Config, pids: &[i32]) -> Exit {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(tokio::runtime::LocalOptions::default());
+    let attempts = match runtime {
+        Ok(runtime) => runtime.block_on(connect::try_all(config, pids)),
+        Err(error) => {
+            eprintln!("dubmesh check: cannot start an event loop: {error}");
+            return Exit::Failure;
+        }
+    };
+    let mut exit = Exit::Ok;
+    for attempt in attempts {
+        match attempt.result {
+            Ok(found) => println!("{}: {found}", attempt.what),
+            Err(wrong) => {
+                eprintln!("{}: {wrong}", attempt.what);
+                exit = Exit::Failure;
+            }
+        }
+    }
+    exit
 }
 
 /// Checks the files that list endpoints. Prints their mistakes, and the endpoints that are not

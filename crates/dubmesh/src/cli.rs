@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 #[cfg(feature = "lab")]
 use crate::bench::BenchArgs;
 use crate::call::{self, CallArgs};
+use crate::check::CheckArgs;
 use crate::completions::{self, CompletionsArgs};
 #[cfg(feature = "lab")]
 use crate::demo::{self, DemoArgs};
@@ -50,10 +51,13 @@ Exit status:
 const CHECK_HELP: &str = "\
 Examples:
   dubmesh check --config consumer.toml
+  dubmesh check --config consumer.toml --connect
+      are its registries and apps there, and its addresses free?
   dubmesh check --config new.toml && mv new.toml agent.toml
 
 Exit status:
   0  the file is good; one line shows what it does
+  1  with --connect: something is not there; one line for each
   2  the file has mistakes; one line per mistake:
      FILE:LINE: KEY: what is wrong; what to write instead";
 
@@ -96,7 +100,7 @@ pub(crate) enum Command {
     Run(ConfigFile),
     /// Check a configuration file, and show what the agent would do
     #[command(after_help = CHECK_HELP)]
-    Check(ConfigFile),
+    Check(CheckArgs),
     /// Make the agents that run with a file read it again
     #[command(after_help = reload::HELP)]
     Reload(ConfigFile),

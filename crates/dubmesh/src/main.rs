@@ -73,7 +73,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "lab")]
         Command::Bench(args) => bench::bench(&args),
         Command::Run(file) => run::run(&file.config),
-        Command::Check(file) => check::check(&file.config),
+        Command::Check(args) => check::check(&args, config_of_agent),
         Command::Reload(file) => reload::reload(&file.config, config_of_agent),
         Command::Call(args) => call::call(&args),
         Command::Describe(args) => describe::describe(&args),

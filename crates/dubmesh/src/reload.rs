@@ -100,6 +100,14 @@ fn told(path: &Path, read_command: ReadCommand) -> Result<Vec<i32>, String> {
     mine.iter().map(|agent| hang_up(agent.pid).map(|()| agent.pid)).collect()
 }
 
+/// The agents that run with the file at `path`, as far as this user can see.
+pub(crate) fn running_with(path: &Path, read_command: ReadCommand) -> Vec<i32> {
+    let (Ok(wanted), Ok(agents)) = (fs::canonicalize(path), running(read_command)) else {
+        return Vec::new();
+    };
+    agents.into_iter().filter(|agent| agent.config == wanted).map(|agent| agent.pid).collect()
+}
+
 /// Sends SIGHUP once the agent takes it: before that it would be its end.
 fn hang_up(pid: i32) -> Result<(), String> {
     let begun = Instant::now();

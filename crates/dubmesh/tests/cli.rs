@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
@@ -86,6 +86,42 @@ fn check_says_what_a_good_file_does() {
         assert!(stdout.contains(what), "{stdout}");
         assert_eq!(stdout.lines().count(), 1);
     }
+}
+
+/// With `--connect` what is not there is named, and what is there, too.
+#[test]
+fn check_tries_what_a_file_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let app = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (app, busy) = (app.local_addr().unwrap(), taken.local_addr().unwrap());
+    let services =
+        "[[service]]\ninterface = 'com.acme.Stock'\nendpoints = ['dubbo://127.0.0.1:1']\n";
+    fs::write(folder.path().join("services.toml"), services).unwrap();
+    let check = |listen: &str, app: &str| {
+        let config = format!(
+            "[admin]\nenabled = false\n[[registry]]\nname = 'main'\nkind = 'etcd'\nendpoints = \
+             ['http://127.0.0.1:1']\n[[registry]]\nname = 'inside'\nkind = 'file'\npath = \
+             'services.toml'\n[link]\nlisten = '{listen}'\n[[export]]\ninterface = \
+             'com.acme.Echo'\nregistry = 'main'\napp = 'dubbo://{app}'\n"
+        );
+        let path = folder.path().join("agent.toml");
+        fs::write(&path, config).unwrap();
+        let output = output(&["check", "--connect", "--config", path.to_str().unwrap()]);
+        (output.status.code(), text(&output.stdout).to_owned(), text(&output.stderr).to_owned())
+    };
+    let (status, out, err) = check("127.0.0.1:0", &app.to_string());
+    assert_eq!(status, Some(1), "{out}{err}");
+    assert!(out.contains("registry inside (file): connected in "), "{out}");
+    assert!(out.contains("; 1 interfaces are registered"), "{out}");
+    assert!(out.contains(&format!("app {app} of com.acme.Echo: connected in ")), "{out}");
+    assert!(out.contains("address 127.0.0.1:0: can be listened on"), "{out}");
+    assert!(err.contains("registry main (etcd): not connected within 5s: "), "{err}");
+    assert_eq!(err.lines().count(), 1, "{err}");
+    let (status, _, err) = check(&busy.to_string(), "127.0.0.1:1");
+    assert_eq!(status, Some(1));
+    assert!(err.contains(&format!("address {busy}: ")), "{err}");
+    assert!(err.contains("app 127.0.0.1:1 of com.acme.Echo: "), "{err}");
 }
 
 /// Whoever follows a guide runs several of them on one machine.

@@ -36,7 +36,7 @@ use std::time::Duration;
 use dubbo_proto::{Serialization, ServiceKey};
 use registry::{DefinitionSources, RegistryConfig};
 use toml::de::DeTable;
-use wire::{ListenAddress, ListenOptions};
+use wire::{Destination, ListenAddress, ListenOptions, SocketOptions};
 
 use self::error::{KeyPlace, Problems};
 
@@ -387,6 +387,23 @@ impl Config {
 }
 
 impl AppConfig {
+    /// How the app is connected to.
+    #[must_use]
+    pub fn destination(&self) -> Destination {
+        match self {
+            Self::Http(app) => app.origin.destination(),
+            Self::Dubbo { host, port, tls, .. } => match wire::address::unix_path(host) {
+                Some(path) => Destination::Unix(path.into()),
+                None => Destination::Tcp {
+                    host: host.clone(),
+                    port: *port,
+                    options: SocketOptions::default(),
+                    tls: tls.as_ref().map(|tls| tls.client.clone()),
+                },
+            },
+        }
+    }
+
     /// Where the app is, as `host:port`, or `unix:` and the path of its socket.
     #[must_use]
     pub fn address(&self) -> String {

@@ -15,6 +15,21 @@ fn planned(config: &Config) -> Vec<PlannedListener> {
     http.chain(dubbo).chain(dubbo_exports).chain(link).collect()
 }
 
+/// Which TCP addresses of a configuration can be listened on; none is held. Sockets in the file
+/// system are left alone: to try one would take it from whoever listens there.
+pub fn free_addresses(config: &Config) -> Vec<(ListenAddress, Result<(), ListenError>)> {
+    let options = ListenOptions::default();
+    let admin = config.admin.as_ref().map(|admin| (admin.listen.clone(), "admin.listen", options));
+    let planned = planned(config);
+    let calls = planned.into_iter().map(|it| (it.listen, it.listen_key, it.socket));
+    let tcp = calls.chain(admin).filter(|(listen, ..)| matches!(listen, ListenAddress::Tcp(_)));
+    tcp.map(|(listen, key, options)| {
+        let bound = listen.bind(key, &options).map(drop);
+        (listen, bound)
+    })
+    .collect()
+}
+
 /// Listening sockets, not yet attached to an event loop.
 pub struct Bound {
     /// Where they listen.

@@ -24,8 +24,8 @@ use tracing::{error, info, warn};
 use wire::{Budget, ConnectionCounts, Files, Group, Limits, Loads};
 
 use self::exports::Exports;
-pub use self::listeners::Bound;
 use self::listeners::BoundListener;
+pub use self::listeners::{Bound, free_addresses};
 pub use self::start_error::StartError;
 use crate::admin::{AdminState, LogLevel, Readiness};
 use crate::config::{Config, ReloadPlan};
