@@ -18,7 +18,7 @@ use registry::{Endpoint, Freshness, Protocol, Snapshot};
 use tokio::sync::Notify;
 use tracing::warn;
 
-use crate::config::{ClusterPolicy, TlsEndpoints};
+use crate::config::{CallMode, ClusterPolicy, TlsEndpoints};
 use crate::error::{CallError, Code};
 use crate::facts::CallFacts;
 use crate::gate::AppGate;
@@ -81,6 +81,7 @@ pub struct Cluster {
     routing_changed: Rc<Notify>,
     status: Cell<Freshness>,
     registered_timeout: Cell<Option<Duration>>,
+    registered_mode: Cell<Option<CallMode>>,
     had_endpoints: Cell<bool>,
     is_forgotten: Cell<bool>,
     last_call: Cell<Instant>,
@@ -108,6 +109,8 @@ const TOKEN: &str = "token";
 const PATH: &str = "path";
 /// The parameter of callers and providers that names their application.
 const APPLICATION: &str = "application";
+/// Dubbo's parameter of providers that say how their calls are spread.
+const CLUSTER: &str = "cluster";
 /// Dubbo's parameter of providers that speak TLS.
 pub const TLS: &str = "ssl-enabled";
 
@@ -167,7 +170,7 @@ impl Cluster {
         let mut balancer = Balancer::new(policy.balance);
         balancer.set_outlier(policy.outlier);
         let methods = Methods::default();
-        methods.set(&service_name, &policy.methods, &hub);
+        methods.set(&service_name, &policy.methods, None, &hub);
         Self {
             methods,
             holding: Holding::new(&service_name, registry_name, policy, hub.clone()).into(),
@@ -186,6 +189,7 @@ impl Cluster {
             policy: RefCell::new(Rc::new(policy.clone())),
             status: Cell::new(Freshness::Pending),
             registered_timeout: Cell::new(None),
+            registered_mode: Cell::new(None),
             had_endpoints: Cell::new(false),
             is_forgotten: Cell::new(false),
             last_call: Cell::new(Instant::now()),
@@ -218,11 +222,13 @@ impl Cluster {
         let used = balancer.stats().map(|stats| stats.key);
         let known: Vec<Member> = used.chain(holding.kept()).cloned().collect();
         let mut placed = Vec::with_capacity(snapshot.endpoints.len());
-        let mut timeout = None;
+        let (mut timeout, mut mode) = (None, None);
         for endpoint in &*snapshot.endpoints {
             let endpoint = self.rules.configured(endpoint);
             let member = known.iter().find(|member| member.0.is_same_way(&endpoint)).cloned();
             timeout = timeout.or(endpoint.timeout);
+            let registered = endpoint.params.get(CLUSTER);
+            mode = mode.or_else(|| CallMode::registered(registered?));
             let member = member.unwrap_or_else(|| self.member(&endpoint, &policy));
             self.set_gate(&member, endpoint.threads, &policy);
             placed.push((member, endpoint.into_owned()));
@@ -240,6 +246,9 @@ impl Cluster {
         balancer.update(now, specs);
         self.preference.update(&policy, &balancer);
         self.registered_timeout.set(timeout);
+        if self.registered_mode.replace(mode) != mode {
+            self.methods.set(&self.service_name, &policy.methods, mode, &self.hub);
+        }
     }
 
     /// Takes what the rules in the registry's configuration say from now on.
@@ -373,7 +382,8 @@ impl Cluster {
         drop(balancer);
         self.holding.borrow_mut().set_policy(policy);
         if self.policy.borrow().methods != policy.methods {
-            self.methods.set(&self.service_name, &policy.methods, &self.hub);
+            let registered = self.registered_mode.get();
+            self.methods.set(&self.service_name, &policy.methods, registered, &self.hub);
         }
         let percent = policy.routing.retry_percent;
         if self.budget.borrow().percent() != percent {

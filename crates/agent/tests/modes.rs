@@ -10,7 +10,7 @@ use registry::MemoryHub;
 use support::dubbo::Consumer;
 use support::{
     Answer, Behaviour, FakeProvider, Http, PATIENCE, Registered, SERVICE, STRING,
-    consumer_with_metrics, dubbo_consumer, metric, n_calls, register, wait_until,
+    consumer_with_metrics, dubbo_consumer, metric, n_calls, register, register_with, wait_until,
 };
 
 /// Nobody is left out because of how calls ended.
@@ -60,7 +60,7 @@ fn no_call_is_left(agent: &Agent, provider: &FakeProvider) {
 fn failfast_asks_nobody_else() {
     let hub = MemoryHub::new();
     let (providers, _registered) = estate(&hub, [Behaviour::Busy, Behaviour::Good]);
-    let failover = agent(&hub, "cluster = \"failover\"\nrate_limit = 1000000\n");
+    let failover = agent(&hub, "cluster = \"failover\"\n");
     let failfast = agent(&hub, "cluster = \"failfast\"\n");
     wait_until("one that is full refuses", || (echo(&failfast).status == 503).then_some(()));
     let n_refused = n_calls(&failfast, providers[0].addr, "thread_pool_exhausted");
@@ -245,4 +245,21 @@ fn faults_are_injected_and_shown() {
     // What stands for failures stands for these, too.
     let mocked = agent(&hub, "fault_abort_percent = 100\nmock = 'return 7'\n");
     assert_eq!(&*echo(&mocked).body, "7");
+}
+
+/// What providers register holds for methods of which the configuration says nothing.
+#[test]
+fn the_mode_that_providers_register_is_honoured() {
+    let hub = MemoryHub::new();
+    let providers = [Behaviour::Busy, Behaviour::Good].map(FakeProvider::start);
+    let params = [("cluster", "failfast")];
+    let _registered = providers.each_ref().map(|it| register_with(&hub, it.addr, &params));
+    let own = agent(&hub, "cluster = \"failover\"\n");
+    let none = consumer_with_metrics(&hub, BASE);
+    wait_until("one that is full refuses", || (echo(&none).status == 503).then_some(()));
+    wait_until("the other one is asked", || {
+        assert_eq!(echo(&own).status, 200);
+        (1 <= n_calls(&own, providers[0].addr, "thread_pool_exhausted")).then_some(())
+    });
+    assert!(page(&none, "/routes").contains("cluster: failfast"));
 }

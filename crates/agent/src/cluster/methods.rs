@@ -63,7 +63,14 @@ impl MethodRule {
 impl Methods {
     /// Goes by these policies from now on. What limiters have counted stays, if a section is for
     /// the same methods as before.
-    pub(super) fn set(&self, service: &str, policies: &[Arc<MethodPolicy>], hub: &Hub) {
+    /// `registered` is what holds for the others.
+    pub(super) fn set(
+        &self,
+        service: &str,
+        policies: &[Arc<MethodPolicy>],
+        registered: Option<CallMode>,
+        hub: &Hub,
+    ) {
         let rule = |policy: &Arc<MethodPolicy>| {
             let limits = policy.limits;
             let is_limited = limits.total.is_some() || limits.per_caller.is_some();
@@ -76,7 +83,9 @@ impl Methods {
             let latencies = RefCell::default();
             Rc::new(MethodRule { policy: Arc::clone(policy), limiter, latencies })
         };
-        let rules = (!policies.is_empty()).then(|| policies.iter().map(rule).collect());
+        let registered = registered.map(|mode| Arc::new(MethodPolicy::registered(mode)));
+        let is_any = !policies.is_empty() || registered.is_some();
+        let rules = is_any.then(|| policies.iter().chain(&registered).map(rule).collect());
         // The old limiters are let go only now, so that those that stay are found.
         let _old = self.0.replace(rules);
     }

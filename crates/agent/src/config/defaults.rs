@@ -170,6 +170,8 @@ pub(super) const FAILBACK: FailbackPolicy =
     FailbackPolicy { delay: Duration::from_secs(5), time: Duration::from_secs(60) };
 /// One call in twenty is asked for twice.
 pub(super) const HEDGE_PERCENTILE: u32 = 95;
+/// As Dubbo.
+pub(super) const FORKS: u32 = 2;
 /// More would be a broadcast.
 pub(super) const MOST_FORKS: u32 = 16;
 /// More would be no trial.

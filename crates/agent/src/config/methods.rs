@@ -35,7 +35,7 @@ const BREAKER_KEYS: [&str; 10] = [
 ];
 
 /// What holds for some methods of a service. The first that fits a method counts.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct MethodPolicy {
     /// Methods: names, or beginnings and `*`.
     pub names: Vec<String>,
@@ -180,6 +180,20 @@ impl CallMode {
         }
     }
 
+    /// The mode of that name, as a provider registers it; `None` for `failover`, and for what only
+    /// consumers of Dubbo know.
+    #[must_use]
+    pub fn registered(name: &str) -> Option<Self> {
+        match name {
+            "failfast" => Some(Self::Failfast),
+            "failsafe" => Some(Self::Failsafe),
+            "failback" => Some(Self::Failback(defaults::FAILBACK)),
+            "forking" => Some(Self::Forking(defaults::FORKS)),
+            "broadcast" => Some(Self::Broadcast),
+            _ => None,
+        }
+    }
+
     /// Whether several endpoints may carry a call out.
     #[must_use]
     pub const fn may_repeat(self) -> bool {
@@ -267,6 +281,15 @@ pub(super) fn check_repeated(
     }
 }
 
+impl MethodPolicy {
+    /// What holds for methods of which the configuration says nothing, if providers register a
+    /// mode.
+    #[must_use]
+    pub fn registered(mode: CallMode) -> Self {
+        Self { names: vec![ALL.to_owned()], mode, ..Self::default() }
+    }
+}
+
 /// Reads the sections `[[...method]]` of a section; `base` counts where it has none.
 pub(super) fn methods(
     section: &mut Section<'_>,
@@ -316,7 +339,7 @@ fn method(section: &mut Section<'_>) -> MethodPolicy {
         mock: more::mock(section),
         fault: more::fault(section),
     };
-    if policy.words().is_empty() {
+    if policy.words().is_empty() && !section.has("cluster") {
         let problem = "does nothing: it has none of the keys that say what holds for its methods";
         section.wrong_at(&section.head().clone(), problem, "add one, or remove the section");
     }

@@ -22,7 +22,7 @@ pub(super) fn mode(section: &mut Section<'_>) -> CallMode {
     let names = ["failover", "failfast", "failsafe", "failback", "forking", "broadcast", "hedging"];
     let name = section.choice("cluster", &names.map(|name| (name, name))).unwrap_or("failover");
     let longest = defaults::LONGEST;
-    let forks = section.number("forks", 2..=defaults::MOST_FORKS, 2);
+    let forks = section.number("forks", 2..=defaults::MOST_FORKS, defaults::FORKS);
     let hedge_after = section.optional_ms("hedge_after_ms", longest);
     let percentile = section.optional_number("hedge_percentile", 1..=99);
     let base = defaults::FAILBACK;
