@@ -4,12 +4,12 @@ mod support;
 
 use std::time::Instant;
 
-use agent::Agent;
+use agent::{Agent, config};
 use dubbo_proto::Status;
-use registry::MemoryHub;
+use registry::{MemoryHub, RegistryConfig};
 use support::dubbo::Consumer;
 use support::{
-    Answer, Behaviour, FakeProvider, Http, PATIENCE, Registered, SERVICE, STRING,
+    Answer, Behaviour, FakeProvider, Http, PATIENCE, Registered, SERVICE, STRING, block_on,
     consumer_with_metrics, dubbo_consumer, metric, n_calls, register, register_with, wait_until,
 };
 
@@ -47,6 +47,20 @@ fn page(agent: &Agent, path: &str) -> String {
     let mut http = Http::connect(agent.addresses().admin.unwrap());
     http.send(format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"));
     http.read().body
+}
+
+/// The configuration of [`agent`] with other keys.
+fn reload(agent: &Agent, hub: &MemoryHub, extra: &str) {
+    let text = format!(
+        "[admin]\nlisten = \"127.0.0.1:0\"\n[agent]\nworkers = 2\ndrain_ms = 5000\n\
+         [[registry]]\nname = \"main\"\nkind = \"file\"\npath = \"x\"\n\
+         [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\n{extra}\n"
+    );
+    let mut config = config::parse(&text, "test.toml").unwrap();
+    for registry in &mut config.registries {
+        registry.config = RegistryConfig::Memory(hub.clone());
+    }
+    assert!(block_on(agent.reload(config)).unwrap().needs_restart.is_empty());
 }
 
 fn no_call_is_left(agent: &Agent, provider: &FakeProvider) {
@@ -262,4 +276,41 @@ fn the_mode_that_providers_register_is_honoured() {
         (1 <= n_calls(&own, providers[0].addr, "thread_pool_exhausted")).then_some(())
     });
     assert!(page(&none, "/routes").contains("cluster: failfast"));
+}
+
+/// More calls fail than may wait: the rest is lost, and that is counted.
+#[test]
+fn failback_keeps_no_more_than_its_limit() {
+    let hub = MemoryHub::new();
+    let (_providers, _registered) = estate(&hub, [Behaviour::Fails]);
+    let keys = "cluster = \"failback\"\nfailback_delay_ms = 60000\n";
+    let agent = agent(&hub, keys);
+    // One connection is of one worker. The first call waits in its task, and no longer in the queue.
+    let mut http = Http::to(&agent);
+    for _ in 0..1100 {
+        let answer = http.post(&format!("/{SERVICE}/echo"), &[STRING], "[\"a\"]");
+        assert_eq!(&*answer.body, "null");
+    }
+    let (n_queued, n_lost) =
+        (n_events(&agent, "failback_queued"), n_events(&agent, "failback_lost"));
+    assert!((1024..=1025).contains(&n_queued), "{n_queued}");
+    assert_eq!(n_queued + n_lost, 1100);
+}
+
+/// Calls that are under way end by the rules that they began by; new ones go by the new rules.
+#[test]
+fn a_reload_changes_modes_while_calls_are_under_way() {
+    let hub = MemoryHub::new();
+    let (providers, _registered) = estate(&hub, [Behaviour::Hang]);
+    let agent = agent(&hub, "cluster = \"hedging\"\nhedge_after_ms = 200\n");
+    let mut http = Http::to(&agent);
+    let headers = [STRING, "x-dubbo-timeout-ms: 30000"];
+    http.send(support::request(&format!("/{SERVICE}/echo"), &headers, "[\"a\"]"));
+    wait_until("a call hangs", || (providers[0].n_requests() == 1).then_some(()));
+    let good = FakeProvider::start(Behaviour::Good);
+    let _more = register(&hub, good.addr);
+    reload(&agent, &hub, &format!("{BASE}[[defaults.method]]\nmock = \"force:return 7\"\n"));
+    wait_until("new calls are mocked", || (&*echo(&agent).body == "7").then_some(()));
+    drop(providers);
+    assert_eq!(&*http.read().body, "\"a\"", "the old one goes to the other endpoint");
 }
