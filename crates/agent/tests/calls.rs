@@ -181,3 +181,22 @@ fn http_2_on_the_same_port() {
         futures_util::future::join_all(calls).await;
     });
 }
+
+/// A list in the configuration needs no registry at all.
+#[test]
+fn endpoints_may_be_listed_in_the_configuration() {
+    let app = FakeProvider::start(Behaviour::Good);
+    let text = format!(
+        "[admin]\nenabled = false\n[agent]\nworkers = 1\n[[registry]]\nkind = \"static\"\n\
+         [[registry.service]]\ninterface = \"{SERVICE}\"\nendpoints = [\"dubbo://{}\"]\n\
+         [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\n",
+        app.addr
+    );
+    let agent = agent::Agent::start(agent::config::parse(&text, "test.toml").unwrap()).unwrap();
+    wait_until("an answer", || {
+        (call(&agent, "echo", &[STRING], "[\"x\"]").status == 200).then_some(())
+    });
+    let mut http = Http::to(&agent);
+    let missing = http.post("/com.acme.Nothing/echo", &[], "[]");
+    assert_eq!((missing.status, &*missing.code()), (404, "service_not_found"), "{missing:?}");
+}

@@ -6,6 +6,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use dubbo_proto::ServiceKey;
+
 use crate::endpoint::RegisterMode;
 use crate::layout::Layout;
 use crate::memory::MemoryHub;
@@ -20,6 +22,8 @@ pub enum RegistryConfig {
         /// The file. It may appear later.
         path: PathBuf,
     },
+    /// Endpoints that never change.
+    Static(Vec<StaticService>),
     /// etcd v3; see [`crate::etcd`].
     Etcd(EtcdConfig),
     /// ZooKeeper 3.5 to 3.9; see [`crate::zookeeper`].
@@ -33,6 +37,7 @@ impl RegistryConfig {
         match self {
             Self::Memory(_) => "memory",
             Self::File { .. } => "file",
+            Self::Static(_) => "static",
             Self::Etcd(_) => "etcd",
             Self::ZooKeeper(_) => "zookeeper",
         }
@@ -45,11 +50,21 @@ impl RegistryConfig {
         match (self, other) {
             (Self::Memory(_), Self::Memory(_)) => true,
             (Self::File { path }, Self::File { path: other }) => path == other,
+            (Self::Static(services), Self::Static(other)) => services == other,
             (Self::Etcd(config), Self::Etcd(other)) => config == other,
             (Self::ZooKeeper(config), Self::ZooKeeper(other)) => config == other,
             _ => false,
         }
     }
+}
+
+/// A service whose endpoints are told once.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct StaticService {
+    /// The service.
+    pub service: ServiceKey,
+    /// Its endpoints, as in the file of a file registry.
+    pub endpoints: Vec<String>,
 }
 
 /// Where the application level of a registry is, and which levels we register at.

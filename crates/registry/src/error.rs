@@ -99,6 +99,18 @@ pub enum RegistryError {
         /// The file.
         path: PathBuf,
     },
+    /// Services cannot be registered in a list that never changes.
+    #[error(
+        "this registry is a list in the configuration, and services cannot register in it: use \
+         etcd or ZooKeeper"
+    )]
+    Fixed,
+    /// An endpoint of such a list is wrong.
+    #[error("{reason}")]
+    BadEndpoint {
+        /// What is wrong.
+        reason: String,
+    },
     /// An address that no other host can reach.
     #[error("cannot register {address}: give the host and port under which others reach it")]
     BadAddress {

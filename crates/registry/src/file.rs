@@ -42,6 +42,7 @@ use crate::table::{Table, TableWatch};
 mod format;
 
 use format::Content;
+pub(crate) use format::parse_endpoint;
 
 /// The safety net below the file system's events: network file systems have none, and a link's
 /// target may lie in a folder that we do not watch.
@@ -206,6 +207,14 @@ pub fn check(path: &Path) -> Result<Checked, RegistryError> {
     let Content { rows, leftovers } = format::parse(path, &read(path)?)?;
     let unused = leftovers.into_iter().map(|(interface, it)| (interface, it.unused)).collect();
     Ok(Checked { n_endpoints: rows.len(), unused })
+}
+
+/// Whether an endpoint of a list can be used; if not, why.
+///
+/// # Errors
+/// What is wrong with its text.
+pub fn check_endpoint(service: &ServiceKey, text: &str) -> Result<Option<Unused>, String> {
+    Ok(parse_endpoint(service, text)?.err().map(|leftover| leftover.unused))
 }
 
 fn read(path: &Path) -> Result<String, RegistryError> {

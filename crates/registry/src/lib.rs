@@ -31,6 +31,7 @@ mod endpoint;
 mod error;
 pub mod etcd;
 pub mod file;
+mod fixed;
 mod follow;
 mod kept;
 mod layout;
@@ -50,7 +51,8 @@ pub mod zookeeper;
 
 pub use catalogue::{ListedEndpoint, ListedService};
 pub use config::{
-    ApplicationConfig, EtcdConfig, RegistryConfig, RegistryTls, ZooKeeperAcl, ZooKeeperConfig,
+    ApplicationConfig, EtcdConfig, RegistryConfig, RegistryTls, StaticService, ZooKeeperAcl,
+    ZooKeeperConfig,
 };
 pub use definitions::{Definition, DefinitionSources, DefinitionWatch, Lookup, Origin};
 pub use directory::Presence;

@@ -6,6 +6,7 @@ use crate::config::RegistryConfig;
 use crate::error::RegistryError;
 use crate::etcd::EtcdRegistry;
 use crate::file::FileRegistry;
+use crate::fixed::FixedRegistry;
 use crate::memory::MemoryRegistry;
 use crate::store::Store;
 use crate::zookeeper::ZooKeeperRegistry;
@@ -18,6 +19,7 @@ pub(crate) fn open(
     Ok(match config {
         RegistryConfig::Memory(hub) => Box::new(MemoryRegistry::open(hub)),
         RegistryConfig::File { path } => Box::new(FileRegistry::open(path, runtime)),
+        RegistryConfig::Static(services) => Box::new(FixedRegistry::open(&services)?),
         RegistryConfig::Etcd(config) => Box::new(EtcdRegistry::open(config, runtime)?),
         RegistryConfig::ZooKeeper(config) => Box::new(ZooKeeperRegistry::open(config, runtime)?),
     })

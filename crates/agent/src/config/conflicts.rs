@@ -188,6 +188,12 @@ fn export_and_registry(
                           into it by hand";
             problems.add(&export.registry_place, problem, remedy);
         }
+        (Some(Kind::Static), _) if registers => {
+            let problem =
+                format!("registry \"{name}\" is a list; services cannot be registered in it");
+            let remedy = "export into a registry of kind \"etcd\" or \"zookeeper\"";
+            problems.add(&export.registry_place, problem, remedy);
+        }
         (Some(Kind::EtcdContest), Some(place)) => {
             let problem = format!("layout \"contest\" of registry \"{name}\" cannot store it");
             problems.add(place, problem, "remove it, or use layout = \"dubbo\"");

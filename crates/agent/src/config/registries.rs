@@ -5,10 +5,11 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use dubbo_proto::ServiceKey;
 use dubbo_proto::application::is_application;
 use registry::{
     ApplicationConfig, DefinitionSources, EtcdConfig, Layout, MemoryHub, RegisterMode,
-    RegistryConfig, RegistryTls,
+    RegistryConfig, RegistryTls, StaticService,
 };
 
 use super::RegistryEntry;
@@ -24,6 +25,7 @@ mod zookeeper;
 pub(super) enum Kind {
     Memory,
     File,
+    Static,
     EtcdDubbo,
     EtcdContest,
     ZooKeeper,
@@ -41,14 +43,17 @@ pub(super) struct RegistryDraft {
 }
 
 /// The kinds of registries, with the keys that not all of them have.
-const KINDS: [(&str, Kind, &[&str]); 4] = [
+const KINDS: [(&str, Kind, &[&str]); 5] = [
     ("memory", Kind::Memory, &[]),
     ("file", Kind::File, &FILE_KEYS),
+    ("static", Kind::Static, &STATIC_KEYS),
     ("etcd", Kind::EtcdDubbo, &ETCD_KEYS),
     ("zookeeper", Kind::ZooKeeper, &zookeeper::KEYS),
 ];
 
 const FILE_KEYS: [&str; 1] = ["path"];
+
+const STATIC_KEYS: [&str; 1] = ["service"];
 
 const ETCD_KEYS: [&str; 18] = [
     "endpoints",
@@ -110,6 +115,7 @@ fn registry(mut section: Section<'_>, folder: &Path) -> RegistryDraft {
     let (kind, config) = match kind {
         Some(Kind::Memory) => (kind, Some(RegistryConfig::Memory(MemoryHub::default()))),
         Some(Kind::File) => (kind, file(&mut section, folder)),
+        Some(Kind::Static) => (kind, Some(RegistryConfig::Static(fixed(&mut section)))),
         Some(Kind::EtcdDubbo | Kind::EtcdContest) => {
             let config = etcd(&mut section, folder);
             let is_contest = matches!(config.layout, Layout::Contest { .. });
@@ -195,6 +201,55 @@ fn check_root(section: &mut Section<'_>, key: &'static str, root: &str) {
 fn file(section: &mut Section<'_>, folder: &Path) -> Option<RegistryConfig> {
     let path = section.required_text("path", "write the path of the file with the endpoints")?;
     Some(RegistryConfig::File { path: folder.join(path) })
+}
+
+/// The services of a list that never changes.
+fn fixed(section: &mut Section<'_>) -> Vec<StaticService> {
+    let mut services = Vec::new();
+    for mut of_service in section.tables_as("service", "registry.service") {
+        let remedy = "write the Java interface, such as \"com.acme.Orders\"";
+        let interface = of_service.required_text("interface", remedy);
+        let version = of_service.text("version").unwrap_or_default();
+        let group = of_service.text("group").unwrap_or_default();
+        let endpoints = of_service.optional_texts("endpoints");
+        if endpoints.is_none() && !of_service.has("endpoints") {
+            of_service.wrong(
+                "endpoints",
+                "is missing",
+                "write endpoints = [\"dubbo://HOST:PORT\"]",
+            );
+        }
+        match interface.map(|interface| ServiceKey::new(interface, version, group)) {
+            Some(Ok(service)) => {
+                let endpoints = endpoints.unwrap_or_default();
+                check_endpoints(&of_service, &service, &endpoints);
+                let endpoints = endpoints.into_iter().map(str::to_owned).collect();
+                services.push(StaticService { service, endpoints });
+            }
+            Some(Err(error)) => of_service.wrong("interface", error.to_string(), remedy),
+            None => {}
+        }
+        of_service.finish();
+    }
+    if services.is_empty() && !section.has("service") {
+        let remedy = "write [[registry.service]] with interface and endpoints below it";
+        section.wrong("service", "is missing", remedy);
+    }
+    services
+}
+
+fn check_endpoints(section: &Section<'_>, service: &ServiceKey, endpoints: &[&str]) {
+    for text in endpoints {
+        match registry::file::check_endpoint(service, text) {
+            Ok(None) => {}
+            Ok(Some(unused)) => {
+                section.warn("endpoints", format!("not used: {unused}"), "remove it");
+            }
+            Err(problem) => {
+                section.wrong("endpoints", problem, "write dubbo://HOST:PORT or link://HOST:PORT");
+            }
+        }
+    }
 }
 
 fn etcd(section: &mut Section<'_>, folder: &Path) -> EtcdConfig {

@@ -76,38 +76,41 @@ fn content(text: &str) -> Result<Content, Mistake> {
             reason: error.to_string(),
         })?;
         for endpoint in service.endpoints {
-            add(&key, &endpoint, &mut content)?;
+            let parsed = parse_endpoint(&key, endpoint.get_ref());
+            let mistake = |reason| Mistake { offset: endpoint.span().start, reason };
+            match parsed.map_err(mistake)? {
+                Ok(row) => content.rows.push(row),
+                Err(leftover) => content.leftovers.push((key.interface.clone(), leftover)),
+            }
         }
     }
     Ok(content)
 }
 
-fn add(
+/// An endpoint of a service, or the reason why it cannot be used.
+///
+/// # Errors
+/// What is wrong with the text.
+pub(crate) fn parse_endpoint(
     service: &ServiceKey,
-    endpoint: &Spanned<String>,
-    content: &mut Content,
-) -> Result<(), Mistake> {
-    let mistake = |reason| Mistake { offset: endpoint.span().start, reason };
-    let text = endpoint.get_ref();
+    text: &str,
+) -> Result<Result<Row, Leftover>, String> {
     let url = match text.split_once(UNIX) {
-        Some((scheme, rest)) => {
-            unix_url(scheme, rest).map_err(|why| mistake(format!("{text:?}: {why}")))?
-        }
-        None => text.parse().map_err(|error| mistake(format!("{text:?}: {error}")))?,
+        Some((scheme, rest)) => unix_url(scheme, rest).map_err(|why| format!("{text:?}: {why}"))?,
+        None => text.parse().map_err(|error| format!("{text:?}: {error}"))?,
     };
     let is_unix = unix_path(&url.host).is_some();
     if !is_unix && (url.host.is_empty() || url.port == 0) {
-        return Err(mistake(format!("{text:?}: an endpoint has a host and a port")));
+        return Err(format!("{text:?}: an endpoint has a host and a port"));
     }
     let ServiceKey { interface, version, group } = service.clone();
-    match address::offer(url) {
+    Ok(match address::offer(url) {
         Ok(listing) => {
-            let (listing, url) = (Listing { version, group, ..listing }, text.clone());
-            content.rows.push(Row { id: 0, interface, listing, url });
+            let (listing, url) = (Listing { version, group, ..listing }, text.to_owned());
+            Ok(Row { id: 0, interface, listing, url })
         }
-        Err(unused) => content.leftovers.push((interface, Leftover { version, group, unused })),
-    }
-    Ok(())
+        Err(unused) => Err(Leftover { version, group, unused }),
+    })
 }
 
 /// `link+unix:/run/orders.sock?weight=200`: the path goes on to the question mark.

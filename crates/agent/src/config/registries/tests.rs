@@ -127,6 +127,38 @@ fn secrets_and_paths_start_from_the_folder_of_the_file() {
 }
 
 #[test]
+fn a_list_may_be_in_the_configuration() {
+    let ingress = "[[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n";
+    let text = |service: &str| {
+        format!("{ingress}[[registry]]\nkind = 'static'\n[[registry.service]]\n{service}")
+    };
+    let good = "interface = 'a.B'\ngroup = 'g'\nendpoints = ['dubbo://h:1?weight=2', 'tri://h:2']";
+    let config = parse(&text(good), "a.toml").unwrap();
+    let RegistryConfig::Static(services) = &config.registries[0].config else {
+        panic!("not a list");
+    };
+    assert_eq!((services[0].service.to_string(), services[0].endpoints.len()), ("g/a.B".into(), 2));
+    let warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+    assert!(warnings[0].contains("tri is not supported"), "{warnings:?}");
+    for (service, word) in [
+        ("endpoints = []", "interface: is missing"),
+        ("interface = 'a.B'", "endpoints: is missing"),
+        ("interface = 'a..B'\nendpoints = []", "interface"),
+        ("interface = 'a.B'\nendpoints = ['h:1']", "endpoints: \"h:1\""),
+        ("interface = 'a.B'\nendpoints = []\nweight = 1", "unknown key"),
+    ] {
+        let errors = errors(&text(service));
+        assert!(errors.len() == 1 && errors[0].contains(word), "{errors:?}");
+    }
+    let none = errors(&format!("{ingress}[[registry]]\nkind = 'static'\n"));
+    assert!(none[0].contains("service: is missing"), "{none:?}");
+    let export =
+        "[link]\nlisten = '127.0.0.1:0'\n[[export]]\ninterface = 'a.B'\napp = 'dubbo://h:1'";
+    let export = errors(&format!("{}\n{export}", text("interface = 'a.B'\nendpoints = []")));
+    assert!(export[0].contains("services cannot be registered in it"), "{export:?}");
+}
+
+#[test]
 fn passwords_are_not_shown() {
     for line in [
         "endpoints = ['http://root:s3cret@h:2379']",

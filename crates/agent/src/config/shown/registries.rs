@@ -1,8 +1,8 @@
 //! What `/config` shows of registries.
 
 use registry::{
-    ApplicationConfig, EtcdConfig, Layout, RegistryConfig, RegistryTls, ZooKeeperAcl,
-    ZooKeeperConfig,
+    ApplicationConfig, EtcdConfig, Layout, RegistryConfig, RegistryTls, StaticService,
+    ZooKeeperAcl, ZooKeeperConfig,
 };
 use serde_json::{Value, json};
 
@@ -10,18 +10,24 @@ use super::ms;
 use crate::config::RegistryEntry;
 use crate::config::registries::REGISTER_MODES;
 
+fn static_shown(services: &[StaticService]) -> Value {
+    let shown = |it: &StaticService| json!({ "service": it.service.to_string(), "endpoints": it.endpoints });
+    json!({ "services": services.iter().map(shown).collect::<Vec<_>>() })
+}
+
 pub(super) fn registry(entry: &RegistryEntry) -> Value {
     let RegistryEntry { name, config, definitions } = entry;
     let mut shown = match config {
         RegistryConfig::Memory(_) => json!({}),
         RegistryConfig::File { path } => json!({ "path": path.display().to_string() }),
+        RegistryConfig::Static(services) => static_shown(services),
         RegistryConfig::Etcd(etcd) => etcd_shown(etcd),
         RegistryConfig::ZooKeeper(zookeeper) => zookeeper_shown(zookeeper),
     };
     let applications = match config {
         RegistryConfig::Etcd(etcd) => Some(&etcd.applications),
         RegistryConfig::ZooKeeper(zookeeper) => Some(&zookeeper.applications),
-        RegistryConfig::Memory(_) | RegistryConfig::File { .. } => None,
+        RegistryConfig::Memory(_) | RegistryConfig::File { .. } | RegistryConfig::Static(_) => None,
     };
     if let Some(applications) = applications {
         let ApplicationConfig { instances_root, metadata_root: _, provided_by, register } =
