@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 
-use agent::config::{self, AppConfig, ClusterRules, Config, ConfigErrors};
+use agent::config::{self, AppConfig, ClusterRules, Config};
 use clap::Args;
 use registry::{RegistryConfig, RegistryError};
 
 use crate::Exit;
-use crate::cli::ConfigFile;
+use crate::config_file::{ConfigFile, refuse};
 use crate::reload::{self, ReadCommand};
 
 mod connect;
@@ -94,12 +94,6 @@ fn check_files(config: &Config) -> Exit {
         }
     }
     exit
-}
-
-/// Prints the mistakes in a configuration, one per line.
-pub(crate) fn refuse(errors: &ConfigErrors) -> Exit {
-    eprintln!("{errors}");
-    Exit::Usage
 }
 
 /// What an agent with this configuration does, in one line.

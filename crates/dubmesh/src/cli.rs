@@ -1,14 +1,13 @@
 //! The arguments of all commands.
 
-use std::path::PathBuf;
-
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 #[cfg(feature = "lab")]
 use crate::bench::BenchArgs;
 use crate::call::{self, CallArgs};
 use crate::check::CheckArgs;
 use crate::completions::{self, CompletionsArgs};
+use crate::config_file::ConfigFile;
 #[cfg(feature = "lab")]
 use crate::demo::{self, DemoArgs};
 use crate::describe::{self, DescribeArgs};
@@ -145,14 +144,6 @@ pub(crate) enum Command {
     /// Print a script that completes commands and options in a shell
     #[command(after_help = completions::HELP)]
     Completions(CompletionsArgs),
-}
-
-/// The arguments of commands that read a configuration.
-#[derive(Args, Debug)]
-pub(crate) struct ConfigFile {
-    /// The configuration file, in TOML; docs/configuration.md lists all keys
-    #[arg(long, short, value_name = "FILE")]
-    pub(crate) config: PathBuf,
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod call;
 mod check;
 mod cli;
 mod completions;
+mod config_file;
 #[cfg(feature = "lab")]
 mod demo;
 mod describe;

@@ -18,7 +18,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::Exit;
-use crate::check::refuse;
+use crate::config_file::refuse;
 
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\

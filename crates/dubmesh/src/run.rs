@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
 use crate::Exit;
-use crate::check::refuse;
+use crate::config_file::refuse;
 use crate::logging::Logging;
 
 /// Runs the agent that the file at `path` describes, until a signal ends it.
