@@ -33,11 +33,12 @@ use tokio::task::AbortHandle;
 
 use crate::definitions::Away;
 use crate::directory::Presence;
-use crate::endpoint::{Freshness, Registration, Unused};
+use crate::endpoint::{Endpoint, Freshness, Registration, Unused};
 use crate::error::RegistryError;
+use crate::listing::Listing;
 use crate::status::{RegistryStatus, StatusSender, note};
 use crate::store::{Store, Wait, Watch, Withdraw};
-use crate::table::{Table, TableWatch};
+use crate::table::{Row, Table, TableWatch};
 
 mod format;
 
@@ -207,6 +208,19 @@ pub fn check(path: &Path) -> Result<Checked, RegistryError> {
     let Content { rows, leftovers } = format::parse(path, &read(path)?)?;
     let unused = leftovers.into_iter().map(|(interface, it)| (interface, it.unused)).collect();
     Ok(Checked { n_endpoints: rows.len(), unused })
+}
+
+/// The endpoints of a text in the form of a registry file, by service.
+pub(crate) fn parse_text(
+    path: &Path,
+    text: &str,
+) -> Result<Vec<(ServiceKey, Endpoint)>, RegistryError> {
+    let rows = format::parse(path, text)?.rows;
+    let of_row = |Row { interface, listing, .. }: Row| {
+        let Listing { version, group, endpoint, .. } = listing;
+        (ServiceKey { interface, version, group }, endpoint)
+    };
+    Ok(rows.into_iter().map(of_row).collect())
 }
 
 /// Whether an endpoint of a list can be used; if not, why.

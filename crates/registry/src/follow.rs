@@ -1,6 +1,7 @@
 //! Keeps a list of entries up to date: a store's watch on one side, what is made of the list on
 //! the other.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -40,7 +41,7 @@ pub(crate) trait Followed<E>: Send {
 pub(crate) async fn follow<E, V: Followed<E>>(
     mut watch: Box<dyn Watch<E>>,
     mut view: V,
-    shown: watch::Sender<V::Shown>,
+    shown: Arc<watch::Sender<V::Shown>>,
 ) {
     let mut backoff = new_backoff();
     while watch.ready().await {

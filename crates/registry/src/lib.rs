@@ -41,6 +41,7 @@ mod memory;
 mod on_demand;
 mod registrar;
 mod registry;
+mod remembered;
 mod rules;
 mod status;
 mod store;

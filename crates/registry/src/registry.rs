@@ -1,6 +1,7 @@
 //! The handle that callers hold, its subscriptions and its registrations.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -20,6 +21,7 @@ use crate::directory::Presence;
 use crate::endpoint::{EndpointKey, Freshness, RegisterMode, Registration, Snapshot};
 use crate::error::RegistryError;
 use crate::follow::{Followed, follow};
+use crate::remembered::{Remembered, follow_lists};
 use crate::rules::{RuleDocument, follow_rule};
 use crate::status::RegistryStatus;
 use crate::store::{Store, Withdraw};
@@ -41,6 +43,8 @@ pub struct Registry {
 
 #[derive(Debug)]
 struct Shared {
+    /// What was listed last, if that is kept.
+    remembered: Option<Arc<Remembered>>,
     store: Box<dyn Store>,
     runtime: Handle,
     status: watch::Receiver<RegistryStatus>,
@@ -84,7 +88,26 @@ impl Registry {
         config: RegistryConfig,
         sources: DefinitionSources,
     ) -> Result<Self, RegistryError> {
-        Self::open_all(config, Definitions::new(sources))
+        Self::open_all(config, Definitions::new(sources), None)
+    }
+
+    /// The same, where what the registry lists is kept in the file at `snapshot`: as long as the
+    /// registry cannot be reached after a start, what it listed last counts.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_remembering(
+        config: RegistryConfig,
+        sources: DefinitionSources,
+        snapshot: PathBuf,
+    ) -> Result<Self, RegistryError> {
+        Self::open_all(config, Definitions::new(sources), Some(snapshot))
+    }
+
+    /// Whether something is known of what the registry listed before the start.
+    #[must_use]
+    pub fn remembers(&self) -> bool {
+        self.shared.remembered.as_ref().is_some_and(|it| it.knows_any())
     }
 
     /// The same for one service whose definition has been looked for already.
@@ -92,10 +115,14 @@ impl Registry {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_defined(config: RegistryConfig, lookup: Lookup) -> Result<Self, RegistryError> {
-        Self::open_all(config, Definitions::fixed(lookup))
+        Self::open_all(config, Definitions::fixed(lookup), None)
     }
 
-    fn open_all(config: RegistryConfig, definitions: Definitions) -> Result<Self, RegistryError> {
+    fn open_all(
+        config: RegistryConfig,
+        definitions: Definitions,
+        snapshot: Option<PathBuf>,
+    ) -> Result<Self, RegistryError> {
         let runtime = Handle::try_current().map_err(|_| RegistryError::NoRuntime)?;
         let store = stores::open(config, &runtime)?;
         let status = store.status();
@@ -103,7 +130,9 @@ impl Registry {
         let source = store.applications();
         let announcer = source.clone().map(|source| Announcer::start(source, &runtime));
         let applications = source.map(|source| ApplicationLevel::new(source, &runtime));
+        let remembered = snapshot.map(|path| Arc::new(Remembered::open(path, &runtime)));
         let shared = Shared {
+            remembered,
             store,
             runtime,
             status,
@@ -158,10 +187,19 @@ impl Registry {
     pub fn presence(&self, service: &ServiceKey) -> Presence {
         let Shared { store, applications, .. } = &*self.shared;
         let is_provided = |level: &ApplicationLevel| level.is_provided(&service.interface);
-        match applications.as_ref().is_some_and(is_provided) {
-            true => Presence::Offered,
-            false => store.presence(service),
+        if applications.as_ref().is_some_and(is_provided) {
+            return Presence::Offered;
         }
+        match store.presence(service) {
+            Presence::Unknown | Presence::Asking if self.has_remembered(service) => {
+                Presence::Offered
+            }
+            presence => presence,
+        }
+    }
+
+    fn has_remembered(&self, service: &ServiceKey) -> bool {
+        self.shared.remembered.as_ref().is_some_and(|it| it.knows(service))
     }
 
     /// Waits until [`presence`](Self::presence) need not answer [`Presence::Asking`].
@@ -256,13 +294,21 @@ impl Registry {
         let store = &self.shared.store;
         let finding = self.shared.applications.as_ref().map(|level| level.find(service));
         let found = finding.as_ref().map(|finding| finding.found.clone());
-        let (mut watch, mut view) =
-            (store.watch(service), View::new(service.clone(), store.grace(), found));
+        let remembered = self.shared.remembered.clone();
+        let fallback = remembered.as_ref().and_then(|it| it.fallback(service));
+        let mut watch = store.watch(service);
+        let mut view = View::new(service.clone(), store.grace(), found, fallback.clone());
         // What is known already shows at once, without a turn of the runtime.
         if let Some(known) = watch.known() {
             view.kept().handle_known(known);
         }
         let (sender, snapshots) = watch::channel(view.snapshot());
+        let sender = Arc::new(sender);
+        if let Some(remembered) = remembered {
+            let (sender, status) = (Arc::clone(&sender), self.status());
+            let lists = follow_lists(remembered, service.clone(), sender, fallback, status);
+            self.shared.runtime.spawn(lists);
+        }
         let task = self.shared.runtime.spawn(follow(watch, view, sender));
         Feed { snapshots, task: task.abort_handle(), _finding: finding }
     }

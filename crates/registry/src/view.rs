@@ -12,6 +12,7 @@ use crate::follow::Followed;
 use crate::kept::Kept;
 use crate::layout::{BadEntry, Entry};
 use crate::listing::{Leftover, resolve, unused};
+use crate::remembered::Fallback;
 use crate::store::Wait;
 
 /// As much of a key that cannot be read as callers are shown.
@@ -24,6 +25,8 @@ pub(crate) struct View {
     kept: Kept<Entry>,
     /// What is found at application level, if the store has that.
     found: Option<watch::Receiver<Found>>,
+    /// What is shown as long as nothing is known.
+    fallback: Option<Fallback>,
 }
 
 impl View {
@@ -31,10 +34,11 @@ impl View {
         wanted: ServiceKey,
         grace: Duration,
         found: Option<watch::Receiver<Found>>,
+        fallback: Option<Fallback>,
     ) -> Self {
         let outlives = |entry: &Entry| matches!(entry, Entry::Listing(_));
         let kept = Kept::new(wanted.to_string(), grace, outlives);
-        Self { wanted, kept, found }
+        Self { wanted, kept, found, fallback }
     }
 
     /// What a subscriber sees.
@@ -46,6 +50,10 @@ impl View {
         };
         // Nobody is to see half of a list first.
         let status = if is_settled { self.kept.freshness() } else { Freshness::Pending };
+        let fallback = self.fallback.as_ref().filter(|_| status == Freshness::Pending);
+        if let Some(snapshot) = fallback.and_then(Fallback::snapshot) {
+            return snapshot;
+        }
         // Of two with one address, the last one counts. What the provider has written for this
         // service says more than what it has written for all of its services.
         let entries = || found.iter().chain(self.kept.entries().map(|(_, entry)| entry));

@@ -29,7 +29,7 @@ mod tls;
 use std::fs;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -187,6 +187,8 @@ pub struct RegistryEntry {
     pub config: RegistryConfig,
     /// Where definitions of its services are looked for.
     pub definitions: DefinitionSources,
+    /// The file that keeps what it listed last, if any.
+    pub snapshot: Option<PathBuf>,
 }
 
 /// A listener for HTTP/1.1 and HTTP/2 calls.

@@ -55,7 +55,8 @@ const FILE_KEYS: [&str; 1] = ["path"];
 
 const STATIC_KEYS: [&str; 1] = ["service"];
 
-const ETCD_KEYS: [&str; 18] = [
+const ETCD_KEYS: [&str; 19] = [
+    "snapshot",
     "endpoints",
     "layout",
     "root",
@@ -129,11 +130,13 @@ fn registry(mut section: Section<'_>, folder: &Path) -> RegistryDraft {
         None => (None, None),
     };
     let definitions = definitions(&mut section, folder);
+    let snapshot = section.text("snapshot").map(|path| folder.join(path));
     let place = section.place("name");
     if kind.is_some() {
         section.finish();
     }
-    let entry = config.map(|config| RegistryEntry { name: name.clone(), config, definitions });
+    let entry =
+        config.map(|config| RegistryEntry { name: name.clone(), config, definitions, snapshot });
     RegistryDraft { name, place, kind, entry }
 }
 

@@ -156,7 +156,10 @@ fn what_changed(known: &[ExportConfig], new: &ExportConfig) -> String {
 }
 
 fn is_same_registry(old: &RegistryEntry, new: &RegistryEntry) -> bool {
-    old.name == new.name && old.config.is_same(&new.config) && old.definitions == new.definitions
+    old.name == new.name
+        && old.config.is_same(&new.config)
+        && old.definitions == new.definitions
+        && old.snapshot == new.snapshot
 }
 
 #[cfg(test)]

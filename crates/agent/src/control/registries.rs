@@ -15,7 +15,12 @@ use crate::metrics::Hub;
 pub(super) fn open(config: &Config) -> Result<Vec<(String, Registry)>, StartError> {
     let open = |entry: &RegistryEntry| {
         let name = entry.name.clone();
-        match Registry::open_with(entry.config.clone(), entry.definitions.clone()) {
+        let (config, definitions) = (entry.config.clone(), entry.definitions.clone());
+        let opened = match entry.snapshot.clone() {
+            Some(path) => Registry::open_remembering(config, definitions, path),
+            None => Registry::open_with(config, definitions),
+        };
+        match opened {
             Ok(registry) => Ok((name, registry)),
             Err(source) => Err(StartError::Registry { name, source }),
         }
@@ -32,7 +37,10 @@ pub(super) fn watch(
 ) {
     for (name, registry) in registries {
         let part = format!("registry {name}");
-        readiness.block(&part, "has not been reached yet");
+        // With what it listed last, calls go on.
+        if !registry.remembers() {
+            readiness.block(&part, "has not been reached yet");
+        }
         let watcher = Watcher {
             name: name.clone(),
             part,

@@ -73,7 +73,7 @@ impl Feed {
         let list = List { kept: Kept::new(name, source.grace(), |_| true) };
         let (listing, listed) = watch::channel(Listed::default());
         let watch = source.instances(application);
-        let following = runtime.spawn(follow(watch, list, listing));
+        let following = runtime.spawn(follow(watch, list, listing.into()));
         let (sender, resolved) = watch::channel(Resolved::default());
         let resolver = Resolver {
             application: application.to_owned(),

@@ -41,9 +41,9 @@ fn start(grace: Duration) -> Fixture {
     let (script, receiver) = mpsc::unbounded_channel();
     let (sender, reports) = mpsc::unbounded_channel();
     let watch = Box::new(Scripted { script: receiver, reports: sender });
-    let view = View::new("a.B".parse().unwrap(), grace, None);
+    let view = View::new("a.B".parse().unwrap(), grace, None, None);
     let (sender, snapshots) = watch::channel(view.snapshot());
-    tokio::spawn(follow(watch, view, sender));
+    tokio::spawn(follow(watch, view, sender.into()));
     Fixture { script, reports, snapshots }
 }
 

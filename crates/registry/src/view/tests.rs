@@ -10,7 +10,7 @@ use crate::store::{Change, Item, Known, News};
 const GRACE: Duration = Duration::from_secs(30);
 
 fn view() -> View {
-    View::new("a.B".parse().unwrap(), GRACE, None)
+    View::new("a.B".parse().unwrap(), GRACE, None, None)
 }
 
 fn item(port: u16) -> Item {

@@ -9,7 +9,8 @@ use crate::config::defaults;
 use crate::config::section::Section;
 use crate::config::tls::{TLS_KEYS, TlsFiles, tls_files};
 
-pub(super) const KEYS: [&str; 21] = [
+pub(super) const KEYS: [&str; 22] = [
+    "snapshot",
     "endpoints",
     "chroot",
     "root",

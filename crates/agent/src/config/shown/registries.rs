@@ -16,7 +16,7 @@ fn static_shown(services: &[StaticService]) -> Value {
 }
 
 pub(super) fn registry(entry: &RegistryEntry) -> Value {
-    let RegistryEntry { name, config, definitions } = entry;
+    let RegistryEntry { name, config, definitions, snapshot } = entry;
     let mut shown = match config {
         RegistryConfig::Memory(_) => json!({}),
         RegistryConfig::File { path } => json!({ "path": path.display().to_string() }),
@@ -37,6 +37,7 @@ pub(super) fn registry(entry: &RegistryEntry) -> Value {
         shown["provided_by"] = json!(provided_by);
         shown["register_mode"] = mode.map(|(word, _)| *word).into();
     }
+    shown["snapshot"] = snapshot.as_ref().map(|path| path.display().to_string()).into();
     shown["name"] = name.clone().into();
     shown["kind"] = entry.kind().into();
     let folder = definitions.folder.as_ref();
