@@ -167,11 +167,23 @@ impl tracing::Subscriber for Log {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
-/// The line of the log that says why the connection of `client` was closed.
-fn logged(client: SocketAddr) -> String {
-    let of_client = format!("of {client} is closed");
+/// A client that was not served.
+struct Refused {
+    /// Its own address, which another one may have had before.
+    address: SocketAddr,
+    /// So many lines were in the log when it came.
+    n_lines: usize,
+}
+
+/// The line of the log that says why a listener has closed the connection of `client`.
+fn logged(listener: &str, client: &Refused) -> String {
+    let carries = listener.split(' ').next().unwrap_or_default();
+    let (of_listener, of_client) =
+        (format!("{carries} connection "), format!("of {} is closed", client.address));
     wait_until("a line of the log", || {
-        log().lock().unwrap().iter().find(|line| line.contains(&of_client)).cloned()
+        let lines = log().lock().unwrap();
+        let is_it = |line: &&String| line.contains(&of_listener) && line.contains(&of_client);
+        lines[client.n_lines..].iter().find(is_it).cloned()
     })
 }
 
@@ -203,12 +215,13 @@ fn listeners(agent: &Agent) -> [(&'static str, SocketAddr, wire::tls::Protocols)
     ]
 }
 
-/// Connects, and reads until the listener ends the connection. Gives the client's own address, and
-/// why it was not served.
-fn refused(address: SocketAddr, tls: Option<ClientTls>) -> (SocketAddr, String) {
+/// Connects, and reads until the listener ends the connection. Gives the client, and why it was not
+/// served.
+fn refused(address: SocketAddr, tls: Option<ClientTls>) -> (Refused, String) {
+    let n_lines = log().lock().unwrap().len();
     block_on(async {
         let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-        let own = stream.local_addr().unwrap();
+        let own = Refused { address: stream.local_addr().unwrap(), n_lines };
         let connection = Connection::outgoing(stream, "test").unwrap();
         let mut connection = match tls {
             None => {
@@ -247,12 +260,12 @@ fn every_listener_says_which_clients_it_does_not_take() {
             let tls = certificates.client("ca", shown, protocols);
             let (client, why) = refused(address, Some(tls));
             assert!(why.contains(to_client), "{listener}, {shown:?}: {why}");
-            let line = logged(client);
+            let line = logged(listener, &client);
             assert!(line.contains(in_log), "{listener}, {shown:?}: {line}");
         }
         let (client, why) = refused(address, None);
         assert!(!why.starts_with("HTTP"), "{listener}: {why}");
-        assert!(logged(client).contains("the client does not speak TLS"), "{listener}");
+        assert!(logged(listener, &client).contains("the client does not speak TLS"), "{listener}");
     }
 }
 
@@ -271,7 +284,7 @@ fn every_listener_says_which_clients_do_not_take_it() {
             let tls = certificates.client(ca, Some("good"), protocols);
             let (client, why) = refused(address, Some(tls));
             assert!(why.contains(to_client), "{listener}, {name}: {why}");
-            let line = logged(client);
+            let line = logged(listener, &client);
             assert!(line.contains("the client refused our certificate"), "{listener}: {line}");
         }
     }
