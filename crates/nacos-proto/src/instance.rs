@@ -1,0 +1,217 @@
+//! Instances, and the lists of them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Instances of one service that are read at most.
+pub const MAX_HOSTS: usize = 20_000;
+
+/// Names of services that are read at most.
+pub const MAX_NAMES: usize = 100_000;
+
+/// The longest metadata of an instance that a server takes: keys and values together, in
+/// characters. Source: `ParamCheckRule.maxMetadataLength`, checked from Nacos 2.3 on.
+pub const MAX_METADATA_LEN: usize = 1024;
+
+/// One instance of a service. Source: `com.alibaba.nacos.api.naming.pojo.Instance`.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Instance {
+    /// Host or address.
+    pub ip: String,
+    /// Port of the service.
+    #[serde(default)]
+    pub port: u16,
+    /// Share of the traffic, 1 unless somebody changed it.
+    #[serde(default = "one")]
+    pub weight: f64,
+    /// Whether the server has heard of it lately.
+    #[serde(default = "yes")]
+    pub healthy: bool,
+    /// Whether it may be called: an operator's switch.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    /// Whether it ends with the connection of who registered it.
+    #[serde(default = "yes")]
+    pub ephemeral: bool,
+    /// The part of the estate that it is in; `DEFAULT` for most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_name: Option<String>,
+    /// `GROUP@@name` in what servers say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_name: Option<String>,
+    /// What it says about itself. Values that are no texts are left out.
+    #[serde(default, deserialize_with = "texts")]
+    pub metadata: BTreeMap<String, String>,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn texts<'de, D: serde::Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let values = Option::<BTreeMap<String, Value>>::deserialize(from)?.unwrap_or_default();
+    let text = |(name, value)| match value {
+        Value::String(text) => Some((name, text)),
+        Value::Number(number) => Some((name, number.to_string())),
+        Value::Bool(bool) => Some((name, bool.to_string())),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    };
+    Ok(values.into_iter().filter_map(text).collect())
+}
+
+impl Instance {
+    /// One that is well, of weight 1, and says nothing about itself.
+    #[must_use]
+    pub fn new(ip: &str, port: u16) -> Self {
+        Self {
+            ip: ip.to_owned(),
+            port,
+            weight: one(),
+            healthy: true,
+            enabled: true,
+            ephemeral: true,
+            cluster_name: None,
+            service_name: None,
+            metadata: BTreeMap::new(),
+        }
+    }
+
+    /// How much of [`MAX_METADATA_LEN`] the metadata take.
+    #[must_use]
+    pub fn metadata_len(&self) -> usize {
+        let len = |text: &String| text.encode_utf16().count();
+        self.metadata.iter().map(|(name, value)| len(name) + len(value)).sum()
+    }
+
+    /// The weight, between 0 and 10,000, which is the greatest that Nacos takes. What is no
+    /// number counts as 1.
+    #[must_use]
+    pub fn bounded_weight(&self) -> f64 {
+        if self.weight.is_nan() { one() } else { self.weight.clamp(0.0, 10_000.0) }
+    }
+}
+
+/// An entry of a list that is no instance.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct BadHost {
+    /// Where it is in the list, from 0.
+    pub at: usize,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// An entry of a list.
+pub type Host = Result<Instance, BadHost>;
+
+/// All instances of a service. Source: `com.alibaba.nacos.api.naming.pojo.ServiceInfo`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServiceInfo {
+    /// The name of the service, without its group.
+    pub name: String,
+    /// Its group.
+    pub group: String,
+    /// The clusters that were asked for, separated by commas.
+    pub clusters: String,
+    /// Its instances, [`MAX_HOSTS`] at most.
+    pub hosts: Vec<Host>,
+    /// How many instances were left out.
+    pub n_cut: usize,
+    /// When the server made the list, by its clock, in milliseconds since 1970.
+    pub last_ref_time: i64,
+    /// So few instances are healthy that the server gives out all of them as such.
+    pub is_protected: bool,
+}
+
+impl<'de> Deserialize<'de> for ServiceInfo {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        struct Written {
+            name: Option<String>,
+            group_name: Option<String>,
+            clusters: Option<String>,
+            hosts: Option<Vec<Value>>,
+            last_ref_time: Option<i64>,
+            reach_protection_threshold: Option<bool>,
+        }
+        let written = Written::deserialize(from)?;
+        let hosts = written.hosts.unwrap_or_default();
+        let n_cut = hosts.len().saturating_sub(MAX_HOSTS);
+        let host = |(at, value)| {
+            serde_json::from_value(value).map_err(|error| BadHost { at, reason: error.to_string() })
+        };
+        // Old servers write the group before the name.
+        let name = written.name.unwrap_or_default();
+        let (before, name) = match name.split_once("@@") {
+            Some((group, name)) => (Some(group.to_owned()), name.to_owned()),
+            None => (None, name),
+        };
+        Ok(Self {
+            name,
+            group: written.group_name.or(before).unwrap_or_default(),
+            clusters: written.clusters.unwrap_or_default(),
+            hosts: hosts.into_iter().take(MAX_HOSTS).enumerate().map(host).collect(),
+            n_cut,
+            last_ref_time: written.last_ref_time.unwrap_or_default(),
+            is_protected: written.reach_protection_threshold.unwrap_or_default(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_a_server_pushes() {
+        let text = r#"{"name":"providers:a.B::","groupName":"DEFAULT_GROUP","clusters":"",
+            "cacheMillis":10000,"hosts":[{"instanceId":"10.0.0.1#20880#DEFAULT#x","ip":"10.0.0.1",
+            "port":20880,"weight":2.5,"healthy":false,"enabled":true,"ephemeral":true,
+            "clusterName":"DEFAULT","serviceName":"DEFAULT_GROUP@@providers:a.B::",
+            "metadata":{"protocol":"dubbo","n":3,"no":null,"deep":{"x":[]}},
+            "instanceHeartBeatInterval":5000},{"ip":7},{"ip":"10.0.0.2","port":70000}],
+            "lastRefTime":1700000000000,"checksum":"","allIPs":false,
+            "reachProtectionThreshold":true,"valid":true}"#;
+        let info: ServiceInfo = serde_json::from_str(text).unwrap();
+        assert_eq!((info.name.as_str(), info.group.as_str()), ("providers:a.B::", "DEFAULT_GROUP"));
+        assert!(info.is_protected && info.last_ref_time == 1_700_000_000_000);
+        let first = info.hosts[0].as_ref().unwrap();
+        assert_eq!((first.port, first.weight, first.healthy), (20880, 2.5, false));
+        let metadata: Vec<_> =
+            first.metadata.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        assert_eq!(metadata, [("n", "3"), ("protocol", "dubbo")]);
+        let bad: Vec<_> = info.hosts.iter().filter_map(|host| host.as_ref().err()).collect();
+        assert_eq!(bad.iter().map(|bad| bad.at).collect::<Vec<_>>(), [1, 2]);
+    }
+
+    #[test]
+    fn weights_that_are_absurd_are_bounded() {
+        let bounded = |weight| Instance { weight, ..Instance::new("h", 1) }.bounded_weight();
+        assert_eq!([f64::NAN, -3.0, 1e300, 0.5].map(bounded), [1.0, 0.0, 10_000.0, 0.5]);
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_is_cut() {
+        let hosts = vec![serde_json::json!({"ip": "h", "port": 1}); MAX_HOSTS + 3];
+        let info: ServiceInfo =
+            serde_json::from_value(serde_json::json!({"name": "g@@s", "hosts": hosts})).unwrap();
+        assert_eq!((info.hosts.len(), info.n_cut), (MAX_HOSTS, 3));
+        assert_eq!((info.name.as_str(), info.group.as_str()), ("s", "g"));
+    }
+
+    #[test]
+    fn written_and_read_again_an_instance_is_the_same() {
+        let mut instance = Instance::new("10.0.0.1", 20880);
+        instance.metadata.insert("k".into(), "é".into());
+        assert_eq!(instance.metadata_len(), 2);
+        let text = serde_json::to_string(&instance).unwrap();
+        assert_eq!(serde_json::from_str::<Instance>(&text).unwrap(), instance);
+    }
+}
