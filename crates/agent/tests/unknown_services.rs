@@ -85,7 +85,7 @@ fn what_cannot_be_called_is_named() {
     for part in [
         "that can be used",
         "tri://10.0.0.1:50051 (protocol tri is not supported, only dubbo and link)",
-        "dubbo://10.0.0.2:1 (disabled by its URL)",
+        "dubbo://10.0.0.2:1 (disabled)",
     ] {
         assert!(answer.body.contains(part), "{part} is not in {answer:?}");
     }
@@ -102,5 +102,5 @@ fn what_cannot_be_called_is_named() {
         (call(&agent, "echo", &[STRING], "[\"x\"]").status == 503).then_some(())
     });
     let answer = call(&agent, "echo", &[STRING], "[\"x\"]");
-    assert!(answer.body.contains("disabled by its URL"), "{answer:?}");
+    assert!(answer.body.contains("(disabled)"), "{answer:?}");
 }

@@ -28,6 +28,8 @@ pub enum RegistryConfig {
     Etcd(EtcdConfig),
     /// ZooKeeper 3.5 to 3.9; see [`crate::zookeeper`].
     ZooKeeper(ZooKeeperConfig),
+    /// Nacos 2.x and 3.x; see [`crate::nacos`].
+    Nacos(NacosConfig),
 }
 
 impl RegistryConfig {
@@ -40,6 +42,7 @@ impl RegistryConfig {
             Self::Static(_) => "static",
             Self::Etcd(_) => "etcd",
             Self::ZooKeeper(_) => "zookeeper",
+            Self::Nacos(_) => "nacos",
         }
     }
 
@@ -53,6 +56,7 @@ impl RegistryConfig {
             (Self::Static(services), Self::Static(other)) => services == other,
             (Self::Etcd(config), Self::Etcd(other)) => config == other,
             (Self::ZooKeeper(config), Self::ZooKeeper(other)) => config == other,
+            (Self::Nacos(config), Self::Nacos(other)) => config == other,
             _ => false,
         }
     }
@@ -235,6 +239,92 @@ impl fmt::Debug for ZooKeeperConfig {
             .field("user", &self.user)
             .field("tls", &self.tls)
             .field("session_timeout", &self.session_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How to reach Nacos, and where services are in it. Its `Debug` form leaves secrets out.
+#[derive(Clone, Eq, PartialEq)]
+pub struct NacosConfig {
+    /// `host:port` of HTTP, one per server, as Dubbo's configuration has them. Any that answers
+    /// will do.
+    pub servers: Vec<String>,
+    /// How far the port of gRPC is above that of HTTP.
+    pub grpc_port_offset: u16,
+    /// The identifier of the namespace; empty for the one that is called `public`.
+    pub namespace: String,
+    /// The group of services. Dubbo's providers are in `DEFAULT_GROUP` unless told otherwise.
+    pub group: String,
+    /// The cluster that our own endpoints are registered in.
+    pub cluster: String,
+    /// The clusters whose endpoints are used; empty for all.
+    pub clusters: Vec<String>,
+    /// A user, for servers that want a login.
+    pub user: Option<String>,
+    /// The user's password.
+    pub password: Option<String>,
+    /// The path below which HTTP is, for the login.
+    pub context_path: String,
+    /// Whether the login goes by HTTPS.
+    pub is_login_https: bool,
+    /// An access key, as clouds give them out.
+    pub access_key: Option<String>,
+    /// The secret of the access key.
+    pub secret_key: Option<String>,
+    /// TLS of gRPC, and of a login by HTTPS.
+    pub tls: Option<RegistryTls>,
+    /// For a connection to one server, until it can be used.
+    pub connect_timeout: Duration,
+    /// For each answer.
+    pub request_timeout: Duration,
+    /// How long endpoints known before are kept after a new connection that does not list them.
+    pub grace: Duration,
+    /// The longest message that is read, in bytes.
+    pub max_message_len: usize,
+    /// The application level. Its `instances_root` is the group of applications, its
+    /// `metadata_root` that of service definitions.
+    pub applications: ApplicationConfig,
+}
+
+impl NacosConfig {
+    /// The defaults: the namespace `public`, Nacos' default group and cluster, no login, no TLS,
+    /// timeouts of 5 and 5 seconds, 30 seconds of grace, messages up to 16 MiB.
+    #[must_use]
+    pub fn new(servers: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let group = "DEFAULT_GROUP".to_owned();
+        let applications =
+            ApplicationConfig { instances_root: group.clone(), ..ApplicationConfig::default() };
+        Self {
+            servers: servers.into_iter().map(Into::into).collect(),
+            grpc_port_offset: nacos_proto::GRPC_PORT_OFFSET,
+            namespace: String::new(),
+            group,
+            cluster: "DEFAULT".to_owned(),
+            clusters: Vec::new(),
+            user: None,
+            password: None,
+            context_path: "/nacos".to_owned(),
+            is_login_https: false,
+            access_key: None,
+            secret_key: None,
+            tls: None,
+            connect_timeout: Duration::from_secs(5),
+            request_timeout: Duration::from_secs(5),
+            grace: Duration::from_secs(30),
+            max_message_len: 16 << 20,
+            applications,
+        }
+    }
+}
+
+impl fmt::Debug for NacosConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NacosConfig")
+            .field("servers", &self.servers)
+            .field("namespace", &self.namespace)
+            .field("group", &self.group)
+            .field("user", &self.user)
+            .field("tls", &self.tls)
             .finish_non_exhaustive()
     }
 }

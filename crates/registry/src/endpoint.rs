@@ -271,8 +271,10 @@ impl fmt::Display for Level {
 pub enum NotUsed {
     /// We do not speak its protocol.
     Protocol,
-    /// Its URL says `disabled=true` or `enabled=false`.
+    /// Its URL says `disabled=true` or `enabled=false`, or the registry says so.
     Disabled,
+    /// The registry says that it is not well, and others are.
+    Unhealthy,
     /// It cannot be read, for this reason.
     Unreadable(String),
     /// It is an application that the mapping names for the service, and no instance of it runs.
@@ -290,7 +292,8 @@ impl fmt::Display for Unused {
                 let protocol = what.split("://").next().unwrap_or_default();
                 write!(f, "{what} (protocol {protocol} is not supported, only dubbo and link)")
             }
-            NotUsed::Disabled => write!(f, "{what} (disabled by its URL)"),
+            NotUsed::Disabled => write!(f, "{what} (disabled)"),
+            NotUsed::Unhealthy => write!(f, "{what} (unhealthy, the registry says)"),
             NotUsed::Unreadable(error) => write!(f, "{what} ({error})"),
             NotUsed::NoInstance => {
                 write!(f, "{what} (the mapping names it, but no instance of it is registered)")

@@ -43,6 +43,28 @@ pub enum RegistryError {
         /// What was given.
         server: String,
     },
+    /// A Nacos registry without an address.
+    #[error("no Nacos server is given: add at least one, such as 127.0.0.1:8848")]
+    NoNacosServer,
+    /// An address of Nacos that is none.
+    #[error("Nacos server {server:?} is wrong: write HOST:PORT, the port of HTTP")]
+    BadNacosServer {
+        /// What was given.
+        server: String,
+    },
+    /// A registration that Nacos would not take.
+    #[error(
+        "cannot register {address}: Nacos takes {max} characters of metadata, and even without \
+         what can be left out these are {found}"
+    )]
+    LongMetadata {
+        /// What was given.
+        address: String,
+        /// Their length.
+        found: usize,
+        /// The longest.
+        max: usize,
+    },
     /// An access list that only a user can have.
     #[error("this ACL needs a user: set user and password, or acl = \"open\"")]
     AclWithoutUser,

@@ -106,6 +106,8 @@ pub(crate) enum BadEntry {
     BadUrl(#[from] dubbo_proto::ProtoError),
     #[error("the URL has no host or no port")]
     NoHost,
+    #[error("not an instance: {reason}")]
+    BadHost { reason: String },
     #[error("not an instance of an application: {0}")]
     BadInstance(#[from] dubbo_proto::application::ApplicationError),
 }

@@ -122,7 +122,12 @@ impl<L> fmt::Debug for Lent<L> {
 impl<L> Lender<L> {
     /// Lends a connection that has answered; true if there was none before.
     pub(crate) fn give(&self, live: L) -> bool {
-        self.sender.send_replace(Some(Arc::new(live)));
+        self.give_shared(Arc::new(live))
+    }
+
+    /// The same, where the lender goes on to use it, too.
+    pub(crate) fn give_shared(&self, live: Arc<L>) -> bool {
+        self.sender.send_replace(Some(live));
         note(&self.lent.status, true, None)
     }
 

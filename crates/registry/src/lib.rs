@@ -1,7 +1,8 @@
 //! Service discovery: who offers a service, and telling others that we do.
 //!
-//! - [`Registry::open`] opens a registry of one of four kinds, as [`RegistryConfig`] says:
-//!   [`memory`](MemoryHub) inside one process, a watched [`mod@file`], [`etcd`] or [`zookeeper`].
+//! - [`Registry::open`] opens a registry of one of six kinds, as [`RegistryConfig`] says:
+//!   [`memory`](MemoryHub) inside one process, a watched [`mod@file`], a fixed list,
+//!   [`etcd`], [`zookeeper`] or [`nacos`].
 //! - [`Registry::subscribe`] gives the [`Endpoint`]s of a service as a [`Snapshot`] that is kept
 //!   up to date. While the registry is away the last one known stays, marked as stale.
 //! - [`Registry::register`] offers a service until the [`Registered`] is withdrawn or dropped.
@@ -38,6 +39,7 @@ mod layout;
 mod lent;
 pub mod listing;
 mod memory;
+pub mod nacos;
 mod on_demand;
 mod registrar;
 mod registry;
@@ -52,8 +54,8 @@ pub mod zookeeper;
 
 pub use catalogue::{ListedEndpoint, ListedService};
 pub use config::{
-    ApplicationConfig, EtcdConfig, RegistryConfig, RegistryTls, StaticService, ZooKeeperAcl,
-    ZooKeeperConfig,
+    ApplicationConfig, EtcdConfig, NacosConfig, RegistryConfig, RegistryTls, StaticService,
+    ZooKeeperAcl, ZooKeeperConfig,
 };
 pub use definitions::{Definition, DefinitionSources, DefinitionWatch, Lookup, Origin};
 pub use directory::Presence;

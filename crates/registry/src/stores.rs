@@ -8,6 +8,7 @@ use crate::etcd::EtcdRegistry;
 use crate::file::FileRegistry;
 use crate::fixed::FixedRegistry;
 use crate::memory::MemoryRegistry;
+use crate::nacos::NacosRegistry;
 use crate::store::Store;
 use crate::zookeeper::ZooKeeperRegistry;
 
@@ -22,5 +23,6 @@ pub(crate) fn open(
         RegistryConfig::Static(services) => Box::new(FixedRegistry::open(&services)?),
         RegistryConfig::Etcd(config) => Box::new(EtcdRegistry::open(config, runtime)?),
         RegistryConfig::ZooKeeper(config) => Box::new(ZooKeeperRegistry::open(config, runtime)?),
+        RegistryConfig::Nacos(config) => Box::new(NacosRegistry::open(config, runtime)?),
     })
 }

@@ -150,7 +150,7 @@ mod tests {
             content.leftovers.iter().map(|(name, it)| format!("{name}: {}", it.unused)).collect();
         let expected = [
             "a.B: tri://[::1]:50051 (protocol tri is not supported, only dubbo and link)",
-            "a.C: dubbo://h:1 (disabled by its URL)",
+            "a.C: dubbo://h:1 (disabled)",
         ];
         assert_eq!(told, expected);
         let of_b = &content.leftovers[0].1;

@@ -1,0 +1,96 @@
+//! The application level in Nacos: applications are services by their own name, and mappings and
+//! metadata are documents. Sources: `NacosServiceDiscovery` and `NacosMetadataReport`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dubbo_proto::application::Instance as ApplicationInstance;
+use nacos_proto::{ConfigKey, Instance};
+use tokio::sync::watch;
+
+use crate::definitions::Away;
+use crate::layout::{Placed, Value};
+use crate::registrar::Registrar;
+use crate::store::{Applications, RuleWatch, Wait, Watch, Withdraw};
+
+use super::connection::Connection;
+use super::offers;
+use super::rule::{self, MAPPING, NacosRule};
+use super::settings::Settings;
+use super::watch::{NacosWatch, Wanted};
+
+#[derive(Debug)]
+pub(super) struct NacosApplications {
+    pub(super) settings: Arc<Settings>,
+    pub(super) naming: Connection,
+    pub(super) documents: Connection,
+    pub(super) registrar: Registrar,
+}
+
+impl NacosApplications {
+    async fn read(&self, application: &str, revision: &str) -> Result<Option<Vec<u8>>, Away> {
+        let away = || Away("Nacos' documents cannot be reached".to_owned());
+        let live = self.documents.live_within_timeout().await.ok_or_else(away)?;
+        // The group is the revision, whatever group the report itself has.
+        let key = ConfigKey { group: revision.to_owned(), data_id: application.to_owned() };
+        let document = rule::read(&live, &key).await.map_err(|error| Away(error.to_string()))?;
+        Ok(document.map(|document| document.content.into_bytes()))
+    }
+}
+
+impl Applications for NacosApplications {
+    fn grace(&self) -> Duration {
+        self.settings.grace
+    }
+
+    fn provided_by(&self) -> &BTreeMap<String, Vec<String>> {
+        &self.settings.applications.provided_by
+    }
+
+    fn mapping(&self, interface: &str) -> Box<dyn RuleWatch> {
+        let key = ConfigKey { group: MAPPING.to_owned(), data_id: interface.to_owned() };
+        Box::new(NacosRule::new(key, self.documents.clone()))
+    }
+
+    fn instances(&self, application: &str) -> Box<dyn Watch<Arc<ApplicationInstance>>> {
+        let settings = Arc::clone(&self.settings);
+        let group = &self.settings.applications.instances_root;
+        let read = move |lists: &[_]| offers::instances(lists, &settings.clusters);
+        let wanted = Wanted::Names(vec![application.to_owned()]);
+        Box::new(NacosWatch::new(self.naming.clone(), group, wanted, Box::new(read)))
+    }
+
+    fn report<'a>(
+        &'a self,
+        application: &'a str,
+        revision: &'a str,
+    ) -> Wait<'a, Result<Option<Vec<u8>>, Away>> {
+        Box::pin(self.read(application, revision))
+    }
+
+    fn place_instance(&self, instance: &ApplicationInstance) -> Placed {
+        let mut written = Instance::new(&instance.host, instance.port);
+        written.cluster_name = Some(self.settings.cluster.clone());
+        written.metadata.clone_from(&instance.metadata);
+        if let Err(len) = offers::fit(&mut written) {
+            let application = &instance.application;
+            tracing::warn!(
+                application,
+                len,
+                "the metadata of the instance are longer than Nacos \
+                                              takes"
+            );
+        }
+        let group = &self.settings.applications.instances_root;
+        offers::placed(group, &instance.application, written)
+    }
+
+    fn place_mapping(&self, interface: &str, application: &str) -> Placed {
+        Placed { path: interface.to_owned(), value: Value::Member(application.into()) }
+    }
+
+    fn keep(&self, placed: Placed) -> (watch::Receiver<bool>, Withdraw) {
+        self.registrar.add(placed)
+    }
+}

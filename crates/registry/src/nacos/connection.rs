@@ -1,0 +1,395 @@
+//! The connections to Nacos, and the tasks that keep them: one for naming, one for documents, as
+//! Nacos wants it.
+//!
+//! Everything that a server keeps for us belongs to a connection: instances, subscriptions,
+//! documents that are listened to. Whoever wants something back after a new connection asks anew.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use nacos_proto::{
+    ASK_PATH, Answer, Ask, BadPayload, Credentials, Heard, HeardKind, Module, Payload, Refusal,
+    STREAM_PATH,
+};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout};
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::Channel;
+use tonic::{Request, Streaming};
+use tonic_prost::ProstCodec;
+
+use crate::lent::{Lender, Lent, Lost, Rounds, lend};
+use crate::store::StoreError;
+
+use super::channel::connect;
+use super::heard::Hub;
+use super::login::Login;
+use super::settings::{Server, Settings};
+
+/// A connection that has been silent for this long is asked whether it is alive. Source:
+/// `DefaultGrpcClientConfig.connectionKeepAlive`.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// How long a server that does not say when a connection can be used takes for it. Source:
+/// `GrpcClient.connectToServer`.
+const SETUP_PAUSE: Duration = Duration::from_millis(100);
+
+/// Answers to pushes that wait to be sent.
+const MAX_REPLIES: usize = 1024;
+
+/// How often a server may send us elsewhere before we wait.
+const MAX_RESETS: usize = 3;
+
+/// A shared handle on a connection.
+pub(super) type Connection = Lent<Live>;
+
+/// A connection that can be used.
+pub(super) struct Live {
+    grpc: Grpc<Channel>,
+    settings: Arc<Settings>,
+    credentials: Credentials,
+    /// The number of the last question.
+    last_id: AtomicU64,
+    /// When the server was heard last.
+    heard_at: Mutex<Instant>,
+    pub(super) hub: Hub,
+    /// Wakes the task that keeps the connection: something about it is wrong.
+    suspect: Notify,
+}
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NacosError {
+    #[error("{what} {subject}: {refusal}")]
+    Refused { what: &'static str, subject: String, refusal: Refusal },
+    #[error("{what}: {source}")]
+    Bad { what: &'static str, source: BadPayload },
+    #[error("{what}: {words}")]
+    Grpc { what: &'static str, words: String },
+    #[error("{what}: no answer within {after:?}")]
+    Timeout { what: &'static str, after: Duration },
+    #[error("{0}")]
+    Connect(String),
+    /// The connection was given up while we used it; the reason is in the status.
+    #[error("the connection was lost")]
+    Lost,
+    /// A document changes while it is written.
+    #[error("{0} changes too quickly")]
+    Unsteady(String),
+}
+
+impl From<Lost> for NacosError {
+    fn from(Lost: Lost) -> Self {
+        Self::Lost
+    }
+}
+
+/// What an error means for users of the store.
+impl From<NacosError> for StoreError {
+    fn from(error: NacosError) -> Self {
+        match error {
+            NacosError::Lost => Self::Away,
+            NacosError::Refused { refusal, .. } if refusal.is_unregistered() => Self::Away,
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+/// Starts the task that connects and reconnects until it is aborted.
+pub(super) fn start(
+    module: Module,
+    settings: &Arc<Settings>,
+    login: &Arc<Login>,
+    runtime: &Handle,
+) -> (Connection, AbortHandle) {
+    let (lender, connection) = lend(settings.request_timeout);
+    let (settings, login) = (Arc::clone(settings), Arc::clone(login));
+    let connector = Connector { module, settings, login, lender };
+    (connection, runtime.spawn(connector.run()).abort_handle())
+}
+
+impl Live {
+    /// Asks, and waits for the answer, but not for ever.
+    pub(super) async fn ask(&self, ask: &Ask) -> Result<Answer, NacosError> {
+        let what = ask.words();
+        match self.try_ask(ask).await? {
+            Ok(answer) => Ok(answer),
+            Err(refusal) => {
+                if refusal.is_unregistered() || refusal.is_forbidden() {
+                    // A token may have run out, or the server has forgotten us.
+                    self.suspect.notify_one();
+                }
+                Err(NacosError::Refused { what, subject: ask.subject(), refusal })
+            }
+        }
+    }
+
+    /// The same, where a refusal is an answer.
+    pub(super) async fn try_ask(&self, ask: &Ask) -> Result<Result<Answer, Refusal>, NacosError> {
+        let what = ask.words();
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed);
+        let now_ms = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now_ms = u64::try_from(now_ms.as_millis()).unwrap_or(u64::MAX);
+        let namespace = &self.settings.namespace;
+        let headers = self.credentials.headers(&ask.resource(namespace.clone()), now_ms);
+        let payload = ask.payload(namespace, id, headers);
+        let mut grpc = self.grpc.clone();
+        let call = async {
+            grpc.ready().await.map_err(|error| words_of(&error))?;
+            let path = PathAndQuery::from_static(ASK_PATH);
+            let codec = ProstCodec::<Payload, Payload>::default();
+            let answer = grpc.unary(Request::new(payload), path, codec).await;
+            answer.map(tonic::Response::into_inner).map_err(|status| words_of_status(&status))
+        };
+        let after = self.settings.request_timeout;
+        let Ok(answer) = timeout(after, call).await else {
+            self.suspect.notify_one();
+            return Err(NacosError::Timeout { what, after });
+        };
+        let answer = answer.map_err(|words| {
+            self.suspect.notify_one();
+            NacosError::Grpc { what, words }
+        })?;
+        self.note_heard();
+        Answer::read(answer).map_err(|source| NacosError::Bad { what, source })
+    }
+
+    /// An error of an answer that cannot be read.
+    pub(super) fn bad(what: &'static str) -> impl FnOnce(BadPayload) -> NacosError {
+        move |source| NacosError::Bad { what, source }
+    }
+
+    fn note_heard(&self) {
+        *self.heard_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    fn silent_until(&self) -> Instant {
+        *self.heard_at.lock().unwrap_or_else(PoisonError::into_inner) + SILENCE
+    }
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Live").finish_non_exhaustive()
+    }
+}
+
+/// The reason behind an error, which tonic keeps for itself.
+fn words_of(error: &(dyn std::error::Error + 'static)) -> String {
+    if let Some(words) = wire::tls::words_of_cause(error, "server") {
+        return words;
+    }
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !words.contains(&text) {
+            words = format!("{words}: {text}");
+        }
+        cause = error.source();
+    }
+    words
+}
+
+fn words_of_status(status: &tonic::Status) -> String {
+    let code = status.code();
+    match status.message() {
+        "" => format!("{code:?}"),
+        message => format!("{message} ({code:?})"),
+    }
+}
+
+struct Connector {
+    module: Module,
+    settings: Arc<Settings>,
+    login: Arc<Login>,
+    lender: Lender<Live>,
+}
+
+/// The two ends of the stream.
+struct Talk {
+    heard: Streaming<Payload>,
+    replies: mpsc::Sender<Payload>,
+}
+
+/// How a connection ended.
+struct Ended {
+    error: NacosError,
+    /// The server wants us to connect elsewhere.
+    to: Option<Server>,
+    /// Whether the server has asked for a new connection.
+    is_reset: bool,
+}
+
+impl Connector {
+    async fn run(self) {
+        let settings = Arc::clone(&self.settings);
+        let mut rounds = Rounds::new(&settings.servers);
+        let (mut sent_to, mut n_resets) = (None::<Server>, 0);
+        loop {
+            let server = sent_to.take().unwrap_or_else(|| rounds.server().clone());
+            let began = Instant::now();
+            let (ended, lasted) = match self.connect(&server).await {
+                Ok((live, talk)) => (self.serve(&server, live, talk).await, Some(began.elapsed())),
+                Err(error) => (Ended { error, to: None, is_reset: false }, None),
+            };
+            n_resets = if ended.is_reset { n_resets + 1 } else { 0 };
+            if ended.is_reset && n_resets <= MAX_RESETS {
+                tracing::info!(%server, to = ?ended.to, "Nacos asks for a new connection");
+                sent_to = ended.to;
+                continue;
+            }
+            self.lender.handle_failure("Nacos", &server, &ended.error);
+            rounds.handle_end(lasted).await;
+        }
+    }
+
+    async fn connect(&self, server: &Server) -> Result<(Live, Talk), NacosError> {
+        let after = self.settings.connect_timeout;
+        let set_up = timeout(after, self.set_up(server)).await;
+        set_up.unwrap_or(Err(NacosError::Timeout { what: "connecting", after }))
+    }
+
+    /// The handshake. Source: `GrpcClient.connectToServer`.
+    async fn set_up(&self, server: &Server) -> Result<(Live, Talk), NacosError> {
+        let settings = &self.settings;
+        if let Some(tls) = &settings.tls
+            && let Err(error) = tls.reload()
+        {
+            // The ones that were read before stay in use.
+            tracing::warn!(%error, "cannot read the certificates for Nacos again");
+        }
+        let token = self.login.token(server).await.map_err(NacosError::Connect)?;
+        let credentials = Credentials { token, access_key: settings.access_key.clone() };
+        let channel = connect(settings.grpc(server), settings.connect_timeout).await;
+        let channel = channel.map_err(|error| NacosError::Connect(words_of(&error)))?;
+        let grpc = Grpc::new(channel).max_decoding_message_size(settings.max_message_len);
+        let live = Live {
+            grpc: grpc.clone(),
+            settings: Arc::clone(settings),
+            credentials,
+            last_id: AtomicU64::new(1),
+            heard_at: Mutex::new(Instant::now()),
+            hub: Hub::default(),
+            suspect: Notify::new(),
+        };
+        let check = live.ask(&Ask::ServerCheck).await?;
+        let check = check.handshake().map_err(Live::bad(Ask::ServerCheck.words()))?;
+        let setup = Ask::Setup(self.module);
+        let headers = live.credentials.headers(&setup.resource(String::new()), 0);
+        let (replies, mut to_send) = mpsc::channel(MAX_REPLIES);
+        // There is room for it.
+        let _ = replies.try_send(setup.payload(&settings.namespace, 0, headers));
+        let outgoing = futures_util::stream::poll_fn(move |context| to_send.poll_recv(context));
+        let mut talk = Talk { heard: open_stream(grpc, outgoing).await?, replies };
+        if check.support_ability_negotiation {
+            while !talk.next(&live).await?.is_some_and(|it| it == HeardKind::SetupDone) {}
+        } else {
+            tokio::time::sleep(SETUP_PAUSE).await;
+        }
+        Ok((live, talk))
+    }
+
+    /// Lends the connection out until it is over; returns why that is.
+    async fn serve(&self, server: &Server, live: Live, mut talk: Talk) -> Ended {
+        let expires = self.login.expires_at().await;
+        let live = Arc::new(live);
+        if self.lender.give_shared(Arc::clone(&live)) {
+            tracing::info!(%server, module = self.module.name(), "connected to Nacos");
+        }
+        let mut to = None;
+        let mut is_reset = false;
+        let error = loop {
+            let heard = tokio::select! {
+                heard = talk.next(&live) => heard,
+                () = tokio::time::sleep_until(live.silent_until()) => {
+                    match live.ask(&Ask::HealthCheck).await {
+                        Ok(_) => continue,
+                        Err(error) => break error,
+                    }
+                }
+                () = live.suspect.notified() => {
+                    match live.ask(&Ask::HealthCheck).await {
+                        Ok(_) => continue,
+                        Err(error) => break error,
+                    }
+                }
+                () = sleep_until_option(expires) => {
+                    is_reset = true;
+                    break NacosError::Connect("the login is about to run out".to_owned());
+                }
+            };
+            match heard {
+                Ok(Some(HeardKind::Reset { to: other })) => {
+                    (to, is_reset) = (other, true);
+                    break NacosError::Connect("the server asks for a new connection".to_owned());
+                }
+                Ok(Some(HeardKind::Unknown(kind))) => {
+                    tracing::debug!(%server, %kind, "Nacos says something that is not known here");
+                }
+                Ok(_) => {}
+                Err(error) => break error,
+            }
+        };
+        if matches!(&error, NacosError::Refused { refusal, .. } if refusal.is_forbidden()) {
+            self.login.forget().await;
+        }
+        self.lender.take_back();
+        let to = to.map(|(host, port)| Server { host, port });
+        Ended { error, to, is_reset }
+    }
+}
+
+async fn sleep_until_option(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn open_stream(
+    mut grpc: Grpc<Channel>,
+    outgoing: impl futures_util::Stream<Item = Payload> + Send + 'static,
+) -> Result<Streaming<Payload>, NacosError> {
+    let what = "opening the stream";
+    let failed = |words| NacosError::Grpc { what, words };
+    grpc.ready().await.map_err(|error| failed(words_of(&error)))?;
+    let path = PathAndQuery::from_static(STREAM_PATH);
+    let codec = ProstCodec::<Payload, Payload>::default();
+    let opened = grpc.streaming(Request::new(outgoing), path, codec).await;
+    opened.map(tonic::Response::into_inner).map_err(|status| failed(words_of_status(&status)))
+}
+
+impl Talk {
+    /// Waits for what the server says next, answers it, and passes it on. `None` if that was
+    /// all, or it cannot be read.
+    async fn next(&mut self, live: &Live) -> Result<Option<HeardKind>, NacosError> {
+        let what = "listening to the server";
+        let message = self.heard.message().await;
+        let message =
+            message.map_err(|status| NacosError::Grpc { what, words: words_of_status(&status) })?;
+        let ended = || NacosError::Connect("the server has ended the stream".to_owned());
+        let payload = message.ok_or_else(ended)?;
+        live.note_heard();
+        let heard = match Heard::read(&payload) {
+            Ok(heard) => heard,
+            Err(error) => {
+                tracing::warn!(%error, "a message of Nacos cannot be read; left out");
+                return Ok(None);
+            }
+        };
+        // Nothing here may wait: who calls may stop to.
+        if let Some(reply) = heard.reply
+            && self.replies.try_send(reply).is_err()
+        {
+            let words = "the server does not read our answers".to_owned();
+            return Err(NacosError::Connect(words));
+        }
+        Ok(live.hub.take(heard.kind))
+    }
+}

@@ -1,0 +1,158 @@
+//! Who wants to know what a server says on one connection.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nacos_proto::{Ask, ConfigKey, HeardKind, ServiceInfo, ServiceName};
+use tokio::sync::{Notify, watch};
+
+use super::connection::{Live, NacosError};
+
+/// Those who want to know. It ends with its connection.
+#[derive(Debug, Default)]
+pub(super) struct Hub {
+    services: Mutex<HashMap<ServiceName, Followed>>,
+    documents: Mutex<HashMap<ConfigKey, Listened>>,
+}
+
+#[derive(Debug)]
+struct Followed {
+    n_users: usize,
+    /// The last list; `None` before the first.
+    list: watch::Sender<Option<Arc<ServiceInfo>>>,
+}
+
+#[derive(Debug, Default)]
+struct Listened {
+    n_users: usize,
+    changed: Arc<Notify>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Hub {
+    /// Passes on what the server says. Returns what is about the connection itself.
+    pub(super) fn take(&self, heard: HeardKind) -> Option<HeardKind> {
+        match heard {
+            HeardKind::Instances(info) => self.take_list(info),
+            HeardKind::DocumentChanged(key) => {
+                if let Some(listened) = lock(&self.documents).get(&key) {
+                    listened.changed.notify_waiters();
+                    listened.changed.notify_one();
+                }
+            }
+            HeardKind::Detection => {}
+            other => return Some(other),
+        }
+        None
+    }
+
+    fn take_list(&self, info: ServiceInfo) {
+        let name = ServiceName { group: info.group.clone(), name: info.name.clone() };
+        self.take_list_of(&name, info);
+    }
+
+    /// A list is older than the one that is known if two of them overtook each other.
+    fn take_list_of(&self, name: &ServiceName, info: ServiceInfo) {
+        let services = lock(&self.services);
+        let Some(followed) = services.get(name) else { return };
+        followed.list.send_if_modified(|known| {
+            if known.as_ref().is_some_and(|known| info.last_ref_time < known.last_ref_time) {
+                return false;
+            }
+            *known = Some(Arc::new(info));
+            true
+        });
+    }
+}
+
+/// A subscription to one service, until it is dropped.
+pub(super) struct Subscribed {
+    live: Arc<Live>,
+    name: ServiceName,
+    pub(super) list: watch::Receiver<Option<Arc<ServiceInfo>>>,
+}
+
+impl Subscribed {
+    /// Subscribes, and waits for the first list.
+    pub(super) async fn new(live: &Arc<Live>, name: ServiceName) -> Result<Self, NacosError> {
+        let list = {
+            let mut services = lock(&live.hub.services);
+            let new = || Followed { n_users: 0, list: watch::Sender::new(None) };
+            let followed = services.entry(name.clone()).or_insert_with(new);
+            followed.n_users += 1;
+            followed.list.subscribe()
+        };
+        // From here on it is taken back when it is dropped.
+        let subscribed = Self { live: Arc::clone(live), name, list };
+        let ask = Ask::Subscribe(subscribed.name.clone());
+        let answer = live.ask(&ask).await?;
+        let info = answer.service_info().map_err(Live::bad(ask.words()))?;
+        live.hub.take_list_of(&subscribed.name, info.unwrap_or_default());
+        Ok(subscribed)
+    }
+
+    pub(super) fn name(&self) -> &ServiceName {
+        &self.name
+    }
+}
+
+impl Drop for Subscribed {
+    fn drop(&mut self) {
+        let mut services = lock(&self.live.hub.services);
+        let Some(followed) = services.get_mut(&self.name) else { return };
+        followed.n_users -= 1;
+        if 0 < followed.n_users {
+            return;
+        }
+        services.remove(&self.name);
+        drop(services);
+        tell(&self.live, Ask::Unsubscribe(self.name.clone()));
+    }
+}
+
+/// One who wants to know when a document changes, until it is dropped.
+pub(super) struct Listening {
+    live: Arc<Live>,
+    key: ConfigKey,
+    pub(super) changed: Arc<Notify>,
+}
+
+impl Listening {
+    pub(super) fn new(live: &Arc<Live>, key: ConfigKey) -> Self {
+        let changed = {
+            let mut documents = lock(&live.hub.documents);
+            let listened = documents.entry(key.clone()).or_default();
+            listened.n_users += 1;
+            Arc::clone(&listened.changed)
+        };
+        Self { live: Arc::clone(live), key, changed }
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let mut documents = lock(&self.live.hub.documents);
+        let Some(listened) = documents.get_mut(&self.key) else { return };
+        listened.n_users -= 1;
+        if 0 < listened.n_users {
+            return;
+        }
+        documents.remove(&self.key);
+        drop(documents);
+        tell(&self.live, Ask::Unlisten(self.key.clone()));
+    }
+}
+
+/// Tells the server something, whatever comes of it: it forgets all with the connection.
+fn tell(live: &Arc<Live>, ask: Ask) {
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+    let live = Arc::clone(live);
+    runtime.spawn(async move {
+        if let Err(error) = live.try_ask(&ask).await {
+            tracing::debug!(%error, "Nacos goes on to tell what nobody wants to know");
+        }
+    });
+}

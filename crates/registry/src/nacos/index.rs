@@ -1,0 +1,232 @@
+//! The services that Nacos holds, for names that may be made up.
+//!
+//! A subscription for each such name would cost Nacos as much as callers like. The names of all
+//! services are listed instead, every few seconds while somebody asks. Whether an application
+//! offers an interface is asked for each interface that is not among them.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dubbo_proto::ServiceKey;
+use nacos_proto::{Ask, ConfigKey};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use wire::Backoff;
+
+use crate::definitions::Away;
+use crate::directory::{Directory, Presence};
+use crate::on_demand::{self, Asked, OnDemand, Progress};
+
+use super::connection::{Connection, Live, NacosError};
+use super::names;
+use super::rule::MAPPING;
+
+/// Names in each page of the list of services.
+const PAGE_LEN: u32 = 1000;
+
+/// The most pages: a registry of more services is not asked for its services.
+const MAX_PAGES: u32 = 100;
+
+/// How often the list is read while somebody asks.
+const READ_EVERY: Duration = Duration::from_secs(2);
+
+/// Interfaces whose mapping is kept at a time, and that are waited for.
+const MAX_LOOKED_AT: usize = 1000;
+
+/// How long a mapping that was read counts as it is.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// The names of all services in a group.
+pub(super) async fn list_names(live: &Live, group: &str) -> Result<Vec<String>, NacosError> {
+    let mut all = Vec::new();
+    for page in 1..=MAX_PAGES {
+        let ask = Ask::List { group: group.to_owned(), page, page_len: PAGE_LEN };
+        let names = live.ask(&ask).await?.service_names().map_err(Live::bad(ask.words()))?;
+        let n_new = names.names.len();
+        all.extend(names.names);
+        if n_new == 0 || names.n_all <= all.len() {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+/// A handle on the task.
+#[derive(Debug)]
+pub(super) struct Index {
+    group: String,
+    naming: Connection,
+    documents: Connection,
+    state: watch::Sender<KnownServices>,
+    /// Somebody waits for a mapping.
+    wanted: Arc<Notify>,
+    task: OnDemand,
+}
+
+#[derive(Debug, Default)]
+struct KnownServices {
+    progress: Progress,
+    directory: Directory,
+    /// Whether some application offers an interface, and when that was read.
+    looked_at: HashMap<Box<str>, (Instant, bool)>,
+    waiting: BTreeSet<Box<str>>,
+}
+
+impl KnownServices {
+    fn presence(&self, wanted: &ServiceKey, now: Instant) -> Presence {
+        let if_denied = match self.progress {
+            Progress::Reading => return Presence::Asking,
+            Progress::Current => Presence::Absent,
+            Progress::Stale => Presence::Unknown,
+        };
+        if self.directory.is_full() {
+            return Presence::Unknown;
+        }
+        if self.directory.offers(wanted) {
+            return Presence::Offered;
+        }
+        match self.looked_at.get(wanted.interface.as_str()) {
+            // Only the applications know which versions and groups.
+            Some((_, true)) => Presence::Offered,
+            Some((at, false)) if now < *at + FRESH => if_denied,
+            _ if self.progress == Progress::Stale => Presence::Unknown,
+            _ if MAX_LOOKED_AT <= self.waiting.len() => Presence::Unknown,
+            _ => Presence::Asking,
+        }
+    }
+}
+
+impl Index {
+    pub(super) fn new(group: &str, naming: Connection, documents: Connection) -> Self {
+        let (state, wanted, task) = Default::default();
+        Self { group: group.to_owned(), naming, documents, state, wanted, task }
+    }
+
+    /// What is known of a service now.
+    pub(super) fn presence(&self, wanted: &ServiceKey, runtime: &Handle) -> Presence {
+        self.keep_running(runtime);
+        let (presence, is_read) = {
+            let state = self.state.borrow();
+            (state.presence(wanted, Instant::now()), state.progress != Progress::Reading)
+        };
+        if presence == Presence::Asking && is_read {
+            let interface = wanted.interface.as_str();
+            self.state.send_if_modified(|state| state.waiting.insert(interface.into()));
+            self.wanted.notify_one();
+        }
+        presence
+    }
+
+    /// Waits until [`presence`](Self::presence) need not say that it is asking.
+    pub(super) async fn settled(&self) {
+        let mut state = self.state.subscribe();
+        let is_settled =
+            |state: &KnownServices| state.progress != Progress::Reading && state.waiting.is_empty();
+        let _ends_with_the_registry = state.wait_for(is_settled).await;
+    }
+
+    /// The interfaces that are registered at interface level: Nacos does not list documents, and
+    /// so not the mappings either.
+    pub(super) async fn interfaces(&self, runtime: &Handle) -> Result<Vec<String>, Away> {
+        self.keep_running(runtime);
+        self.settled().await;
+        let state = self.state.borrow();
+        match state.progress {
+            _ if state.directory.is_full() => Err(Away("it has too many services".to_owned())),
+            Progress::Current => Ok(state.directory.interfaces()),
+            Progress::Reading | Progress::Stale => Err(self.naming.away()),
+        }
+    }
+
+    fn keep_running(&self, runtime: &Handle) {
+        self.task.keep_running(runtime, |asked| {
+            let _ = self.state.send_replace(KnownServices::default());
+            let reader = Reader {
+                group: self.group.clone(),
+                documents: self.documents.clone(),
+                state: self.state.clone(),
+                wanted: Arc::clone(&self.wanted),
+                asked: Arc::clone(&asked),
+            };
+            on_demand::run(reader, self.naming.clone(), asked)
+        });
+    }
+}
+
+struct Reader {
+    group: String,
+    documents: Connection,
+    state: watch::Sender<KnownServices>,
+    wanted: Arc<Notify>,
+    asked: Arc<Asked>,
+}
+
+impl on_demand::Reader<Live> for Reader {
+    type Error = NacosError;
+
+    fn set_stale(&self) {
+        self.state.send_if_modified(|state| {
+            let was_current = state.progress != Progress::Stale || !state.waiting.is_empty();
+            state.progress = Progress::Stale;
+            state.waiting.clear();
+            was_current
+        });
+    }
+
+    async fn read_and_watch(
+        &self,
+        live: &Arc<Live>,
+        backoff: &mut Backoff,
+    ) -> Result<(), NacosError> {
+        loop {
+            let mut directory = Directory::default();
+            for name in list_names(live, &self.group).await? {
+                names::note(&name, &mut directory);
+            }
+            self.state.send_modify(|state| {
+                (state.progress, state.directory) = (Progress::Current, directory);
+            });
+            backoff.reset();
+            let read_again_at = Instant::now() + READ_EVERY;
+            loop {
+                tokio::select! {
+                    () = tokio::time::sleep_until(read_again_at) => break,
+                    () = self.wanted.notified() => self.look().await,
+                    () = self.asked.idle() => return Ok(()),
+                }
+            }
+        }
+    }
+}
+
+impl Reader {
+    /// Reads the mappings that somebody waits for. One that cannot be read counts as there: its
+    /// subscriber learns why.
+    async fn look(&self) {
+        loop {
+            let next = self.state.borrow().waiting.first().cloned();
+            let Some(interface) = next else { return };
+            let is_mapped = match self.documents.live_within_timeout().await {
+                Some(live) => {
+                    let key =
+                        ConfigKey { group: MAPPING.to_owned(), data_id: interface.to_string() };
+                    match live.try_ask(&Ask::Document(key)).await {
+                        Ok(Err(refusal)) => !refusal.is_not_found(),
+                        Ok(Ok(_)) | Err(_) => true,
+                    }
+                }
+                None => true,
+            };
+            let at = Instant::now();
+            self.state.send_modify(|state| {
+                if MAX_LOOKED_AT <= state.looked_at.len() {
+                    state.looked_at.clear();
+                }
+                state.waiting.remove(&interface);
+                state.looked_at.insert(interface, (at, is_mapped));
+            });
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Dubbo's metadata report: the service definitions that providers put into Nacos.
+//!
+//! A document is named `{interface}:{version}:{group}:provider:{application}`. Nacos lists no
+//! documents by gRPC: versions and groups come from the names of services, and applications from
+//! their instances and from the mapping. Source: `NacosMetadataReport`.
+
+use std::collections::BTreeSet;
+
+use dubbo_proto::application::applications;
+use nacos_proto::{Ask, ConfigKey, ServiceName};
+
+use crate::definitions::{Away, Document, Origin};
+
+use super::connection::{Connection, Live, NacosError};
+use super::index::list_names;
+use super::names::{self, PROVIDERS};
+use super::rule::{self, MAPPING};
+
+/// The most documents of one interface: its variants, and the applications that offer them.
+const MAX_DOCUMENTS: usize = 64;
+
+/// The longest documents of one interface together, in bytes.
+const MAX_TOTAL_LEN: usize = 16 << 20;
+
+/// The documents of an interface, the newest first. `definitions` is their group.
+pub(super) async fn read(
+    naming: &Connection,
+    documents: &Connection,
+    group: &str,
+    definitions: &str,
+    interface: &str,
+) -> Result<Vec<Document>, Away> {
+    let away = || Away("Nacos cannot be reached".to_owned());
+    let naming = naming.live_within_timeout().await.ok_or_else(away)?;
+    let documents = documents.live_within_timeout().await.ok_or_else(away)?;
+    let read = async {
+        let ids = ids(&naming, &documents, group, interface).await?;
+        let mut found = Vec::new();
+        let mut total_len = 0;
+        for data_id in ids {
+            let key = ConfigKey { group: definitions.to_owned(), data_id };
+            let Some(document) = rule::read(&documents, &key).await? else { continue };
+            total_len += document.content.len();
+            if MAX_TOTAL_LEN < total_len {
+                tracing::warn!(interface, "its definitions are too long together");
+                break;
+            }
+            let origin = Origin::Report(format!("{}/{}", key.group, key.data_id));
+            let text = document.content.into_bytes();
+            found.push((document.last_modified, Document { origin, text }));
+        }
+        found.sort_by_key(|(last_modified, _)| std::cmp::Reverse(*last_modified));
+        Ok(found.into_iter().map(|(_, document)| document).collect())
+    };
+    read.await.map_err(|error: NacosError| Away(error.to_string()))
+}
+
+/// The names that documents of an interface may have.
+async fn ids(
+    naming: &Live,
+    documents: &Live,
+    group: &str,
+    interface: &str,
+) -> Result<BTreeSet<String>, NacosError> {
+    let mut variants = BTreeSet::from([(String::new(), String::new())]);
+    let mapping = ConfigKey { group: MAPPING.to_owned(), data_id: interface.to_owned() };
+    let mapping = rule::read(documents, &mapping).await?;
+    let mut named = applications(mapping.as_ref().map_or("", |it| &it.content));
+    let mut n_asked = 0;
+    for name in list_names(naming, group).await? {
+        let Some(parts) = names::parts(&name) else { continue };
+        if parts.category != PROVIDERS || parts.interface != interface {
+            continue;
+        }
+        n_asked += 1;
+        if MAX_DOCUMENTS < n_asked {
+            break;
+        }
+        variants.insert((parts.version.to_owned(), parts.group.to_owned()));
+        let name = ServiceName { group: group.to_owned(), name: name.clone() };
+        let ask = Ask::Query(name);
+        let info = naming.ask(&ask).await?.service_info().map_err(Live::bad(ask.words()))?;
+        let hosts = info.unwrap_or_default().hosts.into_iter().flatten();
+        named.extend(hosts.filter_map(|mut instance| instance.metadata.remove("application")));
+    }
+    let mut ids = BTreeSet::new();
+    for (version, group) in &variants {
+        for application in &named {
+            if ids.len() < MAX_DOCUMENTS {
+                ids.insert(format!("{interface}:{version}:{group}:provider:{application}"));
+            }
+        }
+    }
+    Ok(ids)
+}

@@ -1,0 +1,136 @@
+//! Documents of Nacos' configuration: one is watched, read, or added to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dubbo_proto::application::add_application;
+use nacos_proto::{Ask, ConfigAnswer, ConfigKey, Listened};
+use tokio::time::sleep;
+use wire::jitter;
+
+use crate::store::{RuleWatch, StoreError, Wait};
+
+use super::connection::{Connection, Live, NacosError};
+use super::heard::Listening;
+
+/// The group of the documents that say which applications offer an interface. Source:
+/// `ServiceNameMapping.DEFAULT_MAPPING_GROUP`.
+pub(super) const MAPPING: &str = "mapping";
+
+/// The group of Dubbo's rules. Source: `DynamicConfiguration.DEFAULT_GROUP`.
+pub(super) const RULES: &str = "dubbo";
+
+/// News of a change can get lost: documents are compared this often. Source: `ClientWorker`.
+const COMPARE_EVERY: Duration = Duration::from_secs(180);
+
+/// A document that changes this often while it is written is written later.
+const MAX_TRIES: usize = 8;
+
+/// Reads a document; `None` if it is not there.
+pub(super) async fn read(live: &Live, key: &ConfigKey) -> Result<Option<ConfigAnswer>, NacosError> {
+    let ask = Ask::Document(key.clone());
+    match live.try_ask(&ask).await? {
+        Ok(answer) => answer.document().map(Some).map_err(Live::bad(ask.words())),
+        Err(refusal) if refusal.is_not_found() => Ok(None),
+        Err(refusal) => {
+            let (what, subject) = (ask.words(), ask.subject());
+            Err(NacosError::Refused { what, subject, refusal })
+        }
+    }
+}
+
+/// Adds a name to a list that others write, too.
+pub(super) async fn join(live: &Live, key: &ConfigKey, name: &str) -> Result<(), NacosError> {
+    for _ in 0..MAX_TRIES {
+        let known = read(live, key).await?;
+        let text = known.as_ref().map_or("", |known| known.content.as_str());
+        let Some(content) = add_application(text, name) else { return Ok(()) };
+        let cas_md5 = known.as_ref().map_or_else(|| "0".to_owned(), |known| known.md5.clone());
+        let publish = Ask::Publish { key: key.clone(), content, cas_md5 };
+        match live.try_ask(&publish).await? {
+            Ok(_) => {
+                // Some servers do not compare: what was written has to be what is there.
+                let written = read(live, key).await?;
+                if written.is_some_and(|it| add_application(&it.content, name).is_none()) {
+                    return Ok(());
+                }
+            }
+            Err(refusal) if refusal.is_forbidden() => {
+                let (what, subject) = (publish.words(), publish.subject());
+                return Err(NacosError::Refused { what, subject, refusal });
+            }
+            Err(refusal) => tracing::debug!(%refusal, "somebody else writes {}", key.data_id),
+        }
+    }
+    Err(NacosError::Unsteady(format!("{}/{}", key.group, key.data_id)))
+}
+
+pub(super) struct NacosRule {
+    key: ConfigKey,
+    connection: Connection,
+    live: Option<Arc<Live>>,
+    listening: Option<Listening>,
+    /// Of the text that was told last.
+    known: Option<String>,
+}
+
+impl NacosRule {
+    pub(super) fn new(key: ConfigKey, connection: Connection) -> Self {
+        Self { key, connection, live: None, listening: None, known: None }
+    }
+
+    async fn advance(&mut self, live: &Arc<Live>) -> Result<Option<String>, NacosError> {
+        if let Some(listening) = &self.listening {
+            loop {
+                tokio::select! {
+                    () = listening.changed.notified() => break,
+                    () = sleep(jitter(COMPARE_EVERY)) => {}
+                }
+                if self.has_changed(live).await? {
+                    break;
+                }
+            }
+        } else {
+            self.listening = Some(Listening::new(live, self.key.clone()));
+        }
+        let mut document = None;
+        for _ in 0..MAX_TRIES {
+            document = read(live, &self.key).await?;
+            self.known = document.as_ref().map(|it| it.md5.clone());
+            // What changed in between is read again.
+            if !self.has_changed(live).await? {
+                break;
+            }
+        }
+        Ok(document.map(|it| it.content))
+    }
+
+    /// Listens to the document from now on; whether it differs from what is known of it.
+    async fn has_changed(&self, live: &Live) -> Result<bool, NacosError> {
+        let md5 = self.known.clone().unwrap_or_default();
+        let ask = Ask::Listen(vec![Listened { key: self.key.clone(), md5 }]);
+        let changed = live.ask(&ask).await?.changed().map_err(Live::bad(ask.words()))?;
+        Ok(changed.contains(&self.key))
+    }
+}
+
+impl RuleWatch for NacosRule {
+    fn ready(&mut self) -> Wait<'_, bool> {
+        Box::pin(async {
+            self.live = self.connection.live().await;
+            self.live.is_some()
+        })
+    }
+
+    fn next(&mut self) -> Wait<'_, Result<Option<String>, StoreError>> {
+        Box::pin(async {
+            let Some(live) = self.live.clone() else { return Err(StoreError::Away) };
+            let connection = self.connection.clone();
+            let outcome = connection.while_live(&live, self.advance(&live)).await;
+            outcome.map_err(|error: NacosError| {
+                (self.live, self.listening) = (None, None);
+                error.into()
+            })
+        })
+    }
+}

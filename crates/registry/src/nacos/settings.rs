@@ -1,0 +1,185 @@
+//! The checked configuration of a Nacos registry.
+
+use std::fmt;
+use std::time::Duration;
+
+use nacos_proto::Secret;
+use wire::tls::{Certificate, ClientTls, ClientTlsConfig, Pem};
+use wire::{Destination, SocketOptions};
+
+use crate::config::{ApplicationConfig, NacosConfig, RegistryTls};
+use crate::error::RegistryError;
+
+/// What [`Settings::new`] has checked.
+pub(super) struct Settings {
+    /// At least one.
+    pub(super) servers: Vec<Server>,
+    pub(super) grpc_port_offset: u16,
+    pub(super) tls: Option<ClientTls>,
+    pub(super) namespace: String,
+    pub(super) group: String,
+    pub(super) cluster: String,
+    pub(super) clusters: Vec<String>,
+    pub(super) login: Option<LoginSettings>,
+    pub(super) access_key: Option<(String, Secret)>,
+    pub(super) connect_timeout: Duration,
+    pub(super) request_timeout: Duration,
+    pub(super) grace: Duration,
+    pub(super) max_message_len: usize,
+    pub(super) applications: ApplicationConfig,
+}
+
+/// Who logs in, and how.
+pub(super) struct LoginSettings {
+    pub(super) user: String,
+    pub(super) password: Secret,
+    /// With a slash in front, without one at its end; or empty.
+    pub(super) context_path: String,
+    pub(super) tls: Option<ClientTls>,
+}
+
+/// A server, at its port of HTTP.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Server {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&wire::address::join(&self.host, self.port))
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").field("servers", &self.servers).finish_non_exhaustive()
+    }
+}
+
+impl Settings {
+    pub(super) fn new(config: NacosConfig) -> Result<Self, RegistryError> {
+        if config.servers.is_empty() {
+            return Err(RegistryError::NoNacosServer);
+        }
+        let servers = config.servers.iter().map(|server| {
+            let bad = || RegistryError::BadNacosServer { server: server.clone() };
+            let (host, port) = wire::address::split(server).map_err(|_| bad())?;
+            if port.checked_add(config.grpc_port_offset).is_none() {
+                return Err(bad());
+            }
+            Ok(Server { host: host.to_owned(), port })
+        });
+        let servers = servers.collect::<Result<_, _>>()?;
+        let tls = |protocols| {
+            let tls = config.tls.as_ref();
+            tls.map(|tls| client_tls(tls, protocols)).transpose()
+        };
+        let login = match (config.user, config.password) {
+            (Some(user), Some(password)) => {
+                let tls = match config.is_login_https {
+                    true => Some(match tls(&[b"http/1.1"])? {
+                        Some(tls) => tls,
+                        None => client_tls(&RegistryTls::default(), &[b"http/1.1"])?,
+                    }),
+                    false => None,
+                };
+                let path = config.context_path.trim_matches('/');
+                let context_path = if path.is_empty() { String::new() } else { format!("/{path}") };
+                Some(LoginSettings { user, password: Secret(password), context_path, tls })
+            }
+            (None, None) => None,
+            _ => return Err(RegistryError::HalfCredentials),
+        };
+        let access_key = match (config.access_key, config.secret_key) {
+            (Some(key), Some(secret)) => Some((key, Secret(secret))),
+            (None, None) => None,
+            _ => return Err(RegistryError::HalfCredentials),
+        };
+        let namespace = match config.namespace.as_str() {
+            "public" => String::new(),
+            namespace => namespace.to_owned(),
+        };
+        Ok(Self {
+            servers,
+            grpc_port_offset: config.grpc_port_offset,
+            tls: tls(&[b"h2"])?,
+            namespace,
+            group: config.group,
+            cluster: config.cluster,
+            clusters: config.clusters,
+            login,
+            access_key,
+            connect_timeout: config.connect_timeout,
+            request_timeout: config.request_timeout,
+            grace: config.grace,
+            max_message_len: config.max_message_len,
+            applications: config.applications,
+        })
+    }
+
+    /// Where a server speaks gRPC.
+    pub(super) fn grpc(&self, server: &Server) -> Destination {
+        let port = server.port.saturating_add(self.grpc_port_offset);
+        destination(&server.host, port, self.tls.as_ref())
+    }
+}
+
+pub(super) fn destination(host: &str, port: u16, tls: Option<&ClientTls>) -> Destination {
+    let (host, options) = (host.to_owned(), SocketOptions::default());
+    Destination::Tcp { host, port, options, tls: tls.cloned() }
+}
+
+fn client_tls(
+    tls: &RegistryTls,
+    protocols: &'static [&'static [u8]],
+) -> Result<ClientTls, RegistryError> {
+    let certificate = match (&tls.cert_file, &tls.key_file) {
+        (Some(chain), Some(key)) => {
+            Some(Certificate { chain: Pem::file(chain), key: Pem::file(key) })
+        }
+        (None, None) => None,
+        _ => return Err(RegistryError::HalfIdentity),
+    };
+    let config = ClientTlsConfig {
+        ca: tls.ca_file.as_ref().map_or_else(Pem::system, Pem::file),
+        certificate,
+        server_name: tls.server_name.clone(),
+    };
+    ClientTls::new(config, protocols).map_err(RegistryError::Tls)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_what_cannot_work_and_says_what_would() {
+        let error = |change: fn(&mut NacosConfig)| {
+            let mut config = NacosConfig::new(["127.0.0.1:8848"]);
+            change(&mut config);
+            Settings::new(config).map(|_| ()).unwrap_err().to_string()
+        };
+        assert!(error(|config| config.servers.clear()).contains("add at least one"));
+        assert!(error(|config| config.servers = vec!["h".into()]).contains("HOST:PORT"));
+        assert!(error(|config| config.servers = vec!["h:65000".into()]).contains("HOST:PORT"));
+        assert!(error(|config| config.user = Some("u".into())).contains("both"));
+        assert!(error(|config| config.access_key = Some("u".into())).contains("both"));
+    }
+
+    #[test]
+    fn the_namespace_public_has_no_name() {
+        let mut config = NacosConfig::new(["h:1"]);
+        config.namespace = "public".into();
+        assert_eq!(Settings::new(config).unwrap().namespace, "");
+    }
+
+    #[test]
+    fn secrets_are_not_printed() {
+        let mut config = NacosConfig::new(["127.0.0.1:8848"]);
+        (config.user, config.password) = (Some("u".into()), Some("hush".into()));
+        (config.access_key, config.secret_key) = (Some("k".into()), Some("hush".into()));
+        assert!(!format!("{config:?}").contains("hush"));
+        assert!(!format!("{:?}", Settings::new(config).unwrap()).contains("hush"));
+    }
+}

@@ -1,0 +1,187 @@
+//! The watch of the instances of some services: subscribe to each, and take what is pushed.
+//!
+//! A wanted version or group may be `*`. Then the names are listed every few seconds, as Dubbo
+//! does it, because Nacos tells nobody of new ones.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dubbo_proto::ServiceKey;
+use futures_util::future::select_all;
+use nacos_proto::{ServiceInfo, ServiceName};
+use tokio::time::Instant;
+
+use crate::store::{Change, EntryKey, Item, News, StoreError, Wait, Watch};
+
+use super::connection::{Connection, Live, NacosError};
+use super::heard::Subscribed;
+use super::index::list_names;
+use super::names;
+
+/// How often names are listed. Source: `NacosRegistry.LOOKUP_INTERVAL` is 30 s.
+const LOOK_UP_EVERY: Duration = Duration::from_secs(10);
+
+/// Services that one wanted version and group of `*` may stand for.
+const MAX_NAMES: usize = 1000;
+
+/// What is made of the lists of all names: the entries, in any order.
+pub(super) type ReadLists<E> =
+    Box<dyn Fn(&[(ServiceName, Arc<ServiceInfo>)]) -> Vec<Item<E>> + Send>;
+
+pub(super) struct NacosWatch<E> {
+    connection: Connection,
+    group: String,
+    wanted: Wanted,
+    read: ReadLists<E>,
+    live: Option<Arc<Live>>,
+    subscribed: Vec<Subscribed>,
+    /// As they were told last; `None` before the first whole list.
+    known: Option<BTreeMap<EntryKey, Item<E>>>,
+    is_whole: bool,
+    look_up_at: Instant,
+}
+
+/// Which services are watched.
+#[derive(Clone, Debug)]
+pub(super) enum Wanted {
+    /// These.
+    Names(Vec<String>),
+    /// Those of an interface that may be this one.
+    Listed(ServiceKey),
+}
+
+impl<E: Clone + Eq + Send> NacosWatch<E> {
+    pub(super) fn new(
+        connection: Connection,
+        group: &str,
+        wanted: Wanted,
+        read: ReadLists<E>,
+    ) -> Self {
+        Self {
+            connection,
+            group: group.to_owned(),
+            wanted,
+            read,
+            live: None,
+            subscribed: Vec::new(),
+            known: None,
+            is_whole: false,
+            look_up_at: Instant::now(),
+        }
+    }
+
+    /// One step ahead. May be dropped only with the connection: what is half read is read again.
+    async fn advance(&mut self, live: &Arc<Live>) -> Result<News<E>, NacosError> {
+        if !self.is_whole {
+            self.subscribed.clear();
+            self.subscribe(live).await?;
+            let items = self.items();
+            let history_lost = self.known.is_some();
+            self.known = Some(by_key(items.clone()));
+            self.is_whole = true;
+            return Ok(News::Whole { items, history_lost });
+        }
+        loop {
+            self.changed().await;
+            if self.look_up_at <= Instant::now() {
+                self.subscribe(live).await?;
+            }
+            let new = by_key(self.items());
+            let old = self.known.replace(new).unwrap_or_default();
+            let new = self.known.as_ref().into_iter().flatten();
+            let mut changes: Vec<_> = new
+                .filter(|(key, item)| old.get(*key) != Some(*item))
+                .map(|(_, item)| Change::Put(item.clone()))
+                .collect();
+            let known = self.known.as_ref();
+            let is_gone = |key: &&EntryKey| !known.is_some_and(|known| known.contains_key(*key));
+            changes.extend(old.keys().filter(is_gone).map(|key| Change::Gone(key.clone())));
+            if !changes.is_empty() {
+                return Ok(News::Changes(changes));
+            }
+        }
+    }
+
+    /// Subscribes to what is wanted, and to nothing else.
+    async fn subscribe(&mut self, live: &Arc<Live>) -> Result<(), NacosError> {
+        let wanted = match &self.wanted {
+            Wanted::Names(names) => names.clone(),
+            Wanted::Listed(wanted) => {
+                self.look_up_at = Instant::now() + LOOK_UP_EVERY;
+                let names = list_names(live, &self.group).await?.into_iter();
+                let names = names.filter(|name| names::may_be(name, wanted));
+                let names: Vec<_> = names.take(MAX_NAMES + 1).collect();
+                if names.len() > MAX_NAMES {
+                    tracing::warn!(interface = wanted.interface, "too many versions and groups");
+                }
+                names.into_iter().take(MAX_NAMES).collect()
+            }
+        };
+        let wanted: BTreeSet<String> = wanted.into_iter().collect();
+        self.subscribed.retain(|it| wanted.contains(&it.name().name));
+        for name in wanted {
+            if self.subscribed.iter().all(|it| it.name().name != name) {
+                let name = ServiceName { group: self.group.clone(), name };
+                self.subscribed.push(Subscribed::new(live, name).await?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a list has changed, or the names have to be listed again.
+    async fn changed(&mut self) {
+        let is_listed = matches!(self.wanted, Wanted::Listed(_));
+        let look_up_at = self.look_up_at;
+        let changes = self.subscribed.iter_mut().map(|it| Box::pin(it.list.changed()));
+        let changes: Vec<_> = changes.collect();
+        tokio::select! {
+            () = async {
+                match changes.is_empty() {
+                    true => std::future::pending().await,
+                    false => drop(select_all(changes).await),
+                }
+            } => {}
+            () = tokio::time::sleep_until(look_up_at), if is_listed => {}
+        }
+    }
+
+    fn items(&mut self) -> Vec<Item<E>> {
+        let lists: Vec<_> = self
+            .subscribed
+            .iter_mut()
+            .filter_map(|it| Some((it.name().clone(), it.list.borrow_and_update().clone()?)))
+            .collect();
+        (self.read)(&lists)
+    }
+}
+
+fn by_key<E>(items: Vec<Item<E>>) -> BTreeMap<EntryKey, Item<E>> {
+    items.into_iter().map(|item| (item.key.clone(), item)).collect()
+}
+
+impl<E: Clone + Eq + Send + Sync> Watch<E> for NacosWatch<E> {
+    fn ready(&mut self) -> Wait<'_, bool> {
+        Box::pin(async {
+            self.live = self.connection.live().await;
+            self.live.is_some()
+        })
+    }
+
+    fn next(&mut self) -> Wait<'_, Result<News<E>, StoreError>> {
+        Box::pin(async {
+            let Some(live) = self.live.clone() else { return Err(StoreError::Away) };
+            let connection = self.connection.clone();
+            let outcome = connection.while_live(&live, self.advance(&live)).await;
+            outcome.map_err(|error: NacosError| {
+                (self.live, self.is_whole) = (None, false);
+                self.subscribed.clear();
+                error.into()
+            })
+        })
+    }
+
+    fn report(&mut self, error: &str) -> bool {
+        self.connection.report(error)
+    }
+}
