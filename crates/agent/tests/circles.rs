@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates that keep the rule.
-const CRATES: [&str; 16] = [
+const CRATES: [&str; 17] = [
     "agent",
     "balance",
     "dubbo-proto",
@@ -25,6 +25,7 @@ const CRATES: [&str; 16] = [
     "transfer",
     "wire",
     "zookeeper-proto",
+    "nacos-proto",
 ];
 
 /// Which modules each module of a crate imports.

@@ -33,7 +33,8 @@ pub(crate) struct ListArgs {
     /// Only interfaces whose name contains this text
     text: Option<String>,
     /// The registry: etcd://HOST:PORT[?layout=contest],
-    /// zookeeper://HOST:PORT[/CHROOT], or file:PATH
+    /// zookeeper://HOST:PORT[/CHROOT], nacos://HOST:PORT[?namespace=ID],
+    /// or file:PATH
     #[arg(long, value_name = "URL")]
     registry: RegistryUrl,
     /// Print JSON, for programs

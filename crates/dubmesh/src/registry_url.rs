@@ -1,15 +1,18 @@
 //! A registry as an argument: `etcd://HOST:PORT[,HOST:PORT][?layout=contest][&root=NAME]`,
-//! `zookeeper://HOST:PORT[,HOST:PORT][/CHROOT][?root=NAME]`, or `file:PATH`.
+//! `zookeeper://HOST:PORT[,HOST:PORT][/CHROOT][?root=NAME]`,
+//! `nacos://HOST:PORT[,HOST:PORT][?namespace=ID][&group=NAME]`, or `file:PATH`.
 
 use std::fs;
 use std::str::FromStr;
 
-use registry::{EtcdConfig, Layout, RegistryConfig, ZooKeeperConfig};
+use registry::{EtcdConfig, Layout, NacosConfig, RegistryConfig, RegistryTls, ZooKeeperConfig};
 
 /// What to write, for messages and `--help`.
 const FORMS: &str = "etcd://HOST:PORT[,HOST:PORT...][?layout=dubbo|contest][&root=NAME], \
      zookeeper://HOST:PORT[,HOST:PORT...][/CHROOT][?root=NAME][&user=NAME&password_file=PATH]\
-     [&tls=true][&ca_file=PATH][&cert_file=PATH&key_file=PATH][&server_name=NAME], or file:PATH";
+     [&tls=true][&ca_file=PATH][&cert_file=PATH&key_file=PATH][&server_name=NAME], \
+     nacos://HOST:PORT[,HOST:PORT...][?namespace=ID][&group=NAME][&user=NAME&password_file=PATH]\
+     [&access_key=KEY&secret_key_file=PATH] and TLS as above, or file:PATH";
 
 /// A registry, and how the user wrote it.
 #[derive(Clone, Debug)]
@@ -34,6 +37,8 @@ impl FromStr for RegistryUrl {
             RegistryConfig::Etcd(etcd(rest)?)
         } else if let Some(rest) = text.strip_prefix("zookeeper://") {
             RegistryConfig::ZooKeeper(zookeeper(rest)?)
+        } else if let Some(rest) = text.strip_prefix("nacos://") {
+            RegistryConfig::Nacos(nacos(rest)?)
         } else {
             return Err(format!("write {FORMS}"));
         };
@@ -68,32 +73,81 @@ fn zookeeper(rest: &str) -> Result<ZooKeeperConfig, String> {
     let (addresses, chroot) = place.split_once('/').unwrap_or((place, ""));
     let mut config = ZooKeeperConfig::new(checked(addresses)?);
     chroot.trim_end_matches('/').clone_into(&mut config.chroot);
-    let (mut is_tls, mut files) = (false, config.tls.take().unwrap_or_default());
+    let mut tls = TlsParameters::default();
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         let text = || Some(value.to_owned()).filter(|value| !value.is_empty());
         match name {
             "root" if !value.is_empty() => value.clone_into(&mut config.root),
             "user" => config.user = text(),
-            "password_file" => {
-                let password = fs::read_to_string(value);
-                let password = password.map_err(|error| format!("cannot read {value}: {error}"))?;
-                config.password = Some(password.trim_end().to_owned());
-            }
-            "tls" if ["true", "false"].contains(&value) => is_tls = value == "true",
-            "ca_file" => files.ca_file = text().map(Into::into),
-            "cert_file" => files.cert_file = text().map(Into::into),
-            "key_file" => files.key_file = text().map(Into::into),
-            "server_name" => files.server_name = text(),
+            "password_file" => config.password = Some(secret_of(value)?),
+            _ if tls.take(name, value) => {}
             _ => return Err(format!("{parameter:?} is not known; write {FORMS}")),
         }
     }
-    if !is_tls && files != registry::RegistryTls::default() {
-        return Err("files for TLS have no effect without tls=true".to_owned());
-    }
-    config.tls = is_tls.then_some(files);
+    config.tls = tls.finish()?;
     config.instances_root().to_owned().clone_into(&mut config.applications.instances_root);
     Ok(config)
+}
+
+fn nacos(rest: &str) -> Result<NacosConfig, String> {
+    let (addresses, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let mut config = NacosConfig::new(checked(addresses.trim_end_matches('/'))?);
+    let mut tls = TlsParameters::default();
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let text = || Some(value.to_owned()).filter(|value| !value.is_empty());
+        match name {
+            "namespace" => value.clone_into(&mut config.namespace),
+            "group" if !value.is_empty() => value.clone_into(&mut config.group),
+            "user" => config.user = text(),
+            "password_file" => config.password = Some(secret_of(value)?),
+            "access_key" => config.access_key = text(),
+            "secret_key_file" => config.secret_key = Some(secret_of(value)?),
+            _ if tls.take(name, value) => {}
+            _ => return Err(format!("{parameter:?} is not known; write {FORMS}")),
+        }
+    }
+    config.tls = tls.finish()?;
+    config.group.clone_into(&mut config.applications.instances_root);
+    Ok(config)
+}
+
+/// What a file with a secret holds.
+fn secret_of(path: &str) -> Result<String, String> {
+    let secret = fs::read_to_string(path);
+    let secret = secret.map_err(|error| format!("cannot read {path}: {error}"))?;
+    Ok(secret.trim_end().to_owned())
+}
+
+/// The parameters that are about TLS.
+#[derive(Default)]
+struct TlsParameters {
+    is_tls: bool,
+    files: RegistryTls,
+}
+
+impl TlsParameters {
+    /// Takes a parameter, if it is one of these.
+    fn take(&mut self, name: &str, value: &str) -> bool {
+        let text = || Some(value.to_owned()).filter(|value| !value.is_empty());
+        match name {
+            "tls" if ["true", "false"].contains(&value) => self.is_tls = value == "true",
+            "ca_file" => self.files.ca_file = text().map(Into::into),
+            "cert_file" => self.files.cert_file = text().map(Into::into),
+            "key_file" => self.files.key_file = text().map(Into::into),
+            "server_name" => self.files.server_name = text(),
+            _ => return false,
+        }
+        true
+    }
+
+    fn finish(self) -> Result<Option<RegistryTls>, String> {
+        if !self.is_tls && self.files != RegistryTls::default() {
+            return Err("files for TLS have no effect without tls=true".to_owned());
+        }
+        Ok(self.is_tls.then_some(self.files))
+    }
 }
 
 /// Addresses with commas between them, each of them good.

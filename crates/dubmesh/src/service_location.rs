@@ -24,7 +24,8 @@ pub(crate) struct LocationArgs {
     #[arg(long, value_name = "URL", value_parser = endpoint_url)]
     url: Option<DubboUrl>,
     /// The registry with the endpoints: etcd://HOST:PORT[?layout=contest],
-    /// zookeeper://HOST:PORT[/CHROOT], or file:PATH
+    /// zookeeper://HOST:PORT[/CHROOT], nacos://HOST:PORT[?namespace=ID],
+    /// or file:PATH
     #[arg(long, value_name = "URL")]
     registry: Option<RegistryUrl>,
 }

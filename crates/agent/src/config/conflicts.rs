@@ -191,7 +191,7 @@ fn export_and_registry(
         (Some(Kind::Static), _) if registers => {
             let problem =
                 format!("registry \"{name}\" is a list; services cannot be registered in it");
-            let remedy = "export into a registry of kind \"etcd\" or \"zookeeper\"";
+            let remedy = "export into a registry of kind \"etcd\", \"zookeeper\" or \"nacos\"";
             problems.add(&export.registry_place, problem, remedy);
         }
         (Some(Kind::EtcdContest), Some(place)) => {

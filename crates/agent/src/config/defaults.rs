@@ -45,6 +45,12 @@ pub(super) const REGISTRY_NAME: &str = "main";
 pub(super) const ETCD_ENDPOINT: &str = "http://127.0.0.1:2379";
 /// Where a ZooKeeper on the same machine listens.
 pub(super) const ZOOKEEPER_SERVER: &str = "127.0.0.1:2181";
+/// Where a Nacos on the same machine listens for HTTP.
+pub(super) const NACOS_SERVER: &str = "127.0.0.1:8848";
+/// A push of a few hundred instances.
+pub(super) const SHORTEST_NACOS_MESSAGE_LEN: usize = 1 << 20;
+/// More than a hundred thousand instances of one service.
+pub(super) const LONGEST_NACOS_MESSAGE_LEN: usize = 256 << 20;
 /// Two ticks of a server are the least that it grants; a pause of a second loses a shorter one.
 pub(super) const MIN_ZOOKEEPER_SESSION: Duration = Duration::from_secs(1);
 /// A node's own limit in ZooKeeper is 1 MiB.

@@ -18,6 +18,7 @@ use super::error::{KeyPlace, Problems};
 use super::section::Section;
 use super::tls::{TLS_KEYS, TlsFiles, tls_files, warn_if_open};
 
+mod nacos;
 mod zookeeper;
 
 /// What kind a registry is of, as far as other sections have to know.
@@ -29,6 +30,7 @@ pub(super) enum Kind {
     EtcdDubbo,
     EtcdContest,
     ZooKeeper,
+    Nacos,
 }
 
 /// A registry as far as it could be read.
@@ -43,12 +45,13 @@ pub(super) struct RegistryDraft {
 }
 
 /// The kinds of registries, with the keys that not all of them have.
-const KINDS: [(&str, Kind, &[&str]); 5] = [
+const KINDS: [(&str, Kind, &[&str]); 6] = [
     ("memory", Kind::Memory, &[]),
     ("file", Kind::File, &FILE_KEYS),
     ("static", Kind::Static, &STATIC_KEYS),
     ("etcd", Kind::EtcdDubbo, &ETCD_KEYS),
     ("zookeeper", Kind::ZooKeeper, &zookeeper::KEYS),
+    ("nacos", Kind::Nacos, &nacos::KEYS),
 ];
 
 const FILE_KEYS: [&str; 1] = ["path"];
@@ -126,6 +129,9 @@ fn registry(mut section: Section<'_>, folder: &Path) -> RegistryDraft {
         Some(Kind::ZooKeeper) => {
             let config = zookeeper::config(&mut section, folder);
             (kind, Some(RegistryConfig::ZooKeeper(config)))
+        }
+        Some(Kind::Nacos) => {
+            (kind, Some(RegistryConfig::Nacos(nacos::config(&mut section, folder))))
         }
         None => (None, None),
     };
@@ -340,32 +346,37 @@ fn credentials(section: &mut Section<'_>, folder: &Path) -> (Option<String>, Opt
 
 /// The password, from the file itself or from the file that it names.
 fn password(section: &mut Section<'_>, folder: &Path) -> Option<String> {
-    let password = section.text("password").map(str::to_owned);
-    let Some(path) = section.text("password_file") else {
+    secret(section, folder, ["password", "password_file"])
+}
+
+/// A secret, by the key that has it or by the key that names its file.
+fn secret(
+    section: &mut Section<'_>,
+    folder: &Path,
+    [key, file_key]: [&'static str; 2],
+) -> Option<String> {
+    let password = section.text(key).map(str::to_owned);
+    let Some(path) = section.text(file_key) else {
         if password.is_some() {
-            warn_if_open(section, "password", Path::new(section.file()));
+            warn_if_open(section, key, Path::new(section.file()));
         }
         return password;
     };
-    warn_if_open(section, "password_file", &folder.join(path));
-    if section.has("password") {
+    warn_if_open(section, file_key, &folder.join(path));
+    if section.has(key) {
         let remedy = "remove one of them";
-        section.wrong("password_file", "is set, but so is password", remedy);
+        section.wrong(file_key, format!("is set, but so is {key}"), remedy);
         return password;
     }
     match fs::read_to_string(folder.join(path)) {
         Ok(text) if !text.trim_end().is_empty() => Some(text.trim_end().to_owned()),
         Ok(_) => {
-            section.wrong(
-                "password_file",
-                format!("{path} is empty"),
-                "write the password into it",
-            );
+            section.wrong(file_key, format!("{path} is empty"), "write the secret into it");
             None
         }
         Err(error) => {
             let remedy = "name a file that this user may read";
-            section.wrong("password_file", format!("cannot read {path}: {error}"), remedy);
+            section.wrong(file_key, format!("cannot read {path}: {error}"), remedy);
             None
         }
     }

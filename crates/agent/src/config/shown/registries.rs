@@ -1,7 +1,7 @@
 //! What `/config` shows of registries.
 
 use registry::{
-    ApplicationConfig, EtcdConfig, Layout, RegistryConfig, RegistryTls, StaticService,
+    ApplicationConfig, EtcdConfig, Layout, NacosConfig, RegistryConfig, RegistryTls, StaticService,
     ZooKeeperAcl, ZooKeeperConfig,
 };
 use serde_json::{Value, json};
@@ -23,10 +23,12 @@ pub(super) fn registry(entry: &RegistryEntry) -> Value {
         RegistryConfig::Static(services) => static_shown(services),
         RegistryConfig::Etcd(etcd) => etcd_shown(etcd),
         RegistryConfig::ZooKeeper(zookeeper) => zookeeper_shown(zookeeper),
+        RegistryConfig::Nacos(nacos) => nacos_shown(nacos),
     };
     let applications = match config {
         RegistryConfig::Etcd(etcd) => Some(&etcd.applications),
         RegistryConfig::ZooKeeper(zookeeper) => Some(&zookeeper.applications),
+        RegistryConfig::Nacos(nacos) => Some(&nacos.applications),
         RegistryConfig::Memory(_) | RegistryConfig::File { .. } | RegistryConfig::Static(_) => None,
     };
     if let Some(applications) = applications {
@@ -87,6 +89,27 @@ fn zookeeper_shown(config: &ZooKeeperConfig) -> Value {
         "acl": acl,
         "tls": config.tls.as_ref().map(registry_tls),
         "session_timeout_ms": ms(config.session_timeout),
+        "connect_timeout_ms": ms(config.connect_timeout),
+        "request_timeout_ms": ms(config.request_timeout),
+        "grace_ms": ms(config.grace),
+        "max_message_bytes": config.max_message_len,
+    })
+}
+
+fn nacos_shown(config: &NacosConfig) -> Value {
+    let servers = config.servers.iter().map(|server| without_user(server));
+    json!({
+        "endpoints": servers.collect::<Vec<_>>(),
+        "grpc_port_offset": config.grpc_port_offset,
+        "namespace": config.namespace,
+        "group": config.group,
+        "cluster": config.cluster,
+        "clusters": config.clusters,
+        "user": config.user,
+        "context_path": config.context_path,
+        "login_https": config.is_login_https,
+        "access_key": config.access_key,
+        "tls": config.tls.as_ref().map(registry_tls),
         "connect_timeout_ms": ms(config.connect_timeout),
         "request_timeout_ms": ms(config.request_timeout),
         "grace_ms": ms(config.grace),
