@@ -86,6 +86,15 @@ impl<E> Kept<E> {
                 }
                 let entries = &self.entries;
                 self.ghosts.retain(|key, _| !entries.contains_key(key));
+                if history_lost && !self.ghosts.is_empty() {
+                    tracing::warn!(
+                        list = self.name,
+                        missing = self.ghosts.len(),
+                        grace = ?self.grace,
+                        "the registry came back without all of its history; what was known before \
+                         stays in use for a while",
+                    );
+                }
                 self.freshness = Freshness::Current;
             }
             News::Changes(changes) => {
@@ -155,12 +164,6 @@ impl<E> Kept<E> {
         before: BTreeMap<EntryKey, Result<Option<E>, BadEntry>>,
         now: Instant,
     ) {
-        tracing::warn!(
-            list = self.name,
-            grace = ?self.grace,
-            "the registry came back without its history; endpoints known before stay in use for a \
-             while",
-        );
         let usable = before.into_iter().filter_map(|(key, read)| Some((key, read.ok()??)));
         let outlives = self.outlives;
         self.ghosts.extend(usable.filter(|(_, entry)| outlives(entry)));

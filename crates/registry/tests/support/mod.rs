@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub(crate) mod etcd;
+pub(crate) mod nacos;
 pub(crate) mod proxy;
 pub(crate) mod zookeeper;
 

@@ -83,7 +83,7 @@ fn registration(params: &[(&str, String)]) -> Registration {
 
 #[test]
 fn what_is_registered_reads_back_and_is_short_enough() {
-    let placed = place(&registration(&[("pid", "1".repeat(900))]), "G", "C").unwrap();
+    let placed = place(&registration(&[("pid", "1".repeat(1000))]), "G", "C").unwrap();
     assert_eq!(placed.path, "G@@agents:a.B:1:g/10.0.0.1:30880");
     let Value::Text(text) = &placed.value else { panic!("{placed:?}") };
     let (service, instance) = unplaced(text).unwrap();
