@@ -39,7 +39,7 @@ async fn finds_registers_and_withdraws_end_to_end() {
         let java = json!({"ip": "10.0.0.1", "port": 20880, "weight": 2.0,
             "metadata": {"protocol": "dubbo", "path": "a.B", "version": "1.0", "group": "g"}});
         // What nobody can read hides nothing else.
-        nacos.set(PROVIDERS, json!([{"ip": 7}, "x", java, {"ip": "h", "port": 99999}]));
+        nacos.set(PROVIDERS, &json!([{"ip": 7}, "x", java, {"ip": "h", "port": 99999}]));
         shows(&subscription, Freshness::Current, &["dubbo://10.0.0.1:20880"]).await;
         assert_eq!(subscription.current().endpoints[0].weight, 200);
 
@@ -53,7 +53,7 @@ async fn finds_registers_and_withdraws_end_to_end() {
         agent.withdraw().await.unwrap();
         assert!(nacos.state().instances(&grouped(AGENTS)).is_empty());
         shows(&subscription, Freshness::Current, &["dubbo://10.0.0.1:20880"]).await;
-        nacos.set(PROVIDERS, json!([]));
+        nacos.set(PROVIDERS, &json!([]));
         shows(&subscription, Freshness::Current, &[]).await;
         assert!(nacos.state().refused.is_empty());
         until("answers to all pushes", || nacos.state().n_unanswered() == 0).await;
@@ -79,7 +79,7 @@ async fn several_instances_of_one_service_are_registered_together() {
 async fn everything_is_there_again_after_a_kill() {
     let nacos = Nacos::start().await;
     let registry = open(nacos.config());
-    nacos.set("providers:a.B::", json!([{"ip": "10.0.0.9", "port": 1}]));
+    nacos.set("providers:a.B::", &json!([{"ip": "10.0.0.9", "port": 1}]));
     let subscription = registry.subscribe(&service("a.B"));
     let registered = registry.register(&registration("a.B", link(1))).unwrap();
     registered.established().await;
@@ -87,11 +87,11 @@ async fn everything_is_there_again_after_a_kill() {
     shows(&subscription, Freshness::Current, &both).await;
     let nacos = nacos.restart().await;
     // The providers of a server that has just started have not come back yet.
-    nacos.set("providers:a.B::", json!([]));
+    nacos.set("providers:a.B::", &json!([]));
     let agents = grouped("agents:a.B::");
     until("the registration", || nacos.state().instances(&agents).len() == 1).await;
     shows(&subscription, Freshness::Stale, &both).await;
-    nacos.set("providers:a.B::", json!([{"ip": "10.0.0.8", "port": 1}]));
+    nacos.set("providers:a.B::", &json!([{"ip": "10.0.0.8", "port": 1}]));
     let all = ["link://10.0.0.1:1", "dubbo://10.0.0.8:1", "dubbo://10.0.0.9:1"];
     shows(&subscription, Freshness::Stale, &all).await;
 }
@@ -100,7 +100,7 @@ async fn everything_is_there_again_after_a_kill() {
 async fn the_last_list_stays_while_nacos_is_away() {
     let nacos = Nacos::start().await;
     let registry = open(nacos.config());
-    nacos.set("providers:a.B::", json!([{"ip": "10.0.0.9", "port": 1}]));
+    nacos.set("providers:a.B::", &json!([{"ip": "10.0.0.9", "port": 1}]));
     let subscription = registry.subscribe(&service("a.B"));
     shows(&subscription, Freshness::Current, &["dubbo://10.0.0.9:1"]).await;
     drop(nacos);
@@ -119,7 +119,7 @@ async fn a_server_that_stops_answering_is_left() {
     let subscription = registry.subscribe(&service("a.B"));
     status_is(&registry, "its loss", |status| !status.connected).await;
     nacos.state().is_deaf_to.clear();
-    nacos.set("providers:a.B::", json!([{"ip": "10.0.0.9", "port": 1}]));
+    nacos.set("providers:a.B::", &json!([{"ip": "10.0.0.9", "port": 1}]));
     shows(&subscription, Freshness::Current, &["dubbo://10.0.0.9:1"]).await;
 }
 
@@ -133,9 +133,9 @@ async fn a_server_may_send_us_away_and_say_nonsense() {
     nacos.say("NotifySubscriberRequest", "{");
     nacos.say("SomethingNewRequest", "{}");
     nacos.say("NotifySubscriberRequest", r#"{"serviceInfo":null}"#);
-    nacos.set("providers:a.B::", json!([{"ip": "10.0.0.9", "port": 1}]));
+    nacos.set("providers:a.B::", &json!([{"ip": "10.0.0.9", "port": 1}]));
     shows(&subscription, Freshness::Current, &["dubbo://10.0.0.9:1"]).await;
-    other.set("providers:a.B::", json!([{"ip": "10.0.0.7", "port": 1}]));
+    other.set("providers:a.B::", &json!([{"ip": "10.0.0.7", "port": 1}]));
     let to = other.config().servers[0].clone();
     let (host, port) = to.split_once(':').unwrap();
     nacos.say("ConnectResetRequest", &json!({"serverIp": host, "serverPort": port}).to_string());
@@ -150,9 +150,9 @@ async fn wildcards_and_old_names() {
     let nacos = Nacos::start().await;
     let registry = open(nacos.config());
     let at = |ip: &str, metadata| json!([{"ip": ip, "port": 1, "metadata": metadata}]);
-    nacos.set("providers:a.B:1:g", at("h1", json!({})));
-    nacos.set("providers:a.B:x", at("h2", json!({"group": "x"})));
-    nacos.set("providers:a.BC::", at("h3", json!({})));
+    nacos.set("providers:a.B:1:g", &at("h1", json!({})));
+    nacos.set("providers:a.B:x", &at("h2", json!({"group": "x"})));
+    nacos.set("providers:a.BC::", &at("h3", json!({})));
     let any = registry.subscribe(&service("*/a.B:*"));
     shows(&any, Freshness::Current, &["dubbo://h1:1", "dubbo://h2:1"]).await;
     let of_group = registry.subscribe(&service("x/a.B"));
@@ -166,7 +166,7 @@ async fn tells_made_up_names_from_real_ones() {
     let nacos = Nacos::start().await;
     let registry = open(nacos.config());
     for n in 0..2500 {
-        nacos.set(&format!("providers:n.S{n}:1:"), json!([{"ip": "h", "port": 1}]));
+        nacos.set(&format!("providers:n.S{n}:1:"), &json!([{"ip": "h", "port": 1}]));
     }
     nacos.write("mapping", "a.Mapped", "orders");
     let presence = async |text: &str| loop {
@@ -214,7 +214,7 @@ async fn finds_applications_and_registers_as_one() {
     let instance = json!({"ip": "10.0.0.5", "port": 20880, "metadata": {
         "dubbo.metadata.revision": "r1", "dubbo.metadata.storage-type": "remote",
         "dubbo.endpoints": "[{\"port\":20880,\"protocol\":\"dubbo\"}]"}});
-    nacos.set("orders", json!([instance]));
+    nacos.set("orders", &json!([instance]));
     let subscription = registry.subscribe(&service("a.B"));
     shows(&subscription, Freshness::Current, &["dubbo://10.0.0.5:20880"]).await;
 
@@ -242,7 +242,7 @@ async fn a_token_that_is_missing_is_said_aloud() {
         status.last_error.as_deref().is_some_and(|error| error.contains("who?"))
     })
     .await;
-    nacos.set("providers:a.B::", json!([{"ip": "10.0.0.9", "port": 1}]));
+    nacos.set("providers:a.B::", &json!([{"ip": "10.0.0.9", "port": 1}]));
     nacos.state().token = None;
     shows(&subscription, Freshness::Current, &["dubbo://10.0.0.9:1"]).await;
 }
@@ -254,7 +254,7 @@ async fn a_user_logs_in_and_does_so_again_when_the_token_is_not_taken() {
     let mut config = nacos.config();
     (config.user, config.password) = (Some("u".into()), Some("a&b".into()));
     let registry = open(config.clone());
-    nacos.set("providers:a.B::", json!([{"ip": "10.0.0.9", "port": 1}]));
+    nacos.set("providers:a.B::", &json!([{"ip": "10.0.0.9", "port": 1}]));
     let subscription = registry.subscribe(&service("a.B"));
     shows(&subscription, Freshness::Current, &["dubbo://10.0.0.9:1"]).await;
     assert_eq!(nacos.state().n_logins, 1, "one login for all connections");

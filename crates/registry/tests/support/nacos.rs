@@ -108,7 +108,7 @@ impl Nacos {
     }
 
     /// Changes the instances of a service that are there for good.
-    pub(crate) fn set(&self, name: &str, instances: Value) {
+    pub(crate) fn set(&self, name: &str, instances: &Value) {
         let mut state = self.state();
         let instances = instances.as_array().unwrap().clone();
         state.persistent.insert(grouped(name), instances);
@@ -430,7 +430,7 @@ fn take_message(
             }
         }
         "NotifySubscriberResponse" => {
-            connection.n_unanswered = connection.n_unanswered.saturating_sub(1)
+            connection.n_unanswered = connection.n_unanswered.saturating_sub(1);
         }
         "SetupAckResponse" => panic!("the end of the setup must not be answered"),
         _ => {}
