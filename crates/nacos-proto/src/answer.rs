@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use crate::ask::ConfigKey;
 use crate::instance::{MAX_NAMES, ServiceInfo};
+use crate::key::ConfigKey;
 use crate::payload::{BadPayload, Payload};
 
 /// The result of what went well. Source: `ResponseCode`.

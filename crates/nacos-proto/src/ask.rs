@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::auth::Resource;
 use crate::instance::Instance;
+use crate::key::{ConfigKey, ServiceName};
 use crate::payload::Payload;
 
 /// What a connection is for. A server keeps instances and subscriptions of connections for naming,
@@ -27,24 +28,6 @@ impl Module {
             Self::Config => "config",
         }
     }
-}
-
-/// A service in a namespace.
-#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct ServiceName {
-    /// Such as `DEFAULT_GROUP`.
-    pub group: String,
-    /// Without its group.
-    pub name: String,
-}
-
-/// A document in a namespace.
-#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct ConfigKey {
-    /// Such as `mapping`.
-    pub group: String,
-    /// Its name in the group.
-    pub data_id: String,
 }
 
 /// A document that is listened to.

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use ring::hmac;
 
-use crate::ask::ServiceName;
+use crate::key::ServiceName;
 
 /// A text that is not printed.
 #[derive(Clone, Eq, PartialEq)]

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::ask::ConfigKey;
 use crate::instance::ServiceInfo;
+use crate::key::ConfigKey;
 use crate::payload::{BadPayload, Payload};
 
 /// A message that a server sent on the stream.

@@ -20,13 +20,15 @@ mod auth;
 pub mod exercise;
 mod heard;
 mod instance;
+mod key;
 mod payload;
 
 pub use answer::{Answer, ConfigAnswer, Handshake, Refusal, ServiceNames};
-pub use ask::{Ask, ConfigKey, Listened, Module, ServiceName};
+pub use ask::{Ask, Listened, Module};
 pub use auth::{Credentials, Resource, Secret};
 pub use heard::{Heard, HeardKind};
 pub use instance::{BadHost, Host, Instance, MAX_HOSTS, MAX_METADATA_LEN, MAX_NAMES, ServiceInfo};
+pub use key::{ConfigKey, ServiceName};
 pub use payload::{BadPayload, Payload};
 
 /// The path of the call by which a client asks.
