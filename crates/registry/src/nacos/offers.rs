@@ -233,10 +233,11 @@ pub(super) fn placed(group: &str, service: &str, mut instance: Instance) -> Plac
 
 /// The service and the instance of what was [`placed`].
 pub(super) fn unplaced(text: &str) -> Option<(ServiceName, Instance)> {
-    let instance: Instance = serde_json::from_str(text).ok()?;
-    let (group, name) = instance.service_name.as_deref()?.split_once("@@")?;
-    let service = ServiceName { group: group.to_owned(), name: name.to_owned() };
-    Some((service, instance))
+    let mut instance: Instance = serde_json::from_str(text).ok()?;
+    // Java's client does not send it, and some servers take it for the name without its group.
+    let service = instance.service_name.take()?;
+    let (group, name) = service.split_once("@@")?;
+    Some((ServiceName { group: group.to_owned(), name: name.to_owned() }, instance))
 }
 
 #[cfg(test)]

@@ -228,6 +228,7 @@ impl State {
                     None if is_over => Vec::new(),
                     None => vec![body["instance"].clone()],
                 };
+                assert!(instances.iter().all(|it| it.get("serviceName").is_none()), "as Java's");
                 let len = |it: &Value| {
                     let metadata = it["metadata"].as_object().unwrap().iter();
                     metadata.map(|(k, v)| k.len() + v.as_str().unwrap().len()).sum::<usize>()
