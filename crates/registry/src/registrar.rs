@@ -111,7 +111,9 @@ impl Ledger {
     }
 
     fn handle_session_lost(&self) {
-        tracing::warn!(registrations = self.entries.len(), "session lost, registering again");
+        if !self.entries.is_empty() {
+            tracing::warn!(registrations = self.entries.len(), "session lost, registering again");
+        }
         for entry in self.entries.values() {
             entry.established.send_replace(false);
         }

@@ -270,3 +270,48 @@ async fn a_user_logs_in_and_does_so_again_when_the_token_is_not_taken() {
     })
     .await;
 }
+
+/// Prints how long a change of a list of 5,000 takes to show.
+#[tokio::test(flavor = "multi_thread")]
+async fn long_lists_and_floods_of_changes_arrive() {
+    let nacos = Nacos::start().await;
+    let registry = open(nacos.config());
+    let instance = |n: usize, weight: f64| {
+        let metadata = json!({"application": "orders", "dubbo": "2.0.2", "release": "3.3.6",
+            "side": "provider", "timeout": "1000", "path": "a.B", "protocol": "dubbo"});
+        json!({"ip": format!("10.1.{}.{}", n / 250, n % 250), "port": 20880, "weight": weight,
+            "metadata": metadata})
+    };
+    let mut hosts: Vec<_> = (0..5000).map(|n| instance(n, 1.0)).collect();
+    nacos.set("providers:a.B::", &hosts.clone().into());
+    let subscription = registry.subscribe(&service("a.B"));
+    let mut snapshots = subscription.snapshots();
+    let arrived = snapshots.wait_for(|it| it.endpoints.len() == 5000);
+    assert!(timeout(LONG, arrived).await.is_ok());
+    let mut delays = Vec::new();
+    for n in 2..22_u32 {
+        hosts[0] = instance(0, f64::from(n));
+        let list = hosts.clone().into();
+        let began = std::time::Instant::now();
+        nacos.set("providers:a.B::", &list);
+        let is_new = |it: &registry::Snapshot| it.endpoints.iter().any(|it| it.weight == n * 100);
+        assert!(timeout(LONG, snapshots.wait_for(is_new)).await.is_ok());
+        delays.push(began.elapsed());
+    }
+    delays.sort();
+    println!("a change of 5,000 instances shows after {:?}, at most {:?}", delays[10], delays[19]);
+
+    let services: Vec<_> = (0..500).map(|n| service(&format!("n.S{n}"))).collect();
+    let subscriptions: Vec<_> = services.iter().map(|it| registry.subscribe(it)).collect();
+    for round in 1..=4_u32 {
+        for n in 0..500 {
+            let name = format!("providers:n.S{n}::");
+            nacos.set(&name, &json!([{"ip": "h", "port": 1, "weight": round}]));
+        }
+    }
+    for subscription in &subscriptions {
+        let mut snapshots = subscription.snapshots();
+        let is_last = |it: &registry::Snapshot| it.endpoints.iter().any(|it| it.weight == 400);
+        assert!(timeout(LONG, snapshots.wait_for(is_last)).await.is_ok());
+    }
+}
