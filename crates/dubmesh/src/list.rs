@@ -10,21 +10,25 @@ use serde_json::{Value, json};
 use crate::Exit;
 use crate::registry_url::RegistryUrl;
 
+mod running;
+
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
 Each endpoint is shown as it is registered, with its weight, and with what tells
 who has registered it: the application and the release of a Dubbo provider, or
-the app that an agent stands for. Dubmesh itself, and Dubbo at interface level,
-register in this way; Dubbo's application level is not listed.
+the app that an agent stands for, and at which level. With --admin, a running
+agent tells what it has found of the services that it calls.
 
 Examples:
   dubmesh list --registry zookeeper://127.0.0.1:2181
   dubmesh list Orders --registry etcd://127.0.0.1:2379 --json
+  dubmesh list --registry 'nacos://127.0.0.1:8848?namespace=ID'
   dubmesh list --registry file:services.toml
+  dubmesh list Orders --admin 127.0.0.1:9700
 
 Exit status:
   0  the list was read; it may be empty
-  1  the registry could not be read
+  1  the registry, or the agent, could not be read
   2  the arguments are wrong";
 
 /// The arguments of `dubmesh list`.
@@ -35,8 +39,11 @@ pub(crate) struct ListArgs {
     /// The registry: etcd://HOST:PORT[?layout=contest],
     /// zookeeper://HOST:PORT[/CHROOT], nacos://HOST:PORT[?namespace=ID],
     /// or file:PATH
-    #[arg(long, value_name = "URL")]
-    registry: RegistryUrl,
+    #[arg(long, value_name = "URL", required_unless_present = "admin")]
+    registry: Option<RegistryUrl>,
+    /// A running agent instead: its admin listener, HOST:PORT or unix: and a path
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "registry")]
+    admin: Option<String>,
     /// Print JSON, for programs
     #[arg(long)]
     json: bool,
@@ -49,27 +56,17 @@ pub(crate) fn list(args: &ListArgs) -> Exit {
         Ok(runtime) => runtime.block_on(read(args)),
         Err(error) => Err(format!("cannot start an event loop: {error}")),
     };
-    let services = match read {
-        Ok(services) => services,
+    let Listed { text, is_empty, place } = match read {
+        Ok(listed) => listed,
         Err(message) => {
-            eprintln!(
-                "dubmesh list: {}: {message}; check --registry, and whether it is running",
-                args.registry.text
-            );
+            eprintln!("dubmesh list: {message}");
             return Exit::Failure;
         }
     };
-    if services.is_empty() {
+    if is_empty {
         let wanted = args.text.as_ref().map_or(String::new(), |text| format!(" like {text:?}"));
-        eprintln!("dubmesh list: nothing{wanted} is registered in {}", args.registry.text);
+        eprintln!("dubmesh list: nothing{wanted} {place}");
     }
-    let text = match args.json {
-        true => format!(
-            "{:#}\n",
-            json!({ "services": services.iter().map(json_of).collect::<Vec<_>>() })
-        ),
-        false => services.iter().map(text_of).collect(),
-    };
     match std::io::stdout().write_all(text.as_bytes()) {
         Ok(()) => Exit::Ok,
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Exit::Ok,
@@ -80,10 +77,46 @@ pub(crate) fn list(args: &ListArgs) -> Exit {
     }
 }
 
-async fn read(args: &ListArgs) -> Result<Vec<ListedService>, String> {
-    let registry =
-        Registry::open(args.registry.config.clone()).map_err(|error| error.to_string())?;
+/// What is printed.
+struct Listed {
+    text: String,
+    is_empty: bool,
+    /// Where it would be, for the message that it is not.
+    place: String,
+}
+
+async fn read(args: &ListArgs) -> Result<Listed, String> {
     let is_wanted = |name: &str| args.text.as_ref().is_none_or(|text| name.contains(text));
+    let (shown, texts, place): (Vec<_>, Vec<_>, _) = match (&args.registry, &args.admin) {
+        (Some(url), _) => {
+            let services = registered(url, is_wanted).await.map_err(|message| {
+                let url = &url.text;
+                format!("{url}: {message}; check --registry, and whether it is running")
+            })?;
+            let shown = services.iter().map(|it| (json_of(it), text_of(it)));
+            let (shown, texts) = shown.unzip();
+            (shown, texts, format!("is registered in {}", url.text))
+        }
+        (None, Some(admin)) => {
+            let services = running::services(admin, is_wanted).await?;
+            let shown = services.iter().map(|it| (it.to_json(), it.to_text()));
+            let (shown, texts) = shown.unzip();
+            (shown, texts, format!("is called through the agent at {admin}"))
+        }
+        (None, None) => return Err("write --registry URL or --admin ADDRESS".to_owned()),
+    };
+    let text = match args.json {
+        true => format!("{:#}\n", json!({ "services": shown })),
+        false => texts.concat(),
+    };
+    Ok(Listed { text, is_empty: shown.is_empty(), place })
+}
+
+async fn registered(
+    url: &RegistryUrl,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<ListedService>, String> {
+    let registry = Registry::open(url.config.clone()).map_err(|error| error.to_string())?;
     registry.catalogue(is_wanted).await.map_err(|error| error.to_string())
 }
 

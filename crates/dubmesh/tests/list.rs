@@ -128,7 +128,7 @@ fn of_a_file() {
 #[test]
 fn of_nobody() {
     let url = format!("zookeeper://127.0.0.1:{}", free_port());
-    for wrong in [&["list"][..], &["list", "--registry", "nacos://h:1"]] {
+    for wrong in [&["list"][..], &["list", "--registry", "redis://h:1"]] {
         assert_eq!(dubmesh(wrong).0, Some(2), "{wrong:?}");
     }
     let (status, _, err) = dubmesh(&["describe", "a.B", "--registry", &url]);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// Instances of one service that are read at most.
 pub const MAX_HOSTS: usize = 20_000;
@@ -137,15 +138,16 @@ impl<'de> Deserialize<'de> for ServiceInfo {
             name: Option<String>,
             group_name: Option<String>,
             clusters: Option<String>,
-            hosts: Option<Vec<Value>>,
+            hosts: Option<Vec<Box<RawValue>>>,
             last_ref_time: Option<i64>,
             reach_protection_threshold: Option<bool>,
         }
         let written = Written::deserialize(from)?;
         let hosts = written.hosts.unwrap_or_default();
         let n_cut = hosts.len().saturating_sub(MAX_HOSTS);
-        let host = |(at, value)| {
-            serde_json::from_value(value).map_err(|error| BadHost { at, reason: error.to_string() })
+        let host = |(at, text): (usize, Box<RawValue>)| {
+            let read = serde_json::from_str(text.get());
+            read.map_err(|error| BadHost { at, reason: error.to_string() })
         };
         // Old servers write the group before the name.
         let name = written.name.unwrap_or_default();
