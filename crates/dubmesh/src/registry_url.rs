@@ -1,18 +1,23 @@
 //! A registry as an argument: `etcd://HOST:PORT[,HOST:PORT][?layout=contest][&root=NAME]`,
 //! `zookeeper://HOST:PORT[,HOST:PORT][/CHROOT][?root=NAME]`,
-//! `nacos://HOST:PORT[,HOST:PORT][?namespace=ID][&group=NAME]`, or `file:PATH`.
+//! `nacos://HOST:PORT[,HOST:PORT][?namespace=ID][&group=NAME]`,
+//! `kubernetes://[HOST:PORT][/NAMESPACE][?token_file=PATH]`, or `file:PATH`.
 
 use std::fs;
 use std::str::FromStr;
 
-use registry::{EtcdConfig, Layout, NacosConfig, RegistryConfig, RegistryTls, ZooKeeperConfig};
+use registry::{
+    EtcdConfig, KubernetesConfig, Layout, NacosConfig, RegistryConfig, RegistryTls, ZooKeeperConfig,
+};
 
 /// What to write, for messages and `--help`.
 const FORMS: &str = "etcd://HOST:PORT[,HOST:PORT...][?layout=dubbo|contest][&root=NAME], \
      zookeeper://HOST:PORT[,HOST:PORT...][/CHROOT][?root=NAME][&user=NAME&password_file=PATH]\
      [&tls=true][&ca_file=PATH][&cert_file=PATH&key_file=PATH][&server_name=NAME], \
      nacos://HOST:PORT[,HOST:PORT...][?namespace=ID][&group=NAME][&user=NAME&password_file=PATH]\
-     [&access_key=KEY&secret_key_file=PATH] and TLS as above, or file:PATH";
+     [&access_key=KEY&secret_key_file=PATH] and TLS as above, \
+     kubernetes://[HOST:PORT][/NAMESPACE][?token_file=PATH][&plain=true][&label_selector=TEXT], \
+     or file:PATH";
 
 /// A registry, and how the user wrote it.
 #[derive(Clone, Debug)]
@@ -39,6 +44,8 @@ impl FromStr for RegistryUrl {
             RegistryConfig::ZooKeeper(zookeeper(rest)?)
         } else if let Some(rest) = text.strip_prefix("nacos://") {
             RegistryConfig::Nacos(nacos(rest)?)
+        } else if let Some(rest) = text.strip_prefix("kubernetes://") {
+            RegistryConfig::Kubernetes(kubernetes(rest)?)
         } else {
             return Err(format!("write {FORMS}"));
         };
@@ -150,6 +157,36 @@ impl TlsParameters {
     }
 }
 
+/// Without an address, the cluster in which we run.
+fn kubernetes(rest: &str) -> Result<KubernetesConfig, String> {
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (address, namespace) = place.split_once('/').unwrap_or((place, ""));
+    let mut config = KubernetesConfig::new();
+    config.namespace = Some(namespace.to_owned()).filter(|namespace| !namespace.is_empty());
+    let mut scheme = "https";
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let text = || Some(value.to_owned()).filter(|value| !value.is_empty());
+        match name {
+            "token_file" => config.token_file = text().map(Into::into),
+            "label_selector" => config.label_selector = text(),
+            "plain" if ["true", "false"].contains(&value) => {
+                scheme = if value == "true" { "http" } else { "https" };
+            }
+            "ca_file" => config.tls.ca_file = text().map(Into::into),
+            "cert_file" => config.tls.cert_file = text().map(Into::into),
+            "key_file" => config.tls.key_file = text().map(Into::into),
+            "server_name" => config.tls.server_name = text(),
+            _ => return Err(format!("{parameter:?} is not known; write {FORMS}")),
+        }
+    }
+    if !address.is_empty() {
+        let _one = checked(address)?;
+        config.server = Some(format!("{scheme}://{address}"));
+    }
+    Ok(config)
+}
+
 /// Addresses with commas between them, each of them good.
 fn checked(addresses: &str) -> Result<impl Iterator<Item = &str>, String> {
     for address in addresses.split(',') {
@@ -185,6 +222,23 @@ mod tests {
         assert_eq!(zookeeper.servers, ["a:2181", "[::1]:2182"]);
         assert_eq!((&*zookeeper.chroot, &*zookeeper.root), ("teams/blue", "rpc"));
         assert_eq!(zookeeper.tls.unwrap().ca_file.unwrap().to_str(), Some("/ca.pem"));
+
+        let text = "kubernetes://127.0.0.1:8001/shop?plain=true&label_selector=mesh=yes";
+        let RegistryConfig::Kubernetes(kubernetes) = text.parse::<RegistryUrl>().unwrap().config
+        else {
+            panic!("{text}");
+        };
+        assert_eq!(kubernetes.server.as_deref(), Some("http://127.0.0.1:8001"));
+        assert_eq!(kubernetes.namespace.as_deref(), Some("shop"));
+        assert_eq!(kubernetes.label_selector.as_deref(), Some("mesh=yes"));
+
+        let text = "nacos://a:8848,b:8849?namespace=ns&group=G";
+        let RegistryConfig::Nacos(nacos) = text.parse::<RegistryUrl>().unwrap().config else {
+            panic!("{text}");
+        };
+        assert_eq!(nacos.servers, ["a:8848", "b:8849"]);
+        assert_eq!((&*nacos.namespace, &*nacos.group), ("ns", "G"));
+        assert_eq!(nacos.applications.instances_root, "G");
         for path in ["file:/etc/services.toml", "file:///etc/services.toml"] {
             let RegistryConfig::File { path } = path.parse::<RegistryUrl>().unwrap().config else {
                 panic!("{path}");
@@ -203,6 +257,10 @@ mod tests {
             "file:",
             "zookeeper://h",
             "zookeeper://h:1?x=y",
+            "nacos://h",
+            "nacos://h:1?ca_file=x",
+            "kubernetes://h/shop",
+            "kubernetes://?x=y",
         ] {
             let error = wrong.parse::<RegistryUrl>().unwrap_err();
             assert!(error.contains("write etcd://"), "{error}");

@@ -26,6 +26,8 @@ pub enum RegistryConfig {
     Static(Vec<StaticService>),
     /// etcd v3; see [`crate::etcd`].
     Etcd(EtcdConfig),
+    /// Kubernetes; see [`crate::kubernetes`].
+    Kubernetes(KubernetesConfig),
     /// ZooKeeper 3.5 to 3.9; see [`crate::zookeeper`].
     ZooKeeper(ZooKeeperConfig),
     /// Nacos 2.x and 3.x; see [`crate::nacos`].
@@ -41,6 +43,7 @@ impl RegistryConfig {
             Self::File { .. } => "file",
             Self::Static(_) => "static",
             Self::Etcd(_) => "etcd",
+            Self::Kubernetes(_) => "kubernetes",
             Self::ZooKeeper(_) => "zookeeper",
             Self::Nacos(_) => "nacos",
         }
@@ -55,6 +58,7 @@ impl RegistryConfig {
             (Self::File { path }, Self::File { path: other }) => path == other,
             (Self::Static(services), Self::Static(other)) => services == other,
             (Self::Etcd(config), Self::Etcd(other)) => config == other,
+            (Self::Kubernetes(config), Self::Kubernetes(other)) => config == other,
             (Self::ZooKeeper(config), Self::ZooKeeper(other)) => config == other,
             (Self::Nacos(config), Self::Nacos(other)) => config == other,
             _ => false,
@@ -317,6 +321,61 @@ impl NacosConfig {
     }
 }
 
+/// How to reach the API server of Kubernetes, and what is read there.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct KubernetesConfig {
+    /// `https://HOST:PORT`, or `http://` for a proxy on the same machine. `None`: that of the
+    /// cluster in which we run, with the identity of our service account.
+    pub server: Option<String>,
+    /// Whose slices are read; `*` for all. `None`: our own, outside of a cluster `default`.
+    pub namespace: Option<String>,
+    /// A file with a token. It is read for each request.
+    pub token_file: Option<PathBuf>,
+    /// The authority of the API server, and our own certificate if it wants one.
+    pub tls: RegistryTls,
+    /// Which slices and Services are read, as `labelSelector` of Kubernetes.
+    pub label_selector: Option<String>,
+    /// Whether Services are read for their annotations.
+    pub annotations: bool,
+    /// Services that have no annotation.
+    pub services: Vec<KubernetesService>,
+    /// For each connection, with TLS.
+    pub connect_timeout: Duration,
+    /// For each page of a list, and for the beginning of each watch.
+    pub request_timeout: Duration,
+}
+
+/// A Service of Kubernetes that offers a Dubbo service.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct KubernetesService {
+    /// The service of Dubbo.
+    pub service: ServiceKey,
+    /// The namespace of the Service, if it is not the one that is read.
+    pub namespace: Option<String>,
+    /// The name of the Service.
+    pub name: String,
+    /// The name or number of its port. `None`: the one named `dubbo`, or the only one.
+    pub port: Option<String>,
+}
+
+impl KubernetesConfig {
+    /// The defaults: the cluster in which we run, annotations, timeouts of 3 and 10 seconds.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            server: None,
+            namespace: None,
+            token_file: None,
+            tls: RegistryTls::default(),
+            label_selector: None,
+            annotations: true,
+            services: Vec::new(),
+            connect_timeout: Duration::from_secs(3),
+            request_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
 impl fmt::Debug for NacosConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NacosConfig")
@@ -326,6 +385,12 @@ impl fmt::Debug for NacosConfig {
             .field("user", &self.user)
             .field("tls", &self.tls)
             .finish_non_exhaustive()
+    }
+}
+
+impl Default for KubernetesConfig {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -65,6 +65,36 @@ pub enum RegistryError {
         /// The longest.
         max: usize,
     },
+    /// There is no cluster around this process.
+    #[error(
+        "this process is not in a cluster of Kubernetes (KUBERNETES_SERVICE_HOST and \
+         KUBERNETES_SERVICE_PORT are not set): give the API server's URL"
+    )]
+    NotInCluster,
+    /// An API server's address that is none.
+    #[error("API server {server:?} is wrong: write https://HOST:PORT")]
+    BadKubernetesServer {
+        /// What was given.
+        server: String,
+    },
+    /// A name that no namespace has.
+    #[error("namespace {found:?} is wrong: write its name, or * for all")]
+    BadNamespace {
+        /// What was given.
+        found: String,
+    },
+    /// A Service that could be in any namespace.
+    #[error("Service {name} could be in any namespace: write NAMESPACE/{name}")]
+    NoNamespace {
+        /// The Service.
+        name: String,
+    },
+    /// Somebody wants to register in Kubernetes.
+    #[error(
+        "services cannot be registered in Kubernetes, which does that itself: export into a \
+         registry of kind \"memory\", and name the agent's port \"link\" in the Service"
+    )]
+    KubernetesRegisters,
     /// An access list that only a user can have.
     #[error("this ACL needs a user: set user and password, or acl = \"open\"")]
     AclWithoutUser,

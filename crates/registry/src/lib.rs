@@ -1,8 +1,8 @@
 //! Service discovery: who offers a service, and telling others that we do.
 //!
-//! - [`Registry::open`] opens a registry of one of six kinds, as [`RegistryConfig`] says:
-//!   [`memory`](MemoryHub) inside one process, a watched [`mod@file`], a fixed list,
-//!   [`etcd`], [`zookeeper`] or [`nacos`].
+//! - [`Registry::open`] opens a registry of one of seven kinds, as [`RegistryConfig`] says:
+//!   [`memory`](MemoryHub) inside one process, a watched [`mod@file`], a list that never changes,
+//!   [`etcd`], [`zookeeper`], [`nacos`] or [`kubernetes`].
 //! - [`Registry::subscribe`] gives the [`Endpoint`]s of a service as a [`Snapshot`] that is kept
 //!   up to date. While the registry is away the last one known stays, marked as stale.
 //! - [`Registry::register`] offers a service until the [`Registered`] is withdrawn or dropped.
@@ -35,6 +35,7 @@ pub mod file;
 mod fixed;
 mod follow;
 mod kept;
+pub mod kubernetes;
 mod layout;
 mod lent;
 pub mod listing;
@@ -54,8 +55,8 @@ pub mod zookeeper;
 
 pub use catalogue::{ListedEndpoint, ListedService};
 pub use config::{
-    ApplicationConfig, EtcdConfig, NacosConfig, RegistryConfig, RegistryTls, StaticService,
-    ZooKeeperAcl, ZooKeeperConfig,
+    ApplicationConfig, EtcdConfig, KubernetesConfig, KubernetesService, NacosConfig,
+    RegistryConfig, RegistryTls, StaticService, ZooKeeperAcl, ZooKeeperConfig,
 };
 pub use definitions::{Definition, DefinitionSources, DefinitionWatch, Lookup, Origin};
 pub use directory::Presence;

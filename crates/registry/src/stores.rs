@@ -7,6 +7,7 @@ use crate::error::RegistryError;
 use crate::etcd::EtcdRegistry;
 use crate::file::FileRegistry;
 use crate::fixed::FixedRegistry;
+use crate::kubernetes::KubernetesRegistry;
 use crate::memory::MemoryRegistry;
 use crate::nacos::NacosRegistry;
 use crate::store::Store;
@@ -22,6 +23,7 @@ pub(crate) fn open(
         RegistryConfig::File { path } => Box::new(FileRegistry::open(path, runtime)),
         RegistryConfig::Static(services) => Box::new(FixedRegistry::open(&services)?),
         RegistryConfig::Etcd(config) => Box::new(EtcdRegistry::open(config, runtime)?),
+        RegistryConfig::Kubernetes(config) => Box::new(KubernetesRegistry::open(config, runtime)?),
         RegistryConfig::ZooKeeper(config) => Box::new(ZooKeeperRegistry::open(config, runtime)?),
         RegistryConfig::Nacos(config) => Box::new(NacosRegistry::open(config, runtime)?),
     })

@@ -194,6 +194,12 @@ fn export_and_registry(
             let remedy = "export into a registry of kind \"etcd\", \"zookeeper\" or \"nacos\"";
             problems.add(&export.registry_place, problem, remedy);
         }
+        (Some(Kind::Kubernetes), _) if registers => {
+            let problem = format!("registry \"{name}\" is Kubernetes, which registers pods itself");
+            let remedy = "export into a registry of kind \"memory\", and name the agent's port \
+                          \"link\" in the Service";
+            problems.add(&export.registry_place, problem, remedy);
+        }
         (Some(Kind::EtcdContest), Some(place)) => {
             let problem = format!("layout \"contest\" of registry \"{name}\" cannot store it");
             problems.add(place, problem, "remove it, or use layout = \"dubbo\"");

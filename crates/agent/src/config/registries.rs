@@ -18,6 +18,7 @@ use super::error::{KeyPlace, Problems};
 use super::section::Section;
 use super::tls::{TLS_KEYS, TlsFiles, tls_files, warn_if_open};
 
+mod kubernetes;
 mod nacos;
 mod zookeeper;
 
@@ -29,6 +30,7 @@ pub(super) enum Kind {
     Static,
     EtcdDubbo,
     EtcdContest,
+    Kubernetes,
     ZooKeeper,
     Nacos,
 }
@@ -45,13 +47,14 @@ pub(super) struct RegistryDraft {
 }
 
 /// The kinds of registries, with the keys that not all of them have.
-const KINDS: [(&str, Kind, &[&str]); 6] = [
+const KINDS: [(&str, Kind, &[&str]); 7] = [
     ("memory", Kind::Memory, &[]),
     ("file", Kind::File, &FILE_KEYS),
     ("static", Kind::Static, &STATIC_KEYS),
     ("etcd", Kind::EtcdDubbo, &ETCD_KEYS),
     ("zookeeper", Kind::ZooKeeper, &zookeeper::KEYS),
     ("nacos", Kind::Nacos, &nacos::KEYS),
+    ("kubernetes", Kind::Kubernetes, &kubernetes::KEYS),
 ];
 
 const FILE_KEYS: [&str; 1] = ["path"];
@@ -132,6 +135,10 @@ fn registry(mut section: Section<'_>, folder: &Path) -> RegistryDraft {
         }
         Some(Kind::Nacos) => {
             (kind, Some(RegistryConfig::Nacos(nacos::config(&mut section, folder))))
+        }
+        Some(Kind::Kubernetes) => {
+            let config = kubernetes::config(&mut section, folder);
+            (kind, Some(RegistryConfig::Kubernetes(config)))
         }
         None => (None, None),
     };

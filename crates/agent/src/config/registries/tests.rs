@@ -107,6 +107,38 @@ fn settings_of_zookeeper() {
 }
 
 #[test]
+fn settings_of_kubernetes() {
+    let of = |lines: &str| GOOD.replace("\"etcd\"\n", &format!("\"kubernetes\"\n{lines}\n"));
+    let one = |lines: &str| {
+        let errors = errors(&of(lines));
+        assert_eq!(errors.len(), 1, "{lines}: {errors:?}");
+        errors[0].clone()
+    };
+    assert!(one("server = 'h:1'").contains("\"h:1\" is not an address of an API server; write"));
+    assert!(one("namespace = 'A'").contains("\"A\" is not a namespace; write its name"));
+    assert!(one("server = 'http://h:1'\nserver_name = 'a'").contains("has no effect with http"));
+    assert!(one("user = 'u'").contains("remove it; only kind = \"etcd\" or \"zookeeper\""));
+    let error = one("namespace = '*'\nservices = { 'a.B' = 'orders' }");
+    assert!(error.contains("registry.services.a.B: does not name a Service"), "{error}");
+    let error = one("services = { 'no name' = 'orders' }");
+    assert!(error.contains("is not the name of a service"), "{error}");
+    let config = parse(
+        &of("server = 'https://h:1'\nnamespace = '*'\nlabel_selector = 'mesh=yes'\n\
+             annotations = false\nservices = { 'g/a.B:1.0' = 'shop/orders:rpc' }"),
+        "a.toml",
+    )
+    .unwrap();
+    let RegistryConfig::Kubernetes(kubernetes) = &config.registries[0].config else {
+        panic!("not Kubernetes");
+    };
+    let service = &kubernetes.services[0];
+    assert_eq!((service.namespace.as_deref(), &*service.name), (Some("shop"), "orders"));
+    assert_eq!((service.port.as_deref(), kubernetes.annotations), (Some("rpc"), false));
+    let shown = config.shown(None).to_string();
+    assert!(shown.contains("{\"g/a.B:1.0\":\"shop/orders:rpc\"}"), "{shown}");
+}
+
+#[test]
 fn secrets_and_paths_start_from_the_folder_of_the_file() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("secret"), "from file\n").unwrap();

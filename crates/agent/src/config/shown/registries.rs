@@ -1,8 +1,8 @@
 //! What `/config` shows of registries.
 
 use registry::{
-    ApplicationConfig, EtcdConfig, Layout, NacosConfig, RegistryConfig, RegistryTls, StaticService,
-    ZooKeeperAcl, ZooKeeperConfig,
+    ApplicationConfig, EtcdConfig, KubernetesConfig, Layout, NacosConfig, RegistryConfig, RegistryTls,
+    StaticService, ZooKeeperAcl, ZooKeeperConfig,
 };
 use serde_json::{Value, json};
 
@@ -22,6 +22,7 @@ pub(super) fn registry(entry: &RegistryEntry) -> Value {
         RegistryConfig::File { path } => json!({ "path": path.display().to_string() }),
         RegistryConfig::Static(services) => static_shown(services),
         RegistryConfig::Etcd(etcd) => etcd_shown(etcd),
+        RegistryConfig::Kubernetes(kubernetes) => kubernetes_shown(kubernetes),
         RegistryConfig::ZooKeeper(zookeeper) => zookeeper_shown(zookeeper),
         RegistryConfig::Nacos(nacos) => nacos_shown(nacos),
     };
@@ -29,7 +30,10 @@ pub(super) fn registry(entry: &RegistryEntry) -> Value {
         RegistryConfig::Etcd(etcd) => Some(&etcd.applications),
         RegistryConfig::ZooKeeper(zookeeper) => Some(&zookeeper.applications),
         RegistryConfig::Nacos(nacos) => Some(&nacos.applications),
-        RegistryConfig::Memory(_) | RegistryConfig::File { .. } | RegistryConfig::Static(_) => None,
+        RegistryConfig::Memory(_)
+        | RegistryConfig::File { .. }
+        | RegistryConfig::Static(_)
+        | RegistryConfig::Kubernetes(_) => None,
     };
     if let Some(applications) = applications {
         let ApplicationConfig { instances_root, metadata_root: _, provided_by, register } =
@@ -114,6 +118,26 @@ fn nacos_shown(config: &NacosConfig) -> Value {
         "request_timeout_ms": ms(config.request_timeout),
         "grace_ms": ms(config.grace),
         "max_message_bytes": config.max_message_len,
+    })
+}
+
+fn kubernetes_shown(config: &KubernetesConfig) -> Value {
+    let services = config.services.iter().map(|it| {
+        let namespace = it.namespace.as_ref().map(|namespace| format!("{namespace}/"));
+        let port = it.port.as_ref().map(|port| format!(":{port}"));
+        let of = [namespace.unwrap_or_default(), it.name.clone(), port.unwrap_or_default()];
+        (it.service.to_string(), Value::from(of.concat()))
+    });
+    json!({
+        "server": config.server.as_deref().map(without_user),
+        "namespace": config.namespace,
+        "token_file": config.token_file.as_ref().map(|path| path.display().to_string()),
+        "tls": registry_tls(&config.tls),
+        "label_selector": config.label_selector,
+        "annotations": config.annotations,
+        "services": services.collect::<serde_json::Map<_, _>>(),
+        "connect_timeout_ms": ms(config.connect_timeout),
+        "request_timeout_ms": ms(config.request_timeout),
     })
 }
 

@@ -1,0 +1,240 @@
+//! Services in Kubernetes, by its EndpointSlices.
+//!
+//! **Which.** A Service of Kubernetes offers Dubbo services by its annotation
+//! `dubmesh.io/services` (`GROUP/INTERFACE:VERSION`, several with commas between them), or because
+//! the configuration says so. `dubmesh.io/port` has the name or number of the port; without it,
+//! that is the port named `dubbo`, or the only one. A port named `link` is that of an agent beside
+//! the app: it takes the app's place. `dubmesh.io/params` has parameters as in Dubbo's URLs.
+//!
+//! **Who.** Endpoints that are ready and not terminating. Those that leave get nothing new. The
+//! parameter `zone` is the zone of the endpoint's hint, else its own.
+//!
+//! **Reading.** Slices, and Services for their annotations, are listed and watched from there on.
+//! A watch that breaks goes on from the last version; where the history is gone (410, as a status
+//! or within the stream), the list is read again. The token is read again for each request. While
+//! the API server is away, the last known endpoints stay, marked stale.
+//!
+//! Nothing is registered here: Kubernetes does that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dubbo_proto::ServiceKey;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout};
+
+use crate::config::KubernetesConfig;
+use crate::definitions::Away;
+use crate::directory::Presence;
+use crate::endpoint::{Freshness, Registration};
+use crate::error::RegistryError;
+use crate::status::{RegistryStatus, StatusSender, note};
+use crate::store::{Store, Wait, Watch, Withdraw};
+use crate::table::{Table, TableWatch};
+
+use objects::Kind;
+use settings::Settings;
+use state::State;
+use watcher::{News, Watcher};
+
+mod api;
+mod lines;
+mod objects;
+mod settings;
+mod state;
+mod watcher;
+
+/// News that wait to be taken over.
+const MAX_NEWS: usize = 256;
+
+/// The least time between two changes of the table, which is made whole each time.
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(20);
+
+/// What fuzz targets call.
+///
+/// # Panics
+/// If something can be read that cannot be used.
+#[cfg(feature = "fuzzing")]
+pub fn exercise(data: &[u8]) {
+    objects::exercise(data);
+}
+
+/// The handle on the tasks that talk to the API server.
+#[derive(Debug)]
+pub(crate) struct KubernetesRegistry {
+    table: watch::Receiver<Table>,
+    status: watch::Receiver<RegistryStatus>,
+    request_timeout: Duration,
+    tasks: Vec<AbortHandle>,
+}
+
+impl KubernetesRegistry {
+    pub(crate) fn open(config: KubernetesConfig, runtime: &Handle) -> Result<Self, RegistryError> {
+        let settings = Arc::new(Settings::new(config)?);
+        let (table_sender, table) = watch::channel(Table::default());
+        let (status_sender, status) = watch::channel(RegistryStatus::new(false));
+        let (sender, news) = mpsc::channel(MAX_NEWS);
+        let mut kinds = vec![Kind::Slices];
+        kinds.extend(settings.reads_annotations.then_some(Kind::Services));
+        let keeper = Keeper {
+            state: State::new(settings.mapped.clone()),
+            known: kinds
+                .iter()
+                .map(|kind| Known { kind: *kind, status: Freshness::Pending })
+                .collect(),
+            table: table_sender,
+            status: status_sender,
+            is_dirty: false,
+        };
+        let mut tasks = vec![runtime.spawn(keeper.run(news)).abort_handle()];
+        for kind in kinds {
+            let (settings, news) = (Arc::clone(&settings), sender.clone());
+            tasks.push(runtime.spawn(Watcher { kind, settings, news }.run()).abort_handle());
+        }
+        Ok(Self { table, status, request_timeout: settings.request_timeout, tasks })
+    }
+
+    async fn read_interfaces(&self) -> Result<Vec<String>, Away> {
+        let mut table = self.table.clone();
+        let listed = table.wait_for(|table| table.status != Freshness::Pending);
+        match timeout(self.request_timeout, listed).await {
+            Ok(Ok(table)) => table.interfaces(),
+            Ok(Err(_)) | Err(_) => {
+                let said = self.status.borrow().last_error.clone();
+                Err(Away(said.unwrap_or_else(|| "Kubernetes has not answered".to_owned())))
+            }
+        }
+    }
+}
+
+impl Store for KubernetesRegistry {
+    fn status(&self) -> watch::Receiver<RegistryStatus> {
+        self.status.clone()
+    }
+
+    fn watch(&self, wanted: &ServiceKey) -> Box<dyn Watch> {
+        Box::new(TableWatch::new(self.table.clone(), wanted))
+    }
+
+    fn register(
+        &self,
+        _registration: &Registration,
+    ) -> Result<(watch::Receiver<bool>, Withdraw), RegistryError> {
+        Err(RegistryError::KubernetesRegisters)
+    }
+
+    fn presence(&self, wanted: &ServiceKey) -> Presence {
+        self.table.borrow().presence(wanted)
+    }
+
+    fn interfaces(&self) -> Wait<'_, Result<Vec<String>, Away>> {
+        Box::pin(self.read_interfaces())
+    }
+}
+
+impl Drop for KubernetesRegistry {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+/// How far what is known of a kind can be trusted.
+struct Known {
+    kind: Kind,
+    status: Freshness,
+}
+
+/// The task that makes the table from all news.
+struct Keeper {
+    state: State,
+    known: Vec<Known>,
+    table: watch::Sender<Table>,
+    status: StatusSender,
+    is_dirty: bool,
+}
+
+impl Keeper {
+    async fn run(mut self, mut news: mpsc::Receiver<(Kind, News)>) {
+        let mut due = Instant::now();
+        loop {
+            let arrived = tokio::select! {
+                arrived = news.recv() => arrived,
+                () = tokio::time::sleep_until(due), if self.is_dirty => {
+                    self.publish();
+                    due = Instant::now() + PUBLISH_INTERVAL;
+                    continue;
+                }
+            };
+            let Some((kind, news)) = arrived else { return };
+            self.handle(kind, news);
+        }
+    }
+
+    fn handle(&mut self, kind: Kind, news: News) {
+        match news {
+            News::Whole { objects, n_bad } => {
+                if n_bad != 0 {
+                    tracing::warn!(?kind, n_bad, "objects of Kubernetes cannot be read");
+                }
+                self.state.replace(kind, objects);
+                self.is_dirty = true;
+                self.note(kind, Freshness::Current, None);
+            }
+            News::Put(object) => self.is_dirty |= self.state.put(object),
+            News::Gone(name) => self.is_dirty |= self.state.remove(kind, &name),
+            News::Bad(error) => {
+                let error = format!("an event of Kubernetes cannot be read: {error}");
+                if self.status.borrow().last_error.as_ref() != Some(&error) {
+                    tracing::warn!(?kind, "{error}");
+                }
+                let connected = self.status.borrow().connected;
+                note(&self.status, connected, Some(error));
+            }
+            News::Current => self.note(kind, Freshness::Current, None),
+            News::Away(error) => {
+                if self.status.borrow().last_error.as_ref() != Some(&error) {
+                    tracing::warn!(%error, "Kubernetes cannot be read; the last known endpoints \
+                                            stay in use");
+                }
+                self.note(kind, Freshness::Stale, Some(error));
+            }
+        }
+    }
+
+    /// Notes how a kind does. One that was never listed stays pending.
+    fn note(&mut self, kind: Kind, status: Freshness, error: Option<String>) {
+        for known in self.known.iter_mut().filter(|known| known.kind == kind) {
+            let is_pending = known.status == Freshness::Pending && status == Freshness::Stale;
+            if !is_pending && known.status != status {
+                known.status = status;
+                self.is_dirty = true;
+            }
+        }
+        let connected = self.freshness() == Freshness::Current;
+        if note(&self.status, connected, error) && connected {
+            tracing::info!("connected to Kubernetes");
+        }
+    }
+
+    fn freshness(&self) -> Freshness {
+        let is = |status| self.known.iter().any(|known| known.status == status);
+        match (is(Freshness::Pending), is(Freshness::Stale)) {
+            (true, _) => Freshness::Pending,
+            (false, true) => Freshness::Stale,
+            (false, false) => Freshness::Current,
+        }
+    }
+
+    fn publish(&mut self) {
+        self.is_dirty = false;
+        let status = self.freshness();
+        // A part of the picture is no picture.
+        if status == Freshness::Pending {
+            return;
+        }
+        let (rows, leftovers) = self.state.rows();
+        self.table.send_replace(Table::new(status, rows, leftovers));
+    }
+}

@@ -1,0 +1,160 @@
+//! Requests to the API server: one connection each, which ends with its answer.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::header::{ACCEPT, AUTHORIZATION, HOST, USER_AGENT};
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::settings::Settings;
+
+/// The longest page of a list.
+const MAX_PAGE_LEN: usize = 64 << 20;
+
+/// Of an answer that refuses, this much is read to say why.
+const MAX_REASON_LEN: usize = 2_000;
+
+/// The longest head of an answer.
+const MAX_HEAD_LEN: usize = 64 << 10;
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ApiError {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    Http(#[from] hyper::Error),
+    #[error("the token holds what HTTP cannot carry")]
+    BadToken,
+    #[error("no answer within {0:?}")]
+    Late(Duration),
+    #[error("it answered {status}: {reason}")]
+    Refused { status: StatusCode, reason: String },
+    #[error("a list is longer than {MAX_PAGE_LEN} bytes a page")]
+    TooLong,
+    #[error("{0}")]
+    BadObject(#[from] super::objects::BadObject),
+    /// The history is gone, and the list must be read again.
+    #[error("the history is gone")]
+    Gone,
+    #[error("the watch ended with {code}: {message}")]
+    Ended { code: u16, message: String },
+}
+
+impl ApiError {
+    pub(super) fn is_gone(&self) -> bool {
+        match self {
+            Self::Gone | Self::Ended { code: 410, .. } => true,
+            Self::Refused { status, .. } => *status == StatusCode::GONE,
+            _ => false,
+        }
+    }
+
+    /// Whether a newer token may help.
+    pub(super) fn is_unauthorized(&self) -> bool {
+        matches!(self, Self::Refused { status: StatusCode::UNAUTHORIZED, .. })
+            || matches!(self, Self::Ended { code: 401, .. })
+    }
+}
+
+/// An answer that began well. Dropping it closes its connection.
+pub(super) struct Answer {
+    body: Incoming,
+    connection: AbortHandle,
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+impl Answer {
+    /// The next piece of the body, `None` at its end.
+    pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, ApiError> {
+        loop {
+            match self.body.frame().await {
+                None => return Ok(None),
+                Some(frame) => {
+                    if let Ok(piece) = frame?.into_data() {
+                        return Ok(Some(piece));
+                    }
+                }
+            }
+        }
+    }
+
+    async fn whole(&mut self, max_len: usize) -> Result<Vec<u8>, ApiError> {
+        let mut whole = Vec::new();
+        while let Some(piece) = self.piece().await? {
+            if max_len < whole.len() + piece.len() {
+                return Err(ApiError::TooLong);
+            }
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole)
+    }
+}
+
+/// Asks, and waits until the answer begins. An answer that refuses is an error.
+pub(super) async fn get(settings: &Settings, path: &str) -> Result<Answer, ApiError> {
+    let deadline = Instant::now() + settings.request_timeout;
+    let late = |_| ApiError::Late(settings.request_timeout);
+    let stream = settings.destination.connect("kubernetes", settings.connect_timeout).await?;
+    let handshake = http1::Builder::new()
+        .max_buf_size(MAX_HEAD_LEN)
+        .handshake::<_, Empty<Bytes>>(TokioIo::new(stream));
+    let (mut sender, connection) = timeout_at(deadline, handshake).await.map_err(late)??;
+    let connection = tokio::spawn(async {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a connection to the API server ended");
+        }
+    });
+    let connection = connection.abort_handle();
+    let mut request = Request::get(path)
+        .header(HOST, &settings.host)
+        .header(ACCEPT, "application/json")
+        .header(USER_AGENT, "dubmesh");
+    if let Some(token) = settings.token()? {
+        request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+    }
+    let request = request.body(Empty::new()).map_err(|_| ApiError::BadToken)?;
+    let answered = timeout_at(deadline, sender.send_request(request)).await;
+    let answered: Response<Incoming> = answered.map_err(late)??;
+    let status = answered.status();
+    let mut answer = Answer { body: answered.into_body(), connection };
+    if status == StatusCode::OK {
+        return Ok(answer);
+    }
+    Err(ApiError::Refused { status, reason: reason(&mut answer, deadline).await })
+}
+
+/// What an answer that refuses says.
+async fn reason(answer: &mut Answer, deadline: Instant) -> String {
+    let mut text = Vec::new();
+    while let Ok(Ok(Some(piece))) = timeout_at(deadline, answer.piece()).await {
+        text.extend_from_slice(&piece);
+        if MAX_REASON_LEN <= text.len() {
+            text.truncate(MAX_REASON_LEN);
+            break;
+        }
+    }
+    let status = serde_json::from_slice::<serde_json::Value>(&text).ok();
+    let message = status.as_ref().and_then(|status| status.get("message")?.as_str());
+    let shown = message.map_or_else(|| String::from_utf8_lossy(&text).into_owned(), str::to_owned);
+    shown.chars().filter(|c| !c.is_control()).take(300).collect()
+}
+
+/// Asks, and reads the whole answer.
+pub(super) async fn read(settings: &Settings, path: &str) -> Result<Vec<u8>, ApiError> {
+    let mut answer = get(settings, path).await?;
+    let read = timeout(settings.request_timeout, answer.whole(MAX_PAGE_LEN)).await;
+    read.unwrap_or(Err(ApiError::Late(settings.request_timeout)))
+}

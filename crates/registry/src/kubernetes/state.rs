@@ -1,0 +1,256 @@
+//! What is known of slices and Services, and the endpoints that follow from it. Pure.
+//!
+//! Invariant: at most [`MAX_ADDRESSES`] addresses are kept, whatever the API server lists.
+
+use std::collections::BTreeMap;
+
+use dubbo_proto::ServiceKey;
+
+use crate::endpoint::{Endpoint, Level, NotUsed, Protocol, Unused};
+use crate::listing::{Leftover, Listing};
+use crate::table::Row;
+
+use super::objects::{Address, Content, Kind, Object, ObjectName, Offer, Port, Slice};
+
+/// More than any cluster of Kubernetes has pods.
+const MAX_ADDRESSES: usize = 200_000;
+
+/// Rows of all services. A pod that offers many services has a row for each.
+const MAX_ROWS: usize = 500_000;
+
+/// The port where the app's Dubbo is, unless something else is said.
+const DUBBO: &str = "dubbo";
+
+/// The port where an agent beside the app takes links.
+const LINK: &str = "link";
+
+/// A Dubbo service of a Service of Kubernetes, by the configuration.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Mapped {
+    pub(super) service: ServiceKey,
+    pub(super) of: ObjectName,
+    /// Name or number.
+    pub(super) port: Option<String>,
+}
+
+/// All slices and Services.
+#[derive(Debug)]
+pub(super) struct State {
+    slices: BTreeMap<ObjectName, Slice>,
+    offers: BTreeMap<ObjectName, Offer>,
+    mapped: Vec<Mapped>,
+    n_addresses: usize,
+}
+
+impl State {
+    pub(super) fn new(mapped: Vec<Mapped>) -> Self {
+        Self { slices: BTreeMap::new(), offers: BTreeMap::new(), mapped, n_addresses: 0 }
+    }
+
+    /// Takes a whole list over.
+    pub(super) fn replace(&mut self, kind: Kind, objects: Vec<Object>) {
+        match kind {
+            Kind::Slices => {
+                self.slices.clear();
+                self.n_addresses = 0;
+            }
+            Kind::Services => self.offers.clear(),
+        }
+        for object in objects {
+            self.put(object);
+        }
+    }
+
+    /// Takes an object over that is new or has changed; false if nothing follows from it.
+    pub(super) fn put(&mut self, Object { name, content }: Object) -> bool {
+        match content {
+            Content::Slice(mut slice) => {
+                let n_before = self.slices.get(&name).map_or(0, |it| it.addresses.len());
+                let n_others = self.n_addresses - n_before;
+                slice.addresses.truncate(MAX_ADDRESSES - n_others);
+                self.n_addresses = n_others + slice.addresses.len();
+                self.slices.insert(name, slice.clone()) != Some(slice)
+            }
+            // Most Services have nothing to do with Dubbo.
+            Content::Service(offer) if offer.services.is_empty() && offer.wrong.is_empty() => {
+                self.offers.remove(&name).is_some()
+            }
+            Content::Service(offer) => self.offers.insert(name, offer.clone()) != Some(offer),
+        }
+    }
+
+    /// An object is gone; false if nothing follows from that.
+    pub(super) fn remove(&mut self, kind: Kind, name: &ObjectName) -> bool {
+        match kind {
+            Kind::Slices => self.slices.remove(name).is_some_and(|slice| {
+                self.n_addresses -= slice.addresses.len();
+                true
+            }),
+            Kind::Services => self.offers.remove(name).is_some(),
+        }
+    }
+
+    /// The endpoints of all services, and what cannot be used, by interface.
+    pub(super) fn rows(&self) -> (Vec<Row>, Vec<(String, Leftover)>) {
+        let (mut rows, mut leftovers) = (Vec::new(), Vec::new());
+        let none = BTreeMap::new();
+        for (name, slice) in &self.slices {
+            let of = ObjectName { namespace: name.namespace.clone(), name: slice.service.clone() };
+            let offer = self.offers.get(&of);
+            let annotated = offer.into_iter().flat_map(|offer| {
+                offer.services.iter().map(move |it| (it, offer.port.as_deref(), &offer.params))
+            });
+            let mapped = self.mapped.iter().filter(|mapped| mapped.of == of);
+            let mapped = mapped.map(|it| (&it.service, it.port.as_deref(), &none));
+            for (service, wanted, params) in annotated.chain(mapped) {
+                let ports = ports(&slice.ports, wanted);
+                if ports.is_none() && !slice.addresses.is_empty() {
+                    leftovers.push((service.interface.clone(), without_port(service, &of, wanted)));
+                }
+                let Some(ports) = ports else { continue };
+                for address in &slice.addresses {
+                    if rows.len() < MAX_ROWS {
+                        push(&mut rows, service, address, ports, params);
+                    }
+                }
+            }
+        }
+        (rows, leftovers)
+    }
+}
+
+/// Where a pod is called.
+#[derive(Clone, Copy)]
+struct Ports {
+    dubbo: Option<u16>,
+    link: Option<u16>,
+}
+
+/// The port that is wanted or called `dubbo`, else the only one beside the agent's.
+fn ports(ports: &[Port], wanted: Option<&str>) -> Option<Ports> {
+    let named = |name: &str| ports.iter().find(|port| port.name == name).map(|port| port.port);
+    let link = named(LINK);
+    let dubbo = match wanted {
+        Some(wanted) => named(wanted).or_else(|| wanted.parse().ok().filter(|port| *port != 0)),
+        None => named(DUBBO).or_else(|| {
+            let mut others = ports.iter().filter(|port| port.name != LINK);
+            others.next().filter(|_| others.next().is_none()).map(|port| port.port)
+        }),
+    };
+    let dubbo = dubbo.filter(|port| Some(*port) != link);
+    (dubbo.is_some() || link.is_some()).then_some(Ports { dubbo, link })
+}
+
+fn without_port(service: &ServiceKey, of: &ObjectName, wanted: Option<&str>) -> Leftover {
+    let port = wanted.unwrap_or(DUBBO);
+    let reason = NotUsed::Unreadable(format!("it has no port named {port:?}"));
+    let what = format!("Service {}/{}", of.namespace, of.name);
+    let unused = Unused { what, address: None, reason };
+    Leftover { version: service.version.clone(), group: service.group.clone(), unused }
+}
+
+fn push(
+    rows: &mut Vec<Row>,
+    service: &ServiceKey,
+    address: &Address,
+    ports: Ports,
+    params: &BTreeMap<String, String>,
+) {
+    let host = address.ip.to_string();
+    let mut params = params.clone();
+    if let Some(zone) = &address.zone {
+        params.insert("zone".to_owned(), zone.clone());
+    }
+    let app = ports.dubbo.map(|port| wire::address::join(&host, port));
+    let both = [(Protocol::Dubbo, ports.dubbo), (Protocol::Link, ports.link)];
+    for (protocol, port) in both {
+        let Some(port) = port else { continue };
+        let stands_for = app.clone().filter(|_| protocol == Protocol::Link);
+        let endpoint = Endpoint::of_params(protocol, &host, port, params.clone());
+        let url = endpoint.key().to_string();
+        let (version, group) = (service.version.clone(), service.group.clone());
+        let listing = Listing { version, group, endpoint, stands_for, level: Level::Interface };
+        rows.push(Row { id: 0, interface: service.interface.clone(), listing, url });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(name: &str) -> ObjectName {
+        ObjectName { namespace: "shop".into(), name: name.into() }
+    }
+
+    fn slice(name: &str, ports: &[(&str, u16)], ips: &[&str]) -> Object {
+        let ports = ports.iter().map(|(name, port)| Port { name: (*name).into(), port: *port });
+        let addresses = ips.iter().map(|ip| Address { ip: ip.parse().unwrap(), zone: None });
+        let slice = Slice {
+            service: "orders".into(),
+            ports: ports.collect(),
+            addresses: addresses.collect(),
+        };
+        Object { name: named(name), content: Content::Slice(slice) }
+    }
+
+    fn offer(services: &[&str], port: Option<&str>) -> Object {
+        let services = services.iter().map(|it| it.parse().unwrap()).collect();
+        let offer = Offer { services, port: port.map(str::to_owned), ..Offer::default() };
+        Object { name: named("orders"), content: Content::Service(offer) }
+    }
+
+    fn urls(state: &State) -> Vec<String> {
+        let row = |row: Row| format!("{} {}", row.interface, row.url);
+        state.rows().0.into_iter().map(row).collect()
+    }
+
+    #[test]
+    fn annotations_and_configuration_name_services() {
+        let service = "a.C".parse().unwrap();
+        let mut state = State::new(vec![Mapped { service, of: named("orders"), port: None }]);
+        state.put(slice("orders-1", &[("dubbo", 20880), ("http", 80)], &["10.0.0.1"]));
+        assert_eq!(urls(&state), ["a.C dubbo://10.0.0.1:20880"]);
+        assert!(state.put(offer(&["a.B"], Some("20881"))));
+        assert!(!state.put(offer(&["a.B"], Some("20881"))), "nothing new");
+        assert_eq!(urls(&state), ["a.B dubbo://10.0.0.1:20881", "a.C dubbo://10.0.0.1:20880"]);
+        assert!(state.put(offer(&[], None)), "the annotation is gone");
+        assert!(state.remove(Kind::Slices, &named("orders-1")));
+        assert!(!state.remove(Kind::Slices, &named("orders-1")));
+        assert_eq!((urls(&state).len(), state.n_addresses), (0, 0));
+    }
+
+    #[test]
+    fn ports_are_chosen_by_name() {
+        for (ports, wanted, expected) in [
+            (&[("", 20880)][..], None, "dubbo://10.0.0.1:20880"),
+            (&[("rpc", 1), ("link", 2)], None, "dubbo://10.0.0.1:1 link://10.0.0.1:2"),
+            (&[("link", 2)], None, "link://10.0.0.1:2"),
+            (&[("a", 1), ("b", 2)], Some("b"), "dubbo://10.0.0.1:2"),
+            (&[("a", 1), ("b", 2)], None, ""),
+            (&[("a", 1), ("b", 2)], Some("c"), ""),
+        ] {
+            let mut state = State::new(Vec::new());
+            state.replace(Kind::Services, vec![offer(&["a.B"], wanted)]);
+            state.replace(Kind::Slices, vec![slice("s", ports, &["10.0.0.1"])]);
+            let (rows, leftovers) = state.rows();
+            let urls: Vec<_> = rows.into_iter().map(|row| row.url).collect();
+            assert_eq!(urls.join(" "), expected);
+            assert_eq!(leftovers.len(), usize::from(expected.is_empty()), "{ports:?}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_in_two_slices_stays_until_it_left_both() {
+        let mut state = State::new(Vec::new());
+        state.put(offer(&["a.B"], None));
+        let ports = [("dubbo", 20880)];
+        state.replace(
+            Kind::Slices,
+            vec![slice("s1", &ports, &["10.0.0.1"]), slice("s2", &ports, &["10.0.0.1"])],
+        );
+        state.remove(Kind::Slices, &named("s1"));
+        assert_eq!(urls(&state), ["a.B dubbo://10.0.0.1:20880"]);
+        state.replace(Kind::Slices, Vec::new());
+        assert!(urls(&state).is_empty());
+    }
+}
