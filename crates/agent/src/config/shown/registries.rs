@@ -1,8 +1,8 @@
 //! What `/config` shows of registries.
 
 use registry::{
-    ApplicationConfig, EtcdConfig, KubernetesConfig, Layout, NacosConfig, RegistryConfig, RegistryTls,
-    StaticService, ZooKeeperAcl, ZooKeeperConfig,
+    ApplicationConfig, EtcdConfig, KubernetesConfig, Layout, NacosConfig, RegistryConfig,
+    RegistryTls, StaticService, ZooKeeperAcl, ZooKeeperConfig,
 };
 use serde_json::{Value, json};
 
