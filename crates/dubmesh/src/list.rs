@@ -38,7 +38,7 @@ pub(crate) struct ListArgs {
     text: Option<String>,
     /// The registry: etcd://HOST:PORT[?layout=contest],
     /// zookeeper://HOST:PORT[/CHROOT], nacos://HOST:PORT[?namespace=ID],
-    /// kubernetes://[HOST:PORT][/NAMESPACE], or file:PATH
+    /// kubernetes://HOST:PORT[/NAMESPACE], or file:PATH
     #[arg(long, value_name = "URL", required_unless_present = "admin")]
     registry: Option<RegistryUrl>,
     /// A running agent instead: its admin listener, HOST:PORT or unix: and a path

@@ -25,7 +25,7 @@ pub(crate) struct LocationArgs {
     url: Option<DubboUrl>,
     /// The registry with the endpoints: etcd://HOST:PORT[?layout=contest],
     /// zookeeper://HOST:PORT[/CHROOT], nacos://HOST:PORT[?namespace=ID],
-    /// kubernetes://[HOST:PORT][/NAMESPACE],
+    /// kubernetes://HOST:PORT[/NAMESPACE],
     /// or file:PATH
     #[arg(long, value_name = "URL")]
     registry: Option<RegistryUrl>,
