@@ -258,7 +258,7 @@ mod tests {
             "zookeeper://h",
             "zookeeper://h:1?x=y",
             "nacos://h",
-            "nacos://h:1?ca_file=x",
+            "nacos://h:1?x=y",
             "kubernetes://h/shop",
             "kubernetes://?x=y",
         ] {
