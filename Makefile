@@ -42,7 +42,8 @@ test:
 
 interop-full:
 	@scripts/setup.sh build test
-	INTEROP_FULL=1 $(CARGO) test --locked -p interop-harness --test smoke -p dubmesh --test interop_matrix -- --nocapture
+	INTEROP_FULL=1 $(CARGO) test --locked -p interop-harness --test smoke -- --nocapture
+	INTEROP_FULL=1 $(CARGO) test --locked -p dubmesh --test interop -- matrix:: --nocapture
 
 lint:
 	@scripts/setup.sh build

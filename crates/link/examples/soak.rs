@@ -3,7 +3,7 @@
 //! `soak SECONDS` prints what happened and how much memory both processes had, after a tenth of
 //! the time and at the end. A fault ends it with a panic.
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/suite/support/mod.rs"]
 mod support;
 
 use std::io::{BufRead, BufReader, Read};

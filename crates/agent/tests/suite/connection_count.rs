@@ -1,0 +1,101 @@
+//! How many connections there are to a Dubbo provider: as many as configured, or as many as its
+//! calls need.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::support::{Behaviour, FakeProvider, STRING, call, register, start, wait_until};
+use registry::MemoryHub;
+
+/// What a connection of the narrow network carries at a time, and then rests.
+const PORTION_LEN: usize = 8 * 1024;
+const REST: Duration = Duration::from_millis(4);
+
+/// A network where each connection carries two megabytes a second towards its client, however many
+/// there are.
+fn narrow(provider: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let (client, server) = (client.unwrap(), TcpStream::connect(provider).unwrap());
+            let (from, to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            thread::spawn(move || pass_on(from, to, REST));
+            thread::spawn(move || pass_on(client, server, Duration::ZERO));
+        }
+    });
+    address
+}
+
+fn pass_on(mut from: TcpStream, mut to: TcpStream, rest: Duration) {
+    let mut bytes = vec![0; PORTION_LEN];
+    while let Ok(len @ 1..) = from.read(&mut bytes) {
+        if to.write_all(&bytes[..len]).is_err() {
+            break;
+        }
+        thread::sleep(rest);
+    }
+    let _ = to.shutdown(Shutdown::Both);
+    let _ = from.shutdown(Shutdown::Both);
+}
+
+/// An agent with one worker, so that its connections can be counted.
+fn one_worker(hub: &MemoryHub, defaults: &str) -> agent::Agent {
+    let text = format!(
+        "[admin]\nenabled = false\n[agent]\nworkers = 1\n\
+         [[registry]]\nname = \"main\"\nkind = \"file\"\npath = \"x\"\n\
+         [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\n[defaults]\n{defaults}\n"
+    );
+    start(&text, hub)
+}
+
+/// Has so many callers make calls with long replies, one after the other, until `is_over`.
+fn callers(agent: &agent::Agent, n: usize, is_over: impl Fn(usize) -> bool) {
+    let (ended, n_answers) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..n {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    let patient = "x-dubbo-timeout-ms: 30000";
+                    let answer = call(agent, "long", &[STRING, patient], "[\"x\"]");
+                    assert_eq!(answer.status, 200, "{}", answer.body);
+                    n_answers.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        wait_until("the end of the calls", || {
+            is_over(n_answers.load(Ordering::Relaxed)).then_some(())
+        });
+        ended.store(true, Ordering::Relaxed);
+    });
+}
+
+fn is_called(agent: &agent::Agent) {
+    wait_until("an answer", || {
+        (call(agent, "echo", &[STRING], "[\"x\"]").status == 200).then_some(())
+    });
+}
+
+#[test]
+fn slow_connections_are_joined_by_others_while_messages_wait_for_each_other() {
+    let (hub, provider) = (MemoryHub::default(), FakeProvider::start(Behaviour::Good));
+    let _registered = register(&hub, narrow(provider.addr));
+    let agent = one_worker(&hub, "");
+    is_called(&agent);
+    // One of them is for short messages.
+    callers(&agent, 24, |_| 5 <= provider.n_connections());
+}
+
+#[test]
+fn there_are_as_many_as_configured() {
+    let (hub, provider) = (MemoryHub::default(), FakeProvider::start(Behaviour::Good));
+    let _registered = register(&hub, narrow(provider.addr));
+    let agent = one_worker(&hub, "connections = 3\nlong_bytes = 0");
+    is_called(&agent);
+    wait_until("three", || (provider.n_connections() == 3).then_some(()));
+    callers(&agent, 12, |n_answers| 200 <= n_answers);
+    assert_eq!(provider.n_connections(), 3);
+}

@@ -1,0 +1,185 @@
+//! What an agent does with the definitions of services: typed calls where one tells the types,
+//! generic ones where none does, and no harm by those that are broken.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use crate::support::{Behaviour, FakeProvider, SERVICE, call, consumer_with, register, wait_until};
+use agent::Agent;
+use registry::MemoryHub;
+
+fn document(methods: &str) -> String {
+    format!("{{\"canonicalName\":\"{SERVICE}\",\"methods\":[{methods}],\"types\":[]}}")
+}
+
+fn write(folder: &Path, text: &str) {
+    fs::write(folder.join(format!("{SERVICE}.json")), text).unwrap();
+}
+
+fn started(folder: &Path, hub: &MemoryHub) -> Agent {
+    let keys = format!("definitions = \"{}\"\nask_providers = false", folder.display());
+    let agent = consumer_with(hub, &keys, "");
+    wait_until("the first endpoint", || {
+        (call(&agent, "nothing", &[], "[]").status == 200).then_some(())
+    });
+    agent
+}
+
+#[test]
+fn types_come_from_a_document() {
+    let (folder, hub) = (tempfile::tempdir().unwrap(), MemoryHub::new());
+    let provider = FakeProvider::start(Behaviour::Good);
+    let _registered = register(&hub, provider.addr);
+    write(
+        folder.path(),
+        &document(
+            r#"{"name":"echo","parameterTypes":["java.lang.String"],"returnType":"java.lang.String"},
+               {"name":"over","parameterTypes":["int"]},{"name":"over","parameterTypes":["long"]}"#,
+        ),
+    );
+    let agent = started(folder.path(), &hub);
+    // The provider returns a typed argument as it came, and says so of a generic call.
+    assert_eq!(call(&agent, "echo", &[], "[\"x\"]").body, "\"x\"");
+    assert_eq!(call(&agent, "hash", &[], "[\"x\"]").body, "\"generic hash\"");
+    assert_eq!(
+        call(&agent, "echo", &["x-dubbo-generic: true"], "[\"x\"]").body,
+        "\"generic echo\""
+    );
+    for _ in 0..2 {
+        let n_requests = provider.n_requests.load(Ordering::SeqCst);
+        let ambiguous = call(&agent, "over", &[], "[1]");
+        assert_eq!((ambiguous.status, &*ambiguous.code()), (400, "ambiguous_method"));
+        let wrong = call(&agent, "echo", &[], "[1,2]");
+        assert_eq!((wrong.status, &*wrong.code()), (400, "bad_arguments"));
+        assert!(wrong.body.contains("echo(java.lang.String)"), "{wrong:?}");
+        assert_eq!(provider.n_requests.load(Ordering::SeqCst), n_requests, "nothing was sent");
+    }
+    assert_eq!(call(&agent, "over", &[], "[7000000000]").status, 200);
+}
+
+/// What contradicts a scalar type that the definition tells: Java would make another value of it
+/// in a generic call.
+const CONTRADICTIONS: &[(&str, &str, &str)] = &[
+    ("int32", "[3000000000]", "argument 0 (int): JSON at byte 0: 3000000000 is not an int"),
+    ("int32", "[1.5]", "1.5 is not an int"),
+    ("int32", "[\"a\"]", "\\\"a\\\" is not an int"),
+    ("int32", "[null]", "null cannot become int"),
+    ("int32", "[{}]", "an object cannot become int"),
+    ("int8", "[300]", "300 is not a byte"),
+    ("add", "[1.5,2]", "argument 0 (int): JSON at byte 0: 1.5 is not an int"),
+    ("bool", "[\"yes\"]", "is not a boolean"),
+    ("float32", "[1e39]", "1e39 is not a float"),
+    ("float32", "[\"1e39\"]", "is not a float"),
+    ("boxed", "[3000000000]", "3000000000 is not an int"),
+    (
+        "boxed",
+        "[{\"class\":\"java.lang.Long\",\"value\":3000000000}]",
+        "cannot become java.lang.Integer",
+    ),
+    ("ints", "[[1,3000000000]]", "JSON at byte 3: 3000000000 is not an int"),
+    ("list", "[[1,2.5]]", "2.5 is not an int"),
+    ("counts", "[{\"1\":40000}]", "40000 is not a short"),
+    ("counts", "[{\"x\":4}]", "is not a long"),
+    ("order", "[{\"id\":1.5}]", "1.5 is not an int"),
+    ("order", "[{\"lines\":[[3000000000]]}]", "3000000000 is not an int"),
+    // The first argument may be right where the second is not.
+    ("both", "[\"x\",3000000000]", "argument 1 (int): JSON at byte 0: 3000000000 is not an int"),
+    ("any", "[1,3000000000]", "3000000000 is not an int"),
+];
+
+fn shop_document() -> String {
+    let methods = r#"{"name":"int32","parameterTypes":["int"]},{"name":"int8","parameterTypes":["byte"]},
+        {"name":"add","parameterTypes":["int","int"]},{"name":"bool","parameterTypes":["boolean"]},
+        {"name":"float32","parameterTypes":["float"]},{"name":"boxed","parameterTypes":["java.lang.Integer"]},
+        {"name":"ints","parameterTypes":["int[]"]},{"name":"any","parameterTypes":["int[]"]},
+        {"name":"list","parameterTypes":["java.util.List<java.lang.Integer>"]},
+        {"name":"counts","parameterTypes":["java.util.Map<java.lang.Long,java.lang.Short>"]},
+        {"name":"order","parameterTypes":["com.acme.Order"]},
+        {"name":"both","parameterTypes":["java.util.List<java.lang.String>","int"]}"#;
+    let types =
+        r#"{"type":"com.acme.Order","properties":{"id":"int","lines":"java.util.List<int[]>"}}"#;
+    format!("{{\"canonicalName\":\"{SERVICE}\",\"methods\":[{methods}],\"types\":[{types}]}}")
+}
+
+/// However the call is made: with the definition's types, by a generic call, or by one that tells
+/// the types.
+#[test]
+fn a_value_that_contradicts_a_known_scalar_type_never_leaves() {
+    let (folder, hub) = (tempfile::tempdir().unwrap(), MemoryHub::new());
+    let provider = FakeProvider::start(Behaviour::Good);
+    let _registered = register(&hub, provider.addr);
+    write(folder.path(), &shop_document());
+    let agent = started(folder.path(), &hub);
+    let n_requests = provider.n_requests();
+    for (method, body, words) in CONTRADICTIONS {
+        for headers in [&[][..], &["x-dubbo-generic: true"], &["x-dubbo-generic: gson"]] {
+            // Java packs arguments only where types tell.
+            if *method == "any" && !headers.is_empty() {
+                continue;
+            }
+            let answer = call(&agent, method, headers, body);
+            assert_eq!((answer.status, &*answer.code()), (400, "bad_arguments"), "{answer:?}");
+            assert!(answer.body.contains(words), "{words} in {answer:?}");
+        }
+    }
+    let types = "x-dubbo-parameter-types: java.util.Map<java.lang.Long,java.lang.Short>";
+    for generic in ["x-dubbo-generic: true", "x-dubbo-generic: gson", "x-other: 1"] {
+        let answer = call(&agent, "told", &[types, generic], "[{\"1\":40000}]");
+        assert_eq!((answer.status, &*answer.code()), (400, "bad_arguments"), "{answer:?}");
+    }
+    assert_eq!(provider.n_requests(), n_requests, "nothing was sent");
+    let told = call(&agent, "int32", &[], "[3000000000]").body;
+    assert!(
+        told.contains("the types come from") && told.contains("x-dubbo-parameter-types"),
+        "{told}"
+    );
+}
+
+/// A definition that is out of date: what it calls a list or an object is another one's affair.
+#[test]
+fn a_value_of_another_kind_than_a_collection_or_class_goes_by_a_generic_call() {
+    let (folder, hub) = (tempfile::tempdir().unwrap(), MemoryHub::new());
+    let provider = FakeProvider::start(Behaviour::Good);
+    let _registered = register(&hub, provider.addr);
+    write(folder.path(), &shop_document());
+    let agent = started(folder.path(), &hub);
+    for (method, body) in [
+        ("list", "[\"x\"]"),
+        ("counts", "[[1]]"),
+        ("order", "[7]"),
+        ("both", "[\"x\",7]"),
+        ("order", "[{\"lines\":7}]"),
+    ] {
+        let expected = format!("\"generic {method}\"");
+        assert_eq!(call(&agent, method, &[], body).body, expected, "{method} {body}");
+    }
+}
+
+#[test]
+fn broken_documents_do_no_harm() {
+    for text in ["{", "[]", "{\"methods\":7}", &"[".repeat(100_000), &" ".repeat(3 << 20)] {
+        let (folder, hub) = (tempfile::tempdir().unwrap(), MemoryHub::new());
+        let provider = FakeProvider::start(Behaviour::Good);
+        let _registered = register(&hub, provider.addr);
+        write(folder.path(), text);
+        let agent = started(folder.path(), &hub);
+        assert_eq!(call(&agent, "hash", &[], "[\"x\"]").body, "\"generic hash\"");
+    }
+}
+
+/// A provider that never answers telnet holds up nobody for long.
+#[test]
+fn a_silent_provider_is_not_waited_for() {
+    let hub = MemoryHub::new();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let provider = FakeProvider::start(Behaviour::Good);
+    // By its address the silent one is asked first.
+    let _registered =
+        [silent.local_addr().unwrap(), provider.addr].map(|addr| register(&hub, addr));
+    let agent = consumer_with(&hub, "", "");
+    wait_until("an answer", || {
+        let answer = call(&agent, "hash", &["x-dubbo-timeout-ms: 3000"], "[\"x\"]");
+        (answer.body == "\"generic hash\"").then_some(())
+    });
+}

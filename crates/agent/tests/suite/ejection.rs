@@ -1,0 +1,121 @@
+//! Providers that fail, hang or are slow beside others that work: what their callers notice.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::support::{
+    Behaviour, FakeProvider, Http, SERVICE, STRING, consumer_with_metrics, metric, register,
+    wait_until,
+};
+use agent::Agent;
+use registry::MemoryHub;
+
+/// Whoever is ejected stays so until the test is over.
+const FOR_LONG: &str = "[defaults]\neject_ms = 600000\neject_max_ms = 600000\n";
+
+/// Makes calls on several connections at a time and returns how many failed.
+fn n_failed(agent: &Agent, n_callers: usize, n_calls: usize, timeout_ms: u32) -> usize {
+    let n_failed = AtomicUsize::new(0);
+    let timeout = format!("x-dubbo-timeout-ms: {timeout_ms}");
+    std::thread::scope(|scope| {
+        for _ in 0..n_callers {
+            scope.spawn(|| {
+                let mut http = Http::to(agent);
+                for _ in 0..n_calls {
+                    let answer =
+                        http.post(&format!("/{SERVICE}/echo"), &[STRING, &timeout], "[\"a\"]");
+                    n_failed.fetch_add(usize::from(answer.status != 200), Ordering::SeqCst);
+                }
+            });
+        }
+    });
+    n_failed.into_inner()
+}
+
+fn n_ejected(agent: &Agent) -> u64 {
+    metric(agent, &format!("dubmesh_endpoints_ejected{{service=\"{SERVICE}\"}}"))
+}
+
+fn n_ejections(agent: &Agent, reason: &str) -> u64 {
+    let labels = format!("service=\"{SERVICE}\",reason=\"{reason}\"");
+    metric(agent, &format!("dubmesh_endpoint_ejections_total{{{labels}}}"))
+}
+
+/// Two workers find out by themselves, with a few failures each. Before, two thirds of all calls
+/// went to the one that answers fastest, by failing.
+#[test]
+fn one_that_fails_at_once_is_ejected() {
+    let hub = MemoryHub::new();
+    let providers = [Behaviour::Fails, Behaviour::Good, Behaviour::Good].map(FakeProvider::start);
+    let _registered = providers.each_ref().map(|provider| register(&hub, provider.addr));
+    let agent = consumer_with_metrics(&hub, FOR_LONG);
+    // Failures within a millisecond count once, so that a fast caller sees some more.
+    let n_first = n_failed(&agent, 4, 200, 5000);
+    assert!((5..=80).contains(&n_first), "{n_first} of the first 800 calls failed");
+    // A worker that has met few failures in a row asks it seldom, and ejects it when it fails
+    // again.
+    wait_until("it is ejected", || {
+        assert!(n_failed(&agent, 4, 10, 5000) <= 10);
+        (n_ejected(&agent) == 1).then_some(())
+    });
+    assert!(1 <= n_ejections(&agent, "failures") + n_ejections(&agent, "error-rate"));
+}
+
+#[test]
+fn one_that_hangs_is_ejected() {
+    let hub = MemoryHub::new();
+    let providers = [Behaviour::Hang, Behaviour::Good, Behaviour::Good].map(FakeProvider::start);
+    let _registered = providers.each_ref().map(|provider| register(&hub, provider.addr));
+    let agent = consumer_with_metrics(&hub, FOR_LONG);
+    let n_first = n_failed(&agent, 16, 100, 1000);
+    assert!((1..=32).contains(&n_first), "{n_first} of the first 1600 calls failed");
+    wait_until("it is ejected", || {
+        assert!(n_failed(&agent, 16, 10, 1000) <= 6);
+        (n_ejected(&agent) == 1).then_some(())
+    });
+}
+
+/// The last one is never ejected: there is nobody else to ask.
+#[test]
+fn the_only_endpoint_is_asked_whatever_it_answers() {
+    let hub = MemoryHub::new();
+    let provider = FakeProvider::start(Behaviour::Fails);
+    let _registered = register(&hub, provider.addr);
+    let agent = consumer_with_metrics(&hub, FOR_LONG);
+    assert_eq!(n_failed(&agent, 1, 50, 5000), 50);
+    assert_eq!((provider.n_requests(), n_ejected(&agent)), (50, 0));
+}
+
+#[test]
+fn one_that_works_again_is_used_again() {
+    let hub = MemoryHub::new();
+    let good = FakeProvider::start(Behaviour::Good);
+    let broken = FakeProvider::start(Behaviour::Fails);
+    let _registered = [&good, &broken].map(|provider| register(&hub, provider.addr));
+    let agent = consumer_with_metrics(&hub, "[defaults]\neject_ms = 50\neject_max_ms = 200\n");
+    let _ = n_failed(&agent, 2, 200, 5000);
+    wait_until("it is ejected", || {
+        let _ = n_failed(&agent, 2, 10, 5000);
+        (n_ejected(&agent) == 1).then_some(())
+    });
+    let addr = broken.addr;
+    drop(broken);
+    // Its thread lets go of the port a moment later.
+    drop(wait_until("the port is free", || std::net::TcpListener::bind(addr).ok()));
+    let repaired = FakeProvider::start_at(addr, Behaviour::Good);
+    wait_until("it is used again", || {
+        let _ = n_failed(&agent, 2, 10, 5000);
+        (50 <= repaired.n_requests() && n_ejected(&agent) == 0).then_some(())
+    });
+    assert_eq!(n_failed(&agent, 2, 50, 5000), 0);
+}
+
+#[test]
+fn a_slow_one_gets_less() {
+    let hub = MemoryHub::new();
+    let providers = [Behaviour::Slow, Behaviour::Good, Behaviour::Good].map(FakeProvider::start);
+    let _registered = providers.each_ref().map(|provider| register(&hub, provider.addr));
+    let agent = consumer_with_metrics(&hub, "");
+    assert_eq!(n_failed(&agent, 8, 200, 5000), 0);
+    let n_slow = providers[0].n_requests();
+    assert!((1..=160).contains(&n_slow), "{n_slow} of 1600 calls went to the slow one");
+}

@@ -1,0 +1,186 @@
+//! Connections to an HTTP app: how many there are, what breaks on them, and whether the app is
+//! well.
+
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use crate::support::PATIENCE;
+use crate::support::backend::{Call, name, until, value, with};
+use crate::support::http_app::{Does, TestApp};
+use agent::upstream::Standing;
+use hessian::Value;
+
+#[test]
+fn connections_are_kept_and_their_end_is_noticed() {
+    let app = TestApp::start(|request| match &*request.path {
+        "/last" => Does::AnswerAndClose("1".into()),
+        "/said" => Does::Close(
+            b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 1\r\n\r\n1".to_vec(),
+        ),
+        _ => Does::json("1"),
+    });
+    let lines = "idle_timeout_ms = 60000\nhealth_interval_ms = 3600000\n\
+        [[export.method]]\nname = 'get'\npath = 'GET /get'\n\
+        [[export.method]]\nname = 'last'\npath = 'GET /last'\n\
+        [[export.method]]\nname = 'said'\npath = '/said'\n\
+        [[export.method]]\nname = 'post'\npath = '/post'\n";
+    with(&app, lines, async |http| {
+        let call = async |method| {
+            assert_eq!(value(Call::new(method, "", &[]).make(&http).await), Value::Int(1));
+        };
+        let count = || app.n_connections.load(Ordering::SeqCst);
+        for _ in 0..10 {
+            call("post").await;
+        }
+        // One of them is the health check's.
+        assert!(count() <= 2, "{}", count());
+        for n in 1..=5 {
+            call("said").await;
+            call("post").await;
+            assert!(count() <= 2 + n, "{} of {n}", count());
+        }
+        // The connection ends while the next request is on its way, or not.
+        for _ in 0..50 {
+            call("last").await;
+            call("get").await;
+        }
+    });
+}
+
+#[test]
+fn many_calls_share_few_connections() {
+    // It answers when all four are at work.
+    let all_at_work = Barrier::new(4);
+    let app = TestApp::start(move |request| {
+        all_at_work.wait();
+        Does::json(request.body.clone())
+    });
+    with(&app, "max_connections = 4\nhealth_interval_ms = 3600000", async |http| {
+        let calls = (0..100).map(|n| {
+            let http = Rc::clone(&http);
+            async move { (n, Call::new("echo", "I", &[Value::Int(n)]).make(&http).await) }
+        });
+        for (n, outcome) in futures_util::future::join_all(calls).await {
+            assert_eq!(value(outcome), Value::list(vec![Value::Int(n)]));
+        }
+        assert!(app.n_connections.load(Ordering::SeqCst) <= 5);
+    });
+}
+
+#[test]
+fn what_finds_no_connection_is_refused() {
+    let app = TestApp::start(|_| Does::Hang);
+    with(&app, "max_connections = 1", async |http| {
+        let calls = (0..101).map(|_| {
+            let mut call = Call::new("hang", "", &[]);
+            call.timeout = Duration::from_millis(200);
+            call.make(&http)
+        });
+        let mut said: Vec<(&str, String)> = futures_util::future::join_all(calls)
+            .await
+            .into_iter()
+            .map(|outcome| outcome.unwrap_err())
+            .map(|error| (name(&error), error.message.to_string()))
+            .collect();
+        said.sort();
+        said.dedup();
+        let overdue =
+            format!("no answer from the app at {} within 200 ms (the caller's timeout)", app.addr);
+        let expected = [
+            ("overloaded", "100 calls are in flight, which is the limit (max_in_flight)"),
+            ("overloaded", "all 1 connections (max_connections) were busy until the deadline"),
+            ("timeout", &*overdue),
+        ];
+        assert_eq!(said, expected.map(|(code, text)| (code, text.to_owned())));
+    });
+}
+
+#[test]
+fn a_call_that_is_given_up_takes_its_connection_with_it() {
+    let app = TestApp::start(|_| Does::Hang);
+    with(&app, "health_interval_ms = 3600000", async |http| {
+        let (handle, outcome) = Call::new("hang", "", &[]).begin(&http);
+        until("a request", || !app.requests().is_empty()).await;
+        let before = app.n_closed.load(Ordering::SeqCst);
+        handle.unwrap().abort();
+        assert_eq!(name(&outcome.await.unwrap().unwrap_err()), "cancelled");
+        until("the end of its connection", || before < app.n_closed.load(Ordering::SeqCst)).await;
+    });
+}
+
+#[test]
+fn what_goes_wrong_on_the_way_is_told() {
+    let app = TestApp::start(|request| match request.path.rsplit('/').next().unwrap() {
+        "hang" => Does::Hang,
+        "garbage" => Does::Bytes(b"\x16\x03\x01 this is not HTTP\r\n\r\n".to_vec()),
+        "close" => Does::Close(Vec::new()),
+        "half" => Does::Close(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n[1".to_vec()),
+        "long" => Does::json("1".repeat(2000)),
+        "chunks" => Does::Bytes(
+            [
+                &b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"[..],
+                &b"190\r\n"[..],
+                &[b'1'; 400],
+                b"\r\n190\r\n",
+                &[b'1'; 400],
+                b"\r\n190\r\n",
+                &[b'1'; 400],
+                b"\r\n0\r\n\r\n",
+            ]
+            .concat(),
+        ),
+        "text" => Does::Answer(200, vec!["content-type: text/html".into()], "<p>hello</p>".into()),
+        "gzip" => Does::Answer(200, vec!["content-encoding: gzip".into()], "x".into()),
+        _ => Does::json("[true]"),
+    });
+    with(&app, "max_answer_bytes = 1000", async |http| {
+        for (method, code, said) in [
+            ("hang", "timeout", "within 100 ms (the caller's timeout)"),
+            ("garbage", "bad_reply", "invalid HTTP"),
+            ("close", "connection_broken", "closed"),
+            ("half", "connection_broken", ""),
+            ("long", "reply_too_large", "limit of 1000 bytes"),
+            ("chunks", "reply_too_large", "limit of 1000 bytes"),
+            ("text", "bad_reply", "it begins with \"<p>hello</p>\""),
+            ("gzip", "bad_reply", "encoded (gzip)"),
+        ] {
+            let mut call = Call::new(method, "", &[]);
+            call.timeout = if method == "hang" { Duration::from_millis(100) } else { PATIENCE };
+            let error = call.make(&http).await.unwrap_err();
+            assert_eq!(name(&error), code, "{method}: {error}");
+            assert!(error.message.contains(said), "{method}: {error}");
+            assert_eq!(error.endpoint.as_deref(), Some(&*app.addr.to_string()));
+            // What broke one connection does not disturb the next call.
+            let outcome = Call::new("fine", "", &[]).make(&http).await;
+            assert_eq!(value(outcome), Value::list(vec![Value::Bool(true)]));
+        }
+    });
+}
+
+#[test]
+fn health_is_what_the_app_says() {
+    let is_well = Arc::new(AtomicBool::new(false));
+    let said = Arc::clone(&is_well);
+    let app = TestApp::start(move |request| match &*request.path {
+        "/healthz?deep=1" if said.load(Ordering::SeqCst) => Does::json("1"),
+        _ => Does::status(503, ""),
+    });
+    let lines = "health = '/healthz?deep=1'\nhealth_interval_ms = 1\nhealth_failures = 3";
+    with(&app, lines, async |http| {
+        let until = async |standing| {
+            while http.health().standing() != standing {
+                http.health().changed().await;
+            }
+        };
+        assert_eq!(http.health().standing(), Standing::Connecting);
+        until(Standing::Down).await;
+        is_well.store(true, Ordering::SeqCst);
+        until(Standing::Ready).await;
+        let before = app.requests().len();
+        is_well.store(false, Ordering::SeqCst);
+        until(Standing::Down).await;
+        assert!(before + 3 <= app.requests().len());
+    });
+}

@@ -1,0 +1,348 @@
+//! What a running agent shows of itself on its admin listener.
+
+use std::net::SocketAddr;
+
+use crate::support::http_app::{Does, TestApp};
+use crate::support::{
+    Answer, Behaviour, FakeProvider, Http, SERVICE, STRING, block_on, call, consumer_with_metrics,
+    exporting_with_admin, free_addr, provider_agent, register, request, wait_until,
+};
+use agent::inspect::snapshot::{
+    ConnectionSnapshot, EndpointSnapshot, Page, RegistrySnapshot, RouteSnapshot, ServiceSnapshot,
+    VersionSnapshot,
+};
+use agent::{Agent, config};
+use registry::MemoryHub;
+use serde::de::DeserializeOwned;
+
+fn get_from(admin: SocketAddr, page: &str) -> Answer {
+    let mut http = Http::connect(admin);
+    http.send(format!("GET {page} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"));
+    http.read()
+}
+
+fn page<T: DeserializeOwned>(admin: SocketAddr, page: &str) -> T {
+    let answer = get_from(admin, page);
+    assert_eq!(answer.status, 200, "{page}: {answer:?}");
+    assert!(answer.head.contains("content-type: application/json"), "{answer:?}");
+    serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{page}: {error}: {answer:?}"))
+}
+
+fn admin(agent: &Agent) -> SocketAddr {
+    agent.addresses().admin.unwrap()
+}
+
+fn echo(agent: &Agent) -> Answer {
+    call(agent, "echo", &[STRING], "[\"a\"]")
+}
+
+#[test]
+fn services_and_endpoints_say_how_they_stand_and_why() {
+    let hub = MemoryHub::new();
+    let provider = FakeProvider::start(Behaviour::Good);
+    let away = free_addr();
+    let (_good, _away) = (register(&hub, provider.addr), register(&hub, away));
+    let policy =
+        "[[cluster]]\ninterface = \"com.acme.*\"\nbalance = \"round-robin\"\ntimeout_ms = 2500\n";
+    let agent = consumer_with_metrics(&hub, policy);
+    // Both workers get to know the service.
+    for _ in 0..8 {
+        assert_eq!(echo(&agent).status, 200);
+    }
+    assert_eq!(call(&agent, "fail", &[STRING], "[\"a\"]").status, 500);
+
+    let services: Page<ServiceSnapshot> = page(admin(&agent), "/services");
+    assert_eq!((services.total, services.truncated), (1, false));
+    let service = &services.items[0];
+    assert_eq!((&*service.service, &*service.registry), (SERVICE, "main"));
+    assert_eq!((&*service.freshness, service.workers, service.endpoints), ("current", 2, 2));
+    assert_eq!((service.ready, service.held, service.in_flight), (1, 0, 0));
+    assert_eq!((&*service.policy.balance, service.policy.timeout_ms), ("round-robin", Some(2500)));
+
+    let endpoints: Page<EndpointSnapshot> = wait_until("the other is down on both", || {
+        let endpoints: Page<EndpointSnapshot> = page(admin(&agent), "/endpoints");
+        let down = endpoints.items.iter().find(|it| it.address == away.to_string())?;
+        (down.standing.get("down") == Some(&2)).then_some(endpoints)
+    });
+    assert_eq!(endpoints.total, 2);
+    let find = |address: SocketAddr| {
+        endpoints.items.iter().find(|it| it.address == address.to_string()).unwrap()
+    };
+    let (up, down) = (find(provider.addr), find(away));
+    assert_eq!((up.standing.get("ready"), &*up.protocol, up.weight), (Some(&2), "dubbo", 100));
+    assert_eq!((up.why.len(), up.held, up.calls.ok, up.calls.in_flight), (0, false, 9, 0));
+    assert!(up.calls.p50_ms.is_some() && up.calls.p99_ms >= up.calls.p50_ms, "{up:?}");
+    assert!(up.calls.average_ms.is_some());
+    assert_eq!(down.calls.ok, 0);
+    assert!(down.why.iter().any(|why| why.contains("cannot connect")), "{down:?}");
+
+    let address = provider.addr;
+    for (query, n_found) in [
+        (format!("?address={address}"), 1),
+        ("?service=com.acme.*".to_owned(), 2),
+        (format!("?service={SERVICE}&limit=1"), 1),
+        ("?service=com.other.*".to_owned(), 0),
+        ("?protocol=link".to_owned(), 0),
+    ] {
+        let found: Page<EndpointSnapshot> = page(admin(&agent), &format!("/endpoints{query}"));
+        assert_eq!(found.items.len(), n_found, "{query}");
+        assert_eq!(found.truncated, query.contains("limit"), "{query}");
+    }
+}
+
+#[test]
+fn failures_are_counted_by_their_code() {
+    let hub = MemoryHub::new();
+    let provider = FakeProvider::start(Behaviour::Busy);
+    let _registered = register(&hub, provider.addr);
+    let agent = consumer_with_metrics(&hub, "");
+    let answer = echo(&agent);
+    let endpoints: Page<EndpointSnapshot> = page(admin(&agent), "/endpoints");
+    let calls = &endpoints.items[0].calls;
+    assert_eq!((calls.ok, calls.failed.get(&answer.code())), (0, Some(&1)), "{calls:?}");
+    assert_eq!((calls.p50_ms, calls.p99_ms), (None, None));
+}
+
+#[test]
+fn connections_of_both_directions_are_in_one_table() {
+    let hub = MemoryHub::new();
+    let app = FakeProvider::start(Behaviour::Good);
+    let exporting = provider_agent(&hub, app.addr);
+    let agent = consumer_with_metrics(&hub, "");
+    let mut http = Http::to(&agent);
+    wait_until("the service is there", || {
+        (http.post(&format!("/{SERVICE}/echo"), &[STRING], "[\"a\"]").status == 200).then_some(())
+    });
+    let all: Page<ConnectionSnapshot> = page(admin(&agent), "/connections");
+    let [down, up] = ["downstream", "upstream"]
+        .map(|way| all.items.iter().find(|it| it.direction == way).unwrap());
+    assert_eq!((&*down.protocol, &*down.doing, down.in_flight), ("http", "idle", 0));
+    assert_eq!(down.peer, http.0.local_addr().unwrap().to_string());
+    let link = exporting.addresses().link.unwrap();
+    assert_eq!((&*up.protocol, &*up.doing), ("link", "idle"));
+    assert_eq!((up.peer.clone(), up.worker), (link.to_string(), down.worker));
+    assert!(up.peer_name.is_some(), "an agent says its name");
+    for connection in [down, up] {
+        assert!(0 < connection.bytes_read && 0 < connection.bytes_written, "{connection:?}");
+        assert!(connection.tcp.is_some(), "{connection:?}");
+    }
+    assert_ne!(up.id, down.id);
+    for (query, n_found) in [
+        ("?direction=upstream".to_owned(), 1),
+        ("?protocol=http".to_owned(), 1),
+        (format!("?address={link}"), 1),
+        ("?address=127.0.0.1".to_owned(), 2),
+        ("?address=10.0.0.1".to_owned(), 0),
+        (format!("?worker={}", down.worker), 2),
+        (format!("?worker={}", 1 - down.worker), 0),
+    ] {
+        let found: Page<ConnectionSnapshot> = page(admin(&agent), &format!("/connections{query}"));
+        assert_eq!((found.items.len(), found.total), (n_found, n_found), "{query}");
+    }
+    drop(http);
+    wait_until("it is shown no more", || {
+        let found: Page<ConnectionSnapshot> =
+            page(admin(&agent), "/connections?direction=downstream");
+        found.items.is_empty().then_some(())
+    });
+}
+
+#[test]
+fn connections_to_http_apps_are_shown_with_what_passes_through_them() {
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = std::sync::Mutex::new(released);
+    let app = TestApp::start(move |request| {
+        if request.path.ends_with("slow") {
+            let _ = released.lock().unwrap().recv();
+        }
+        Does::json(request.body.clone())
+    });
+    let hub = MemoryHub::new();
+    let exporting = exporting_with_admin(
+        &hub,
+        &format!("interface = \"{SERVICE}\"\napp = \"http://{}\"\n", app.addr),
+    );
+    let consumer = consumer_with_metrics(&hub, "");
+    wait_until("the export", || (echo(&consumer).status == 200).then_some(()));
+    let to_app = || {
+        let all: Page<ConnectionSnapshot> =
+            page(admin(&exporting), "/connections?direction=upstream&protocol=http");
+        all.items
+    };
+    let [idle] = &to_app()[..] else { panic!("one connection: {:?}", to_app()) };
+    assert_eq!((idle.peer.clone(), &*idle.doing), (app.addr.to_string(), "idle"));
+    assert_eq!((idle.in_flight, idle.held_bytes), (0, 0));
+    assert!(0 < idle.bytes_written && 0 < idle.bytes_read, "{idle:?}");
+    let tcp = idle.tcp.as_ref().expect("it is TCP");
+    if cfg!(target_os = "linux") {
+        assert!(tcp.cwnd_segments > Some(0) && tcp.rtt_us > Some(0), "{tcp:?}");
+        assert_eq!((tcp.retransmits, tcp.unacked_segments.is_some()), (Some(0), true), "{tcp:?}");
+    }
+
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| call(&consumer, "slow", &[STRING], "[\"a\"]"));
+        let busy = wait_until("the call is under way", || {
+            let busy = to_app().into_iter().find(|it| it.in_flight == 1)?;
+            (idle.bytes_written < busy.bytes_written).then_some(busy)
+        });
+        assert_eq!((busy.id, &*busy.doing), (idle.id, "calling"));
+        assert!(0 < busy.held_bytes, "the request is held: {busy:?}");
+        release.send(()).unwrap();
+        assert_eq!(slow.join().unwrap().status, 200);
+    });
+    wait_until("it is idle again", || to_app().iter().all(|it| it.in_flight == 0).then_some(()));
+    drop(app);
+    wait_until("it is shown no more", || to_app().is_empty().then_some(()));
+}
+
+#[test]
+fn routes_say_how_often_they_are_called() {
+    let hub = MemoryHub::new();
+    let provider = FakeProvider::start(Behaviour::Good);
+    let _registered = register(&hub, provider.addr);
+    let agent = consumer_with_metrics(&hub, "");
+    for _ in 0..5 {
+        assert_eq!(echo(&agent).status, 200);
+    }
+    assert_eq!(call(&agent, "other", &[], "[\"a\"]").status, 200);
+    let routes: Page<RouteSnapshot> = page(admin(&agent), "/routes");
+    let echo = routes.items.iter().find(|route| route.method == "echo").unwrap();
+    assert_eq!((&*echo.types, &*echo.call, echo.calls), ("Ljava/lang/String;", "direct", 5));
+    assert_eq!((&*echo.registry, &echo.serializations[..]), ("main", &["hessian2".to_owned()][..]));
+    let other = routes.items.iter().find(|route| route.method == "other").unwrap();
+    assert_eq!((&*other.types, &*other.call, other.calls), ("", "generic", 1));
+}
+
+#[test]
+fn many_routes_are_shown_in_part() {
+    let hub = MemoryHub::new();
+    let provider = FakeProvider::start(Behaviour::Good);
+    let _registered = register(&hub, provider.addr);
+    let agent = consumer_with_metrics(&hub, "");
+    // On one connection, so that one worker has them all; more than it keeps.
+    let mut http = Http::to(&agent);
+    for n in 0..4100 {
+        let path = format!("/{SERVICE}/method{n:04}");
+        assert_eq!(http.post(&path, &[STRING], "[\"a\"]").status, 200);
+    }
+    let routes: Page<RouteSnapshot> = page(admin(&agent), "/routes?limit=1000");
+    assert_eq!((routes.items.len(), routes.total, routes.truncated), (1000, 4096, true));
+    assert!(routes.items.is_sorted_by_key(|route| route.method.clone()));
+    let routes: Page<RouteSnapshot> = page(admin(&agent), "/routes");
+    assert_eq!((routes.items.len(), routes.total), (100, 4096));
+}
+
+#[test]
+fn registries_and_version_are_shown() {
+    let hub = MemoryHub::new();
+    let provider = FakeProvider::start(Behaviour::Good);
+    let _registered = register(&hub, provider.addr);
+    let agent = consumer_with_metrics(&hub, "");
+    assert_eq!(echo(&agent).status, 200);
+    let registries: Page<RegistrySnapshot> = page(admin(&agent), "/registries");
+    let registry = &registries.items[0];
+    assert_eq!((&*registry.name, registry.connected, registries.total), ("main", true, 1));
+    assert!(registry.watched_services >= 1 && registry.changes >= 1, "{registry:?}");
+    assert!(registry.since_unix_s > 1_600_000_000 && registry.last_change_unix_s.is_some());
+    let version: VersionSnapshot = page(admin(&agent), "/version");
+    assert_eq!((&*version.program, &*version.version), ("dubmesh", env!("CARGO_PKG_VERSION")));
+    let root = get_from(admin(&agent), "/");
+    for listed in root.body.lines() {
+        let path = listed.split(' ').next().unwrap();
+        // Nobody has given this agent what tells the log's filter.
+        let expected = if path == "/loglevel" { 404 } else { 200 };
+        assert_eq!(get_from(admin(&agent), path).status, expected, "{path}");
+    }
+}
+
+#[test]
+fn an_agent_that_drains_still_answers() {
+    let hub = MemoryHub::new();
+    let provider = FakeProvider::start(Behaviour::Hang);
+    let _registered = register(&hub, provider.addr);
+    let agent = consumer_with_metrics(&hub, "");
+    let admin = admin(&agent);
+    let mut http = Http::to(&agent);
+    http.send(request(
+        &format!("/{SERVICE}/echo"),
+        &[STRING, "x-dubbo-timeout-ms: 60000"],
+        "[\"a\"]",
+    ));
+    wait_until("the call is there", || (provider.n_requests() == 1).then_some(()));
+    let drained = std::thread::spawn(move || block_on(agent.drain()));
+    wait_until("the drain is shown", || {
+        let all: Page<ConnectionSnapshot> = page(admin, "/connections");
+        let down = all.items.iter().find(|it| it.direction == "downstream")?;
+        let up = all.items.iter().find(|it| it.direction == "upstream")?;
+        (down.doing == "draining" && (down.in_flight, up.in_flight) == (1, 1)).then_some(())
+    });
+    provider.kill();
+    assert_eq!(http.read().status, 502);
+    assert!(drained.join().unwrap().unwrap().complete);
+}
+
+#[test]
+fn the_configuration_is_shown_without_secrets() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    std::fs::write(&file, "secret-in-a-file").unwrap();
+    let pem = folder.path().join("key.pem");
+    let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(&pem, key.signing_key.serialize_pem()).unwrap();
+    let certificate = folder.path().join("cert.pem");
+    std::fs::write(&certificate, key.cert.pem()).unwrap();
+    let (file, pem, cert) = (file.display(), pem.display(), certificate.display());
+    let text = format!(
+        "[agent]\nname = \"shop-1\"\n[admin]\nlisten = \"127.0.0.1:0\"\nhosts = [\"mesh.example\"]\n\
+         [[registry]]\nname = \"one\"\nkind = \"etcd\"\nendpoints = [\"http://127.0.0.1:1\"]\n\
+         user = \"root\"\npassword = \"secret-in-line\"\n\
+         [[registry]]\nname = \"two\"\nkind = \"etcd\"\nendpoints = [\"https://127.0.0.1:1\"]\n\
+         user = \"root\"\npassword_file = \"{file}\"\n\
+         ca_file = \"{cert}\"\ncert_file = \"{cert}\"\nkey_file = \"{pem}\"\n\
+         [link]\nlisten = \"127.0.0.1:0\"\n\
+         [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\nregistry = \"one\"\n\
+         [[export]]\ninterface = \"com.acme.Web\"\nregistry = \"one\"\napp = \"https://127.0.0.1:1\"\n\
+         ca_file = \"{cert}\"\ncert_file = \"{cert}\"\nkey_file = \"{pem}\"\n\
+         headers = {{ authorization = \"Bearer secret-header\" }}\n\
+         health = \"/health?key=secret-health\"\n\
+         [[export.method]]\nname = \"find\"\npath = \"GET /find?key=secret-path\"\n\
+         headers = {{ x-token = \"secret-of-a-method\" }}\n"
+    );
+    let config = config::parse(&text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
+    let secrets = ["secret", "PRIVATE KEY"];
+    let agent = Agent::start(config).unwrap();
+    for path in ["/config", "/registries", "/services", "/endpoints", "/connections", "/routes"] {
+        let answer = get_from(admin(&agent), path);
+        assert_eq!(answer.status, 200, "{path}");
+        for secret in secrets {
+            assert!(!answer.body.contains(secret), "{path}: {}", answer.body);
+        }
+    }
+    let shown: serde_json::Value = page(admin(&agent), "/config");
+    assert_eq!(shown["agent"]["name"], "shop-1");
+    assert_eq!(shown["registry"][0]["user"], "root");
+    assert_eq!(shown["registry"][0]["endpoints"][0], "http://127.0.0.1:1");
+    assert_eq!(shown["ingress"][0]["registry"], "one");
+    assert_eq!(shown["export"][0]["app"]["headers"][0], "authorization");
+    assert_eq!(shown["export"][0]["app"]["methods"][0], "find");
+    assert_eq!(shown["defaults"]["max_attempts"], 3);
+    assert_eq!(shown["log"]["level"], "info");
+}
+
+#[test]
+fn a_reload_is_seen_in_the_configuration_and_in_the_policy() {
+    let hub = MemoryHub::new();
+    let provider = FakeProvider::start(Behaviour::Good);
+    let _registered = register(&hub, provider.addr);
+    let agent = consumer_with_metrics(&hub, "");
+    assert_eq!(echo(&agent).status, 200);
+    let text = "[admin]\nlisten = \"127.0.0.1:0\"\n[[registry]]\nname = \"main\"\nkind = \"file\"\npath = \"x\"\n\
+                [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\n\
+                [defaults]\nmax_attempts = 7\n";
+    let config = config::parse(text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
+    block_on(agent.reload(config)).unwrap();
+    let shown: serde_json::Value = page(admin(&agent), "/config");
+    assert_eq!(shown["defaults"]["max_attempts"], 7);
+    let services: Page<ServiceSnapshot> = page(admin(&agent), "/services");
+    assert_eq!(services.items[0].policy.max_attempts, 7);
+}

@@ -1,0 +1,308 @@
+//! What is told of calls: in the access log, and to those who tap.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use crate::support;
+use crate::support::dubbo::Consumer;
+use crate::support::{
+    Behaviour, FakeProvider, Http, SERVICE, STRING, block_on, call, consumer,
+    consumer_with_metrics, dubbo_consumer, metric, register, register_link, start, wait_until,
+};
+use agent::journal::MAX_TAPS;
+use agent::{Agent, config};
+use registry::{MemoryHub, RegistryConfig};
+use serde_json::Value;
+
+const ECHO: &str = "[\"x\"]";
+const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+fn good() -> FakeProvider {
+    FakeProvider::start(Behaviour::Good)
+}
+
+/// The lines of an access log, once there are so many.
+fn lines(path: &Path, n_lines: usize) -> Vec<Value> {
+    wait_until("lines", || {
+        let text = fs::read_to_string(path).ok()?;
+        let read = |line: &str| serde_json::from_str(line).unwrap();
+        let lines: Vec<Value> = text.lines().map(read).collect();
+        (n_lines <= lines.len()).then_some(lines)
+    })
+}
+
+fn log(path: &Path, calls: &str) -> String {
+    format!("[access_log]\ncalls = \"{calls}\"\nformat = \"json\"\npath = \"{}\"\n", path.display())
+}
+
+fn drain(agent: Agent) {
+    assert!(block_on(agent.drain()).unwrap().complete);
+}
+
+/// Makes one call that is answered.
+fn answered(agent: &Agent) {
+    let ok = || (call(agent, "echo", &[STRING], ECHO).status == 200).then_some(());
+    wait_until("an answer", ok);
+}
+
+#[test]
+fn every_call_by_http_has_a_line() {
+    let (folder, hub, provider) = (tempfile::tempdir().unwrap(), MemoryHub::new(), good());
+    let _registered = register(&hub, provider.addr);
+    let path = folder.path().join("access.log");
+    let agent = consumer(&hub, &log(&path, "all"));
+    let trace = format!("traceparent: {TRACE}");
+    wait_until("an answer", || {
+        (call(&agent, "echo", &[STRING, &trace], ECHO).status == 200).then_some(())
+    });
+    assert_eq!(call(&agent, "echo", &[STRING], "[").status, 400);
+    Http::to(&agent).post("/", &[], "nonsense");
+    drain(agent);
+    let all = lines(&path, 3);
+    let line = all.iter().find(|line| line["code"] == "ok").unwrap();
+    let endpoint = provider.addr.to_string();
+    for (key, value) in [
+        ("protocol", "http"),
+        ("service", SERVICE),
+        ("method", "echo"),
+        ("endpoint", &endpoint),
+        ("trace", TRACE),
+    ] {
+        assert_eq!(line[key], value, "{key} of {line}");
+    }
+    assert_eq!(line["request_bytes"], ECHO.len());
+    assert!(0 < line["reply_bytes"].as_u64().unwrap(), "{line}");
+    assert!(line["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{line}");
+    assert!(0.0 < line["ms"].as_f64().unwrap(), "{line}");
+    assert!(line.get("arguments").is_none(), "{line}");
+    // Requests that make no call are told of, too.
+    let bad: Vec<&Value> = all.iter().filter(|line| line["code"] == "bad_request").collect();
+    assert!(2 <= bad.len(), "{all:?}");
+    assert!(bad[0]["message"].as_str().unwrap().contains("not JSON"), "{bad:?}");
+}
+
+/// One call has a line at each agent that it passes, under the same trace.
+#[test]
+fn a_call_from_dubbo_over_a_link_has_a_line_at_both_agents() {
+    let (folder, hub, app) = (tempfile::tempdir().unwrap(), MemoryHub::new(), good());
+    let (near, far) = (folder.path().join("near"), folder.path().join("far"));
+    let export = format!("interface = \"{SERVICE}\"\napp = \"dubbo://{}\"\n", app.addr);
+    let provider = support::exporting(&hub, &format!("{export}{}", log(&far, "all")));
+    let _registered = register_link(&hub, provider.addresses().link.unwrap());
+    let agent = dubbo_consumer(&hub, &log(&near, "all"));
+    let mut consumer = Consumer::to(&agent);
+    wait_until("an answer", || {
+        let answer = consumer.call("attached", "x", &[("traceparent", TRACE)]);
+        (answer.status == dubbo_proto::Status::Ok).then_some(())
+    });
+    drain(agent);
+    drain(provider);
+    let is_ok = |line: &&Value| line["code"] == "ok";
+    for (path, protocol, endpoint) in
+        [(&near, "dubbo", "127.0.0.1"), (&far, "link", &*app.addr.to_string())]
+    {
+        let all = lines(path, 1);
+        let line = all.iter().find(is_ok).unwrap_or_else(|| panic!("{all:?}"));
+        assert_eq!((&line["protocol"], &line["service"]), (&protocol.into(), &SERVICE.into()));
+        assert_eq!((&line["method"], &line["trace"]), (&"attached".into(), &TRACE.into()));
+        assert!(line["endpoint"].as_str().unwrap().starts_with(endpoint), "{line}");
+    }
+}
+
+#[test]
+fn a_call_that_its_caller_gives_up_is_told_as_cancelled() {
+    let (folder, hub) = (tempfile::tempdir().unwrap(), MemoryHub::new());
+    let silent = FakeProvider::start(Behaviour::Hang);
+    let _registered = register(&hub, silent.addr);
+    let path = folder.path().join("access.log");
+    let agent = consumer(&hub, &log(&path, "failed"));
+    let mut http = Http::to(&agent);
+    wait_until("a request at the provider", || {
+        http = Http::to(&agent);
+        http.send(support::request(&format!("/{SERVICE}/echo"), &[STRING], ECHO));
+        thread::sleep(Duration::from_millis(20));
+        (0 < silent.n_requests()).then_some(())
+    });
+    drop(http);
+    let all = lines(&path, 1);
+    assert_eq!(all.last().unwrap()["code"], "cancelled", "{all:?}");
+}
+
+#[test]
+fn only_what_is_wanted_is_written_and_a_reload_changes_that() {
+    let (folder, hub, provider) = (tempfile::tempdir().unwrap(), MemoryHub::new(), good());
+    let _registered = register(&hub, provider.addr);
+    let path = folder.path().join("access.log");
+    let text = |calls: &str| {
+        format!(
+            "[admin]\nlisten = \"127.0.0.1:0\"\n[agent]\nworkers = 1\n[[registry]]\nname = \
+             \"main\"\nkind = \"file\"\npath = \"x\"\n[[ingress]]\nprotocol = \"http\"\nlisten = \
+             \"127.0.0.1:0\"\n{}",
+            log(&path, calls)
+        )
+    };
+    let agent = start(&text("off"), &hub);
+    answered(&agent);
+    assert!(!path.exists(), "it is off");
+    let reload = |calls: &str| {
+        let mut new = config::parse(&text(calls), "test.toml").unwrap();
+        for registry in &mut new.registries {
+            registry.config = RegistryConfig::Memory(hub.clone());
+        }
+        block_on(agent.reload(new)).unwrap()
+    };
+    let plan = reload("failed");
+    assert!(plan.changed.contains(&"access_log".to_owned()), "{plan:?}");
+    answered(&agent);
+    assert_eq!(call(&agent, "echo", &[STRING], "[").status, 400);
+    assert_eq!(lines(&path, 1).len(), 1);
+    // A reload leaves a file alone that was moved away, as log rotation does.
+    let moved = folder.path().join("moved");
+    fs::rename(&path, &moved).unwrap();
+    reload("all");
+    answered(&agent);
+    assert_eq!(lines(&path, 1)[0]["code"], "ok");
+    assert_eq!(lines(&moved, 1).len(), 1);
+    wait_until("a count", || {
+        (metric(&agent, "dubmesh_access_log_lines_total{result=\"written\"}") == 2).then_some(())
+    });
+    assert_eq!(metric(&agent, "dubmesh_access_log_lines_total{result=\"lost\"}"), 0);
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_stops_the_start_and_not_a_reload() {
+    let (hub, provider) = (MemoryHub::new(), good());
+    let _registered = register(&hub, provider.addr);
+    let text = |log: &str| {
+        format!(
+            "[admin]\nenabled = false\n[agent]\nworkers = 1\n[[registry]]\nname = \"main\"\nkind = \
+             \"file\"\npath = \"x\"\n[[ingress]]\nprotocol = \"http\"\nlisten = \
+             \"127.0.0.1:0\"\n{log}"
+        )
+    };
+    let bad = text(&log(Path::new("/nowhere/at/all"), "all"));
+    let error = Agent::start(config::parse(&bad, "test.toml").unwrap()).err().unwrap();
+    assert!(error.to_string().contains("access_log.path"), "{error}");
+    let agent = start(&text(""), &hub);
+    let mut new = config::parse(&bad, "test.toml").unwrap();
+    for registry in &mut new.registries {
+        registry.config = RegistryConfig::Memory(hub.clone());
+    }
+    block_on(agent.reload(new)).unwrap();
+    answered(&agent);
+}
+
+/// One who looks on.
+struct Tap(BufReader<TcpStream>);
+
+impl Tap {
+    fn open(admin: SocketAddr, query: &str) -> Self {
+        let mut stream = TcpStream::connect(admin).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let request = format!("GET /tap?{query} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        assert_ne!(self.0.read_line(&mut line).unwrap(), 0, "it has ended");
+        line.trim_end().to_owned()
+    }
+
+    /// The status line of the answer, after whose head and first, empty line the calls come.
+    fn status(&mut self) -> String {
+        let status = self.line();
+        while !self.line().is_empty() {}
+        status
+    }
+
+    fn next(&mut self) -> Value {
+        loop {
+            let line = self.line();
+            if line.starts_with('{') {
+                return serde_json::from_str(&line).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn one_who_taps_sees_the_calls_that_he_asked_for() {
+    let (hub, provider) = (MemoryHub::new(), good());
+    let _registered = register(&hub, provider.addr);
+    let agent = consumer_with_metrics(&hub, "");
+    let admin = agent.addresses().admin.unwrap();
+    answered(&agent);
+    let mut tap = Tap::open(admin, &format!("service={SERVICE}&method=echo"));
+    let mut failures = Tap::open(admin, "failed");
+    for tap in [&mut tap, &mut failures] {
+        assert_eq!(tap.status(), "HTTP/1.1 200 OK");
+        // The first piece of the body has come, so that calls are shown from now on.
+        tap.line();
+    }
+    call(&agent, "other", &[STRING], ECHO);
+    answered(&agent);
+    assert_eq!(call(&agent, "echo", &[STRING], "[").status, 400);
+    let seen = tap.next();
+    assert_eq!((&seen["method"], &seen["code"]), (&"echo".into(), &"ok".into()));
+    let code = wait_until("a failure", || {
+        let code = failures.next()["code"].clone();
+        (code == "bad_request").then_some(code)
+    });
+    assert_eq!(code, "bad_request");
+}
+
+#[test]
+fn arguments_are_for_those_whom_the_operator_trusts() {
+    let (hub, provider) = (MemoryHub::new(), good());
+    let _registered = register(&hub, provider.addr);
+    let shy = consumer_with_metrics(&hub, "");
+    let mut tap = Tap::open(shy.addresses().admin.unwrap(), "arguments=true");
+    assert_eq!(tap.status(), "HTTP/1.1 403 Forbidden");
+    let text = "[admin]\nlisten = \"127.0.0.1:0\"\ntap_arguments = true\n[agent]\nworkers = 1\n\
+                [[registry]]\nname = \"main\"\nkind = \"file\"\npath = \"x\"\n[[ingress]]\n\
+                protocol = \"http\"\nlisten = \"127.0.0.1:0\"\n[[ingress]]\nprotocol = \"dubbo\"\n\
+                listen = \"127.0.0.1:0\"\n";
+    let open = start(text, &hub);
+    let admin = open.addresses().admin.unwrap();
+    let mut tap = Tap::open(admin, "arguments=true");
+    let mut without = Tap::open(admin, "");
+    for tap in [&mut tap, &mut without] {
+        assert_eq!(tap.status(), "HTTP/1.1 200 OK");
+        tap.line();
+    }
+    answered(&open);
+    assert_eq!(tap.next()["arguments"], ECHO);
+    assert_eq!(without.next().get("arguments"), None, "it was not asked for");
+    let mut consumer = Consumer::to(&open);
+    wait_until("an answer", || {
+        let answer = consumer.call("echo", "of dubbo", &[]);
+        (answer.status == dubbo_proto::Status::Ok).then_some(())
+    });
+    let of_dubbo = wait_until("a call by Dubbo", || {
+        let seen = tap.next();
+        (seen["protocol"] == "dubbo" && seen["code"] == "ok").then_some(seen)
+    });
+    assert_eq!(of_dubbo["arguments"], "[\"of dubbo\"]");
+}
+
+#[test]
+fn so_many_may_look_on_and_one_who_leaves_makes_room() {
+    let hub = MemoryHub::new();
+    let agent = consumer_with_metrics(&hub, "");
+    let admin = agent.addresses().admin.unwrap();
+    let mut taps: Vec<Tap> = (0..MAX_TAPS).map(|_| Tap::open(admin, "")).collect();
+    for tap in &mut taps {
+        assert_eq!(tap.status(), "HTTP/1.1 200 OK");
+    }
+    let mut further = Tap::open(admin, "");
+    assert_eq!(further.line(), "HTTP/1.1 503 Service Unavailable");
+    assert_eq!(Tap::open(admin, "sample=0").line(), "HTTP/1.1 400 Bad Request");
+    taps.clear();
+    wait_until("room", || (Tap::open(admin, "").line() == "HTTP/1.1 200 OK").then_some(()));
+}

@@ -1,0 +1,140 @@
+//! Long messages do not hold up short ones: they have a connection of their own to a Dubbo
+//! provider.
+
+use crate::support::dubbo::{Consumer, body, string};
+use crate::support::{
+    Behaviour, FakeProvider, SERVICE, STRING, call, dubbo_consumer, dubbo_exporting,
+    provider_agent, register, start, wait_until,
+};
+use dubbo_proto::Status;
+use registry::MemoryHub;
+
+/// Long by default.
+const LONG_LEN: usize = 64 * 1024;
+
+/// An agent for HTTP callers with one worker, so that its connections can be counted.
+fn one_worker(hub: &MemoryHub, extra: &str) -> agent::Agent {
+    let text = format!(
+        "[admin]\nenabled = false\n[agent]\nworkers = 1\n\
+         [[registry]]\nname = \"main\"\nkind = \"file\"\npath = \"x\"\n\
+         [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\n{extra}\n"
+    );
+    start(&text, hub)
+}
+
+fn argument(len: usize) -> String {
+    format!("[\"{}\"]", "x".repeat(len))
+}
+
+/// Calls through an agent by HTTP: a long one is held up by the provider, a short one is not.
+fn short_ones_pass_by_http(agent: &agent::Agent, provider: &FakeProvider) {
+    wait_until("an answer", || {
+        (call(agent, "echo", &[STRING], "[\"x\"]").status == 200).then_some(())
+    });
+    std::thread::scope(|scope| {
+        let long = argument(LONG_LEN);
+        let long = scope.spawn(move || call(agent, "echo", &[STRING, PATIENT], &long));
+        wait_until("the long call", || (provider.n_connections() == 2).then_some(()));
+        for _ in 0..10 {
+            assert_eq!(call(agent, "echo", &[STRING], "[\"short\"]").body, "\"short\"");
+        }
+        assert!(!long.is_finished());
+        provider.go_on();
+        assert_eq!(long.join().unwrap().status, 200);
+    });
+    assert_eq!(provider.n_connections(), 2);
+}
+
+const PATIENT: &str = "x-dubbo-timeout-ms: 30000";
+
+#[test]
+fn straight_to_a_provider() {
+    let (hub, provider) = (MemoryHub::default(), FakeProvider::start(Behaviour::Jams));
+    let _registered = register(&hub, provider.addr);
+    short_ones_pass_by_http(&one_worker(&hub, ""), &provider);
+}
+
+#[test]
+fn from_an_agent_to_its_app() {
+    let (hub, provider) = (MemoryHub::default(), FakeProvider::start(Behaviour::Jams));
+    let _agent = provider_agent(&hub, provider.addr);
+    short_ones_pass_by_http(&one_worker(&hub, ""), &provider);
+}
+
+/// The same for a Dubbo consumer, which sends one after the other on one connection.
+fn short_ones_pass_by_dubbo(mut dubbo: Consumer, provider: &FakeProvider) {
+    wait_until("an answer", || (dubbo.call("echo", "x", &[]).status == Status::Ok).then_some(()));
+    let timeout = [("timeout", "30000")];
+    let long = body(SERVICE, "echo", &"x".repeat(LONG_LEN), &timeout);
+    dubbo.send(dubbo_proto::Serialization::Hessian2, &long, 77);
+    for _ in 0..10 {
+        assert_eq!(dubbo.call("echo", "short", &[]).value(), string("short"));
+    }
+    provider.go_on();
+    let (number, answer) = dubbo.answer();
+    assert_eq!((number, answer.status), (77, Status::Ok));
+    assert!(LONG_LEN < answer.value().len());
+    assert_eq!(provider.n_connections(), 2);
+}
+
+#[test]
+fn of_a_dubbo_consumer() {
+    let (hub, provider) = (MemoryHub::default(), FakeProvider::start(Behaviour::Jams));
+    let _registered = register(&hub, provider.addr);
+    let agent = dubbo_consumer(&hub, "");
+    short_ones_pass_by_dubbo(Consumer::to(&agent), &provider);
+}
+
+#[test]
+fn of_a_dubbo_consumer_to_the_app_beside_the_agent() {
+    let (hub, provider) = (MemoryHub::default(), FakeProvider::start(Behaviour::Jams));
+    let export = format!("interface = \"{SERVICE}\"\napp = \"dubbo://{}\"", provider.addr);
+    let agent = dubbo_exporting(&hub, &export);
+    let dubbo = Consumer::connect(agent.addresses().dubbo_exports.unwrap());
+    short_ones_pass_by_dubbo(dubbo, &provider);
+}
+
+/// Nobody knows how long a reply will be but from those before.
+#[test]
+fn methods_whose_replies_are_long_are_learnt() {
+    let (hub, provider) = (MemoryHub::default(), FakeProvider::start(Behaviour::Good));
+    let _registered = register(&hub, provider.addr);
+    let agent = one_worker(&hub, "");
+    wait_until("an answer", || {
+        (call(&agent, "long", &[STRING], "[\"x\"]").status == 200).then_some(())
+    });
+    assert_eq!(provider.n_connections(), 1);
+    assert_eq!(call(&agent, "echo", &[STRING], "[\"x\"]").status, 200);
+    assert_eq!(provider.n_connections(), 1, "another method");
+    assert_eq!(call(&agent, "long", &[STRING], "[\"x\"]").status, 200);
+    assert_eq!(provider.n_connections(), 2);
+    assert_eq!(call(&agent, "long", &[STRING], "[\"x\"]").status, 200);
+    assert_eq!(provider.n_connections(), 2);
+}
+
+#[test]
+fn it_can_be_turned_off() {
+    let (hub, provider) = (MemoryHub::default(), FakeProvider::start(Behaviour::Good));
+    let _registered = register(&hub, provider.addr);
+    let agent = one_worker(&hub, "[defaults]\nlong_bytes = 0");
+    let long = argument(LONG_LEN);
+    for _ in 0..3 {
+        wait_until("an answer", || {
+            (call(&agent, "echo", &[STRING], &long).status == 200).then_some(())
+        });
+    }
+    assert_eq!(provider.n_connections(), 1);
+}
+
+/// A provider that refuses a second connection still gets its long calls.
+#[test]
+fn a_provider_that_takes_one_connection_gets_them_all() {
+    let (hub, provider) = (MemoryHub::default(), FakeProvider::start(Behaviour::Good));
+    let _registered = register(&hub, provider.addr);
+    let agent = one_worker(&hub, "");
+    wait_until("an answer", || {
+        (call(&agent, "echo", &[STRING], "[\"x\"]").status == 200).then_some(())
+    });
+    provider.take_no_more();
+    assert_eq!(call(&agent, "echo", &[STRING], &argument(LONG_LEN)).status, 200);
+}

@@ -1,0 +1,42 @@
+//! All tests of this crate that need several of its parts. They are one program, so that it is
+//! linked once; a file is a subject.
+
+mod breakers;
+mod calls;
+mod capacity;
+mod connection_count;
+mod credits;
+mod dashboard;
+mod definitions;
+mod dubbo_ingress;
+mod ejection;
+mod failures;
+mod hot_exports;
+mod http_apps;
+mod http_backend;
+mod http_connections;
+mod http_generic;
+mod http_memory;
+mod http_rules;
+mod http_tls;
+mod inspect;
+mod journal;
+mod kubernetes;
+mod listeners;
+mod long_messages;
+mod memory;
+mod modes;
+mod one_way;
+mod overloaded_endpoints;
+mod preference;
+mod rate_limits;
+mod registry_away;
+mod retries;
+mod rules;
+mod support;
+mod tls;
+mod tls_refusals;
+mod trace;
+mod unix;
+mod unknown_services;
+mod vanished;

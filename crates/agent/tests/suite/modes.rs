@@ -1,0 +1,315 @@
+//! How calls are spread over endpoints where a method says so, and what stands for a failure.
+
+use std::time::Instant;
+
+use crate::support;
+use crate::support::dubbo::Consumer;
+use crate::support::{
+    Answer, Behaviour, FakeProvider, Http, PATIENCE, Registered, SERVICE, STRING, block_on,
+    consumer_with_metrics, dubbo_consumer, metric, n_calls, register, register_with, wait_until,
+};
+use agent::{Agent, config};
+use dubbo_proto::Status;
+use registry::{MemoryHub, RegistryConfig};
+
+/// Nobody is left out because of how calls ended.
+const BASE: &str = "[defaults]\nbalance = \"round-robin\"\neject_max_percent = 0\n\
+                    idempotent = [\"echo\"]\n";
+
+type Estate<const N: usize> = ([FakeProvider; N], [Registered; N]);
+
+fn estate<const N: usize>(hub: &MemoryHub, behaviours: [Behaviour; N]) -> Estate<N> {
+    let providers = behaviours.map(FakeProvider::start);
+    let registered = providers.each_ref().map(|it| register(hub, it.addr));
+    (providers, registered)
+}
+
+fn agent(hub: &MemoryHub, keys: &str) -> Agent {
+    consumer_with_metrics(hub, &format!("{BASE}[[defaults.method]]\nnames = [\"echo\"]\n{keys}"))
+}
+
+fn echo_within(agent: &Agent, ms: u32) -> Answer {
+    let timeout = format!("x-dubbo-timeout-ms: {ms}");
+    Http::to(agent).post(&format!("/{SERVICE}/echo"), &[STRING, &timeout], "[\"a\"]")
+}
+
+fn echo(agent: &Agent) -> Answer {
+    echo_within(agent, 5000)
+}
+
+fn n_events(agent: &Agent, event: &str) -> u64 {
+    let labels = format!("service=\"{SERVICE}\",event=\"{event}\"");
+    metric(agent, &format!("dubmesh_upstream_method_events_total{{{labels}}}"))
+}
+
+fn page(agent: &Agent, path: &str) -> String {
+    let mut http = Http::connect(agent.addresses().admin.unwrap());
+    http.send(format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"));
+    http.read().body
+}
+
+/// The configuration of [`agent`] with other keys.
+fn reload(agent: &Agent, hub: &MemoryHub, extra: &str) {
+    let text = format!(
+        "[admin]\nlisten = \"127.0.0.1:0\"\n[agent]\nworkers = 2\ndrain_ms = 5000\n\
+         [[registry]]\nname = \"main\"\nkind = \"file\"\npath = \"x\"\n\
+         [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\n{extra}\n"
+    );
+    let mut config = config::parse(&text, "test.toml").unwrap();
+    for registry in &mut config.registries {
+        registry.config = RegistryConfig::Memory(hub.clone());
+    }
+    assert!(block_on(agent.reload(config)).unwrap().needs_restart.is_empty());
+}
+
+fn no_call_is_left(agent: &Agent, provider: &FakeProvider) {
+    let labels = format!("service=\"{SERVICE}\",endpoint=\"{}\"", provider.addr);
+    wait_until("all calls have ended", || {
+        (metric(agent, &format!("dubmesh_upstream_in_flight{{{labels}}}")) == 0).then_some(())
+    });
+}
+
+#[test]
+fn failfast_asks_nobody_else() {
+    let hub = MemoryHub::new();
+    let (providers, _registered) = estate(&hub, [Behaviour::Busy, Behaviour::Good]);
+    let failover = agent(&hub, "cluster = \"failover\"\n");
+    let failfast = agent(&hub, "cluster = \"failfast\"\n");
+    wait_until("one that is full refuses", || (echo(&failfast).status == 503).then_some(()));
+    let n_refused = n_calls(&failfast, providers[0].addr, "thread_pool_exhausted");
+    assert!(1 <= n_refused);
+    wait_until("the other one is asked", || {
+        assert_eq!(echo(&failover).status, 200);
+        (1 <= n_calls(&failover, providers[0].addr, "thread_pool_exhausted")).then_some(())
+    });
+}
+
+#[test]
+fn failsafe_answers_null_but_tells_the_caller_his_own_mistakes() {
+    let hub = MemoryHub::new();
+    let (_providers, _registered) = estate(&hub, [Behaviour::Fails]);
+    let agent = agent(&hub, "cluster = \"failsafe\"\n");
+    let answer = echo(&agent);
+    assert_eq!((answer.status, &*answer.body), (200, "null"));
+    assert_eq!(n_events(&agent, "failed_safe"), 1);
+    let wrong = Http::to(&agent).post(
+        &format!("/{SERVICE}/echo"),
+        &["x-dubbo-parameter-types: int"],
+        "[\"a\"]",
+    );
+    assert_eq!(wrong.code(), "bad_arguments");
+}
+
+#[test]
+fn failback_makes_the_call_again_until_it_is_lost() {
+    let hub = MemoryHub::new();
+    let (providers, registered) = estate(&hub, [Behaviour::Fails]);
+    let later = agent(&hub, "cluster = \"failback\"\nfailback_delay_ms = 20\n");
+    let soon = agent(&hub, "cluster = \"failback\"\nfailback_delay_ms = 5\nfailback_ms = 20\n");
+    for agent in [&later, &soon] {
+        assert_eq!(&*echo(agent).body, "null");
+        assert_eq!(n_events(agent, "failback_queued"), 1);
+    }
+    wait_until("it is lost", || (n_events(&soon, "failback_lost") == 1).then_some(()));
+    let [broken] = providers;
+    let addr = broken.addr;
+    drop(broken);
+    drop(wait_until("the port is free", || std::net::TcpListener::bind(addr).ok()));
+    let repaired = FakeProvider::start_at(addr, Behaviour::Good);
+    wait_until("it is made again", || (n_events(&later, "failback_done") == 1).then_some(()));
+    assert_eq!(repaired.n_requests(), 1);
+    drop(registered);
+}
+
+#[test]
+fn forking_takes_the_first_answer_and_cancels_the_others() {
+    let hub = MemoryHub::new();
+    let (providers, _registered) =
+        estate(&hub, [Behaviour::Hang, Behaviour::Fails, Behaviour::Good]);
+    let agent = agent(&hub, "cluster = \"forking\"\nforks = 3\n");
+    for n in 1..=10 {
+        assert_eq!(echo(&agent).status, 200);
+        wait_until("the one that hangs has got it", || {
+            (n <= providers[0].n_requests()).then_some(())
+        });
+    }
+    no_call_is_left(&agent, &providers[0]);
+    assert_eq!(n_calls(&agent, providers[0].addr, "cancelled"), 10);
+    assert_eq!(providers[2].n_requests(), 10);
+}
+
+#[test]
+fn broadcast_reaches_all_and_fails_if_one_does() {
+    let hub = MemoryHub::new();
+    let (providers, _registered) = estate(&hub, [Behaviour::Good; 3]);
+    let agent = agent(&hub, "cluster = \"broadcast\"\n");
+    wait_until("all are connected", || (echo(&agent).status == 200).then_some(()));
+    let before = providers.each_ref().map(FakeProvider::n_requests);
+    assert_eq!(&*echo(&agent).body, "\"a\"");
+    assert_eq!(providers.each_ref().map(FakeProvider::n_requests), before.map(|n| n + 1));
+    let broken = FakeProvider::start(Behaviour::Fails);
+    let _more = register(&hub, broken.addr);
+    let answer = wait_until("one fails", || {
+        let answer = echo(&agent);
+        (answer.status != 200 && 1 <= broken.n_requests()).then_some(answer)
+    });
+    assert!(answer.body.contains(&broken.addr.to_string()), "{}", answer.body);
+}
+
+#[test]
+fn hedging_asks_another_one_when_the_first_is_slow() {
+    let hub = MemoryHub::new();
+    let (providers, _registered) = estate(&hub, [Behaviour::Hang, Behaviour::Good]);
+    let agent = agent(&hub, "cluster = \"hedging\"\nhedge_after_ms = 10\n");
+    wait_until("the one that hangs is asked", || {
+        assert_eq!(echo_within(&agent, 20_000).status, 200);
+        (3 <= providers[0].n_requests()).then_some(())
+    });
+    let n_hedged = n_events(&agent, "hedged");
+    assert!(3 <= n_hedged && n_events(&agent, "hedge_won") <= n_hedged);
+    no_call_is_left(&agent, &providers[0]);
+    // A deadline that comes before the delay.
+    let agent = self::agent(&hub, "cluster = \"hedging\"\nhedge_after_ms = 60000\n");
+    wait_until("it hangs", || (echo_within(&agent, 50).status == 504).then_some(()));
+    assert_eq!(n_events(&agent, "hedged"), 0);
+}
+
+#[test]
+fn hedging_keeps_to_the_budget_and_to_endpoints_that_are_there() {
+    let hub = MemoryHub::new();
+    let (providers, _registered) = estate(&hub, [Behaviour::Hang]);
+    let keys = "cluster = \"hedging\"\nhedge_after_ms = 5\n";
+    let alone = agent(&hub, keys);
+    assert_eq!(echo_within(&alone, 100).status, 504);
+    assert_eq!((n_events(&alone, "hedged"), providers[0].n_requests()), (0, 1));
+    let good = FakeProvider::start(Behaviour::Good);
+    let _more = register(&hub, good.addr);
+    let poor = format!("{BASE}retry_budget_percent = 0\n[[defaults.method]]\n{keys}")
+        .replace("[[defaults.method]]", "[[defaults.method]]\nnames = [\"echo\"]");
+    let poor = consumer_with_metrics(&hub, &poor);
+    wait_until("nobody else is asked", || (echo_within(&poor, 50).status == 504).then_some(()));
+    assert_eq!(n_events(&poor, "hedged"), 0);
+}
+
+/// The caller goes away while two endpoints have its call.
+#[test]
+fn a_caller_that_goes_away_gives_all_attempts_up() {
+    let hub = MemoryHub::new();
+    let (providers, _registered) = estate(&hub, [Behaviour::Hang; 2]);
+    let agent = agent(&hub, "cluster = \"forking\"\n");
+    let mut http = Http::to(&agent);
+    let headers = [STRING, "x-dubbo-timeout-ms: 30000"];
+    http.send(support::request(&format!("/{SERVICE}/echo"), &headers, "[\"a\"]"));
+    wait_until("both have it", || providers.iter().all(|it| it.n_requests() == 1).then_some(()));
+    drop(http);
+    providers.iter().for_each(|provider| no_call_is_left(&agent, provider));
+}
+
+#[test]
+fn mocks_stand_for_failures_or_for_calls() {
+    let hub = MemoryHub::new();
+    let (providers, _registered) = estate(&hub, [Behaviour::Fails]);
+    let value = r#"{"id":7,"names":["a","b"],"rate":1.5,"none":null}"#;
+    let fail = agent(&hub, &format!("mock = 'fail:return {value}'\n"));
+    let answer = echo(&fail);
+    assert_eq!((answer.status, &*answer.body), (200, value));
+    assert_eq!((providers[0].n_requests(), n_events(&fail, "mocked")), (1, 1));
+    let force = agent(&hub, "mock = 'force:return closed'\n");
+    assert_eq!(&*echo(&force).body, "\"closed\"");
+    assert_eq!(providers[0].n_requests(), 1, "nobody was asked");
+    assert!(page(&force, "/routes").contains("mock instead of each call"));
+}
+
+#[test]
+fn dubbo_consumers_get_mocks_and_nulls() {
+    let hub = MemoryHub::new();
+    let (_providers, _registered) = estate(&hub, [Behaviour::Fails]);
+    let keys = format!(
+        "{BASE}[[defaults.method]]\nnames = [\"echo\"]\nmock = 'return \"closed\"'\n\
+         [[defaults.method]]\nnames = [\"nothing\"]\ncluster = \"failsafe\"\n"
+    );
+    let agent = dubbo_consumer(&hub, &keys);
+    let mut consumer = Consumer::to(&agent);
+    let answer = consumer.call("echo", "a", &[]);
+    assert_eq!((answer.status, answer.value()), (Status::Ok, &b"\x06closed"[..]));
+    let answer = consumer.call("nothing", "a", &[]);
+    assert_eq!((answer.status, &*answer.body), (Status::Ok, &b"\x92"[..]));
+    assert_ne!(consumer.call("other", "a", &[]).status, Status::Ok);
+}
+
+#[test]
+fn faults_are_injected_and_shown() {
+    let hub = MemoryHub::new();
+    let (providers, _registered) = estate(&hub, [Behaviour::Good]);
+    let aborting = agent(&hub, "fault_abort_percent = 100\n");
+    let answer = echo(&aborting);
+    assert_eq!((answer.status, answer.code()), (503, "fault_injected".to_owned()));
+    assert_eq!((providers[0].n_requests(), n_events(&aborting, "abort_injected")), (0, 1));
+    assert!(page(&aborting, "/routes").contains("FAULTS ARE INJECTED: 100 % fail"));
+    assert!(page(&aborting, "/config").contains("injects faults into calls"));
+    let slow = agent(&hub, "fault_delay_ms = 50\n");
+    let started = Instant::now();
+    assert_eq!(echo(&slow).status, 200);
+    assert!(started.elapsed().as_millis() >= 50 && started.elapsed() < PATIENCE);
+    // The caller is told in time, whatever the delay.
+    let slower = agent(&hub, "fault_delay_ms = 60000\n");
+    assert_eq!(echo_within(&slower, 50).status, 504);
+    assert_eq!(providers[0].n_requests(), 1);
+    // What stands for failures stands for these, too.
+    let mocked = agent(&hub, "fault_abort_percent = 100\nmock = 'return 7'\n");
+    assert_eq!(&*echo(&mocked).body, "7");
+}
+
+/// What providers register holds for methods of which the configuration says nothing.
+#[test]
+fn the_mode_that_providers_register_is_honoured() {
+    let hub = MemoryHub::new();
+    let providers = [Behaviour::Busy, Behaviour::Good].map(FakeProvider::start);
+    let params = [("cluster", "failfast")];
+    let _registered = providers.each_ref().map(|it| register_with(&hub, it.addr, &params));
+    let own = agent(&hub, "cluster = \"failover\"\n");
+    let none = consumer_with_metrics(&hub, BASE);
+    wait_until("one that is full refuses", || (echo(&none).status == 503).then_some(()));
+    wait_until("the other one is asked", || {
+        assert_eq!(echo(&own).status, 200);
+        (1 <= n_calls(&own, providers[0].addr, "thread_pool_exhausted")).then_some(())
+    });
+    assert!(page(&none, "/routes").contains("cluster: failfast"));
+}
+
+/// More calls fail than may wait: the rest is lost, and that is counted.
+#[test]
+fn failback_keeps_no_more_than_its_limit() {
+    let hub = MemoryHub::new();
+    let (_providers, _registered) = estate(&hub, [Behaviour::Fails]);
+    let keys = "cluster = \"failback\"\nfailback_delay_ms = 60000\n";
+    let agent = agent(&hub, keys);
+    // One connection is of one worker. The first call waits in its task, and no longer in the queue.
+    let mut http = Http::to(&agent);
+    for _ in 0..1100 {
+        let answer = http.post(&format!("/{SERVICE}/echo"), &[STRING], "[\"a\"]");
+        assert_eq!(&*answer.body, "null");
+    }
+    let (n_queued, n_lost) =
+        (n_events(&agent, "failback_queued"), n_events(&agent, "failback_lost"));
+    assert!((1024..=1025).contains(&n_queued), "{n_queued}");
+    assert_eq!(n_queued + n_lost, 1100);
+}
+
+/// Calls that are under way end by the rules that they began by; new ones go by the new rules.
+#[test]
+fn a_reload_changes_modes_while_calls_are_under_way() {
+    let hub = MemoryHub::new();
+    let (providers, _registered) = estate(&hub, [Behaviour::Hang]);
+    let agent = agent(&hub, "cluster = \"hedging\"\nhedge_after_ms = 200\n");
+    let mut http = Http::to(&agent);
+    let headers = [STRING, "x-dubbo-timeout-ms: 30000"];
+    http.send(support::request(&format!("/{SERVICE}/echo"), &headers, "[\"a\"]"));
+    wait_until("a call hangs", || (providers[0].n_requests() == 1).then_some(()));
+    let good = FakeProvider::start(Behaviour::Good);
+    let _more = register(&hub, good.addr);
+    reload(&agent, &hub, &format!("{BASE}[[defaults.method]]\nmock = \"force:return 7\"\n"));
+    wait_until("new calls are mocked", || (&*echo(&agent).body == "7").then_some(()));
+    drop(providers);
+    assert_eq!(&*http.read().body, "\"a\"", "the old one goes to the other endpoint");
+}

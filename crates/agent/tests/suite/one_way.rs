@@ -1,0 +1,109 @@
+//! Calls whose callers wait for no reply.
+
+use std::time::Duration;
+
+use crate::support::{
+    Behaviour, FakeProvider, SERVICE, STRING, call, consumer, provider_agent, register, wait_until,
+};
+use agent::args::ArgumentList;
+use agent::call::ONE_WAY;
+use agent::client::Client;
+use agent::config::ClusterPolicy;
+use agent::invocation::{Invocation, Origin};
+use agent::route::RouteName;
+use hessian::transcode::JsonOptions;
+use registry::{MemoryHub, Registry, RegistryConfig};
+
+const RETURN: &str = "x-dubbo-attachment-return: false";
+
+/// `echo` answers null at once to who wants no answer, and its argument to all others.
+fn is_sent_without_an_answer(agent: &agent::Agent, provider: &FakeProvider) {
+    wait_until("the first endpoint", || {
+        (call(agent, "echo", &[STRING], "[\"x\"]").status == 200).then_some(())
+    });
+    let n_before = provider.n_requests();
+    let answer = call(agent, "echo", &[STRING, RETURN], "[\"x\"]");
+    assert_eq!((answer.status, &*answer.body), (200, "null"), "{answer:?}");
+    let answer = call(agent, "echo", &[RETURN, "x-dubbo-generic: true"], "[\"x\"]");
+    assert_eq!((answer.status, &*answer.body), (200, "null"), "{answer:?}");
+    wait_until("both calls", || (provider.n_requests() == n_before + 2).then_some(()));
+    let answer = call(agent, "echo", &[STRING, "x-dubbo-attachment-return: true"], "[\"x\"]");
+    assert_eq!((answer.status, &*answer.body), (200, "\"x\""), "{answer:?}");
+}
+
+#[test]
+fn straight_to_a_dubbo_provider() {
+    let hub = MemoryHub::new();
+    let provider = FakeProvider::start(Behaviour::Good);
+    let _registered = register(&hub, provider.addr);
+    is_sent_without_an_answer(&consumer(&hub, ""), &provider);
+}
+
+#[test]
+fn over_a_link() {
+    let hub = MemoryHub::new();
+    let provider = FakeProvider::start(Behaviour::Good);
+    let _exporting = provider_agent(&hub, provider.addr);
+    is_sent_without_an_answer(&consumer(&hub, ""), &provider);
+}
+
+#[test]
+fn what_nobody_takes_is_an_error() {
+    let hub = MemoryHub::new();
+    let agent = consumer(&hub, "");
+    let answer = call(&agent, "echo", &[STRING, RETURN], "[\"x\"]");
+    assert_eq!(answer.code(), "service_not_found", "{answer:?}");
+}
+
+/// A program that makes one call and ends, as `dubmesh call` does.
+fn sent_by_a_client(hub: &MemoryHub, argument: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(tokio::runtime::LocalOptions::default())
+        .unwrap();
+    runtime.block_on(async {
+        let registry = Registry::open(RegistryConfig::Memory(hub.clone())).unwrap();
+        let client = Client::new("test", "memory", registry, ClusterPolicy::default());
+        let invocation = Invocation {
+            name: RouteName {
+                interface: SERVICE,
+                version: "",
+                group: "",
+                method: "echo",
+                types: Some("java.lang.String"),
+                generic: None,
+            },
+            args: ArgumentList::json(argument.as_bytes()).unwrap(),
+            timeout: Some(Duration::from_secs(20)),
+            timeout_key: "timeout",
+            attachments: vec![ONE_WAY],
+            origin: Origin::default(),
+        };
+        let answer = client.call(&invocation, &JsonOptions::default()).await.unwrap();
+        assert_eq!(answer, b"null");
+        client.close().await;
+    });
+}
+
+/// More than a socket takes at once.
+#[test]
+fn all_is_written_before_the_connections_are_closed() {
+    let argument = format!("\"{}\"", "x".repeat(7 << 20));
+    let straight = FakeProvider::start(Behaviour::Good);
+    let hub = MemoryHub::new();
+    let _registered = register(&hub, straight.addr);
+    sent_by_a_client(&hub, &argument);
+    wait_until("the call", || (straight.n_requests() == 1).then_some(()));
+
+    let linked = FakeProvider::start(Behaviour::Good);
+    let hub = MemoryHub::new();
+    let agent = provider_agent(&hub, linked.addr);
+    let through = consumer(&hub, "");
+    wait_until("the agent", || {
+        (call(&through, "echo", &[STRING], "[\"x\"]").status == 200).then_some(())
+    });
+    let n_before = linked.n_requests();
+    sent_by_a_client(&hub, &argument);
+    wait_until("the call", || (linked.n_requests() == n_before + 1).then_some(()));
+    drop(agent);
+}

@@ -1,0 +1,252 @@
+//! Routing rules in force: where calls go, while rules come, change and go.
+
+use crate::support;
+use crate::support::dubbo::Consumer;
+use crate::support::{
+    Behaviour, FakeProvider, Http, SERVICE, STRING, block_on, consumer, consumer_with_metrics,
+    dubbo_consumer, free_addr, register_with, wait_until,
+};
+use agent::inspect::snapshot::{ExplanationSnapshot, Page};
+use agent::{Agent, config};
+use dubbo_proto::Status;
+use registry::{MemoryHub, RegistryConfig};
+
+const CONDITIONS: &str = "com.acme.Hello::.condition-router";
+/// What rules leave is shared evenly.
+const IN_TURN: &str = "[defaults]\nbalance = \"round-robin\"\n";
+const CONFIGURATORS: &str = "com.acme.Hello::.configurators";
+
+/// Two providers of the application `orders`: a gray one, and an ordinary one.
+struct Estate {
+    hub: MemoryHub,
+    gray: FakeProvider,
+    plain: FakeProvider,
+    _registered: [support::Registered; 2],
+}
+
+impl Estate {
+    fn new() -> Self {
+        Self::with(&[("env", "gray"), ("application", "orders")], &[("application", "orders")])
+    }
+
+    fn with(gray_has: &[(&str, &str)], plain_has: &[(&str, &str)]) -> Self {
+        let hub = MemoryHub::new();
+        let [gray, plain] = [(), ()].map(|()| FakeProvider::start(Behaviour::Good));
+        let registered = [(&gray, gray_has), (&plain, plain_has)];
+        let _registered = registered.map(|(it, params)| register_with(&hub, it.addr, params));
+        Self { hub, gray, plain, _registered }
+    }
+
+    fn condition(&self, text: &str) {
+        self.hub.set_rule(CONDITIONS, Some(&format!("conditions:\n  - {text:?}\n")));
+    }
+
+    /// How many of ten calls each provider gets; the rest has failed.
+    fn shares(&self, call: impl FnMut() -> bool) -> (usize, usize) {
+        let before = (self.gray.n_requests(), self.plain.n_requests());
+        let n_good = std::iter::repeat_with(call).take(10).filter(|is_good| *is_good).count();
+        let shares = (self.gray.n_requests() - before.0, self.plain.n_requests() - before.1);
+        assert_eq!(shares.0 + shares.1, n_good);
+        shares
+    }
+
+    fn wait_for(&self, what: &str, shares: (usize, usize), mut call: impl FnMut() -> bool) {
+        wait_until(what, || (self.shares(&mut call) == shares).then_some(()));
+    }
+}
+
+fn echo(agent: &Agent, headers: &[&str]) -> impl FnMut() -> bool {
+    let mut http = Http::to(agent);
+    let headers: Vec<String> =
+        [STRING].iter().chain(headers).map(|&header| header.to_owned()).collect();
+    move || {
+        let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+        http.post(&format!("/{SERVICE}/echo"), &headers, "[\"vip\"]").status == 200
+    }
+}
+
+#[test]
+fn condition_rules_of_the_registry_hold_at_once_and_change_while_calls_run() {
+    let estate = Estate::new();
+    estate.condition("method=echo => env=gray");
+    let agent = consumer(&estate.hub, IN_TURN);
+    let mut call = echo(&agent, &[]);
+    assert_eq!(estate.shares(&mut call), (10, 0), "not a single call goes astray");
+    estate.condition("method=find* => env=gray");
+    estate.wait_for("it holds for other methods only", (5, 5), &mut call);
+    estate.condition("=> env != gray");
+    estate.wait_for("what is missing never matches: it is ignored", (5, 5), &mut call);
+    let forced = "force: true\nconditions: ['=> env != gray']\n";
+    estate.hub.set_rule(CONDITIONS, Some(forced));
+    estate.wait_for("forced", (0, 0), &mut call);
+    let answer = Http::to(&agent).post(&format!("/{SERVICE}/echo"), &[STRING], "[\"a\"]");
+    assert_eq!(answer.status, 503);
+    let said = "condition-router, condition 1: matches no endpoint: none is left";
+    assert!(answer.body.contains(said), "{}", answer.body);
+    estate.hub.set_rule(CONDITIONS, Some("conditions: ["));
+    estate.wait_for("one that cannot be read changes nothing", (0, 0), &mut call);
+    estate.hub.set_rule(CONDITIONS, None);
+    estate.wait_for("the rule is gone", (5, 5), &mut call);
+}
+
+#[test]
+fn attachments_and_arguments_choose() {
+    let estate = Estate::new();
+    estate.hub.set_rule(
+        CONDITIONS,
+        Some(
+            "force: true\nconditions:\n  - 'attachments[user]=vip-* => env=gray'\n  \
+             - 'arguments[0]=vip & attachments[user]=other => env=gray'\n",
+        ),
+    );
+    let agent = consumer(&estate.hub, IN_TURN);
+    let of = |user: &str| format!("x-dubbo-attachment-user: {user}");
+    assert_eq!(estate.shares(echo(&agent, &[&of("vip-7")])), (10, 0));
+    assert_eq!(estate.shares(echo(&agent, &[&of("other")])), (10, 0), "by its argument");
+    assert_eq!(estate.shares(echo(&agent, &[])), (5, 5));
+    let dubbo = dubbo_consumer(&estate.hub, IN_TURN);
+    let mut consumer = Consumer::to(&dubbo);
+    let mut call = |user: &str, argument: &str| {
+        let attached = [("user", user)];
+        consumer.call("echo", argument, &attached).status == Status::Ok
+    };
+    assert_eq!(estate.shares(|| call("vip-7", "a")), (10, 0));
+    assert_eq!(estate.shares(|| call("other", "vip")), (10, 0));
+    assert_eq!(estate.shares(|| call("other", "a")), (5, 5));
+}
+
+#[test]
+fn tags_of_providers_and_of_rules_choose() {
+    let tagged = [("dubbo.tag", "gray"), ("application", "orders")];
+    let estate = Estate::with(&tagged, &[("application", "orders")]);
+    let agent = consumer(&estate.hub, IN_TURN);
+    let gray = "x-dubbo-attachment-dubbo.tag: gray";
+    assert_eq!(estate.shares(echo(&agent, &[])), (0, 10), "never to a tagged one");
+    assert_eq!(estate.shares(echo(&agent, &[gray])), (10, 0));
+    let other = "x-dubbo-attachment-dubbo.tag: other";
+    assert_eq!(estate.shares(echo(&agent, &[other])), (0, 10), "untagged ones stand in");
+    let force = "x-dubbo-attachment-dubbo.force.tag: true";
+    assert_eq!(estate.shares(echo(&agent, &[other, force])), (0, 0));
+    let rule =
+        format!("force: true\ntags: [{{name: other, addresses: ['{}']}}]", estate.plain.addr);
+    estate.hub.set_rule("orders.tag-router", Some(&rule));
+    estate.wait_for("all have tags", (0, 0), echo(&agent, &[]));
+    assert_eq!(estate.shares(echo(&agent, &[other, force])), (0, 10));
+}
+
+#[test]
+fn weighted_destinations_split_calls_and_callers_are_known_by_their_parameters() {
+    let estate = Estate::new();
+    let rule = "configVersion: v3.1\nconditions:\n\
+                - from: {match: 'application=shop'}\n  \
+                  to: [{match: 'env=gray', weight: 1}, {match: 'port!=1', weight: 3}]\n";
+    estate.hub.set_rule("shop.condition-router", Some(rule));
+    let agent = consumer(&estate.hub, &format!("{IN_TURN}caller = {{ application = \"shop\" }}"));
+    let mut call = echo(&agent, &[]);
+    let shares = (0..40).fold((0, 0), |sum, _| {
+        let (gray, plain) = estate.shares(&mut call);
+        (sum.0 + gray, sum.1 + plain)
+    });
+    // A quarter, and half of the rest: 250 of 400, give or take five deviations.
+    assert!((200..300).contains(&shares.0), "{shares:?}");
+    let other = consumer(&estate.hub, &format!("{IN_TURN}caller = {{ application = \"other\" }}"));
+    assert_eq!(estate.shares(echo(&other, &[])), (5, 5));
+}
+
+#[test]
+fn configurators_change_weights_and_timeouts_while_calls_run() {
+    let estate = Estate::new();
+    let agent = consumer(&estate.hub, IN_TURN);
+    let mut call = echo(&agent, &[]);
+    assert_eq!(estate.shares(&mut call), (5, 5));
+    let config = |parameters: &str| {
+        let port = estate.plain.addr.port();
+        let rule = format!(
+            "configVersion: v2.7\nscope: service\nkey: {SERVICE}\nconfigs:\n- side: consumer\n  \
+             providerAddresses: ['127.0.0.1:{port}']\n  parameters: {{{parameters}}}\n"
+        );
+        estate.hub.set_rule(CONFIGURATORS, Some(&rule));
+    };
+    config("disabled: true");
+    estate.wait_for("one is switched off", (10, 0), &mut call);
+    config("weight: 0");
+    estate.wait_for("one has no weight", (10, 0), &mut call);
+    config("dubbo.tag: blue");
+    estate.wait_for("one has a tag", (10, 0), &mut call);
+    estate.hub.set_rule(CONFIGURATORS, None);
+    estate.wait_for("all is as before", (5, 5), &mut call);
+}
+
+#[test]
+fn rules_of_files_come_with_a_reload() {
+    let estate = Estate::new();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gray.yaml");
+    let write = |text: &str| std::fs::write(&file, text).unwrap();
+    write("conditions: ['=> env=gray']\n");
+    let text = format!(
+        "[admin]\nenabled = false\n[agent]\nworkers = 2\ndrain_ms = 5000\n\
+         [[registry]]\nkind = \"file\"\npath = \"x\"\n\
+         [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\n\
+         [defaults]\nbalance = \"round-robin\"\ncondition_rules = [{:?}]\nregistry_rules = false\n",
+        file.display().to_string()
+    );
+    let agent = support::start(&text, &estate.hub);
+    let mut call = echo(&agent, &[]);
+    assert_eq!(estate.shares(&mut call), (10, 0));
+    estate.condition("=>");
+    write("enabled: false\nconditions: ['=> env=gray']\n");
+    let reload = |text: &str| {
+        let mut config = config::parse(text, "test.toml").unwrap();
+        config.registries[0].config = RegistryConfig::Memory(estate.hub.clone());
+        block_on(agent.reload(config)).unwrap().changed
+    };
+    assert_eq!(reload(&text), ["defaults"]);
+    estate.wait_for("it is off, and the registry's ban does not count", (5, 5), &mut call);
+    reload(&text.replace("registry_rules = false", ""));
+    estate.wait_for("the registry's ban counts", (0, 0), &mut call);
+}
+
+fn explained(agent: &Agent, query: &str) -> ExplanationSnapshot {
+    let mut http = Http::connect(agent.addresses().admin.unwrap());
+    let page = format!("/explain?service={SERVICE}&{query}");
+    http.send(format!("GET {page} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"));
+    let answer = http.read();
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let page: Page<ExplanationSnapshot> = serde_json::from_str(&answer.body).unwrap();
+    assert_eq!(page.total, 1);
+    page.items.into_iter().next().unwrap()
+}
+
+#[test]
+fn explain_shows_what_removes_each_endpoint_and_who_gets_which_share() {
+    let estate = Estate::new();
+    let away = free_addr();
+    let _away = register_with(&estate.hub, away, &[("env", "gray"), ("weight", "300")]);
+    let rule = "conditions:\n- 'attachments[user]=vip => env=gray'\n- 'method=find => env=blue'\n";
+    estate.hub.set_rule(CONDITIONS, Some(rule));
+    estate.hub.set_rule("orders.tag-router", Some("tags: 7"));
+    let agent = consumer_with_metrics(&estate.hub, IN_TURN);
+    let mut call = echo(&agent, &[]);
+    wait_until("both are connected", || (estate.shares(&mut call) == (5, 5)).then_some(()));
+    let address = |provider: &FakeProvider| provider.addr.to_string();
+
+    let told = explained(&agent, "method=find&attachment=user%3Dvip");
+    let effects: Vec<(&str, &str)> =
+        told.rules.iter().map(|step| (&*step.rule, &*step.effect)).collect();
+    let part = |n| format!("{CONDITIONS}, condition {n}");
+    assert_eq!(effects, [(&*part(1), "kept"), (&*part(2), "ignored")]);
+    assert!(told.unreadable[0].starts_with("orders.tag-router: line 1"), "{told:?}");
+    let (gray, plain) =
+        (&told.endpoints[&address(&estate.gray)], &told.endpoints[&address(&estate.plain)]);
+    assert_eq!((&gray.removed_by, gray.share_percent), (&None, 100.0));
+    assert_eq!((&plain.removed_by, plain.share_percent), (&Some(part(1)), 0.0));
+    let down = &told.endpoints[&away.to_string()];
+    assert_eq!((down.weight, down.share_percent, &down.removed_by), (300, 0.0, &None));
+    assert!(down.standing.contains_key("down") && down.why[0].contains("refused"), "{down:?}");
+
+    let told = explained(&agent, "method=other");
+    assert!(told.rules.iter().all(|step| step.effect == "other-calls"));
+    assert_eq!(told.endpoints[&address(&estate.plain)].share_percent, 50.0);
+    assert_eq!(estate.shares(&mut call), (5, 5), "nothing of it is counted");
+}

@@ -1,0 +1,17 @@
+//! All tests of this crate that need several of its parts. They are one program, so that it is
+//! linked once; a file is a subject.
+
+mod applications;
+mod etcd;
+mod etcd_faults;
+mod etcd_presence;
+mod etcd_tls;
+mod file;
+mod kubernetes;
+mod memory;
+mod nacos;
+mod remembered;
+mod support;
+mod zookeeper;
+mod zookeeper_faults;
+mod zookeeper_tls;

@@ -1,0 +1,315 @@
+//! The Nacos registry against a server of these tests.
+
+use std::time::Duration;
+
+use dubbo_proto::application::Metadata;
+use registry::{Freshness, NacosConfig, Presence, Registry, RegistryConfig};
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::support::nacos::{Nacos, grouped};
+use crate::support::{LONG, link, registration, service, shows, status_is};
+
+const PROVIDERS: &str = "providers:a.B:1.0:g";
+const AGENTS: &str = "agents:a.B:1.0:g";
+
+fn open(config: NacosConfig) -> Registry {
+    Registry::open(RegistryConfig::Nacos(config)).unwrap()
+}
+
+async fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let wait = async {
+        while !is() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    assert!(timeout(LONG, wait).await.is_ok(), "waited in vain for {what}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn finds_registers_and_withdraws_end_to_end() {
+    for negotiates in [false, true] {
+        let nacos = Nacos::start().await;
+        nacos.state().negotiates = negotiates;
+        let registry = open(nacos.config());
+        let subscription = registry.subscribe(&service("g/a.B:1.0"));
+        shows(&subscription, Freshness::Current, &[]).await;
+        let java = json!({"ip": "10.0.0.1", "port": 20880, "weight": 2.0,
+            "metadata": {"protocol": "dubbo", "path": "a.B", "version": "1.0", "group": "g"}});
+        // What nobody can read hides nothing else.
+        nacos.set(PROVIDERS, &json!([{"ip": 7}, "x", java, {"ip": "h", "port": 99999}]));
+        shows(&subscription, Freshness::Current, &["dubbo://10.0.0.1:20880"]).await;
+        assert_eq!(subscription.current().endpoints[0].weight, 200);
+
+        let mut agent = registration("g/a.B:1.0", link(1));
+        agent.app_address = Some("10.0.0.1:20880".into());
+        agent.methods = vec!["m".repeat(2000)];
+        let agent = registry.register(&agent).unwrap();
+        shows(&subscription, Freshness::Current, &["link://10.0.0.1:1"]).await;
+        agent.established().await;
+        assert_eq!(nacos.state().instances(&grouped(AGENTS)).len(), 1);
+        agent.withdraw().await.unwrap();
+        assert!(nacos.state().instances(&grouped(AGENTS)).is_empty());
+        shows(&subscription, Freshness::Current, &["dubbo://10.0.0.1:20880"]).await;
+        nacos.set(PROVIDERS, &json!([]));
+        shows(&subscription, Freshness::Current, &[]).await;
+        assert!(nacos.state().refused.is_empty());
+        until("answers to all pushes", || nacos.state().n_unanswered() == 0).await;
+    }
+}
+
+/// The server would keep the last one alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn several_instances_of_one_service_are_registered_together() {
+    let nacos = Nacos::start().await;
+    let registry = open(nacos.config());
+    let subscription = registry.subscribe(&service("a.B"));
+    let first = registry.register(&registration("a.B", link(1))).unwrap();
+    let second = registry.register(&registration("a.B", link(2))).unwrap();
+    shows(&subscription, Freshness::Current, &["link://10.0.0.1:1", "link://10.0.0.1:2"]).await;
+    first.withdraw().await.unwrap();
+    shows(&subscription, Freshness::Current, &["link://10.0.0.1:2"]).await;
+    drop(second);
+    shows(&subscription, Freshness::Current, &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_is_there_again_after_a_kill() {
+    let nacos = Nacos::start().await;
+    let registry = open(nacos.config());
+    nacos.set("providers:a.B::", &json!([{"ip": "10.0.0.9", "port": 1}]));
+    let subscription = registry.subscribe(&service("a.B"));
+    let registered = registry.register(&registration("a.B", link(1))).unwrap();
+    registered.established().await;
+    let both = ["link://10.0.0.1:1", "dubbo://10.0.0.9:1"];
+    shows(&subscription, Freshness::Current, &both).await;
+    let nacos = nacos.restart().await;
+    // The providers of a server that has just started have not come back yet.
+    nacos.set("providers:a.B::", &json!([]));
+    let agents = grouped("agents:a.B::");
+    until("the registration", || nacos.state().instances(&agents).len() == 1).await;
+    shows(&subscription, Freshness::Stale, &both).await;
+    nacos.set("providers:a.B::", &json!([{"ip": "10.0.0.8", "port": 1}]));
+    let all = ["link://10.0.0.1:1", "dubbo://10.0.0.8:1", "dubbo://10.0.0.9:1"];
+    shows(&subscription, Freshness::Stale, &all).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_list_stays_while_nacos_is_away() {
+    let nacos = Nacos::start().await;
+    let registry = open(nacos.config());
+    nacos.set("providers:a.B::", &json!([{"ip": "10.0.0.9", "port": 1}]));
+    let subscription = registry.subscribe(&service("a.B"));
+    shows(&subscription, Freshness::Current, &["dubbo://10.0.0.9:1"]).await;
+    drop(nacos);
+    shows(&subscription, Freshness::Stale, &["dubbo://10.0.0.9:1"]).await;
+    status_is(&registry, "an error", |status| status.last_error.is_some()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stops_answering_is_left() {
+    let nacos = Nacos::start().await;
+    let mut config = nacos.config();
+    config.request_timeout = Duration::from_millis(300);
+    let registry = open(config);
+    status_is(&registry, "a connection", |status| status.connected).await;
+    nacos.state().is_deaf_to = vec!["HealthCheckRequest", "SubscribeServiceRequest"];
+    let subscription = registry.subscribe(&service("a.B"));
+    status_is(&registry, "its loss", |status| !status.connected).await;
+    nacos.state().is_deaf_to.clear();
+    nacos.set("providers:a.B::", &json!([{"ip": "10.0.0.9", "port": 1}]));
+    shows(&subscription, Freshness::Current, &["dubbo://10.0.0.9:1"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_may_send_us_away_and_say_nonsense() {
+    let nacos = Nacos::start().await;
+    let other = Nacos::start().await;
+    let registry = open(nacos.config());
+    let subscription = registry.subscribe(&service("a.B"));
+    shows(&subscription, Freshness::Current, &[]).await;
+    nacos.say("NotifySubscriberRequest", "{");
+    nacos.say("SomethingNewRequest", "{}");
+    nacos.say("NotifySubscriberRequest", r#"{"serviceInfo":null}"#);
+    nacos.set("providers:a.B::", &json!([{"ip": "10.0.0.9", "port": 1}]));
+    shows(&subscription, Freshness::Current, &["dubbo://10.0.0.9:1"]).await;
+    other.set("providers:a.B::", &json!([{"ip": "10.0.0.7", "port": 1}]));
+    let to = other.config().servers[0].clone();
+    let (host, port) = to.split_once(':').unwrap();
+    nacos.say("ConnectResetRequest", &json!({"serverIp": host, "serverPort": port}).to_string());
+    // What the other server does not list stays for a while.
+    let both = ["dubbo://10.0.0.7:1", "dubbo://10.0.0.9:1"];
+    shows(&subscription, Freshness::Stale, &both).await;
+    until("the new connections", || other.state().n_connections() == 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wildcards_and_old_names() {
+    let nacos = Nacos::start().await;
+    let registry = open(nacos.config());
+    let at = |ip: &str, metadata| json!([{"ip": ip, "port": 1, "metadata": metadata}]);
+    nacos.set("providers:a.B:1:g", &at("h1", json!({})));
+    nacos.set("providers:a.B:x", &at("h2", json!({"group": "x"})));
+    nacos.set("providers:a.BC::", &at("h3", json!({})));
+    let any = registry.subscribe(&service("*/a.B:*"));
+    shows(&any, Freshness::Current, &["dubbo://h1:1", "dubbo://h2:1"]).await;
+    let of_group = registry.subscribe(&service("x/a.B"));
+    shows(&of_group, Freshness::Current, &["dubbo://h2:1"]).await;
+    let of_version = registry.subscribe(&service("a.B:x"));
+    shows(&of_version, Freshness::Current, &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tells_made_up_names_from_real_ones() {
+    let nacos = Nacos::start().await;
+    let registry = open(nacos.config());
+    for n in 0..2500 {
+        nacos.set(&format!("providers:n.S{n}:1:"), &json!([{"ip": "h", "port": 1}]));
+    }
+    nacos.write("mapping", "a.Mapped", "orders");
+    let presence = async |text: &str| loop {
+        match registry.presence(&service(text)) {
+            Presence::Asking => registry.settled().await,
+            presence => return presence,
+        }
+    };
+    assert_eq!(presence("n.S2499:1").await, Presence::Offered);
+    assert_eq!(presence("n.S2499:2").await, Presence::Absent);
+    assert_eq!(presence("made.Up").await, Presence::Absent);
+    assert_eq!(presence("a.Mapped").await, Presence::Offered);
+    assert!(!nacos.state().asked.contains_key("SubscribeServiceRequest"), "it costs no watch");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_are_followed() {
+    let nacos = Nacos::start().await;
+    let registry = open(nacos.config());
+    let name = "a.B::.condition-router";
+    let subscribed = registry.rule(name).unwrap();
+    let mut rule = subscribed.document();
+    let is = async |rule: &mut tokio::sync::watch::Receiver<registry::RuleDocument>,
+                    text: Option<&str>| {
+        let wait = rule.wait_for(|it| it.is_settled && it.text.as_deref() == text);
+        assert!(timeout(LONG, wait).await.is_ok(), "waited in vain for {text:?}");
+    };
+    is(&mut rule, None).await;
+    nacos.write("dubbo", name, "one");
+    is(&mut rule, Some("one")).await;
+    nacos.hang_up();
+    nacos.write("dubbo", name, "two");
+    is(&mut rule, Some("two")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn finds_applications_and_registers_as_one() {
+    let nacos = Nacos::start().await;
+    let registry = open(nacos.config());
+    let metadata = r#"{"app":"orders","revision":"r1","services":{"a.B:dubbo":{"name":"a.B",
+        "protocol":"dubbo","path":"a.B","port":20880,"params":{}}}}"#;
+    Metadata::parse(metadata.as_bytes()).unwrap();
+    nacos.write("r1", "orders", metadata);
+    nacos.write("mapping", "a.B", "orders");
+    let instance = json!({"ip": "10.0.0.5", "port": 20880, "metadata": {
+        "dubbo.metadata.revision": "r1", "dubbo.metadata.storage-type": "remote",
+        "dubbo.endpoints": "[{\"port\":20880,\"protocol\":\"dubbo\"}]"}});
+    nacos.set("orders", &json!([instance]));
+    let subscription = registry.subscribe(&service("a.B"));
+    shows(&subscription, Freshness::Current, &["dubbo://10.0.0.5:20880"]).await;
+
+    let mut ours =
+        registration("a.C", registry::Endpoint::new(registry::Protocol::Dubbo, "10.0.0.1", 7));
+    let params = [("application".to_owned(), "mine".to_owned())];
+    ours.endpoint.params = std::sync::Arc::new(params.into());
+    nacos.write("mapping", "a.C", "other");
+    let registered = registry.register(&ours).unwrap();
+    registered.established().await;
+    until("our instance", || nacos.state().instances(&grouped("mine")).len() == 1).await;
+    let mapping = ("mapping".to_owned(), "a.C".to_owned());
+    until("our mapping", || nacos.state().documents[&mapping] == "other,mine").await;
+    registered.withdraw().await.unwrap();
+    assert!(nacos.state().instances(&grouped("mine")).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_is_missing_is_said_aloud() {
+    let nacos = Nacos::start().await;
+    nacos.state().token = Some("t".into());
+    let registry = open(nacos.config());
+    let subscription = registry.subscribe(&service("a.B"));
+    status_is(&registry, "the refusal", |status| {
+        status.last_error.as_deref().is_some_and(|error| error.contains("who?"))
+    })
+    .await;
+    nacos.set("providers:a.B::", &json!([{"ip": "10.0.0.9", "port": 1}]));
+    nacos.state().token = None;
+    shows(&subscription, Freshness::Current, &["dubbo://10.0.0.9:1"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_logs_in_and_does_so_again_when_the_token_is_not_taken() {
+    let nacos = Nacos::start().await;
+    nacos.state().token = Some("none yet".into());
+    let mut config = nacos.config();
+    (config.user, config.password) = (Some("u".into()), Some("a&b".into()));
+    let registry = open(config.clone());
+    nacos.set("providers:a.B::", &json!([{"ip": "10.0.0.9", "port": 1}]));
+    let subscription = registry.subscribe(&service("a.B"));
+    shows(&subscription, Freshness::Current, &["dubbo://10.0.0.9:1"]).await;
+    assert_eq!(nacos.state().n_logins, 1, "one login for all connections");
+    nacos.state().token = Some("another one".into());
+    let registered = registry.register(&registration("a.B", link(1))).unwrap();
+    registered.established().await;
+    assert_eq!(nacos.state().n_logins, 2);
+
+    config.password = Some("wrong".into());
+    let wrong = open(config);
+    status_is(&wrong, "the refusal", |status| {
+        status.last_error.as_deref().is_some_and(|error| error.contains("user and password"))
+    })
+    .await;
+}
+
+/// Prints how long a change of a list of 5,000 takes to show.
+#[tokio::test(flavor = "multi_thread")]
+async fn long_lists_and_floods_of_changes_arrive() {
+    let nacos = Nacos::start().await;
+    let registry = open(nacos.config());
+    let instance = |n: usize, weight: f64| {
+        let metadata = json!({"application": "orders", "dubbo": "2.0.2", "release": "3.3.6",
+            "side": "provider", "timeout": "1000", "path": "a.B", "protocol": "dubbo"});
+        json!({"ip": format!("10.1.{}.{}", n / 250, n % 250), "port": 20880, "weight": weight,
+            "metadata": metadata})
+    };
+    let mut hosts: Vec<_> = (0..5000).map(|n| instance(n, 1.0)).collect();
+    nacos.set("providers:a.B::", &hosts.clone().into());
+    let subscription = registry.subscribe(&service("a.B"));
+    let mut snapshots = subscription.snapshots();
+    let arrived = snapshots.wait_for(|it| it.endpoints.len() == 5000);
+    assert!(timeout(LONG, arrived).await.is_ok());
+    let mut delays = Vec::new();
+    for n in 2..22_u32 {
+        hosts[0] = instance(0, f64::from(n));
+        let list = hosts.clone().into();
+        let began = std::time::Instant::now();
+        nacos.set("providers:a.B::", &list);
+        let is_new = |it: &registry::Snapshot| it.endpoints.iter().any(|it| it.weight == n * 100);
+        assert!(timeout(LONG, snapshots.wait_for(is_new)).await.is_ok());
+        delays.push(began.elapsed());
+    }
+    delays.sort();
+    println!("a change of 5,000 instances shows after {:?}, at most {:?}", delays[10], delays[19]);
+
+    let services: Vec<_> = (0..500).map(|n| service(&format!("n.S{n}"))).collect();
+    let subscriptions: Vec<_> = services.iter().map(|it| registry.subscribe(it)).collect();
+    for round in 1..=4_u32 {
+        for n in 0..500 {
+            let name = format!("providers:n.S{n}::");
+            nacos.set(&name, &json!([{"ip": "h", "port": 1, "weight": round}]));
+        }
+    }
+    for subscription in &subscriptions {
+        let mut snapshots = subscription.snapshots();
+        let is_last = |it: &registry::Snapshot| it.endpoints.iter().any(|it| it.weight == 400);
+        assert!(timeout(LONG, snapshots.wait_for(is_last)).await.is_ok());
+    }
+}
