@@ -40,7 +40,7 @@ struct Estate {
 }
 
 impl Estate {
-    fn new(n_consumers: u32, n_providers: usize) -> Self {
+    fn new(n_consumers: u32, n_providers: usize, seed: u64) -> Self {
         let now = Instant::now();
         let lender = |_| {
             let mut lender = Lender::new(CAPACITY, Own::default(), now);
@@ -52,7 +52,7 @@ impl Estate {
         let purses = (0..n_providers).map(purses).collect();
         let none = vec![vec![0; n_consumers as usize]; n_providers];
         let (demands, without) = (none.clone(), none);
-        let rng = StdRng::seed_from_u64(1);
+        let rng = StdRng::seed_from_u64(seed);
         Self { rng, now, providers, purses, demands, without, longest_without: 0, n_frames: 0 }
     }
 
@@ -109,8 +109,8 @@ impl Estate {
     }
 }
 
-fn cost(n_consumers: u32, n_providers: usize, part: f64, most: u32) -> Cost {
-    let mut estate = Estate::new(n_consumers, n_providers);
+fn cost(n_consumers: u32, n_providers: usize, seed: u64, part: f64, most: u32) -> Cost {
+    let mut estate = Estate::new(n_consumers, n_providers, seed);
     estate.change_demands(part, most);
     (0..20).for_each(|_| {
         estate.step();
@@ -131,14 +131,24 @@ fn cost(n_consumers: u32, n_providers: usize, part: f64, most: u32) -> Cost {
 }
 
 /// Prints and checks what credits cost: with half of the capacity wanted, with twice of it, and
-/// with each consumer wanting each provider, so that credits go round.
+/// with each consumer wanting each provider, so that credits go round. Each seed is one estate.
 fn costs(n_consumers: u32, n_providers: usize) {
+    let (first, n_seeds) = super::seeds(1);
+    for seed in first..first + n_seeds {
+        super::replayable(seed, || costs_of(n_consumers, n_providers, seed));
+    }
+}
+
+fn costs_of(n_consumers: u32, n_providers: usize, seed: u64) {
     let each = f64::from(CAPACITY) / f64::from(n_consumers);
     for part in [each / 4.0, each, 1.0] {
         let (part, most) = (part.min(1.0), 3);
         let load = part * 2.0 / each;
-        let cost = cost(n_consumers, n_providers, part, most);
-        println!("{n_consumers} consumers, {n_providers} providers, load {load:.1}: {cost:.3?}");
+        let cost = cost(n_consumers, n_providers, seed, part, most);
+        println!(
+            "SIM_SEED={seed}: {n_consumers} consumers, {n_providers} providers, load {load:.1}: \
+             {cost:.3?}"
+        );
         assert!(cost.idle < 0.02, "{cost:?}");
         assert!(cost.converged_after <= Duration::from_secs(1), "{cost:?}");
         assert!(cost.frames_per_s_and_link <= 10.0, "{cost:?}");
@@ -151,7 +161,7 @@ fn credits_of_an_estate_cost_little() {
     costs(300, 10);
 }
 
-/// Providers share nothing, so more of them show nothing new. Still, 300 take 10 seconds:
+/// Providers share nothing, so more of them show nothing new. All 300 of them:
 /// `SIM_PROVIDERS=300 cargo test --release -p flow --test overload large -- --nocapture`
 #[test]
 fn credits_of_a_large_estate_cost_little() {

@@ -3,7 +3,7 @@
 //! agents are cut off.
 //!
 //! Each seed is one run and always the same one. A failing seed is printed; `SIM_SEED=n` runs it
-//! alone, `SIM_SEEDS=n` runs so many (100 without it).
+//! alone, `SIM_SEEDS=n` runs so many (without it 100, and one for what credits cost).
 //!
 //! What must hold:
 //! - An app whose capacity is known never gets more calls than that.
@@ -20,6 +20,7 @@
 mod links;
 mod world;
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use flow::limit::LimitPolicy;
@@ -32,20 +33,11 @@ const MS: Duration = Duration::from_millis(1);
 
 #[test]
 fn no_app_gets_too_much_and_no_call_is_forgotten() {
-    let number = |name| std::env::var(name).ok().and_then(|s: String| s.parse::<u64>().ok());
-    let (first, n_seeds) = match number("SIM_SEED") {
-        Some(seed) => (seed, 1),
-        None => (0, number("SIM_SEEDS").unwrap_or(100)),
-    };
+    let (first, n_seeds) = seeds(100);
     let mut total = Tally::default();
     for seed in first..first + n_seeds {
-        match std::panic::catch_unwind(|| World::new(any_plan(seed), seed).run()) {
-            Ok(world) => total.add(&world.tally),
-            Err(panic) => {
-                eprintln!("failed with SIM_SEED={seed}");
-                std::panic::resume_unwind(panic);
-            }
-        }
+        let world = replayable(seed, || World::new(any_plan(seed), seed).run());
+        total.add(&world.tally);
     }
     println!("{n_seeds} seeds from {first}: {total:?}");
     if 50 <= n_seeds {
@@ -54,6 +46,23 @@ fn no_app_gets_too_much_and_no_call_is_forgotten() {
             assert!(0 < n, "something has never happened: {total:?}");
         }
     }
+}
+
+/// The first seed, and how many there are.
+fn seeds(n_default: u64) -> (u64, u64) {
+    let number = |name| std::env::var(name).ok().and_then(|s: String| s.parse::<u64>().ok());
+    match number("SIM_SEED") {
+        Some(seed) => (seed, 1),
+        None => (0, number("SIM_SEEDS").unwrap_or(n_default)),
+    }
+}
+
+/// Does something that may fail, and says with which seed it did.
+fn replayable<T>(seed: u64, run: impl FnOnce() -> T) -> T {
+    std::panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        eprintln!("failed with SIM_SEED={seed}");
+        std::panic::resume_unwind(panic)
+    })
 }
 
 fn any_plan(seed: u64) -> Plan {
