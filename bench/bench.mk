@@ -3,7 +3,7 @@
 
 BENCH = cargo run --release --quiet --package bench --
 
-.PHONY: bench bench-quick bench-contest bench-saturation bench-footprint bench-hop bench-rpc bench-transfer bench-codec bench-congestion bench-overload
+.PHONY: bench bench-quick bench-contest bench-saturation bench-footprint bench-hop bench-rpc bench-transfer bench-codec bench-congestion bench-overload bench-faults
 
 bench: ## All benchmarks, with their results in bench/results (about two and a half hours)
 	$(BENCH) all
@@ -37,3 +37,6 @@ bench-congestion: ## Connections and socket buffers under many callers, beside J
 
 bench-overload: ## More calls than Java providers can take, with and without limits, in an open loop
 	$(BENCH) overload
+
+bench-faults: ## Processes that die or hang, networks that drop or delay, restarts, under a steady load
+	$(BENCH) faults

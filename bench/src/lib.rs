@@ -11,6 +11,7 @@
 
 pub mod agent;
 mod bare_epoll;
+mod cable;
 pub mod check;
 mod error;
 mod estate;

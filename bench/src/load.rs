@@ -51,6 +51,18 @@ impl Style {
         }
     }
 
+    /// The whole of a request for `hash(text)` with a timeout.
+    pub(crate) fn request(self, text: &str, timeout: Duration) -> Vec<u8> {
+        let (path, kind, body) = (self.path(), self.content_type(), self.body(text));
+        format!(
+            "POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: {kind}\r\n\
+             x-dubbo-timeout-ms: {}\r\ncontent-length: {}\r\n\r\n{body}",
+            timeout.as_millis(),
+            body.len()
+        )
+        .into_bytes()
+    }
+
     /// The body of a call of `hash(text)`.
     pub(crate) fn body(self, text: &str) -> String {
         match self {

@@ -50,6 +50,20 @@ pub(crate) struct Outcome {
     pub(crate) failed: HashMap<u16, u64>,
     /// Good answers to the calls of each second.
     pub(crate) good_by_second: BTreeMap<u64, u64>,
+    /// Every call, in the order in which they ended.
+    pub(crate) ends: Vec<End>,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    /// When it was due, from the beginning of the load.
+    pub(crate) due: Duration,
+    pub(crate) time: Duration,
+    /// Of its answer; 0 if none came.
+    pub(crate) status: u16,
+    /// Answered with 200, and in time.
+    pub(crate) is_good: bool,
 }
 
 impl Outcome {
@@ -122,16 +136,16 @@ impl<'a> Loop<'a> {
                 let due = self.due(self.outcome.n_offered);
                 self.outcome.n_offered += 1;
                 if self.call(due).is_err() {
-                    self.fail();
+                    self.fail(due);
                 }
             }
             let is_over = self.outcome.n_offered == n_calls;
             let n_left = self.connections.len() - self.idle.len();
             let now = Instant::now();
             if is_over && (n_left == 0 || end <= now) {
-                for _ in 0..n_left {
-                    self.fail();
-                }
+                let left: Vec<Instant> =
+                    self.connections.values().filter_map(|it| it.due).collect();
+                left.into_iter().for_each(|due| self.fail(due));
                 return Ok(self.outcome);
             }
             let next = if is_over { end } else { self.due(self.outcome.n_offered) };
@@ -159,8 +173,14 @@ impl<'a> Loop<'a> {
         Ok(self.timer.set(Expiration::OneShot(time), TimerSetTimeFlags::empty())?)
     }
 
-    fn fail(&mut self) {
+    fn fail(&mut self, due: Instant) {
         *self.outcome.failed.entry(0).or_default() += 1;
+        self.end(0, due, due.elapsed(), false);
+    }
+
+    fn end(&mut self, status: u16, due: Instant, time: Duration, is_good: bool) {
+        let due = due.saturating_duration_since(self.started);
+        self.outcome.ends.push(End { due, time, status, is_good });
     }
 
     /// Makes a call on a connection that is idle, or on a new one.
@@ -215,6 +235,7 @@ impl<'a> Loop<'a> {
 
     fn count(&mut self, status: u16, due: Instant) {
         let time = due.elapsed();
+        self.end(status, due, time, status == 200 && time <= self.load.deadline);
         match status {
             200 if time <= self.load.deadline => {
                 self.outcome.answered.push(time);
@@ -231,7 +252,7 @@ impl<'a> Loop<'a> {
     fn close(&mut self, token: Token) {
         let connection = self.connections.remove(&token);
         match connection.and_then(|it| it.due) {
-            Some(_) => self.fail(),
+            Some(due) => self.fail(due),
             None => self.idle.retain(|idle| *idle != token),
         }
     }

@@ -3,6 +3,7 @@
 pub(crate) mod codec;
 mod congestion;
 mod contest;
+mod faults;
 mod footprint;
 mod hop;
 mod overload;
@@ -17,7 +18,7 @@ use crate::plan::Plan;
 type Scenario = fn(&Plan) -> Result<(), BenchError>;
 
 /// Every scenario.
-pub(crate) const ALL: [(&str, Scenario); 9] = [
+pub(crate) const ALL: [(&str, Scenario); 10] = [
     ("codec", codec::run),
     ("contest", contest::run),
     ("saturation", saturation::run),
@@ -27,4 +28,5 @@ pub(crate) const ALL: [(&str, Scenario); 9] = [
     ("transfer", transfer::run),
     ("congestion", congestion::run),
     ("overload", overload::run),
+    ("faults", faults::run),
 ];

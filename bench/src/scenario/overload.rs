@@ -239,7 +239,7 @@ impl Estate {
         })?;
         let estate = Self {
             way,
-            request: request(),
+            request: Style::Form.request("hello", DEADLINE),
             consumer,
             provider_agents,
             _etcd: etcd,
@@ -306,18 +306,6 @@ impl Estate {
 /// What so many percent are.
 fn per_s(offer: u32) -> u32 {
     offer * CAPACITY_PER_S / 100
-}
-
-fn request() -> Vec<u8> {
-    let (path, kind) = (Style::Form.path(), Style::Form.content_type());
-    let body = Style::Form.body("hello");
-    format!(
-        "POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: {kind}\r\nx-dubbo-timeout-ms: {}\r\n\
-         content-length: {}\r\n\r\n{body}",
-        DEADLINE.as_millis(),
-        body.len()
-    )
-    .into_bytes()
 }
 
 fn targets(rows: &[Row], row: &Row) -> Vec<Target> {
