@@ -2,7 +2,6 @@
 //! call them. For one of these, methods are idempotent.
 
 use std::net::SocketAddr;
-
 use std::time::Duration;
 
 use interop_harness::{DubboVersion, Etcd, JavaProvider, ProviderOptions};
@@ -36,7 +35,7 @@ pub(super) enum Peers {
 
 pub(super) enum Provider {
     Embedded(EmbeddedProvider),
-    Java(JavaProvider),
+    Java(Box<JavaProvider>),
 }
 
 impl Provider {
@@ -47,7 +46,7 @@ impl Provider {
         let jvm_args = ["-XX:TieredStopAtLevel=4", "-Xmx256m"].map(Into::into).to_vec();
         let (threads, hash_sleep) = (N_THREADS, SLEEP);
         let options = ProviderOptions { threads, hash_sleep, jvm_args, ..Default::default() };
-        Ok(Self::Java(JavaProvider::start(DubboVersion::V3_3, options)?))
+        Ok(Self::Java(Box::new(JavaProvider::start(DubboVersion::V3_3, options)?)))
     }
 
     fn embedded(plan: &Plan, listen: &str) -> Result<Self, BenchError> {
