@@ -30,8 +30,8 @@ const PER_S: u32 = 1000;
 const DEADLINE: Duration = Duration::from_secs(1);
 const WARM_UP: Duration = Duration::from_secs(2);
 const JAVA_WARM_UP: Duration = Duration::from_secs(6);
-/// Java takes seconds to stop and to start.
-const JAVA_TIMES: u32 = 2;
+/// Three virtual machines take 16 s to stop and to start again, one after the other.
+const JAVA_ROLLING: Duration = Duration::from_secs(40);
 /// Calls of so long a time are a point in the picture.
 const POINT: Duration = Duration::from_millis(100);
 
@@ -91,7 +91,7 @@ impl Case {
             load(*addr, warm_up)?;
         }
         let is_long = peers == Peers::Java && fault == Fault::Rolling;
-        let duration = (plan.seconds * if is_long { JAVA_TIMES } else { 1 }).max(WARM_UP);
+        let duration = plan.seconds.max(if is_long { JAVA_ROLLING } else { WARM_UP });
         let started = Instant::now();
         let loads: Vec<_> =
             consumers.into_iter().map(|addr| thread::spawn(move || load(addr, duration))).collect();
@@ -102,6 +102,10 @@ impl Case {
         wait(duration * 3 / 5);
         let end = started.elapsed();
         fault.end(&mut estate)?;
+        if duration <= started.elapsed() {
+            let output = format!("{} took longer than the load", fault.name());
+            return Err(BenchError::NoResult { output });
+        }
         let mut ends = loads.into_iter().map(|it| {
             it.join().unwrap_or_else(|_| Err(BenchError::NoResult { output: "a panic".into() }))
         });
