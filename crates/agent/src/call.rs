@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use dubbo_proto::{ReplyKind, Serialization, Status as DubboStatus};
@@ -20,6 +20,7 @@ use crate::journal::{Answer, Entry};
 use crate::memory::{LinkToken, Metered, check_shared_reply, no_room_for_reply};
 use crate::metrics::CallStats;
 use crate::route::Route;
+use crate::stages::{Stage, StageClock};
 
 /// One call on its way through the agent, whatever protocol it came by or leaves by.
 ///
@@ -43,6 +44,8 @@ pub struct Call<'a, M, P> {
     /// Whether nobody waits for a reply: then null is the outcome once the call is queued on the
     /// connection.
     pub one_way: bool,
+    /// What stops the time of its stages, if anything does.
+    pub clock: Option<&'a Rc<StageClock>>,
 }
 
 /// A call on its way to an endpoint.
@@ -79,8 +82,8 @@ pub struct Encoded<'a> {
 impl<'a, M, P> Call<'a, M, P> {
     /// The same call of what the receiver knows by another form, with the payload in another form.
     pub fn with<N, Q>(&self, method: N, payload: Q) -> Call<'a, N, Q> {
-        let Self { attachments, times, one_way, .. } = *self;
-        Call { method, payload, attachments, times, one_way }
+        let Self { attachments, times, one_way, clock, .. } = *self;
+        Call { method, payload, attachments, times, one_way, clock }
     }
 }
 
@@ -110,6 +113,39 @@ pub struct Reply {
     pub endpoint: Rc<str>,
     /// Which method has answered, if more is known of its result than the reply tells.
     pub route: Option<Rc<Route>>,
+    /// When it came, if that is known.
+    pub came: Option<Came>,
+}
+
+/// When a reply came, and what its sender says of the time.
+#[derive(Clone, Copy, Debug)]
+pub struct Came {
+    /// When it was read.
+    pub at: Instant,
+    /// How long the provider worked on it, as its agent says.
+    pub app: Option<Duration>,
+}
+
+/// Notes on the clock of a call how its attempt has ended.
+#[inline]
+pub fn note_end(clock: Option<&Rc<StageClock>>, outcome: &Outcome) {
+    if let Some(clock) = clock {
+        let came = outcome.as_ref().map(|reply| reply.came);
+        match came {
+            Ok(came) => note_reply(clock, came),
+            // Another attempt may follow.
+            Err(_) => clock.enter(Stage::Wait, Instant::now()),
+        }
+    }
+}
+
+/// Notes on the clock of a call that its reply has come.
+#[cold]
+pub fn note_reply(clock: &StageClock, came: Option<Came>) {
+    clock.enter(Stage::Decode, came.map_or_else(Instant::now, |came| came.at));
+    if let Some(app) = came.and_then(|came| came.app) {
+        clock.app_took(app);
+    }
 }
 
 /// A connection from another agent's side: it has no calls of its own.
@@ -211,6 +247,8 @@ pub struct LinkCaller {
     pub admitted: Admitted,
     /// What is to be told of it, if anybody wants to know.
     pub entry: Option<Box<Entry>>,
+    /// When it was passed to the app, if the caller would like to know how long that took.
+    pub asked: Option<Instant>,
 }
 
 impl LinkCaller {
@@ -254,6 +292,11 @@ impl LinkCaller {
     pub fn complete(mut self, outcome: Outcome) {
         let now = self.count(outcome.as_ref().err());
         self.admitted.ended(now, outcome.as_ref().err());
+        let clock = self.entry.as_ref().and_then(|entry| entry.clock().cloned());
+        if let Some(clock) = &clock {
+            clock.enter(Stage::Answer, now);
+            clock.app_took(Duration::MAX);
+        }
         if let Some(entry) = self.entry.take() {
             tell(entry, &outcome);
         }
@@ -273,7 +316,33 @@ impl LinkCaller {
             },
             Err(error) => error_reply(&error),
         };
-        self.conn.with(|link| link.respond(self.id, reply));
+        match self.asked {
+            None => self.conn.with(|link| link.respond(self.id, reply)),
+            Some(asked) => {
+                let app = now.saturating_duration_since(asked);
+                respond_timed(&self.conn, self.id, reply, app);
+            }
+        }
+        watch(&self.conn, clock);
+    }
+}
+
+/// Answers a call with how long the app took.
+#[cold]
+fn respond_timed(conn: &Conn<LinkServer>, id: CallId, reply: link_proto::Reply<'_>, app: Duration) {
+    let text = app.as_micros().to_string();
+    let reply = link_proto::Reply { meta: &[(APP_US, &text)], ..reply };
+    conn.with(|link| link.respond(id, reply));
+}
+
+/// In the metadata of a link's answer: how long the app took, in microseconds.
+pub const APP_US: &str = "app-us";
+
+/// Has the clock of a call run until its answer is written, which waits on `conn`.
+#[inline]
+pub fn watch<M>(conn: &Conn<Metered<M>>, clock: Option<Rc<StageClock>>) {
+    if let Some(clock) = clock {
+        conn.with(|machine| machine.watch(clock));
     }
 }
 

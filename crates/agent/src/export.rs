@@ -37,6 +37,7 @@ use crate::journal::{Entry, Journal};
 use crate::memory::write_timeout;
 use crate::priority;
 use crate::route::{WHOLE, template};
+use crate::stages::{self, Stage, StageClock};
 use crate::upstream::dubbo::{self, DubboClient, refused};
 use crate::upstream::{MessageLen, Standing};
 
@@ -81,17 +82,22 @@ struct Received {
     one_way: bool,
     /// What is to be told of it, if anybody wants to know: whoever ends it takes it.
     entry: Cell<Option<Box<Entry>>>,
+    /// What stops the time of its stages, if anything does.
+    clock: Option<Rc<StageClock>>,
+    /// The caller would like to know how long the app took.
+    timed: bool,
 }
 
 impl Received {
     /// The request as a call of what `method` says.
     fn call<'a, M, P>(
-        &self,
+        &'a self,
         method: M,
         payload: P,
         attachments: &'a [(&'a str, &'a str)],
     ) -> Call<'a, M, P> {
-        Call { method, payload, attachments, times: self.times, one_way: self.one_way }
+        let (times, one_way, clock) = (self.times, self.one_way, self.clock.as_ref());
+        Call { method, payload, attachments, times, one_way, clock }
     }
 
     /// How much it matters while it waits.
@@ -228,12 +234,16 @@ impl LinkSession {
 
     fn on_event(&self, event: Event<()>) {
         match event {
-            Event::Request { id, route, codec, timeout, meta, payload, one_way, .. } => {
+            Event::Request { id, route, codec, timeout, meta, payload, one_way, timed, .. } => {
                 let now = Instant::now();
                 let deadline = now + timeout.unwrap_or(DEFAULT_TIMEOUT);
                 let times = Times { now, deadline };
-                let entry = self.journal.begin("link", Some(self.peer), now).into();
-                self.request(route, Received { id, codec, times, meta, payload, one_way, entry });
+                let entry = self.journal.begin("link", Some(self.peer), now);
+                let clock = entry.as_ref().and_then(|entry| entry.clock().cloned());
+                let entry = entry.into();
+                let call =
+                    Received { id, codec, times, meta, payload, one_way, entry, clock, timed };
+                self.request(route, call);
             }
             Event::Defined { route, def } => self.define(route, &def),
             Event::Cancelled { id } => {
@@ -459,6 +469,7 @@ impl LinkSession {
         };
         let serialization = serialization.of_body(&call.payload);
         let (id, one_way, caller) = (call.id, call.one_way, self.caller(target, call, admitted));
+        stages::enter(call.clock.as_ref(), Stage::Network);
         let running = Rc::clone(&self.running);
         let done = move |outcome: Outcome| {
             running.borrow_mut().remove(&id);
@@ -523,6 +534,7 @@ impl LinkSession {
             route: Rc::clone(&target.route),
             admitted,
             entry: call.entry.take(),
+            asked: call.timed.then_some(call.times.now),
         }
     }
 

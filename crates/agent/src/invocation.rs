@@ -9,6 +9,7 @@ use http::HeaderMap;
 use crate::args::ArgumentList;
 use crate::call::{Call, ONE_WAY, Payload, RoutedCall, Times};
 use crate::route::{Route, RouteName};
+use crate::stages::StageClock;
 
 /// What a caller asks for, not yet checked.
 ///
@@ -28,6 +29,8 @@ pub struct Invocation<'a> {
     pub attachments: Vec<(&'a str, &'a str)>,
     /// Who asks.
     pub origin: Origin<'a>,
+    /// What stops the time of its stages, if anything does.
+    pub clock: Option<Rc<StageClock>>,
 }
 
 /// What is known of who makes a call, besides what the call itself says.
@@ -49,6 +52,7 @@ impl<'a> Invocation<'a> {
     ) -> RoutedCall<'a> {
         let attachments = &self.attachments;
         let one_way = attachments.contains(&ONE_WAY);
-        Call { method: route, payload: Payload::Json(args), attachments, times, one_way }
+        let (payload, clock) = (Payload::Json(args), self.clock.as_ref());
+        Call { method: route, payload, attachments, times, one_way, clock }
     }
 }

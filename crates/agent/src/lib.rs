@@ -49,6 +49,7 @@ pub mod route;
 pub mod routes;
 pub mod rule_documents;
 pub mod scratch;
+pub mod stages;
 #[cfg(test)]
 mod testing;
 pub mod timeout;

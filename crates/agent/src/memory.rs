@@ -19,6 +19,7 @@ use link::LinkMachine;
 use wire::{Account, Budget, Conn, Group, Lease, Machine, Refused, Waits};
 
 use crate::error::{CallError, Code};
+use crate::stages::StageClock;
 
 /// While more than this waits for a peer that asks us, nothing more is read from it.
 const MAX_UNREAD_LEN: usize = 1 << 20;
@@ -88,17 +89,49 @@ pub struct Metered<M> {
     taken_len: usize,
     /// What the account was told.
     counted: Cell<usize>,
+    /// Clocks of calls that wait to be written.
+    watched: Watched,
 }
 
 impl<M> Metered<M> {
     /// A machine of a new connection.
     pub fn new(machine: M, account: Rc<Account>) -> Self {
-        Self { machine, account, input_len: 0, taken_len: 0, counted: Cell::new(0) }
+        let (counted, watched) = (Cell::new(0), Watched::default());
+        Self { machine, account, input_len: 0, taken_len: 0, counted, watched }
     }
 
     /// The account.
     pub fn account(&self) -> &Rc<Account> {
         &self.account
+    }
+
+    /// What was queued last is of the call with that clock.
+    #[cold]
+    pub fn watch(&mut self, clock: Rc<StageClock>) {
+        self.watched.queued.push(clock);
+    }
+}
+
+/// Clocks of calls whose bytes wait to be written. There are few: one call in many has one.
+#[derive(Default)]
+struct Watched {
+    /// The machine has their bytes.
+    queued: Vec<Rc<StageClock>>,
+    /// The driver has their bytes.
+    taken: Vec<Rc<StageClock>>,
+}
+
+impl Watched {
+    fn is_empty(&self) -> bool {
+        self.queued.is_empty() && self.taken.is_empty()
+    }
+
+    /// The driver has written what it took before, and takes the rest.
+    #[cold]
+    fn take(&mut self) {
+        let now = Instant::now();
+        self.taken.drain(..).for_each(|clock| clock.written(now));
+        std::mem::swap(&mut self.queued, &mut self.taken);
     }
 }
 
@@ -189,6 +222,9 @@ impl<M: Buffers> Machine for Metered<M> {
     fn transmit(&mut self) -> &mut BytesMut {
         // The driver asks when it has written all that it took before.
         self.taken_len = 0;
+        if !self.watched.is_empty() {
+            self.watched.take();
+        }
         let _ = self.count();
         let out = self.machine.transmit();
         self.taken_len = out.len();

@@ -159,7 +159,7 @@ mod tests {
 
     fn reply(serialization: Serialization, body: &[u8]) -> Reply {
         let body = bytes::Bytes::copy_from_slice(body);
-        Reply { serialization, body, endpoint: "here".into(), route: None }
+        Reply { serialization, body, endpoint: "here".into(), route: None, came: None }
     }
 
     fn text(reply: &Reply, options: &str) -> (String, Vec<&'static str>) {

@@ -5,6 +5,7 @@
 
 mod agent_pages;
 mod sockets;
+mod stages;
 
 use std::fmt;
 
@@ -42,6 +43,10 @@ pub enum Cause {
     SlowProvider,
     /// An endpoint gets no calls.
     EndpointOut,
+    /// Calls wait in the agent before they are sent.
+    CallsWait,
+    /// One piece of work holds up all other calls of a worker.
+    EventLoop,
 }
 
 /// A cause, where it is, how that is known, and what to do.

@@ -35,6 +35,8 @@ pub(crate) async fn look(admin: &str) -> Result<AgentLook, String> {
         endpoints: items(admin, "endpoints").await?,
         apps: items(admin, "apps").await?,
         connections: items(admin, "connections").await?,
+        // An older agent has no such page.
+        stages: items(admin, "stages").await.unwrap_or_default(),
     })
 }
 

@@ -58,6 +58,8 @@ pub enum Event<T> {
         stream_in: bool,
         /// Items may be sent by [`send_item`](crate::Connection::send_item) before the answer.
         stream_out: bool,
+        /// The caller would like to know how long the app took.
+        timed: bool,
     },
     /// An item of a stream came, whole. To be told to
     /// [`item_taken`](crate::Connection::item_taken) when the app has taken it.

@@ -91,6 +91,9 @@ pub mod flags {
     pub const STREAM_IN: u8 = 0x08;
     /// REQUEST: the server may send items before its RESPONSE.
     pub const STREAM_OUT: u8 = 0x10;
+    /// REQUEST: the client would like to know how long the app took. Optional, as a receiver
+    /// that does not know it answers without that.
+    pub const TIMED: u8 = 0x40;
     /// ITEM: the client sends no more items.
     pub const END: u8 = 0x08;
     /// DEFINE: this is the server's answer.

@@ -120,6 +120,9 @@ pub struct RequestOut<'a> {
     pub stream_in: bool,
     /// The server may send items before its answer. As for `stream_in`.
     pub stream_out: bool,
+    /// The caller would like to know how long the app took. The server may say so in the metadata
+    /// of its answer.
+    pub timed: bool,
     /// Arguments.
     pub payload: Payload<'a>,
 }
@@ -136,6 +139,7 @@ impl RequestOut<'_> {
             one_way: false,
             stream_in: false,
             stream_out: false,
+            timed: false,
             payload: Payload::Slice(&[]),
         }
     }
@@ -146,7 +150,8 @@ impl RequestOut<'_> {
         let one_way = if self.one_way { flags::ONE_WAY } else { 0 };
         let stream_in = if self.stream_in { flags::STREAM_IN } else { 0 };
         let stream_out = if self.stream_out { flags::STREAM_OUT } else { 0 };
-        one_way | stream_in | stream_out
+        let timed = if self.timed { flags::TIMED } else { 0 };
+        one_way | stream_in | stream_out | timed
     }
 }
 

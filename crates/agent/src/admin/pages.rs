@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use dubbo_proto::ServiceKey;
 use http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN,
     X_CONTENT_TYPE_OPTIONS,
@@ -18,10 +19,11 @@ use crate::error::clip;
 use crate::gate::GateFigures;
 use crate::ingress::http::{head, web_pages};
 use crate::inspect::snapshot::{
-    AppSnapshot, Page, RegistrySnapshot, ServiceSnapshot, Snapshot, VersionSnapshot,
+    AppSnapshot, Page, RegistrySnapshot, ServiceSnapshot, Snapshot, StagesSnapshot, VersionSnapshot,
 };
 use crate::inspect::{Asked, Filter, MAX_LIMIT, Question};
 use crate::metrics::{self, ServiceFigures};
+use crate::stages::{Place, Stage, StageTotals};
 
 /// Longest filter of what is logged, in bytes.
 const MAX_FILTER_LEN: usize = 1024;
@@ -45,6 +47,7 @@ pub(super) const ROUTES: &str = "\
 /routes       the methods that are called; ?service= ?limit=
 /explain      what would become of a call; ?service= ?method= ?attachment=NAME=VALUE ?argument=
 /apps         the apps behind the exports: what they can take, and what waits; ?limit=
+/stages       where the time of calls goes, of one in so many (stage_sample); ?service= ?limit=
 /registries   the registries, and since when each is connected or not; ?limit=
 /config       the configuration in force, without secrets
 /version      the version, and how long the process has run
@@ -127,6 +130,7 @@ async fn get(state: &AdminState, request: &Request<Incoming>) -> Answer {
             ask(state, query, &known, Question::Explain).await
         }
         "/apps" => apps(state, query),
+        "/stages" => stages(state, query),
         "/registries" => registries(state, query),
         "/config" => {
             let level = state.log_level.as_ref().map(|level| level.current());
@@ -191,6 +195,30 @@ fn apps(state: &AdminState, query: &str) -> Answer {
         }
     };
     let items: Vec<_> = gates.into_iter().take(filter.limit).map(describe).collect();
+    json(&Page { total, truncated: items.len() < total, silent_workers: Vec::new(), items })
+}
+
+fn stages(state: &AdminState, query: &str) -> Answer {
+    let filter = match Filter::of_query(query, &["service"]) {
+        Ok(filter) => filter,
+        Err(problem) => return text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
+    };
+    let describe = |(place, service, totals): (Place, String, StageTotals)| StagesSnapshot {
+        place: place.name().to_owned(),
+        service,
+        calls: totals.n_calls,
+        total_ms: Stage::ALL
+            .into_iter()
+            .zip(totals.spent)
+            .map(|(stage, time)| (stage.name().to_owned(), time.as_secs_f64() * 1e3))
+            .collect(),
+    };
+    let mut all = state.hub.stages();
+    all.retain(|(_, name, _)| {
+        name.parse::<ServiceKey>().is_ok_and(|service| filter.has_service(&service, name))
+    });
+    let total = all.len();
+    let items: Vec<_> = all.into_iter().take(filter.limit).map(describe).collect();
     json(&Page { total, truncated: items.len() < total, silent_workers: Vec::new(), items })
 }
 

@@ -122,7 +122,8 @@ impl Cluster {
                 };
                 let method = &later.route;
                 let attachments = &attachments;
-                self.call(Call { method, payload, attachments, times, one_way: false }).await
+                let (one_way, clock) = (false, None);
+                self.call(Call { method, payload, attachments, times, one_way, clock }).await
             };
             let now = Instant::now();
             let next = now + later.policy.delay;

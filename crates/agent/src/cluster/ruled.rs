@@ -130,5 +130,11 @@ fn answer(json: &[u8], call: &RoutedCall<'_>) -> Outcome {
     encode_reply(to, kind, &value, &[], DEFAULT_PAYLOAD_LIMIT, &mut out)
         .map_err(|error| bad(&error))?;
     out.advance(HEADER_LEN);
-    Ok(Reply { serialization, body: out.freeze(), endpoint: OURSELVES.into(), route: None })
+    Ok(Reply {
+        serialization,
+        body: out.freeze(),
+        endpoint: OURSELVES.into(),
+        route: None,
+        came: None,
+    })
 }

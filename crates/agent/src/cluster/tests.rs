@@ -37,7 +37,7 @@ fn in_flight(cluster: &Cluster) -> u32 {
 fn answer(attempt: &Attempt) -> Outcome {
     let endpoint = Rc::clone(attempt.upstream().address());
     let (serialization, body) = (Serialization::Hessian2, Bytes::new());
-    Ok(Reply { serialization, body, endpoint, route: None })
+    Ok(Reply { serialization, body, endpoint, route: None, came: None })
 }
 
 fn failure(code: Code) -> Outcome {

@@ -87,6 +87,7 @@ fn process(mut section: Section<'_>) -> ProcessConfig {
         drain_timeout: section.ms("drain_ms", defaults::LONGEST, defaults::DRAIN_TIMEOUT),
         memory_len: 0, // Known when all sections were read.
         reserved_files: section.optional_number("reserved_files", 1..=defaults::MAX_FILES),
+        stage_sample: section.number("stage_sample", 0..=1_000_000, defaults::STAGE_SAMPLE),
     };
     section.finish();
     process

@@ -145,6 +145,8 @@ pub struct ProcessConfig {
     /// File descriptors that are kept from callers, for connections to endpoints, registries and
     /// files; a share of the process's limit unless configured.
     pub reserved_files: Option<u64>,
+    /// One call in so many has the time of its stages stopped; none if 0.
+    pub stage_sample: u32,
 }
 
 /// Logging.

@@ -45,6 +45,8 @@ impl Config {
         let mut plan = ReloadPlan::default();
         note(&mut plan.changed, "log.level", log.filter == new.log.filter);
         note(&mut plan.changed, "access_log", access_log == &new.access_log);
+        let is_same = process.stage_sample == new.process.stage_sample;
+        note(&mut plan.changed, "agent.stage_sample", is_same);
         note(&mut plan.changed, "defaults", clusters.default == new.clusters.default);
         note(&mut plan.changed, "cluster", clusters.rules == new.clusters.rules);
         let restart = &mut plan.needs_restart;

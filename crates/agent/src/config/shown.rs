@@ -148,13 +148,15 @@ fn app_capacity(capacity: AppCapacity) -> Value {
 }
 
 fn process_shown(config: &ProcessConfig) -> Value {
-    let ProcessConfig { name, workers, drain_timeout, memory_len, reserved_files } = config;
+    let ProcessConfig { name, workers, drain_timeout, memory_len, reserved_files, stage_sample } =
+        config;
     json!({
         "name": name,
         "workers": workers,
         "drain_ms": ms(*drain_timeout),
         "memory_bytes": memory_len,
         "reserved_files": reserved_files,
+        "stage_sample": stage_sample,
     })
 }
 

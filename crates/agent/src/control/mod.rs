@@ -123,6 +123,7 @@ impl Control {
         let hub = Hub::new(&Code::NAMES);
         let journal = Journal::default();
         journal.log_to(&config.access_log)?;
+        journal.sample_stages(config.process.stage_sample);
         hub.show_journal(journal.clone());
         let loads = Loads::new(config.process.workers);
         hub.show_loads(loads.clone());
@@ -283,6 +284,8 @@ impl Control {
         self.exports.follow_apps(&self.config);
         self.config.clusters = new.clusters;
         self.config.log = new.log;
+        self.journal.sample_stages(new.process.stage_sample);
+        self.config.process.stage_sample = new.process.stage_sample;
         // Also where it is the same: a file that was moved away is left alone.
         match self.journal.log_to(&new.access_log) {
             Ok(()) => self.config.access_log = new.access_log,

@@ -439,6 +439,19 @@ pub struct AppSnapshot {
     pub shed: u64,
 }
 
+/// Where the time of a service's calls went, of those whose stages had their time stopped.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct StagesSnapshot {
+    /// `ingress` for calls that local programs make, `export` for those to the local app.
+    pub place: String,
+    /// The service key.
+    pub service: String,
+    /// How many calls these are.
+    pub calls: u64,
+    /// How long they were in each stage together, in milliseconds, by the name of the stage.
+    pub total_ms: BTreeMap<String, f64>,
+}
+
 /// A registry.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct RegistrySnapshot {

@@ -1,5 +1,6 @@
 //! What is noted of a call while it is under way.
 
+use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
 use wire::Peer;
@@ -7,6 +8,7 @@ use wire::Peer;
 use super::Journal;
 use super::record::{MAX_ARGUMENTS_LEN, MAX_MESSAGE_LEN, MAX_NAME_LEN, Record, cut};
 use crate::error::{CallError, Code};
+use crate::stages::{Stage, StageClock};
 
 /// A call that somebody may want to know of. One that is dropped was given up by its caller.
 #[derive(Debug)]
@@ -15,7 +17,10 @@ pub struct Entry {
     /// `None` once it is told.
     record: Option<Record>,
     started: Instant,
+    /// Whether somebody wants to be told, or only its stages count.
+    is_told: bool,
     wants_arguments: bool,
+    clock: Option<Rc<StageClock>>,
 }
 
 /// What a request says of itself.
@@ -46,7 +51,8 @@ impl Entry {
         protocol: &'static str,
         peer: Option<Peer>,
         started: Instant,
-        wants_arguments: bool,
+        (is_told, wants_arguments): (bool, bool),
+        clock: Option<Rc<StageClock>>,
     ) -> Self {
         let record = Record {
             began: SystemTime::now(),
@@ -62,12 +68,21 @@ impl Entry {
             reply_len: 0,
             trace: None,
             arguments: None,
+            stages: None,
         };
-        Self { journal, record: Some(record), started, wants_arguments }
+        Self { journal, record: Some(record), started, is_told, wants_arguments, clock }
+    }
+
+    /// What stops the time of its stages, if anything does.
+    pub fn clock(&self) -> Option<&Rc<StageClock>> {
+        self.clock.as_ref()
     }
 
     /// Notes what the request says.
     pub fn named(&mut self, named: Named<'_>) {
+        if let Some(clock) = &self.clock {
+            clock.name(&cut(named.service, MAX_NAME_LEN));
+        }
         if let Some(record) = &mut self.record {
             record.service = Some(cut(named.service, MAX_NAME_LEN));
             record.method = Some(cut(named.method, MAX_NAME_LEN));
@@ -109,8 +124,15 @@ impl Entry {
     }
 
     fn tell(&self, mut record: Record) {
-        record.latency = self.started.elapsed();
-        self.journal.report(record);
+        let now = Instant::now();
+        record.latency = now.saturating_duration_since(self.started);
+        if let Some(clock) = &self.clock {
+            clock.enter(Stage::Answer, now);
+            record.stages = Some(Box::new(clock.spent()));
+        }
+        if self.is_told {
+            self.journal.report(record);
+        }
     }
 }
 

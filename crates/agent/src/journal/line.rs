@@ -1,12 +1,13 @@
 //! How a call is written in a line: as JSON, or for people.
 
 use std::fmt::Write as _;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use wire::Peer;
 
 use super::Record;
+use crate::stages::{Spent, Stage};
 
 /// What a line tells of a call. As JSON, what is not known is left out.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -44,6 +45,9 @@ pub struct CallLine {
     /// The arguments as a JSON array, which is cut off where it is long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<String>,
+    /// How long it was in each stage, in milliseconds, if its time was stopped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "stage_map")]
+    pub stages: Vec<(String, f64)>,
 }
 
 impl CallLine {
@@ -61,13 +65,14 @@ impl CallLine {
             method: text(&record.method),
             code: record.code.map_or("ok", |code| code.row().name).to_owned(),
             // Whole microseconds.
-            ms: (record.latency.as_secs_f64() * 1e6).round() / 1e3,
+            ms: ms(record.latency),
             endpoint: text(&record.endpoint),
             request_bytes: record.request_len,
             reply_bytes: record.reply_len,
             trace: text(&record.trace),
             message: text(&record.message),
             arguments: text(&record.arguments).filter(|_| with_arguments),
+            stages: record.stages.as_deref().map(stages).unwrap_or_default(),
         }
     }
 
@@ -94,10 +99,52 @@ impl CallLine {
                 let _ = write!(out, " {name}={value:?}");
             }
         }
+        for (nth, (stage, ms)) in self.stages.iter().enumerate() {
+            let before = if nth == 0 { " stages=" } else { "," };
+            let _ = write!(out, "{before}{}:{ms:.3}", plain(stage));
+        }
         if let Some(arguments) = &self.arguments {
             let _ = write!(out, " {}", plain(arguments));
         }
         out
+    }
+}
+
+/// In whole microseconds.
+fn ms(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// Those that took a microsecond at least, in their order.
+fn stages(spent: &Spent) -> Vec<(String, f64)> {
+    let all =
+        Stage::ALL.iter().zip(spent).map(|(stage, time)| (stage.name().to_owned(), ms(*time)));
+    all.filter(|(_, ms)| *ms != 0.0).collect()
+}
+
+/// Stages are an object in JSON, in their order.
+mod stage_map {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::stages::Stage;
+
+    pub(super) fn serialize<S: Serializer>(
+        stages: &[(String, f64)],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(stages.iter().map(|(name, ms)| (name, ms)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<(String, f64)>, D::Error> {
+        let mut stages: Vec<_> =
+            BTreeMap::<String, f64>::deserialize(deserializer)?.into_iter().collect();
+        let place = |name: &str| Stage::ALL.iter().position(|stage| stage.name() == name);
+        stages.sort_by_key(|(name, _)| place(name));
+        Ok(stages)
     }
 }
 
@@ -115,8 +162,6 @@ fn time(record: &Record) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::error::Code;
 
@@ -135,6 +180,7 @@ pub(super) mod tests {
             reply_len: 34,
             trace: None,
             arguments: None,
+            stages: None,
         }
     }
 

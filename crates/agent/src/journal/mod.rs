@@ -17,13 +17,15 @@ mod record;
 mod tap;
 mod wanted;
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use self::access_log::AccessLog;
 use self::tap::Taps;
 use crate::config::AccessLogConfig;
+use crate::stages::{Place, Stage, StageClock, StageTable};
 use wire::Peer;
 
 pub use self::entry::{Answer, Entry, Named};
@@ -34,10 +36,19 @@ pub use self::tap::{MAX_TAPS, Tap, TapFilter, TooManyTaps};
 
 /// Nobody wants to know of calls.
 const NOTHING: u8 = 0;
+/// Nobody does, but the stages of some have their time stopped.
+const SAMPLED: u8 = 1;
 /// Somebody wants to know of some.
-const FACTS: u8 = 1;
+const FACTS: u8 = 2;
+/// Somebody looks on, and wants to see the stages of each.
+const TAPPED: u8 = 3;
 /// Somebody wants to see arguments, too.
-const ARGUMENTS: u8 = 2;
+const ARGUMENTS: u8 = 4;
+
+thread_local! {
+    /// So many calls of this thread come before the next one that has its time stopped.
+    static N_BETWEEN: Cell<u32> = const { Cell::new(0) };
+}
 
 /// What is told of calls, and to whom. A clone is another handle to the same.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +58,9 @@ pub struct Journal(Arc<Inner>);
 struct Inner {
     /// One of the constants above.
     level: AtomicU8,
+    /// One call in so many has its time stopped; none if 0.
+    stage_sample: AtomicU32,
+    stages: StageTable,
     readers: Mutex<Readers>,
     n_lines: Arc<LineCounts>,
 }
@@ -88,7 +102,8 @@ impl Journal {
     ) -> Option<Box<Entry>> {
         match self.0.level.load(Relaxed) {
             NOTHING => None,
-            level => Some(self.begin_entry(protocol, peer, started, level == ARGUMENTS)),
+            SAMPLED if !self.is_next() => None,
+            level => Some(self.begin_entry(protocol, peer, started, level)),
         }
     }
 
@@ -98,9 +113,51 @@ impl Journal {
         protocol: &'static str,
         peer: Option<Peer>,
         started: Instant,
-        wants_arguments: bool,
+        level: u8,
     ) -> Box<Entry> {
-        Box::new(Entry::new(self.clone(), protocol, peer, started, wants_arguments))
+        let is_timed = level == SAMPLED || TAPPED <= level || self.is_next();
+        let (place, first) = match protocol {
+            "link" => (Place::Export, Stage::Wait),
+            "dubbo" => (Place::Ingress, Stage::Wait),
+            _ => (Place::Ingress, Stage::Read),
+        };
+        let table = || self.0.stages.clone();
+        let clock = is_timed.then(|| StageClock::new(place, first, started, table()));
+        let wants = (level != SAMPLED, level == ARGUMENTS);
+        Box::new(Entry::new(self.clone(), protocol, peer, started, wants, clock))
+    }
+
+    /// Whether it is the turn of a call to have its time stopped.
+    #[inline]
+    fn is_next(&self) -> bool {
+        let n_between = N_BETWEEN.get();
+        if n_between != 0 {
+            N_BETWEEN.set(n_between - 1);
+            return false;
+        }
+        self.choose_next()
+    }
+
+    /// Chooses at random, for calls may come in a rhythm.
+    #[cold]
+    fn choose_next(&self) -> bool {
+        let every = self.0.stage_sample.load(Relaxed);
+        if every != 0 {
+            N_BETWEEN.set(rand::random_range(0..every.saturating_mul(2) - 1));
+        }
+        every != 0
+    }
+
+    /// One call in so many has the time of its stages stopped from now on; none if 0.
+    pub fn sample_stages(&self, one_of: u32) {
+        let readers = self.readers();
+        self.0.stage_sample.store(one_of, Relaxed);
+        self.note_level(&readers);
+    }
+
+    /// How long calls were in which stage.
+    pub fn stages(&self) -> &StageTable {
+        &self.0.stages
     }
 
     /// Writes the access log as `config` says from now on. A file is opened anew, so that one that
@@ -155,8 +212,10 @@ impl Journal {
     fn note_level(&self, readers: &Readers) {
         let level = match readers {
             Readers { taps, .. } if taps.want_arguments() => ARGUMENTS,
-            Readers { log: None, taps } if taps.is_empty() => NOTHING,
-            _ => FACTS,
+            Readers { taps, .. } if !taps.is_empty() => TAPPED,
+            Readers { log: Some(_), .. } => FACTS,
+            _ if self.0.stage_sample.load(Relaxed) != 0 => SAMPLED,
+            _ => NOTHING,
         };
         self.0.level.store(level, Relaxed);
     }

@@ -6,6 +6,7 @@ use dubbo_proto::ServiceKey;
 use wire::Peer;
 
 use crate::error::Code;
+use crate::stages::Spent;
 
 /// Longest service key, method, path or trace context that is kept, in bytes.
 pub(super) const MAX_NAME_LEN: usize = 256;
@@ -43,6 +44,8 @@ pub struct Record {
     pub trace: Option<Box<str>>,
     /// The arguments as a JSON array, cut off where they are long, if anybody wanted them.
     pub arguments: Option<Box<str>>,
+    /// How long it was in each stage, if its time was stopped.
+    pub stages: Option<Box<Spent>>,
 }
 
 impl Record {

@@ -33,6 +33,7 @@ use self::holds::Holds;
 use self::limiters::Limiters;
 use crate::gate::{DirectGates, GateFigures, SharedGate};
 use crate::journal::Journal;
+use crate::stages::{Place, StageTotals};
 
 pub use self::calls::{CallStats, CallTotals};
 pub use self::ejections::EjectedEndpoint;
@@ -189,6 +190,12 @@ impl Hub {
     /// Has the lines of the access log counted.
     pub fn show_journal(&self, journal: Journal) {
         let _ = self.0.journal.set(journal);
+    }
+
+    /// Where the time of calls went that had their stages' time stopped.
+    #[must_use]
+    pub fn stages(&self) -> Vec<(Place, String, StageTotals)> {
+        self.0.journal.get().map(|journal| journal.stages().all()).unwrap_or_default()
     }
 
     /// How the gates before endpoints stand.

@@ -15,6 +15,7 @@ use super::gauges::unix_seconds;
 use super::process::Process;
 use super::{Hub, ServiceFigures};
 use crate::gate::GateFigures;
+use crate::stages::Stage;
 
 /// The media type of [`Hub::render`]'s text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -94,6 +95,7 @@ impl Collector for Shown {
         holds(&mut out, hub)?;
         ejections(&mut out, hub)?;
         events(&mut out, hub)?;
+        stages(&mut out, hub)?;
         access_log(&mut out, hub)?;
         process(&mut out, hub, &self.process)
     }
@@ -398,6 +400,30 @@ fn events(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
         for (event, count) in events.events() {
             let labels = vec![("service", service.as_str()), ("event", event.name())];
             counter(&mut metric, &labels, count)?;
+        }
+    }
+    Ok(())
+}
+
+fn stages(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
+    let all = hub.stages();
+    let help = "Calls whose stages had their time stopped";
+    let name = "dubmesh_stage_calls";
+    let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (place, service, totals) in &all {
+        let labels = vec![("place", place.name()), ("service", service.as_str())];
+        counter(&mut metric, &labels, totals.n_calls)?;
+    }
+    let help = "How long those calls were in a stage, together";
+    let (name, unit) = ("dubmesh_stage_time", Some(&Unit::Seconds));
+    let mut metric = out.encode_descriptor(name, help, unit, MetricType::Counter)?;
+    for (place, service, totals) in &all {
+        for (stage, time) in Stage::ALL.into_iter().zip(totals.spent) {
+            let labels =
+                [("place", place.name()), ("service", service.as_str()), ("stage", stage.name())];
+            metric
+                .encode_family(&labels)?
+                .encode_counter::<NoLabelSet, f64, f64>(&time.as_secs_f64(), None)?;
         }
     }
     Ok(())

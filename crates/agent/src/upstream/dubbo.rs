@@ -12,14 +12,16 @@ use tokio::sync::oneshot;
 use tracing::{debug, info};
 use wire::{Conn, Machine, TimedEvent, Waits};
 
-use super::{DubboForm, Lanes, MessageLen, Peer, Setup, Signs, sent};
+use super::{DubboForm, Lanes, MessageLen, Peer, Setup, Signs, queued, sent};
 use crate::call::{
-    Call, DubboAnswer, Encoded, Outcome, Payload, Reply, ReplyTo, RoutedCall, Times, Whole, wait,
+    Call, Came, DubboAnswer, Encoded, Outcome, Payload, Reply, ReplyTo, RoutedCall, Times, Whole,
+    note_end, wait,
 };
 use crate::connections::Activity;
 use crate::error::{CallError, Code};
 use crate::memory::{Buffers, Memory, Metered, check_room};
 use crate::scratch::Scratch;
+use crate::stages::{Stage, enter};
 
 /// What a reply may carry beside a value of the longest kind.
 const ATTACHMENTS_LEN: usize = 64 * 1024;
@@ -115,10 +117,17 @@ impl DubboPeer {
         self.setup.max_in_flight as usize
     }
 
-    fn outcome(&self, status: Status, serialization: Serialization, body: bytes::Bytes) -> Outcome {
+    fn outcome(
+        &self,
+        status: Status,
+        serialization: Serialization,
+        body: bytes::Bytes,
+        at: Instant,
+    ) -> Outcome {
         if status == Status::Ok {
             let endpoint = Rc::clone(&self.address);
-            return Ok(Reply { serialization, body, endpoint, route: None });
+            let came = Some(Came { at, app: None });
+            return Ok(Reply { serialization, body, endpoint, route: None, came });
         }
         Err(self.refusal(status, serialization, &body))
     }
@@ -182,7 +191,7 @@ impl Peer for DubboPeer {
                 );
             }
             ClientEvent::Reply { token, status, serialization, body } => {
-                token.complete(self.outcome(status, serialization, body));
+                token.complete(self.outcome(status, serialization, body, timed.read_at));
             }
             ClientEvent::Shed { token, len } => {
                 let message = format!(
@@ -244,6 +253,7 @@ pub async fn call(lanes: &Lanes, call: &RoutedCall<'_>, form: DubboForm<'_>) -> 
         None => route.template(serialization)?,
     };
     let (to, outcome) = caller(call.one_way);
+    enter(call.clock, Stage::Encode);
     let id = lanes.peer().scratch.with(|bytes| {
         args.encode(route, serialization, bytes)?;
         check_room(&conn, bytes.len())?;
@@ -252,6 +262,7 @@ pub async fn call(lanes: &Lanes, call: &RoutedCall<'_>, form: DubboForm<'_>) -> 
         send(&conn, &call, to).map_err(|(_, error)| refused(&error).at(lanes.address()))
     })?;
     let outcome = finish(lanes, &conn, id, outcome).await;
+    note_end(call.clock, &outcome);
     if let Ok(reply) = &outcome {
         expected.note(reply.body.len());
     }
@@ -268,7 +279,9 @@ pub async fn pass_on(lanes: &Lanes, call: &Call<'_, (), Whole<'_>>) -> Outcome {
     let times = Times { now, ..call.times };
     let sent = send_whole(&conn, &Call { times, ..*call }, to);
     let id = sent.map_err(|(_, error)| refused(&error).at(lanes.address()))?;
-    finish(lanes, &conn, id, outcome).await
+    let outcome = finish(lanes, &conn, id, outcome).await;
+    note_end(call.clock, &outcome);
+    outcome
 }
 
 /// A task that waits for the outcome of a call, unless nobody does.
@@ -310,7 +323,7 @@ pub fn send(
     debug_assert_eq!(call.one_way, to.is_none());
     let Call { method, payload: Encoded { bytes, .. }, attachments, times, .. } = *call;
     let Times { now, deadline } = times;
-    conn.with(|machine| match to {
+    let sent = conn.with(|machine| match to {
         Some(to) => machine
             .0
             .send(now, method, bytes, attachments, deadline, to)
@@ -318,7 +331,9 @@ pub fn send(
         None => {
             machine.0.send_one_way(now, method, bytes, attachments).map_err(|error| (None, error))
         }
-    })
+    })?;
+    queued(conn, call.clock);
+    Ok(sent)
 }
 
 /// The same for a whole request.
@@ -333,7 +348,7 @@ pub fn send_whole(
 ) -> Result<RequestId, NotSent> {
     debug_assert_eq!(call.one_way, to.is_none());
     let (Whole { serialization, body }, Times { now, deadline }) = (call.payload, call.times);
-    conn.with(|machine| match to {
+    let sent = conn.with(|machine| match to {
         Some(to) => machine
             .0
             .send_body(now, serialization, body, deadline, to)
@@ -341,7 +356,9 @@ pub fn send_whole(
         None => {
             machine.0.send_body_one_way(now, serialization, body).map_err(|error| (None, error))
         }
-    })
+    })?;
+    queued(conn, call.clock);
+    Ok(sent)
 }
 
 /// The failure of a call that could not be sent: nothing has been begun.

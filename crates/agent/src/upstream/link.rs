@@ -7,21 +7,24 @@ use std::time::{Duration, Instant};
 use dubbo_proto::{Serialization, Status as DubboStatus};
 use link::LinkMachine;
 use link_proto::{
-    CallId, Connection, Event, PoolId, RequestOut, RouteId, SendError, Status, features,
+    CallId, Connection, Event, Meta, PoolId, RequestOut, RouteId, SendError, Status, features,
 };
 use tokio::sync::{Notify, oneshot};
 use tracing::{debug, info};
 use wire::Conn;
 
 use super::credits::{LinkCredits, LinkPurse};
-use super::{Peer, Setup, Signs, Upstream, sent};
-use crate::call::{Call, Outcome, Payload, Reply, ReplyTo, RoutedCall, Whole, wait};
+use super::{Peer, Setup, Signs, Upstream, queued, sent};
+use crate::call::{
+    APP_US, Call, Came, Outcome, Payload, Reply, ReplyTo, RoutedCall, Whole, note_end, wait,
+};
 use crate::codec;
 use crate::connections::Activity;
 use crate::error::{CallError, Code};
 use crate::memory::{MAX_LINK_WAITING_LEN, Memory, Metered, check_link_room};
 use crate::route::Route;
 use crate::scratch::Scratch;
+use crate::stages::{Stage, enter};
 
 /// How long a refused route is not asked for again.
 const REFUSAL_TTL: Duration = Duration::from_secs(1);
@@ -148,12 +151,18 @@ impl LinkPeer {
         *self.conn.borrow_mut() = None;
     }
 
-    fn outcome(&self, status: Status, codec: u8, payload: bytes::Bytes) -> Outcome {
+    fn outcome(
+        &self,
+        status: Status,
+        codec: u8,
+        payload: bytes::Bytes,
+        came: Option<Came>,
+    ) -> Outcome {
         let error = match status {
             Status::OK => {
                 let serialization = codec::serialization(codec);
                 let endpoint = Rc::clone(&self.address);
-                return Ok(Reply { serialization, body: payload, endpoint, route: None });
+                return Ok(Reply { serialization, body: payload, endpoint, route: None, came });
             }
             Status::DUBBO_STATUS => match payload.split_first() {
                 Some((&status, text)) => CallError::from_provider(
@@ -232,7 +241,9 @@ impl LinkPeer {
         let Whole { serialization, body } = call.payload;
         check_link_room(conn, body.len())?;
         let request = request_out(route, serialization, call, body.clone().into());
-        self.send(conn, call.times.now, request, token)
+        let id = self.send(conn, call.times.now, request, token)?;
+        queued(conn, call.clock);
+        Ok(id)
     }
 
     fn send(
@@ -312,8 +323,9 @@ impl Peer for LinkPeer {
 
     fn on_event(&self, event: Event<ReplyTo>) -> bool {
         match event {
-            Event::Response { token, status, codec, payload, .. } => {
-                token.complete(self.outcome(status, codec, payload));
+            Event::Response { token, status, codec, meta, payload } => {
+                let came = if meta.is_empty() { None } else { came(&meta) };
+                token.complete(self.outcome(status, codec, payload, came));
             }
             Event::Expired { token } => {
                 let error = CallError::new(Code::Timeout, "no answer before the deadline");
@@ -370,6 +382,7 @@ fn request_out<'a, M, P>(
         meta: call.attachments,
         codec: codec::of(serialization),
         one_way: call.one_way,
+        timed: call.clock.is_some() && !call.one_way,
         payload,
         ..RequestOut::new(route)
     }
@@ -394,6 +407,7 @@ pub async fn call(upstream: &Upstream<LinkPeer>, call: &RoutedCall<'_>) -> Outco
     };
     let (task, outcome) = oneshot::channel();
     let token = ReplyTo::Task(task);
+    enter(call.clock, Stage::Encode);
     let id = match call.payload {
         Payload::Json(args) => peer.scratch.with(|bytes| {
             args.encode(call.method, serialization, bytes)?;
@@ -407,11 +421,22 @@ pub async fn call(upstream: &Upstream<LinkPeer>, call: &RoutedCall<'_>) -> Outco
             peer.send(&conn, now, request, token)?
         }
     };
+    queued(&conn, call.clock);
     if call.one_way {
         return sent(&peer.address);
     }
     // A caller that goes away has the peer forget the call.
-    wait(outcome, || drop(conn.with(|link| link.cancel(id)))).await
+    let outcome = wait(outcome, || drop(conn.with(|link| link.cancel(id)))).await;
+    note_end(call.clock, &outcome);
+    outcome
+}
+
+/// What the metadata of an answer says of the time.
+#[cold]
+fn came(meta: &Meta) -> Option<Came> {
+    let (_, text) = meta.iter().find(|(name, _)| *name == APP_US)?;
+    let app = text.parse().ok().map(Duration::from_micros);
+    Some(Came { at: Instant::now(), app })
 }
 
 /// An agent of a version that does not know whole requests finds fault with the route's method.
@@ -446,7 +471,7 @@ mod tests {
     }
 
     fn error(status: Status, payload: &'static [u8]) -> CallError {
-        let outcome = peer().outcome(status, codec::UNSET, payload.into());
+        let outcome = peer().outcome(status, codec::UNSET, payload.into(), None);
         let error = outcome.expect_err("it is no answer");
         assert_eq!(error.endpoint.as_deref(), Some("h:1"));
         error
@@ -465,7 +490,7 @@ mod tests {
         assert_eq!(error(Status::BAD_REQUEST, b"x").code, Code::BadArguments);
         assert_eq!(error(Status::OVERLOADED, b"x").code, Code::Overloaded);
         assert_eq!(error(Status::UPSTREAM_UNREACHABLE, b"x").code, Code::Unreachable);
-        assert!(peer().outcome(Status::OK, codec::UNSET, bytes::Bytes::new()).is_ok());
+        assert!(peer().outcome(Status::OK, codec::UNSET, bytes::Bytes::new(), None).is_ok());
     }
 
     /// Only a change is news: whoever waits for the service is woken for nothing else.

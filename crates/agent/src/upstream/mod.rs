@@ -24,7 +24,7 @@ use dubbo_proto::{ReplyKind, Serialization};
 pub use flow::Standing;
 use registry::Protocol;
 use wire::address::{join, unix_path};
-use wire::{Account, Destination, SocketOptions};
+use wire::{Account, Conn, Destination, SocketOptions};
 
 pub use self::credits::{Credit, LinkPurse};
 use self::dubbo::DubboPeer;
@@ -36,7 +36,8 @@ use crate::config::{AppCapacity, ClusterPolicy, ConnectionLimit, TlsClient};
 use crate::connections::Connections;
 use crate::error::{CallError, Code};
 use crate::gate::{AppGate, OwnGates};
-use crate::memory::Memory;
+use crate::memory::{Memory, Metered};
+use crate::stages::{Stage, StageClock};
 
 /// How a Dubbo provider wants calls written that are in no serialization yet. Over a link its
 /// agent knows that.
@@ -52,7 +53,16 @@ pub struct DubboForm<'a> {
 fn sent(address: &Rc<str>) -> Outcome {
     let (serialization, body) = ReplyKind::null_body();
     let body = Bytes::from_static(body);
-    Ok(Reply { serialization, body, endpoint: Rc::clone(address), route: None })
+    Ok(Reply { serialization, body, endpoint: Rc::clone(address), route: None, came: None })
+}
+
+/// The clock of a call whose request was queued on `conn` runs for its writing from now on.
+#[inline]
+fn queued<M>(conn: &Conn<Metered<M>>, clock: Option<&Rc<StageClock>>) {
+    if let Some(clock) = clock {
+        clock.enter(Stage::Write, Instant::now());
+        conn.with(|machine| machine.watch(Rc::clone(clock)));
+    }
 }
 
 /// An upstream of either protocol.

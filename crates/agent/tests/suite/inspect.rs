@@ -2,14 +2,15 @@
 
 use std::net::SocketAddr;
 
+use crate::support::dubbo::Consumer;
 use crate::support::http_app::{Does, TestApp};
 use crate::support::{
     Answer, Behaviour, FakeProvider, Http, SERVICE, STRING, block_on, call, consumer_with_metrics,
-    exporting_with_admin, free_addr, provider_agent, register, request, wait_until,
+    exporting_with_admin, free_addr, metric, provider_agent, register, request, start, wait_until,
 };
 use agent::inspect::snapshot::{
     ConnectionSnapshot, EndpointSnapshot, Page, RegistrySnapshot, RouteSnapshot, ServiceSnapshot,
-    VersionSnapshot,
+    StagesSnapshot, VersionSnapshot,
 };
 use agent::{Agent, config};
 use registry::MemoryHub;
@@ -87,6 +88,56 @@ fn services_and_endpoints_say_how_they_stand_and_why() {
         let found: Page<EndpointSnapshot> = page(admin(&agent), &format!("/endpoints{query}"));
         assert_eq!(found.items.len(), n_found, "{query}");
         assert_eq!(found.truncated, query.contains("limit"), "{query}");
+    }
+}
+
+/// The provider's agent says how long the app took; without one it is the network's time.
+#[test]
+fn where_the_time_of_calls_goes_is_known_of_each_that_is_timed() {
+    let every = |agent: &str| format!("[agent]\nstage_sample = 1\n{agent}");
+    for has_agent in [true, false] {
+        let (hub, provider) = (MemoryHub::new(), FakeProvider::start(Behaviour::Slow));
+        let export = format!("interface = \"{SERVICE}\"\napp = \"dubbo://{}\"\n", provider.addr);
+        let exporting = has_agent.then(|| {
+            let text = format!(
+                "workers = 1\n[admin]\nlisten = \"127.0.0.1:0\"\n[[registry]]\nname = \"main\"\n\
+                 kind = \"etcd\"\nendpoints = [\"http://127.0.0.1:1\"]\n\
+                 [link]\nlisten = \"127.0.0.1:0\"\n[[export]]\n{export}"
+            );
+            start(&every(&text), &hub)
+        });
+        let _direct = (!has_agent).then(|| register(&hub, provider.addr));
+        let text = "workers = 1\n[admin]\nlisten = \"127.0.0.1:0\"\n[[registry]]\nname = \"main\"\n\
+                    kind = \"file\"\npath = \"x\"\n\
+                    [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\n\
+                    [[ingress]]\nprotocol = \"dubbo\"\nlisten = \"127.0.0.1:0\"\n";
+        let agent = start(&every(text), &hub);
+        wait_until("the service", || (echo(&agent).status == 200).then_some(()));
+        let mut dubbo = Consumer::to(&agent);
+        assert_eq!(dubbo.call("echo", "x", &[]).status, dubbo_proto::Status::Ok);
+        let stages = wait_until("both calls", || {
+            let stages: Page<StagesSnapshot> = page(admin(&agent), "/stages?service=com.acme.*");
+            stages.items.into_iter().find(|it| it.service == SERVICE && 2 <= it.calls)
+        });
+        assert_eq!(stages.place, "ingress");
+        // The app takes 20 ms for each.
+        let (app, network) = (stages.total_ms["app"], stages.total_ms["network"]);
+        let (work, none) = if has_agent { (app, network) } else { (network, app) };
+        assert!(40.0 <= work, "{stages:?}");
+        assert!(has_agent || none == 0.0, "{stages:?}");
+        for stage in ["wait", "encode", "write", "decode", "answer"] {
+            assert!(0.0 < stages.total_ms[stage], "{stage} of {stages:?}");
+        }
+        let labels = format!("place=\"ingress\",service=\"{SERVICE}\"");
+        assert!(2 <= metric(&agent, &format!("dubmesh_stage_calls_total{{{labels}}}")));
+        if let Some(exporting) = exporting {
+            let stages = wait_until("the app's calls", || {
+                let stages: Page<StagesSnapshot> = page(admin(&exporting), "/stages");
+                stages.items.into_iter().find(|it| 2 <= it.calls)
+            });
+            assert_eq!((&*stages.place, &*stages.service), ("export", SERVICE));
+            assert!(40.0 <= stages.total_ms["app"], "{stages:?}");
+        }
     }
 }
 

@@ -78,6 +78,7 @@ fn sent_by_a_client(hub: &MemoryHub, argument: &str) {
             timeout_key: "timeout",
             attachments: vec![ONE_WAY],
             origin: Origin::default(),
+            clock: None,
         };
         let answer = client.call(&invocation, &JsonOptions::default()).await.unwrap();
         assert_eq!(answer, b"null");

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use agent::inspect::snapshot::{AppSnapshot, ConnectionSnapshot, EndpointSnapshot};
+use agent::inspect::snapshot::{AppSnapshot, ConnectionSnapshot, EndpointSnapshot, StagesSnapshot};
+use agent::stages::Stage;
 
+use super::stages::{self, Means};
 use super::{Cause, Finding, OFTEN, percent, share_of, time};
 
 /// Names of errors on the pages.
@@ -13,6 +15,8 @@ const POOL_EXHAUSTED: &str = "thread_pool_exhausted";
 const SLOW_MS: f64 = 200.0;
 /// The network is no cause if its round trip takes less than one part of so many of a call.
 const ROUND_TRIP_PARTS: f64 = 10.0;
+/// So much of the time in the app is the provider's own doing, whatever else there is.
+const NEARLY_ALL: f64 = 0.8;
 /// Endpoints that get calls.
 const READY: &str = "ready";
 
@@ -25,6 +29,8 @@ pub struct AgentLook {
     pub apps: Vec<AppSnapshot>,
     /// `/connections`.
     pub connections: Vec<ConnectionSnapshot>,
+    /// `/stages`.
+    pub stages: Vec<StagesSnapshot>,
 }
 
 /// What an agent knows to be wrong; oldest look first.
@@ -35,9 +41,10 @@ pub fn of_agent(looks: &[AgentLook]) -> Vec<Finding> {
     for endpoint in &last.endpoints {
         let before = first.endpoints.iter().find(|it| is_same(it, endpoint));
         findings.extend(rejects(endpoint, before));
-        findings.extend(slow(endpoint, before, &last.connections));
+        findings.extend(slow(endpoint, before, last, stages::means(looks, &endpoint.service)));
         findings.extend(out(endpoint));
     }
+    findings.extend(stages::of_stages(looks));
     findings
 }
 
@@ -105,7 +112,8 @@ fn rejects(endpoint: &EndpointSnapshot, before: Option<&EndpointSnapshot>) -> Op
 fn slow(
     endpoint: &EndpointSnapshot,
     before: Option<&EndpointSnapshot>,
-    connections: &[ConnectionSnapshot],
+    last: &AgentLook,
+    means: Option<Means>,
 ) -> Option<Finding> {
     let n_timeouts = n_failed(endpoint, before, TIMEOUT);
     let n_ok = endpoint.calls.ok.saturating_sub(before.map_or(0, |it| it.calls.ok));
@@ -113,7 +121,8 @@ fn slow(
     if n_timeouts == 0 && (n_ok == 0 || average_ms < SLOW_MS) {
         return None;
     }
-    let round_trips: Vec<f64> = connections
+    let round_trips: Vec<f64> = last
+        .connections
         .iter()
         .filter(|it| it.direction == "upstream" && it.peer == endpoint.address)
         .filter_map(|it| it.tcp.as_ref()?.rtt_us)
@@ -131,12 +140,21 @@ fn slow(
     if n_timeouts != 0 {
         evidence.push(format!("{n_timeouts} calls were not answered in time meanwhile"));
     }
+    // Where its agent says how long the app took, nothing has to be concluded.
+    let app = means.filter(|means| means.ms(Stage::App) != 0.0);
+    let own_work = |share| {
+        format!("the network is fine: {} of the time is the provider's own work", percent(share))
+    };
+    if let Some(app) = app {
+        let (took, n) = (time(app.ms(Stage::App) * 1e3), app.n_calls);
+        evidence.push(format!("its agent says that the app took {took} for each of {n} calls"));
+    }
     let verdict = match call_us {
+        _ if app.is_some_and(|app| NEARLY_ALL <= app.share(Stage::App)) => {
+            own_work(app.map_or(0.0, |app| app.share(Stage::App)))
+        }
         us if us <= round_trip_us => "the network is fine; the provider does not answer".to_owned(),
-        us => format!(
-            "the network is fine: {} of the time is the provider's own work",
-            percent(1.0 - round_trip_us / us)
-        ),
+        us => own_work(1.0 - round_trip_us / us),
     };
     Some(Finding {
         cause: Cause::SlowProvider,

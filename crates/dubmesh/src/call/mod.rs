@@ -334,6 +334,7 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, F
         timeout_key: "--timeout-ms",
         attachments,
         origin: Origin::default(),
+        clock: None,
     };
     let began = Instant::now();
     let mut result = client.call(&invocation, &json).await;

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use agent::inspect::snapshot::{
-    CallsSnapshot, ConnectionSnapshot, EndpointSnapshot, ServiceSnapshot, VersionSnapshot,
+    CallsSnapshot, ConnectionSnapshot, EndpointSnapshot, ServiceSnapshot, StagesSnapshot,
+    VersionSnapshot,
 };
+use agent::stages::{N_STAGES, Stage};
 
 use crate::admin_pages;
 
@@ -16,6 +18,7 @@ pub(super) struct Sample {
     services: Vec<ServiceSnapshot>,
     endpoints: Vec<EndpointSnapshot>,
     connections: Vec<ConnectionSnapshot>,
+    stages: Vec<StagesSnapshot>,
 }
 
 /// What an agent did between two looks.
@@ -35,6 +38,7 @@ pub(super) struct Figures {
     pub(super) services: Vec<Service>,
     pub(super) endpoints: Vec<Endpoint>,
     pub(super) connections: Vec<Connection>,
+    pub(super) stages: Vec<Stages>,
 }
 
 /// How calls to something went.
@@ -89,6 +93,19 @@ pub(super) struct Connection {
     pub(super) doing: String,
 }
 
+/// A line of the view of stages.
+#[derive(Clone, Debug)]
+pub(super) struct Stages {
+    pub(super) service: String,
+    /// `ingress` for calls that local programs make, `export` for those to the local app.
+    pub(super) place: String,
+    /// Calls that were timed so far.
+    pub(super) n_calls: u64,
+    /// How long they were in each stage, in milliseconds: on average since the last look, or of
+    /// all if none ended since.
+    pub(super) ms: [f64; N_STAGES],
+}
+
 impl Sample {
     /// Reads the pages.
     pub(super) async fn take(admin: &str) -> Result<Self, String> {
@@ -97,7 +114,9 @@ impl Sample {
         let services = admin_pages::items(admin, "services").await?;
         let endpoints = admin_pages::items(admin, "endpoints").await?;
         let connections = admin_pages::items(admin, "connections").await?;
-        Ok(Self { at, version, services, endpoints, connections })
+        // An older agent has no such page.
+        let stages = admin_pages::items(admin, "stages").await.unwrap_or_default();
+        Ok(Self { at, version, services, endpoints, connections, stages })
     }
 
     /// What has happened since `before`.
@@ -117,6 +136,7 @@ impl Sample {
             in_flight: endpoints.iter().map(|it| it.calls.in_flight).sum(),
             services: self.services(&endpoints),
             connections: self.connections(before, &rates),
+            stages: self.stages(before, rates.is_same),
             endpoints,
         }
     }
@@ -194,6 +214,32 @@ impl Sample {
         };
         self.connections.iter().map(line).collect()
     }
+
+    fn stages(&self, before: &Self, is_same: bool) -> Vec<Stages> {
+        let line = |it: &StagesSnapshot| {
+            let is_it = |other: &&StagesSnapshot| {
+                (&other.place, &other.service) == (&it.place, &it.service)
+            };
+            let before = before.stages.iter().find(is_it).filter(|_| is_same);
+            Stages {
+                service: it.service.clone(),
+                place: it.place.clone(),
+                n_calls: it.calls,
+                ms: stages_since(it, before),
+            }
+        };
+        self.stages.iter().map(line).collect()
+    }
+}
+
+/// The average times of calls that ended after `before`.
+fn stages_since(now: &StagesSnapshot, before: Option<&StagesSnapshot>) -> [f64; N_STAGES] {
+    let before = before.filter(|before| before.calls < now.calls);
+    let n_calls = now.calls - before.map_or(0, |before| before.calls);
+    Stage::ALL.map(|stage| {
+        let of = |it: &StagesSnapshot| it.total_ms.get(stage.name()).copied().unwrap_or(0.0);
+        (of(now) - before.map_or(0.0, of)).max(0.0) / n_calls.max(1) as f64
+    })
 }
 
 /// Its states, with the number of workers where they differ, and the reasons.
@@ -239,6 +285,23 @@ impl Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_of_stages_are_of_late_where_calls_have_ended() {
+        let page = |calls, wait| StagesSnapshot {
+            calls,
+            total_ms: [("wait".to_owned(), wait)].into(),
+            ..StagesSnapshot::default()
+        };
+        let wait = |now, before: Option<StagesSnapshot>| {
+            stages_since(&now, before.as_ref())[Stage::Wait as usize]
+        };
+        assert_eq!(wait(page(4, 40.0), Some(page(2, 6.0))), 17.0);
+        assert_eq!(wait(page(4, 40.0), Some(page(4, 40.0))), 10.0);
+        assert_eq!(wait(page(4, 40.0), None), 10.0);
+        assert_eq!(wait(page(0, 0.0), None), 0.0);
+        assert_eq!(wait(page(1, 3.0), Some(page(9, 90.0))), 3.0, "it began anew");
+    }
 
     #[test]
     fn rates_are_differences_a_second_and_begin_anew_with_a_new_process() {

@@ -104,7 +104,7 @@ impl Screen {
         match key.code {
             KeyCode::Char('q') | KeyCode::Esc => return false,
             KeyCode::Tab => self.show(self.shown.view.next()),
-            KeyCode::Char(digit @ '1'..='3') => {
+            KeyCode::Char(digit @ '1'..='4') => {
                 let nth = digit as usize - '1' as usize;
                 self.show(View::ALL[nth]);
             }

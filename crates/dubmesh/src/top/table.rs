@@ -17,6 +17,8 @@ pub(super) enum View {
     Services,
     /// A line for each connection
     Connections,
+    /// A line for each service: where the time of its calls goes
+    Stages,
 }
 
 /// A column.
@@ -77,9 +79,24 @@ const CONNECTIONS: [Column; 8] = [
     Column { name: "doing", width: 10, is_number: false },
 ];
 
+const STAGES: [Column; 11] = [
+    words_column("service"),
+    Column { name: "place", width: 7, is_number: false },
+    number("timed", 5),
+    number("read", 5),
+    number("wait", 5),
+    number("enc", 5),
+    number("write", 5),
+    number("net", 5),
+    number("app", 5),
+    number("dec", 5),
+    number("answ", 5),
+];
+
 impl View {
     /// All of them, in the order in which they follow each other.
-    pub(super) const ALL: [Self; 3] = [Self::Endpoints, Self::Services, Self::Connections];
+    pub(super) const ALL: [Self; 4] =
+        [Self::Endpoints, Self::Services, Self::Connections, Self::Stages];
 
     /// Its name in arguments and results.
     pub(super) fn name(self) -> &'static str {
@@ -87,6 +104,7 @@ impl View {
             Self::Endpoints => "endpoints",
             Self::Services => "services",
             Self::Connections => "connections",
+            Self::Stages => "stages",
         }
     }
 
@@ -96,6 +114,7 @@ impl View {
             Self::Endpoints => ENDPOINTS.iter(),
             Self::Services => SERVICES.iter(),
             Self::Connections => CONNECTIONS.iter(),
+            Self::Stages => STAGES.iter(),
         }
     }
 
@@ -104,7 +123,8 @@ impl View {
         match self {
             Self::Endpoints => Self::Services,
             Self::Services => Self::Connections,
-            Self::Connections => Self::Endpoints,
+            Self::Connections => Self::Stages,
+            Self::Stages => Self::Endpoints,
         }
     }
 }
@@ -121,7 +141,11 @@ pub(super) struct Order {
 impl Order {
     /// The busiest first.
     pub(super) fn of(view: View) -> Self {
-        let busiest = if view == View::Connections { "in/s" } else { "rate" };
+        let busiest = match view {
+            View::Connections => "in/s",
+            View::Stages => "timed",
+            View::Endpoints | View::Services => "rate",
+        };
         Self::by(view, busiest).unwrap_or(Self { column: 0, is_reversed: false })
     }
 
@@ -238,6 +262,15 @@ pub(super) fn lines(figures: &Figures, shown: &Shown) -> Vec<Line> {
                     count(it.held_bytes as u64),
                     words(&it.doing),
                 ];
+                Line { cells, is_bad: false }
+            })
+            .collect(),
+        View::Stages => figures
+            .stages
+            .iter()
+            .map(|it| {
+                let names = [words(&it.service), words(&it.place), count(it.n_calls)];
+                let cells = names.into_iter().chain(it.ms.map(amount)).collect();
                 Line { cells, is_bad: false }
             })
             .collect(),

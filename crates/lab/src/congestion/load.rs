@@ -152,6 +152,7 @@ impl Callers {
             timeout_key: "the timeout of the benchmark",
             attachments: Vec::new(),
             origin: Origin::default(),
+            clock: None,
         };
         self.client.call(&invocation, &JsonOptions::default()).await.map(drop)
     }

@@ -422,8 +422,20 @@ fn request<T>(id: CallId, head: RequestHead, payload: Bytes) -> Event<T> {
     let one_way = flags & flags::ONE_WAY != 0;
     let stream_in = flags & flags::STREAM_IN != 0;
     let stream_out = flags & flags::STREAM_OUT != 0;
+    let timed = flags & flags::TIMED != 0;
     let route = RouteId(route);
-    Event::Request { id, route, codec, timeout, meta, payload, one_way, stream_in, stream_out }
+    Event::Request {
+        id,
+        route,
+        codec,
+        timeout,
+        meta,
+        payload,
+        one_way,
+        stream_in,
+        stream_out,
+        timed,
+    }
 }
 
 fn response_head(id: CallId, status: Status, codec: u8) -> Head {

@@ -747,3 +747,23 @@ fn a_route_is_refused_and_accepted_again() {
         assert!(matches!(pair.at_client()[..], [Event::Response { token: 2, .. }]));
     }
 }
+
+/// A server that does not know the flag skips it: its bit is one of the optional ones.
+#[test]
+fn a_caller_may_ask_for_the_time_of_the_app() {
+    let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
+    for timed in [true, false] {
+        let request = RequestOut { timed, payload: b"x".into(), ..RequestOut::new(route) };
+        pair.client.send_request(pair.now, request, 1).unwrap();
+        let events = pair.at_server();
+        let [Event::Request { id, timed: asked, .. }] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(*asked, timed);
+        // Metadata in an answer is as old as the protocol.
+        let meta = if timed { &[("app-us", "7")][..] } else { &[] };
+        pair.server.respond(*id, Reply { meta, ..Reply::new(Status::OK) });
+        let events = pair.at_client();
+        let [Event::Response { meta, .. }] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(meta.value("app-us"), timed.then_some("7"));
+    }
+    assert_eq!(flags::TIMED & flags::MUST_UNDERSTAND, 0);
+}

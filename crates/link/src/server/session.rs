@@ -187,6 +187,7 @@ impl Client {
                     one_way,
                     stream_in,
                     stream_out,
+                    ..
                 } => {
                     let streams = stream_in || stream_out;
                     if streams {

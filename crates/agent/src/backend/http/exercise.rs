@@ -129,6 +129,7 @@ pub fn call(data: &[u8], now: Instant) {
         attachments: &attachments,
         times: Times { now, deadline: now + Duration::from_secs(1) },
         one_way: false,
+        clock: None,
     };
     APP.with(|one| make(&one.0, &call));
 }
@@ -251,6 +252,7 @@ pub fn provider_reply(data: &[u8]) {
         body: Bytes::copy_from_slice(body),
         endpoint: "here".into(),
         route: None,
+        came: None,
     };
     let options =
         pick(&["", "class=yes", "longs=text; enums=object", "big-numbers=text"], how >> 4);

@@ -20,6 +20,7 @@ use crate::gate::Admitted;
 use crate::journal::{Answer, Entry};
 use crate::metrics::CallStats;
 use crate::routes::ClusterRoute;
+use crate::stages::{Stage, StageClock};
 use crate::upstream::dubbo::DubboClient;
 use crate::upstream::link::LinkClient;
 
@@ -88,6 +89,16 @@ impl Counted {
         match self {
             Self::Attempt(attempt) => Some(attempt.upstream().address()),
             Self::Export(..) | Self::Elsewhere => None,
+        }
+    }
+
+    /// Notes on the call's clock that its reply came at `at`. All of the time of a local app is its
+    /// own work.
+    #[cold]
+    pub(super) fn note_reply(&self, clock: &StageClock, at: Instant) {
+        clock.enter(Stage::Answer, at);
+        if matches!(self, Self::Export(..)) {
+            clock.app_took(Duration::MAX);
         }
     }
 

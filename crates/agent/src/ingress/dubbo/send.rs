@@ -26,6 +26,7 @@ use crate::memory::check_room;
 use crate::metrics::CallStats;
 use crate::priority;
 use crate::routes::ClusterRoute;
+use crate::stages::{Stage, enter};
 use crate::upstream::dubbo::refused;
 use crate::upstream::link::LinkPeer;
 use crate::upstream::{AnyUpstream, DubboForm, Lanes, MessageLen, Upstream, check_share, dubbo};
@@ -204,7 +205,7 @@ impl DubboSession {
         deadline: Instant,
         admitted: Admitted,
     ) {
-        let Received { to, two_way, ref body, now, ref entry } = *received;
+        let Received { to, two_way, ref body, now, ref entry, .. } = *received;
         let Some(kept) = Kept::new(self, body.len(), false) else {
             let message = "too many requests of this connection wait for the app";
             let error = CallError::new(Code::Overloaded, message);
@@ -212,6 +213,7 @@ impl DubboSession {
             return self.not_admitted(received, stats, &error);
         };
         stats.started();
+        enter(received.clock.as_ref(), Stage::Network);
         let number = self.reserve(received);
         let mut of_one_way = Some(admitted);
         if let Some(admitted) = of_one_way.take_if(|_| two_way) {
@@ -354,11 +356,12 @@ impl DubboSession {
             }
             return self.refuse(received, &CallError::new(Code::Overloaded, message));
         };
-        let Received { to, two_way, ref body, now, ref entry } = *received;
+        let Received { to, two_way, ref body, now, ref entry, ref clock } = *received;
         let mut entry = entry.take();
         let number = self.reserve(received);
         let session = Rc::clone(self);
-        let received = Received { to, two_way, body: compact(body), now, entry: Cell::default() };
+        let (body, clock) = (compact(body), clock.clone());
+        let received = Received { to, two_way, body, now, entry: Cell::default(), clock };
         let of_one_way = entry.take_if(|_| !two_way);
         let task = tokio::task::spawn_local(async move {
             let outcome = pass_on(waiting, &received, session.number(), deadline).await;

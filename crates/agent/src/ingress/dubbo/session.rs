@@ -23,7 +23,7 @@ use super::machine::DubboServer;
 use super::metadata::{self, Told};
 use super::send::Waiting;
 use super::services::{Found, Service, Services};
-use crate::call::{Call, Consumer, DubboAnswer, Outcome, Reply, Times, Whole};
+use crate::call::{Call, Consumer, DubboAnswer, Outcome, Reply, Times, Whole, note_reply, watch};
 use crate::cluster::too_late;
 use crate::connections::{Activity, Session};
 use crate::error::{CallError, Code};
@@ -31,6 +31,7 @@ use crate::facts::WholeFacts;
 use crate::journal::{self, Entry};
 use crate::memory::{Metered, no_room_for_reply, write_timeout};
 use crate::metrics::CallStats;
+use crate::stages::{Stage, StageClock, enter};
 use crate::worker::Worker;
 
 /// A connection that was asked to send nothing new closes after so much silence: requests that had
@@ -67,6 +68,8 @@ pub(super) struct Received {
     pub(super) now: Instant,
     /// What is to be told of the call, if anybody wants to know: whoever ends it takes it.
     pub(super) entry: Cell<Option<Box<Entry>>>,
+    /// What stops the time of its stages, if anything does.
+    pub(super) clock: Option<Rc<StageClock>>,
 }
 
 impl Received {
@@ -81,7 +84,8 @@ impl Received {
     pub(super) fn call<M>(&self, method: M, deadline: Instant) -> Call<'_, M, Whole<'_>> {
         let payload = Whole { serialization: self.to.serialization, body: &self.body };
         let times = Times { now: self.now, deadline };
-        Call { method, payload, attachments: &[], times, one_way: !self.two_way }
+        let (one_way, clock) = (!self.two_way, self.clock.as_ref());
+        Call { method, payload, attachments: &[], times, one_way, clock }
     }
 }
 
@@ -133,9 +137,10 @@ impl DubboSession {
         let now = timed.read_at;
         match timed.event {
             ServerEvent::Body { to, two_way, body } => {
-                let entry =
-                    Cell::new(self.services.worker().journal.begin("dubbo", Some(self.peer), now));
-                self.request(&Received { to, two_way, body, now, entry });
+                let entry = self.services.worker().journal.begin("dubbo", Some(self.peer), now);
+                let clock = entry.as_ref().and_then(|entry| entry.clock().cloned());
+                let entry = Cell::new(entry);
+                self.request(&Received { to, two_way, body, now, entry, clock });
             }
             ServerEvent::Dead(reason) => debug!(?reason, "consumer is gone"),
             ServerEvent::Request { .. } => debug_assert!(false, "bodies are passed on unread"),
@@ -226,6 +231,10 @@ impl DubboSession {
         if let Some(error) = error {
             debug!(%error, "call failed");
         }
+        let clock = entry.as_ref().and_then(|entry| entry.clock().cloned());
+        if let Some(clock) = &clock {
+            counted.note_reply(clock, answer.at);
+        }
         if let Some(expected) = reply_len {
             expected.note(answer.body.len());
         }
@@ -250,6 +259,7 @@ impl DubboSession {
         // Whatever the provider has written says so in its header.
         let to = ReplyTo { serialization: answer.serialization, ..to };
         self.conn.with(|consumer| consumer.reply_body(answer.at, to, answer.status, answer.body));
+        watch(&self.conn, clock);
     }
 
     /// A call has failed: another endpoint is asked if none has begun it, or its caller is told.
@@ -270,8 +280,11 @@ impl DubboSession {
                 Ok(attempts) => {
                     flight.counted.failed(flight.started, now, error);
                     let received = {
-                        let (to, now, entry) = (flight.to, flight.started, flight.entry.into());
-                        Received { to, two_way: true, body, now, entry }
+                        let (to, now) = (flight.to, flight.started);
+                        let clock = flight.entry.as_ref().and_then(|it| it.clock().cloned());
+                        enter(clock.as_ref(), Stage::Wait);
+                        let entry = flight.entry.into();
+                        Received { to, two_way: true, body, now, entry, clock }
                     };
                     return self.wait(&received, Waiting::ForEndpoint(route, attempts), deadline);
                 }
@@ -383,13 +396,19 @@ impl Consumer for DubboSession {
     fn complete(self: Rc<Self>, number: u32, outcome: Outcome) {
         let Some(mut flight) = self.take(number) else { return };
         match outcome {
-            Ok(Reply { serialization, body, endpoint, .. }) => {
+            Ok(Reply { serialization, body, endpoint, came, .. }) => {
+                let mut clock = None;
                 if let Some(entry) = flight.entry.take() {
+                    clock = entry.clock().cloned();
+                    if let Some(clock) = &clock {
+                        note_reply(clock, came);
+                    }
                     let answer = (serialization, &*body);
                     flight.counted.tell_answer(entry, answer, Some(&endpoint));
                 }
                 let (at, status) = (Instant::now(), Status::Ok);
                 self.finish(flight, &DubboAnswer { at, status, serialization, body: &body }, None);
+                watch(&self.conn, clock);
             }
             Err(error) => self.fail(flight, &error, None),
         }

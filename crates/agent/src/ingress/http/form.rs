@@ -80,7 +80,8 @@ impl<'a> Form<'a> {
         };
         let args = ArgumentList::Text(&self.parameters);
         let (timeout, timeout_key) = (headers.timeout, super::TIMEOUT);
-        Invocation { name, args, timeout, timeout_key, attachments, origin: Origin::default() }
+        let (origin, clock) = (Origin::default(), None);
+        Invocation { name, args, timeout, timeout_key, attachments, origin, clock }
     }
 }
 

@@ -48,7 +48,8 @@ impl<'a> MethodPath<'a> {
             generic: headers.generic,
         };
         let (timeout, timeout_key) = (headers.timeout, super::TIMEOUT);
-        Ok(Invocation { name, args, timeout, timeout_key, attachments, origin: Origin::default() })
+        let (origin, clock) = (Origin::default(), None);
+        Ok(Invocation { name, args, timeout, timeout_key, attachments, origin, clock })
     }
 }
 

@@ -46,6 +46,7 @@ use wire::{Group, Hold};
 
 use self::head::{Facts, PREFIX};
 pub use self::listener::planned;
+use self::session::Active;
 pub use self::session::HttpSession;
 use crate::attachments;
 use crate::call::Reply;
@@ -57,6 +58,7 @@ use crate::journal::{self, Entry};
 use crate::metrics::CallStats;
 use crate::priority;
 use crate::route::{Generic, RouteName};
+use crate::stages::{self, Stage};
 use crate::worker::Worker;
 
 /// What all connections of a listener have in common.
@@ -90,10 +92,10 @@ type Answer = Response<Bytes>;
 async fn handle(
     worker: &Worker,
     listener: &HttpListener,
-    (session, room): (&HttpSession, Result<(), CallError>),
+    (active, room): (&Active, Result<(), CallError>),
     request: Request<Incoming>,
 ) -> Answer {
-    let started = Instant::now();
+    let (session, started) = (active.session(), Instant::now());
     let (head, body) = request.into_parts();
     let cors = listener.config.cors.as_ref();
     let facts = room.and_then(|()| Facts::read(&head));
@@ -115,6 +117,9 @@ async fn handle(
     stats.started();
     let mut counted = Counted { stats, started, code: Some(Code::Cancelled as u8) };
     let mut entry = worker.journal.begin("http", Some(session.peer()), started);
+    if let Some(clock) = entry.as_ref().and_then(|entry| entry.clock()) {
+        active.keep(clock);
+    }
     let result = match page {
         Ok((facts, _)) => {
             match answer_request(
@@ -211,6 +216,7 @@ fn name(entry: &mut Entry, invocation: &Invocation<'_>, len: usize) {
         trace: trace.map(|(_, value)| *value),
     });
     entry.asked(len, |max_len| Some(invocation.args.shown(max_len)));
+    stages::enter(entry.clock(), Stage::Wait);
 }
 
 #[cold]
@@ -259,6 +265,7 @@ async fn answer_request(
     }
     invocation.origin = Origin { address: Some(session.peer().ip()), headers: Some(&head.headers) };
     if let Some(entry) = entry {
+        invocation.clock = entry.clock().cloned();
         name(entry, &invocation, body.len());
     }
     let outcome = invoke(&worker.outbound, config.registry, &invocation, started).await;

@@ -14,7 +14,7 @@ mod idle_frames;
 mod io;
 mod memory_account;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -41,6 +41,7 @@ use super::outgoing_answer::{Leaving, Pieces, StreamAnswer};
 use super::{Answer, HttpListener, answer, handle, prepared_answers};
 use crate::connections::{Activity, Session};
 use crate::memory::{no_room_for_reply, write_timeout};
+use crate::stages::StageClock;
 use crate::worker::Worker;
 
 /// How every HTTP/2 connection begins; no method of HTTP/1 begins like this.
@@ -241,7 +242,7 @@ impl HttpSession {
                     Ok(hold) => (hold, Ok(())),
                     Err(error) => (None, Err(error)),
                 };
-                let answer = handle(&worker, &listener, (&active.0, room), request).await;
+                let answer = handle(&worker, &listener, (&active, room), request).await;
                 Ok::<_, Infallible>(active.leave(answer, stream))
             }
         });
@@ -404,19 +405,34 @@ impl Session for HttpSession {
 }
 
 /// Marks the connection busy for as long as a request is being answered.
-pub(super) struct Active(Rc<HttpSession>);
+pub(super) struct Active {
+    session: Rc<HttpSession>,
+    /// What stops the time of the call's stages, until hyper has all of the answer.
+    clock: OnceCell<Rc<StageClock>>,
+}
 
 impl Active {
     fn begin(session: &Rc<HttpSession>) -> Self {
         session.n_active.set(session.n_active.get() + 1);
         session.phase.set(Phase::Busy);
-        Self(Rc::clone(session))
+        Self { session: Rc::clone(session), clock: OnceCell::new() }
+    }
+
+    /// The connection.
+    pub(super) fn session(&self) -> &HttpSession {
+        &self.session
+    }
+
+    /// Has the clock run until hyper has all of the answer.
+    #[cold]
+    pub(super) fn keep(&self, clock: &Rc<StageClock>) {
+        let _ = self.clock.set(Rc::clone(clock));
     }
 
     /// Hands an answer to hyper, piece by piece.
     fn leave(self, answer: Answer, stream: Option<Rc<StreamAnswer>>) -> Response<Leaving> {
         let len = answer.body().len();
-        let hold = match self.0.account.take(len) {
+        let hold = match self.session.account.take(len) {
             Ok(hold) => hold,
             Err(refused) => {
                 let answer = answer::error(&no_room_for_reply(len, &refused), answer.version());
@@ -428,19 +444,19 @@ impl Active {
 
     /// hyper has so many bytes more of the answer, or `waiting_len` of all answers.
     pub(super) fn handed_out(&self, len: usize, waiting_len: Option<usize>) {
-        let session = &self.0;
+        let session = &self.session;
         session.count_handed(waiting_len.unwrap_or(session.handed_len.get() + len));
     }
 }
 
 impl Drop for Active {
     fn drop(&mut self) {
-        self.0.n_active.set(self.0.n_active.get() - 1);
-        if self.0.n_active.get() == 0 {
-            self.0.end_head();
-            self.0.chunks.set(None);
-            self.0.is_too_long.set(false);
-            self.0.enter(Phase::Idle);
+        self.session.n_active.set(self.session.n_active.get() - 1);
+        if self.session.n_active.get() == 0 {
+            self.session.end_head();
+            self.session.chunks.set(None);
+            self.session.is_too_long.set(false);
+            self.session.enter(Phase::Idle);
         }
     }
 }

@@ -131,6 +131,7 @@ impl<'a> Call<'a> {
             attachments: self.attachments,
             times: Times { now, deadline: now + self.timeout },
             one_way: false,
+            clock: None,
         };
         let (done, outcome) = oneshot::channel();
         let handle = app.call(&call, move |outcome| drop(done.send(outcome)));

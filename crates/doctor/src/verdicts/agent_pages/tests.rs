@@ -56,7 +56,8 @@ fn app(in_flight: u64, shed: u64) -> AppSnapshot {
 }
 
 fn look(endpoint: EndpointSnapshot, rtt_us: u32) -> AgentLook {
-    AgentLook { endpoints: vec![endpoint], connections: vec![connection(rtt_us)], apps: Vec::new() }
+    let (endpoints, connections) = (vec![endpoint], vec![connection(rtt_us)]);
+    AgentLook { endpoints, connections, ..AgentLook::default() }
 }
 
 #[test]

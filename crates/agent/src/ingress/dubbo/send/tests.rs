@@ -224,6 +224,7 @@ fn received(two_way: bool) -> Received {
         body: Bytes::from_static(b"body"),
         now: Instant::now(),
         entry: Cell::default(),
+        clock: None,
     }
 }
 

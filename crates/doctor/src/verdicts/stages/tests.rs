@@ -1,0 +1,74 @@
+//! What stages mean, and what they do not.
+
+use super::super::of_agent;
+use super::*;
+
+/// Looks at an agent with so many more timed calls each time, which spend `ms` on average.
+fn looks(n_looks: u64, ms: &dyn Fn(u64) -> [(&'static str, f64); 4]) -> Vec<AgentLook> {
+    let mut stages = StagesSnapshot {
+        place: "ingress".to_owned(),
+        service: "com.acme.Orders".to_owned(),
+        ..StagesSnapshot::default()
+    };
+    let look = |nth| {
+        stages.calls += 10;
+        for (stage, ms) in ms(nth) {
+            *stages.total_ms.entry(stage.to_owned()).or_default() += 10.0 * ms;
+        }
+        AgentLook { stages: vec![stages.clone()], ..AgentLook::default() }
+    };
+    (0..n_looks).map(look).collect()
+}
+
+fn causes(looks: &[AgentLook]) -> Vec<Cause> {
+    of_agent(looks).into_iter().map(|finding| finding.cause).collect()
+}
+
+#[test]
+fn calls_that_wait_are_named_with_how_long() {
+    let waits = |_| [("wait", 80.0), ("network", 1.0), ("app", 39.0), ("decode", 0.1)];
+    let [finding] = of_agent(&looks(20, &waits)).try_into().unwrap();
+    assert_eq!(finding.cause, Cause::CallsWait);
+    assert_eq!(finding.verdict, "calls wait 80.0 ms before they are sent");
+    assert_eq!(finding.evidence, ["that is 67% of the time of 190 calls that were timed"]);
+}
+
+#[test]
+fn long_replies_that_starve_others_are_named() {
+    let decodes = |_| [("wait", 0.1), ("network", 30.0), ("decode", 45.0), ("answer", 3.0)];
+    let [finding] = of_agent(&looks(20, &decodes)).try_into().unwrap();
+    assert_eq!(finding.cause, Cause::EventLoop);
+    assert_eq!(finding.verdict, "the event loop is starved by decoding its replies");
+    assert_eq!(finding.evidence[0], "that takes 45.0 ms for each of 190 calls that were timed");
+}
+
+#[test]
+fn two_causes_at_once_are_both_named() {
+    let both = |_| [("wait", 90.0), ("network", 30.0), ("encode", 25.0), ("answer", 0.1)];
+    assert_eq!(causes(&looks(20, &both)), [Cause::CallsWait, Cause::EventLoop]);
+}
+
+#[test]
+fn what_a_naive_rule_would_blame_is_not_blamed() {
+    // All is well, or nobody calls.
+    let well = |_| [("wait", 0.1), ("network", 0.4), ("app", 2.0), ("decode", 0.1)];
+    assert_eq!(causes(&looks(20, &well)), []);
+    let mut idle = looks(1, &well);
+    idle.resize(20, idle[0].clone());
+    assert_eq!(causes(&idle), []);
+    // A caller that sends its request, and reads the answer, as slowly as it likes.
+    let caller = |_| [("read", 900.0), ("network", 0.4), ("app", 2.0), ("answer", 2_000.0)];
+    assert_eq!(causes(&looks(20, &caller)), []);
+    // Everything stops for 2 s once, wherever the calls are then.
+    for stage in ["wait", "network", "decode"] {
+        let pause = |nth| {
+            [(stage, if nth == 7 { 2_000.0 } else { 0.1 }), ("app", 2.0), ("", 0.0), ("", 0.0)]
+        };
+        assert_eq!(causes(&looks(20, &pause)), [], "{stage}");
+    }
+    // A process that began anew between two looks.
+    let mut anew = looks(20, &well);
+    anew.extend(looks(3, &well));
+    assert_eq!(causes(&anew), []);
+    assert_eq!(causes(&anew[..1]), []);
+}
