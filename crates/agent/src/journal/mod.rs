@@ -46,8 +46,9 @@ const TAPPED: u8 = 3;
 const ARGUMENTS: u8 = 4;
 
 thread_local! {
-    /// So many calls of this thread come before the next one that has its time stopped.
-    static N_BETWEEN: Cell<u32> = const { Cell::new(0) };
+    /// So many calls of this thread come before the next one that has its time stopped, as one in
+    /// so many has.
+    static NEXT: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
 }
 
 /// What is told of calls, and to whom. A clone is another handle to the same.
@@ -130,22 +131,13 @@ impl Journal {
     /// Whether it is the turn of a call to have its time stopped.
     #[inline]
     fn is_next(&self) -> bool {
-        let n_between = N_BETWEEN.get();
-        if n_between != 0 {
-            N_BETWEEN.set(n_between - 1);
+        let (n_between, of) = NEXT.get();
+        let one_of = self.0.stage_sample.load(Relaxed);
+        if n_between != 0 && of == one_of {
+            NEXT.set((n_between - 1, of));
             return false;
         }
-        self.choose_next()
-    }
-
-    /// Chooses at random, for calls may come in a rhythm.
-    #[cold]
-    fn choose_next(&self) -> bool {
-        let every = self.0.stage_sample.load(Relaxed);
-        if every != 0 {
-            N_BETWEEN.set(rand::random_range(0..every.saturating_mul(2) - 1));
-        }
-        every != 0
+        choose_next(one_of)
     }
 
     /// One call in so many has the time of its stages stopped from now on; none if 0.
@@ -233,5 +225,44 @@ impl Journal {
 
     fn readers(&self) -> MutexGuard<'_, Readers> {
         self.0.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// This call's time is stopped. Chooses the next one at random, for calls may come in a rhythm.
+#[cold]
+fn choose_next(one_of: u32) -> bool {
+    if one_of != 0 {
+        NEXT.set((rand::random_range(0..one_of.saturating_mul(2) - 1), one_of));
+    }
+    one_of != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of 10000 calls have a clock.
+    fn n_timed(journal: &Journal) -> usize {
+        let begin = || journal.begin("http", None, Instant::now());
+        (0..10_000).filter(|_| begin().is_some_and(|it| it.clock().is_some())).count()
+    }
+
+    #[test]
+    fn one_call_in_so_many_has_its_time_stopped() {
+        let journal = Journal::default();
+        assert_eq!(n_timed(&journal), 0);
+        journal.sample_stages(1_000_000);
+        assert_eq!(n_timed(&journal), 1, "the first");
+        journal.sample_stages(1);
+        assert_eq!(n_timed(&journal), 10_000, "at once, whatever was chosen before");
+        journal.sample_stages(100);
+        let n_timed_of_100 = n_timed(&journal);
+        assert!((40..=250).contains(&n_timed_of_100), "{n_timed_of_100}");
+        let tap = journal.tap(TapFilter::default()).unwrap();
+        assert_eq!(n_timed(&journal), 10_000, "whoever looks on sees the stages of each");
+        drop(tap);
+        journal.sample_stages(0);
+        assert_eq!(n_timed(&journal), 0);
+        assert!(journal.begin("http", None, Instant::now()).is_none());
     }
 }

@@ -41,7 +41,10 @@ pub fn of_agent(looks: &[AgentLook]) -> Vec<Finding> {
     for endpoint in &last.endpoints {
         let before = first.endpoints.iter().find(|it| is_same(it, endpoint));
         findings.extend(rejects(endpoint, before));
-        findings.extend(slow(endpoint, before, last, stages::means(looks, &endpoint.service)));
+        if is_usually_slow(looks, endpoint) {
+            let means = stages::means(looks, &endpoint.service);
+            findings.extend(slow(endpoint, before, last, means));
+        }
         findings.extend(out(endpoint));
     }
     findings.extend(stages::of_stages(looks));
@@ -107,6 +110,23 @@ fn rejects(endpoint: &EndpointSnapshot, before: Option<&EndpointSnapshot>) -> Op
                  for a moment in place of failing; or add providers or threads"
                 .to_owned(),
     })
+}
+
+/// Whether calls were slow, or not answered in time, in most of the times in which any ended. A
+/// pause, such as that of a garbage collector, makes no slow provider.
+fn is_usually_slow(looks: &[AgentLook], endpoint: &EndpointSnapshot) -> bool {
+    let at = |look: &AgentLook| look.endpoints.iter().find(|it| is_same(it, endpoint)).cloned();
+    let (mut n_slow, mut n_active) = (0_u32, 0_u32);
+    for (before, after) in looks.iter().zip(looks.iter().skip(1)) {
+        let Some(after) = at(after) else { continue };
+        let before = at(before);
+        let n_timeouts = n_failed(&after, before.as_ref(), TIMEOUT);
+        let n_ok = after.calls.ok.saturating_sub(before.map_or(0, |it| it.calls.ok));
+        let is_slow = SLOW_MS <= after.calls.average_ms.unwrap_or(0.0);
+        n_active += u32::from(n_timeouts != 0 || n_ok != 0);
+        n_slow += u32::from(n_timeouts != 0 || n_ok != 0 && is_slow);
+    }
+    n_active != 0 && OFTEN <= f64::from(n_slow) / f64::from(n_active)
 }
 
 fn slow(

@@ -127,3 +127,19 @@ fn rejections_and_endpoints_that_are_out_are_named() {
     after.standing = [("ejected".to_owned(), 1), ("ready".to_owned(), 1)].into();
     assert_eq!(causes(&after), [Cause::PoolRejects]);
 }
+
+/// A provider that stands still for 2 s, once, answers late then, or not in time.
+#[test]
+fn a_pause_of_the_provider_is_neither_its_work_nor_the_network() {
+    let looks: Vec<AgentLook> = (0..20)
+        .map(|nth| {
+            let (average, n_timeouts) = match nth {
+                0..8 => (3.0, 0),
+                8..12 => (900.0, 40),
+                _ => (5.0, 40),
+            };
+            look(endpoint(100 * nth, average, &[("timeout", n_timeouts)]), 200)
+        })
+        .collect();
+    assert_eq!(of_agent(&looks), []);
+}
