@@ -247,8 +247,6 @@ pub struct LinkCaller {
     pub admitted: Admitted,
     /// What is to be told of it, if anybody wants to know.
     pub entry: Option<Box<Entry>>,
-    /// When it was passed to the app, if the caller would like to know how long that took.
-    pub asked: Option<Instant>,
 }
 
 impl LinkCaller {
@@ -292,6 +290,7 @@ impl LinkCaller {
     pub fn complete(mut self, outcome: Outcome) {
         let now = self.count(outcome.as_ref().err());
         self.admitted.ended(now, outcome.as_ref().err());
+        let passed_on = self.entry.as_ref().and_then(|entry| entry.passed_on_at());
         let clock = self.entry.as_ref().and_then(|entry| entry.clock().cloned());
         if let Some(clock) = &clock {
             clock.enter(Stage::Answer, now);
@@ -316,10 +315,10 @@ impl LinkCaller {
             },
             Err(error) => error_reply(&error),
         };
-        match self.asked {
+        match passed_on {
             None => self.conn.with(|link| link.respond(self.id, reply)),
-            Some(asked) => {
-                let app = now.saturating_duration_since(asked);
+            Some(passed_on) => {
+                let app = now.saturating_duration_since(passed_on);
                 respond_timed(&self.conn, self.id, reply, app);
             }
         }

@@ -238,7 +238,10 @@ impl LinkSession {
                 let now = Instant::now();
                 let deadline = now + timeout.unwrap_or(DEFAULT_TIMEOUT);
                 let times = Times { now, deadline };
-                let entry = self.journal.begin("link", Some(self.peer), now);
+                let mut entry = self.journal.begin("link", Some(self.peer), now);
+                if timed && entry.is_none() {
+                    entry = Some(self.journal.begin_untold("link", now));
+                }
                 let clock = entry.as_ref().and_then(|entry| entry.clock().cloned());
                 let entry = entry.into();
                 let call =
@@ -528,13 +531,16 @@ impl LinkSession {
     /// Who waits for the answer to a call that from now on counts as one of the backend's.
     fn caller(&self, target: &RouteBackend, call: &Received, admitted: Admitted) -> LinkCaller {
         target.backend.stats.started();
+        let mut entry = call.entry.take();
+        if let Some(entry) = entry.as_mut().filter(|_| call.timed) {
+            entry.passed_on(call.times.now);
+        }
         LinkCaller {
             conn: self.conn.clone(),
             id: call.id,
             route: Rc::clone(&target.route),
             admitted,
-            entry: call.entry.take(),
-            asked: call.timed.then_some(call.times.now),
+            entry,
         }
     }
 

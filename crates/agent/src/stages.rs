@@ -192,7 +192,9 @@ pub struct StageTotals {
 
 /// What all clocks have shown, by place and service. A clone is another handle to the same.
 #[derive(Clone, Debug, Default)]
-pub struct StageTable(Arc<Mutex<BTreeMap<(Place, Box<str>), StageTotals>>>);
+pub struct StageTable(Arc<Mutex<ByService>>);
+
+type ByService = BTreeMap<(Place, Box<str>), StageTotals>;
 
 impl StageTable {
     /// Callers make up names, so that a call that was never sent gets no place of its own.

@@ -21,6 +21,8 @@ pub struct Entry {
     is_told: bool,
     wants_arguments: bool,
     clock: Option<Rc<StageClock>>,
+    /// When it was passed to the app, if its caller would like to know how long that took.
+    passed_on: Option<Instant>,
 }
 
 /// What a request says of itself.
@@ -70,12 +72,23 @@ impl Entry {
             arguments: None,
             stages: None,
         };
-        Self { journal, record: Some(record), started, is_told, wants_arguments, clock }
+        let record = Some(record);
+        Self { journal, record, started, is_told, wants_arguments, clock, passed_on: None }
     }
 
     /// What stops the time of its stages, if anything does.
     pub fn clock(&self) -> Option<&Rc<StageClock>> {
         self.clock.as_ref()
+    }
+
+    /// The call is passed to the app, and its caller would like to know how long that took.
+    pub fn passed_on(&mut self, now: Instant) {
+        self.passed_on = Some(now);
+    }
+
+    /// When that was.
+    pub fn passed_on_at(&self) -> Option<Instant> {
+        self.passed_on
     }
 
     /// Notes what the request says.

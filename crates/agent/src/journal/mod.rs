@@ -128,6 +128,12 @@ impl Journal {
         Box::new(Entry::new(self.clone(), protocol, peer, started, wants, clock))
     }
 
+    /// For a call that nobody here wants to know of, but whose caller wants to know its time.
+    #[cold]
+    pub fn begin_untold(&self, protocol: &'static str, started: Instant) -> Box<Entry> {
+        Box::new(Entry::new(self.clone(), protocol, None, started, (false, false), None))
+    }
+
     /// Whether it is the turn of a call to have its time stopped.
     #[inline]
     fn is_next(&self) -> bool {
