@@ -374,6 +374,7 @@ impl Sim {
             one_way,
             stream_in,
             stream_out,
+            timed: false,
             payload,
         };
         match self.client.send_request(self.now, request, token) {
