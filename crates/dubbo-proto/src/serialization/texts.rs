@@ -4,21 +4,21 @@
 //! `FastJsonObjectInput` of apache/dubbo 2.7, and of apache/dubbo-spi-extensions since 3.2;
 //! `FastJson2ObjectOutput` and `FastJson2ObjectInput`.
 
+mod members;
+mod rows;
 pub(super) mod values;
 
 use std::borrow::Cow;
-use std::fmt;
 use std::ops::Range;
 
-use memchr::{memchr, memchr_iter, memchr2};
+use memchr::{memchr, memchr_iter};
 
+use self::members::{Members, read_jsonb_string, read_map, read_string};
+pub(crate) use self::rows::Texts;
 use super::codec::{BodyCodec, MAX_FRONT_LEN, ReplyParts, SIZE_LEN, TextPair};
 use crate::ProtoError;
 use crate::attachment::AttachmentValue;
 use crate::body::{AttachmentMap, BodyLimits, FIELDS, RequestParts, Text, check_field};
-use serde::de::{
-    Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
-};
 
 /// Appends `value` as a JSON string.
 pub(crate) fn write_string(out: &mut Vec<u8>, value: &str) {
@@ -459,237 +459,5 @@ pub(crate) fn size(len: usize) -> [u8; SIZE_LEN] {
     u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes()
 }
 
-/// Takes texts off the front of a body, without what frames them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Texts<'a> {
-    framing: Framing,
-    body: &'a [u8],
-    pos: usize,
-}
-
-impl<'a> Texts<'a> {
-    pub(crate) const fn new(framing: Framing, body: &'a [u8], pos: usize) -> Self {
-        Self { framing, body, pos }
-    }
-
-    /// Where the next text begins, or the length before it.
-    pub(crate) const fn position(&self) -> usize {
-        self.pos
-    }
-
-    pub(crate) const fn is_at_end(&self) -> bool {
-        self.body.len() <= self.pos
-    }
-
-    /// The next text and where it begins; nothing at the end of the body. `field` is what errors
-    /// call it. A body of lines need not end with a line break.
-    pub(crate) fn next(
-        &mut self,
-        field: &'static str,
-    ) -> Result<Option<(usize, &'a [u8])>, ProtoError> {
-        let Some(rest) = self.body.get(self.pos..).filter(|rest| !rest.is_empty()) else {
-            return Ok(None);
-        };
-        let start = self.pos;
-        if self.framing == Framing::Lines {
-            let len = memchr(b'\n', rest);
-            let line = rest.get(..len.unwrap_or(rest.len())).unwrap_or_default();
-            self.pos += len.map_or(rest.len(), |len| len + 1);
-            return Ok(Some((start, line.strip_suffix(b"\r").unwrap_or(line))));
-        }
-        let broken = |rule| ProtoError::Json { field, offset: start, rule };
-        let (size, rest) =
-            rest.split_first_chunk().ok_or_else(|| broken("a length of four bytes"))?;
-        let text = usize::try_from(u32::from_be_bytes(*size)).ok().and_then(|len| rest.get(..len));
-        let text = text.ok_or_else(|| broken("a length and as many bytes"))?;
-        self.pos += SIZE_LEN + text.len();
-        Ok(Some((start + SIZE_LEN, text)))
-    }
-}
-
-/// A text that is a JSON string or null, which counts as empty. Borrowed when nothing in it is
-/// escaped; then it begins one byte behind the text's begin.
-#[inline]
-pub(crate) fn read_string(line: &[u8]) -> Option<Cow<'_, str>> {
-    if let [b'"', text @ .., b'"'] = line
-        && memchr2(b'"', b'\\', text).is_none()
-    {
-        return std::str::from_utf8(text).ok().map(Cow::Borrowed);
-    }
-    read_escaped(line)
-}
-
-fn read_jsonb_string(text: &[u8]) -> Option<Cow<'_, str>> {
-    let mut decoder = jsonb::Decoder::new(text, hessian::Limits::default());
-    let value = decoder.read_opt_text().ok().filter(|_| decoder.is_at_end())?;
-    Some(value.map_or(Cow::Borrowed(""), jsonb::Text::to_str))
-}
-
-#[cold]
-fn read_escaped(line: &[u8]) -> Option<Cow<'_, str>> {
-    let text = serde_json::from_slice::<Option<String>>(line).ok()?;
-    Some(Cow::Owned(text.unwrap_or_default()))
-}
-
-/// The members of an object that are strings.
-#[derive(Debug, Eq, PartialEq)]
-pub(crate) struct Members {
-    /// Names and values of the first ones.
-    pub(crate) kept: Vec<(Box<str>, Box<str>)>,
-    /// How many there are.
-    pub(crate) count: usize,
-}
-
-/// A text that is an object or null. Of the members those that are strings are counted, but for
-/// `@type`, by which fastjson names the class, and the first `max` of them kept.
-pub(crate) fn read_map(line: &[u8], max: usize) -> Option<Members> {
-    let mut deserializer = serde_json::Deserializer::from_slice(line);
-    let members = AtMost(max).deserialize(&mut deserializer).ok()?;
-    deserializer.end().ok().map(|()| members)
-}
-
-/// Reads members, and keeps at most so many.
-struct AtMost(usize);
-
-impl<'de> DeserializeSeed<'de> for AtMost {
-    type Value = Members;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Members, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for AtMost {
-    type Value = Members;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object or null")
-    }
-
-    fn visit_unit<E>(self) -> Result<Members, E> {
-        Ok(Members { kept: Vec::new(), count: 0 })
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
-        let mut members = Members { kept: Vec::new(), count: 0 };
-        while let Some((name, value)) = map.next_entry::<Box<str>, StringOrOther>()? {
-            let Some(value) = value.0.filter(|_| *name != *"@type") else { continue };
-            if members.count < self.0 {
-                members.kept.push((name, value));
-            }
-            members.count += 1;
-        }
-        Ok(members)
-    }
-}
-
-/// A string, or anything else, of which nothing is kept.
-struct StringOrOther(Option<Box<str>>);
-
-impl<'de> Deserialize<'de> for StringOrOther {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Any;
-        impl<'de> Visitor<'de> for Any {
-            type Value = StringOrOther;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON value")
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<StringOrOther, E> {
-                Ok(StringOrOther(Some(text.into())))
-            }
-
-            fn visit_string<E>(self, text: String) -> Result<StringOrOther, E> {
-                Ok(StringOrOther(Some(text.into())))
-            }
-
-            fn visit_bool<E>(self, _: bool) -> Result<StringOrOther, E> {
-                Ok(StringOrOther(None))
-            }
-
-            fn visit_i64<E>(self, _: i64) -> Result<StringOrOther, E> {
-                Ok(StringOrOther(None))
-            }
-
-            fn visit_u64<E>(self, _: u64) -> Result<StringOrOther, E> {
-                Ok(StringOrOther(None))
-            }
-
-            fn visit_f64<E>(self, _: f64) -> Result<StringOrOther, E> {
-                Ok(StringOrOther(None))
-            }
-
-            fn visit_unit<E>(self) -> Result<StringOrOther, E> {
-                Ok(StringOrOther(None))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<StringOrOther, A::Error> {
-                IgnoredAny.visit_seq(seq).map(|_| StringOrOther(None))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<StringOrOther, A::Error> {
-                IgnoredAny.visit_map(map).map(|_| StringOrOther(None))
-            }
-        }
-        deserializer.deserialize_any(Any)
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_strings_and_maps() {
-        assert_eq!(read_string(b"\"a.B\""), Some(Cow::Borrowed("a.B")));
-        assert_eq!(read_string(b"\"a\\n\\u00fc\"").as_deref(), Some("a\nü"));
-        assert_eq!(read_string(b"null").as_deref(), Some(""));
-        for broken in [&b""[..], b"\"", b"7", b"\"a\" \"b\"", b"\"\xff\"", b"{}", b"\0\0\0\x05"] {
-            assert_eq!(read_string(broken), None, "{broken:?}");
-        }
-        let map = concat!(
-            r#"{"a":"x","n":1,"l":[1,"2",{"deep":[]}],"o":{"a":null},"#,
-            r#""z":null,"b":"\"","f":1.5,"t":true}"#
-        );
-        let expected = [("a", "x"), ("b", "\"")].map(|(n, v)| (n.into(), v.into()));
-        let read_map = |text: &[u8]| super::read_map(text, 1);
-        let members = read_map(map.as_bytes()).unwrap();
-        assert_eq!((members.kept.as_slice(), members.count), (&expected[..1], 2));
-        assert_eq!(super::read_map(map.as_bytes(), 2).unwrap().kept, expected);
-        assert_eq!(read_map(b"null"), Some(Members { kept: Vec::new(), count: 0 }));
-        assert_eq!(read_map(b"null null"), None);
-        assert_eq!(read_map(b"[]"), None);
-        assert_eq!(read_map(&[b'['; 100_000]), None);
-        assert_eq!(read_map(&[&b"{\"a\":"[..], &[b'['; 100_000]].concat()), None);
-    }
-
-    #[test]
-    fn lines_may_end_as_windows_ends_them() {
-        let mut texts = Texts::new(Framing::Lines, b"a\r\nb\n\nc", 0);
-        let seen: Vec<_> = std::iter::from_fn(|| texts.next("text").unwrap()).collect();
-        assert_eq!(seen, [(0, &b"a"[..]), (3, b"b"), (5, b""), (6, b"c")]);
-        let holds = |texts: &[u8], n| Framing::Lines.holds(texts, n);
-        assert!(holds(b"", 0) && holds(b"1", 1) && holds(b"1\n2", 2));
-        assert!(!holds(b"1", 0) && !holds(b"", 1) && !holds(b"1\r2", 1));
-    }
-
-    #[test]
-    fn sized_texts_are_as_long_as_they_say() {
-        let body = b"\0\0\0\x01a\0\0\0\0\0\0\0\x02b\n";
-        let mut texts = Texts::new(Framing::Sized, body, 0);
-        let seen: Vec<_> = std::iter::from_fn(|| texts.next("text").unwrap()).collect();
-        assert_eq!(seen, [(4, &b"a"[..]), (9, b""), (13, b"b\n")]);
-        let broken = |body| Texts::new(Framing::Sized, body, 0).next("text").unwrap_err();
-        let rule = "a length of four bytes";
-        assert_eq!(broken(b"\0\0\0"), ProtoError::Json { field: "text", offset: 0, rule });
-        let rule = "a length and as many bytes";
-        for body in [&b"\xff\xff\xff\xff"[..], b"\0\0\0\x02a"] {
-            assert_eq!(broken(body), ProtoError::Json { field: "text", offset: 0, rule });
-        }
-        let holds = |texts: &[u8], n| Framing::Sized.holds(texts, n);
-        assert!(holds(b"", 0) && holds(b"\0\0\0\x011", 1));
-        assert!(!holds(b"\0\0\0\x011", 0) && !holds(b"\0\0\0\x011", 2));
-        assert!(!holds(b"\0\0\0\0", 1) && !holds(b"", 1) && !holds(b"1\n2", 2));
-    }
-}
+mod tests;
