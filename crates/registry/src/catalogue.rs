@@ -11,7 +11,7 @@ use crate::application::{ApplicationLevel, Finding};
 use crate::endpoint::{Endpoint, Level, NotUsed, Unused};
 use crate::layout::Entry;
 use crate::listing::Listing;
-use crate::store::{Item, News, Store, StoreError};
+use crate::store::{Item, Known, News, Store, StoreError};
 
 /// How long the list of interfaces may take, and the entries of each of them.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
@@ -92,7 +92,7 @@ async fn items(store: &dyn Store, wanted: &ServiceKey) -> Result<Vec<Item>, Stri
             break;
         }
         match watch.next().await {
-            Ok(News::Whole { items, .. }) => return Ok(items),
+            Ok(News::Whole { items, .. } | News::Known(Known { items, .. })) => return Ok(items),
             // It begins with a whole list.
             Ok(News::Changes(_)) => {}
             Err(StoreError::Failed(error)) => reason = error,

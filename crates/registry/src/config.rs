@@ -32,6 +32,8 @@ pub enum RegistryConfig {
     ZooKeeper(ZooKeeperConfig),
     /// Nacos 2.x and 3.x; see [`crate::nacos`].
     Nacos(NacosConfig),
+    /// Others as one; see [`several`](crate::several()), which opens it.
+    Several(SeveralConfig),
 }
 
 impl RegistryConfig {
@@ -46,6 +48,7 @@ impl RegistryConfig {
             Self::Kubernetes(_) => "kubernetes",
             Self::ZooKeeper(_) => "zookeeper",
             Self::Nacos(_) => "nacos",
+            Self::Several(_) => "several",
         }
     }
 
@@ -61,9 +64,31 @@ impl RegistryConfig {
             (Self::Kubernetes(config), Self::Kubernetes(other)) => config == other,
             (Self::ZooKeeper(config), Self::ZooKeeper(other)) => config == other,
             (Self::Nacos(config), Self::Nacos(other)) => config == other,
+            (Self::Several(config), Self::Several(other)) => config == other,
             _ => false,
         }
     }
+}
+
+/// Several registries as one.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SeveralConfig {
+    /// The names of the others, the preferred one first.
+    pub of: Vec<String>,
+    /// Which of their endpoints count.
+    pub mode: SeveralMode,
+}
+
+/// Which endpoints of several registries count for a service.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum SeveralMode {
+    /// Those of all of them. An endpoint that several list is one endpoint, as the first of them
+    /// has it.
+    #[default]
+    Merged,
+    /// Those of the first registry that has any for the service. `preferred` of Dubbo's
+    /// `ZoneAwareClusterInvoker`, with an order instead of one flag.
+    Failover,
 }
 
 /// A service whose endpoints are told once.

@@ -157,6 +157,15 @@ pub enum RegistryError {
          etcd or ZooKeeper"
     )]
     Fixed,
+    /// A registry that is made of others was opened without them.
+    #[error("this registry is made of others: open those, and make it of them")]
+    NoMembers,
+    /// No registry of several can hold registrations.
+    #[error("services can register in none of {members}: add one that is no file and no list")]
+    NobodyRegisters {
+        /// Their names.
+        members: String,
+    },
     /// An endpoint of such a list is wrong.
     #[error("{reason}")]
     BadEndpoint {

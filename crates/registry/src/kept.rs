@@ -97,6 +97,7 @@ impl<E> Kept<E> {
                 }
                 self.freshness = Freshness::Current;
             }
+            News::Known(known) => self.handle_known(known),
             News::Changes(changes) => {
                 for change in changes {
                     self.apply(change);

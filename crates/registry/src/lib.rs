@@ -3,6 +3,7 @@
 //! - [`Registry::open`] opens a registry of one of seven kinds, as [`RegistryConfig`] says:
 //!   [`memory`](MemoryHub) inside one process, a watched [`mod@file`], a list that never changes,
 //!   [`etcd`], [`zookeeper`], [`nacos`] or [`kubernetes`].
+//! - [`several()`] makes one registry of several.
 //! - [`Registry::subscribe`] gives the [`Endpoint`]s of a service as a [`Snapshot`] that is kept
 //!   up to date. While the registry is away the last one known stays, marked as stale.
 //! - [`Registry::register`] offers a service until the [`Registered`] is withdrawn or dropped.
@@ -46,6 +47,7 @@ mod registrar;
 mod registry;
 mod remembered;
 mod rules;
+mod several;
 mod status;
 mod store;
 mod stores;
@@ -56,7 +58,8 @@ pub mod zookeeper;
 pub use catalogue::{ListedEndpoint, ListedService};
 pub use config::{
     ApplicationConfig, EtcdConfig, KubernetesConfig, KubernetesService, NacosConfig,
-    RegistryConfig, RegistryTls, StaticService, ZooKeeperAcl, ZooKeeperConfig,
+    RegistryConfig, RegistryTls, SeveralConfig, SeveralMode, StaticService, ZooKeeperAcl,
+    ZooKeeperConfig,
 };
 pub use definitions::{Definition, DefinitionSources, DefinitionWatch, Lookup, Origin};
 pub use directory::Presence;
@@ -69,4 +72,5 @@ pub use layout::Layout;
 pub use memory::MemoryHub;
 pub use registry::{Activity, Registered, Registry, RuleSubscription, Subscription};
 pub use rules::RuleDocument;
+pub use several::several;
 pub use status::RegistryStatus;

@@ -15,7 +15,7 @@ use crate::application::{Announcer, ApplicationLevel, Finding, can_announce};
 use crate::catalogue::{self, ListedService};
 use crate::config::RegistryConfig;
 use crate::definitions::{
-    DefinitionSources, DefinitionWatch, Definitions, Lookup, Reported, Watched,
+    Away, DefinitionSources, DefinitionWatch, Definitions, Lookup, Reported, Watched,
 };
 use crate::directory::Presence;
 use crate::endpoint::{EndpointKey, Freshness, RegisterMode, Registration, Snapshot};
@@ -24,7 +24,7 @@ use crate::follow::{Followed, follow};
 use crate::remembered::{Remembered, follow_lists};
 use crate::rules::{RuleDocument, follow_rule};
 use crate::status::RegistryStatus;
-use crate::store::{Store, Withdraw};
+use crate::store::{Store, Wait, Withdraw};
 use crate::stores;
 use crate::view::View;
 
@@ -125,6 +125,16 @@ impl Registry {
     ) -> Result<Self, RegistryError> {
         let runtime = Handle::try_current().map_err(|_| RegistryError::NoRuntime)?;
         let store = stores::open(config, &runtime)?;
+        Ok(Self::over(store, runtime, definitions, snapshot))
+    }
+
+    /// The registry over a store.
+    pub(crate) fn over(
+        store: Box<dyn Store>,
+        runtime: Handle,
+        definitions: Definitions,
+        snapshot: Option<PathBuf>,
+    ) -> Self {
         let status = store.status();
         let (feeds, rules, activity) = Default::default();
         let source = store.applications();
@@ -143,7 +153,18 @@ impl Registry {
             applications,
             announcer,
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The interfaces that the store has entries of.
+    pub(crate) fn interfaces(&self) -> Wait<'_, Result<Vec<String>, Away>> {
+        self.shared.store.interfaces()
+    }
+
+    /// The documents about an interface that the registry holds, the newest first.
+    pub(crate) fn documents<'a>(&'a self, interface: &'a str) -> Reported<'a> {
+        let Shared { store, definitions, .. } = &*self.shared;
+        store.definitions(&definitions.sources().report_root, interface)
     }
 
     /// Watches the endpoints of a service. Subscriptions of the same service share one watch.
@@ -272,7 +293,10 @@ impl Registry {
     /// ask for them; `None` if there is no such revision.
     #[must_use]
     pub fn announced(&self, application: &str, revision: &str) -> Option<Arc<Metadata>> {
-        self.shared.announcer.as_ref()?.announced().metadata(application, revision)
+        match &self.shared.announcer {
+            Some(announcer) => announcer.announced().metadata(application, revision),
+            None => self.shared.store.announced(application, revision),
+        }
     }
 
     /// How the registry itself does, for readiness checks and metrics.
@@ -423,8 +447,7 @@ impl Watched for WatchedService {
     }
 
     fn reported(&self) -> Reported<'_> {
-        let shared = &self.subscription.registry.shared;
-        shared.store.definitions(&shared.definitions.sources().report_root, &self.interface)
+        self.subscription.registry.documents(&self.interface)
     }
 }
 
@@ -442,6 +465,11 @@ impl Registered {
     #[must_use]
     pub fn endpoint(&self) -> &EndpointKey {
         &self.endpoint
+    }
+
+    /// Whether the registry holds the registration, and every change of that.
+    pub(crate) fn is_there(&self) -> watch::Receiver<bool> {
+        self.established.clone()
     }
 
     /// Whether the registry holds the registration, as far as we know now.

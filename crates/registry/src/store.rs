@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
-use dubbo_proto::application::Instance;
+use dubbo_proto::application::{Instance, Metadata};
 use tokio::sync::{oneshot, watch};
 
 use crate::definitions::{Away, Document};
@@ -64,6 +64,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Begins to watch a document of the configuration, such as a routing rule, by its name in
     /// Dubbo's group `dubbo`. `None` if the store or its layout has no such documents.
     fn rule(&self, _name: &str) -> Option<Box<dyn RuleWatch>> {
+        None
+    }
+
+    /// The metadata of a revision that registries below this one have announced.
+    fn announced(&self, _application: &str, _revision: &str) -> Option<Arc<Metadata>> {
         None
     }
 
@@ -147,6 +152,8 @@ pub(crate) enum News<E = Entry> {
     },
     /// What has changed since the last news.
     Changes(Vec<Change<E>>),
+    /// All entries, as far as they are known.
+    Known(Known<E>),
 }
 
 /// One change of a service's entries.
@@ -157,6 +164,7 @@ pub(crate) enum Change<E = Entry> {
 }
 
 /// What a store knows of a service without asking anybody.
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Known<E = Entry> {
     pub(crate) items: Vec<Item<E>>,
     /// Whether it is up to date.

@@ -2,7 +2,7 @@
 
 use tokio::runtime::Handle;
 
-use crate::config::RegistryConfig;
+use crate::config::{RegistryConfig, SeveralConfig};
 use crate::error::RegistryError;
 use crate::etcd::EtcdRegistry;
 use crate::file::FileRegistry;
@@ -25,6 +25,7 @@ pub(crate) fn open(
         RegistryConfig::Etcd(config) => Box::new(EtcdRegistry::open(config, runtime)?),
         RegistryConfig::Kubernetes(config) => Box::new(KubernetesRegistry::open(config, runtime)?),
         RegistryConfig::ZooKeeper(config) => Box::new(ZooKeeperRegistry::open(config, runtime)?),
+        RegistryConfig::Several(SeveralConfig { .. }) => return Err(RegistryError::NoMembers),
         RegistryConfig::Nacos(config) => Box::new(NacosRegistry::open(config, runtime)?),
     })
 }

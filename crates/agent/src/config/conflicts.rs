@@ -178,7 +178,25 @@ fn export_and_registry(
         return;
     };
     let name = &draft.name;
+    let of = |index: &usize| registries.get(*index);
+    let refuses =
+        |kind: Option<Kind>| matches!(kind, Some(Kind::File | Kind::Static | Kind::Kubernetes));
     match (draft.kind, &export.qualifier_place) {
+        (Some(Kind::Several), _)
+            if registers && draft.members.iter().filter_map(of).all(|it| refuses(it.kind)) =>
+        {
+            let problem = format!("no registry that \"{name}\" is made of takes registrations");
+            let remedy = "add one of kind \"etcd\", \"zookeeper\" or \"nacos\"";
+            problems.add(&export.registry_place, problem, remedy);
+        }
+        (Some(Kind::Several), Some(place)) => {
+            let is_contest = |it: &&RegistryDraft| it.kind == Some(Kind::EtcdContest);
+            if let Some(member) = draft.members.iter().filter_map(of).find(is_contest) {
+                let name = &member.name;
+                let problem = format!("layout \"contest\" of registry \"{name}\" cannot store it");
+                problems.add(place, problem, "remove it, or use layout = \"dubbo\"");
+            }
+        }
         (Some(Kind::File), _) if registers => {
             let problem = format!(
                 "registry \"{name}\" is a file; services cannot be registered \
@@ -213,12 +231,22 @@ fn dubbo_and_contest(places: &Places, registries: &[RegistryDraft], problems: &P
     let Listener::At(place) = &places.dubbo else {
         return;
     };
-    let registry_of = |export: &Export| export.registry.and_then(|index| registries.get(index));
-    let contest = places.exports.iter().filter_map(registry_of);
-    if let Some(draft) = contest.into_iter().find(|draft| draft.kind == Some(Kind::EtcdContest)) {
+    let used = places.exports.iter().filter_map(|export| export.registry);
+    let mut used = used.flat_map(|index| with_members(index, registries));
+    if let Some(draft) = used.find(|draft| draft.kind == Some(Kind::EtcdContest)) {
         let problem = format!("layout \"contest\" of registry \"{}\" cannot store it", draft.name);
         problems.add(place, problem, "remove [dubbo], or use layout = \"dubbo\"");
     }
+}
+
+/// A registry, and those that it is made of.
+fn with_members(
+    index: usize,
+    registries: &[RegistryDraft],
+) -> impl Iterator<Item = &RegistryDraft> {
+    let draft = registries.get(index);
+    let members = draft.into_iter().flat_map(|draft| &draft.members);
+    draft.into_iter().chain(members.filter_map(|index| registries.get(*index)))
 }
 
 /// What is in memory is seen by this process alone, so it has to write and read it.
@@ -227,8 +255,13 @@ fn memory_registries(places: &Places, registries: &[RegistryDraft], problems: &P
         if draft.kind != Some(Kind::Memory) {
             continue;
         }
-        let is_written = places.exports.iter().any(|it| it.registry == Some(index));
-        let is_read = places.ingresses.iter().any(|it| it.registry == Some(index));
+        let uses = |used: Option<usize>| {
+            used.is_some_and(|used| {
+                used == index || registries.get(used).is_some_and(|it| it.members.contains(&index))
+            })
+        };
+        let is_written = places.exports.iter().any(|it| uses(it.registry));
+        let is_read = places.ingresses.iter().any(|it| uses(it.registry));
         let problem = match (is_written, is_read) {
             (true, false) => {
                 "no ingress of this process uses this registry in memory, so nobody sees what is \

@@ -20,6 +20,7 @@ use super::tls::{TLS_KEYS, TlsFiles, tls_files, warn_if_open};
 
 mod kubernetes;
 mod nacos;
+mod several;
 mod zookeeper;
 
 /// What kind a registry is of, as far as other sections have to know.
@@ -33,6 +34,7 @@ pub(super) enum Kind {
     Kubernetes,
     ZooKeeper,
     Nacos,
+    Several,
 }
 
 /// A registry as far as it could be read.
@@ -42,12 +44,16 @@ pub(super) struct RegistryDraft {
     pub(super) place: KeyPlace,
     /// `None` if the file does not tell.
     pub(super) kind: Option<Kind>,
+    /// The registries that it is made of, by their index.
+    pub(super) members: Vec<usize>,
+    /// Where they are named.
+    pub(super) of_place: KeyPlace,
     /// `None` if something is wrong with it.
     pub(super) entry: Option<RegistryEntry>,
 }
 
 /// The kinds of registries, with the keys that not all of them have.
-const KINDS: [(&str, Kind, &[&str]); 7] = [
+const KINDS: [(&str, Kind, &[&str]); 8] = [
     ("memory", Kind::Memory, &[]),
     ("file", Kind::File, &FILE_KEYS),
     ("static", Kind::Static, &STATIC_KEYS),
@@ -55,6 +61,7 @@ const KINDS: [(&str, Kind, &[&str]); 7] = [
     ("zookeeper", Kind::ZooKeeper, &zookeeper::KEYS),
     ("nacos", Kind::Nacos, &nacos::KEYS),
     ("kubernetes", Kind::Kubernetes, &kubernetes::KEYS),
+    ("several", Kind::Several, &several::KEYS),
 ];
 
 const FILE_KEYS: [&str; 1] = ["path"];
@@ -90,6 +97,8 @@ pub(super) const REGISTER_MODES: [(&str, RegisterMode); 3] = [
     ("instance", RegisterMode::Instance),
 ];
 
+pub(super) use self::several::MODES as SEVERAL_MODES;
+
 /// Reads all registries. `folder` is where relative paths start.
 pub(super) fn registries(
     sections: Vec<Section<'_>>,
@@ -106,6 +115,7 @@ pub(super) fn registries(
         }
         drafts.push(draft);
     }
+    several::find_members(&mut drafts, problems);
     drafts
 }
 
@@ -140,17 +150,18 @@ fn registry(mut section: Section<'_>, folder: &Path) -> RegistryDraft {
             let config = kubernetes::config(&mut section, folder);
             (kind, Some(RegistryConfig::Kubernetes(config)))
         }
+        Some(Kind::Several) => (kind, several::config(&mut section).map(RegistryConfig::Several)),
         None => (None, None),
     };
     let definitions = definitions(&mut section, folder);
     let snapshot = section.text("snapshot").map(|path| folder.join(path));
-    let place = section.place("name");
+    let (place, of_place) = (section.place("name"), section.place("of"));
     if kind.is_some() {
         section.finish();
     }
     let entry =
         config.map(|config| RegistryEntry { name: name.clone(), config, definitions, snapshot });
-    RegistryDraft { name, place, kind, entry }
+    RegistryDraft { name, place, kind, members: Vec::new(), of_place, entry }
 }
 
 /// Refuses the keys that other kinds have, and this one does not.

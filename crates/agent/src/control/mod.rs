@@ -161,7 +161,7 @@ impl Control {
             ends.push(end);
         }
         let mut helpers = JoinSet::new();
-        registries::watch(&registries, &hub, &readiness, &mut helpers);
+        registries::watch(&config, &registries, &hub, &readiness, &mut helpers);
         let mut control = Self {
             exports,
             connections: Vec::new(),

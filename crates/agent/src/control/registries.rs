@@ -1,8 +1,9 @@
 //! Opens the registries, and tells readiness, metrics and log how they do.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use registry::Registry;
+use registry::{Registry, RegistryConfig, RegistryError, SeveralConfig, several};
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
@@ -13,23 +14,42 @@ use crate::metrics::Hub;
 
 /// Opens the registries of the configuration. None of them needs to be there yet.
 pub(super) fn open(config: &Config) -> Result<Vec<(String, Registry)>, StartError> {
-    let open = |entry: &RegistryEntry| {
+    let mut opened = HashMap::new();
+    // Those that are made of others come last.
+    let (last, first): (Vec<_>, Vec<_>) = config.registries.iter().partition(|it| is_several(it));
+    for entry in first.into_iter().chain(last) {
         let name = entry.name.clone();
-        let (config, definitions) = (entry.config.clone(), entry.definitions.clone());
-        let opened = match entry.snapshot.clone() {
-            Some(path) => Registry::open_remembering(config, definitions, path),
-            None => Registry::open_with(config, definitions),
-        };
-        match opened {
-            Ok(registry) => Ok((name, registry)),
-            Err(source) => Err(StartError::Registry { name, source }),
-        }
-    };
-    config.registries.iter().map(open).collect()
+        let registry = open_one(entry, &opened)
+            .map_err(|source| StartError::Registry { name: name.clone(), source })?;
+        opened.insert(name, registry);
+    }
+    let in_order = config.registries.iter();
+    Ok(in_order.filter_map(|entry| opened.remove_entry(&entry.name)).collect())
+}
+
+fn is_several(entry: &RegistryEntry) -> bool {
+    matches!(entry.config, RegistryConfig::Several(_))
+}
+
+fn open_one(
+    entry: &RegistryEntry,
+    opened: &HashMap<String, Registry>,
+) -> Result<Registry, RegistryError> {
+    let (config, definitions) = (entry.config.clone(), entry.definitions.clone());
+    if let RegistryConfig::Several(SeveralConfig { of, mode }) = config {
+        let member = |name: String| opened.get(&name).cloned().map(|registry| (name, registry));
+        return several(of.into_iter().filter_map(member).collect(), mode, definitions);
+    }
+    match entry.snapshot.clone() {
+        Some(path) => Registry::open_remembering(config, definitions, path),
+        None => Registry::open_with(config, definitions),
+    }
 }
 
 /// Keeps an eye on the registries. The agent is not ready before each was reached once.
+/// Those that another one is made of may be away, as long as that one can be reached.
 pub(super) fn watch(
+    config: &Config,
     registries: &[(String, Registry)],
     hub: &Hub,
     readiness: &Readiness,
@@ -38,7 +58,7 @@ pub(super) fn watch(
     for (name, registry) in registries {
         let part = format!("registry {name}");
         // With what it listed last, calls go on.
-        if !registry.remembers() {
+        if !registry.remembers() && !is_member(name, config) {
             readiness.block(&part, "has not been reached yet");
         }
         let watcher = Watcher {
@@ -50,6 +70,13 @@ pub(super) fn watch(
         };
         watchers.spawn(watcher.run());
     }
+}
+
+fn is_member(name: &str, config: &Config) -> bool {
+    config.registries.iter().any(|entry| match &entry.config {
+        RegistryConfig::Several(SeveralConfig { of, .. }) => of.iter().any(|it| it == name),
+        _ => false,
+    })
 }
 
 struct Watcher {

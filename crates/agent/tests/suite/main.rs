@@ -33,6 +33,7 @@ mod rate_limits;
 mod registry_away;
 mod retries;
 mod rules;
+mod several_registries;
 mod support;
 mod tls;
 mod tls_refusals;

@@ -67,6 +67,9 @@ async fn registry(entry: &RegistryEntry) -> Result<String, String> {
     if matches!(entry.config, RegistryConfig::Memory(_) | RegistryConfig::Static(_)) {
         return Ok("is inside of the agent".to_owned());
     }
+    if let RegistryConfig::Several(several) = &entry.config {
+        return Ok(format!("is made of {}", several.of.join(", ")));
+    }
     let started = Instant::now();
     let registry = Registry::open(entry.config.clone()).map_err(|error| error.to_string())?;
     let mut status = registry.status();

@@ -245,3 +245,28 @@ fn secrets_that_all_may_read_are_warned_of() {
     );
     assert_eq!(warnings("password = 'x'", [0o644, 0o600]), Vec::<String>::new());
 }
+
+#[test]
+fn registries_made_of_others() {
+    let of = |lines: &str| {
+        let others = "[[registry]]\nname = 'zk'\nkind = 'zookeeper'\n[[registry]]\nname = 'nacos'\n\
+                      kind = 'nacos'\n";
+        let several = format!("[[registry]]\nname = 'all'\nkind = 'several'\n{lines}\n");
+        format!("{others}{several}{}", GOOD.replace("[[ingress]]", "[[ingress]]\nregistry = 'all'"))
+    };
+    let one = |lines: &str| {
+        let errors = errors(&of(lines));
+        assert_eq!(errors.len(), 1, "{lines}: {errors:?}");
+        errors[0].clone()
+    };
+    assert_eq!(errors(&of("of = ['zk', 'nacos']")), Vec::<String>::new());
+    assert_eq!(errors(&of("of = ['nacos', 'zk']\nmode = 'failover'")), Vec::<String>::new());
+    assert!(one("").contains("registry.of: is missing; write the names of two or more other"));
+    assert!(one("of = ['zk']").contains("registry.of: names only one registry"));
+    assert!(one("of = ['zk', 'zk']").contains("registry.of: names \"zk\" twice"));
+    let misspelt = one("of = ['zk', 'nacoz']");
+    assert!(misspelt.contains("there is no registry \"nacoz\"; did you mean \"nacos\"?"));
+    assert!(one("of = ['zk', 'all']").contains("\"all\" is made of others itself"));
+    assert!(one("of = ['zk', 'nacos']\nroot = 'a'").contains("registry.root: does not belong"));
+    assert!(one("of = ['zk', 'nacos']\nmode = 'both'").contains("registry.mode: "));
+}

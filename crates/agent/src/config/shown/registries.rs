@@ -2,17 +2,23 @@
 
 use registry::{
     ApplicationConfig, EtcdConfig, KubernetesConfig, Layout, NacosConfig, RegistryConfig,
-    RegistryTls, StaticService, ZooKeeperAcl, ZooKeeperConfig,
+    RegistryTls, SeveralConfig, StaticService, ZooKeeperAcl, ZooKeeperConfig,
 };
 use serde_json::{Value, json};
 
 use super::ms;
 use crate::config::RegistryEntry;
-use crate::config::registries::REGISTER_MODES;
+use crate::config::registries::{REGISTER_MODES, SEVERAL_MODES};
 
 fn static_shown(services: &[StaticService]) -> Value {
     let shown = |it: &StaticService| json!({ "service": it.service.to_string(), "endpoints": it.endpoints });
     json!({ "services": services.iter().map(shown).collect::<Vec<_>>() })
+}
+
+fn several_shown(several: &SeveralConfig) -> Value {
+    let SeveralConfig { of, mode } = several;
+    let mode = SEVERAL_MODES.iter().find(|(_, it)| it == mode);
+    json!({ "of": of, "mode": mode.map(|(word, _)| *word) })
 }
 
 pub(super) fn registry(entry: &RegistryEntry) -> Value {
@@ -25,6 +31,7 @@ pub(super) fn registry(entry: &RegistryEntry) -> Value {
         RegistryConfig::Kubernetes(kubernetes) => kubernetes_shown(kubernetes),
         RegistryConfig::ZooKeeper(zookeeper) => zookeeper_shown(zookeeper),
         RegistryConfig::Nacos(nacos) => nacos_shown(nacos),
+        RegistryConfig::Several(several) => several_shown(several),
     };
     let applications = match config {
         RegistryConfig::Etcd(etcd) => Some(&etcd.applications),
@@ -33,7 +40,8 @@ pub(super) fn registry(entry: &RegistryEntry) -> Value {
         RegistryConfig::Memory(_)
         | RegistryConfig::File { .. }
         | RegistryConfig::Static(_)
-        | RegistryConfig::Kubernetes(_) => None,
+        | RegistryConfig::Kubernetes(_)
+        | RegistryConfig::Several(_) => None,
     };
     if let Some(applications) = applications {
         let ApplicationConfig { instances_root, metadata_root: _, provided_by, register } =
