@@ -5,7 +5,13 @@
 use bytes::Bytes;
 
 use crate::body::{BodyLimits, RequestParts};
+use crate::serialization::codec::SIZE_LEN;
+use crate::serialization::texts;
+use crate::service::NO_VERSION;
 use crate::{PROTOCOL_VERSION, ProtoError, Serialization, ServiceKey};
+
+/// About as much as a few more attachments take.
+const MORE_LEN: usize = 256;
 
 /// A request whose parts have been found. The texts and the arguments stay where they are in
 /// the body.
@@ -119,6 +125,52 @@ impl Request {
     pub fn service_key(&self) -> Result<ServiceKey, ProtoError> {
         let interface = self.attachment("path").unwrap_or_else(|| self.path());
         ServiceKey::new(interface, self.version(), self.attachment("group").unwrap_or(""))
+    }
+
+    /// The same request of another version of the service, with more attachments. One of these
+    /// takes the place of an attachment of the same name. All else stays as its consumer wrote it,
+    /// but for attachments that are not texts if the end of the body is written in an unusual way.
+    ///
+    /// # Errors
+    /// [`ProtoError`] when a name is invalid, or this crate does not write the serialization.
+    pub fn changed(&self, version: &str, more: &[(&str, &str)]) -> Result<Bytes, ProtoError> {
+        let bodies = self.serialization.bodies()?;
+        let version = if version.is_empty() { NO_VERSION } else { version };
+        let mut out = Vec::with_capacity(self.parts.body.len() + MORE_LEN);
+        for field in [self.dubbo_version(), self.path(), version, self.method(), self.descriptor()]
+        {
+            bodies.write_text(&mut out, field);
+        }
+        out.extend_from_slice(self.args());
+        let before_map = bodies.args_end(self.n_args()).len();
+        let rest = self.parts.body.get(self.parts.args.end..).unwrap_or_default();
+        let (args_end, map) = rest.split_at(before_map.min(rest.len()));
+        let size_len = if bodies.is_sized() { SIZE_LEN } else { 0 };
+        let mut empty = Vec::new();
+        let open_len = bodies.write_map(&mut empty, &[]);
+        let (open, end) = empty.split_at(open_len);
+        let open = open.get(size_len..).unwrap_or_default();
+        let entries = map.get(size_len..).unwrap_or_default().strip_suffix(end);
+        if let Some(entries) = entries.filter(|entries| entries.starts_with(open)) {
+            let has_some = bodies.begins_with_entry() || open.len() < entries.len();
+            let mut written = Vec::new();
+            bodies.write_entries(&mut written, has_some, more);
+            out.extend_from_slice(args_end);
+            if bodies.is_sized() {
+                let len = entries.len() + written.len() + end.len();
+                out.extend_from_slice(&texts::size(len));
+            }
+            out.extend_from_slice(entries);
+            out.extend_from_slice(&written);
+            out.extend_from_slice(end);
+            return Ok(out.into());
+        }
+        let is_replaced = |name: &str| more.iter().any(|(other, _)| *other == name);
+        let kept = self.attachments().filter(|(name, _)| !is_replaced(name));
+        let all: Vec<(&str, &str)> = kept.chain(more.iter().copied()).collect();
+        out.extend_from_slice(bodies.args_end(self.n_args()));
+        bodies.write_map(&mut out, &all);
+        Ok(out.into())
     }
 
     /// Whether the consumer understands attachments in replies: Dubbo's protocol versions from

@@ -20,6 +20,7 @@
 //! - [`rate_limit`] refuses calls of which more come a second than is allowed.
 //! - [`fault`] draws the faults that are injected into calls, and [`latencies`] says when a call is
 //!   slower than most.
+//! - [`split`] says which calls are taken out of a service's traffic.
 //! - [`AttemptEnd`] is what the balancer learns from an attempt that is over.
 //!
 //! Invariants, which `tests/simulation.rs` checks:
@@ -53,6 +54,7 @@ mod retry;
 mod retry_budget;
 mod rewrites;
 pub mod rules;
+pub mod split;
 mod standing;
 
 pub use attempt_end::AttemptEnd;

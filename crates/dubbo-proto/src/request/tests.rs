@@ -264,3 +264,32 @@ proptest! {
         }
     }
 }
+
+/// A request that is sent on to another version, with more attachments, is else what it was.
+#[test]
+fn a_changed_request_keeps_its_arguments_and_attachments() {
+    let hessian = hessian_args();
+    let json = b"\"a\"\n{\"b\":1}\n5\n".as_slice();
+    for (serialization, args) in
+        [(Serialization::Hessian2, hessian.as_slice()), (Serialization::Fastjson, json)]
+    {
+        for constant in [&[][..], &[("path", "com.acme.Orders"), ("group", "eu")]] {
+            let template = RequestTemplate::new(serialization, &HEAD, constant).unwrap();
+            let args = args.strip_suffix(b"\n").unwrap_or(args);
+            let body = encode(&template, args, &[("\u{1}n", "5")]);
+            let request = decode(serialization, &body).unwrap();
+            let more = [("group", "us"), ("mark", "true")];
+            let changed = request.changed("2.0", &more).unwrap();
+            let changed = decode(serialization, &changed).unwrap();
+            assert_eq!((changed.version(), changed.path()), ("2.0", HEAD.path));
+            assert_eq!((changed.method(), changed.args()), (HEAD.method, request.args()));
+            assert_eq!(changed.attachment("group"), Some("us"));
+            assert_eq!(changed.attachment("mark"), Some("true"));
+            // What is a number stays one.
+            let has = |bytes: &[u8]| changed.body().windows(bytes.len()).any(|it| it == bytes);
+            assert!(has(b"\x01n\x95") || has(b"\"n\":5"), "{serialization:?}");
+            let without = request.changed("", &[]).unwrap();
+            assert_eq!(decode(serialization, &without).unwrap().version(), "0.0.0");
+        }
+    }
+}

@@ -3,6 +3,7 @@
 //! - [`TagRule`] groups endpoints by tags; a call goes to the endpoints of its tag.
 //! - [`ConditionRule`] says "calls like these go to endpoints like those".
 //! - [`Configurators`] change parameters of endpoints, such as their timeout.
+//! - [`Subset`] is a group of endpoints that a part of the calls goes to.
 //! - [`RuleSet`] holds the rules of one service. [`RuleSet::select`] applies them to a call, and
 //!   says for each endpoint that is removed which rule, and which of its conditions, did it.
 //!
@@ -27,6 +28,7 @@ mod parties;
 mod pattern;
 mod rule_set;
 mod selection;
+mod subset;
 mod tag_rule;
 mod yaml;
 
@@ -36,6 +38,7 @@ pub use error::{RuleError, RuleProblem};
 pub use parties::{CallView, UrlView};
 pub use rule_set::{Inputs, RuleSet};
 pub use selection::{Clause, Effect, Removal, Selection, Step};
+pub use subset::{Subset, apply_subsets};
 pub use tag_rule::TagRule;
 
 /// Parameter of providers, and attachment or parameter of callers: the tag.

@@ -35,6 +35,12 @@ pub enum Clause {
     },
     /// The call wants endpoints of this tag.
     Tag(String),
+    /// So many of a hundred of the calls that a split is for.
+    Share(u32),
+    /// The subset of a split, which its calls go to.
+    Subset,
+    /// The subsets of splits, where no other calls go.
+    Subsets,
     /// The call has no tag, and goes to no endpoint that has one; or there is none of the call's
     /// tag, and endpoints without a tag stand in.
     Untagged,
@@ -58,6 +64,10 @@ pub enum Effect {
     Off,
     /// The call is not meant.
     OtherCalls,
+    /// Chance, or a value of the call, has left the call to others.
+    NotDrawn,
+    /// It takes the call.
+    Drawn,
     /// It kept this many endpoints.
     Kept(usize),
     /// It matches no endpoint, and does nothing because it is not forced.
@@ -83,6 +93,8 @@ impl Effect {
         match self {
             Self::Off => "off",
             Self::OtherCalls => "other-calls",
+            Self::NotDrawn => "not-drawn",
+            Self::Drawn => "drawn",
             Self::Kept(_) => "kept",
             Self::Ignored => "ignored",
             Self::Nobody => "nobody",
@@ -116,6 +128,9 @@ impl fmt::Display for Clause {
                 write!(f, "condition {}", condition + 1)
             }
             Self::Tag(tag) => write!(f, "tag {tag}"),
+            Self::Share(percent) => write!(f, "{percent}% of its calls"),
+            Self::Subset => f.write_str("its subset"),
+            Self::Subsets => f.write_str("endpoints outside of the subsets"),
             Self::Untagged => f.write_str("endpoints without a tag"),
         }
     }
@@ -126,6 +141,8 @@ impl fmt::Display for Effect {
         match self {
             Self::Off => f.write_str("is switched off"),
             Self::OtherCalls => f.write_str("is not for this call"),
+            Self::NotDrawn => f.write_str("leaves this call to others"),
+            Self::Drawn => f.write_str("takes this call"),
             Self::Kept(n) => write!(f, "keeps {n}"),
             Self::Ignored => f.write_str("matches no endpoint: ignored, it is not forced"),
             Self::Nobody => f.write_str("matches no endpoint: none is left"),
