@@ -168,6 +168,16 @@ impl<'a> ArgumentList<'a> {
         }
     }
 
+    /// The same of what is at a path in the argument at `index`.
+    pub fn member_at(&self, index: usize, path: &[String]) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Json(values) | Self::JsonWithRefs(values) => {
+                member_of_json(values.get(index)?, path)
+            }
+            Self::Text(values) => member_of_json(values.get(index)?.as_bytes(), path),
+        }
+    }
+
     /// All of them as a JSON array, of which no more is written once it has so many bytes.
     pub fn shown(&self, max_len: usize) -> String {
         let texts = (0..self.len()).map(|index| self.json_at(index, None));
@@ -350,6 +360,13 @@ pub fn text_of_json(json: &[u8]) -> Option<Cow<'_, str>> {
         b'{' | b'[' => None,
         _ => std::str::from_utf8(json).ok().map(Cow::Borrowed),
     }
+}
+
+/// The same of what is at a path in a JSON value: the names of members, one in the other.
+pub fn member_of_json(json: &[u8], path: &[String]) -> Option<Cow<'static, str>> {
+    let value: serde_json::Value = serde_json::from_slice(json).ok()?;
+    let found = path.iter().try_fold(&value, |value, name| value.get(name))?;
+    text_of_json(found.to_string().as_bytes()).map(|text| Cow::Owned(text.into_owned()))
 }
 
 fn is_text(ty: &JavaType) -> bool {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use dubbo_proto::{ReplyKind, Serialization, Status as DubboStatus};
+use http::HeaderMap;
 use link_proto::{CallId, Status};
 use tokio::sync::oneshot;
 use tracing::debug;
@@ -46,6 +47,8 @@ pub struct Call<'a, M, P> {
     pub one_way: bool,
     /// What stops the time of its stages, if anything does.
     pub clock: Option<&'a Rc<StageClock>>,
+    /// The headers that it came with, if it came by HTTP.
+    pub headers: Option<&'a HeaderMap>,
 }
 
 /// A call on its way to an endpoint.
@@ -82,8 +85,8 @@ pub struct Encoded<'a> {
 impl<'a, M, P> Call<'a, M, P> {
     /// The same call of what the receiver knows by another form, with the payload in another form.
     pub fn with<N, Q>(&self, method: N, payload: Q) -> Call<'a, N, Q> {
-        let Self { attachments, times, one_way, clock, .. } = *self;
-        Call { method, payload, attachments, times, one_way, clock }
+        let Self { attachments, times, one_way, clock, headers, .. } = *self;
+        Call { method, payload, attachments, times, one_way, clock, headers }
     }
 }
 

@@ -44,6 +44,7 @@ mod offering;
 mod preference;
 mod ruled;
 mod rules;
+mod splits;
 
 pub use self::allowed::Allowed;
 pub use self::attempt::Attempt;
@@ -53,8 +54,8 @@ use self::ejections::Ejections;
 use self::failback::Failback;
 use self::holding::Holding;
 use self::lines::Lines;
-pub use self::methods::MethodRule;
 use self::methods::Methods;
+pub use self::methods::{CopyPlace, MethodRule};
 pub use self::offering::{caller_of_task, too_late};
 use self::preference::{Preference, ZONE};
 use self::rules::Rules;
@@ -96,6 +97,8 @@ pub struct Cluster {
     circuits: Circuits,
     /// Its calls that are made again later.
     failback: Failback,
+    /// Whether calls may be copied, or go to another version or group.
+    is_diverted: Cell<bool>,
     /// Counts what is rare.
     events: RefCell<Option<Arc<ServiceEvents>>>,
 }
@@ -198,6 +201,7 @@ impl Cluster {
             without_endpoint: RefCell::default(),
             circuits: Circuits::default(),
             failback: Failback::default(),
+            is_diverted: Cell::new(diverts(policy)),
             events: RefCell::default(),
         }
     }
@@ -385,6 +389,7 @@ impl Cluster {
             let registered = self.registered_mode.get();
             self.methods.set(&self.service_name, &policy.methods, registered, &self.hub);
         }
+        self.is_diverted.set(diverts(policy));
         let percent = policy.routing.retry_percent;
         if self.budget.borrow().percent() != percent {
             *self.budget.borrow_mut() = RetryBudget::new(percent);
@@ -396,6 +401,18 @@ impl Cluster {
             self.routing_changed.notify_one();
         }
         *self.policy.borrow_mut() = Rc::new(policy.clone());
+    }
+
+    /// Whether its calls may be copied, or go to another version or group.
+    #[inline]
+    pub fn is_diverted(&self) -> bool {
+        self.is_diverted.get()
+    }
+
+    /// The service that a call goes to instead of this one.
+    #[cold]
+    pub fn detour(&self, facts: &dyn CallFacts) -> Option<ServiceKey> {
+        self.rules.detour(facts)
     }
 
     /// How long a call may take whose caller asks for `wanted`.
@@ -474,6 +491,12 @@ impl Cluster {
         stats.started();
         stats.finished(started.elapsed(), Some(code as u8));
     }
+}
+
+/// Whether calls are copied, or led to another version or group.
+fn diverts(policy: &ClusterPolicy) -> bool {
+    splits::has_detour(&policy.routing.splits)
+        || policy.methods.iter().any(|method| method.mirror.is_some())
 }
 
 /// The registry tells when an endpoint started by the wall clock; the balancer has none.

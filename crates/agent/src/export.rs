@@ -97,7 +97,7 @@ impl Received {
         attachments: &'a [(&'a str, &'a str)],
     ) -> Call<'a, M, P> {
         let (times, one_way, clock) = (self.times, self.one_way, self.clock.as_ref());
-        Call { method, payload, attachments, times, one_way, clock }
+        Call { method, payload, attachments, times, one_way, clock, headers: None }
     }
 
     /// How much it matters while it waits.

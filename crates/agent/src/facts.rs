@@ -7,8 +7,9 @@ use std::cell::OnceCell;
 
 use dubbo_proto::{BodyLimits, JsonTexts, ReadOptions, Request, Serialization, descriptor};
 use hessian::transcode::JsonOptions;
+use http::HeaderMap;
 
-use crate::args::{join_json, text_of_json};
+use crate::args::{join_json, member_of_json, text_of_json};
 use crate::call::{Payload, RoutedCall, Whole};
 use crate::journal::{Entry, Named};
 
@@ -25,6 +26,14 @@ pub trait CallFacts {
 
     /// The argument at an index as text, if it is a text, a number, a boolean or null.
     fn argument(&self, index: usize) -> Option<Cow<'_, str>>;
+
+    /// The same of what is at a path in the argument: the names of members, one in the other.
+    fn member(&self, index: usize, path: &[String]) -> Option<Cow<'_, str>>;
+
+    /// The header of a name in small letters, if the call came by HTTP.
+    fn header(&self, _name: &str) -> Option<Cow<'_, str>> {
+        None
+    }
 }
 
 impl CallFacts for RoutedCall<'_> {
@@ -54,6 +63,24 @@ impl CallFacts for RoutedCall<'_> {
             }
         }
     }
+
+    fn member(&self, index: usize, path: &[String]) -> Option<Cow<'_, str>> {
+        match &self.payload {
+            Payload::Json(args) => args.member_at(index, path),
+            Payload::Whole(whole) => {
+                WholeFacts::new(*whole).member(index, path).map(|value| value.into_owned().into())
+            }
+        }
+    }
+
+    fn header(&self, name: &str) -> Option<Cow<'_, str>> {
+        header_of(self.headers?, name)
+    }
+}
+
+/// A header's value as text.
+pub fn header_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<Cow<'a, str>> {
+    headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()))
 }
 
 /// The same of a Dubbo request that is passed on as it is. Of one that cannot be read nothing is
@@ -86,7 +113,8 @@ impl<'a> WholeFacts<'a> {
         entry.asked(self.whole.body.len(), shown);
     }
 
-    fn request(&self) -> Option<&Request> {
+    /// The request, if it can be read.
+    pub fn request(&self) -> Option<&Request> {
         let read = || {
             let Whole { serialization, body } = self.whole;
             Request::decode(serialization, body.clone(), &BodyLimits::default()).ok()
@@ -140,6 +168,10 @@ impl CallFacts for WholeFacts<'_> {
 
     fn argument(&self, index: usize) -> Option<Cow<'_, str>> {
         text_of_json(self.arguments()?.at(index)?)
+    }
+
+    fn member(&self, index: usize, path: &[String]) -> Option<Cow<'_, str>> {
+        member_of_json(self.arguments()?.at(index)?, path)
     }
 }
 

@@ -31,6 +31,8 @@ pub struct Invocation<'a> {
     pub origin: Origin<'a>,
     /// What stops the time of its stages, if anything does.
     pub clock: Option<Rc<StageClock>>,
+    /// Whether it is a copy of a call, and goes by no rule for methods.
+    pub is_copy: bool,
 }
 
 /// What is known of who makes a call, besides what the call itself says.
@@ -53,6 +55,7 @@ impl<'a> Invocation<'a> {
         let attachments = &self.attachments;
         let one_way = attachments.contains(&ONE_WAY);
         let (payload, clock) = (Payload::Json(args), self.clock.as_ref());
-        Call { method: route, payload, attachments, times, one_way, clock }
+        let headers = self.origin.headers;
+        Call { method: route, payload, attachments, times, one_way, clock, headers }
     }
 }

@@ -1,6 +1,8 @@
 //! How a call that is named in JSON is made: it finds its route, and is written again where the
 //! provider refuses its form.
 
+pub mod mirror;
+
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -28,12 +30,15 @@ const MAX_REWRITES: usize = 1 + records::MAX_RECORDS;
 /// # Errors
 /// Whatever the table in [`crate::error`] lists.
 pub async fn invoke(
-    outbound: &Outbound,
+    outbound: &Rc<Outbound>,
     registry: usize,
     invocation: &Invocation<'_>,
     started: Instant,
 ) -> Outcome {
     let outcome = match find_route(outbound, registry, invocation, started).await {
+        Ok(route) if route.cluster.is_diverted() && !invocation.is_copy => {
+            Box::pin(divert(outbound, registry, invocation, route, started)).await
+        }
         Ok(route) => make(outbound, registry, invocation, route, started).await,
         Err(error) => {
             let RouteName { interface, version, group, .. } = invocation.name;
@@ -77,6 +82,41 @@ async fn find_route(
         true => Ok(route),
         false => resolve::choose(outbound, registry, invocation, &route),
     }
+}
+
+/// Makes a call of which a copy may be made, or which may go to another version or group.
+#[cold]
+async fn divert(
+    outbound: &Rc<Outbound>,
+    registry: usize,
+    invocation: &Invocation<'_>,
+    route: Rc<ClusterRoute>,
+    started: Instant,
+) -> Outcome {
+    let deadline = started + route.cluster.timeout(invocation.timeout);
+    let detour = {
+        let call =
+            invocation.call(&route.route, &invocation.args, Times { now: started, deadline });
+        if let Some(rule) = route.cluster.method_rule(&call) {
+            mirror::of_json(outbound, registry, invocation, &rule, &route.cluster);
+        }
+        route.cluster.detour(&call)
+    };
+    let Some(key) = detour else {
+        return make(outbound, registry, invocation, route, started).await;
+    };
+    let ServiceKey { interface, version, group } = &key;
+    let invocation = &Invocation {
+        name: RouteName { interface, version, group, ..invocation.name },
+        args: invocation.args.shared(),
+        timeout: invocation.timeout,
+        timeout_key: invocation.timeout_key,
+        attachments: invocation.attachments.clone(),
+        origin: invocation.origin,
+        is_copy: false,
+    };
+    let route = find_route(outbound, registry, invocation, started).await?;
+    make(outbound, registry, invocation, route, started).await
 }
 
 async fn make(
@@ -255,6 +295,7 @@ async fn send_args(
     route.count_call();
     let call = invocation.call(&route.route, args, times);
     let outcome = match route.cluster.method_rule(&call) {
+        _ if invocation.is_copy => Box::pin(route.cluster.call_once(call, caller_of_task())).await,
         None => route.cluster.call(call).await,
         Some(rule) => {
             route.cluster.check_rate(&rule, times.now, &call, invocation.origin)?;

@@ -16,7 +16,8 @@ use crate::config::{ClusterPolicy, ClusterRules, ExportConfig};
 use crate::definitions::Definitions;
 use crate::error::{CallError, Code};
 use crate::metrics::Hub;
-use crate::routes::RouteTable;
+use crate::route::{Parameters, Plan, RouteName, WHOLE};
+use crate::routes::{ClusterRoute, RouteTable};
 use crate::upstream::Pool;
 
 /// One worker's part of it.
@@ -139,6 +140,26 @@ impl Outbound {
                 return Err(CallError::new(Code::RegistryUnavailable, message));
             }
         }
+    }
+
+    /// The route of a service's whole requests.
+    ///
+    /// # Errors
+    /// As [`Outbound::cluster`], and [`Code::Overloaded`] if there are too many routes.
+    pub fn whole_route(
+        &self,
+        registry: usize,
+        key: &ServiceKey,
+    ) -> Result<Rc<ClusterRoute>, CallError> {
+        let ServiceKey { interface, version, group } = key;
+        let name =
+            RouteName { interface, version, group, method: WHOLE, types: None, generic: None };
+        let known = self.routes.find(registry, &name, 0);
+        if let Some(route) = known.filter(|route| !route.cluster.is_forgotten()) {
+            return Ok(route);
+        }
+        let cluster = self.cluster(registry, key.clone())?;
+        self.routes.insert(registry, &name, 0, cluster, Parameters::Unknown, Plan::default())
     }
 
     fn look_up(

@@ -111,7 +111,7 @@ pub struct Worker {
     /// Its number, from 0.
     pub index: usize,
     /// What its calls to other services go by.
-    pub outbound: Outbound,
+    pub outbound: Rc<Outbound>,
     /// Where calls are told of.
     pub journal: Journal,
     /// This worker's part of the budget.
@@ -150,7 +150,7 @@ impl Worker {
             index: setup.index,
             backends: Rc::default(),
             gates: Gates::default(),
-            outbound: Outbound::new(setup.registries, setup.rules, pool, setup.hub),
+            outbound: Outbound::new(setup.registries, setup.rules, pool, setup.hub).into(),
             journal: setup.journal,
             memory,
             rules_epoch: Cell::new(0),

@@ -192,6 +192,7 @@ async fn is_offered(place: &ServiceLocation, service: &ServiceKey) -> Result<(),
         attachments: Vec::new(),
         origin: agent::invocation::Origin::default(),
         clock: None,
+        is_copy: false,
     };
     // Dubbo 3 says only that it cannot read the request, and it can read this one for any service.
     let is_no = |error: &CallError| {

@@ -72,6 +72,9 @@ pub(crate) struct ExplainArgs {
     /// An attachment of the call
     #[arg(long = "attachment", value_name = "NAME=VALUE", value_parser = pair)]
     attachments: Vec<(String, String)>,
+    /// A header of the call, with --admin: splits may look at it
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = pair, requires = "admin")]
+    headers: Vec<(String, String)>,
     /// An argument of the call, as Java shows it as text; repeat it for more
     #[arg(long = "argument", value_name = "TEXT")]
     arguments: Vec<String>,
@@ -160,6 +163,9 @@ async fn ask(args: &ExplainArgs, admin: &str) -> Result<(String, bool), Trouble>
     query.append_pair("service", &service).append_pair("method", &args.method);
     for (name, value) in &args.attachments {
         query.append_pair("attachment", &format!("{name}={value}"));
+    }
+    for (name, value) in &args.headers {
+        query.append_pair("header", &format!("{name}={value}"));
     }
     for argument in &args.arguments {
         query.append_pair("argument", argument);

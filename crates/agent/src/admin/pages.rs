@@ -45,7 +45,7 @@ pub(super) const ROUTES: &str = "\
 /endpoints    their addresses, their states and the reasons; ?service= ?address= ?protocol= ?limit=
 /connections  open connections; ?direction= ?protocol= ?address= ?worker= ?limit=
 /routes       the methods that are called; ?service= ?limit=
-/explain      what would become of a call; ?service= ?method= ?attachment=NAME=VALUE ?argument=
+/explain      what would become of a call; ?service= ?method= ?attachment=NAME=VALUE ?argument= ?header=NAME=VALUE
 /apps         the apps behind the exports: what they can take, and what waits; ?limit=
 /stages       where the time of calls goes, of one in so many (stage_sample); ?service= ?limit=
 /registries   the registries, and since when each is connected or not; ?limit=
@@ -126,7 +126,7 @@ async fn get(state: &AdminState, request: &Request<Incoming>) -> Answer {
         }
         "/routes" => ask(state, query, &["service"], Question::Routes).await,
         "/explain" => {
-            let known = ["service", "method", "attachment", "argument"];
+            let known = ["service", "method", "attachment", "argument", "header"];
             ask(state, query, &known, Question::Explain).await
         }
         "/apps" => apps(state, query),

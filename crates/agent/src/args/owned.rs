@@ -17,6 +17,17 @@ enum Texts {
     Text(Vec<Cow<'static, str>>),
 }
 
+impl<'a> ArgumentList<'a> {
+    /// The same arguments of the same texts.
+    pub fn shared(&self) -> ArgumentList<'a> {
+        match self {
+            Self::Json(values) => ArgumentList::Json(values.clone()),
+            Self::JsonWithRefs(values) => ArgumentList::JsonWithRefs(values.clone()),
+            Self::Text(texts) => ArgumentList::Text(texts),
+        }
+    }
+}
+
 impl ArgumentList<'_> {
     /// The same arguments, with texts of their own.
     pub fn owned(&self) -> OwnedArguments {

@@ -122,8 +122,9 @@ impl Cluster {
                 };
                 let method = &later.route;
                 let attachments = &attachments;
-                let (one_way, clock) = (false, None);
-                self.call(Call { method, payload, attachments, times, one_way, clock }).await
+                let (one_way, clock, headers) = (false, None, None);
+                self.call(Call { method, payload, attachments, times, one_way, clock, headers })
+                    .await
             };
             let now = Instant::now();
             let next = now + later.policy.delay;

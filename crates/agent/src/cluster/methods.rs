@@ -3,7 +3,7 @@
 //! A service without such sections costs its calls one look at an `Option`.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,9 +11,10 @@ use std::time::Instant;
 use flow::latencies::Latencies;
 use flow::rate_limit::OverRate;
 use tracing::warn;
+use wire::Hold;
 
 use super::{Allowed, Cluster};
-use crate::config::{BreakerSettings, CallMode, CallerKey, MethodPolicy};
+use crate::config::{BreakerSettings, CallMode, CallerKey, MethodPolicy, MirrorPolicy};
 use crate::error::{CallError, Code};
 use crate::facts::CallFacts;
 use crate::invocation::Origin;
@@ -34,9 +35,38 @@ pub struct MethodRule {
     /// Shared by all workers.
     limiter: Option<Arc<SharedLimiter>>,
     latencies: RefCell<Latencies>,
+    /// Copies of calls that are in flight, and their bytes.
+    copies: Cell<(u32, usize)>,
+}
+
+/// The place of a copy among those in flight. It is given back when it is dropped.
+pub struct CopyPlace {
+    cluster: Rc<Cluster>,
+    rule: Rc<MethodRule>,
+    len: usize,
+    _hold: Hold,
+}
+
+impl CopyPlace {
+    /// Counts what became of the copy.
+    pub fn count(&self, event: MethodEvent) {
+        self.cluster.count_event(event);
+    }
+}
+
+impl Drop for CopyPlace {
+    fn drop(&mut self) {
+        let (n_copies, len) = self.rule.copies.get();
+        self.rule.copies.set((n_copies - 1, len - self.len));
+    }
 }
 
 impl MethodRule {
+    /// Which of its calls are copied.
+    pub fn mirror(&self) -> Option<&MirrorPolicy> {
+        self.policy.mirror.as_ref()
+    }
+
     /// What the configuration says.
     pub(super) fn policy(&self) -> &MethodPolicy {
         &self.policy
@@ -80,8 +110,8 @@ impl Methods {
                 let (names, faults) = (policy.names.join(", "), policy.words().join("; "));
                 warn!(service, names, faults, "FAULTS ARE INJECTED into calls");
             }
-            let latencies = RefCell::default();
-            Rc::new(MethodRule { policy: Arc::clone(policy), limiter, latencies })
+            let (latencies, copies) = Default::default();
+            Rc::new(MethodRule { policy: Arc::clone(policy), limiter, latencies, copies })
         };
         let registered = registered.map(|mode| Arc::new(MethodPolicy::registered(mode)));
         let is_any = !policies.is_empty() || registered.is_some();
@@ -156,6 +186,26 @@ impl Cluster {
     #[cold]
     pub(super) fn count_retry(&self, code: Code) {
         self.events(|events| events.count_retry(code as usize));
+    }
+
+    /// A place for a copy of so many bytes, as far as there is room. What is dropped is counted.
+    pub fn place_for_copy(
+        self: &Rc<Self>,
+        rule: &Rc<MethodRule>,
+        len: usize,
+        max_len: usize,
+    ) -> Option<CopyPlace> {
+        let (n_copies, held_len) = rule.copies.get();
+        let has_room = rule.mirror().is_some_and(|mirror| n_copies < mirror.max_in_flight)
+            && held_len.saturating_add(len) <= max_len;
+        let hold = has_room.then(|| self.pool.account().take(len).ok()).flatten();
+        let Some(hold) = hold else {
+            self.count_event(MethodEvent::MirrorDropped);
+            return None;
+        };
+        rule.copies.set((n_copies + 1, held_len + len));
+        self.count_event(MethodEvent::Mirrored);
+        Some(CopyPlace { cluster: Rc::clone(self), rule: Rc::clone(rule), len, _hold: hold })
     }
 
     /// Whether a call may pass at `now`.

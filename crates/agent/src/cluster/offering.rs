@@ -110,6 +110,12 @@ impl Cluster {
         self.call_with(attempts, call, caller_of_task()).await
     }
 
+    /// Makes a call at one endpoint and no other.
+    pub async fn call_once(self: &Rc<Self>, call: RoutedCall<'_>, caller: u64) -> Outcome {
+        let limits = AttemptLimits { max_attempts: 1, deadline: call.times.deadline };
+        self.call_with(Attempts::new(limits), call, caller).await
+    }
+
     /// The same, with what it may try, and for which caller.
     pub(super) async fn call_with(
         self: &Rc<Self>,

@@ -10,12 +10,14 @@ use std::time::Instant;
 use bytes::{Buf, BytesMut};
 use dubbo_proto::frame::HEADER_LEN;
 use dubbo_proto::{DEFAULT_PAYLOAD_LIMIT, ReplyKind, ReplyTo, Serialization, encode_reply};
+use hessian::JavaType;
+use hessian::transcode::builtin::Builtin;
 use tracing::debug;
 
 use super::Cluster;
 use super::methods::MethodRule;
 use crate::call::{Outcome, Payload, Reply, RoutedCall};
-use crate::config::{CallMode, FaultSettings};
+use crate::config::{CallMode, FaultSettings, MockAnswer};
 use crate::error::{CallError, Code, Fault};
 use crate::metrics::MethodEvent;
 
@@ -39,7 +41,7 @@ impl Cluster {
         };
         if let (Ok(()), Some(mock)) = (&injected, policy.mock.as_ref().filter(|it| it.always)) {
             self.count_event(MethodEvent::Mocked);
-            return answer(mock.json.as_bytes(), &call);
+            return mocked(&mock.answer, &call);
         }
         let outcome = match injected {
             Ok(()) => self.call_by(rule, call, caller).await,
@@ -52,7 +54,7 @@ impl Cluster {
         if let Some(mock) = &policy.mock {
             debug!(%error, "a mock answer stands for a failure");
             self.count_event(MethodEvent::Mocked);
-            return answer(mock.json.as_bytes(), &call);
+            return mocked(&mock.answer, &call);
         }
         match mode {
             CallMode::Failsafe => {
@@ -103,8 +105,69 @@ fn is_replaced(error: &CallError) -> bool {
         || matches!(error.code, Code::ServiceNotFound)
 }
 
+/// What Dubbo says in the exceptions of its mocks.
+const MOCKED: &str = "mocked exception for service degradation.";
+/// Dubbo's exception for calls that fail.
+const RPC_EXCEPTION: &str = "org.apache.dubbo.rpc.RpcException";
+
+/// The reply of a mock, in the serialization of the caller.
+///
+/// Source: apache/dubbo, `MockInvoker.invoke`. What is thrown without a class is an `RpcException`
+/// of unknown cause; an exception with a class is one of the service's.
+#[cold]
+fn mocked(mock: &MockAnswer, call: &RoutedCall<'_>) -> Outcome {
+    match mock {
+        MockAnswer::Value(json) => answer(json.as_bytes(), call),
+        MockAnswer::Empty => {
+            let is_json = matches!(call.payload, Payload::Json(_));
+            let ty = call.method.plan.result.as_ref().filter(|_| is_json);
+            answer(empty(ty).as_bytes(), call)
+        }
+        MockAnswer::Throw(class) => {
+            let json = match class {
+                Some(class) => format!(r#"{{"class":"{class}","detailMessage":"{MOCKED}"}}"#),
+                None => {
+                    format!(r#"{{"class":"{RPC_EXCEPTION}","code":0,"detailMessage":"{MOCKED}"}}"#)
+                }
+            };
+            reply(ReplyKind::Exception, json.as_bytes(), call)
+        }
+    }
+}
+
+/// The empty value of a type as JSON; null if it is not known, or has none.
+fn empty(ty: Option<&JavaType>) -> &'static str {
+    use Builtin as B;
+    match ty {
+        None | Some(JavaType::Void) => "null",
+        Some(JavaType::Boolean) => "false",
+        Some(JavaType::Char) => r#""\u0000""#,
+        Some(JavaType::Array(_)) => "[]",
+        Some(JavaType::Class(class)) => match (class.builtin(), class.name()) {
+            (None, _) | (Some(B::Map), _) => "{}",
+            (Some(B::List), _) => "[]",
+            (_, "java.lang.String" | "java.lang.CharSequence") => r#""""#,
+            (_, "java.lang.Boolean") => "false",
+            (_, "java.lang.Character") => r#""\u0000""#,
+            (_, name) if is_number(name) => "0",
+            _ => "null",
+        },
+        Some(_) => "0",
+    }
+}
+
+fn is_number(class: &str) -> bool {
+    let name = class.strip_prefix("java.lang.");
+    name.is_some_and(|it| matches!(it, "Byte" | "Short" | "Integer" | "Long" | "Float" | "Double"))
+}
+
 /// A reply that is this JSON, in the serialization of the caller.
 fn answer(json: &[u8], call: &RoutedCall<'_>) -> Outcome {
+    let kind = if json == b"null" { ReplyKind::Null } else { ReplyKind::Value };
+    reply(kind, json, call)
+}
+
+fn reply(kind: ReplyKind, json: &[u8], call: &RoutedCall<'_>) -> Outcome {
     let (serialization, plan) = match &call.payload {
         Payload::Json(_) => (Serialization::DEFAULT, Some(&call.method.plan)),
         Payload::Whole(whole) => (whole.serialization, None),
@@ -113,14 +176,17 @@ fn answer(json: &[u8], call: &RoutedCall<'_>) -> Outcome {
         let message = format!("the mock answer cannot be written: {error}; correct mock");
         CallError::new(Code::Internal, message)
     };
-    let kind = if json == b"null" { ReplyKind::Null } else { ReplyKind::Value };
     let mut value = Vec::with_capacity(json.len());
-    if kind == ReplyKind::Value {
+    if kind != ReplyKind::Null {
         let values = serialization.values().ok_or_else(|| {
             bad(&format!("values of {} are not written here", serialization.name()))
         })?;
         let written = match plan {
-            Some(plan) => values.write_value(json, plan.result.as_ref(), plan, &mut value),
+            // An exception says what it is.
+            Some(plan) => {
+                let ty = plan.result.as_ref().filter(|_| kind == ReplyKind::Value);
+                values.write_value(json, ty, plan, &mut value)
+            }
             None => values.write_value(json, None, &(), &mut value),
         };
         written.map_err(|error| bad(&error))?;

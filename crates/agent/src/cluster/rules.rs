@@ -10,11 +10,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use dubbo_proto::ServiceKey;
-use flow::rules::{CallView, Configurators, Inputs, RuleSet, Selection, Step, TAG, UrlView};
+use flow::rules::{
+    CallView, Configurators, Inputs, RuleSet, Selection, Step, Subset, TAG, UrlView, apply_subsets,
+};
 use registry::Endpoint;
 
-use super::{Allowed, Member};
-use crate::config::RoutingPolicy;
+use super::{Allowed, Member, splits};
+use crate::config::{RoutingPolicy, Split};
 use crate::facts::CallFacts;
 use crate::rule_documents::RegistryRules;
 
@@ -41,6 +43,8 @@ struct State {
     caller: BTreeMap<String, String>,
     endpoints: Vec<Placed>,
     known: HashMap<Box<[u8]>, Rc<Allowed>>,
+    /// Endpoints that only some calls go to.
+    subsets: Vec<Subset>,
 }
 
 /// What rules do to a call.
@@ -86,6 +90,7 @@ impl Rules {
             caller: BTreeMap::new(),
             endpoints: Vec::new(),
             known: HashMap::new(),
+            subsets: Vec::new(),
         };
         state.combine(service);
         let rules = Self {
@@ -131,7 +136,8 @@ impl Rules {
         state.known.clear();
         let is_tagged =
             |placed: &Placed| placed.endpoint.params.get(TAG).is_some_and(|tag| !tag.is_empty());
-        let is_active = !state.set.is_empty() || state.endpoints.iter().any(is_tagged);
+        let is_split = !state.routing.splits.is_empty();
+        let is_active = is_split || !state.set.is_empty() || state.endpoints.iter().any(is_tagged);
         self.is_active.set(is_active);
     }
 
@@ -160,11 +166,17 @@ impl Rules {
         Cow::Owned(changed)
     }
 
+    /// The service that a call goes to instead of this one.
+    pub(super) fn detour(&self, call: &dyn CallFacts) -> Option<ServiceKey> {
+        splits::detour(&self.state.borrow().routing.splits, call, &self.service)
+    }
+
     /// What the rules do to a call.
     pub(super) fn explain(&self, call: &dyn CallFacts) -> Explained {
         let state = self.state.borrow();
-        let selection = match self.is_active.get() {
-            true => state.select(call, &self.service.interface),
+        let split = splits::of_call(&state.routing.splits, call);
+        let mut selection = match self.is_active.get() {
+            true => state.select(call, split, &self.service.interface),
             false => Selection::all(state.endpoints.len()),
         };
         let allowed = self.is_active.get().then(|| allowed_of(&state, &selection));
@@ -174,7 +186,9 @@ impl Rules {
             removed_by: selection.removal(index).map(ToString::to_string),
         });
         let (members, unreadable) = (members.collect(), state.registry.unreadable.clone());
-        Explained { allowed, members, steps: selection.steps, unreadable }
+        let mut steps = splits::steps(&state.routing.splits, call, split);
+        steps.append(&mut selection.steps);
+        Explained { allowed, members, steps, unreadable }
     }
 
     /// The endpoints that a call may go to; `None` means all of them.
@@ -189,11 +203,13 @@ impl Rules {
     #[cold]
     fn look(&self, call: &dyn CallFacts) -> Rc<Allowed> {
         let mut state = self.state.borrow_mut();
-        let key = (!state.inputs.is_drawn).then(|| state.inputs_of(call));
+        let routing = Arc::clone(&state.routing);
+        let split = splits::of_call(&routing.splits, call);
+        let key = (!state.inputs.is_drawn).then(|| state.inputs_of(call, split));
         if let Some(known) = key.as_deref().and_then(|key| state.known.get(key)) {
             return Rc::clone(known);
         }
-        let selection = state.select(call, &self.service.interface);
+        let selection = state.select(call, split, &self.service.interface);
         let allowed = Rc::new(allowed_of(&state, &selection));
         if let Some(key) = key.filter(|key| key.len() <= MAX_KEY_LEN) {
             if MAX_KNOWN <= state.known.len() {
@@ -215,6 +231,7 @@ impl State {
         let conditions = conditions.chain(&registry.conditions).map(|rule| (**rule).clone());
         self.set = RuleSet { tags, conditions: conditions.collect() };
         self.inputs = self.set.inputs();
+        self.subsets = routing.splits.iter().filter_map(Split::subset).cloned().collect();
         let configurators = routing.configurators.iter().map(|file| &file.rule);
         self.configurators = configurators.chain(&registry.configurators).cloned().collect();
         self.caller = routing.caller.params.clone();
@@ -229,7 +246,7 @@ impl State {
 
     /// What the rules look at in a call, as bytes: two calls with the same have the same
     /// endpoints.
-    fn inputs_of(&self, call: &dyn CallFacts) -> Vec<u8> {
+    fn inputs_of(&self, call: &dyn CallFacts, split: Option<&Split>) -> Vec<u8> {
         let mut key = call.method().into_owned().into_bytes();
         let mut add = |value: Option<Cow<'_, str>>| {
             // A text cannot look like the end of another one: each has its length in front.
@@ -237,12 +254,13 @@ impl State {
             key.extend_from_slice(&len.to_le_bytes());
             key.extend_from_slice(value.as_deref().unwrap_or_default().as_bytes());
         };
+        add(split.map(|split| Cow::Borrowed(&*split.name)));
         self.inputs.attachments.iter().for_each(|name| add(call.attachment(name)));
         self.inputs.arguments.iter().for_each(|index| add(call.argument(*index)));
         key
     }
 
-    fn select(&self, call: &dyn CallFacts, interface: &str) -> Selection {
+    fn select(&self, call: &dyn CallFacts, split: Option<&Split>, interface: &str) -> Selection {
         let views: Vec<UrlView<'_>> =
             self.endpoints.iter().map(|placed| view(&placed.endpoint, interface)).collect();
         let method = call.method();
@@ -256,10 +274,16 @@ impl State {
                 params: &self.caller,
             },
             method: &method,
-            attachment: &|name| owned(call.attachment(name)),
+            attachment: &|name| {
+                splits::tagged(split, name).or_else(|| owned(call.attachment(name)))
+            },
             argument: &|index| owned(call.argument(index)),
         };
-        self.set.select(&view, &views, &mut rand::rng())
+        let mut selection = self.set.select(&view, &views, &mut rand::rng());
+        if !self.subsets.is_empty() {
+            apply_subsets(&self.subsets, split.and_then(Split::subset), &views, &mut selection);
+        }
+        selection
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) fn clusters(
 ) -> ClusterRules {
     let base = ClusterPolicy { routing: default_routing().into(), ..ClusterPolicy::default() };
     let mut default = policy(&mut defaults, DEFAULTS, &base);
-    default.routing = routing(&mut defaults, folder, &base.routing);
+    default.routing = routing(&mut defaults, "defaults.split", folder, &base.routing);
     default.tls = upstream_tls(defaults.table_as("tls", "defaults.tls"), folder);
     default.socket = connecting(defaults.table_as("socket", "defaults.socket"), &base.socket);
     default.methods = methods(&mut defaults, OF_DEFAULTS, &base.methods);
@@ -46,7 +46,7 @@ pub(super) fn clusters(
         policy.socket = connecting(socket, &default.socket);
         let tls = upstream_tls(section.table_as("tls", "cluster.tls"), folder);
         policy.tls = tls.or_else(|| default.tls.clone());
-        policy.routing = routing(&mut section, folder, &default.routing);
+        policy.routing = routing(&mut section, "cluster.split", folder, &default.routing);
         policy.methods = methods(&mut section, OF_CLUSTER, &default.methods);
         check_repeated(&section, &policy.methods, &policy.routing.idempotent);
         let place = section.place("interface");

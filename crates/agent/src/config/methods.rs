@@ -13,7 +13,12 @@ use super::defaults;
 use super::section::Section;
 use crate::error::Code;
 
+mod mirror;
+mod mock;
 mod more;
+
+pub use self::mirror::MirrorPolicy;
+pub use self::mock::{Mock, MockAnswer};
 
 /// Where sections inside of a section are, for messages.
 pub(super) const OF_DEFAULTS: &str = "defaults.method";
@@ -51,6 +56,8 @@ pub struct MethodPolicy {
     pub mock: Option<Mock>,
     /// Faults that are injected.
     pub fault: Option<FaultSettings>,
+    /// Calls that are copied.
+    pub mirror: Option<MirrorPolicy>,
 }
 
 /// How the calls of a method are spread over endpoints.
@@ -89,15 +96,6 @@ pub enum HedgeDelay {
     Fixed(Duration),
     /// After the time in which so many percent of the calls are answered.
     Percentile(u32),
-}
-
-/// An answer that no endpoint gives.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Mock {
-    /// Whether nobody is called; otherwise it stands for failures.
-    pub always: bool,
-    /// The answer as JSON.
-    pub json: Arc<str>,
 }
 
 /// Faults that are injected.
@@ -156,12 +154,14 @@ impl MethodPolicy {
         let breaker = self.breaker.map(|it| it.words());
         let mock = self.mock.as_ref().map(|mock| {
             let when = if mock.always { "instead of each call" } else { "instead of each failure" };
-            format!("mock {when}: {}", crate::error::clip(&mock.json))
+            format!("mock {when}: {}", crate::error::clip(&mock.answer.to_string()))
         });
         let fault = self.fault.map(FaultSettings::words);
         let mode = (self.mode != CallMode::Failover).then(|| self.mode.words());
         let rest = total.into_iter().chain(per_caller).chain(breaker);
-        fault.into_iter().chain(mode).chain(mock).chain(rest).collect()
+        let mirror = self.mirror.as_ref().map(MirrorPolicy::words);
+        let all = fault.into_iter().chain(mode).chain(mock).chain(mirror);
+        all.chain(rest).collect()
     }
 }
 
@@ -336,8 +336,9 @@ fn method(section: &mut Section<'_>) -> MethodPolicy {
         caller: caller.unwrap_or_default(),
         breaker: breaker(section),
         mode: more::mode(section),
-        mock: more::mock(section),
+        mock: mock::mock(section),
         fault: more::fault(section),
+        mirror: mirror::mirror(section),
     };
     if policy.words().is_empty() && !section.has("cluster") {
         let problem = "does nothing: it has none of the keys that say what holds for its methods";

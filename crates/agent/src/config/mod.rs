@@ -22,6 +22,7 @@ mod routing;
 mod section;
 mod shown;
 mod socket;
+mod splits;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -47,11 +48,12 @@ pub use self::error::{ConfigError, ConfigErrors};
 pub use self::http_app::HttpAppConfig;
 pub use self::methods::{
     BreakerSettings, CallMode, CallerKey, FailbackPolicy, FaultSettings, HedgeDelay, MethodPolicy,
-    Mock,
+    MirrorPolicy, Mock, MockAnswer,
 };
 pub use self::reload::{ExportChange, ReloadPlan};
 pub use self::routing::{Caller, HashKey, HashPolicy, RoutingPolicy, RuleFile};
 pub(crate) use self::section::{advise_package, closest};
+pub use self::splits::{CallPart, CallTest, OtherService, Split, SplitTarget};
 pub use self::tls::{ListenerTls, TlsClient, TlsEndpoints, TlsFiles, UpstreamTls};
 
 /// Longer than any file that a person wrote.

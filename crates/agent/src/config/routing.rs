@@ -10,6 +10,7 @@ use balance::DEFAULT_NODES;
 use flow::rules::{ConditionRule, Configurators, RuleError, TagRule};
 
 use super::section::Section;
+use super::splits::{Split, splits};
 
 /// Longer than any rule: what is over its own limit is refused when it is read.
 const MAX_FILE_LEN: u64 = 1024 * 1024;
@@ -18,7 +19,7 @@ const MAX_NODES: u32 = 4096;
 /// The last parameter that a Java method can have.
 const MAX_INDEX: usize = 254;
 /// The keys that are read here.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "tag_rule",
     "condition_rules",
     "configurators",
@@ -30,6 +31,7 @@ const KEYS: [&str; 11] = [
     "hash_arguments",
     "idempotent",
     "retry_budget_percent",
+    "split",
 ];
 /// Stands for our own address where nobody knows it.
 const LOOPBACK: &str = "127.0.0.1";
@@ -56,6 +58,8 @@ pub struct RoutingPolicy {
     pub idempotent: Vec<String>,
     /// Further attempts for a hundred calls; `None` means no limit.
     pub retry_percent: Option<u32>,
+    /// Parts of the calls that go elsewhere.
+    pub splits: Vec<Split>,
 }
 
 impl RoutingPolicy {
@@ -130,6 +134,7 @@ impl Default for RoutingPolicy {
             hash: HashPolicy { key: HashKey::Arguments(vec![0]), nodes: DEFAULT_NODES },
             idempotent: Vec::new(),
             retry_percent: None,
+            splits: Vec::new(),
         }
     }
 }
@@ -142,6 +147,7 @@ pub(super) fn default_routing() -> RoutingPolicy {
 
 pub(super) fn routing(
     section: &mut Section<'_>,
+    split: &'static str,
     folder: &Path,
     base: &Arc<RoutingPolicy>,
 ) -> Arc<RoutingPolicy> {
@@ -158,6 +164,7 @@ pub(super) fn routing(
     let idempotent = section.optional_texts("idempotent");
     let idempotent = idempotent.map(|names| names.into_iter().map(str::to_owned).collect());
     let retry_percent = section.optional_number("retry_budget_percent", 0..=100);
+    let splits = splits(section, split);
     if !is_ours {
         return Arc::clone(base);
     }
@@ -171,6 +178,7 @@ pub(super) fn routing(
         hash,
         idempotent: idempotent.unwrap_or_else(|| base.idempotent.clone()),
         retry_percent: retry_percent.or(base.retry_percent),
+        splits: splits.unwrap_or_else(|| base.splits.clone()),
     })
 }
 

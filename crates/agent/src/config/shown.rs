@@ -20,7 +20,7 @@ use super::{
     AdminConfig, Advertise, AppCapacity, AppConfig, Caller, ClusterPolicy, ClusterRules, Config,
     ConnectionLimit, Cors, DubboIngressConfig, DubboLimits, DubboListenerConfig, ExportConfig,
     HashKey, HashPolicy, HttpAppConfig, HttpIngressConfig, LinkListenerConfig, ListenerTls,
-    LogConfig, LogFormat, ProcessConfig, RoutingPolicy, RuleFile, TlsEndpoints, TlsFiles,
+    LogConfig, LogFormat, ProcessConfig, RoutingPolicy, RuleFile, Split, TlsEndpoints, TlsFiles,
     UpstreamTls, access_log,
 };
 
@@ -417,6 +417,7 @@ fn routing_shown(config: &RoutingPolicy, shown: &mut Value) {
         hash,
         idempotent,
         retry_percent,
+        splits,
     } = config;
     shown["tag_rule"] = tags.as_ref().map(|file| &*file.path).into();
     shown["condition_rules"] = paths(conditions).into();
@@ -424,6 +425,7 @@ fn routing_shown(config: &RoutingPolicy, shown: &mut Value) {
     shown["registry_rules"] = (*from_registry).into();
     shown["zone"] = zone.clone().into();
     shown["idempotent"] = idempotent.clone().into();
+    shown["split"] = splits.iter().map(split_shown).collect::<Vec<_>>().into();
     shown["retry_budget_percent"] = (*retry_percent).into();
     let HashPolicy { key, nodes } = hash;
     shown["hash_nodes"] = (*nodes).into();
@@ -438,6 +440,19 @@ fn routing_shown(config: &RoutingPolicy, shown: &mut Value) {
     let mut caller = json!(params);
     caller["host"] = host.clone().into();
     shown["caller"] = caller;
+}
+
+fn split_shown(split: &Split) -> Value {
+    let Split { name, methods, when, percent, sticky, to } = split;
+    let when = when.iter().map(|test| (test.part.to_string(), json!(test.pattern)));
+    json!({
+        "name": &**name,
+        "methods": methods,
+        "when": Value::Object(when.collect()),
+        "percent": percent,
+        "sticky": sticky.as_ref().map(ToString::to_string),
+        "to": to.to_string(),
+    })
 }
 
 fn ms(time: Duration) -> u64 {

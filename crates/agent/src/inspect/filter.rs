@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 
 use dubbo_proto::ServiceKey;
 
+use crate::args::member_of_json;
 use crate::facts::CallFacts;
 
 /// As many things as an answer lists if nobody says how many.
@@ -41,6 +42,8 @@ pub struct ImaginedCall {
     pub attachments: Vec<(String, String)>,
     /// Arguments as texts.
     pub arguments: Vec<String>,
+    /// Headers, by their names in small letters.
+    pub headers: Vec<(String, String)>,
 }
 
 impl CallFacts for ImaginedCall {
@@ -55,6 +58,15 @@ impl CallFacts for ImaginedCall {
 
     fn argument(&self, index: usize) -> Option<Cow<'_, str>> {
         self.arguments.get(index).map(|text| Cow::Borrowed(text.as_str()))
+    }
+
+    fn member(&self, index: usize, path: &[String]) -> Option<Cow<'_, str>> {
+        member_of_json(self.arguments.get(index)?.as_bytes(), path)
+    }
+
+    fn header(&self, name: &str) -> Option<Cow<'_, str>> {
+        let own = self.headers.iter().find(|(key, _)| key == name)?;
+        Some(Cow::Borrowed(&own.1))
     }
 }
 
@@ -105,6 +117,10 @@ impl Filter {
                 "attachment" => {
                     let (name, value) = value.split_once('=').ok_or("attachment is NAME=VALUE")?;
                     filter.call.attachments.push((name.to_owned(), value.to_owned()));
+                }
+                "header" => {
+                    let (name, value) = value.split_once('=').ok_or("header is NAME=VALUE")?;
+                    filter.call.headers.push((name.to_ascii_lowercase(), value.to_owned()));
                 }
                 "argument" => filter.call.arguments.push(value.into_owned()),
                 "worker" => {

@@ -40,11 +40,19 @@ pub enum MethodEvent {
     DelayInjected,
     /// Failed on purpose.
     AbortInjected,
+    /// Copied.
+    Mirrored,
+    /// Was to be copied, but too many copies were in flight.
+    MirrorDropped,
+    /// A copy was answered.
+    MirrorAnswered,
+    /// A copy failed.
+    MirrorFailed,
 }
 
 impl MethodEvent {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 19] = [
         Self::RateLimited,
         Self::CallerRateLimited,
         Self::CircuitOpened,
@@ -60,6 +68,10 @@ impl MethodEvent {
         Self::FailbackLost,
         Self::DelayInjected,
         Self::AbortInjected,
+        Self::Mirrored,
+        Self::MirrorDropped,
+        Self::MirrorAnswered,
+        Self::MirrorFailed,
     ];
 
     /// The value of the label `event`.
@@ -81,6 +93,10 @@ impl MethodEvent {
             Self::FailbackLost => "failback_lost",
             Self::DelayInjected => "delay_injected",
             Self::AbortInjected => "abort_injected",
+            Self::Mirrored => "mirrored",
+            Self::MirrorDropped => "mirror_dropped",
+            Self::MirrorAnswered => "mirror_answered",
+            Self::MirrorFailed => "mirror_failed",
         }
     }
 }

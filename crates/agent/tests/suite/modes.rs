@@ -5,12 +5,13 @@ use std::time::Instant;
 use crate::support;
 use crate::support::dubbo::Consumer;
 use crate::support::{
-    Answer, Behaviour, FakeProvider, Http, PATIENCE, Registered, SERVICE, STRING, block_on,
-    consumer_with_metrics, dubbo_consumer, metric, n_calls, register, register_with, wait_until,
+    Answer, Behaviour, FakeProvider, Http, PATIENCE, Registered, SERVICE, STRING,
+    consumer_with_metrics, dubbo_consumer, metric, n_calls, register, register_with, reload,
+    wait_until,
 };
-use agent::{Agent, config};
+use agent::Agent;
 use dubbo_proto::Status;
-use registry::{MemoryHub, RegistryConfig};
+use registry::MemoryHub;
 
 /// Nobody is left out because of how calls ended.
 const BASE: &str = "[defaults]\nbalance = \"round-robin\"\neject_max_percent = 0\n\
@@ -46,20 +47,6 @@ fn page(agent: &Agent, path: &str) -> String {
     let mut http = Http::connect(agent.addresses().admin.unwrap());
     http.send(format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"));
     http.read().body
-}
-
-/// The configuration of [`agent`] with other keys.
-fn reload(agent: &Agent, hub: &MemoryHub, extra: &str) {
-    let text = format!(
-        "[admin]\nlisten = \"127.0.0.1:0\"\n[agent]\nworkers = 2\ndrain_ms = 5000\n\
-         [[registry]]\nname = \"main\"\nkind = \"file\"\npath = \"x\"\n\
-         [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\n{extra}\n"
-    );
-    let mut config = config::parse(&text, "test.toml").unwrap();
-    for registry in &mut config.registries {
-        registry.config = RegistryConfig::Memory(hub.clone());
-    }
-    assert!(block_on(agent.reload(config)).unwrap().needs_restart.is_empty());
 }
 
 fn no_call_is_left(agent: &Agent, provider: &FakeProvider) {
@@ -312,4 +299,120 @@ fn a_reload_changes_modes_while_calls_are_under_way() {
     wait_until("new calls are mocked", || (&*echo(&agent).body == "7").then_some(()));
     drop(providers);
     assert_eq!(&*http.read().body, "\"a\"", "the old one goes to the other endpoint");
+}
+
+/// Providers of two versions, both good or as told: those of the second one get copies.
+fn two_versions(hub: &MemoryHub, second: Behaviour) -> ([FakeProvider; 2], [Registered; 2]) {
+    let providers = [Behaviour::Good, second].map(FakeProvider::start);
+    let of_second = format!("{SERVICE}:2.0");
+    let registered = [
+        register(hub, providers[0].addr),
+        support::register_service(hub, &of_second, providers[1].addr),
+    ];
+    (providers, registered)
+}
+
+#[test]
+fn a_copy_goes_to_another_version_marked_and_unnoticed() {
+    let hub = MemoryHub::new();
+    let (providers, _registered) = two_versions(&hub, Behaviour::Good);
+    let agent = agent(&hub, "mirror_percent = 100\nmirror_version = \"2.0\"\n");
+    assert_eq!((echo(&agent).status, &*echo(&agent).body), (200, "\"a\""));
+    wait_until("copies are answered", || (n_events(&agent, "mirror_answered") == 2).then_some(()));
+    assert_eq!(providers.each_ref().map(FakeProvider::n_requests), [2, 2]);
+    assert_eq!((n_events(&agent, "mirrored"), n_events(&agent, "mirror_dropped")), (2, 0));
+    // The copy of another agent's copy is not made.
+    let marked = [STRING, "x-dubbo-attachment-dubmesh.mirror: true"];
+    let answer = Http::to(&agent).post(&format!("/{SERVICE}/echo"), &marked, "[\"a\"]");
+    assert_eq!((answer.status, n_events(&agent, "mirrored")), (200, 2));
+    assert!(page(&agent, "/routes").contains("100% of the calls are copied to version 2.0"));
+    reload(&agent, &hub, &format!("{BASE}[[defaults.method]]\nrate_limit = 1000\n"));
+    wait_until("no more copies are made", || {
+        let before = n_events(&agent, "mirrored");
+        assert_eq!(echo(&agent).status, 200);
+        (n_events(&agent, "mirrored") == before).then_some(())
+    });
+}
+
+/// Whatever becomes of copies, and however many there are, the calls are as ever.
+#[test]
+fn copies_that_hang_fail_or_are_too_many_harm_nobody() {
+    let hub = MemoryHub::new();
+    let (providers, _registered) = two_versions(&hub, Behaviour::Hang);
+    let keys = "mirror_percent = 100\nmirror_version = \"2.0\"\nmirror_max_in_flight = 3\n\
+                mirror_timeout_ms = 60000\n";
+    let hanging = agent(&hub, keys);
+    let mut http = Http::to(&hanging);
+    for _ in 0..20 {
+        let answer = http.post(&format!("/{SERVICE}/echo"), &[STRING], "[\"a\"]");
+        assert_eq!((answer.status, &*answer.body), (200, "\"a\""));
+    }
+    let (n_mirrored, n_dropped) =
+        (n_events(&hanging, "mirrored"), n_events(&hanging, "mirror_dropped"));
+    assert_eq!((n_mirrored, n_dropped), (3, 17), "one connection is of one worker");
+    wait_until("copies are there", || (providers[1].n_requests() == 3).then_some(()));
+    // A copy has a deadline of its own, is offered once, and gives its place back.
+    let keys = keys.replace("60000", "20").replace("in_flight = 3", "in_flight = 1");
+    let short = agent(&hub, &keys);
+    for n in 1..=3 {
+        wait_until("a copy is made", || {
+            assert_eq!(echo(&short).status, 200);
+            (n <= n_events(&short, "mirrored")).then_some(())
+        });
+        wait_until("it fails", || (n <= n_events(&short, "mirror_failed")).then_some(()));
+    }
+    // Nobody offers what copies should go to.
+    let nobody = agent(&hub, "mirror_percent = 100\nmirror_group = \"shadow\"\n");
+    assert_eq!(echo(&nobody).status, 200);
+    wait_until("the copy fails", || (n_events(&nobody, "mirror_failed") == 1).then_some(()));
+}
+
+#[test]
+fn requests_of_dubbo_consumers_are_copied_with_another_version_and_a_mark() {
+    let hub = MemoryHub::new();
+    let (providers, _registered) = two_versions(&hub, Behaviour::Good);
+    let keys = "[[defaults.method]]\nmirror_percent = 100\nmirror_version = \"2.0\"\n";
+    let agent = dubbo_consumer(&hub, keys);
+    let mut consumer = Consumer::to(&agent);
+    let answer = consumer.call("echo", "a", &[("colour", "red")]);
+    assert_eq!((answer.status, answer.value()), (Status::Ok, &b"\x01a"[..]));
+    wait_until("the copy is there", || (providers[1].n_requests() == 1).then_some(()));
+    let copy = providers[1].last_request();
+    assert_eq!((copy.version(), copy.attachment("version")), ("2.0", Some("2.0")));
+    assert_eq!(copy.attachment("dubmesh.mirror"), Some("true"));
+    assert_eq!((copy.method(), copy.attachment("colour")), ("echo", Some("red")));
+    // A copy is not copied again.
+    let answer = consumer.call("echo", "a", &[("dubmesh.mirror", "true")]);
+    assert_eq!(answer.status, Status::Ok);
+    assert_eq!(consumer.call("echo", "b", &[]).status, Status::Ok);
+    wait_until("the next copy is there", || (providers[1].n_requests() == 2).then_some(()));
+    assert_eq!(providers[0].n_requests(), 3);
+}
+
+/// As Dubbo's `MockInvoker`: an exception of the class, or an `RpcException` where none is named.
+#[test]
+fn mocks_throw_for_http_and_for_dubbo_consumers() {
+    let hub = MemoryHub::new();
+    let (providers, _registered) = estate(&hub, [Behaviour::Fails]);
+    let thrown = agent(&hub, "mock = \"fail:throw com.acme.Closed\"\n");
+    let answer = echo(&thrown);
+    assert_eq!((answer.status, answer.code()), (500, "exception".to_owned()), "{answer:?}");
+    assert!(answer.body.contains("com.acme.Closed"), "{}", answer.body);
+    assert!(answer.body.contains("mocked exception for service degradation."));
+    assert_eq!((providers[0].n_requests(), n_events(&thrown, "mocked")), (1, 1));
+    let forced = agent(&hub, "mock = \"force:throw\"\n");
+    let answer = echo(&forced);
+    assert!(answer.body.contains("org.apache.dubbo.rpc.RpcException"), "{}", answer.body);
+    assert_eq!(providers[0].n_requests(), 1);
+
+    let keys = "[[defaults.method]]\nmock = \"force:throw com.acme.Closed\"\n";
+    let agent = dubbo_consumer(&hub, keys);
+    let answer = Consumer::to(&agent).call("echo", "a", &[]);
+    assert_eq!(answer.status, Status::Ok);
+    let text = String::from_utf8_lossy(&answer.body);
+    for part in ["com.acme.Closed", "detailMessage", "mocked exception"] {
+        assert!(text.contains(part), "{text}");
+    }
+    let kind = dubbo_proto::ReplyKind::of(answer.serialization, &answer.body);
+    assert_eq!(kind, Some(dubbo_proto::ReplyKind::Exception));
 }

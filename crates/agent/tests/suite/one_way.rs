@@ -79,6 +79,7 @@ fn sent_by_a_client(hub: &MemoryHub, argument: &str) {
             attachments: vec![ONE_WAY],
             origin: Origin::default(),
             clock: None,
+            is_copy: false,
         };
         let answer = client.call(&invocation, &JsonOptions::default()).await.unwrap();
         assert_eq!(answer, b"null");

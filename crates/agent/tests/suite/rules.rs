@@ -4,7 +4,7 @@ use crate::support;
 use crate::support::dubbo::Consumer;
 use crate::support::{
     Behaviour, FakeProvider, Http, SERVICE, STRING, block_on, consumer, consumer_with_metrics,
-    dubbo_consumer, free_addr, register_with, wait_until,
+    dubbo_consumer, free_addr, register_with, reload, wait_until,
 };
 use agent::inspect::snapshot::{ExplanationSnapshot, Page};
 use agent::{Agent, config};
@@ -249,4 +249,90 @@ fn explain_shows_what_removes_each_endpoint_and_who_gets_which_share() {
     assert!(told.rules.iter().all(|step| step.effect == "other-calls"));
     assert_eq!(told.endpoints[&address(&estate.plain)].share_percent, 50.0);
     assert_eq!(estate.shares(&mut call), (5, 5), "nothing of it is counted");
+}
+
+/// A part of the calls, and certain calls, go to a subset; a reload changes it.
+#[test]
+fn a_split_sends_some_calls_to_a_subset_and_all_others_elsewhere() {
+    let estate = Estate::new();
+    let beta = "[[defaults.split]]\nname = \"beta\"\nwhen = { \"header:X-User\" = \"beta*\" }\n\
+                endpoints = { env = \"gray\" }\n";
+    let agent = consumer_with_metrics(&estate.hub, &format!("{IN_TURN}{beta}"));
+    assert_eq!(estate.shares(echo(&agent, &["x-user: beta-7"])), (10, 0));
+    assert_eq!(estate.shares(echo(&agent, &["x-user: alice"])), (0, 10));
+    assert_eq!(estate.shares(echo(&agent, &[])), (0, 10), "the subset is for its calls alone");
+    let told = explained(&agent, "method=echo&header=X-User%3Dbeta");
+    let rule = "split beta to endpoints with env=gray, 100% of its calls";
+    assert_eq!((&*told.rules[0].rule, &*told.rules[0].effect), (rule, "drawn"));
+    assert_eq!((&*told.rules[1].rule, &*told.rules[1].effect), ("split beta, its subset", "kept"));
+    let told = explained(&agent, "method=echo");
+    assert_eq!((&*told.rules[0].effect, &*told.rules[1].effect), ("other-calls", "kept"));
+
+    // The same value always goes the same way; of many, a share goes there.
+    let sticky = "[[defaults.split]]\nname = \"canary\"\npercent = 30\n\
+                  sticky = \"argument:0.tenant\"\nendpoints = { env = \"gray\" }\n";
+    reload(&agent, &estate.hub, &format!("{IN_TURN}{sticky}"));
+    let mut http = Http::to(&agent);
+    let mut ask = |tenant: usize| {
+        let before = estate.gray.n_requests();
+        let body = format!("[{{\"tenant\": \"t{tenant}\"}}]");
+        let header = "x-dubbo-parameter-types: java.util.Map";
+        let answer = http.post(&format!("/{SERVICE}/echo"), &[header], &body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        estate.gray.n_requests() - before
+    };
+    wait_until("the new split holds", || {
+        let gray: Vec<usize> = (0..100).map(&mut ask).collect();
+        let n_gray: usize = gray.iter().sum();
+        ((15..45).contains(&n_gray) && gray == (0..100).map(&mut ask).collect::<Vec<_>>())
+            .then_some(())
+    });
+}
+
+/// A tag that a split gives its calls counts as one that their callers have given them.
+#[test]
+fn a_split_gives_its_calls_a_tag() {
+    let estate = Estate::with(&[("dubbo.tag", "gray")], &[]);
+    let split = "[[defaults.split]]\nname = \"acme\"\ntag = \"gray\"\n\
+                 when = { \"attachment:tenant\" = \"acme\" }\n";
+    for agent in
+        [consumer(&estate.hub, split), consumer(&estate.hub, &format!("{split}force = true\n"))]
+    {
+        let acme = ["x-dubbo-attachment-tenant: acme"];
+        assert_eq!(estate.shares(echo(&agent, &acme)), (10, 0));
+        assert_eq!(estate.shares(echo(&agent, &[])), (0, 10));
+    }
+    let blue = split.replace("gray", "blue");
+    let agent = consumer(&estate.hub, &blue);
+    let acme = ["x-dubbo-attachment-tenant: acme"];
+    assert_eq!(estate.shares(echo(&agent, &acme)), (0, 10), "those without a tag stand in");
+    let agent = consumer(&estate.hub, &format!("{blue}force = true\n"));
+    assert_eq!(estate.shares(echo(&agent, &acme)), (0, 0));
+}
+
+/// Another version is another service, for callers in JSON and for Dubbo's own.
+#[test]
+fn a_split_leads_calls_to_another_version() {
+    let estate = Estate::new();
+    let second = FakeProvider::start(Behaviour::Good);
+    let of_second = format!("{SERVICE}:2.0");
+    let _second = support::register_service(&estate.hub, &of_second, second.addr);
+    let split = "[[defaults.split]]\nname = \"canary\"\nversion = \"2.0\"\n\
+                 when = { \"argument:0\" = \"v*\" }\npercent = 40\n";
+    let agent = consumer(&estate.hub, split);
+    let mut call = echo(&agent, &[]);
+    let n_good = std::iter::repeat_with(&mut call).take(200).filter(|is_good| *is_good).count();
+    assert_eq!(n_good, 200);
+    assert!((45..115).contains(&second.n_requests()), "{}", second.n_requests());
+
+    let all = split.replace("percent = 40", "percent = 100");
+    let agent = dubbo_consumer(&estate.hub, &all);
+    let mut consumer = Consumer::to(&agent);
+    let before = second.n_requests();
+    let answer = consumer.call("echo", "vip", &[("colour", "red")]);
+    assert_eq!((answer.status, answer.value()), (Status::Ok, &b"\x03vip"[..]));
+    let request = second.last_request();
+    assert_eq!((request.version(), request.attachment("colour")), ("2.0", Some("red")));
+    assert_eq!(consumer.call("echo", "other", &[]).status, Status::Ok);
+    assert_eq!(second.n_requests(), before + 1, "only calls that the split is for");
 }

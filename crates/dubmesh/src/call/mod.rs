@@ -335,6 +335,7 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, F
         attachments,
         origin: Origin::default(),
         clock: None,
+        is_copy: false,
     };
     let began = Instant::now();
     let mut result = client.call(&invocation, &json).await;

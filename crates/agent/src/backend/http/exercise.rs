@@ -130,6 +130,7 @@ pub fn call(data: &[u8], now: Instant) {
         times: Times { now, deadline: now + Duration::from_secs(1) },
         one_way: false,
         clock: None,
+        headers: None,
     };
     APP.with(|one| make(&one.0, &call));
 }

@@ -1,10 +1,8 @@
 //! The keys of `[[...method]]` that say what becomes of a call: its mode, a mock, and faults.
 
 use flow::fault::FaultPolicy;
-use hessian::Limits;
-use hessian::json::{self, JsonReader};
 
-use super::{CallMode, FailbackPolicy, FaultSettings, HedgeDelay, Mock};
+use super::{CallMode, FailbackPolicy, FaultSettings, HedgeDelay};
 use crate::config::defaults;
 use crate::config::section::Section;
 use crate::error::{Code, Fault};
@@ -56,44 +54,6 @@ pub(super) fn mode(section: &mut Section<'_>) -> CallMode {
         }),
         _ => CallMode::Failover,
     }
-}
-
-pub(super) fn mock(section: &mut Section<'_>) -> Option<Mock> {
-    let text = section.text("mock")?;
-    let remedy = "write \"return VALUE\", \"fail:return VALUE\" or \"force:return VALUE\", with \
-                  VALUE in JSON";
-    let (always, rest) = match (text.strip_prefix("force:"), text.strip_prefix("fail:")) {
-        (Some(rest), _) => (true, rest),
-        (None, Some(rest)) => (false, rest),
-        (None, None) => (false, text),
-    };
-    let rest = rest.trim();
-    let value = rest.strip_prefix("return").filter(|it| it.is_empty() || it.starts_with(' '));
-    let Some(value) = value.map(str::trim) else {
-        let problem = match rest.starts_with("throw") {
-            true => "exceptions cannot be thrown by a mock".to_owned(),
-            false => format!("\"{text}\" is not known"),
-        };
-        section.wrong("mock", problem, remedy);
-        return None;
-    };
-    let mut reader = JsonReader::new(value.as_bytes(), Limits::default());
-    let is_json = reader.skip_value().is_ok() && reader.finish().is_ok();
-    let json = match value {
-        "" => "null".to_owned(),
-        _ if is_json => value.to_owned(),
-        _ if value.starts_with(['{', '[', '"']) => {
-            section.wrong("mock", format!("{value} is not JSON"), remedy);
-            return None;
-        }
-        // As in Dubbo, a word is a text.
-        word => {
-            let mut quoted = Vec::new();
-            json::write_string(&mut quoted, word.trim_matches('\''));
-            String::from_utf8_lossy(&quoted).into_owned()
-        }
-    };
-    Some(Mock { always, json: json.into() })
 }
 
 pub(super) fn fault(section: &mut Section<'_>) -> Option<FaultSettings> {

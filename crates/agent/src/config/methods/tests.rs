@@ -44,7 +44,7 @@ fn what_makes_no_sense_is_refused_with_its_place() {
         ("cluster = 'forking'", "not idempotent"),
         ("cluster = 'failfast'\nforks = 2", "belongs to cluster = \"forking\""),
         ("cluster = 'failback'\nfailback_ms = 10", "no call would be made again"),
-        ("mock = 'throw a.B'", "cannot be thrown"),
+        ("mock = 'throw a..B'", "is no name of a class"),
         ("mock = 'return {a'", "is not JSON"),
         ("mock = 'maybe'", "\"maybe\" is not known"),
         ("fault_delay_percent = 5", "fault_delay_ms is not"),
@@ -71,19 +71,25 @@ fn a_wider_section_may_follow_a_narrower_one() {
 
 #[test]
 fn mocks_are_read_as_dubbo_has_them() {
-    for (text, always, json) in [
-        ("return null", false, "null"),
-        ("return", false, "null"),
-        ("fail:return {\"a\": 1}", false, "{\"a\": 1}"),
-        ("force: return \"x\"", true, "\"x\""),
-        ("force:return closed", true, "\"closed\""),
-        ("force:return '7'", true, "\"7\""),
-        ("return true", false, "true"),
+    for (text, always, answer) in [
+        ("return null", false, "return null"),
+        ("return", false, "return null"),
+        ("fail:return {\"a\": 1}", false, "return {\"a\": 1}"),
+        ("fail: return {`a`: 1}", false, "return {\"a\": 1}"),
+        ("force: return \"x\"", true, "return \"x\""),
+        ("force:return closed", true, "return \"closed\""),
+        ("force:return '7'", true, "return \"7\""),
+        ("return 'it's'", false, "return \"it's\""),
+        ("return true", false, "return true"),
+        ("force:return empty", true, "return empty"),
+        ("throw", false, "throw"),
+        ("force:throw com.acme.Oops", true, "throw com.acme.Oops"),
+        ("fail:throw  com.acme.Outer$Oops ", false, "throw com.acme.Outer$Oops"),
     ] {
         let text = text.replace('\\', "\\\\").replace('"', "\\\"");
         let config = read(&format!("[[defaults.method]]\nmock = \"{text}\"\n")).unwrap();
         let mock = config.clusters.default.methods[0].mock.clone().unwrap();
-        assert_eq!((mock.always, &*mock.json), (always, json), "{text}");
+        assert_eq!((mock.always, &*mock.answer.to_string()), (always, answer), "{text}");
     }
 }
 

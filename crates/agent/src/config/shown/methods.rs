@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use super::ms;
 use crate::config::{
     BreakerSettings, CallMode, FailbackPolicy, FaultSettings, HedgeDelay, MethodPolicy,
+    MirrorPolicy,
 };
 
 pub(super) fn method(policy: &MethodPolicy) -> Value {
-    let MethodPolicy { names, limits, caller, breaker, mode, mock, fault } = policy;
+    let MethodPolicy { names, limits, caller, breaker, mode, mock, fault, mirror } = policy;
     let RateLimits { total, per_caller } = limits;
     let mut shown = json!({
         "names": names,
@@ -24,7 +25,7 @@ pub(super) fn method(policy: &MethodPolicy) -> Value {
         "cluster": mode.name(),
         "mock": mock.as_ref().map(|mock| {
             let when = if mock.always { "force" } else { "fail" };
-            format!("{when}:return {}", mock.json)
+            format!("{when}:{}", mock.answer)
         }),
     });
     match *mode {
@@ -43,6 +44,15 @@ pub(super) fn method(policy: &MethodPolicy) -> Value {
         shown["fault_delay_percent"] = (*delay_percent).into();
         shown["fault_abort_percent"] = (*abort_percent).into();
         shown["fault_abort_code"] = code.row().name.into();
+    }
+    if let Some(mirror) = mirror {
+        let MirrorPolicy { percent, to, tag, timeout, max_in_flight } = mirror;
+        shown["mirror_percent"] = (*percent).into();
+        shown["mirror_version"] = to.version.clone().into();
+        shown["mirror_group"] = to.group.clone().into();
+        shown["mirror_tag"] = tag.clone().into();
+        shown["mirror_timeout_ms"] = timeout.map(ms).into();
+        shown["mirror_max_in_flight"] = (*max_in_flight).into();
     }
     if let Some(settings) = breaker {
         breaker_shown(settings, &mut shown);

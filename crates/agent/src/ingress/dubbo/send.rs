@@ -21,6 +21,7 @@ use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
 use crate::gate::{self, Admission, Admitted};
 use crate::invocation::Origin;
+use crate::invoke::mirror;
 use crate::journal::Answer;
 use crate::memory::check_room;
 use crate::metrics::CallStats;
@@ -48,11 +49,22 @@ impl DubboSession {
         timeout: Option<Duration>,
         reply_len: Rc<ExpectedLen>,
     ) {
+        let (detoured, route) = match route.cluster.is_diverted() {
+            true => match self.divert(received, route) {
+                Ok(diverted) => diverted,
+                Err(error) => return self.refuse(received, &error),
+            },
+            false => (None, route),
+        };
+        let received = detoured.as_ref().unwrap_or(received);
         route.count_call();
         let deadline = received.now + route.cluster.longest(timeout);
         if let Some(rule) = route.cluster.method_rule(&received.facts()) {
             if let Err(error) = self.check_method(received, &route, &rule) {
                 return self.refuse(received, &error);
+            }
+            if rule.mirror().is_some() {
+                self.mirror(received, &route, &rule);
             }
             if rule.is_involved() {
                 return self.wait(received, Waiting::Ruled(route, rule), deadline);
@@ -92,6 +104,40 @@ impl DubboSession {
                 self.flights.borrow_mut().release(number);
                 self.not_sent(received, route, attempt, deadline, &error);
             }
+        }
+    }
+
+    /// The request as it goes to another version or group, if it does, and its route then.
+    #[cold]
+    fn divert(
+        &self,
+        received: &Received,
+        route: Rc<ClusterRoute>,
+    ) -> Result<(Option<Received>, Rc<ClusterRoute>), CallError> {
+        let Some(registry) = self.services.registry() else { return Ok((None, route)) };
+        let outbound = &self.services.worker().outbound;
+        let facts = received.facts();
+        let Some(key) = route.cluster.detour(&facts) else { return Ok((None, route)) };
+        let route = outbound.whole_route(registry, &key)?;
+        let names = [("version", &*key.version), ("group", &*key.group)];
+        let bad = |error: &dyn std::fmt::Display| {
+            let message = format!("the call cannot go to {key}: {error}");
+            CallError::new(Code::BadRequest, message)
+        };
+        let request = facts.request().ok_or_else(|| bad(&"its request cannot be read"))?;
+        let body = request.changed(&key.version, &names).map_err(|error| bad(&error))?;
+        let Received { to, two_way, now, ref entry, .. } = *received;
+        let entry = Cell::new(entry.take());
+        Ok((Some(Received { to, two_way, body, now, entry }), route))
+    }
+
+    /// Copies a request whose method says so.
+    #[cold]
+    fn mirror(&self, received: &Received, route: &ClusterRoute, rule: &Rc<MethodRule>) {
+        let worker = self.services.worker();
+        if let Some(registry) = self.services.registry() {
+            let call = received.call((), received.now);
+            mirror::of_whole(&worker.outbound, registry, &call, rule, &route.cluster);
         }
     }
 

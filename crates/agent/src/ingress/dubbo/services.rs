@@ -17,7 +17,6 @@ use super::{DubboListener, Offers};
 use crate::backend::Backend;
 use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
-use crate::route::{Parameters, Plan, RouteName, WHOLE};
 use crate::routes::ClusterRoute;
 use crate::worker::Worker;
 
@@ -123,7 +122,7 @@ impl Services {
     }
 
     /// Who looks services up.
-    pub(super) fn worker(&self) -> &Worker {
+    pub(super) fn worker(&self) -> &Rc<Worker> {
         &self.worker
     }
 
@@ -152,6 +151,14 @@ impl Services {
                 let service = self.unreadable(&error)?;
                 Ok(Found { service, timeout: None, reply_len: Rc::default() })
             }
+        }
+    }
+
+    /// The registry in which called services are looked up, if this listener is for such calls.
+    pub(super) fn registry(&self) -> Option<usize> {
+        match &self.listener.offers {
+            Offers::Exports => None,
+            Offers::Registry { registry, .. } => Some(*registry),
         }
     }
 
@@ -247,15 +254,7 @@ impl Services {
     }
 
     fn route(&self, registry: usize, key: &ServiceKey) -> Result<Rc<ClusterRoute>, CallError> {
-        let (routes, ServiceKey { interface, version, group }) =
-            (&self.worker.outbound.routes, key);
-        let name =
-            RouteName { interface, version, group, method: WHOLE, types: None, generic: None };
-        if let Some(route) = routes.find(registry, &name, 0) {
-            return Ok(route);
-        }
-        let cluster = self.worker.outbound.cluster(registry, key.clone())?;
-        routes.insert(registry, &name, 0, cluster, Parameters::Unknown, Plan::default())
+        self.worker.outbound.whole_route(registry, key)
     }
 
     #[cold]

@@ -50,7 +50,7 @@ pub struct DubboSession {
     account: Rc<Account>,
     taking: Rc<Taking>,
     write_timeout: Duration,
-    services: Services,
+    pub(super) services: Services,
     pub(super) stats: Arc<CallStats>,
     pub(super) flights: RefCell<Flights>,
     /// Bytes of requests that are kept.
@@ -85,7 +85,7 @@ impl Received {
         let payload = Whole { serialization: self.to.serialization, body: &self.body };
         let times = Times { now: self.now, deadline };
         let (one_way, clock) = (!self.two_way, self.clock.as_ref());
-        Call { method, payload, attachments: &[], times, one_way, clock }
+        Call { method, payload, attachments: &[], times, one_way, clock, headers: None }
     }
 }
 

@@ -80,8 +80,16 @@ impl<'a> Form<'a> {
         };
         let args = ArgumentList::Text(&self.parameters);
         let (timeout, timeout_key) = (headers.timeout, super::TIMEOUT);
-        let (origin, clock) = (Origin::default(), None);
-        Invocation { name, args, timeout, timeout_key, attachments, origin, clock }
+        Invocation {
+            name,
+            args,
+            timeout,
+            timeout_key,
+            attachments,
+            origin: Origin::default(),
+            clock: None,
+            is_copy: false,
+        }
     }
 }
 

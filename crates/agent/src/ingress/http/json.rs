@@ -48,8 +48,16 @@ impl<'a> MethodPath<'a> {
             generic: headers.generic,
         };
         let (timeout, timeout_key) = (headers.timeout, super::TIMEOUT);
-        let (origin, clock) = (Origin::default(), None);
-        Ok(Invocation { name, args, timeout, timeout_key, attachments, origin, clock })
+        Ok(Invocation {
+            name,
+            args,
+            timeout,
+            timeout_key,
+            attachments,
+            origin: Origin::default(),
+            clock: None,
+            is_copy: false,
+        })
     }
 }
 

@@ -132,6 +132,7 @@ impl<'a> Call<'a> {
             times: Times { now, deadline: now + self.timeout },
             one_way: false,
             clock: None,
+            headers: None,
         };
         let (done, outcome) = oneshot::channel();
         let handle = app.call(&call, move |outcome| drop(done.send(outcome)));

@@ -69,6 +69,7 @@ pub struct FakeProvider {
     stopped: Arc<AtomicBool>,
     /// Whether [`Behaviour::Jams`] goes on.
     gate: Arc<Gate>,
+    last: Arc<Mutex<Option<Request>>>,
 }
 
 /// Closed until it is opened.
@@ -101,11 +102,13 @@ impl FakeProvider {
             connections: Arc::default(),
             stopped: Arc::default(),
             gate: Arc::default(),
+            last: Arc::default(),
         };
         let (n_requests, connections) =
             (Arc::clone(&provider.n_requests), Arc::clone(&provider.connections));
         let n_open = Arc::clone(&provider.n_open);
         let (stopped, gate) = (Arc::clone(&provider.stopped), Arc::clone(&provider.gate));
+        let last = Arc::clone(&provider.last);
         std::thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
                 if stopped.load(Ordering::SeqCst) {
@@ -113,15 +116,20 @@ impl FakeProvider {
                 }
                 connections.lock().unwrap().push(stream.try_clone().unwrap());
                 let (n_requests, gate) = (Arc::clone(&n_requests), Arc::clone(&gate));
-                let n_open = Arc::clone(&n_open);
+                let (n_open, last) = (Arc::clone(&n_open), Arc::clone(&last));
                 n_open.fetch_add(1, Ordering::SeqCst);
                 std::thread::spawn(move || {
-                    serve(stream, behaviour, &n_requests, &gate);
+                    serve(stream, behaviour, &n_requests, &gate, &last);
                     n_open.fetch_sub(1, Ordering::SeqCst);
                 });
             }
         });
         provider
+    }
+
+    /// What was asked last.
+    pub fn last_request(&self) -> Request {
+        self.last.lock().unwrap().clone().expect("nobody has asked")
     }
 
     /// Says on every connection that it is leaving, as Dubbo does before it ends.
@@ -175,7 +183,13 @@ impl Drop for FakeProvider {
     }
 }
 
-fn serve(mut stream: TcpStream, behaviour: Behaviour, n_requests: &AtomicUsize, gate: &Gate) {
+fn serve(
+    mut stream: TcpStream,
+    behaviour: Behaviour,
+    n_requests: &AtomicUsize,
+    gate: &Gate,
+    last: &Mutex<Option<Request>>,
+) {
     let mut machine = ServerConnection::new(ServerConfig::default(), Instant::now());
     let mut input = BytesMut::new();
     let mut buffer = vec![0; 64 * 1024];
@@ -186,6 +200,7 @@ fn serve(mut stream: TcpStream, behaviour: Behaviour, n_requests: &AtomicUsize, 
         }
         while let Some(event) = machine.poll_event() {
             let ServerEvent::Request { to, two_way, request } = event else { continue };
+            *last.lock().unwrap() = Some(request.clone());
             n_requests.fetch_add(1, Ordering::SeqCst);
             if !two_way {
                 continue;
@@ -360,6 +375,20 @@ pub fn consumer_with_metrics(hub: &MemoryHub, extra: &str) -> Agent {
          [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\n{extra}\n"
     );
     start(&text, hub)
+}
+
+/// Has an agent of [`consumer_with_metrics`] go by other keys.
+pub fn reload(agent: &Agent, hub: &MemoryHub, extra: &str) {
+    let text = format!(
+        "[admin]\nlisten = \"127.0.0.1:0\"\n[agent]\nworkers = 2\ndrain_ms = 5000\n\
+         [[registry]]\nname = \"main\"\nkind = \"file\"\npath = \"x\"\n\
+         [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\n{extra}\n"
+    );
+    let mut config = config::parse(&text, "test.toml").unwrap();
+    for registry in &mut config.registries {
+        registry.config = RegistryConfig::Memory(hub.clone());
+    }
+    assert!(block_on(agent.reload(config)).unwrap().needs_restart.is_empty());
 }
 
 /// The value of a sample in an agent's metrics; 0 if there is none.
