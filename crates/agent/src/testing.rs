@@ -66,4 +66,8 @@ impl CallFacts for NoFacts {
     fn argument(&self, _: usize) -> Option<Cow<'_, str>> {
         None
     }
+
+    fn member(&self, _index: usize, _path: &[String]) -> Option<Cow<'_, str>> {
+        None
+    }
 }
