@@ -113,6 +113,7 @@ async fn divert(
         timeout_key: invocation.timeout_key,
         attachments: invocation.attachments.clone(),
         origin: invocation.origin,
+        clock: invocation.clock.clone(),
         is_copy: false,
     };
     let route = find_route(outbound, registry, invocation, started).await?;

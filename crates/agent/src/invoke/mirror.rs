@@ -73,6 +73,7 @@ pub(super) fn of_json(
             args: args.list(),
             timeout,
             timeout_key: "mirror_timeout_ms",
+            clock: None,
             attachments,
             origin: Origin::default(),
             is_copy: true,
@@ -141,7 +142,8 @@ impl WholeCopy {
         let whole = Whole { serialization: self.serialization, body: &self.body };
         let (payload, one_way) = (Payload::Whole(whole), self.one_way);
         let method = &route.route;
-        let call = Call { method, payload, attachments: &[], times, one_way, headers: None };
+        let (clock, headers) = (None, None);
+        let call = Call { method, payload, attachments: &[], times, one_way, clock, headers };
         route.cluster.call_once(call, caller_of_task()).await.map(drop)
     }
 }

@@ -153,6 +153,7 @@ impl Callers {
             attachments: Vec::new(),
             origin: Origin::default(),
             clock: None,
+            is_copy: false,
         };
         self.client.call(&invocation, &JsonOptions::default()).await.map(drop)
     }

@@ -126,9 +126,9 @@ impl DubboSession {
         };
         let request = facts.request().ok_or_else(|| bad(&"its request cannot be read"))?;
         let body = request.changed(&key.version, &names).map_err(|error| bad(&error))?;
-        let Received { to, two_way, now, ref entry, .. } = *received;
-        let entry = Cell::new(entry.take());
-        Ok((Some(Received { to, two_way, body, now, entry }), route))
+        let Received { to, two_way, now, ref entry, ref clock, .. } = *received;
+        let (entry, clock) = (Cell::new(entry.take()), clock.clone());
+        Ok((Some(Received { to, two_way, body, now, entry, clock }), route))
     }
 
     /// Copies a request whose method says so.
