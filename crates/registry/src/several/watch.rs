@@ -32,7 +32,7 @@ pub(super) async fn any_changed<'a, T: 'a>(
 /// Waits for a change; a channel that has closed has none.
 async fn open_change<T>(receiver: &mut watch::Receiver<T>) {
     if receiver.changed().await.is_err() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
