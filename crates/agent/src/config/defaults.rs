@@ -16,8 +16,7 @@ pub(super) const LONGEST: Duration = Duration::from_secs(60 * 60);
 /// Longer than nearly every call may take (Dubbo's default is one second), shorter than the 30
 /// seconds after which an orchestrator kills.
 pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
-/// A service with a hundred calls a second has its stages known within a minute, and what the
-/// clocks cost is not seen.
+/// A service with a hundred calls a second has its stages known within a minute.
 pub(super) const STAGE_SAMPLE: u32 = 64;
 /// More threads than any machine has cores.
 pub(super) const MAX_WORKERS: usize = 1024;
