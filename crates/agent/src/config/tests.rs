@@ -185,7 +185,7 @@ head_timeout_ms = '10s'
             "a.toml:5: log.level: \"loud\" is not a log level; write one of off, error, warn, \
              info, debug, trace, or a filter such as \"info,agent=debug\"",
             "a.toml:7: registry.kind: \"etc\" is not known; did you mean \"etcd\"? known values: \
-             memory, file, static, etcd, zookeeper, nacos, kubernetes",
+             memory, file, static, etcd, zookeeper, nacos, kubernetes, several",
             "a.toml:9: ingress.protocol: \"htp\" is not known; did you mean \"http\"? known values: \
              http, dubbo",
             "a.toml:10: ingress.listen: \"foo\" is not an address; write IP:PORT such as \
@@ -221,7 +221,7 @@ fn missing_keys() {
     assert_errors(
         "[[registry]]\n[[ingress]]\n[link]\n[[export]]\n[[cluster]]",
         &[
-            "a.toml:1: registry.kind: is missing; write one of memory, file, static, etcd, zookeeper, nacos, kubernetes",
+            "a.toml:1: registry.kind: is missing; write one of memory, file, static, etcd, zookeeper, nacos, kubernetes, several",
             "a.toml:2: ingress.protocol: is missing; write protocol = \"http\" or \"dubbo\"",
             "a.toml:2: ingress.listen: is missing; write IP:PORT such as \"127.0.0.1:20000\", or \"unix:\" and the path of a socket",
             "a.toml:3: link.listen: is missing; write IP:PORT such as \"127.0.0.1:20000\", or \"unix:\" and the path of a socket",
