@@ -106,6 +106,7 @@ const fn flag(is_set: bool, bit: u8) -> u8 {
 ///
 /// # Errors
 /// [`FrameError`] if the peer broke the protocol; a wrong magic is noticed at its first byte.
+#[inline]
 pub fn decode(buf: &mut BytesMut, max_body_len: usize) -> Result<Option<Frame>, FrameError> {
     let Some(head) = buf.first_chunk::<HEADER_LEN>() else {
         return check_first_bytes(buf).map(|()| None);

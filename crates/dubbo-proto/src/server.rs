@@ -72,8 +72,8 @@ pub enum ServerEvent {
         to: ReplyTo,
         /// Whether one is wanted. If so, one of the `reply` functions has to be called once.
         two_way: bool,
-        /// What is asked for.
-        request: Request,
+        /// What is asked for. In a box, so that events that pass on a body are short.
+        request: Box<Request>,
     },
     /// The same where [`ServerConfig::pass_through`] is set.
     Body {
@@ -386,7 +386,11 @@ impl ServerConnection {
                 to.takes_attachments = request.takes_reply_attachments();
                 self.n_in_flight += usize::from(header.two_way);
                 let two_way = header.two_way;
-                self.events.push_back(ServerEvent::Request { to, two_way, request });
+                self.events.push_back(ServerEvent::Request {
+                    to,
+                    two_way,
+                    request: request.into(),
+                });
                 Ok(())
             }
             Err(error) => {

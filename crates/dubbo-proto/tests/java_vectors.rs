@@ -69,7 +69,7 @@ fn request_of(name: &str) -> Request {
     match server.poll_event() {
         Some(ServerEvent::Request { two_way, request, .. }) => {
             assert_eq!(two_way, !name.contains("_one_way_"), "{name}");
-            request
+            *request
         }
         other => panic!("{name}: {other:?}"),
     }

@@ -32,16 +32,16 @@ pub(crate) fn pick_untried<K: Eq>(
 
 /// Whether a call has to wait, for which `chosen` was found: an endpoint that would take calls only
 /// has no room. One that is ejected is not asked while others are only full.
-pub fn has_to_queue<K: Eq + Clone, R: Rng + ?Sized>(
+pub fn has_to_queue<K: Eq + Clone, R: Rng>(
     balancer: &mut Balancer<K>,
     now: Instant,
-    rng: &mut R,
+    rng: impl FnOnce() -> R,
     chosen: Option<Slot>,
     standing: impl Fn(&K) -> Standing,
 ) -> bool {
     if chosen.is_some_and(|slot| !balancer.is_last_choice(slot, now)) {
         return false;
     }
-    let full = balancer.pick(now, rng, |endpoint| standing(endpoint) == Standing::Full);
+    let full = balancer.pick(now, &mut rng(), |endpoint| standing(endpoint) == Standing::Full);
     full.is_some_and(|full| chosen.is_none() || !balancer.is_last_choice(full, now))
 }

@@ -96,7 +96,7 @@ impl Cluster {
             let is_ready = |member: &Member| standing(member) == Standing::Ready;
             let slot = self.preference.pick(&mut balancer, now, point, is_ready)?;
             let chosen = Some(slot);
-            if has_to_queue(&mut balancer, now, &mut rand::rng(), chosen, standing) {
+            if has_to_queue(&mut balancer, now, rand::rng, chosen, standing) {
                 return None;
             }
             slot
@@ -287,8 +287,8 @@ impl Cluster {
             Next::GiveUp(GiveUp::NoEndpoint) => None,
             _ => return next,
         };
-        let waits = attempts.is_first()
-            && has_to_queue(&mut balancer, now, &mut rand::rng(), chosen, standing);
+        let waits =
+            attempts.is_first() && has_to_queue(&mut balancer, now, rand::rng, chosen, standing);
         if waits { Next::Queue } else { next }
     }
 

@@ -38,7 +38,7 @@ fn next_frame(server: &mut ServerConnection) -> Frame {
 
 fn next_request(server: &mut ServerConnection) -> (ReplyTo, bool, Request) {
     match server.poll_event() {
-        Some(ServerEvent::Request { to, two_way, request }) => (to, two_way, request),
+        Some(ServerEvent::Request { to, two_way, request }) => (to, two_way, *request),
         other => panic!("{other:?}"),
     }
 }

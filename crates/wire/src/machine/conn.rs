@@ -27,8 +27,8 @@ pub struct Conn<M>(Rc<Local<M>>);
 struct Local<M> {
     machine: RefCell<M>,
     driver: RefCell<Option<Waker>>,
-    /// The driver is at work, and will look at the machine once more before it rests.
-    is_attended: Cell<bool>,
+    /// The driver is at work or was called: it will look at the machine before it sleeps.
+    will_look: Cell<bool>,
 }
 
 impl<M> Clone for Conn<M> {
@@ -40,15 +40,15 @@ impl<M> Clone for Conn<M> {
 impl<M> Conn<M> {
     /// A connection that [`drive`](super::drive) will run.
     pub fn new(machine: M) -> Self {
-        let (driver, is_attended) = (RefCell::new(None), Cell::new(false));
-        Self(Rc::new(Local { machine: RefCell::new(machine), driver, is_attended }))
+        let (driver, will_look) = (RefCell::new(None), Cell::new(false));
+        Self(Rc::new(Local { machine: RefCell::new(machine), driver, will_look }))
     }
 
     /// Changes the machine; what that leaves to be sent goes out at the end of this turn.
     #[inline]
     pub fn with<R>(&self, change: impl FnOnce(&mut M) -> R) -> R {
         let result = change(&mut self.0.machine.borrow_mut());
-        if !self.0.is_attended.get() {
+        if !self.0.will_look.get() {
             self.wake();
         }
         result
@@ -57,6 +57,7 @@ impl<M> Conn<M> {
     fn wake(&self) {
         if let Some(driver) = self.0.driver.borrow().as_ref() {
             driver.wake_by_ref();
+            self.0.will_look.set(true);
         }
     }
 
@@ -80,12 +81,12 @@ impl<M> Share for Conn<M> {
     }
 
     fn attend(&self, waker: &Waker) {
-        self.0.is_attended.set(true);
+        self.0.will_look.set(true);
         keep(&mut self.0.driver.borrow_mut(), waker);
     }
 
     fn rest(&self) {
-        self.0.is_attended.set(false);
+        self.0.will_look.set(false);
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -90,6 +92,34 @@ fn a_handler_may_use_the_connection_that_it_is_called_for() {
         assert!(matches!(ending, Ending::Finished), "{ending}");
         assert!(seen == text);
     });
+}
+
+/// Counts how often it was woken.
+#[derive(Default)]
+struct Counting(AtomicU32);
+
+impl Wake for Counting {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+#[test]
+fn a_driver_is_woken_once_a_turn() {
+    let conn = Conn::new(Lines::default());
+    let touch = || conn.with(|machine| machine.output.extend_from_slice(b"\n"));
+    let driver = Arc::new(Counting::default());
+    let n_woken = || driver.0.load(Relaxed);
+    touch();
+    for n_turns in 0..3 {
+        conn.attend(&Arc::clone(&driver).into());
+        touch();
+        assert_eq!(n_woken(), n_turns, "it is at work");
+        conn.rest();
+        touch();
+        touch();
+        assert_eq!(n_woken(), n_turns + 1, "it was called already");
+    }
 }
 
 #[test]

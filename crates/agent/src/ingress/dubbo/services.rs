@@ -189,8 +189,10 @@ impl Services {
         let (service, reply_len) = (service.clone(), Rc::clone(reply_len));
         let found = Found { service, timeout: *timeout, reply_len };
         self.n_misses.set(0);
-        // Found at once the next time.
-        seen.swap(0, at);
+        if at != 0 {
+            // Found at once the next time.
+            seen.swap(0, at);
+        }
         Some(found)
     }
 
