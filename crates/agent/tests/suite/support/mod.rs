@@ -200,7 +200,7 @@ fn serve(
         }
         while let Some(event) = machine.poll_event() {
             let ServerEvent::Request { to, two_way, request } = event else { continue };
-            *last.lock().unwrap() = Some(request.clone());
+            *last.lock().unwrap() = Some((*request).clone());
             n_requests.fetch_add(1, Ordering::SeqCst);
             if !two_way {
                 continue;
