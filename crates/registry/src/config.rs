@@ -68,6 +68,12 @@ impl RegistryConfig {
             _ => false,
         }
     }
+
+    /// Whether a registry that is open can take `other` over: it is the same, or another list.
+    #[must_use]
+    pub fn can_become(&self, other: &Self) -> bool {
+        matches!((self, other), (Self::Static(_), Self::Static(_))) || self.is_same(other)
+    }
 }
 
 /// Several registries as one.
@@ -91,7 +97,7 @@ pub enum SeveralMode {
     Failover,
 }
 
-/// A service whose endpoints are told once.
+/// A service whose endpoints are told by the configuration.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct StaticService {
     /// The service.

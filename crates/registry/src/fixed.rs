@@ -1,9 +1,9 @@
-//! Services whose endpoints are told once, and never change.
+//! Services whose endpoints are told by the configuration, and change only with it.
 
 use dubbo_proto::ServiceKey;
 use tokio::sync::watch;
 
-use crate::config::StaticService;
+use crate::config::{RegistryConfig, StaticService};
 use crate::definitions::Away;
 use crate::directory::Presence;
 use crate::endpoint::{Freshness, Registration};
@@ -13,7 +13,7 @@ use crate::status::RegistryStatus;
 use crate::store::{Store, Wait, Watch, Withdraw};
 use crate::table::{Table, TableWatch};
 
-/// A list that does not change.
+/// A list that changes only when it is told anew.
 #[derive(Debug)]
 pub(crate) struct FixedRegistry {
     table: watch::Sender<Table>,
@@ -22,22 +22,27 @@ pub(crate) struct FixedRegistry {
 
 impl FixedRegistry {
     pub(crate) fn open(services: &[StaticService]) -> Result<Self, RegistryError> {
-        let (mut rows, mut leftovers) = (Vec::new(), Vec::new());
-        for StaticService { service, endpoints } in services {
-            for text in endpoints {
-                let parsed = parse_endpoint(service, text);
-                let parsed = parsed.map_err(|reason| RegistryError::BadEndpoint { reason })?;
-                match parsed {
-                    Ok(row) => rows.push(row),
-                    Err(leftover) => leftovers.push((service.interface.clone(), leftover)),
-                }
-            }
-        }
         Ok(Self {
-            table: watch::Sender::new(Table::new(Freshness::Current, rows, leftovers)),
+            table: watch::Sender::new(table(services)?),
             status: watch::Sender::new(RegistryStatus::new(true)),
         })
     }
+}
+
+/// The list as a table, in its order.
+fn table(services: &[StaticService]) -> Result<Table, RegistryError> {
+    let (mut rows, mut leftovers) = (Vec::new(), Vec::new());
+    for StaticService { service, endpoints } in services {
+        for text in endpoints {
+            let parsed = parse_endpoint(service, text);
+            let parsed = parsed.map_err(|reason| RegistryError::BadEndpoint { reason })?;
+            match parsed {
+                Ok(row) => rows.push(row),
+                Err(leftover) => leftovers.push((service.interface.clone(), leftover)),
+            }
+        }
+    }
+    Ok(Table::new(Freshness::Current, rows, leftovers))
 }
 
 impl Store for FixedRegistry {
@@ -56,11 +61,54 @@ impl Store for FixedRegistry {
         Err(RegistryError::Fixed)
     }
 
+    fn reconfigure(&self, new: &RegistryConfig) -> Result<bool, RegistryError> {
+        let RegistryConfig::Static(services) = new else { return Ok(false) };
+        self.table.send_replace(table(services)?);
+        Ok(true)
+    }
+
     fn presence(&self, wanted: &ServiceKey) -> Presence {
         self.table.borrow().presence(wanted)
     }
 
     fn interfaces(&self) -> Wait<'_, Result<Vec<String>, Away>> {
         Box::pin(std::future::ready(self.table.borrow().interfaces()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::News;
+
+    fn list(endpoints: &[&str]) -> Vec<StaticService> {
+        let endpoints = endpoints.iter().map(|&text| text.to_owned()).collect();
+        vec![StaticService { service: "a.B".parse().unwrap(), endpoints }]
+    }
+
+    #[tokio::test]
+    async fn a_list_told_anew_reaches_its_watches() {
+        let registry = FixedRegistry::open(&list(&["dubbo://10.0.0.1:1"])).unwrap();
+        let mut watch = registry.watch(&"a.B".parse().unwrap());
+        assert_eq!(watch.known().unwrap().items.len(), 1);
+        let two = RegistryConfig::Static(list(&["dubbo://10.0.0.2:1", "dubbo://10.0.0.3:1"]));
+        assert!(registry.reconfigure(&two).unwrap());
+        let Ok(News::Whole { items, history_lost: false }) = watch.next().await else {
+            panic!("no whole list");
+        };
+        assert_eq!(items.len(), 2);
+        // What is wrong changes nothing.
+        assert!(registry.reconfigure(&RegistryConfig::Static(list(&["nonsense"]))).is_err());
+        assert_eq!(registry.presence(&"a.B".parse().unwrap()), Presence::Offered);
+        assert!(registry.reconfigure(&RegistryConfig::Static(Vec::new())).unwrap());
+        assert_eq!(registry.presence(&"a.B".parse().unwrap()), Presence::Absent);
+    }
+
+    #[test]
+    fn another_kind_is_not_taken_over() {
+        let registry = FixedRegistry::open(&list(&["dubbo://10.0.0.1:1"])).unwrap();
+        let file = RegistryConfig::File { path: "services.toml".into() };
+        assert!(!registry.reconfigure(&file).unwrap());
+        assert_eq!(registry.presence(&"a.B".parse().unwrap()), Presence::Offered);
     }
 }

@@ -299,6 +299,15 @@ impl Registry {
         }
     }
 
+    /// Takes another configuration over while it runs; `false` if only a registry that is opened
+    /// anew can have it. See [`RegistryConfig::can_become`].
+    ///
+    /// # Errors
+    /// When the configuration is wrong. The old one then stays in force.
+    pub fn reconfigure(&self, new: &RegistryConfig) -> Result<bool, RegistryError> {
+        self.shared.store.reconfigure(new)
+    }
+
     /// How the registry itself does, for readiness checks and metrics.
     #[must_use]
     pub fn status(&self) -> watch::Receiver<RegistryStatus> {

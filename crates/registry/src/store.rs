@@ -17,6 +17,7 @@ use dubbo_proto::ServiceKey;
 use dubbo_proto::application::{Instance, Metadata};
 use tokio::sync::{oneshot, watch};
 
+use crate::config::RegistryConfig;
 use crate::definitions::{Away, Document};
 use crate::directory::Presence;
 use crate::endpoint::{RegisterMode, Registration};
@@ -52,6 +53,14 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         &self,
         registration: &Registration,
     ) -> Result<(watch::Receiver<bool>, Withdraw), RegistryError>;
+
+    /// Takes another configuration over while it runs; `false` if this store cannot do that.
+    ///
+    /// # Errors
+    /// When the configuration is wrong. The old one then stays in force.
+    fn reconfigure(&self, _new: &RegistryConfig) -> Result<bool, RegistryError> {
+        Ok(false)
+    }
 
     /// Whether a service is there at all. Costs no watch of its own, whatever the name.
     fn presence(&self, wanted: &ServiceKey) -> Presence;

@@ -230,7 +230,7 @@ fn file(section: &mut Section<'_>, folder: &Path) -> Option<RegistryConfig> {
     Some(RegistryConfig::File { path: folder.join(path) })
 }
 
-/// The services of a list that never changes.
+/// The services of a list in the configuration.
 fn fixed(section: &mut Section<'_>) -> Vec<StaticService> {
     let mut services = Vec::new();
     for mut of_service in section.tables_as("service", "registry.service") {

@@ -60,11 +60,14 @@ impl Config {
         note(restart, "log.format", log.format == new.log.format);
         note(restart, "admin", admin == &new.admin);
         let is_same = registries.len() == new.registries.len()
-            && registries.iter().zip(&new.registries).all(|(old, new)| is_same_registry(old, new));
+            && registries.iter().zip(&new.registries).all(|(old, new)| can_become(old, new));
         note(restart, "registry", is_same);
         note(restart, "ingress", http == &new.http && dubbo == &new.dubbo);
         note(restart, "link", link == &new.link);
         note(restart, "dubbo", dubbo_exports == &new.dubbo_exports);
+        for (index, _) in self.list_changes(new) {
+            plan.changed.push(format!("registry.service of {}", registries[index].name));
+        }
         debug_assert!(exports.iter().all(|export| export.registry < registries.len()));
         for change in self.export_changes(new) {
             match change {
@@ -100,6 +103,15 @@ pub enum ExportChange {
 }
 
 impl Config {
+    /// The registries that take another list over: their indexes here, and what they become.
+    pub fn list_changes<'a>(&self, new: &'a Self) -> Vec<(usize, &'a RegistryEntry)> {
+        let becomes = |(index, old): (usize, &RegistryEntry)| {
+            let wanted = new.registries.iter().find(|wanted| can_become(old, wanted))?;
+            (!old.config.is_same(&wanted.config)).then_some((index, wanted))
+        };
+        self.registries.iter().enumerate().filter_map(becomes).collect()
+    }
+
     /// The differences between exports. Those that `new` adds or changes are as this configuration,
     /// whose registries are the ones that are open, has to have them; or else the reason why they
     /// have to wait for a restart.
@@ -145,7 +157,7 @@ impl Config {
     /// The index here of the registry that has the index in `new`, if it is the same one.
     fn same_registry(&self, new: &Self, index: usize) -> Option<usize> {
         let wanted = new.registries.get(index)?;
-        self.registries.iter().position(|known| is_same_registry(known, wanted))
+        self.registries.iter().position(|known| can_become(known, wanted))
     }
 }
 
@@ -157,9 +169,10 @@ fn what_changed(known: &[ExportConfig], new: &ExportConfig) -> String {
     format!("{key} of {}", new.service)
 }
 
-fn is_same_registry(old: &RegistryEntry, new: &RegistryEntry) -> bool {
+/// Whether a registry that is open is the one that `new` tells of, but for its list.
+fn can_become(old: &RegistryEntry, new: &RegistryEntry) -> bool {
     old.name == new.name
-        && old.config.is_same(&new.config)
+        && old.config.can_become(&new.config)
         && old.definitions == new.definitions
         && old.snapshot == new.snapshot
 }

@@ -277,6 +277,13 @@ impl Control {
         for worker in &self.workers {
             let _ = worker.inbox.send(ToWorker::Rules(Arc::clone(&rules)));
         }
+        for (index, wanted) in self.config.list_changes(&new) {
+            let (name, _, registry) = &self.registries[index];
+            match registry.reconfigure(&wanted.config) {
+                Ok(_) => self.config.registries[index].config = wanted.config.clone(),
+                Err(error) => warn!(registry = name, %error, "the list stays as it was"),
+            }
+        }
         for change in self.config.export_changes(&new).into_iter().flatten() {
             self.config.take_over(&change);
             self.exports.change(change);

@@ -34,6 +34,7 @@ mod registry_away;
 mod retries;
 mod rules;
 mod several_registries;
+mod static_list;
 mod support;
 mod tls;
 mod tls_refusals;

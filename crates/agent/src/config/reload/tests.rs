@@ -63,3 +63,26 @@ fn exports_change_while_running() {
     let plan = changed(GOOD, &old);
     assert_eq!(plan.needs_restart, ["link", "export of a.B", "export of a.C"]);
 }
+
+#[test]
+fn lists_change_while_running() {
+    let list = |name: &str, endpoint: &str| {
+        format!(
+            "[[registry]]\nname = '{name}'\nkind = 'static'\n[[registry.service]]\n\
+             interface = 'a.B'\nendpoints = ['dubbo://{endpoint}']\n"
+        )
+    };
+    let old = format!("{}{GOOD}registry = 'one'\n", list("one", "10.0.0.1:1"));
+    let plan = changed(&old, &old.replace("10.0.0.1", "10.0.0.2"));
+    assert_eq!(plan.changed, ["registry.service of one"]);
+    assert_eq!(plan.needs_restart, [""; 0]);
+    // A registry of another name is another registry.
+    let plan = changed(&old, &old.replace("'one'", "'two'").replace("10.0.0.1", "10.0.0.2"));
+    assert_eq!(plan.changed, [""; 0]);
+    assert!(plan.needs_restart.contains(&"registry".to_owned()), "{plan:?}");
+    // One more waits, and the list that is there changes nevertheless.
+    let new = format!("{}{}", old.replace("10.0.0.1", "10.0.0.2"), list("two", "10.0.0.3:1"));
+    let plan = changed(&old, &new);
+    assert_eq!(plan.changed, ["registry.service of one"]);
+    assert_eq!(plan.needs_restart, ["registry"]);
+}
