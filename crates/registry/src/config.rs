@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
 
-use crate::endpoint::RegisterMode;
+use crate::endpoint::{RegisterMode, StaticService};
 use crate::layout::Layout;
 use crate::memory::MemoryHub;
 
@@ -95,15 +95,6 @@ pub enum SeveralMode {
     /// Those of the first registry that has any for the service. `preferred` of Dubbo's
     /// `ZoneAwareClusterInvoker`, with an order instead of one flag.
     Failover,
-}
-
-/// A service whose endpoints are told by the configuration.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct StaticService {
-    /// The service.
-    pub service: ServiceKey,
-    /// Its endpoints, as in the file of a file registry.
-    pub endpoints: Vec<String>,
 }
 
 /// Where the application level of a registry is, and which levels we register at.

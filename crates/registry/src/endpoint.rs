@@ -221,6 +221,15 @@ pub enum Freshness {
     Stale,
 }
 
+/// A service whose endpoints are told by the configuration.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct StaticService {
+    /// The service.
+    pub service: ServiceKey,
+    /// Its endpoints, as in the file of a file registry.
+    pub endpoints: Vec<String>,
+}
+
 /// The endpoints of one service at one moment.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Snapshot {

@@ -3,10 +3,9 @@
 use dubbo_proto::ServiceKey;
 use tokio::sync::watch;
 
-use crate::config::{RegistryConfig, StaticService};
 use crate::definitions::Away;
 use crate::directory::Presence;
-use crate::endpoint::{Freshness, Registration};
+use crate::endpoint::{Freshness, Registration, StaticService};
 use crate::error::RegistryError;
 use crate::file::parse_endpoint;
 use crate::status::RegistryStatus;
@@ -61,9 +60,8 @@ impl Store for FixedRegistry {
         Err(RegistryError::Fixed)
     }
 
-    fn reconfigure(&self, new: &RegistryConfig) -> Result<bool, RegistryError> {
-        let RegistryConfig::Static(services) = new else { return Ok(false) };
-        self.table.send_replace(table(services)?);
+    fn replace_list(&self, new: &[StaticService]) -> Result<bool, RegistryError> {
+        self.table.send_replace(table(new)?);
         Ok(true)
     }
 
@@ -91,24 +89,16 @@ mod tests {
         let registry = FixedRegistry::open(&list(&["dubbo://10.0.0.1:1"])).unwrap();
         let mut watch = registry.watch(&"a.B".parse().unwrap());
         assert_eq!(watch.known().unwrap().items.len(), 1);
-        let two = RegistryConfig::Static(list(&["dubbo://10.0.0.2:1", "dubbo://10.0.0.3:1"]));
-        assert!(registry.reconfigure(&two).unwrap());
+        let two = list(&["dubbo://10.0.0.2:1", "dubbo://10.0.0.3:1"]);
+        assert!(registry.replace_list(&two).unwrap());
         let Ok(News::Whole { items, history_lost: false }) = watch.next().await else {
             panic!("no whole list");
         };
         assert_eq!(items.len(), 2);
         // What is wrong changes nothing.
-        assert!(registry.reconfigure(&RegistryConfig::Static(list(&["nonsense"]))).is_err());
+        assert!(registry.replace_list(&list(&["nonsense"])).is_err());
         assert_eq!(registry.presence(&"a.B".parse().unwrap()), Presence::Offered);
-        assert!(registry.reconfigure(&RegistryConfig::Static(Vec::new())).unwrap());
+        assert!(registry.replace_list(&[]).unwrap());
         assert_eq!(registry.presence(&"a.B".parse().unwrap()), Presence::Absent);
-    }
-
-    #[test]
-    fn another_kind_is_not_taken_over() {
-        let registry = FixedRegistry::open(&list(&["dubbo://10.0.0.1:1"])).unwrap();
-        let file = RegistryConfig::File { path: "services.toml".into() };
-        assert!(!registry.reconfigure(&file).unwrap());
-        assert_eq!(registry.presence(&"a.B".parse().unwrap()), Presence::Offered);
     }
 }

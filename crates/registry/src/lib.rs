@@ -58,14 +58,13 @@ pub mod zookeeper;
 pub use catalogue::{ListedEndpoint, ListedService};
 pub use config::{
     ApplicationConfig, EtcdConfig, KubernetesConfig, KubernetesService, NacosConfig,
-    RegistryConfig, RegistryTls, SeveralConfig, SeveralMode, StaticService, ZooKeeperAcl,
-    ZooKeeperConfig,
+    RegistryConfig, RegistryTls, SeveralConfig, SeveralMode, ZooKeeperAcl, ZooKeeperConfig,
 };
 pub use definitions::{Definition, DefinitionSources, DefinitionWatch, Lookup, Origin};
 pub use directory::Presence;
 pub use endpoint::{
     DEFAULT_WEIGHT, Endpoint, EndpointKey, Freshness, Level, MAX_UNUSED, NotUsed, Protocol,
-    RegisterMode, Registration, Snapshot, Unused, WarmUp,
+    RegisterMode, Registration, Snapshot, StaticService, Unused, WarmUp,
 };
 pub use error::RegistryError;
 pub use layout::Layout;

@@ -305,7 +305,10 @@ impl Registry {
     /// # Errors
     /// When the configuration is wrong. The old one then stays in force.
     pub fn reconfigure(&self, new: &RegistryConfig) -> Result<bool, RegistryError> {
-        self.shared.store.reconfigure(new)
+        match new {
+            RegistryConfig::Static(services) => self.shared.store.replace_list(services),
+            _ => Ok(false),
+        }
     }
 
     /// How the registry itself does, for readiness checks and metrics.

@@ -17,10 +17,9 @@ use dubbo_proto::ServiceKey;
 use dubbo_proto::application::{Instance, Metadata};
 use tokio::sync::{oneshot, watch};
 
-use crate::config::RegistryConfig;
 use crate::definitions::{Away, Document};
 use crate::directory::Presence;
-use crate::endpoint::{RegisterMode, Registration};
+use crate::endpoint::{RegisterMode, Registration, StaticService};
 use crate::error::RegistryError;
 use crate::layout::{BadEntry, Entry, Placed};
 use crate::status::RegistryStatus;
@@ -54,11 +53,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         registration: &Registration,
     ) -> Result<(watch::Receiver<bool>, Withdraw), RegistryError>;
 
-    /// Takes another configuration over while it runs; `false` if this store cannot do that.
+    /// Takes another list over while it runs; `false` if this store has no list.
     ///
     /// # Errors
-    /// When the configuration is wrong. The old one then stays in force.
-    fn reconfigure(&self, _new: &RegistryConfig) -> Result<bool, RegistryError> {
+    /// When the list is wrong. The old one then stays in force.
+    fn replace_list(&self, _new: &[StaticService]) -> Result<bool, RegistryError> {
         Ok(false)
     }
 
