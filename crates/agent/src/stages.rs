@@ -74,14 +74,14 @@ impl Stage {
 
 /// Which calls a total is of.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Place {
+pub enum CallSide {
     /// Those that local programs make.
     Ingress,
     /// Those that other agents send to the local app.
     Export,
 }
 
-impl Place {
+impl CallSide {
     /// Its name on pages and in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -98,7 +98,7 @@ pub type Spent = [Duration; N_STAGES];
 /// The clock of one call.
 #[derive(Debug)]
 pub struct StageClock {
-    place: Place,
+    place: CallSide,
     service: OnceCell<Box<str>>,
     stage: Cell<Stage>,
     since: Cell<Instant>,
@@ -108,7 +108,7 @@ pub struct StageClock {
 
 impl StageClock {
     /// A clock that began at `now`, with the first stage of a call.
-    pub fn new(place: Place, first: Stage, now: Instant, table: StageTable) -> Rc<Self> {
+    pub fn new(place: CallSide, first: Stage, now: Instant, table: StageTable) -> Rc<Self> {
         Rc::new(Self {
             place,
             service: OnceCell::new(),
@@ -194,11 +194,11 @@ pub struct StageTotals {
 #[derive(Clone, Debug, Default)]
 pub struct StageTable(Arc<Mutex<ByService>>);
 
-type ByService = BTreeMap<(Place, Box<str>), StageTotals>;
+type ByService = BTreeMap<(CallSide, Box<str>), StageTotals>;
 
 impl StageTable {
     /// Callers make up names, so that a call that was never sent gets no place of its own.
-    fn add(&self, (place, service): (Place, &str), spent: &Spent, was_sent: bool) {
+    fn add(&self, (place, service): (CallSide, &str), spent: &Spent, was_sent: bool) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut key = (place, service.into());
         if !all.contains_key(&key) && (!was_sent || MAX_SERVICES <= all.len()) {
@@ -213,7 +213,7 @@ impl StageTable {
 
     /// All of it, in the order of places and names.
     #[must_use]
-    pub fn all(&self) -> Vec<(Place, String, StageTotals)> {
+    pub fn all(&self) -> Vec<(CallSide, String, StageTotals)> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().map(|((place, name), totals)| (*place, name.to_string(), *totals)).collect()
     }
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn stages_add_up_to_the_call() {
         let (table, start) = (StageTable::default(), Instant::now());
-        let clock = StageClock::new(Place::Ingress, Stage::Read, start, table);
+        let clock = StageClock::new(CallSide::Ingress, Stage::Read, start, table);
         for (ms, stage) in
             [(1, Stage::Wait), (3, Stage::Encode), (6, Stage::Write), (50, Stage::Decode)]
         {
@@ -258,14 +258,14 @@ mod tests {
     #[test]
     fn a_call_counts_once_when_the_last_has_let_go_of_it() {
         let table = StageTable::default();
-        let clock = StageClock::new(Place::Export, Stage::Wait, Instant::now(), table.clone());
+        let clock = StageClock::new(CallSide::Export, Stage::Wait, Instant::now(), table.clone());
         clock.name("a.B");
         clock.enter(Stage::Network, Instant::now());
         let other = Rc::clone(&clock);
         drop(clock);
         assert_eq!(table.all(), []);
         drop(other);
-        let [(Place::Export, name, totals)] = &table.all()[..] else { panic!("{table:?}") };
+        let [(CallSide::Export, name, totals)] = &table.all()[..] else { panic!("{table:?}") };
         assert_eq!((name.as_str(), totals.n_calls), ("a.B", 1));
     }
 
@@ -273,7 +273,7 @@ mod tests {
     fn names_that_callers_make_up_take_no_room() {
         let table = StageTable::default();
         let call = |name: &str, was_sent| {
-            table.add((Place::Ingress, name), &Spent::default(), was_sent);
+            table.add((CallSide::Ingress, name), &Spent::default(), was_sent);
         };
         for nth in 0..1000 {
             call(&format!("made.Up{nth}"), false);

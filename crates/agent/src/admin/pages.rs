@@ -23,7 +23,7 @@ use crate::inspect::snapshot::{
 };
 use crate::inspect::{Asked, Filter, MAX_LIMIT, Question};
 use crate::metrics::{self, ServiceFigures};
-use crate::stages::{Place, Stage, StageTotals};
+use crate::stages::{CallSide, Stage, StageTotals};
 
 /// Longest filter of what is logged, in bytes.
 const MAX_FILTER_LEN: usize = 1024;
@@ -203,7 +203,7 @@ fn stages(state: &AdminState, query: &str) -> Answer {
         Ok(filter) => filter,
         Err(problem) => return text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
     };
-    let describe = |(place, service, totals): (Place, String, StageTotals)| StagesSnapshot {
+    let describe = |(place, service, totals): (CallSide, String, StageTotals)| StagesSnapshot {
         place: place.name().to_owned(),
         service,
         calls: totals.n_calls,

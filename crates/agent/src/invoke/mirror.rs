@@ -5,7 +5,7 @@
 //!   goes by no rule for methods, and takes no other call's place in a line.
 //! - A copy is never copied again, here or by another agent: an attachment marks it.
 //! - A copy is offered to one endpoint only. Copies are as many as their limit says, and hold
-//!   [`MAX_LEN`] bytes of the agent's memory at most for each section and worker; further ones are
+//!   `MAX_LEN` bytes of the agent's memory at most for each section and worker; further ones are
 //!   dropped. Each is counted when it begins, or is dropped, and when it has ended.
 
 use std::rc::Rc;

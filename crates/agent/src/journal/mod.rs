@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use self::access_log::AccessLog;
 use self::tap::Taps;
 use crate::config::AccessLogConfig;
-use crate::stages::{Place, Stage, StageClock, StageTable};
+use crate::stages::{CallSide, Stage, StageClock, StageTable};
 use wire::Peer;
 
 pub use self::entry::{Answer, Entry, Named};
@@ -118,9 +118,9 @@ impl Journal {
     ) -> Box<Entry> {
         let is_timed = level == SAMPLED || TAPPED <= level || self.is_next();
         let (place, first) = match protocol {
-            "link" => (Place::Export, Stage::Wait),
-            "dubbo" => (Place::Ingress, Stage::Wait),
-            _ => (Place::Ingress, Stage::Read),
+            "link" => (CallSide::Export, Stage::Wait),
+            "dubbo" => (CallSide::Ingress, Stage::Wait),
+            _ => (CallSide::Ingress, Stage::Read),
         };
         let table = || self.0.stages.clone();
         let clock = is_timed.then(|| StageClock::new(place, first, started, table()));

@@ -33,7 +33,7 @@ use self::holds::Holds;
 use self::limiters::Limiters;
 use crate::gate::{DirectGates, GateFigures, SharedGate};
 use crate::journal::Journal;
-use crate::stages::{Place, StageTotals};
+use crate::stages::{CallSide, StageTotals};
 
 pub use self::calls::{CallStats, CallTotals};
 pub use self::ejections::EjectedEndpoint;
@@ -194,7 +194,7 @@ impl Hub {
 
     /// Where the time of calls went that had their stages' time stopped.
     #[must_use]
-    pub fn stages(&self) -> Vec<(Place, String, StageTotals)> {
+    pub fn stages(&self) -> Vec<(CallSide, String, StageTotals)> {
         self.0.journal.get().map(|journal| journal.stages().all()).unwrap_or_default()
     }
 
