@@ -21,12 +21,14 @@ use wire::{Account, Budget, Conn, Group, Lease, Machine, Refused, Waits};
 use crate::error::{CallError, Code};
 use crate::stages::StageClock;
 
-/// While more than this waits for a peer that asks us, nothing more is read from it.
+/// While more than this waits for a peer that asks us, nothing more is read from it. What short
+/// answers overtake does not count: else a peer could not ask for a short one while a long one is
+/// on its way to it.
 const MAX_UNREAD_LEN: usize = 1 << 20;
 /// Long requests wait for an endpoint's link up to so many bytes; short ones up to
 /// [`MAX_LINK_WAITING_LEN`]: who sends long ones leaves room for those who do not.
 const MAX_LONG_WAITING_LEN: usize = 4 << 20;
-/// What may wait for an endpoint's link.
+/// What may wait for an endpoint's link, and for a peer that asks us by one.
 pub const MAX_LINK_WAITING_LEN: usize = 4 * MAX_LONG_WAITING_LEN;
 /// Requests and replies of up to so many bytes are short.
 const SHORT_LEN: usize = 4 << 10;
@@ -68,6 +70,10 @@ pub trait Buffers: Machine {
 
     /// Bytes that wait to be written, without those that the driver has taken.
     fn waiting_len(&self) -> usize;
+    /// Those of them that short messages overtake.
+    fn overtakable_len(&self) -> usize {
+        0
+    }
     /// Bytes of messages that are not whole.
     fn assembly_len(&self) -> usize;
     /// Gives up a message that has begun to come, in `input` or in the machine; `text` says why.
@@ -250,7 +256,8 @@ impl<M: Buffers> Machine for Metered<M> {
 
     fn wants_input(&self) -> bool {
         let _ = self.count();
-        let is_reading = !M::IS_ASKED || self.unread_len() <= MAX_UNREAD_LEN;
+        let in_order_len = || self.unread_len().saturating_sub(self.machine.overtakable_len());
+        let is_reading = !M::IS_ASKED || in_order_len() <= MAX_UNREAD_LEN;
         is_reading && self.machine.wants_input()
     }
 }
@@ -271,6 +278,10 @@ impl<T: LinkToken> Buffers for LinkMachine<T> {
 
     fn waiting_len(&self) -> usize {
         self.buffered_bytes()
+    }
+
+    fn overtakable_len(&self) -> usize {
+        self.overtakable_bytes()
     }
 
     fn assembly_len(&self) -> usize {

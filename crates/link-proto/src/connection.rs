@@ -220,6 +220,13 @@ impl<T> Connection<T> {
         self.core.outbox.buffered_bytes()
     }
 
+    /// Those of them that short messages overtake: the parts of long messages that have not had
+    /// their turn yet.
+    #[inline]
+    pub fn overtakable_bytes(&self) -> usize {
+        self.core.outbox.queued_bytes()
+    }
+
     /// Bytes that unfinished messages from the peer have announced.
     pub fn reassembly_bytes(&self) -> usize {
         self.core.budget.used()

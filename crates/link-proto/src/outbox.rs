@@ -115,6 +115,12 @@ impl Outbox {
         self.out.len() + self.queued_bytes
     }
 
+    /// Bytes of long messages that still have to take their turns.
+    #[inline]
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.queued_bytes
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.out.is_empty() && self.packed.is_empty() && self.queue.is_empty()
     }

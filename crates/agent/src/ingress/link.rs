@@ -11,6 +11,7 @@ use wire::{Detached, Group};
 use crate::config::LinkListenerConfig;
 use crate::export::LinkSession;
 use crate::listening::PlannedListener;
+use crate::memory::MAX_LINK_WAITING_LEN;
 use crate::worker::{ListenerProtocol, Worker};
 
 /// The listener for links, as workers see it.
@@ -42,6 +43,7 @@ pub fn planned(config: &LinkListenerConfig) -> PlannedListener {
                 assembly_timeout: body_timeout,
                 // Agents carry calls with one request and one reply, and say so.
                 features: features::CREDITS,
+                max_buffered_bytes: MAX_LINK_WAITING_LEN,
                 ..link_proto::Config::default()
             };
             Arc::new(LinkListener { protocol, write_timeout, memory: Group::new() })

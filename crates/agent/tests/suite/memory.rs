@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::support::dubbo::{Answer, Consumer, body};
+use crate::support::dubbo::{Answer, Consumer, body, string};
 use crate::support::http_app::{Does, TestApp};
 use crate::support::{
     Behaviour, FakeProvider, SERVICE, dubbo_consumer, metric, register, wait_until,
@@ -360,6 +360,33 @@ impl Link {
                 return;
             }
         }
+    }
+}
+
+/// Whoever asks for a long answer and for short ones gets the short ones meanwhile: they overtake
+/// it, so that the agent has to go on reading what is asked.
+#[test]
+fn a_long_answer_that_waits_keeps_no_short_call_from_the_app() {
+    let (provider, hub) = (FakeProvider::start(Behaviour::Good), MemoryHub::new());
+    let agent = agent(&hub, provider.addr, "");
+    let mut link = Link::to(&agent);
+    let route = link.route();
+    let n_before = provider.n_requests();
+    let mut ask = |text: &str, token| {
+        let (payload, codec) = (string(text).into(), Serialization::Hessian2.link_number());
+        let request = RequestOut { payload, codec, ..RequestOut::new(route) };
+        link.machine.send_request(Instant::now(), request, token).unwrap();
+        link.flush();
+    };
+    // More than the kernel's buffers of the link hold, which nobody reads.
+    ask(&"x".repeat(7 * MIB), 1);
+    wait_until("the long call", || (provider.n_requests() == n_before + 1).then_some(()));
+    wait_until("the long answer", || (5 * MIB < used(&agent)).then_some(()));
+    for token in 2..12 {
+        ask("short", token);
+        let n = usize::try_from(token).unwrap();
+        let n_requests = || provider.n_requests() - n_before;
+        wait_until("a short call", || (n_requests() == n).then_some(()));
     }
 }
 
