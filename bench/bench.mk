@@ -3,7 +3,7 @@
 
 BENCH = cargo run --release --quiet --package bench --
 
-.PHONY: bench bench-quick bench-contest bench-saturation bench-footprint bench-hop bench-rpc bench-transfer bench-codec bench-congestion bench-overload bench-faults
+.PHONY: bench bench-quick bench-contest bench-saturation bench-footprint bench-hop bench-rpc bench-transfer bench-codec bench-congestion bench-mixed bench-overload bench-faults
 
 bench: ## All benchmarks, with their results in bench/results (about two and a half hours)
 	$(BENCH) all
@@ -34,6 +34,9 @@ bench-codec: ## The Hessian codec beside hessian-lite and dubbo-go-hessian2, on 
 
 bench-congestion: ## Connections and socket buffers under many callers, beside Java's own client
 	$(BENCH) congestion
+
+bench-mixed: ## Small calls beside replies of 5 MB, by links and by Dubbo TCP
+	$(BENCH) mixed
 
 bench-overload: ## More calls than Java providers can take, with and without limits, in an open loop
 	$(BENCH) overload

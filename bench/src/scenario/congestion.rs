@@ -23,16 +23,17 @@ use crate::plan::Plan;
 use crate::target::Target;
 
 const NAME: &str = "congestion";
-const SHAPE: Shape = Shape { round_trip: Duration::from_millis(1), bytes_per_s: 125_000_000 };
+pub(super) const SHAPE: Shape =
+    Shape { round_trip: Duration::from_millis(1), bytes_per_s: 125_000_000 };
 const JAVA: DubboVersion = DubboVersion::V3_3;
-const SERVICE: &str = "org.dubmesh.interop.StudyService";
-const PORT: &str = "20880";
+pub(super) const SERVICE: &str = "org.dubmesh.interop.StudyService";
+pub(super) const PORT: &str = "20880";
 const CALLERS: &str = "200";
 const REQUEST_LEN: &str = "20000";
 /// The longest that a call is worked on, in milliseconds.
 const WORK_MS: &str = "300";
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-const GRACE: Duration = Duration::from_secs(60);
+pub(super) const GRACE: Duration = Duration::from_secs(60);
 
 const BUFFERS: [Option<usize>; 5] =
     [Some(32 << 10), Some(64 << 10), Some(1 << 20), Some(4 << 20), None];
@@ -87,7 +88,7 @@ fn buffers(len: Option<usize>) -> String {
 
 pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
     let network = Network::start(SHAPE)?;
-    let _provider = start_provider(&network)?;
+    let _provider = start_provider(&network, WORK_MS)?;
     let mut rows = rows(plan);
     for n_round in 1..=plan.n_rounds {
         for row in &mut rows {
@@ -139,8 +140,9 @@ fn jvm_args() -> Vec<OsString> {
     ["-XX:TieredStopAtLevel=4", "-Xmx1g", &bind].map(Into::into).to_vec()
 }
 
-fn start_provider(network: &Network) -> Result<Child, BenchError> {
-    let args = ["--port", PORT, "--threads", "1000", "--study-ms", WORK_MS];
+/// A Java provider that works on each call for `longest_ms` at most.
+pub(super) fn start_provider(network: &Network, longest_ms: &str) -> Result<Child, BenchError> {
+    let args = ["--port", PORT, "--threads", "1000", "--study-ms", longest_ms];
     let command = peer_command(JAVA, &jvm_args(), &args)?;
     let command = network.on(Side::Provider, &command);
     let mut provider = Child::spawn("the Java provider of the study", &command)?;

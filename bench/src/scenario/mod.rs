@@ -6,6 +6,7 @@ mod contest;
 mod faults;
 mod footprint;
 mod hop;
+mod mixed;
 mod overload;
 mod rpc;
 mod saturation;
@@ -18,7 +19,7 @@ use crate::plan::Plan;
 type Scenario = fn(&Plan) -> Result<(), BenchError>;
 
 /// Every scenario.
-pub(crate) const ALL: [(&str, Scenario); 10] = [
+pub(crate) const ALL: [(&str, Scenario); 11] = [
     ("codec", codec::run),
     ("contest", contest::run),
     ("saturation", saturation::run),
@@ -27,6 +28,7 @@ pub(crate) const ALL: [(&str, Scenario); 10] = [
     ("rpc", rpc::run),
     ("transfer", transfer::run),
     ("congestion", congestion::run),
+    ("mixed", mixed::run),
     ("overload", overload::run),
     ("faults", faults::run),
 ];

@@ -9,10 +9,11 @@ use agent::config::{ClusterPolicy, ConnectionLimit};
 use clap::Args;
 use dubbo_proto::{DubboUrl, ServiceKey};
 use lab::congestion::{
-    Callee, CongestionError, Curve, Labels, Load, Outcome, Setting, draw, embedded, heading, line,
-    measure,
+    Callee, CongestionError, Curve, Labels, LargeLoad, Load, Outcome, Setting, draw, embedded,
+    heading, line, measure,
 };
 use registry::Protocol;
+use wire::SocketOptions;
 
 use super::seconds;
 use crate::service_location::endpoint_url;
@@ -25,6 +26,11 @@ connections are rarely the bottleneck; measure between two machines, or network
 namespaces, to see what yours need. Each caller waits for its reply before it
 makes the next call (a closed loop).
 
+With --large-callers, each row is measured alone and then beside calls with
+large replies, to see how long they hold the others up. They call a method whose
+argument is the length of its reply. A link has one connection, so that
+--connections changes nothing there.
+
 Examples:
   dubmesh bench congestion
   dubmesh bench congestion --connections 1,4,auto --buffers 32k,kernel \\
@@ -34,6 +40,8 @@ Examples:
 
 /// The longest text that is sent.
 const MAX_REQUEST_LEN: u32 = 4_000_000;
+/// The longest reply that large calls ask for.
+const MAX_LARGE_LEN: u32 = 64 << 20;
 /// What a socket option can say.
 const MAX_BUFFER_LEN: usize = 1 << 30;
 
@@ -68,6 +76,18 @@ pub(super) struct CongestionArgs {
     /// Its method; it takes one String
     #[arg(long, default_value = "twice", requires = "connect")]
     method: String,
+    /// The longest that the embedded provider works on a call; the shortest is 0
+    #[arg(long, default_value = "0.3s", value_parser = seconds, conflicts_with = "connect")]
+    work: Duration,
+    /// Callers with large replies, beside the others
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    large_callers: u32,
+    /// Characters of each large reply
+    #[arg(long, default_value_t = 5_000_000, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_LARGE_LEN)))]
+    large_bytes: u32,
+    /// Their method; it takes one String: how many characters the reply is to have
+    #[arg(long, default_value = "sized", requires = "connect")]
+    large_method: String,
     /// Draw the mean latencies into this file
     #[arg(long, value_name = "FILE.svg")]
     svg: Option<PathBuf>,
@@ -86,34 +106,47 @@ struct Buffer(Option<usize>);
 /// Why nothing was measured.
 pub(super) fn run(args: &CongestionArgs) -> Result<(), CongestionError> {
     let (_provider, callee) = match (&args.connect, &args.service) {
-        (Some(url), Some(service)) => (None, remote(url, service, &args.method)),
+        (Some(url), Some(service)) => (None, remote(url, service, args)),
         _ => {
-            let (provider, callee) = embedded(args.callers)?;
+            let (provider, callee) = embedded(args.callers + args.large_callers, args.work)?;
             (Some(provider), callee)
         }
     };
-    let load = Load {
+    let len = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+    let alone = Load {
         callers: args.callers,
-        request_len: usize::try_from(args.request_bytes).unwrap_or(usize::MAX),
+        request_len: len(args.request_bytes),
         warm_up: args.warmup,
         duration: args.duration,
+        large: None,
     };
+    let mut loads = vec![alone];
+    if args.large_callers != 0 {
+        let (callers, reply_len) = (args.large_callers, len(args.large_bytes));
+        loads.push(Load { large: Some(LargeLoad { callers, reply_len }), ..alone });
+    }
     if !args.json {
-        say(&heading());
+        say(&heading(args.large_callers != 0));
     }
     let mut rows = Vec::new();
     for Buffer(buffer_len) in &args.buffers {
+        if let Some(problem) = buffer_len.and_then(cut) {
+            // Nobody need be there to read it.
+            let _ = writeln!(io::stderr(), "{problem}");
+        }
         for connections in &args.connections {
             let setting = Setting { connections: *connections, buffer_len: *buffer_len };
-            let outcome = measure(&callee, &setting, &load)?;
-            if !args.json {
-                say(&line(&setting, &outcome));
+            for load in &loads {
+                let outcome = measure(&callee, &setting, load)?;
+                if !args.json {
+                    say(&line(&setting, &outcome));
+                }
+                rows.push(Row { setting, load: *load, outcome });
             }
-            rows.push((setting, outcome));
         }
     }
     if args.json {
-        let rows = rows.iter().map(|(setting, outcome)| outcome.to_json(setting, &load));
+        let rows = rows.iter().map(|row| row.outcome.to_json(&row.setting, &row.load));
         say(&serde_json::Value::Array(rows.collect()).to_string());
     }
     match &args.svg {
@@ -122,37 +155,49 @@ pub(super) fn run(args: &CongestionArgs) -> Result<(), CongestionError> {
     }
 }
 
-fn remote(url: &DubboUrl, service: &ServiceKey, method: &str) -> Callee {
+/// One measurement.
+struct Row {
+    setting: Setting,
+    load: Load,
+    outcome: Outcome,
+}
+
+fn remote(url: &DubboUrl, service: &ServiceKey, args: &CongestionArgs) -> Callee {
     Callee {
         protocol: Protocol::from_scheme(&url.protocol).unwrap_or(Protocol::Dubbo),
         host: url.host.clone(),
         port: url.port,
         service: service.clone(),
-        method: method.to_owned(),
+        method: args.method.clone(),
+        large_method: args.large_method.clone(),
     }
 }
 
-fn plot(
-    path: &Path,
-    args: &CongestionArgs,
-    rows: &[(Setting, Outcome)],
-) -> Result<(), CongestionError> {
+fn plot(path: &Path, args: &CongestionArgs, rows: &[Row]) -> Result<(), CongestionError> {
     let title = format!("{} callers, {} bytes a request", args.callers, args.request_bytes);
     let ms = |outcome: &Outcome| outcome.mean.as_secs_f64() * 1e3;
-    let curve = |Buffer(buffer_len): &Buffer| {
+    let curve = |Buffer(buffer_len): &Buffer, is_mixed: bool| {
         let (mut points, mut level) = (Vec::new(), None);
-        for (setting, outcome) in rows.iter().filter(|(it, _)| it.buffer_len == *buffer_len) {
-            match setting.connections {
+        let is_it = |row: &&Row| {
+            row.setting.buffer_len == *buffer_len && row.load.large.is_some() == is_mixed
+        };
+        for row in rows.iter().filter(is_it) {
+            match row.setting.connections {
                 ConnectionLimit::Fixed(n) => {
-                    points.push((u32::try_from(n.get()).unwrap_or(u32::MAX), ms(outcome)));
+                    let n = u32::try_from(n.get()).unwrap_or(u32::MAX);
+                    points.push((n, ms(&row.outcome)));
                 }
-                ConnectionLimit::Auto { .. } => level = Some(ms(outcome)),
+                ConnectionLimit::Auto { .. } => level = Some(ms(&row.outcome)),
             }
         }
         let name = buffer_len.map_or_else(|| "kernel's buffers".to_owned(), |len| len.to_string());
+        let name = if is_mixed { format!("{name}, beside large calls") } else { name };
         Curve { name, points, level }
     };
-    draw(path, Labels::by_connections(&title), &args.buffers.iter().map(curve).collect::<Vec<_>>())
+    let kinds = if args.large_callers == 0 { &[false][..] } else { &[false, true] };
+    let buffers = || args.buffers.iter();
+    let curves = kinds.iter().flat_map(|is_mixed| buffers().map(|it| curve(it, *is_mixed)));
+    draw(path, Labels::by_connections(&title), &curves.collect::<Vec<_>>())
 }
 
 /// Nobody need be there to read it.
@@ -167,6 +212,23 @@ fn connections(text: &str) -> Result<ConnectionLimit, String> {
         (_, Some(n)) => Ok(ConnectionLimit::Fixed(n)),
         _ => Err("neither a number from 1 to 64 nor \"auto\"".to_owned()),
     }
+}
+
+/// What the kernel makes of buffers of that length, if it gives less.
+fn cut(asked: usize) -> Option<String> {
+    let options = SocketOptions {
+        send_buffer_len: Some(asked),
+        receive_buffer_len: Some(asked),
+        ..SocketOptions::default()
+    };
+    let (sending, receiving) = options.granted_buffers().ok()?;
+    (sending.min(receiving) < asked).then(|| {
+        format!(
+            "note: buffers of {asked} bytes are asked for, and this kernel gives {sending} for \
+             sending and {receiving} for receiving; raise net.core.wmem_max and net.core.rmem_max \
+             with sysctl"
+        )
+    })
 }
 
 fn buffer(text: &str) -> Result<Buffer, String> {
@@ -189,6 +251,14 @@ fn buffer(text: &str) -> Result<Buffer, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A row must not pass for one with the buffers that were asked for.
+    #[test]
+    fn buffers_that_the_kernel_cuts_are_told() {
+        let told = cut(MAX_BUFFER_LEN).expect("no kernel gives so much");
+        assert!(told.contains("1073741824 bytes are asked for, and this kernel gives "), "{told}");
+        assert_eq!(cut(8192), None);
+    }
 
     #[test]
     fn buffers_are_bytes_or_the_kernels() {

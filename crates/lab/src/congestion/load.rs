@@ -9,11 +9,12 @@ use agent::client::Client;
 use agent::config::ClusterPolicy;
 use agent::invocation::{Invocation, Origin};
 use agent::route::RouteName;
+use dubbo_proto::ServiceKey;
 use hessian::transcode::JsonOptions;
 use registry::{Endpoint, MemoryHub, Registration, Registry, RegistryConfig};
 use wire::SocketOptions;
 
-use super::{Callee, CongestionError, Outcome, Setting};
+use super::{Callee, CongestionError, LargeOutcome, Outcome, Setting};
 use crate::latencies::Latencies;
 
 /// A call that takes longer has failed.
@@ -32,6 +33,17 @@ pub struct Load {
     pub warm_up: Duration,
     /// How long is measured.
     pub duration: Duration,
+    /// Large calls beside them.
+    pub large: Option<LargeLoad>,
+}
+
+/// Calls with large replies, that go on beside the others.
+#[derive(Clone, Copy, Debug)]
+pub struct LargeLoad {
+    /// Callers, each with one call at a time.
+    pub callers: u32,
+    /// Characters of each reply.
+    pub reply_len: usize,
 }
 
 /// Calls `callee` by connections that are made as `setting` says.
@@ -60,42 +72,53 @@ async fn run(callee: &Callee, setting: &Setting, load: &Load) -> Result<Outcome,
     };
     let _registered = registry.register(&registration)?;
     let client = Client::new("dubmesh-bench", "the argument", registry, policy(setting));
-    let argument = format!("[\"{}\"]", "x".repeat(load.request_len));
-    let callers = Callers {
-        client,
-        callee: callee.clone(),
-        argument,
-        latencies: Latencies::default(),
-        errors: Cell::default(),
+    let client = Rc::new(client);
+    let callers = |method: &str, argument: String| {
+        let (client, service) = (Rc::clone(&client), callee.service.clone());
+        let (latencies, errors) = (Latencies::default(), Cell::default());
+        Rc::new(Callers { client, service, method: method.into(), argument, latencies, errors })
     };
-    callers.call().await.map_err(CongestionError::Probe)?;
-    let callers = Rc::new(callers);
+    let small = callers(&callee.method, format!("[\"{}\"]", "x".repeat(load.request_len)));
+    let large =
+        load.large.map(|it| (it, callers(&callee.large_method, format!("[\"{}\"]", it.reply_len))));
+    small.call().await.map_err(CongestionError::Probe)?;
+    if let Some((_, large)) = &large {
+        large.call().await.map_err(CongestionError::Probe)?;
+    }
     let begin = Instant::now() + load.warm_up;
     let end = begin + load.duration;
-    let tasks: Vec<_> = (0..load.callers)
-        .map(|_| {
-            let callers = Rc::clone(&callers);
+    let of_small = std::iter::repeat_n(&small, load.callers as usize);
+    let of_large = large.iter().flat_map(|(it, all)| std::iter::repeat_n(all, it.callers as usize));
+    let tasks: Vec<_> = of_small
+        .chain(of_large)
+        .map(|callers| {
+            let callers = Rc::clone(callers);
             tokio::task::spawn_local(async move { callers.call_until(begin, end).await })
         })
         .collect();
     let mut tick = tokio::time::interval(TEND_INTERVAL);
     while Instant::now() < end {
         tick.tick().await;
-        callers.client.tend();
+        client.tend();
     }
     for task in tasks {
         // One that panicked shows in the log, and its calls are missing.
         let _ = task.await;
     }
-    let summary = callers.latencies.summary([0.5, 0.99]);
+    let summary = small.latencies.summary([0.5, 0.99]);
     let [p50, p99] = summary.percentiles;
+    let large = large.map(|(_, large)| {
+        let (summary, errors) = (large.latencies.summary([]), large.errors.get());
+        LargeOutcome { calls: summary.n, errors, mean: summary.mean }
+    });
     Ok(Outcome {
         calls: summary.n,
         seconds: load.duration.as_secs_f64(),
-        errors: callers.errors.get(),
+        errors: small.errors.get(),
         mean: summary.mean,
         p50,
         p99,
+        large,
     })
 }
 
@@ -111,10 +134,11 @@ fn policy(setting: &Setting) -> ClusterPolicy {
     }
 }
 
-/// What all callers share.
+/// What all callers of one method share.
 struct Callers {
-    client: Client,
-    callee: Callee,
+    client: Rc<Client>,
+    service: ServiceKey,
+    method: Box<str>,
     argument: String,
     latencies: Latencies,
     errors: Cell<u64>,
@@ -137,7 +161,7 @@ impl Callers {
     }
 
     async fn call(&self) -> Result<(), agent::error::CallError> {
-        let Callee { service, method, .. } = &self.callee;
+        let Self { service, method, .. } = self;
         let invocation = Invocation {
             name: RouteName {
                 interface: &service.interface,

@@ -18,7 +18,7 @@ use dubbo_proto::ServiceKey;
 use registry::Protocol;
 use serde_json::{Value, json};
 
-pub use self::load::{Load, measure};
+pub use self::load::{LargeLoad, Load, measure};
 pub use self::plot::{Curve, Labels, draw};
 pub use self::table::{heading, line};
 
@@ -37,6 +37,8 @@ pub struct Callee {
     pub service: ServiceKey,
     /// A method that takes one text.
     pub method: String,
+    /// A method that takes the length of its reply as a text, for large calls.
+    pub large_method: String,
 }
 
 /// One row: how connections are made.
@@ -80,6 +82,19 @@ pub struct Outcome {
     pub p50: Duration,
     /// What 99% of the calls did not exceed.
     pub p99: Duration,
+    /// What became of the large calls beside them, if there were any.
+    pub large: Option<LargeOutcome>,
+}
+
+/// What large calls showed.
+#[derive(Clone, Copy, Debug)]
+pub struct LargeOutcome {
+    /// Calls that were answered within the measurement.
+    pub calls: u64,
+    /// Calls that failed.
+    pub errors: u64,
+    /// How long calls took, on average.
+    pub mean: Duration,
 }
 
 impl Outcome {
@@ -93,6 +108,15 @@ impl Outcome {
     #[must_use]
     pub fn to_json(&self, setting: &Setting, load: &Load) -> Value {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let large = load.large.zip(self.large).map(|(load, outcome)| {
+            json!({
+                "callers": load.callers,
+                "reply_bytes": load.reply_len,
+                "calls_per_s": outcome.calls as f64 / self.seconds,
+                "mean_ms": ms(outcome.mean),
+                "errors": outcome.errors,
+            })
+        });
         json!({
             "scenario": "congestion",
             "program": "dubmesh",
@@ -108,6 +132,7 @@ impl Outcome {
             "p50_ms": ms(self.p50),
             "p99_ms": ms(self.p99),
             "errors": self.errors,
+            "large": large,
         })
     }
 }
@@ -137,21 +162,22 @@ pub enum CongestionError {
     },
 }
 
-/// The work of the study: 150 ms on average.
-const WORK: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(300);
-
-/// Starts a provider in this process, for `n_callers`.
+/// Starts a provider in this process, for `n_callers`, whose calls take from no time to
+/// `longest_work`.
 ///
 /// # Errors
 /// Why it cannot be started.
-pub fn embedded(n_callers: u32) -> Result<(Provider, Callee), CongestionError> {
+pub fn embedded(
+    n_callers: u32,
+    longest_work: Duration,
+) -> Result<(Provider, Callee), CongestionError> {
     let threads = usize::try_from(n_callers).unwrap_or(usize::MAX).saturating_add(1);
     let service = ServiceKey { interface: crate::provider::HELLO.to_owned(), ..Default::default() };
     let provider = Provider::start(&ProviderConfig {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         service: service.clone(),
         threads: NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN),
-        work: WORK,
+        work: Duration::ZERO..=longest_work,
         workers: NonZeroUsize::MIN,
     })?;
     let addr = provider.addr();
@@ -161,6 +187,7 @@ pub fn embedded(n_callers: u32) -> Result<(Provider, Callee), CongestionError> {
         port: addr.port(),
         service,
         method: "twice".to_owned(),
+        large_method: "sized".to_owned(),
     };
     Ok((provider, callee))
 }

@@ -1,5 +1,5 @@
-//! What the embedded provider offers: `hash(String)`, `echo(String)`, `twice(String)`, and Dubbo's
-//! `$echo` and generic calls of them. Requests in, values and refusals out; no socket, clock or
+//! What the embedded provider offers: `hash(String)`, `echo(String)`, `twice(String)`,
+//! `sized(String)`, and Dubbo's `$echo` and generic calls of them. Requests in, values and refusals out; no socket, clock or
 //! task.
 //!
 //! Invariant: a refusal has the status, and in its text the words, by which real Dubbo providers
@@ -29,7 +29,9 @@ const TEXT_NAME: &str = "java.lang.String";
 const N_GENERIC_ARGS: usize = 3;
 
 /// The methods, for registries.
-pub const METHODS: [&str; 3] = ["hash", "echo", "twice"];
+pub const METHODS: [&str; 4] = ["hash", "echo", "twice", "sized"];
+/// The longest text that `sized` gives, in characters.
+const MAX_SIZED_LEN: usize = 64 << 20;
 
 /// The service of the embedded provider.
 #[derive(Clone, Debug)]
@@ -51,6 +53,7 @@ enum Method {
     Hash,
     Echo,
     Twice,
+    Sized,
 }
 
 impl Method {
@@ -59,6 +62,7 @@ impl Method {
             "hash" => Some(Self::Hash),
             "echo" => Some(Self::Echo),
             "twice" => Some(Self::Twice),
+            "sized" => Some(Self::Sized),
             _ => None,
         }
     }
@@ -238,7 +242,16 @@ fn run(
     match (method, text) {
         (Method::Echo, Some(text)) => values.write_string(text, out),
         (Method::Twice, Some(text)) => values.write_string(&text.repeat(2), out),
-        (Method::Echo | Method::Twice, None) => return ReplyKind::Null,
+        (Method::Sized, Some(number)) => match number.parse() {
+            Ok(len @ 0..=MAX_SIZED_LEN) => values.write_string(&"x".repeat(len), out),
+            _ => {
+                let exception = "java.lang.IllegalArgumentException";
+                let message = format!("sized() takes a number from 0 to {MAX_SIZED_LEN}");
+                write_exception(values, exception, &message, is_generic, out);
+                return ReplyKind::Exception;
+            }
+        },
+        (Method::Echo | Method::Twice | Method::Sized, None) => return ReplyKind::Null,
         (Method::Hash, Some(text)) => values.write_int(java_hash(text), out),
         (Method::Hash, None) => {
             let exception = "java.lang.NullPointerException";

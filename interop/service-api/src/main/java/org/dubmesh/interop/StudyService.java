@@ -4,4 +4,7 @@ package org.dubmesh.interop;
 public interface StudyService {
     /** The text twice, after some work. */
     String twice(String text);
+
+    /** At once, a text of so many characters. */
+    String sized(String length);
 }

@@ -16,4 +16,9 @@ final class StudyServiceImpl implements StudyService {
         TypesServiceImpl.pause(ThreadLocalRandom.current().nextInt(longestMs + 1));
         return text + text;
     }
+
+    @Override
+    public String sized(String length) {
+        return "x".repeat(Integer.parseInt(length));
+    }
 }
