@@ -491,6 +491,13 @@ impl Cluster {
         stats.started();
         stats.finished(started.elapsed(), Some(code as u8));
     }
+
+    /// Where the calls of one of its methods are counted; without a method, those of which it is
+    /// not known whether the service has theirs. `None` while no registry has offered the service.
+    #[cold]
+    pub fn method_stats(&self, method: Option<&str>) -> Option<Arc<CallStats>> {
+        self.had_endpoints.get().then(|| self.hub.method(&self.service_name, method))
+    }
 }
 
 /// Whether calls are copied, or led to another version or group.

@@ -127,20 +127,34 @@ async fn make(
     route: Rc<ClusterRoute>,
     started: Instant,
 ) -> Outcome {
+    let outcome = make_by(outbound, registry, invocation, &route, started).await;
+    if !invocation.is_copy {
+        route.count_end(started, &outcome);
+    }
+    outcome
+}
+
+async fn make_by(
+    outbound: &Outbound,
+    registry: usize,
+    invocation: &Invocation<'_>,
+    route: &Rc<ClusterRoute>,
+    started: Instant,
+) -> Outcome {
     let deadline = started + route.cluster.timeout(invocation.timeout);
     let times = Times { now: started, deadline };
     if !route.plan.is_guess {
         let mut rewrites = Rewrites::new(deadline, MAX_REWRITES);
-        let outcome = send_anew(&route, invocation, times, &mut rewrites).await;
+        let outcome = send_anew(route, invocation, times, &mut rewrites).await;
         return match outcome {
             Err(error) if error.is_unreadable() => {
-                let asked = (&*route, started);
+                let asked = (&**route, started);
                 Err(Box::pin(refusal::explain(outbound, registry, invocation, asked, error)).await)
             }
             outcome => outcome,
         };
     }
-    by_definition(outbound, registry, invocation, &route, times).await
+    by_definition(outbound, registry, invocation, route, times).await
 }
 
 /// A call whose types a definition tells, which may be out of date; then a generic one follows.

@@ -3,14 +3,18 @@
 //! A route is found by one look-up. The table is bounded: a caller that makes up method names only
 //! pushes out what was not used lately.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
 
+use crate::call::Outcome;
 use crate::cluster::Cluster;
 use crate::error::{CallError, Code};
 use crate::inspect::snapshot::RouteSnapshot;
+use crate::metrics::CallStats;
 use crate::route::{Parameters, Plan, Route, RouteName, RoutePlace, WHOLE, descriptors};
 
 /// Routes that one worker remembers. A link's peer remembers as many.
@@ -24,6 +28,10 @@ pub struct ClusterRoute {
     pub route: Rc<Route>,
     used: Cell<bool>,
     n_calls: Cell<u64>,
+    /// Where calls of its method are counted, once one was answered: callers make up names.
+    stats: OnceCell<Arc<CallStats>>,
+    /// Where they are counted before.
+    unproven_stats: OnceCell<Arc<CallStats>>,
 }
 
 impl std::fmt::Debug for ClusterRoute {
@@ -43,7 +51,38 @@ impl Deref for ClusterRoute {
 
 impl ClusterRoute {
     fn new(cluster: Rc<Cluster>, route: Route) -> Self {
-        Self { cluster, route: Rc::new(route), used: Cell::new(true), n_calls: Cell::new(0) }
+        Self {
+            cluster,
+            route: Rc::new(route),
+            used: Cell::new(true),
+            n_calls: Cell::new(0),
+            stats: OnceCell::new(),
+            unproven_stats: OnceCell::new(),
+        }
+    }
+
+    /// A call that came at `started` has ended, after all its attempts.
+    #[inline]
+    pub fn count_end(&self, started: Instant, outcome: &Outcome) {
+        let code = outcome.as_ref().err().map(|error| error.code as u8);
+        let known = self.stats.get().or_else(|| self.first_stats(code.is_none()));
+        let Some(stats) = known else { return };
+        let came = outcome.as_ref().ok().and_then(|reply| reply.came.as_ref()).map(|came| came.at);
+        let ended = came.unwrap_or_else(Instant::now);
+        stats.started();
+        stats.finished(ended.saturating_duration_since(started), code);
+    }
+
+    #[cold]
+    fn first_stats(&self, is_answered: bool) -> Option<&Arc<CallStats>> {
+        let (stats, method) = match is_answered {
+            true => (&self.stats, Some(&*self.method)),
+            false => (&self.unproven_stats, None),
+        };
+        if stats.get().is_none() {
+            let _ = stats.set(self.cluster.method_stats(method)?);
+        }
+        stats.get()
     }
 
     /// One more call goes this way.

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - The sum under a set of labels never goes backwards: the counts of a writer that is gone stay.
-//! - At most [`MAX_LABEL_SETS`] sets of labels exist; what comes beyond counts as [`OTHER`].
+//! - No more sets of labels exist than the family's limit; what comes beyond counts as [`OTHER`].
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -46,12 +46,18 @@ impl LabelSet {
 pub(super) struct Family {
     n_codes: usize,
     n_labels: usize,
+    max_sets: usize,
     sets: Mutex<BTreeMap<Labels, LabelSet>>,
 }
 
 impl Family {
     pub(super) fn new(n_codes: usize, n_labels: usize) -> Self {
-        Self { n_codes, n_labels, sets: Mutex::default() }
+        Self::limited(n_codes, n_labels, MAX_LABEL_SETS)
+    }
+
+    /// With at most so many sets of labels.
+    pub(super) fn limited(n_codes: usize, n_labels: usize, max_sets: usize) -> Self {
+        Self { n_codes, n_labels, max_sets, sets: Mutex::default() }
     }
 
     /// A new writer under these labels.
@@ -60,9 +66,9 @@ impl Family {
         let stats = Arc::new(CallStats::new(self.n_codes));
         let mut labels: Labels = labels.iter().map(|value| (*value).to_owned()).collect();
         let mut sets = self.lock();
-        if sets.len() >= MAX_LABEL_SETS && !sets.contains_key(&labels) {
+        if sets.len() >= self.max_sets && !sets.contains_key(&labels) {
             self.push_out(&mut sets);
-            if sets.len() >= MAX_LABEL_SETS {
+            if sets.len() >= self.max_sets {
                 labels = self.other();
             }
         }
@@ -146,6 +152,14 @@ mod tests {
         let n = u64::try_from(MAX_LABEL_SETS + 10).unwrap();
         assert_eq!(n_finished(&family), n);
         assert!(family.lock().len() <= MAX_LABEL_SETS);
+    }
+
+    #[test]
+    fn a_family_may_have_a_smaller_limit() {
+        let family = Family::limited(0, 2, 3);
+        let _writers: Vec<_> = ["a", "b", "c", "d", "e"].map(|it| family.writer(&["s", it])).into();
+        let labels: Vec<Labels> = family.totals().into_iter().map(|(labels, _)| labels).collect();
+        assert_eq!(labels, [[OTHER, OTHER], ["s", "a"], ["s", "b"], ["s", "c"]]);
     }
 
     #[test]

@@ -49,6 +49,8 @@ const NO_ENDPOINT: &str = "none";
 /// Unknown services with a label of their own: enough for an estate's typing errors, and for
 /// providers that are not there yet.
 const MAX_UNKNOWN: usize = 64;
+/// Methods with labels of their own: those of a few dozen services.
+const MAX_METHODS: usize = 1000;
 
 /// How the endpoints of a service stand, as the workers see it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -76,6 +78,7 @@ struct Inner {
     unknown: Mutex<BTreeSet<String>>,
     ingress: Family,
     export: Family,
+    methods: Family,
     connections: Named<ConnectionCounts>,
     loads: OnceLock<Loads>,
     lags: Named<AtomicU64>,
@@ -103,6 +106,7 @@ impl Hub {
             unknown: Mutex::default(),
             ingress: Family::new(n_codes, render::INGRESS.labels.len()),
             export: Family::new(n_codes, render::EXPORT.labels.len()),
+            methods: Family::limited(n_codes, render::METHOD.labels.len(), MAX_METHODS),
             connections: Named::default(),
             loads: OnceLock::new(),
             lags: Named::default(),
@@ -153,6 +157,13 @@ impl Hub {
     #[must_use]
     pub fn export(&self, service: &str) -> Arc<CallStats> {
         self.0.export.writer(&[service])
+    }
+
+    /// A new writer for the calls of a method that `service` has; without a method, for those of
+    /// which it is not known whether it has theirs.
+    #[must_use]
+    pub fn method(&self, service: &str, method: Option<&str>) -> Arc<CallStats> {
+        self.0.methods.writer(&[service, method.unwrap_or(OTHER)])
     }
 
     /// The connections of `listener`, shared by all threads.

@@ -29,21 +29,22 @@ const FAILED: &str = "failed";
 pub(super) struct Words {
     pub(super) labels: &'static [&'static str],
     calls: (&'static str, &'static str),
-    in_flight: (&'static str, &'static str),
+    /// `None` if calls are counted when they end.
+    in_flight: Option<(&'static str, &'static str)>,
     latency: (&'static str, &'static str),
 }
 
 pub(super) const UPSTREAM: Words = Words {
     labels: &["service", "endpoint"],
     calls: ("dubmesh_upstream_calls", "Calls to an endpoint that ended, by outcome"),
-    in_flight: ("dubmesh_upstream_in_flight", "Calls sent to an endpoint and not answered"),
+    in_flight: Some(("dubmesh_upstream_in_flight", "Calls sent to an endpoint and not answered")),
     latency: ("dubmesh_upstream_latency", "Time from the pick of an endpoint to its answer"),
 };
 
 pub(super) const INGRESS: Words = Words {
     labels: &["listener"],
     calls: ("dubmesh_ingress_calls", "Calls taken by a listener that ended, by outcome"),
-    in_flight: ("dubmesh_ingress_in_flight", "Calls taken by a listener and not answered"),
+    in_flight: Some(("dubmesh_ingress_in_flight", "Calls taken by a listener and not answered")),
     latency: ("dubmesh_ingress_latency", "Time from a whole request to its answer"),
 };
 
@@ -53,8 +54,15 @@ pub(super) const EXPORT: Words = Words {
         "dubmesh_export_calls",
         "Calls of other agents to the local app that ended, by outcome",
     ),
-    in_flight: ("dubmesh_export_in_flight", "Calls passed to the local app and not answered"),
+    in_flight: Some(("dubmesh_export_in_flight", "Calls passed to the local app and not answered")),
     latency: ("dubmesh_export_latency", "Time from a call of another agent to the app's answer"),
+};
+
+pub(super) const METHOD: Words = Words {
+    labels: &["service", "method"],
+    calls: ("dubmesh_method_calls", "Calls of a method that ended, by outcome"),
+    in_flight: None,
+    latency: ("dubmesh_method_latency", "Time from a whole request to the answer of its call"),
 };
 
 type Labels<'a> = Vec<(&'a str, &'a str)>;
@@ -86,6 +94,7 @@ impl Collector for Shown {
         family(&mut out, &UPSTREAM, &hub.0.upstream, names)?;
         family(&mut out, &INGRESS, &hub.0.ingress, names)?;
         family(&mut out, &EXPORT, &hub.0.export, names)?;
+        family(&mut out, &METHOD, &hub.0.methods, names)?;
         connections(&mut out, hub)?;
         lags(&mut out, hub)?;
         memory(&mut out, hub)?;
@@ -127,10 +136,11 @@ fn family(
         }
     }
 
-    let (name, help) = words.in_flight;
-    let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for (labels, totals) in &sets {
-        metric.encode_family(labels)?.encode_gauge(&totals.in_flight)?;
+    if let Some((name, help)) = words.in_flight {
+        let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (labels, totals) in &sets {
+            metric.encode_family(labels)?.encode_gauge(&totals.in_flight)?;
+        }
     }
 
     let (name, help) = words.latency;

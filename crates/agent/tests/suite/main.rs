@@ -25,6 +25,7 @@ mod kubernetes;
 mod listeners;
 mod long_messages;
 mod memory;
+mod method_metrics;
 mod modes;
 mod one_way;
 mod overloaded_endpoints;
