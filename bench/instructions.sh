@@ -6,7 +6,7 @@
 # Prints one line for each path; README.md says what they are. DUBMESH_BIN names the agent's program. Needs valgrind,
 # wrk, and the programs `dubmesh` and `bench`, built with --release. Ports from 21100 on are taken. Profiles for
 # callgrind_annotate stay in bench/results/raw; names and lines are in them if the agent was built with
-# CARGO_PROFILE_RELEASE_STRIP=none.
+# CARGO_PROFILE_RELEASE_STRIP=none. AGENT_KEYS is more of the agent's section [agent], such as 'stage_sample = 0'.
 set -eu
 cd "$(dirname "$0")/.."
 dubmesh=${DUBMESH_BIN:-target/release/dubmesh}
@@ -27,7 +27,8 @@ start() {
 
 # agent NAME ADMIN-PORT CONFIGURATION [BEFORE THE COMMAND...]
 agent() {
-    printf '[agent]\nworkers = 1\n[log]\nlevel = "warn"\n[admin]\nlisten = "127.0.0.1:%s"\n%s' "$2" "$3" >"$folder/$1.toml"
+    printf '[agent]\nworkers = 1\n%s\n[log]\nlevel = "warn"\n[admin]\nlisten = "127.0.0.1:%s"\n%s' \
+        "${AGENT_KEYS:-}" "$2" "$3" >"$folder/$1.toml"
     start "${@:4}" "$dubmesh" run --config "$folder/$1.toml"
     until curl -fso "$folder/ready" "http://127.0.0.1:$2/readyz"; do
         kill -0 $!

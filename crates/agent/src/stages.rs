@@ -193,17 +193,21 @@ pub struct StageTotals {
 #[derive(Clone, Debug, Default)]
 pub struct StageTable(Arc<Mutex<ByService>>);
 
-type ByService = BTreeMap<(CallSide, Box<str>), StageTotals>;
+/// Of the sides of calls, in their order.
+type ByService = [BTreeMap<Box<str>, StageTotals>; 2];
 
 impl StageTable {
     /// Callers make up names, so that a call that was never sent gets no place of its own.
     fn add(&self, (place, service): (CallSide, &str), spent: &Spent, was_sent: bool) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut key = (place, service.into());
-        if !all.contains_key(&key) && (!was_sent || MAX_SERVICES <= all.len()) {
-            key.1 = OTHER.into();
+        let n_services: usize = all.iter().map(BTreeMap::len).sum();
+        let of_place = &mut all[place as usize];
+        let may_be_new = was_sent && n_services < MAX_SERVICES;
+        let name = if of_place.contains_key(service) || may_be_new { service } else { OTHER };
+        if !of_place.contains_key(name) {
+            of_place.insert(name.into(), StageTotals::default());
         }
-        let totals = all.entry(key).or_default();
+        let Some(totals) = of_place.get_mut(name) else { return };
         totals.n_calls += 1;
         for (sum, time) in totals.spent.iter_mut().zip(spent) {
             *sum = sum.saturating_add(*time);
@@ -214,7 +218,11 @@ impl StageTable {
     #[must_use]
     pub fn all(&self) -> Vec<(CallSide, String, StageTotals)> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter().map(|((place, name), totals)| (*place, name.to_string(), *totals)).collect()
+        let of_place = |place: CallSide| {
+            let of_place = all[place as usize].iter();
+            of_place.map(move |(name, totals)| (place, name.to_string(), *totals))
+        };
+        [CallSide::Ingress, CallSide::Export].into_iter().flat_map(of_place).collect()
     }
 }
 

@@ -14,10 +14,10 @@ use crate::stages::{Stage, StageClock};
 #[derive(Debug)]
 pub struct Entry {
     journal: Journal,
-    /// `None` once it is told.
+    /// `None` once it is told, and if nobody wants to be told: then only its stages count.
     record: Option<Record>,
     started: Instant,
-    /// Whether somebody wants to be told, or only its stages count.
+    /// Whether somebody wants to be told.
     is_told: bool,
     wants_arguments: bool,
     clock: Option<Rc<StageClock>>,
@@ -56,7 +56,7 @@ impl Entry {
         (is_told, wants_arguments): (bool, bool),
         clock: Option<Rc<StageClock>>,
     ) -> Self {
-        let record = Record {
+        let record = || Record {
             began: SystemTime::now(),
             latency: Duration::ZERO,
             protocol,
@@ -72,8 +72,13 @@ impl Entry {
             arguments: None,
             stages: None,
         };
-        let record = Some(record);
+        let record = is_told.then(record);
         Self { journal, record, started, is_told, wants_arguments, clock, passed_on: None }
+    }
+
+    /// Whether somebody wants to be told of the call: what it says of itself is worth reading.
+    pub fn is_told(&self) -> bool {
+        self.is_told
     }
 
     /// What stops the time of its stages, if anything does.
@@ -143,9 +148,7 @@ impl Entry {
             clock.enter(Stage::Answer, now);
             record.stages = Some(Box::new(clock.spent()));
         }
-        if self.is_told {
-            self.journal.report(record);
-        }
+        self.journal.report(record);
     }
 }
 
@@ -154,6 +157,8 @@ impl Drop for Entry {
         if let Some(mut record) = self.record.take() {
             record.code = Some(Code::Cancelled);
             self.tell(record);
+        } else if let (false, Some(clock)) = (self.is_told, &self.clock) {
+            clock.enter(Stage::Answer, Instant::now());
         }
     }
 }

@@ -31,7 +31,7 @@ use crate::facts::WholeFacts;
 use crate::journal::{self, Entry};
 use crate::memory::{Metered, no_room_for_reply, write_timeout};
 use crate::metrics::CallStats;
-use crate::stages::{Stage, StageClock, enter};
+use crate::stages::{self, Stage, StageClock, enter};
 use crate::worker::Worker;
 
 /// A connection that was asked to send nothing new closes after so much silence: requests that had
@@ -151,10 +151,16 @@ impl DubboSession {
     fn request(self: &Rc<Self>, received: &Received) {
         self.stats.started();
         if let Some(mut entry) = received.entry.take() {
-            received.facts().note(&mut entry);
+            if entry.is_told() {
+                received.facts().note(&mut entry);
+            }
             received.entry.set(Some(entry));
         }
-        match self.services.of_request(received.to.serialization, &received.body) {
+        let found = self.services.of_request(received.to.serialization, &received.body);
+        if let Some(clock) = &received.clock {
+            name_clock(clock, found.as_ref().ok());
+        }
+        match found {
             Ok(Found { service: Service::Route(route), timeout, reply_len }) => {
                 self.send_to_route(received, route, timeout, reply_len);
             }
@@ -412,5 +418,15 @@ impl Consumer for DubboSession {
             }
             Err(error) => self.fail(flight, &error, None),
         }
+    }
+}
+
+/// Says which service a timed call is of. The names that callers make up are all one.
+#[cold]
+fn name_clock(clock: &StageClock, found: Option<&Found>) {
+    match found.map(|found| &found.service) {
+        Some(Service::Route(route)) => clock.name(&route.def.service),
+        Some(Service::Export(export)) => clock.name(&export.backend.service.to_string()),
+        Some(Service::Metadata) | None => clock.name(stages::OTHER),
     }
 }
