@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
@@ -117,50 +117,111 @@ fn a_full_accept_queue_is_named() {
     assert_eq!((status, &causes[..]), (3, &["accept_queue".to_owned()][..]), "{report:#}");
 }
 
+const SERVICE: &str = "com.alibaba.dubbo.performance.demo.provider.IHelloService";
+
+/// A provider, an agent that calls it, and callers of that agent, until it is dropped.
+struct Mesh {
+    provider: Child,
+    _agent: Child,
+    http: u16,
+    admin: String,
+    stop: Arc<AtomicBool>,
+    n_answers: Arc<AtomicU32>,
+    callers: Vec<thread::JoinHandle<()>>,
+    _folder: tempfile::TempDir,
+}
+
+impl Mesh {
+    /// The provider works on each call for so many milliseconds.
+    fn start(work_ms: u32) -> Self {
+        Self::with(work_ms, |provider| {
+            let services = format!(
+                "[[registry.service]]\ninterface = \"{SERVICE}\"\nendpoints = [\"{provider}\"]\n"
+            );
+            format!("[[registry]]\nkind = \"static\"\n{services}")
+        })
+    }
+
+    /// The same with an agent beside the provider, which is also the one that calls. So many
+    /// calls at once get to the provider.
+    fn with_capacity(work_ms: u32, capacity: u32) -> Self {
+        Self::with(work_ms, |provider| {
+            format!(
+                "[[registry]]\nkind = \"memory\"\n[link]\nlisten = \"127.0.0.1:0\"\n\
+                 [[export]]\ninterface = \"{SERVICE}\"\napp = \"{provider}\"\n\
+                 capacity = {capacity}\n"
+            )
+        })
+    }
+
+    /// `services` is the part of the configuration where calls go, by the provider's address.
+    fn with(work_ms: u32, services: impl Fn(&str) -> String) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let program = env!("CARGO_BIN_EXE_dubmesh");
+        let mut command = Command::new(program);
+        let work_ms = work_ms.to_string();
+        command.args(["provider", "--listen", "127.0.0.1:0", "--work-ms", &work_ms]);
+        let mut provider = Child::spawn("provider", &command).unwrap();
+        let ready = provider.wait_for_line("READY", PATIENCE).unwrap();
+        let services = services(ready.split_whitespace().last().unwrap());
+        let [http, admin] = [free_port(), free_port()];
+        let config = format!(
+            "[agent]\nstage_sample = 1\n{services}\
+             [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:{http}\"\n\
+             [admin]\nlisten = \"127.0.0.1:{admin}\"\n[defaults]\ntimeout_ms = 20000\n"
+        );
+        let path = folder.path().join("agent.toml");
+        std::fs::write(&path, config).unwrap();
+        let mut command = Command::new(program);
+        command.args(["run", "--config"]).arg(&path);
+        let mut agent = Child::spawn("agent", &command).unwrap();
+        let is_there = || TcpStream::connect(("127.0.0.1", admin)).is_ok();
+        agent.wait_ready(PATIENCE, is_there).unwrap();
+        let (stop, n_answers) = (Arc::default(), Arc::default());
+        let admin = format!("127.0.0.1:{admin}");
+        let (callers, _folder) = (Vec::new(), folder);
+        Self { provider, _agent: agent, http, admin, stop, n_answers, callers, _folder }
+    }
+
+    /// So many callers make one call after the other.
+    fn call(&mut self, n_callers: usize, method: &'static str, argument: &'static str) {
+        self.call_so(n_callers, move |port| call(port, method, argument));
+    }
+
+    fn call_so(&mut self, n_callers: usize, call: impl Fn(u16) + Clone + Send + 'static) {
+        for _ in 0..n_callers {
+            let (stop, n_answers) = (Arc::clone(&self.stop), Arc::clone(&self.n_answers));
+            let (http, call) = (self.http, call.clone());
+            self.callers.push(thread::spawn(move || {
+                while !stop.load(Relaxed) {
+                    call(http);
+                    n_answers.fetch_add(1, Relaxed);
+                }
+            }));
+        }
+        self.wait_for_answers(2 * n_callers);
+    }
+
+    fn wait_for_answers(&self, n: usize) {
+        let before = self.n_answers.load(Relaxed) as usize;
+        let n_more = || self.n_answers.load(Relaxed) as usize - before;
+        interop_harness::wait_until("answers", PATIENCE, || n <= n_more());
+    }
+
+    /// What the doctor says of the agent, after all calls have ended well.
+    fn diagnosed(mut self) -> (i32, Vec<String>, Value) {
+        let found = causes(&["--admin", &self.admin]);
+        self.stop.store(true, Relaxed);
+        self.callers.drain(..).for_each(|caller| caller.join().unwrap());
+        found
+    }
+}
+
 #[test]
 fn an_agent_tells_a_slow_provider_from_a_slow_network() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = env!("CARGO_BIN_EXE_dubmesh");
-    let mut command = Command::new(program);
-    command.args(["provider", "--listen", "127.0.0.1:0", "--work-ms", "300"]);
-    let mut provider = Child::spawn("provider", &command).unwrap();
-    let ready = provider.wait_for_line("READY", PATIENCE).unwrap();
-    let provided = ready.split_whitespace().last().unwrap().to_owned();
-    let [http, admin] = [free_port(), free_port()];
-    let services = format!(
-        "[[service]]\ninterface = \"com.alibaba.dubbo.performance.demo.provider.IHelloService\"\n\
-         endpoints = [\"{provided}\"]\n"
-    );
-    std::fs::write(folder.path().join("services.toml"), services).unwrap();
-    let config = format!(
-        "[[registry]]\nkind = \"file\"\npath = \"services.toml\"\n\
-         [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:{http}\"\n\
-         [admin]\nlisten = \"127.0.0.1:{admin}\"\n[defaults]\ntimeout_ms = 5000\n"
-    );
-    let path = folder.path().join("agent.toml");
-    std::fs::write(&path, config).unwrap();
-    let mut command = Command::new(program);
-    command.args(["run", "--config"]).arg(&path);
-    let _agent = Child::spawn("agent", &command).unwrap();
-    interop_harness::wait_until("the agent", PATIENCE, || {
-        TcpStream::connect(("127.0.0.1", admin)).is_ok()
-    });
-    let stop = Arc::new(AtomicBool::new(false));
-    let n_answers = Arc::new(std::sync::atomic::AtomicU32::new(0));
-    let caller = {
-        let (stop, n_answers) = (Arc::clone(&stop), Arc::clone(&n_answers));
-        thread::spawn(move || {
-            while !stop.load(Relaxed) {
-                call(http);
-                n_answers.fetch_add(1, Relaxed);
-            }
-        })
-    };
-    interop_harness::wait_until("an answer", PATIENCE, || 0 < n_answers.load(Relaxed));
-    let admin = format!("127.0.0.1:{admin}");
-    let (status, causes, report) = causes(&["--admin", &admin]);
-    stop.store(true, Relaxed);
-    caller.join().unwrap();
+    let mut mesh = Mesh::start(300);
+    mesh.call(1, "hash", "a");
+    let (status, causes, report) = mesh.diagnosed();
     assert_eq!((status, &causes[..]), (3, &["slow_provider".to_owned()][..]), "{report:#}");
     let verdict = report["findings"][0]["verdict"].as_str().unwrap();
     assert!(verdict.starts_with("the network is fine: "), "{verdict}");
@@ -169,20 +230,107 @@ fn an_agent_tells_a_slow_provider_from_a_slow_network() {
     assert_eq!(report["notes"].as_array().map(Vec::len), Some(0), "{report:#}");
 }
 
+#[test]
+fn a_healthy_mesh_has_no_verdict() {
+    let mut mesh = Mesh::with_capacity(5, 8);
+    mesh.call(2, "hash", "a");
+    let (status, causes, report) = mesh.diagnosed();
+    assert_eq!((status, &causes[..]), (0, &[][..]), "{report:#}");
+}
+
+/// The agent waits for the rest of a request, and for a caller to read its answer. Neither is the
+/// provider's doing.
+#[test]
+fn a_caller_that_is_slow_itself_makes_no_verdict() {
+    let mut mesh = Mesh::start(1);
+    mesh.call_so(2, |port| {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let request = request("sized", "3000");
+        let (first, rest) = request.split_at(request.len() - 3);
+        stream.write_all(first.as_bytes()).unwrap();
+        thread::sleep(Duration::from_millis(150));
+        stream.write_all(rest.as_bytes()).unwrap();
+        thread::sleep(Duration::from_millis(150));
+        read_answer(&mut stream);
+    });
+    let (status, causes, report) = mesh.diagnosed();
+    assert_eq!((status, &causes[..]), (0, &[][..]), "{report:#}");
+}
+
+#[test]
+fn large_replies_that_starve_the_event_loop_are_named() {
+    let mut mesh = Mesh::start(0);
+    mesh.call(2, "sized", "2000000");
+    let (status, causes, report) = mesh.diagnosed();
+    assert_eq!(status, 3, "{report:#}");
+    assert!(causes.contains(&"event_loop".to_owned()), "{report:#}");
+    assert!(!causes.contains(&"slow_provider".to_owned()), "{report:#}");
+    let findings = report["findings"].as_array().unwrap();
+    let starved = findings.iter().find(|it| it["cause"] == "event_loop").unwrap();
+    assert_eq!(starved["verdict"], "the event loop is starved by decoding its replies");
+}
+
+/// Two causes at once: each call takes long, and only two of eight get to the provider.
+#[test]
+fn a_full_pool_is_named_beside_slow_work() {
+    let mut mesh = Mesh::with_capacity(300, 2);
+    mesh.call(8, "hash", "a");
+    let (status, causes, report) = mesh.diagnosed();
+    assert_eq!(status, 3, "{report:#}");
+    for cause in ["pool_full", "slow_provider"] {
+        assert!(causes.contains(&cause.to_owned()), "{cause}: {report:#}");
+    }
+    let findings = report["findings"].as_array().unwrap();
+    let full = findings.iter().find(|it| it["cause"] == "pool_full").unwrap();
+    let verdict = full["verdict"].as_str().unwrap();
+    assert!(verdict.starts_with("the provider's thread pool is full: 2 of 2 in use"), "{verdict}");
+}
+
+/// As a garbage collector stops a provider: calls of that time are late, all others are not.
+#[test]
+fn a_pause_of_two_seconds_makes_no_slow_provider() {
+    let mut mesh = Mesh::start(10);
+    mesh.call(4, "hash", "a");
+    let admin = mesh.admin.clone();
+    let watching = thread::spawn(move || {
+        let (status, out, err) =
+            doctor(&["--admin", &admin, "--for", "7s", "--every", "100ms", "--json"]);
+        (status, serde_json::from_str::<Value>(&out).unwrap_or_else(|_| panic!("{out}{err}")))
+    });
+    // The doctor has begun to look; how far it is does not matter.
+    mesh.wait_for_answers(40);
+    mesh.provider.suspend();
+    thread::sleep(Duration::from_secs(2));
+    mesh.provider.resume();
+    mesh.wait_for_answers(40);
+    let (status, report) = watching.join().unwrap();
+    assert_eq!(report["findings"].as_array().map(Vec::len), Some(0), "{status} {report:#}");
+    mesh.stop.store(true, Relaxed);
+    mesh.callers.drain(..).for_each(|caller| caller.join().unwrap());
+}
+
 /// One call by HTTP.
-fn call(port: u16) {
+fn call(port: u16, method: &str, argument: &str) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    let path = "/com.alibaba.dubbo.performance.demo.provider.IHelloService/hash";
-    let body = "[\"a\"]";
+    stream.write_all(request(method, argument).as_bytes()).unwrap();
+    read_answer(&mut stream);
+}
+
+fn request(method: &str, argument: &str) -> String {
+    let body = format!("[\"{argument}\"]");
     let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
-         connection: close\r\ncontent-length: {}\r\n\r\n",
+        "POST /{SERVICE}/{method} HTTP/1.1\r\nhost: localhost\r\n\
+         content-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
-    stream.write_all((head + body).as_bytes()).unwrap();
+    head + &body
+}
+
+fn read_answer(stream: &mut TcpStream) {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let head = answer.split("\r\n\r\n").next();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{head:?}");
 }
 
 #[test]
