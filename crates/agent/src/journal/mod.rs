@@ -271,4 +271,27 @@ mod tests {
         assert_eq!(n_timed(&journal), 0);
         assert!(journal.begin("http", None, Instant::now()).is_none());
     }
+
+    /// Only its time counts: nothing else of it is kept.
+    #[test]
+    fn a_call_that_nobody_is_told_of_is_timed_all_the_same() {
+        let journal = Journal::default();
+        journal.sample_stages(1);
+        for is_answered in [true, false] {
+            let mut entry = journal.begin("dubbo", None, Instant::now()).unwrap();
+            assert!(!entry.is_told());
+            entry.named(Named { service: "a.B", ..Named::default() });
+            entry.clock().unwrap().enter(Stage::Network, Instant::now());
+            match is_answered {
+                true => entry.answered(Answer::default()),
+                // Its caller has gone.
+                false => drop(entry),
+            }
+        }
+        let [(CallSide::Ingress, name, totals)] = &journal.stages().all()[..] else { panic!() };
+        assert_eq!((name.as_str(), totals.n_calls), ("a.B", 2));
+        let tap = journal.tap(TapFilter::default()).unwrap();
+        assert!(journal.begin("dubbo", None, Instant::now()).unwrap().is_told());
+        drop(tap);
+    }
 }

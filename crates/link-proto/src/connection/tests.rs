@@ -572,6 +572,22 @@ fn handshake_has_its_time() {
     assert!(server.is_finished());
 }
 
+/// What is in the buffer is before all that comes now; the rest of a long message is not.
+#[test]
+fn short_messages_overtake_what_has_not_had_its_turn() {
+    let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
+    let ids: Vec<_> = (0..2).map(|token| pair.send(route, b"", token)).collect();
+    pair.at_server();
+    let mut respond = |id, len| {
+        pair.server.respond(id, Reply { payload: vec![0; len].into(), ..Reply::new(Status::OK) });
+        (pair.server.overtakable_bytes(), pair.server.transmit().len())
+    };
+    let (queued, taken) = respond(ids[0], 500_000);
+    assert!(queued == 500_000 && 0 < taken && taken < 500_000, "{queued} {taken}");
+    let (still_queued, more_taken) = respond(ids[1], 100);
+    assert!(still_queued < 500_000 && taken + 100 <= more_taken, "{still_queued} {more_taken}");
+}
+
 #[test]
 fn a_client_that_reads_nothing_is_not_read_from() {
     let server = Config { max_buffered_bytes: 50_000, ..Config::default() };

@@ -214,3 +214,15 @@ fn hash_is_that_of_a_java_program() {
     assert_eq!(java_hash("hello"), 99_162_322);
     assert_eq!(java_hash("The quick brown fox jumps over the lazy dog"), -609_428_141);
 }
+
+#[test]
+fn a_reply_is_as_long_as_it_is_asked_for() {
+    let sized = (INTERFACE, "sized", ONE_TEXT);
+    let asked = |text| answer(&request(Serialization::Hessian2, sized, &hessian_text(text)));
+    assert_eq!(asked("3"), (ReplyKind::Value, hessian_text("xxx")));
+    assert_eq!(asked("0"), (ReplyKind::Value, hessian_text("")));
+    assert_eq!(answer(&request(Serialization::Fastjson, sized, b"null")).0, ReplyKind::Null);
+    for text in ["-1", "3.5", "", "67108865", "99999999999999999999"] {
+        assert_eq!(asked(text).0, ReplyKind::Exception, "{text}");
+    }
+}
