@@ -243,9 +243,12 @@ impl Clusters {
                      {name:?} cannot list its services now; try again later"
                 ),
             ),
-            Refused::Absent => {
-                (Code::ServiceNotFound, format!("nobody offers {service} in registry {name:?}"))
-            }
+            Refused::Absent => (
+                Code::ServiceNotFound,
+                format!(
+                    "nobody offers {service} in registry {name:?}: its list of services has none                      of this interface, version and group; check them (dubmesh list shows what                      is registered)"
+                ),
+            ),
         };
         Err(CallError::new(code, message))
     }

@@ -13,7 +13,7 @@ use clap::Args;
 use dubbo_proto::ServiceKey;
 use dubbo_proto::definition::{ClassDefinition, MethodDefinition};
 use hessian::transcode::JsonOptions;
-use registry::{Endpoint, ListedService, Lookup, Origin, Snapshot};
+use registry::{Endpoint, ListedService, Lookup, Origin, Snapshot, Unused, why_nobody};
 use serde_json::{Value, json};
 
 use crate::Exit;
@@ -64,7 +64,9 @@ pub(crate) struct DescribeArgs {
 
 /// What was found out.
 struct Description {
-    service: String,
+    service: ServiceKey,
+    /// Where it was looked for.
+    registry: String,
     lookup: Lookup,
     snapshot: Snapshot,
     /// Why the registry has not answered, if it has not.
@@ -111,11 +113,7 @@ pub(crate) fn describe(args: &DescribeArgs) -> Exit {
             return Exit::Failure;
         }
         (None, false) => {
-            eprintln!(
-                "dubmesh describe: nobody offers {}; {}",
-                description.service,
-                description.hint()
-            );
+            eprintln!("dubmesh describe: {}", description.nobody());
             return Exit::Refused;
         }
         (_, true) => {}
@@ -156,8 +154,8 @@ async fn look(args: &DescribeArgs) -> Result<Description, String> {
         true => Vec::new(),
         false => like_it(&place, &service).await,
     };
-    let service = service.to_string();
-    Ok(Description { service, lookup, snapshot, trouble, refusal, like_it })
+    let registry = place.name;
+    Ok(Description { service, registry, lookup, snapshot, trouble, refusal, like_it })
 }
 
 /// What is registered under the same interface, or under one of the same simple name.
@@ -219,17 +217,24 @@ async fn reach(host: &str, port: u16) -> Result<(), String> {
 }
 
 impl Description {
-    /// What may have been meant, where nothing was found.
-    fn hint(&self) -> String {
-        let interface =
-            |text: &str| text.parse::<ServiceKey>().map(|key| key.interface).unwrap_or_default();
-        let list = self.like_it.join(", ");
-        match self.like_it.first() {
-            None => "check the interface, --version and --group ('*' takes any)".to_owned(),
-            Some(first) if interface(first) == interface(&self.service) => {
-                format!("it is registered as {list}: check --version and --group ('*' takes any)")
+    /// Why nothing was found, and what may have been meant.
+    fn nobody(&self) -> String {
+        let Self { service, registry, snapshot, like_it, .. } = self;
+        let list = like_it.join(", ");
+        let is_same = |text: &String| {
+            text.parse().is_ok_and(|key: ServiceKey| key.interface == service.interface)
+        };
+        match like_it.first() {
+            Some(first) if snapshot.unused.iter().all(Unused::is_hint) => {
+                let meant = match is_same(first) {
+                    true => format!(
+                        "it is registered as {list}: check --version and --group ('*' takes any)"
+                    ),
+                    false => format!("did you mean {list}?"),
+                };
+                format!("nobody offers {service}; {meant}")
             }
-            Some(_) => format!("did you mean {list}?"),
+            _ => why_nobody(service, registry, &snapshot.unused),
         }
     }
 
@@ -317,7 +322,7 @@ impl Description {
             .map(|(name, class)| (name.to_string(), class_json(class)))
             .collect();
         json!({
-            "service": self.service,
+            "service": self.service.to_string(),
             "definition": found.map(|found| found.origin.to_string()),
             "methods": methods,
             "classes": classes,

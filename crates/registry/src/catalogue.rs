@@ -118,9 +118,11 @@ fn sorted(interface: &str, items: Vec<Item>) -> Vec<ListedService> {
         let (version, group) = match &read {
             Ok(Some(Entry::Listing(listing))) => (&*listing.version, &*listing.group),
             // What is of any version and group is listed under none.
+            // What else may be meant is listed itself.
+            Ok(Some(Entry::Leftover(leftover))) if leftover.unused.is_hint() => continue,
             Ok(Some(Entry::Leftover(leftover))) if leftover.version == ANY => ("", ""),
             Ok(Some(Entry::Leftover(leftover))) => (&*leftover.version, &*leftover.group),
-            Ok(None) => continue,
+            Ok(Some(Entry::Named { .. }) | None) => continue,
             Err(_) => ("", ""),
         };
         let Ok(service) = ServiceKey::new(interface, version, group) else { continue };
@@ -130,7 +132,7 @@ fn sorted(interface: &str, items: Vec<Item>) -> Vec<ListedService> {
         match read {
             Ok(Some(Entry::Listing(listing))) => add(listing, &mut listed.endpoints),
             Ok(Some(Entry::Leftover(leftover))) => listed.unused.push(leftover.unused),
-            Ok(None) => {}
+            Ok(Some(Entry::Named { .. }) | None) => {}
             Err(error) => {
                 let what = String::from_utf8_lossy(&key).chars().take(MAX_SHOWN_LEN).collect();
                 let reason = NotUsed::Unreadable(error.to_string());

@@ -237,7 +237,8 @@ pub struct Snapshot {
     pub status: Freshness,
     /// Each address once, ordered by key.
     pub endpoints: Arc<[Endpoint]>,
-    /// What else is registered for the service, in no order: at most [`MAX_UNUSED`].
+    /// What else is registered for the service, in no order: at most [`MAX_UNUSED`]. If there is
+    /// no endpoint, it tells which step of the search failed; see [`why_nobody`](crate::why_nobody).
     pub unused: Arc<[Unused]>,
 }
 
@@ -288,8 +289,27 @@ pub enum NotUsed {
     Unreadable(String),
     /// It is an application that the mapping names for the service, and no instance of it runs.
     NoInstance,
+    /// It is an application that the mapping names for the service, and its instances have no
+    /// revision: they say that they offer nothing.
+    NoRevision,
+    /// It is an application that the mapping names for the service, and its instances offer other
+    /// services only.
+    NoService,
     /// It is an instance of which nobody knows what it offers, for this reason.
     NoMetadata(String),
+    /// It is the interface, and the mapping names no application for it.
+    NoMapping,
+    /// It is the same interface, offered with another version or group.
+    OtherVariant,
+}
+
+impl Unused {
+    /// Whether it says only what else there is, and so matters only while there is no endpoint.
+    #[must_use]
+    pub fn is_hint(&self) -> bool {
+        let hints = [NotUsed::NoMapping, NotUsed::OtherVariant, NotUsed::NoService];
+        hints.contains(&self.reason)
+    }
 }
 
 /// What it is, and why it is not used.
@@ -307,7 +327,15 @@ impl fmt::Display for Unused {
             NotUsed::NoInstance => {
                 write!(f, "{what} (the mapping names it, but no instance of it is registered)")
             }
+            NotUsed::NoRevision => {
+                write!(f, "{what} (its instances have no revision yet: they offer nothing)")
+            }
+            NotUsed::NoService => {
+                write!(f, "{what} (the mapping names it, but its instances do not offer it)")
+            }
             NotUsed::NoMetadata(error) => write!(f, "{what} (its services are unknown: {error})"),
+            NotUsed::NoMapping => write!(f, "{what} (no application is mapped to it)"),
+            NotUsed::OtherVariant => write!(f, "{what} (offered with another version or group)"),
         }
     }
 }

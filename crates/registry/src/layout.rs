@@ -16,7 +16,7 @@ use dubbo_proto::ServiceKey;
 use crate::directory::Directory;
 use crate::endpoint::Registration;
 use crate::error::RegistryError;
-use crate::listing::{Leftover, Listing};
+use crate::listing::{Leftover, Listing, is_match};
 
 pub(crate) mod applications;
 mod contest;
@@ -68,6 +68,22 @@ pub(crate) enum Entry {
     Listing(Listing),
     /// Something that cannot be used.
     Leftover(Leftover),
+    /// Another version and group of the interface, of which no more was read.
+    Named { version: String, group: String },
+}
+
+impl Entry {
+    /// The version and group in which it is offered, if that is not what is wanted.
+    pub(crate) fn other_variant(&self, wanted: &ServiceKey) -> Option<(&str, &str)> {
+        let (version, group) = match self {
+            Self::Listing(Listing { version, group, .. }) => (version, group),
+            // Those of all versions and groups are of no other one.
+            Self::Leftover(Leftover { version, group, .. }) => (version, group),
+            Self::Named { version, group } => (version, group),
+        };
+        let is_other = !is_match(wanted, version, group) && version != "*" && group != "*";
+        is_other.then_some((version, group))
+    }
 }
 
 /// Where a registration is written, and what.

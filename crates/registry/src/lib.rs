@@ -41,6 +41,7 @@ mod layout;
 mod lent;
 pub mod listing;
 mod memory;
+mod missing;
 pub mod nacos;
 mod on_demand;
 mod registrar;
@@ -69,6 +70,7 @@ pub use endpoint::{
 pub use error::RegistryError;
 pub use layout::Layout;
 pub use memory::MemoryHub;
+pub use missing::{unused_text, why_nobody};
 pub use registry::{Activity, Registered, Registry, RuleSubscription, Subscription};
 pub use rules::RuleDocument;
 pub use several::several;

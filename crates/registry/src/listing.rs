@@ -51,7 +51,7 @@ pub(crate) struct Leftover {
 pub(crate) fn unused<'a>(
     wanted: &ServiceKey,
     all: impl IntoIterator<Item = &'a Leftover>,
-) -> Arc<[Unused]> {
+) -> Vec<Unused> {
     let of_wanted = all.into_iter().filter(|it| is_match(wanted, &it.version, &it.group));
     of_wanted.take(MAX_UNUSED).map(|it| it.unused.clone()).collect()
 }

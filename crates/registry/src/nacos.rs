@@ -112,7 +112,7 @@ impl Store for NacosRegistry {
         let settings = Arc::clone(&self.settings);
         let read = move |lists: &[_]| offers::entries(lists, &settings.clusters);
         let names = match names::is_concrete(wanted) {
-            true => Wanted::Names(names::names(wanted)),
+            true => Wanted::Service(wanted.clone()),
             false => Wanted::Listed(wanted.clone()),
         };
         let group = &self.settings.group;

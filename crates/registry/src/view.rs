@@ -12,6 +12,7 @@ use crate::follow::Followed;
 use crate::kept::Kept;
 use crate::layout::{BadEntry, Entry};
 use crate::listing::{Leftover, resolve, unused};
+use crate::missing::complete;
 use crate::remembered::Fallback;
 use crate::store::Wait;
 
@@ -59,16 +60,17 @@ impl View {
         let entries = || found.iter().chain(self.kept.entries().map(|(_, entry)| entry));
         let listed = entries().filter_map(|entry| match entry {
             Entry::Listing(listing) => Some(listing),
-            Entry::Leftover(_) => None,
+            Entry::Leftover(_) | Entry::Named { .. } => None,
         });
         let leftovers = entries().filter_map(|entry| match entry {
             Entry::Leftover(leftover) => Some(leftover),
-            Entry::Listing(_) => None,
+            Entry::Listing(_) | Entry::Named { .. } => None,
         });
         let bad: Vec<_> = self.kept.bad().map(|(key, error)| self.unreadable(key, error)).collect();
         let endpoints = resolve(&self.wanted, listed);
         let unused = unused(&self.wanted, leftovers.chain(&bad));
-        Snapshot { status, endpoints, unused }
+        let unused = complete(&self.wanted, !endpoints.is_empty(), entries(), unused);
+        Snapshot { status, endpoints, unused: unused.into() }
     }
 
     /// Nobody knows for which version and group it was meant, so every subscriber hears of it.

@@ -19,9 +19,6 @@ use crate::metrics::{HeldEndpoint, Hub};
 /// is said aloud that is over within this time.
 const ALOUD_AFTER: Duration = Duration::from_secs(1);
 
-/// As many of the endpoints that are not used as a message names.
-const MAX_SHOWN: usize = 5;
-
 /// The parameter by which an agent names the app that it stands in for.
 const FOR: &str = "for";
 
@@ -87,11 +84,6 @@ impl Holding {
     /// What is registered and cannot be used.
     pub(super) fn unused_list(&self) -> &[Unused] {
         &self.unused
-    }
-
-    /// What is registered and cannot be used, as the end of a message; empty if there is nothing.
-    pub(super) fn unused(&self) -> String {
-        unused_text(&self.unused)
     }
 
     /// Keeps an endpoint no longer that has shown that it does not serve. Returns all endpoints to
@@ -163,16 +155,6 @@ impl Member {
     }
 }
 
-/// The endpoints that are not used, as the end of a message.
-fn unused_text(unused: &[Unused]) -> String {
-    let shown: Vec<String> = unused.iter().take(MAX_SHOWN).map(ToString::to_string).collect();
-    match unused.len() {
-        0 => String::new(),
-        n if n <= MAX_SHOWN => format!("; not used: {}", shown.join(", ")),
-        n => format!("; not used: {} and {} more", shown.join(", "), n - MAX_SHOWN),
-    }
-}
-
 /// The addresses of a list, and those of the apps that its agents stand in for.
 struct List(HashSet<String>);
 
@@ -233,17 +215,5 @@ mod tests {
         let with = |reason| List::of([].into_iter(), &[unused("10.0.0.1:1", reason)]);
         assert!(with(NotUsed::Disabled).has(&provider));
         assert!(!with(NotUsed::Protocol).has(&provider));
-    }
-
-    #[test]
-    fn messages_name_a_few_of_the_unused() {
-        let all: Vec<Unused> =
-            (0..=MAX_SHOWN).map(|n| unused(&format!("h:{n}"), NotUsed::Disabled)).collect();
-        assert_eq!(unused_text(&[]), "");
-        let text = unused_text(&all[..MAX_SHOWN]);
-        assert!(text.starts_with("; not used: h:0") && text.contains("h:4"), "{text}");
-        assert!(!text.contains("more"), "{text}");
-        let text = unused_text(&all);
-        assert!(text.ends_with(" and 1 more") && !text.contains("h:5"), "{text}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use registry::Freshness;
+use registry::{Freshness, unused_text, why_nobody};
 
 use super::{Allowed, Cluster, MemberState};
 use crate::error::{CallError, Code};
@@ -44,21 +44,18 @@ impl Cluster {
             let message = format!("no endpoint of {service} can be reached; down: {list}");
             return CallError::new(Code::NoEndpoint, message);
         }
-        let unused = self.holding.borrow().unused();
+        let holding = self.holding.borrow();
+        let unused = holding.unused_list();
         match (self.had_endpoints.get(), self.status.get()) {
-            (false, Freshness::Current) if unused.is_empty() => CallError::new(
-                Code::ServiceNotFound,
-                format!("nobody offers {service} in registry {registry:?}"),
-            ),
-            (false, Freshness::Current) => CallError::new(
-                Code::ServiceNotFound,
-                format!(
-                    "registry {registry:?} lists no endpoint of {service} that can be used{unused}"
-                ),
-            ),
+            (false, Freshness::Current) => {
+                CallError::new(Code::ServiceNotFound, why_nobody(service, registry, unused))
+            }
             (_, Freshness::Current) => CallError::new(
                 Code::NoEndpoint,
-                format!("every endpoint of {service} has left registry {registry:?}{unused}"),
+                format!(
+                    "every endpoint of {service} has left registry {registry:?}{}",
+                    unused_text(unused)
+                ),
             ),
             _ => CallError::new(
                 Code::RegistryUnavailable,

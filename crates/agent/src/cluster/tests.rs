@@ -160,6 +160,16 @@ fn a_service_without_endpoints_says_why() {
         let unused = error().await;
         assert_eq!(unused.code, Code::ServiceNotFound);
         assert!(unused.message.contains("tri://h:1"), "{unused}");
+        let other = Unused {
+            what: "com.acme.Echo:2.0".to_owned(),
+            address: None,
+            reason: registry::NotUsed::OtherVariant,
+        };
+        cluster.update(&Snapshot { unused: Arc::new([other]), ..list(0) });
+        let other = error().await;
+        assert_eq!(other.code, Code::ServiceNotFound);
+        assert!(other.message.ends_with("did you mean com.acme.Echo:2.0?"), "{other}");
+        assert_eq!(cluster.describe().unused.len(), 1);
         cluster.update(&Snapshot { status: Freshness::Stale, ..list(0) });
         assert_eq!(error().await.code, Code::RegistryUnavailable);
     });

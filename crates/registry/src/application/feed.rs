@@ -37,6 +37,8 @@ pub(super) struct Resolved {
     pub(super) is_settled: bool,
     /// Those that offer something.
     pub(super) instances: Arc<[Running]>,
+    /// How many there are beside them that say that they offer nothing.
+    pub(super) n_without_revision: usize,
     /// What cannot be read, and why.
     pub(super) bad: Arc<[(String, String)]>,
 }
@@ -280,8 +282,9 @@ impl Resolver {
             let metadata = metadata.or_else(|error| last().ok_or(error));
             instances.push(Running { instance: Arc::clone(instance), metadata });
         }
+        let n_without_revision = listed.instances.len() - instances.len();
         let (instances, bad) = (instances.into(), Arc::clone(&listed.bad));
-        let resolved = Resolved { is_settled, instances, bad };
+        let resolved = Resolved { is_settled, instances, n_without_revision, bad };
         self.sender.send_if_modified(|current| {
             let has_changed = *current != resolved;
             *current = resolved;

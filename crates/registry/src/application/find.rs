@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
-use dubbo_proto::application::{Instance, Metadata, applications};
+use dubbo_proto::application::{Instance, Metadata, OfferedService, applications};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -44,7 +44,8 @@ pub(super) async fn run(level: ApplicationLevel, wanted: ServiceKey, sender: wat
             patient_until = Some(Instant::now() + PATIENCE);
         }
         let is_late = patient_until.is_some_and(|until| until <= Instant::now());
-        let mut found = finder.found();
+        let is_unmapped = document.is_settled && finder.followed.is_empty();
+        let mut found = if is_unmapped { finder.unmapped() } else { finder.found() };
         found.is_settled = document.is_settled && (found.is_settled || is_late);
         let deadline = patient_until.filter(|_| !found.is_settled);
         sender.send_if_modified(|current| {
@@ -105,6 +106,13 @@ impl Finder {
         }
     }
 
+    /// What is found where the mapping names no application.
+    fn unmapped(&self) -> Found {
+        let what = self.wanted.interface.clone();
+        let unused = Unused { what, address: None, reason: NotUsed::NoMapping };
+        Found { is_settled: true, entries: [self.leftover(unused)].into() }
+    }
+
     fn found(&self) -> Found {
         let (mut entries, mut is_settled) = (Vec::new(), true);
         for (name, followed) in &self.followed {
@@ -118,13 +126,9 @@ impl Finder {
 
     /// What an application has for the service.
     fn add(&self, application: &str, resolved: &Resolved, entries: &mut Vec<Entry>) {
-        if resolved.is_settled && resolved.instances.is_empty() && resolved.bad.is_empty() {
+        if let Some(reason) = why_nothing(&self.wanted.interface, resolved) {
             let what = format!("application {application}");
-            entries.push(self.leftover(Unused {
-                what,
-                address: None,
-                reason: NotUsed::NoInstance,
-            }));
+            entries.push(self.leftover(Unused { what, address: None, reason }));
         }
         for (key, error) in &*resolved.bad {
             let reason = NotUsed::Unreadable(error.clone());
@@ -163,5 +167,58 @@ impl Finder {
     fn leftover(&self, unused: Unused) -> Entry {
         let ServiceKey { version, group, .. } = self.wanted.clone();
         Entry::Leftover(Leftover { version, group, unused })
+    }
+}
+
+/// Why an application that the mapping names does not offer an interface.
+fn why_nothing(interface: &str, resolved: &Resolved) -> Option<NotUsed> {
+    let Resolved { is_settled, instances, n_without_revision, bad } = resolved;
+    if !is_settled || !bad.is_empty() {
+        return None;
+    }
+    if instances.is_empty() {
+        let has_some = 0 < *n_without_revision;
+        return Some(if has_some { NotUsed::NoRevision } else { NotUsed::NoInstance });
+    }
+    let offers_others = |running: &Running| {
+        let metadata = running.metadata.as_ref();
+        let is_other = |offered: &OfferedService| offered.service.interface != interface;
+        metadata.is_ok_and(|metadata| metadata.services.iter().all(is_other))
+    };
+    instances.iter().all(offers_others).then_some(NotUsed::NoService)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_of_an_application_is_told_once_all_is_known() {
+        let instance = Instance::offering("orders", "h", 1, "7", &BTreeMap::new());
+        let service = OfferedService {
+            service: "a.B".parse().unwrap(),
+            protocol: "dubbo".to_owned(),
+            port: 1,
+            path: "a.B".to_owned(),
+            params: BTreeMap::new(),
+        };
+        let metadata = Arc::new(Metadata::new("orders", vec![service]));
+        let running = |metadata| Running { instance: Arc::new(instance.clone()), metadata };
+        let of = |instances: &[Running]| Resolved {
+            is_settled: true,
+            instances: instances.into(),
+            ..Resolved::default()
+        };
+        let nobody = of(&[]);
+        assert_eq!(why_nothing("a.B", &nobody), Some(NotUsed::NoInstance));
+        let unsettled = Resolved { is_settled: false, ..nobody.clone() };
+        assert_eq!(why_nothing("a.B", &unsettled), None);
+        let idle = Resolved { n_without_revision: 2, ..nobody };
+        assert_eq!(why_nothing("a.B", &idle), Some(NotUsed::NoRevision));
+        let known = of(&[running(Ok(Arc::clone(&metadata)))]);
+        assert_eq!(why_nothing("a.B", &known), None);
+        assert_eq!(why_nothing("a.C", &known), Some(NotUsed::NoService));
+        let half = of(&[running(Ok(metadata)), running(Err("away".into()))]);
+        assert_eq!(why_nothing("a.C", &half), None);
     }
 }

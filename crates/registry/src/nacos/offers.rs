@@ -35,7 +35,8 @@ const DISPENSABLE: [&str; 12] = [
     "pid",
 ];
 
-/// The entries of an interface. An instance that is not well is used only if none is.
+/// The entries of an interface. An instance that is not well is used only if none is. A service
+/// without instances is an entry, too.
 pub(super) fn entries(
     lists: &[(ServiceName, Arc<ServiceInfo>)],
     clusters: &[String],
@@ -50,9 +51,19 @@ pub(super) fn entries(
             }
             Err(bad) => Some(bad_item(name, at, &bad.reason)),
         };
-        info.hosts.iter().enumerate().filter_map(entry).collect::<Vec<_>>()
+        let hosts = info.hosts.iter().enumerate().filter_map(entry);
+        let name = info.hosts.is_empty().then(|| named(name)).flatten();
+        hosts.chain(name).collect::<Vec<_>>()
     };
     lists.iter().flat_map(of_list).collect()
+}
+
+/// That there is a service of this name.
+fn named(name: &ServiceName) -> Option<Item> {
+    let parts = names::parts(&name.name)?;
+    let (version, group) = (parts.version.to_owned(), parts.group.to_owned());
+    let key = name.name.clone().into_bytes();
+    Some(Item { key, read: Ok(Some(Entry::Named { version, group })) })
 }
 
 /// The instances of an application.

@@ -1,7 +1,8 @@
 //! The watch of the instances of some services: subscribe to each, and take what is pushed.
 //!
 //! A wanted version or group may be `*`. Then the names are listed every few seconds, as Dubbo
-//! does it, because Nacos tells nobody of new ones.
+//! does it, because Nacos tells nobody of new ones. While a service has no instance, the names
+//! are listed now and then as well, to tell in which other versions and groups it is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,6 +23,9 @@ use super::names;
 /// How often names are listed. Source: `NacosRegistry.LOOKUP_INTERVAL` is 30 s.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(10);
 
+/// How often they are while a service has no instance. It is only a hint to who calls it.
+const LOOK_AROUND_EVERY: Duration = Duration::from_secs(30);
+
 /// Services that one wanted version and group of `*` may stand for.
 const MAX_NAMES: usize = 1000;
 
@@ -36,6 +40,8 @@ pub(super) struct NacosWatch<E> {
     read: ReadLists<E>,
     live: Option<Arc<Live>>,
     subscribed: Vec<Subscribed>,
+    /// What else there is of the interface, where nothing is found.
+    others: Vec<ServiceName>,
     /// As they were told last; `None` before the first whole list.
     known: Option<BTreeMap<EntryKey, Item<E>>>,
     is_whole: bool,
@@ -47,6 +53,8 @@ pub(super) struct NacosWatch<E> {
 pub(super) enum Wanted {
     /// These.
     Names(Vec<String>),
+    /// Those of a service of one version.
+    Service(ServiceKey),
     /// Those of an interface that may be this one.
     Listed(ServiceKey),
 }
@@ -65,6 +73,7 @@ impl<E: Clone + Eq + Send> NacosWatch<E> {
             read,
             live: None,
             subscribed: Vec::new(),
+            others: Vec::new(),
             known: None,
             is_whole: false,
             look_up_at: Instant::now(),
@@ -76,6 +85,7 @@ impl<E: Clone + Eq + Send> NacosWatch<E> {
         if !self.is_whole {
             self.subscribed.clear();
             self.subscribe(live).await?;
+            self.look_around(live).await;
             let items = self.items();
             let history_lost = self.known.is_some();
             self.known = Some(by_key(items.clone()));
@@ -86,6 +96,7 @@ impl<E: Clone + Eq + Send> NacosWatch<E> {
             self.changed().await;
             if self.look_up_at <= Instant::now() {
                 self.subscribe(live).await?;
+                self.look_around(live).await;
             }
             let new = by_key(self.items());
             let old = self.known.replace(new).unwrap_or_default();
@@ -107,6 +118,7 @@ impl<E: Clone + Eq + Send> NacosWatch<E> {
     async fn subscribe(&mut self, live: &Arc<Live>) -> Result<(), NacosError> {
         let wanted = match &self.wanted {
             Wanted::Names(names) => names.clone(),
+            Wanted::Service(service) => names::names(service),
             Wanted::Listed(wanted) => {
                 self.look_up_at = Instant::now() + LOOK_UP_EVERY;
                 let names = list_names(live, &self.group).await?.into_iter();
@@ -129,9 +141,34 @@ impl<E: Clone + Eq + Send> NacosWatch<E> {
         Ok(())
     }
 
+    /// Looks what else there is of an interface of which nothing is found. That is worth no
+    /// error.
+    async fn look_around(&mut self, live: &Live) {
+        self.others.clear();
+        let Wanted::Service(wanted) = &self.wanted else { return };
+        if !self.is_empty() {
+            return;
+        }
+        self.look_up_at = Instant::now() + LOOK_AROUND_EVERY;
+        let names = list_names(live, &self.group).await.unwrap_or_default().into_iter();
+        let others = names.filter(|name| names::may_be(name, wanted));
+        let name = |name| ServiceName { group: self.group.clone(), name };
+        self.others = others.take(MAX_NAMES).map(name).collect();
+    }
+
+    /// Whether there is no instance.
+    fn is_empty(&self) -> bool {
+        let n_hosts = |it: &Subscribed| it.list.borrow().as_ref().map_or(0, |it| it.hosts.len());
+        self.subscribed.iter().all(|it| n_hosts(it) == 0)
+    }
+
     /// Waits until a list has changed, or the names have to be listed again.
     async fn changed(&mut self) {
-        let is_listed = matches!(self.wanted, Wanted::Listed(_));
+        let is_listed = match self.wanted {
+            Wanted::Names(_) => false,
+            Wanted::Service(_) => self.is_empty(),
+            Wanted::Listed(_) => true,
+        };
         let look_up_at = self.look_up_at;
         let changes = self.subscribed.iter_mut().map(|it| Box::pin(it.list.changed()));
         let changes: Vec<_> = changes.collect();
@@ -147,11 +184,14 @@ impl<E: Clone + Eq + Send> NacosWatch<E> {
     }
 
     fn items(&mut self) -> Vec<Item<E>> {
-        let lists: Vec<_> = self
+        let mut lists: Vec<_> = self
             .subscribed
             .iter_mut()
             .filter_map(|it| Some((it.name().clone(), it.list.borrow_and_update().clone()?)))
             .collect();
+        if self.is_empty() {
+            lists.extend(self.others.iter().map(|name| (name.clone(), Arc::default())));
+        }
         (self.read)(&lists)
     }
 }

@@ -111,11 +111,14 @@ async fn finds_step_by_step(mut store: impl Store) {
     let subscription = registry.subscribe(&service("a.B"));
     let blue = registry.subscribe(&service("blue/a.B:2"));
     shows(&subscription, Freshness::Current, &[]).await;
+    says(&subscription, "a.B (no application is mapped to it)").await;
     assert_eq!(zookeeper::presence(&registry, "a.B").await, Presence::Absent);
     store.put(MAPPING, "orders");
     says(&subscription, "application orders (the mapping names it, but no instance").await;
     let first = metadata(&[("weight", "200")]);
     let path = |port: u16| format!("/services/orders/10.0.0.1:{port}");
+    store.put(&path(1), &store.record(&instance(1, "0")));
+    says(&subscription, "application orders (its instances have no revision").await;
     store.put(&path(1), &store.record(&instance(1, &first.revision)));
     says(&subscription, "instance 10.0.0.1:1 of application orders").await;
     says(&subscription, &format!("the metadata report has no revision {}", first.revision)).await;
@@ -157,6 +160,7 @@ async fn finds_step_by_step(mut store: impl Store) {
     store.delete(&path(2));
     shows(&subscription, Freshness::Current, &["dubbo://10.0.0.1:1"]).await;
     shows(&blue, Freshness::Current, &[]).await;
+    says(&blue, "a.B (offered with another version or group)").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -58,6 +58,22 @@ async fn finds_registers_and_withdraws_end_to_end() {
     }
 }
 
+/// It takes the list of all names, as Nacos tells nobody of other versions.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_version_or_group_is_named() {
+    let nacos = Nacos::start().await;
+    nacos.set(PROVIDERS, &json!([{"ip": "10.0.0.9", "port": 1}]));
+    let registry = open(nacos.config());
+    let subscription = registry.subscribe(&service("a.B:2.0"));
+    shows(&subscription, Freshness::Current, &[]).await;
+    let unused = subscription.current().unused;
+    let text = registry::why_nobody(&service("a.B:2.0"), "nacos", &unused);
+    assert!(text.ends_with("did you mean g/a.B:1.0?"), "{text}");
+    nacos.set("providers:a.B:2.0:", &json!([{"ip": "10.0.0.9", "port": 1}]));
+    shows(&subscription, Freshness::Current, &["dubbo://10.0.0.9:1"]).await;
+    assert!(subscription.current().unused.is_empty());
+}
+
 /// The server would keep the last one alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn several_instances_of_one_service_are_registered_together() {

@@ -12,10 +12,17 @@ fn shown(items: &[Item<Entry>]) -> Vec<String> {
             format!("{}/{}:{} {}", it.group, it.version, it.endpoint.key(), it.endpoint.weight)
         }
         Ok(Some(Entry::Leftover(it))) => it.unused.to_string(),
+        Ok(Some(Entry::Named { version, group })) => format!("only the name {group}/{version}"),
         Ok(None) => "nothing".into(),
         Err(error) => error.to_string(),
     };
     items.iter().map(shown).collect()
+}
+
+#[test]
+fn a_service_without_instances_is_known_by_name() {
+    assert_eq!(shown(&entries(&lists("providers:a.B:1:g", "[]"), &[])), ["only the name g/1"]);
+    assert_eq!(shown(&entries(&lists("orders", "[]"), &[])), [""; 0]);
 }
 
 #[test]
