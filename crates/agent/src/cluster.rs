@@ -7,6 +7,7 @@
 //! - What the balancer counts as in flight is given back however a call ends.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 use balance::{Balancer, EndpointSpec};
 use dubbo_proto::{Serialization, ServiceKey};
 use flow::RetryBudget;
-use registry::{Endpoint, Freshness, Protocol, Snapshot};
+use registry::{Endpoint, EndpointKey, Freshness, Protocol, Snapshot};
 use tokio::sync::Notify;
 use tracing::warn;
 
@@ -224,12 +225,17 @@ impl Cluster {
         let (policy, now) = (Rc::clone(&self.policy.borrow()), Instant::now());
         let (mut balancer, mut holding) = (self.balancer.borrow_mut(), self.holding.borrow_mut());
         let used = balancer.stats().map(|stats| stats.key);
-        let known: Vec<Member> = used.chain(holding.kept()).cloned().collect();
+        // By address: a list of thousands changes often.
+        let mut known = HashMap::<EndpointKey, Vec<Member>>::new();
+        for member in used.chain(holding.kept()) {
+            known.entry(member.0.endpoint.key()).or_default().push(member.clone());
+        }
         let mut placed = Vec::with_capacity(snapshot.endpoints.len());
         let (mut timeout, mut mode) = (None, None);
         for endpoint in &*snapshot.endpoints {
             let endpoint = self.rules.configured(endpoint);
-            let member = known.iter().find(|member| member.0.is_same_way(&endpoint)).cloned();
+            let mut there = known.get(&endpoint.key()).into_iter().flatten();
+            let member = there.find(|member| member.0.is_same_way(&endpoint)).cloned();
             timeout = timeout.or(endpoint.timeout);
             let registered = endpoint.params.get(CLUSTER);
             mode = mode.or_else(|| CallMode::registered(registered?));
