@@ -3,7 +3,7 @@
 
 BENCH = cargo run --release --quiet --package bench --
 
-.PHONY: bench bench-quick bench-contest bench-saturation bench-footprint bench-hop bench-rpc bench-transfer bench-codec bench-congestion bench-mixed bench-overload bench-faults
+.PHONY: bench bench-quick bench-contest bench-saturation bench-footprint bench-hop bench-rpc bench-transfer bench-codec bench-congestion bench-mixed bench-overload bench-faults bench-registries
 
 bench: ## All benchmarks, with their results in bench/results (about two and a half hours)
 	$(BENCH) all
@@ -43,3 +43,6 @@ bench-overload: ## More calls than Java providers can take, with and without lim
 
 bench-faults: ## Processes that die or hang, networks that drop or delay, restarts, under a steady load
 	$(BENCH) faults
+
+bench-registries: ## Long lists, many services and floods of changes in ZooKeeper and etcd, and a killed store
+	$(BENCH) registries

@@ -8,6 +8,7 @@ mod footprint;
 mod hop;
 mod mixed;
 mod overload;
+mod registries;
 mod rpc;
 mod saturation;
 mod transfer;
@@ -31,4 +32,5 @@ pub(crate) const ALL: [(&str, Scenario); 11] = [
     ("mixed", mixed::run),
     ("overload", overload::run),
     ("faults", faults::run),
+    ("registries", registries::run),
 ];

@@ -1,0 +1,405 @@
+//! An agent beside a registry with a lot in it: long lists, many services, a flood of changes, and
+//! a store that is killed, all under a steady load of calls.
+//!
+//! The providers that make the lists long are addresses of this machine where nobody listens. One
+//! real provider takes the calls. A change is seen by asking the agent's own page of endpoints: it
+//! counts once the balancers of all workers have it.
+
+mod store;
+
+use std::net::SocketAddr;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use self::store::{Kind, Store, Writer};
+use crate::agent::{Agent, EmbeddedProvider};
+use crate::error::BenchError;
+use crate::estate::{start_agent, wait_for_first_answer};
+use crate::http::Client;
+use crate::load::{INTERFACE, Style};
+use crate::machine;
+use crate::measure::{median, rounded};
+use crate::open_load::{self, OpenLoad, percentile_ms};
+use crate::plan::Plan;
+use crate::target::Target;
+use crate::usage::rss_mb;
+
+const NAME: &str = "registries";
+const N_PROVIDERS: usize = 5_000;
+const N_SERVICES: usize = 500;
+const N_PER_SERVICE: usize = 3;
+const N_WORKERS: u64 = 2;
+/// The flood: in each of so many ticks a second, half of the changes add and half remove.
+const TICKS_PER_S: u32 = 100;
+const CHANGES_PER_TICK: usize = 10;
+/// Of every so many ticks, one adds the provider that is looked for.
+const TICKS_PER_MARKER: usize = 10;
+/// Providers that are there while others come and go.
+const N_LASTING: usize = 500;
+const CALLS_PER_S: u32 = 500;
+const DEADLINE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What a list leaves to be done later is done by then.
+const SETTLE_TIME: Duration = Duration::from_secs(1);
+/// How long the store is away.
+const AWAY: Duration = Duration::from_secs(2);
+
+const MAX_LIST_MS: f64 = 1000.0;
+const MAX_LIST_MB: f64 = 40.0;
+const MAX_CHANGE_MS: f64 = 100.0;
+
+/// What one round saw.
+struct Measured {
+    list_ms: f64,
+    list_mb: f64,
+    services_ms: f64,
+    services_mb: f64,
+    changes: Vec<Duration>,
+    changes_per_s: f64,
+    flood_failed: u64,
+    restart_failed: u64,
+    n_calls: u64,
+    peak_mb: f64,
+}
+
+/// An agent over a store, and a provider that it calls.
+struct Estate {
+    store: Store,
+    writer: Writer,
+    agent: Agent,
+    _provider: EmbeddedProvider,
+}
+
+impl Estate {
+    fn start(plan: &Plan, kind: Kind) -> Result<Self, BenchError> {
+        let store = Store::start(kind)?;
+        let mut writer = store.writer()?;
+        let args = ["--listen", "127.0.0.1:0", "--work-ms", "0", "--threads", "200"];
+        let provider = EmbeddedProvider::start(&plan.dubmesh, &args)?;
+        writer.make_folder(INTERFACE)?;
+        let url = format!("dubbo://{}/{INTERFACE}?application=orders", provider.addr);
+        writer.change(INTERFACE, &[url], &[])?;
+        let section = store.section();
+        let agent = start_agent(plan, "consumer", |ports| {
+            format!(
+                "{section}[[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:{}\"\n",
+                ports.http
+            )
+        })?;
+        let http = agent.addr(agent.ports.http);
+        wait_for_first_answer(kind.name(), http, Style::Form)?;
+        Ok(Self { store, writer, agent, _provider: provider })
+    }
+
+    fn http(&self) -> SocketAddr {
+        self.agent.addr(self.agent.ports.http)
+    }
+
+    fn admin(&self) -> Result<Client, BenchError> {
+        let admin = self.agent.addr(self.agent.ports.admin);
+        Client::connect(admin).map_err(BenchError::io("the admin listener"))
+    }
+
+    fn rss_mb(&self) -> f64 {
+        rss_mb(self.agent.child.pid())
+    }
+
+    /// Begins to look a service up, by a call that nobody can answer.
+    fn look_up(&self, client: &mut Client, interface: &str) -> Result<(), BenchError> {
+        let head = format!("POST /{interface}/hash HTTP/1.1\r\ncontent-type: application/json");
+        client.request(&head, "[\"a\"]").map_err(BenchError::io("the agent"))?;
+        Ok(())
+    }
+
+    /// Until all workers that were asked for a service have so many endpoints of it.
+    fn wait_for(&self, interface: &str, n_endpoints: usize) -> Result<(), BenchError> {
+        let mut admin = self.admin()?;
+        let page = format!("/services?service={interface}");
+        wait(|| {
+            let services = items(&mut admin, &page)?;
+            Ok(services.iter().any(|it| it["endpoints"] == n_endpoints))
+        })
+    }
+
+    /// The time from the first call until the long list is there, and how much memory it takes.
+    fn long_list(&mut self, n_providers: usize) -> Result<(f64, f64), BenchError> {
+        const MANY: &str = "com.acme.Many";
+        self.writer.make_folder(MANY)?;
+        for chunk in urls(MANY, 0..n_providers).chunks(500) {
+            self.writer.change(MANY, chunk, &[])?;
+        }
+        thread::sleep(SETTLE_TIME);
+        let (before, http) = (self.rss_mb(), self.http());
+        let began = Instant::now();
+        let caller = thread::spawn(move || {
+            // It fails, and may wait for endpoints that do not answer.
+            let head = format!("POST /{MANY}/hash HTTP/1.1\r\ncontent-type: application/json");
+            let _ = Client::connect(http).and_then(|mut it| it.request(&head, "[\"a\"]"));
+        });
+        self.wait_for(MANY, n_providers)?;
+        let list_ms = began.elapsed().as_secs_f64() * 1e3;
+        let _ = caller.join();
+        thread::sleep(SETTLE_TIME);
+        Ok((list_ms, self.rss_mb() - before))
+    }
+
+    /// The time in which all of many services are called for the first time, and the memory.
+    fn many_services(&mut self, n_services: usize) -> Result<(f64, f64), BenchError> {
+        let name = |n: usize| format!("com.acme.Service{n}");
+        for n in 0..n_services {
+            self.writer.make_folder(&name(n))?;
+            let first = 10_000 + n * N_PER_SERVICE;
+            self.writer.change(&name(n), &urls(&name(n), first..first + N_PER_SERVICE), &[])?;
+        }
+        let (before, began) = (self.rss_mb(), Instant::now());
+        let mut client = Client::connect(self.http()).map_err(BenchError::io("the agent"))?;
+        for n in 0..n_services {
+            self.look_up(&mut client, &name(n))?;
+        }
+        let services_ms = began.elapsed().as_secs_f64() * 1e3;
+        thread::sleep(SETTLE_TIME);
+        Ok((services_ms, self.rss_mb() - before))
+    }
+
+    /// How long it takes from when the store has confirmed a change until the balancers have it,
+    /// and how many changes there were a second.
+    fn flood(&mut self, duration: Duration) -> Result<(Vec<Duration>, f64), BenchError> {
+        const BUSY: &str = "com.acme.Busy";
+        self.writer.make_folder(BUSY)?;
+        let mut added = urls(BUSY, 20_000..20_000 + N_LASTING);
+        self.writer.change(BUSY, &added, &[])?;
+        let mut client = Client::connect(self.http()).map_err(BenchError::io("the agent"))?;
+        self.look_up(&mut client, BUSY)?;
+        self.look_up(&mut client, BUSY)?;
+        self.wait_for(BUSY, N_LASTING)?;
+        let (markers, marked) = mpsc::channel::<(String, Instant)>();
+        let mut admin = self.admin()?;
+        let watcher = thread::spawn(move || -> Result<Vec<Duration>, BenchError> {
+            let mut times = Vec::new();
+            for (address, confirmed) in marked {
+                let page = format!("/endpoints?service={BUSY}&address={address}");
+                wait(|| {
+                    let endpoints = items(&mut admin, &page)?;
+                    let states = endpoints.first().and_then(|it| it["standing"].as_object());
+                    let workers = states.into_iter().flatten().filter_map(|(_, n)| n.as_u64());
+                    Ok(0 < workers.sum::<u64>())
+                })?;
+                times.push(confirmed.elapsed());
+            }
+            Ok(times)
+        });
+        let (began, tick) = (Instant::now(), Duration::from_secs(1) / TICKS_PER_S);
+        let (mut next, mut n_changes) = (20_000 + N_LASTING, 0);
+        for n in 0.. {
+            if duration <= began.elapsed() {
+                break;
+            }
+            let new = urls(BUSY, next..next + CHANGES_PER_TICK / 2);
+            let address = address(next);
+            next += CHANGES_PER_TICK / 2;
+            // The oldest ones go, so that the list keeps its length.
+            let old: Vec<_> = added.drain(..CHANGES_PER_TICK / 2).collect();
+            added.extend(new.iter().cloned());
+            self.writer.change(BUSY, &new, &old)?;
+            n_changes += CHANGES_PER_TICK;
+            if n % TICKS_PER_MARKER == 0 {
+                let _ = markers.send((address, Instant::now()));
+            }
+            let due = tick * u32::try_from(n + 1).unwrap_or(u32::MAX);
+            thread::sleep(due.saturating_sub(began.elapsed()));
+        }
+        let changes_per_s = n_changes as f64 / began.elapsed().as_secs_f64();
+        drop(markers);
+        let times = watcher.join().unwrap_or_else(|_| Ok(Vec::new()))?;
+        Ok((times, changes_per_s))
+    }
+}
+
+/// Calls the real provider while something else happens. Returns how many calls there were, how
+/// many failed, and what came of the other thing.
+fn under_load<T>(
+    http: SocketAddr,
+    duration: Duration,
+    action: impl FnOnce() -> Result<T, BenchError>,
+) -> Result<(u64, u64, T), BenchError> {
+    let load = thread::spawn(move || {
+        let request = Style::Form.request("hello", DEADLINE);
+        let (addr, per_s, deadline) = (http, CALLS_PER_S, DEADLINE);
+        open_load::run(&OpenLoad { addr, request: &request, per_s, duration, deadline })
+    });
+    let done = action()?;
+    let outcome =
+        load.join().unwrap_or_else(|_| Err(BenchError::NoResult { output: "a panic".into() }))?;
+    let failed = outcome.ends.iter().filter(|it| !it.is_good).count();
+    Ok((outcome.n_offered, failed as u64, done))
+}
+
+fn measure(plan: &Plan, kind: Kind) -> Result<Measured, BenchError> {
+    let mut estate = Estate::start(plan, kind)?;
+    let (n_providers, n_services) =
+        if plan.is_quick { (500, 50) } else { (N_PROVIDERS, N_SERVICES) };
+    let (list_ms, list_mb) = estate.long_list(n_providers)?;
+    let (services_ms, services_mb) = estate.many_services(n_services)?;
+    let (http, seconds) = (estate.http(), plan.seconds.max(Duration::from_secs(2)));
+    let (n_flood, flood_failed, (changes, changes_per_s)) =
+        under_load(http, seconds, || estate.flood(seconds))?;
+    let outage = AWAY * 3;
+    let (n_restart, restart_failed, ()) = under_load(http, outage, || {
+        thread::sleep(AWAY / 4);
+        estate.store.kill9();
+        thread::sleep(AWAY);
+        estate.store.restart()
+    })?;
+    Ok(Measured {
+        list_ms,
+        list_mb,
+        services_ms,
+        services_mb,
+        changes,
+        changes_per_s,
+        flood_failed,
+        restart_failed,
+        n_calls: n_flood + n_restart,
+        peak_mb: crate::usage::peak_rss_mb(estate.agent.child.pid()),
+    })
+}
+
+pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
+    let mut rows: Vec<(Kind, Vec<Measured>)> =
+        Kind::ALL.into_iter().map(|kind| (kind, Vec::new())).collect();
+    for n_round in 1..=plan.n_rounds {
+        for (kind, rounds) in &mut rows {
+            rounds.push(measure(plan, *kind)?);
+            eprintln!("{NAME} {n_round}/{}: {}", plan.n_rounds, kind.name());
+        }
+    }
+    report(plan, &rows)
+}
+
+fn report(plan: &Plan, rows: &[(Kind, Vec<Measured>)]) -> Result<(), BenchError> {
+    println!(
+        "\n{NAME}: {N_PROVIDERS} providers of one service, {N_SERVICES} services, changes for {} \
+         s, {CALLS_PER_S} calls/s meanwhile; {} rounds, medians",
+        plan.seconds.as_secs(),
+        plan.n_rounds
+    );
+    println!(
+        "{:<10} {:>8} {:>8} {:>12} {:>12} {:>10} {:>14} {:>7}",
+        "store",
+        "list ms",
+        "list MB",
+        "services ms",
+        "services MB",
+        "changes/s",
+        "p50/p99 ms",
+        "failed"
+    );
+    let (mut values, mut lines) = (Vec::new(), Vec::new());
+    for (kind, rounds) in rows {
+        let of = |figure: fn(&Measured) -> f64| median(rounds.iter().map(figure).collect());
+        let [p50, p99] = [0.5, 0.99].map(|share| {
+            median(rounds.iter().map(|it| percentile_ms(&sorted(&it.changes), share)).collect())
+        });
+        let failed = of(|it| (it.flood_failed + it.restart_failed) as f64);
+        let (list_ms, list_mb) = (of(|it| it.list_ms), of(|it| it.list_mb));
+        println!(
+            "{:<10} {list_ms:>8.0} {list_mb:>8.1} {:>12.0} {:>12.1} {:>10.0} {p50:>7.1}/{p99:<6.1} \
+             {failed:>7.0}",
+            kind.name(),
+            of(|it| it.services_ms),
+            of(|it| it.services_mb),
+            of(|it| it.changes_per_s),
+        );
+        let targets = [
+            Target::at_most("time until the long list", list_ms, MAX_LIST_MS, " ms"),
+            Target::at_most("memory of the long list", list_mb, MAX_LIST_MB, " MB"),
+            Target::at_most("p99 of a change", p99, MAX_CHANGE_MS, " ms"),
+            Target::at_most("failed calls", failed, 0.0, ""),
+        ];
+        lines.extend(targets.iter().map(|it| format!("{}: {}", kind.name(), it.line())));
+        let mut value = json!({
+            "scenario": NAME,
+            "program": kind.name(),
+            "codec": "hessian2",
+            "loop": "open",
+            "offered_per_s": CALLS_PER_S,
+            "seconds": plan.seconds.as_secs(),
+            "providers": N_PROVIDERS,
+            "services": N_SERVICES,
+            "list_ms": rounded(list_ms),
+            "list_mb": rounded(list_mb),
+            "services_ms": rounded(of(|it| it.services_ms)),
+            "services_mb": rounded(of(|it| it.services_mb)),
+            "changes_per_s": rounded(of(|it| it.changes_per_s)),
+            "changes_seen": rounds.iter().map(|it| it.changes.len()).sum::<usize>(),
+            "p50_ms": rounded(p50),
+            "p99_ms": rounded(p99),
+            "calls": rounds.iter().map(|it| it.n_calls).sum::<u64>(),
+            "errors": failed,
+            "errors_in_flood": rounds.iter().map(|it| it.flood_failed).collect::<Vec<_>>(),
+            "errors_in_restart": rounds.iter().map(|it| it.restart_failed).collect::<Vec<_>>(),
+            "rss_mb": { "consumer-agent": rounded(of(|it| it.peak_mb)) },
+            "is_quick": plan.is_quick,
+            "targets": targets.iter().map(Target::json).collect::<Vec<_>>(),
+        });
+        if let (Value::Object(fields), Value::Object(origin)) = (&mut value, machine::origin()) {
+            fields.extend(origin);
+        }
+        values.push(value);
+    }
+    println!("\n{}", lines.join("\n"));
+    let path = plan.results.join(format!("{NAME}.json"));
+    let text = format!("{:#}\n", Value::from(values));
+    std::fs::write(&path, text).map_err(BenchError::file(&path))?;
+    println!("\nwritten: {}", path.display());
+    Ok(())
+}
+
+fn sorted(times: &[Duration]) -> Vec<Duration> {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    times
+}
+
+/// URLs of about the length that Java's providers write.
+fn urls(interface: &str, numbers: std::ops::Range<usize>) -> Vec<String> {
+    let url = |n: usize| {
+        format!(
+            "dubbo://{}/{interface}?anyhost=true&application=orders&background=false&\
+             deprecated=false&dubbo=2.0.2&dynamic=true&generic=false&interface={interface}&\
+             methods=create,cancel,find,findAll,confirm,refund&pid=4711&release=3.3.6&\
+             service-name-mapping=true&side=provider&timestamp=17600000{n:05}&weight=100",
+            address(n)
+        )
+    };
+    numbers.map(url).collect()
+}
+
+/// An address of this machine where nobody listens.
+fn address(n: usize) -> String {
+    format!("127.{}.{}.{}:1", 1 + n / 60_000, n / 250 % 240, 1 + n % 250)
+}
+
+/// The items of a page of the admin listener.
+fn items(admin: &mut Client, page: &str) -> Result<Vec<Value>, BenchError> {
+    let answer = admin.request(&format!("GET {page} HTTP/1.1"), "");
+    let answer = answer.map_err(BenchError::io("the admin listener"))?;
+    let mut page: Value = serde_json::from_str(&answer.body)
+        .map_err(|_| BenchError::NoResult { output: answer.body.clone() })?;
+    Ok(page["items"].as_array_mut().map(std::mem::take).unwrap_or_default())
+}
+
+fn wait(mut is_there: impl FnMut() -> Result<bool, BenchError>) -> Result<(), BenchError> {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_there()? {
+        if deadline < Instant::now() {
+            let output = format!("waited {PATIENCE:?} for the agent in vain");
+            return Err(BenchError::NoResult { output });
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}

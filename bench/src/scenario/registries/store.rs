@@ -1,0 +1,169 @@
+//! The stores, and what writes into them as providers do: entries that belong to nobody.
+
+use interop_harness::{Etcd, ZooKeeper, ZooKeeperClient};
+
+use crate::error::BenchError;
+use crate::http::Client;
+
+/// What etcd takes in one transaction, less some.
+const MAX_OPS: usize = 100;
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    ZooKeeper,
+    Etcd,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 2] = [Self::ZooKeeper, Self::Etcd];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::ZooKeeper => "zookeeper",
+            Self::Etcd => "etcd",
+        }
+    }
+}
+
+/// A running store.
+pub(super) enum Store {
+    ZooKeeper(ZooKeeper),
+    Etcd(Box<Etcd>),
+}
+
+impl Store {
+    pub(super) fn start(kind: Kind) -> Result<Self, BenchError> {
+        Ok(match kind {
+            Kind::ZooKeeper => Self::ZooKeeper(ZooKeeper::start()?),
+            Kind::Etcd => Self::Etcd(Box::new(Etcd::start()?)),
+        })
+    }
+
+    /// The section of a configuration.
+    pub(super) fn section(&self) -> String {
+        let (kind, endpoint) = match self {
+            Self::ZooKeeper(store) => (Kind::ZooKeeper, store.addr().to_string()),
+            Self::Etcd(store) => (Kind::Etcd, store.client_url()),
+        };
+        let kind = kind.name();
+        format!("[[registry]]\nkind = \"{kind}\"\nendpoints = [\"{endpoint}\"]\n")
+    }
+
+    pub(super) fn writer(&self) -> Result<Writer, BenchError> {
+        Ok(match self {
+            Self::ZooKeeper(store) => Writer::ZooKeeper(store.client()?),
+            Self::Etcd(store) => {
+                let client = Client::connect(store.addr()).map_err(BenchError::io("etcd"))?;
+                Writer::Etcd(client)
+            }
+        })
+    }
+
+    pub(super) fn kill9(&mut self) {
+        match self {
+            Self::ZooKeeper(store) => store.kill9(),
+            Self::Etcd(store) => store.kill9(),
+        }
+    }
+
+    pub(super) fn restart(&mut self) -> Result<(), BenchError> {
+        match self {
+            Self::ZooKeeper(store) => store.restart_keeping_data()?,
+            Self::Etcd(store) => store.restart_keeping_data()?,
+        }
+        Ok(())
+    }
+}
+
+/// A connection that writes.
+pub(super) enum Writer {
+    ZooKeeper(ZooKeeperClient),
+    Etcd(Client),
+}
+
+impl Writer {
+    /// Adds providers to an interface, whose folder exists, and removes others.
+    pub(super) fn change(
+        &mut self,
+        interface: &str,
+        added: &[String],
+        removed: &[String],
+    ) -> Result<(), BenchError> {
+        let path = |url: &String| format!("/dubbo/{interface}/providers/{}", encoded(url));
+        let (added, removed): (Vec<_>, Vec<_>) =
+            (added.iter().map(path).collect(), removed.iter().map(path).collect());
+        match self {
+            Self::ZooKeeper(client) => {
+                let added: Vec<&str> = added.iter().map(String::as_str).collect();
+                client.create_all(&added, false)?;
+                for path in &removed {
+                    client.delete(path)?;
+                }
+            }
+            Self::Etcd(client) => {
+                let put = |path: &String| {
+                    format!(r#"{{"requestPut":{{"key":"{}","value":""}}}}"#, base64(path))
+                };
+                let delete = |path: &String| {
+                    format!(r#"{{"requestDeleteRange":{{"key":"{}"}}}}"#, base64(path))
+                };
+                let ops: Vec<_> = added.iter().map(put).chain(removed.iter().map(delete)).collect();
+                for ops in ops.chunks(MAX_OPS) {
+                    let body = format!(r#"{{"success":[{}]}}"#, ops.join(","));
+                    let answer = client.request("POST /v3/kv/txn HTTP/1.1", &body);
+                    let answer = answer.map_err(BenchError::io("etcd"))?;
+                    if answer.status != 200 {
+                        return Err(BenchError::NoResult { output: answer.body });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the folder of an interface.
+    pub(super) fn make_folder(&mut self, interface: &str) -> Result<(), BenchError> {
+        if let Self::ZooKeeper(client) = self {
+            client.create(&format!("/dubbo/{interface}/providers"), b"")?;
+        }
+        Ok(())
+    }
+}
+
+/// As Dubbo writes a URL into a path.
+fn encoded(url: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_*".contains(&byte);
+    let of = |byte: u8| match is_plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    url.bytes().map(of).collect()
+}
+
+fn base64(text: &str) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::with_capacity(text.len().div_ceil(3) * 4);
+    for chunk in text.as_bytes().chunks(3) {
+        let byte = |at: usize| u32::from(chunk.get(at).copied().unwrap_or_default());
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for digit in 0..4 {
+            let is_there = digit <= chunk.len();
+            let value = bits >> (18 - 6 * digit) & 63;
+            out.push(if is_there { char::from(DIGITS[value as usize]) } else { '=' });
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_written_as_etcd_and_dubbo_read_them() {
+        for (text, expected) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v")] {
+            assert_eq!(base64(text), expected);
+        }
+        assert_eq!(encoded("dubbo://h:1/a.B?x=y"), "dubbo%3A%2F%2Fh%3A1%2Fa.B%3Fx%3Dy");
+    }
+}
