@@ -13,6 +13,9 @@ use crate::layout::Entry;
 /// Other versions and groups that are told: more would tell nobody more.
 pub(crate) const MAX_OTHERS: usize = 5;
 
+/// Longer versions and groups are nobody's: they would make messages as long as a registry likes.
+const MAX_VARIANT_LEN: usize = 200;
+
 /// As many of the endpoints that are not used as a message names.
 const MAX_SHOWN: usize = 5;
 
@@ -23,6 +26,9 @@ pub(crate) fn others<'a>(
 ) -> Vec<Unused> {
     let mut different = BTreeSet::new();
     for (version, group) in variants {
+        if MAX_VARIANT_LEN < version.len() + group.len() {
+            continue;
+        }
         different.insert((group, version));
         if MAX_OTHERS < different.len() {
             // Whatever the order of the entries: the first ones stay.
@@ -151,6 +157,8 @@ mod tests {
         let entries: Vec<_> = (10..99).rev().map(|n| entry(&format!("version={n}"))).collect();
         let expected: Vec<_> = (10..10 + MAX_OTHERS).map(|n| format!("a.B:{n}")).collect();
         assert_eq!(shown("a.B:1", false, &entries, Vec::new()), expected);
+        let long = [entry(&format!("version={}", "9".repeat(MAX_VARIANT_LEN + 1)))];
+        assert_eq!(shown("a.B:1", false, &long, Vec::new()), [""; 0]);
     }
 
     #[test]

@@ -27,6 +27,8 @@ const MAX_REVISIONS: usize = 256;
 /// The waits before metadata are asked for again.
 const MIN_RETRY: Duration = Duration::from_secs(1);
 const MAX_RETRY: Duration = Duration::from_secs(10);
+/// As much of a reason as is shown: it may have an instance's words in it.
+const MAX_REASON_LEN: usize = 300;
 /// As much of a key that cannot be read as is shown.
 const MAX_SHOWN_LEN: usize = 200;
 
@@ -248,7 +250,7 @@ impl Resolver {
                 known.outcome = Some(Ok(metadata));
             }
             Err(error) => {
-                let error: Arc<str> = error.into();
+                let error: Arc<str> = error.chars().take(MAX_REASON_LEN).collect::<String>().into();
                 if !matches!(&known.outcome, Some(Err(said)) if *said == error) {
                     tracing::warn!(application, revision, %error, "the metadata of an application \
                                                                    cannot be had, trying again");
