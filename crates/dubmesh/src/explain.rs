@@ -209,11 +209,15 @@ fn show_agent(text: &mut String, explained: &ExplanationSnapshot) {
         text.push_str("  none: nobody offers the service\n");
     }
     for (address, endpoint) in endpoints {
-        let ExplainedEndpoint { removed_by, standing, why, share_percent, .. } = endpoint;
+        let ExplainedEndpoint { removed_by, listed_by, standing, why, share_percent, .. } =
+            endpoint;
         let _ = match removed_by {
             Some(rule) => write!(text, "  {address}  removed by {rule}"),
             None => write!(text, "  {address}  {share_percent:.0}%"),
         };
+        if let Some(registry) = listed_by {
+            let _ = write!(text, "  of {registry}");
+        }
         for (state, _) in standing.iter().filter(|(state, _)| *state != "ready") {
             let _ = write!(text, "; {state}");
         }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
+use dubbo_proto::application::Storage;
 
 use crate::endpoint::{RegisterMode, StaticService};
 use crate::layout::Layout;
@@ -83,6 +84,24 @@ pub struct SeveralConfig {
     pub of: Vec<String>,
     /// Which of their endpoints count.
     pub mode: SeveralMode,
+    /// How many calls the endpoints of a registry get together, in proportion to those of the
+    /// others; [`DEFAULT_SHARE`] for one that is not named. Nothing: as the endpoints' weights
+    /// say.
+    pub shares: BTreeMap<String, u32>,
+    /// The zones of registries: where endpoints are that do not say it.
+    pub zones: BTreeMap<String, String>,
+}
+
+/// The share of a registry that none is given, as the weight of a registry in Dubbo.
+pub const DEFAULT_SHARE: u32 = 100;
+
+impl SeveralConfig {
+    /// The share of a registry, if there are any shares.
+    #[must_use]
+    pub fn share(&self, name: &str) -> Option<u32> {
+        let share = self.shares.get(name).copied().unwrap_or(DEFAULT_SHARE);
+        (!self.shares.is_empty()).then_some(share)
+    }
 }
 
 /// Which endpoints of several registries count for a service.
@@ -108,6 +127,8 @@ pub struct ApplicationConfig {
     pub provided_by: BTreeMap<String, Vec<String>>,
     /// Where Dubbo's own consumers are to find us.
     pub register: RegisterMode,
+    /// Where consumers find our metadata. We tell them to who asks in either case.
+    pub metadata: Storage,
 }
 
 impl Default for ApplicationConfig {
@@ -117,6 +138,7 @@ impl Default for ApplicationConfig {
             metadata_root: "dubbo".to_owned(),
             provided_by: BTreeMap::new(),
             register: RegisterMode::default(),
+            metadata: Storage::default(),
         }
     }
 }

@@ -93,6 +93,8 @@ pub struct Endpoint {
     /// Everything that the registry knows, by Dubbo's parameter names; `path` is that of a
     /// provider's URL.
     pub params: Arc<BTreeMap<String, String>>,
+    /// Which of several registries lists it, if it comes from several.
+    pub registry: Option<Arc<str>>,
 }
 
 /// When an endpoint started, and how long it takes to warm up.
@@ -139,6 +141,7 @@ impl Endpoint {
             timeout: timeout.map(Duration::from_millis),
             threads: url.threads(),
             params: Arc::new(url.params),
+            registry: None,
         }
     }
 
@@ -155,6 +158,7 @@ impl Endpoint {
             timeout: None,
             threads: None,
             params: Arc::default(),
+            registry: None,
         }
     }
 

@@ -107,6 +107,8 @@ pub(crate) enum Value {
     Text(Arc<str>),
     /// A name in a list, which stays when its owner goes: names separated by commas.
     Member(Arc<str>),
+    /// This text, which stays when its owner goes.
+    Document(Arc<str>),
 }
 
 /// Why an entry is of no use.
@@ -205,12 +207,19 @@ fn check_root(root: &str) -> Result<(), RegistryError> {
 }
 
 impl Value {
+    /// Whether it belongs to nobody, and so stays when its owner goes.
+    pub(crate) fn stays(&self) -> bool {
+        matches!(self, Self::Member(_) | Self::Document(_))
+    }
+
     /// The text of an entry that goes with its owner.
     pub(crate) fn text(&self, session_id: i64) -> String {
         match self {
             Self::Weight(weight) => weight.to_string(),
             Self::SessionId => session_id.to_string(),
-            Self::Text(text) | Self::Member(text) => text.as_ref().to_owned(),
+            Self::Text(text) | Self::Member(text) | Self::Document(text) => {
+                text.as_ref().to_owned()
+            }
         }
     }
 }

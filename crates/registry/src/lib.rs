@@ -58,7 +58,7 @@ pub mod zookeeper;
 
 pub use catalogue::{ListedEndpoint, ListedService};
 pub use config::{
-    ApplicationConfig, EtcdConfig, KubernetesConfig, KubernetesService, NacosConfig,
+    ApplicationConfig, DEFAULT_SHARE, EtcdConfig, KubernetesConfig, KubernetesService, NacosConfig,
     RegistryConfig, RegistryTls, SeveralConfig, SeveralMode, ZooKeeperAcl, ZooKeeperConfig,
 };
 pub use definitions::{Definition, DefinitionSources, DefinitionWatch, Lookup, Origin};

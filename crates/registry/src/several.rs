@@ -15,9 +15,10 @@ use tokio::runtime::Handle;
 use tokio::sync::watch as channel;
 use tokio::task::AbortHandle;
 
+use self::combine::Terms;
 use self::watch::{SeveralRule, SeveralWatch, any_changed};
 use crate::DefinitionSources;
-use crate::config::SeveralMode;
+use crate::config::{SeveralConfig, SeveralMode};
 use crate::definitions::{Away, Definitions, Document};
 use crate::directory::Presence;
 use crate::endpoint::Registration;
@@ -26,27 +27,40 @@ use crate::registry::{Registered, Registry};
 use crate::status::{RegistryStatus, StatusSender, note};
 use crate::store::{RuleWatch, Store, Wait, Watch, Withdraw};
 
-/// One registry of several that are open, each with the name that operators know, the preferred
-/// one first. Must be called inside a tokio runtime.
+/// One registry of several that are `open`, each with the name that operators know. Must be called
+/// inside a tokio runtime.
 ///
 /// # Errors
 /// [`RegistryError::NoMembers`] if there is none; [`RegistryError::NoRuntime`].
 pub fn several(
-    members: Vec<(String, Registry)>,
-    mode: SeveralMode,
+    config: &SeveralConfig,
+    open: impl Fn(&str) -> Option<Registry>,
     sources: DefinitionSources,
 ) -> Result<Registry, RegistryError> {
+    let member = |name: &String| {
+        let (share, zone) = (config.share(name), config.zones.get(name).cloned());
+        let terms = Terms { name: name.as_str().into(), share, zone };
+        Some(Member { terms, registry: open(name)? })
+    };
+    let members: Vec<_> = config.of.iter().filter_map(member).collect();
     if members.is_empty() {
         return Err(RegistryError::NoMembers);
     }
     let runtime = Handle::try_current().map_err(|_| RegistryError::NoRuntime)?;
-    let store = Box::new(Several::new(members, mode, &runtime));
+    let store = Box::new(Several::new(members, config.mode, &runtime));
     Ok(Registry::over(store, runtime, Definitions::new(sources), None))
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Member {
+    terms: Terms,
+    registry: Registry,
 }
 
 #[derive(Debug)]
 struct Several {
-    members: Vec<(String, Registry)>,
+    members: Vec<Member>,
     mode: SeveralMode,
     runtime: Handle,
     status: channel::Receiver<RegistryStatus>,
@@ -55,16 +69,16 @@ struct Several {
 }
 
 impl Several {
-    fn new(members: Vec<(String, Registry)>, mode: SeveralMode, runtime: &Handle) -> Self {
-        let of_members: Vec<_> =
-            members.iter().map(|(name, it)| (name.clone(), it.status())).collect();
+    fn new(members: Vec<Member>, mode: SeveralMode, runtime: &Handle) -> Self {
+        let status = |it: &Member| (Arc::clone(&it.terms.name), it.registry.status());
+        let of_members: Vec<_> = members.iter().map(status).collect();
         let (sender, status) = channel::channel(RegistryStatus::new(false));
         let task = runtime.spawn(follow_status(of_members, sender)).abort_handle();
         Self { members, mode, runtime: runtime.clone(), status, task }
     }
 
     fn registries(&self) -> impl Iterator<Item = &Registry> {
-        self.members.iter().map(|(_, registry)| registry)
+        self.members.iter().map(|member| &member.registry)
     }
 
     /// Whether there is a registration in any of them, until all have ended.
@@ -93,7 +107,7 @@ impl Drop for Several {
 
 /// They can be read as long as one of them can.
 async fn follow_status(
-    mut members: Vec<(String, channel::Receiver<RegistryStatus>)>,
+    mut members: Vec<(Arc<str>, channel::Receiver<RegistryStatus>)>,
     status: StatusSender,
 ) {
     loop {
@@ -117,7 +131,7 @@ impl Store for Several {
     }
 
     fn watch(&self, wanted: &ServiceKey) -> Box<dyn Watch> {
-        Box::new(SeveralWatch::new(wanted, self.mode, self.registries()))
+        Box::new(SeveralWatch::new(wanted, self.mode, &self.members))
     }
 
     fn register(
@@ -137,7 +151,7 @@ impl Store for Several {
             }
         }
         if registered.is_empty() {
-            let names: Vec<_> = self.members.iter().map(|(name, _)| name.as_str()).collect();
+            let names: Vec<_> = self.members.iter().map(|it| &*it.terms.name).collect();
             return Err(RegistryError::NobodyRegisters { members: names.join(", ") });
         }
         let established = self.any_established(&registered);
@@ -186,7 +200,7 @@ impl Store for Several {
         Box::pin(async {
             let mut names = Vec::new();
             let mut reasons = Vec::new();
-            for (name, registry) in &self.members {
+            for Member { terms: Terms { name, .. }, registry } in &self.members {
                 match registry.interfaces().await {
                     Ok(found) => names.extend(found),
                     Err(away) => reasons.push(format!("{name}: {}", away.0)),

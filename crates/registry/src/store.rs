@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
-use dubbo_proto::application::{Instance, Metadata};
+use dubbo_proto::application::{Instance, Metadata, Storage};
 use tokio::sync::{oneshot, watch};
 
 use crate::definitions::{Away, Document};
@@ -124,6 +124,12 @@ pub(crate) trait Applications: fmt::Debug + Send + Sync {
         application: &'a str,
         revision: &'a str,
     ) -> Wait<'a, Result<Option<Vec<u8>>, Away>>;
+
+    /// Whether our own metadata are written into the metadata report.
+    fn storage(&self) -> Storage;
+
+    /// Where the metadata of a revision are written.
+    fn place_report(&self, metadata: &Metadata) -> Placed;
 
     /// Where an instance is written.
     fn place_instance(&self, instance: &Instance) -> Placed;

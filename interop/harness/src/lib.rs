@@ -4,6 +4,7 @@
 //! - [`Etcd`] is a real etcd in a temporary folder, which can be killed and started again.
 //! - [`ZooKeeper`] is the same for a real ZooKeeper; [`ZooKeeperClient`] writes into it and looks
 //!   into it.
+//! - [`Nacos`] is the same for rnacos, a compatible server, where that is installed.
 //! - [`JavaProvider`] is a real Dubbo provider, 2.6 to 3.3, built from interop/ when need be;
 //!   [`JavaConsumer`] is the other side.
 //! - [`HttpApp`] is an app without Java, in Node or Python: the same services as plain JSON.
@@ -20,6 +21,7 @@ mod error;
 mod etcd;
 mod http_app;
 mod java;
+mod nacos;
 mod net;
 mod program;
 mod server;
@@ -33,6 +35,7 @@ pub use java::{
     ConsumerOptions, DubboVersion, JavaConsumer, JavaProvider, LoadOptions, ProviderOptions,
     peer_command,
 };
+pub use nacos::Nacos;
 pub use net::{free_port, wait_until};
 pub use program::find_program;
 pub use zookeeper::{ZooKeeper, ZooKeeperClient, ZooKeeperOptions, ZooKeeperTls, ZooKeeperVersion};

@@ -1,12 +1,13 @@
 //! What a cluster tells about itself and its endpoints.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use balance::{EjectReason, EndpointStats};
 use dubbo_proto::Serialization;
-use registry::Freshness;
+use registry::{Endpoint, EndpointKey, Freshness};
 
 use super::{Cluster, Member, MemberState, Standing};
 use crate::config::{AppCapacity, ClusterPolicy};
@@ -77,10 +78,22 @@ impl Cluster {
         let held: HashSet<*const MemberState> =
             holding.held().map(|member| Rc::as_ptr(&member.0)).collect();
         let (endpoints, _) = first.finish();
+        let listed_by = self.listed_by();
         let describe = |stats: &EndpointStats<'_, Member>| {
-            self.describe_endpoint(stats, held.contains(&Rc::as_ptr(&stats.key.0)))
+            let mut endpoint =
+                self.describe_endpoint(stats, held.contains(&Rc::as_ptr(&stats.key.0)));
+            let registry = listed_by.get(&stats.key.0.endpoint.key());
+            endpoint.listed_by = registry.map(|registry| registry.to_string());
+            endpoint
         };
         endpoints.iter().map(describe).collect()
+    }
+
+    /// Which of several registries lists each endpoint now; empty if the registry is only one.
+    pub(super) fn listed_by(&self) -> HashMap<EndpointKey, Arc<str>> {
+        let listed = self.listed.borrow();
+        let of = |endpoint: &Endpoint| Some((endpoint.key(), endpoint.registry.clone()?));
+        listed.endpoints.iter().filter_map(of).collect()
     }
 
     fn describe_endpoint(&self, stats: &EndpointStats<'_, Member>, held: bool) -> EndpointSnapshot {
@@ -111,6 +124,7 @@ impl Cluster {
         EndpointSnapshot {
             service: self.service_name.to_string(),
             registry: self.registry_name.to_string(),
+            listed_by: None,
             address: member.upstream.address().to_string(),
             protocol: member.endpoint.protocol.scheme().to_owned(),
             standing: BTreeMap::from([(standing.to_owned(), 1)]),

@@ -24,6 +24,7 @@ impl Cluster {
         let policy = self.policy.borrow();
         let max_in_flight = policy.max_in_flight;
         let balancer = self.balancer.borrow();
+        let listed_by = self.listed_by();
         let mut endpoints = BTreeMap::new();
         for one in &explained.members {
             let stats = balancer.stats().find(|stats| stats.key == &one.member);
@@ -39,6 +40,8 @@ impl Cluster {
                 endpoint.why.push(format!("circuit of method {of}: {state}"));
             }
             endpoint.removed_by.clone_from(&one.removed_by);
+            let registry = listed_by.get(&one.member.0.endpoint.key());
+            endpoint.listed_by = registry.map(|registry| registry.to_string());
             endpoints.insert(one.member.0.upstream.address().to_string(), endpoint);
         }
         let allowed = self.narrowed(explained.allowed.map(Rc::new), method);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
-use dubbo_proto::application::is_application;
+use dubbo_proto::application::{Storage, is_application};
 use registry::{
     ApplicationConfig, DefinitionSources, EtcdConfig, Layout, MemoryHub, RegisterMode,
     RegistryConfig, RegistryTls, StaticService,
@@ -68,7 +68,7 @@ const FILE_KEYS: [&str; 1] = ["path"];
 
 const STATIC_KEYS: [&str; 1] = ["service"];
 
-const ETCD_KEYS: [&str; 19] = [
+const ETCD_KEYS: [&str; 20] = [
     "snapshot",
     "endpoints",
     "layout",
@@ -88,6 +88,7 @@ const ETCD_KEYS: [&str; 19] = [
     "instances_root",
     "provided_by",
     "register_mode",
+    "metadata_type",
 ];
 
 /// As Dubbo's `register-mode`.
@@ -96,6 +97,10 @@ pub(super) const REGISTER_MODES: [(&str, RegisterMode); 3] = [
     ("interface", RegisterMode::Interface),
     ("instance", RegisterMode::Instance),
 ];
+
+/// As Dubbo's `metadata-type`.
+pub(super) const METADATA_TYPES: [(&str, Storage); 2] =
+    [("local", Storage::Local), ("remote", Storage::Remote)];
 
 pub(super) use self::several::MODES as SEVERAL_MODES;
 
@@ -200,7 +205,8 @@ fn applications(section: &mut Section<'_>, instances_root: &str) -> ApplicationC
         provided_by.insert(interface.to_owned(), names);
     }
     let register = section.choice("register_mode", &REGISTER_MODES).unwrap_or_default();
-    ApplicationConfig { instances_root, metadata_root, provided_by, register }
+    let metadata = section.choice("metadata_type", &METADATA_TYPES).unwrap_or_default();
+    ApplicationConfig { instances_root, metadata_root, provided_by, register, metadata }
 }
 
 /// Where services say what they look like.
@@ -284,7 +290,7 @@ fn etcd(section: &mut Section<'_>, folder: &Path) -> EtcdConfig {
     let (user, password) = credentials(section, folder);
     let is_https = endpoints.iter().any(|url| url.starts_with("https://"));
     let base = EtcdConfig::new(endpoints, layout(section));
-    let keys = ["instances_root", "provided_by", "register_mode"];
+    let keys = ["instances_root", "provided_by", "register_mode", "metadata_type"];
     if matches!(base.layout, Layout::Contest { .. })
         && let Some(key) = keys.into_iter().find(|key| section.has(key))
     {

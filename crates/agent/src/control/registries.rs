@@ -36,9 +36,8 @@ fn open_one(
     opened: &HashMap<String, Registry>,
 ) -> Result<Registry, RegistryError> {
     let (config, definitions) = (entry.config.clone(), entry.definitions.clone());
-    if let RegistryConfig::Several(SeveralConfig { of, mode }) = config {
-        let member = |name: String| opened.get(&name).cloned().map(|registry| (name, registry));
-        return several(of.into_iter().filter_map(member).collect(), mode, definitions);
+    if let RegistryConfig::Several(config) = &config {
+        return several(config, |name| opened.get(name).cloned(), definitions);
     }
     match entry.snapshot.clone() {
         Some(path) => Registry::open_remembering(config, definitions, path),

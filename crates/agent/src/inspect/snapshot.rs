@@ -229,6 +229,9 @@ pub struct EndpointSnapshot {
     pub service: String,
     /// The registry that it was learnt from.
     pub registry: String,
+    /// Which registry lists it, if that one is made of several.
+    #[serde(default)]
+    pub listed_by: Option<String>,
     /// `HOST:PORT`.
     pub address: String,
     /// `link` for a provider's agent, `dubbo` for a provider.
@@ -287,6 +290,7 @@ impl Snapshot for EndpointSnapshot {
             (own, other) => own.or(other),
         };
         self.capacity_source = self.capacity_source.take().or(other.capacity_source);
+        self.listed_by = self.listed_by.take().or(other.listed_by);
         self.calls.merge(&other.calls);
     }
 
@@ -336,6 +340,9 @@ pub struct StepSnapshot {
 pub struct ExplainedEndpoint {
     /// The rule that removes it, and which part of it.
     pub removed_by: Option<String>,
+    /// Which registry lists it, if that one is made of several.
+    #[serde(default)]
+    pub listed_by: Option<String>,
     /// How many workers see it in which state.
     pub standing: BTreeMap<String, usize>,
     /// What else keeps calls away from it.
@@ -360,6 +367,7 @@ impl Snapshot for ExplanationSnapshot {
         for (address, endpoint) in other.endpoints {
             let own = self.endpoints.entry(address).or_default();
             own.removed_by = own.removed_by.take().or(endpoint.removed_by);
+            own.listed_by = own.listed_by.take().or(endpoint.listed_by);
             for (standing, n_workers) in endpoint.standing {
                 *own.standing.entry(standing).or_default() += n_workers;
             }

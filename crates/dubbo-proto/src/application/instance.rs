@@ -43,12 +43,22 @@ pub struct Instance {
 }
 
 /// Where the metadata of an instance are.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Storage {
     /// The instance is asked.
+    #[default]
     Local,
     /// In the metadata report.
     Remote,
+}
+
+impl Storage {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Remote => "remote",
+        }
+    }
 }
 
 /// Where an instance tells its metadata.
@@ -155,14 +165,16 @@ impl Instance {
         known.unwrap_or(self.port)
     }
 
-    /// An instance that offers `revision` by Dubbo TCP, and tells its metadata there itself.
-    /// `params` are those of its metadata service.
+    /// An instance that offers `revision` by Dubbo TCP, and tells its metadata there itself, also
+    /// if it says that they are in the metadata report. `params` are those of its metadata
+    /// service.
     #[must_use]
     pub fn offering(
         application: &str,
         host: &str,
         port: u16,
         revision: &str,
+        storage: Storage,
         params: &BTreeMap<String, String>,
     ) -> Self {
         let mut params = params.clone();
@@ -171,7 +183,7 @@ impl Instance {
         let endpoints = json!([{ "port": port, "protocol": "dubbo" }]);
         let metadata = [
             (REVISION, revision.to_owned()),
-            (STORAGE, "local".to_owned()),
+            (STORAGE, storage.name().to_owned()),
             (ENDPOINTS, endpoints.to_string()),
             (URL_PARAMS, json!(params).to_string()),
         ];

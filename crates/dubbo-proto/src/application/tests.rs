@@ -42,7 +42,7 @@ fn reads_instances_in_both_forms() {
 #[test]
 fn reads_what_it_writes() {
     let params = [("version".to_owned(), "1.0.0".to_owned())].into();
-    let instance = Instance::offering("orders", "10.0.0.6", 20990, "77", &params);
+    let instance = Instance::offering("orders", "10.0.0.6", 20990, "77", Storage::Local, &params);
     for record in [instance.curator_record(1), instance.plain_record()] {
         assert_eq!(Instance::parse(record.as_bytes()).as_ref(), Ok(&instance), "{record}");
     }

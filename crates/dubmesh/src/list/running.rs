@@ -26,6 +26,9 @@ struct ServiceRow {
 struct EndpointRow {
     service: String,
     registry: String,
+    /// Which of several registries lists it.
+    #[serde(default)]
+    listed_by: Option<String>,
     address: String,
     protocol: String,
     weight: u32,
@@ -59,6 +62,9 @@ impl RunningService {
             let states: Vec<_> = it.standing.keys().map(String::as_str).collect();
             let EndpointRow { protocol, address, weight, .. } = it;
             let _ = write!(out, "  {protocol}://{address}  weight {weight}  {}", states.join("+"));
+            if let Some(registry) = &it.listed_by {
+                let _ = write!(out, "  registry {registry}");
+            }
             if it.held {
                 out.push_str("  held");
             }
@@ -83,6 +89,7 @@ impl RunningService {
                 "standing": it.standing,
                 "why": it.why,
                 "held": it.held,
+                "listedBy": it.listed_by,
             })
         };
         json!({

@@ -102,6 +102,26 @@ fn consume(version: DubboVersion, url: &str, step: &str, more: &[&str]) -> Resul
     consumer.finish(3 * PATIENCE).map_err(|error| error.to_string())
 }
 
+/// The agent's metadata are in the metadata report, and the instance says so: a consumer of Dubbo
+/// does not ask the agent for them.
+#[test]
+fn a_java_consumer_finds_the_metadata_of_an_agent_in_the_report() {
+    let app = HttpApp::node().unwrap();
+    let zookeeper = ZooKeeper::start().unwrap();
+    let url = format!("zookeeper://{}", zookeeper.addr());
+    let registry = in_zookeeper(&zookeeper) + "metadata_type = \"remote\"\n";
+    let agent = offering(&app, &registry, "instance");
+    let mut client = zookeeper.client().unwrap();
+    let folder = "/dubbo/metadata/web";
+    wait_until("the metadata", || client.children(folder).unwrap_or_default().len() == 1);
+    let remote = ["-Ddubbo.application.metadata-type=remote"];
+    let printed = consume(DubboVersion::V3_3, &url, "FORCE_APPLICATION", &remote);
+    let printed = printed.unwrap_or_else(|error| panic!("{error}\n{}", agent.tail()));
+    let n_right = printed.lines().filter(|line| line.contains(" = ")).count();
+    assert_eq!(n_right, CALLS.split(',').count(), "{printed}");
+    assert!(10 < agent.n_exported(TYPES), "they came through the agent");
+}
+
 /// An agent that offers an HTTP app to Dubbo's consumers, registered in this mode.
 fn offering(app: &HttpApp, registry: &str, mode: &str) -> Agent {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop/apps/exports.toml");

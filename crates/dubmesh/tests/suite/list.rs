@@ -72,7 +72,7 @@ fn lists_all(registry: &str) {
         (&["a.Orders"][..], "it is registered as g/a.Orders:1.0"),
         (&["a.Orders", "--group", "g"], "it is registered as g/a.Orders:1.0"),
         (&["com.acme.Orders"], "did you mean g/a.Orders:1.0?"),
-        (&["a.Nothing"], "check the interface, --version and --group"),
+        (&["a.Nothing"], "nothing is registered for its interface"),
     ] {
         let (status, _, err) = dubmesh(&[&["describe"], args, &["--registry", registry]].concat());
         assert_eq!(status, Some(3), "{err}");

@@ -1,5 +1,6 @@
 //! Registers what we offer at application level: one instance for all services of an address, the
-//! mapping of each service, and the metadata that the instance tells when it is asked.
+//! mapping of each service, and the metadata, which the instance tells when it is asked and which
+//! are in the metadata report if that is wanted.
 //!
 //! Invariants:
 //! - Metadata can be told before the instance that has them is written.
@@ -10,7 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use dubbo_proto::application::{Instance, METADATA_SERVICE_VERSION, Metadata, OfferedService};
+use dubbo_proto::application::{
+    Instance, METADATA_SERVICE_VERSION, Metadata, OfferedService, Storage,
+};
 use dubbo_proto::{DubboUrl, ServiceKey};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -146,6 +149,9 @@ struct Current {
     revision: String,
     established: watch::Receiver<bool>,
     withdraw: Withdraw,
+    /// Its metadata in the metadata report, if they are to be there. Others of the same revision
+    /// need them too, so they stay.
+    report: Option<(watch::Receiver<bool>, Withdraw)>,
     /// Tells its services that they are there; ends with this.
     telling: JoinSet<()>,
 }
@@ -194,6 +200,7 @@ impl Task {
             let waiting = self.waiting(&place);
             let (done, withdrawn) = oneshot::channel();
             (current.withdraw)(done);
+            current.report.into_iter().for_each(|(_, forget)| forget(oneshot::channel().0));
             tokio::spawn(async move {
                 let _ = withdrawn.await;
                 waiting.into_iter().for_each(|done| _ = done.send(()));
@@ -232,6 +239,9 @@ impl Task {
     fn write_instance(&mut self, place: &Place, metadata: Metadata) {
         let Place { application, host, port } = place;
         let revision = metadata.revision.clone();
+        // Before the instance that says that they are there.
+        let report = (self.source.storage() == Storage::Remote)
+            .then(|| self.source.keep(self.source.place_report(&metadata)));
         self.announced.add(Arc::new(metadata));
         let offers = self.offers.values().filter(|offer| offer.place == *place);
         let mut params = offers.map(|offer| &offer.params).next().cloned().unwrap_or_default();
@@ -248,15 +258,18 @@ impl Task {
             )
         });
         params.insert("version".to_owned(), METADATA_SERVICE_VERSION.to_owned());
-        let mut instance = Instance::offering(application, host, *port, &revision, &params);
+        let storage = self.source.storage();
+        let mut instance =
+            Instance::offering(application, host, *port, &revision, storage, &params);
         instance.metadata.extend(since.map(|since| (TIMESTAMP.to_owned(), since)));
         let placed = self.source.place_instance(&instance);
         let (established, withdraw) = self.source.keep(placed);
         let telling = JoinSet::new();
-        let current = Current { revision, established, withdraw, telling };
+        let current = Current { revision, established, withdraw, report, telling };
         if let Some(before) = self.instances.insert(place.clone(), current) {
             // It has the same path, and so nothing is deleted.
             (before.withdraw)(oneshot::channel().0);
+            before.report.into_iter().for_each(|(_, forget)| forget(oneshot::channel().0));
         }
     }
 
@@ -266,9 +279,10 @@ impl Task {
         let offers = self.offers.values().filter(|offer| offer.place == *place);
         let senders: Vec<_> = offers.map(|offer| offer.established.clone()).collect();
         let mappings = self.mappings.iter().filter(|((_, name), _)| *name == place.application);
-        let mut mappings: Vec<_> =
+        let mut before: Vec<_> =
             mappings.map(|(_, (established, _))| established.clone()).collect();
         let Some(current) = self.instances.get_mut(place) else { return };
+        before.extend(current.report.iter().map(|(established, _)| established.clone()));
         let mut established = current.established.clone();
         tokio::spawn(async move {
             // Also if it is replaced once more.
@@ -278,8 +292,8 @@ impl Task {
         let mut established = current.established.clone();
         current.telling.abort_all();
         current.telling.spawn(async move {
-            for mapping in &mut mappings {
-                let _ = mapping.wait_for(|is| *is).await;
+            for document in &mut before {
+                let _ = document.wait_for(|is| *is).await;
             }
             loop {
                 let is_there = *established.borrow_and_update();

@@ -194,7 +194,8 @@ mod tests {
 
     #[test]
     fn what_is_missing_of_an_application_is_told_once_all_is_known() {
-        let instance = Instance::offering("orders", "h", 1, "7", &BTreeMap::new());
+        let instance =
+            Instance::offering("orders", "h", 1, "7", Default::default(), &BTreeMap::new());
         let service = OfferedService {
             service: "a.B".parse().unwrap(),
             protocol: "dubbo".to_owned(),

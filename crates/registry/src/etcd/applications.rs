@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dubbo_proto::application::Instance;
+use dubbo_proto::application::{Instance, Metadata, Storage};
 use tokio::sync::watch;
 
 use crate::application::item;
@@ -72,6 +72,14 @@ impl Applications for EtcdApplications {
         revision: &'a str,
     ) -> Wait<'a, Result<Option<Vec<u8>>, Away>> {
         Box::pin(self.read(application, revision))
+    }
+
+    fn storage(&self) -> Storage {
+        self.settings.applications.metadata
+    }
+
+    fn place_report(&self, metadata: &Metadata) -> Placed {
+        self.paths.place_report(metadata)
     }
 
     fn place_instance(&self, instance: &Instance) -> Placed {

@@ -49,8 +49,8 @@ impl EtcdSession {
             return Err(EtcdError::LeaseLost);
         }
         let mut missing = Vec::new();
-        // A name in a list belongs to nobody, and hangs on no lease.
-        for entry in held.iter().filter(|entry| !matches!(entry.value, Value::Member(_))) {
+        // What belongs to nobody hangs on no lease.
+        for entry in held.iter().filter(|entry| !entry.value.stays()) {
             if answer.keys().iter().any(|key| key == entry.path.as_bytes()) {
                 continue;
             }
@@ -68,6 +68,11 @@ impl EtcdSession {
     async fn write(&mut self, live: &Live, entry: &Placed) -> Result<(), EtcdError> {
         if let Value::Member(name) = &entry.value {
             return self.join(live, &entry.path, name).await;
+        }
+        if let Value::Document(text) = &entry.value {
+            let mut client = live.kv_client();
+            let put = client.put(entry.path.as_str(), text.as_bytes(), None);
+            return self.connection.request("writing metadata", put).await.map(|_| ());
         }
         let lease = self.lease(live).await?;
         let options = Some(PutOptions::new().with_lease(lease));
@@ -111,7 +116,7 @@ impl EtcdSession {
 
     async fn delete(&self, live: &Live, entry: &Placed) -> Result<(), EtcdError> {
         let Some(lease) = self.lease else { return Ok(()) };
-        if matches!(entry.value, Value::Member(_)) {
+        if entry.value.stays() {
             return Ok(());
         }
         let mut client = live.kv_client();

@@ -4,7 +4,7 @@
 //! Sources: `ZookeeperServiceDiscovery`, `EtcdServiceDiscovery` and `ZookeeperMetadataReport`;
 //! dubbo-go leaves the second `metadata` out.
 
-use dubbo_proto::application::Instance;
+use dubbo_proto::application::{Instance, Metadata};
 
 use crate::error::RegistryError;
 
@@ -59,6 +59,11 @@ impl ApplicationPaths {
 
     pub(crate) fn place_mapping(&self, interface: &str, application: &str) -> Placed {
         Placed { path: self.mapping(interface), value: Value::Member(application.into()) }
+    }
+
+    pub(crate) fn place_report(&self, metadata: &Metadata) -> Placed {
+        let [path, _] = self.reports(&metadata.application, &metadata.revision);
+        Placed { path, value: Value::Document(metadata.to_json().into()) }
     }
 
     pub(crate) fn place_instance(&self, instance: &Instance, record: String) -> Placed {

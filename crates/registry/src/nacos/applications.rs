@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dubbo_proto::application::Instance as ApplicationInstance;
+use dubbo_proto::application::{Instance as ApplicationInstance, Metadata, Storage};
 use nacos_proto::{ConfigKey, Instance};
 use tokio::sync::watch;
 
@@ -32,11 +32,16 @@ impl NacosApplications {
     async fn read(&self, application: &str, revision: &str) -> Result<Option<Vec<u8>>, Away> {
         let away = || Away("Nacos' documents cannot be reached".to_owned());
         let live = self.documents.live_within_timeout().await.ok_or_else(away)?;
-        // The group is the revision, whatever group the report itself has.
-        let key = ConfigKey { group: revision.to_owned(), data_id: application.to_owned() };
-        let document = rule::read(&live, &key).await.map_err(|error| Away(error.to_string()))?;
+        let document = rule::read(&live, &report_key(application, revision))
+            .await
+            .map_err(|error| Away(error.to_string()))?;
         Ok(document.map(|document| document.content.into_bytes()))
     }
+}
+
+/// The group is the revision, whatever group the report itself has.
+fn report_key(application: &str, revision: &str) -> ConfigKey {
+    ConfigKey { group: revision.to_owned(), data_id: application.to_owned() }
 }
 
 impl Applications for NacosApplications {
@@ -67,6 +72,15 @@ impl Applications for NacosApplications {
         revision: &'a str,
     ) -> Wait<'a, Result<Option<Vec<u8>>, Away>> {
         Box::pin(self.read(application, revision))
+    }
+
+    fn storage(&self) -> Storage {
+        self.settings.applications.metadata
+    }
+
+    fn place_report(&self, metadata: &Metadata) -> Placed {
+        let key = report_key(&metadata.application, &metadata.revision);
+        rule::placed(&key, metadata.to_json().into())
     }
 
     fn place_instance(&self, instance: &ApplicationInstance) -> Placed {

@@ -1,4 +1,4 @@
-//! Documents of Nacos' configuration: one is watched, read, or added to.
+//! Documents of Nacos' configuration: one is watched, read, written, or added to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use nacos_proto::{Ask, ConfigAnswer, ConfigKey, Listened};
 use tokio::time::sleep;
 use wire::jitter;
 
+use crate::layout::{Placed, Value};
 use crate::store::{RuleWatch, StoreError, Wait};
 
 use super::connection::{Connection, Live, NacosError};
@@ -37,6 +38,35 @@ pub(super) async fn read(live: &Live, key: &ConfigKey) -> Result<Option<ConfigAn
             Err(NacosError::Refused { what, subject, refusal })
         }
     }
+}
+
+/// Where a document is written that belongs to nobody.
+pub(super) fn placed(key: &ConfigKey, text: Arc<str>) -> Placed {
+    Placed { path: format!("{}/{}", key.group, key.data_id), value: Value::Document(text) }
+}
+
+/// Writes a document, unless it is there already. `path` is that of [`placed`].
+pub(super) async fn write(live: &Live, path: &str, text: &str) -> Result<(), NacosError> {
+    // A group has no slash in it.
+    let (group, data_id) = path.split_once('/').unwrap_or((RULES, path));
+    let key = ConfigKey { group: group.to_owned(), data_id: data_id.to_owned() };
+    for _ in 0..MAX_TRIES {
+        let known = read(live, &key).await?;
+        if known.as_ref().is_some_and(|known| known.content == text) {
+            return Ok(());
+        }
+        let cas_md5 = known.as_ref().map_or_else(|| "0".to_owned(), |known| known.md5.clone());
+        let publish = Ask::Publish { key: key.clone(), content: text.to_owned(), cas_md5 };
+        match live.try_ask(&publish).await? {
+            Ok(_) => return Ok(()),
+            Err(refusal) if refusal.is_forbidden() => {
+                let (what, subject) = (publish.words(), publish.subject());
+                return Err(NacosError::Refused { what, subject, refusal });
+            }
+            Err(refusal) => tracing::debug!(%refusal, "somebody else writes {}", key.data_id),
+        }
+    }
+    Err(NacosError::Unsteady(path.to_owned()))
 }
 
 /// Adds a name to a list that others write, too.

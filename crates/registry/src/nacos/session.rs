@@ -159,14 +159,18 @@ impl Session for NacosSession {
     fn put<'a>(&'a mut self, entry: &'a Placed) -> Wait<'a, Result<(), StoreError>> {
         Box::pin(async {
             let live = self.live()?;
+            // Instances need not wait for documents.
+            let away = || StoreError::Failed("Nacos' documents are away".to_owned());
+            let failed = |error: NacosError| StoreError::Failed(error.to_string());
             match &entry.value {
                 Value::Member(name) => {
                     let key = ConfigKey { group: MAPPING.into(), data_id: entry.path.clone() };
-                    // Instances need not wait for a list of names.
-                    let away = || StoreError::Failed("Nacos' documents are away".to_owned());
                     let documents = self.documents.current().ok_or_else(away)?;
-                    let join = rule::join(&documents, &key, name);
-                    join.await.map_err(|error| StoreError::Failed(error.to_string()))
+                    rule::join(&documents, &key, name).await.map_err(failed)
+                }
+                Value::Document(text) => {
+                    let documents = self.documents.current().ok_or_else(away)?;
+                    rule::write(&documents, &entry.path, text).await.map_err(failed)
                 }
                 Value::Text(text) => {
                     let Some((service, instance)) = unplaced(text) else {
@@ -185,7 +189,7 @@ impl Session for NacosSession {
     fn remove<'a>(&'a mut self, entry: &'a Placed) -> Wait<'a, Result<(), StoreError>> {
         Box::pin(async {
             let live = self.live()?;
-            // Other instances of the application may need a mapping: it stays.
+            // Other instances of the application may need a mapping, or metadata: they stay.
             let Value::Text(text) = &entry.value else { return Ok(()) };
             let Some((service, _)) = unplaced(text) else { return Ok(()) };
             let naming = self.naming.clone();

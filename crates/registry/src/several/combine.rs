@@ -3,19 +3,44 @@
 //! Invariants:
 //! - Nothing is shown before every registry that counts has said what it has, or is given up.
 //! - A registry that says nothing takes nothing away from what the others list.
-//! - An address is listed once, as the first registry that counts has it.
+//! - An address is listed once, as the first registry that counts has it, and says which one it
+//!   is.
+//! - Shares change weights, and nothing else: an endpoint without weight stays so, and none loses
+//!   all of its weight.
+
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use dubbo_proto::ServiceKey;
 
 use crate::config::SeveralMode;
 use crate::endpoint::{Endpoint, Freshness, Level, Snapshot};
 use crate::layout::Entry;
-use crate::listing::{Leftover, Listing};
+use crate::listing::{Leftover, Listing, resolve};
 use crate::store::{Item, Known};
+
+/// The parameter of endpoints that says where they are.
+const ZONE: &str = "zone";
+
+/// The greatest weight after shares were dealt: the smallest ones are still exact to a percent if
+/// they are a thousandth of it.
+const TOP_WEIGHT: f64 = 100_000.0;
+
+/// What the operator says of one registry.
+#[derive(Clone, Debug)]
+pub(super) struct Terms {
+    pub(super) name: Arc<str>,
+    /// How many calls its endpoints get together, in proportion to those of the others. `None`: as
+    /// their weights say.
+    pub(super) share: Option<u32>,
+    /// Where its endpoints are that do not say it.
+    pub(super) zone: Option<String>,
+}
 
 /// What one registry says of a service.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
+    pub(super) terms: Terms,
     pub(super) snapshot: Snapshot,
     /// Whether nobody waits any longer for its first list.
     pub(super) is_given_up: bool,
@@ -24,6 +49,17 @@ pub(super) struct Part {
 impl Part {
     fn is_silent(&self) -> bool {
         self.snapshot.status == Freshness::Pending
+    }
+
+    fn endpoints(&self) -> impl Iterator<Item = Endpoint> {
+        let Terms { name, zone, .. } = &self.terms;
+        self.snapshot.endpoints.iter().cloned().map(move |mut endpoint| {
+            endpoint.registry = Some(Arc::clone(name));
+            if let Some(zone) = zone.as_ref().filter(|_| !endpoint.params.contains_key(ZONE)) {
+                Arc::make_mut(&mut endpoint.params).insert(ZONE.to_owned(), zone.clone());
+            }
+            endpoint
+        })
     }
 }
 
@@ -43,27 +79,59 @@ pub(super) fn combine(wanted: &ServiceKey, mode: SeveralMode, parts: &[Part]) ->
     }
     let is_current = asked.iter().all(|part| part.snapshot.status == Freshness::Current);
     // Of two with one address the last one counts, and the first registry has to.
-    let entries = asked.iter().rev().flat_map(|part| entries(wanted, &part.snapshot));
-    let item =
-        |(n, entry): (usize, _)| Item { key: n.to_be_bytes().to_vec(), read: Ok(Some(entry)) };
-    Some(Known { items: entries.enumerate().map(item).collect(), is_current })
-}
-
-fn entries<'a>(
-    wanted: &'a ServiceKey,
-    snapshot: &'a Snapshot,
-) -> impl Iterator<Item = Entry> + use<'a> {
-    let listings = snapshot.endpoints.iter().map(|endpoint| {
-        let (version, group) = offered(wanted, endpoint);
-        let stands_for = endpoint.params.get("for").cloned();
-        let endpoint = endpoint.clone();
-        Entry::Listing(Listing { version, group, endpoint, stands_for, level: Level::Interface })
-    });
-    let leftovers = snapshot.unused.iter().map(|unused| {
+    let all = asked.iter().rev().flat_map(Part::endpoints);
+    let all: Vec<Listing> = all.map(|endpoint| listing(wanted, endpoint)).collect();
+    let mut endpoints = resolve(wanted, &all).to_vec();
+    deal(&mut endpoints, asked);
+    let listings = endpoints.into_iter().map(|it| Entry::Listing(listing(wanted, it)));
+    let unused = asked.iter().flat_map(|part| part.snapshot.unused.iter());
+    let leftovers = unused.map(|unused| {
         let ServiceKey { version, group, .. } = wanted.clone();
         Entry::Leftover(Leftover { version, group, unused: unused.clone() })
     });
-    listings.chain(leftovers)
+    let item =
+        |(n, entry): (usize, _)| Item { key: n.to_be_bytes().to_vec(), read: Ok(Some(entry)) };
+    let items = listings.chain(leftovers).enumerate().map(item).collect();
+    Some(Known { items, is_current })
+}
+
+/// Gives the endpoints of each registry their share of the weight. What is in one registry alone
+/// keeps its weights.
+fn deal(endpoints: &mut [Endpoint], parts: &[Part]) {
+    let shares: HashMap<&str, u32> =
+        parts.iter().filter_map(|it| Some((&*it.terms.name, it.terms.share?))).collect();
+    let mut totals = HashMap::<&str, f64>::new();
+    for endpoint in endpoints.iter().filter(|endpoint| 0 < endpoint.weight) {
+        let Some(registry) = &endpoint.registry else { continue };
+        *totals.entry(registry).or_default() += f64::from(endpoint.weight);
+    }
+    if shares.is_empty() || totals.len() < 2 {
+        return;
+    }
+    let dealt = |endpoint: &Endpoint| {
+        let registry = endpoint.registry.as_deref()?;
+        let (share, total) = (shares.get(registry)?, totals.get(registry)?);
+        Some(f64::from(endpoint.weight) * f64::from(*share) / total)
+    };
+    let dealt: Vec<Option<f64>> = endpoints.iter().map(dealt).collect();
+    let top = dealt.iter().flatten().copied().fold(f64::MIN_POSITIVE, f64::max);
+    for (endpoint, dealt) in endpoints.iter_mut().zip(dealt) {
+        if let Some(dealt) = dealt.filter(|_| 0 < endpoint.weight) {
+            endpoint.weight = weight(dealt / top);
+        }
+    }
+}
+
+/// The weight of a part of the top weight, which is above 0 and at most 1.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is clamped")]
+fn weight(part: f64) -> u32 {
+    (part * TOP_WEIGHT).round().clamp(1.0, TOP_WEIGHT) as u32
+}
+
+fn listing(wanted: &ServiceKey, endpoint: Endpoint) -> Listing {
+    let (version, group) = offered(wanted, &endpoint);
+    let stands_for = endpoint.params.get("for").cloned();
+    Listing { version, group, endpoint, stands_for, level: Level::Interface }
 }
 
 /// The version and group under which an endpoint was found: it matches what is wanted, or it would

@@ -7,7 +7,8 @@ use futures_util::future::select_all;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::combine::{Part, combine};
+use super::Member;
+use super::combine::{Part, Terms, combine};
 use crate::config::SeveralMode;
 use crate::endpoint::Snapshot;
 use crate::registry::{Registry, RuleSubscription, Subscription};
@@ -37,7 +38,8 @@ async fn open_change<T>(receiver: &mut watch::Receiver<T>) {
 }
 
 /// One service in one of the registries.
-struct Member {
+struct Watched {
+    terms: Terms,
     snapshots: watch::Receiver<Snapshot>,
     status: watch::Receiver<RegistryStatus>,
     _subscription: Subscription,
@@ -46,20 +48,17 @@ struct Member {
 pub(super) struct SeveralWatch {
     wanted: ServiceKey,
     mode: SeveralMode,
-    members: Vec<Member>,
+    members: Vec<Watched>,
     /// Until when a registry may be silent.
     patient_until: Instant,
 }
 
 impl SeveralWatch {
-    pub(super) fn new<'a>(
-        wanted: &ServiceKey,
-        mode: SeveralMode,
-        registries: impl Iterator<Item = &'a Registry>,
-    ) -> Self {
-        let members = registries.map(|registry| {
+    pub(super) fn new(wanted: &ServiceKey, mode: SeveralMode, members: &[Member]) -> Self {
+        let members = members.iter().map(|Member { terms, registry }| {
             let subscription = registry.subscribe(wanted);
-            Member {
+            Watched {
+                terms: terms.clone(),
                 snapshots: subscription.snapshots(),
                 status: registry.status(),
                 _subscription: subscription,
@@ -71,11 +70,12 @@ impl SeveralWatch {
 
     fn combined(&mut self) -> Option<Known> {
         let is_late = self.patient_until <= Instant::now();
-        let part = |member: &mut Member| {
+        let part = |member: &mut Watched| {
             let status = member.status.borrow_and_update();
             let is_away = !status.connected && status.last_error.is_some();
             let snapshot = member.snapshots.borrow_and_update().clone();
-            Part { snapshot, is_given_up: is_late || is_away }
+            let terms = member.terms.clone();
+            Part { terms, snapshot, is_given_up: is_late || is_away }
         };
         let parts: Vec<_> = self.members.iter_mut().map(part).collect();
         combine(&self.wanted, self.mode, &parts)

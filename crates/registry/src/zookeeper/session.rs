@@ -80,10 +80,17 @@ async fn write(live: &Live, acl: Acl, entry: &Placed) -> Result<(), ZooKeeperErr
     let data = || match &entry.value {
         Value::Text(text) => text.as_bytes().to_vec(),
         // All that counts is in the name.
-        Value::Weight(_) | Value::SessionId | Value::Member(_) => Vec::new(),
+        Value::Weight(_) | Value::SessionId | Value::Member(_) | Value::Document(_) => Vec::new(),
     };
-    if let Value::Member(name) = &entry.value {
-        return join(live, acl, path, name).await;
+    match &entry.value {
+        Value::Member(name) => {
+            return edit(live, acl, path, |text| add_application(text, name)).await;
+        }
+        Value::Document(new) => {
+            let new = |text: &str| (*text != **new).then(|| new.to_string());
+            return edit(live, acl, path, new).await;
+        }
+        Value::Weight(_) | Value::SessionId | Value::Text(_) => {}
     }
     for _ in 0..MAX_TRIES {
         let create =
@@ -121,8 +128,14 @@ async fn write(live: &Live, acl: Acl, entry: &Placed) -> Result<(), ZooKeeperErr
     Err(ZooKeeperError::Unsteady)
 }
 
-/// Adds a name to a list that others write, too. It belongs to no session.
-async fn join(live: &Live, acl: Acl, path: &str, name: &str) -> Result<(), ZooKeeperError> {
+/// Changes a text that others write, too, and that belongs to no session. `new` makes the new text
+/// of the old one, or nothing if it is to stay.
+async fn edit(
+    live: &Live,
+    acl: Acl,
+    path: &str,
+    new: impl Fn(&str) -> Option<String>,
+) -> Result<(), ZooKeeperError> {
     for _ in 0..MAX_TRIES {
         let known = match live.ask(Request::Data { path: path.to_owned(), watcher: None }).await? {
             Ok(Answer::Data { data, stat }) => {
@@ -132,7 +145,7 @@ async fn join(live: &Live, acl: Acl, path: &str, name: &str) -> Result<(), ZooKe
             Err(refusal) => return Err(live.refused("reading", path, refusal)),
         };
         let text = known.as_ref().map_or("", |(text, _)| text);
-        let Some(text) = add_application(text, name) else { return Ok(()) };
+        let Some(text) = new(text) else { return Ok(()) };
         if let Some((_, version)) = known {
             if set_data(live, path, text.into_bytes(), version).await? {
                 return Ok(());

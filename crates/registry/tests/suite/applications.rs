@@ -1,12 +1,15 @@
 //! Discovery at application level in a real ZooKeeper and a real etcd, with what a test writes
 //! there. Real Java peers are in dubmesh's own tests.
 
-use dubbo_proto::application::{Instance, Metadata, OfferedService};
+use dubbo_proto::application::{Instance, Metadata, OfferedService, Storage};
 use interop_harness::{Etcd, ZooKeeper, ZooKeeperClient};
-use registry::{Freshness, Layout, Level, Presence, Registry, Subscription};
+use registry::{
+    ApplicationConfig, Endpoint, Freshness, Layout, Level, Presence, Protocol, RegisterMode,
+    Registry, Subscription,
+};
 use tokio::time::timeout;
 
-use crate::support::{LONG, etcd, service, shows, zookeeper};
+use crate::support::{LONG, etcd, registration, service, shows, zookeeper};
 
 /// Either store, as a test writes into it.
 trait Store {
@@ -14,6 +17,13 @@ trait Store {
     fn delete(&mut self, path: &str);
     fn record(&self, instance: &Instance) -> String;
     fn registry(&self) -> Registry;
+    /// One that registers at application level alone, with its metadata in the report.
+    fn reporting(&self) -> Registry;
+}
+
+fn remote() -> ApplicationConfig {
+    let register = RegisterMode::Instance;
+    ApplicationConfig { register, metadata: Storage::Remote, ..ApplicationConfig::default() }
 }
 
 struct InZooKeeper(ZooKeeper, ZooKeeperClient);
@@ -45,6 +55,12 @@ impl Store for InZooKeeper {
     fn registry(&self) -> Registry {
         zookeeper::plain(&self.0)
     }
+
+    fn reporting(&self) -> Registry {
+        let mut config = zookeeper::config(self.0.addr());
+        config.applications = remote();
+        zookeeper::open(config)
+    }
 }
 
 struct InEtcd(Etcd);
@@ -65,15 +81,19 @@ impl Store for InEtcd {
     fn registry(&self) -> Registry {
         etcd::open(etcd::config(&self.0.client_url(), Layout::dubbo()))
     }
+
+    fn reporting(&self) -> Registry {
+        let mut config = etcd::config(&self.0.client_url(), Layout::dubbo());
+        config.applications = remote();
+        etcd::open(config)
+    }
 }
 
 const MAPPING: &str = "/dubbo/mapping/a.B";
 
 fn instance(port: u16, revision: &str) -> Instance {
-    let mut instance =
-        Instance::offering("orders", "10.0.0.1", port, revision, &Default::default());
-    instance.metadata.insert("dubbo.metadata.storage-type".into(), "remote".into());
-    instance
+    let params = Default::default();
+    Instance::offering("orders", "10.0.0.1", port, revision, Storage::Remote, &params)
 }
 
 fn metadata(params: &[(&str, &str)]) -> Metadata {
@@ -161,6 +181,17 @@ async fn finds_step_by_step(mut store: impl Store) {
     shows(&subscription, Freshness::Current, &["dubbo://10.0.0.1:1"]).await;
     shows(&blue, Freshness::Current, &[]).await;
     says(&blue, "a.B (offered with another version or group)").await;
+
+    // What we offer is found without asking us: nobody listens there.
+    let ours = store.reporting();
+    let params = [("application".to_owned(), "mine".to_owned())];
+    let endpoint = Endpoint::new(Protocol::Dubbo, "10.0.0.9", 9).with_params(params.into());
+    let registered = ours.register(&registration("a.C", endpoint)).unwrap();
+    timeout(LONG, registered.established()).await.expect("our instance");
+    let found = registry.subscribe(&service("a.C"));
+    shows(&found, Freshness::Current, &["dubbo://10.0.0.9:9"]).await;
+    registered.withdraw().await.unwrap();
+    shows(&found, Freshness::Current, &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use dubbo_proto::application::Metadata;
-use registry::{Freshness, NacosConfig, Presence, Registry, RegistryConfig};
+use dubbo_proto::application::{Metadata, Storage};
+use registry::{Freshness, NacosConfig, Presence, RegisterMode, Registry, RegistryConfig};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -237,11 +237,22 @@ async fn finds_applications_and_registers_as_one() {
     let params = [("application".to_owned(), "mine".to_owned())];
     ours.endpoint.params = std::sync::Arc::new(params.into());
     nacos.write("mapping", "a.C", "other");
-    let registered = registry.register(&ours).unwrap();
+    let mut config = nacos.config();
+    (config.applications.register, config.applications.metadata) =
+        (RegisterMode::All, Storage::Remote);
+    let publishing = open(config);
+    let registered = publishing.register(&ours).unwrap();
     registered.established().await;
     until("our instance", || nacos.state().instances(&grouped("mine")).len() == 1).await;
     let mapping = ("mapping".to_owned(), "a.C".to_owned());
     until("our mapping", || nacos.state().documents[&mapping] == "other,mine").await;
+    let revision =
+        nacos.state().instances(&grouped("mine"))[0]["metadata"]["dubbo.metadata.revision"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+    let report = nacos.state().documents[&(revision, "mine".to_owned())].clone();
+    assert_eq!(Metadata::parse(report.as_bytes()).unwrap().services.len(), 1);
     registered.withdraw().await.unwrap();
     assert!(nacos.state().instances(&grouped("mine")).is_empty());
 }

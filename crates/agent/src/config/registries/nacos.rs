@@ -9,7 +9,7 @@ use crate::config::defaults;
 use crate::config::section::Section;
 use crate::config::tls::{TLS_KEYS, TlsFiles, tls_files};
 
-pub(super) const KEYS: [&str; 28] = [
+pub(super) const KEYS: [&str; 29] = [
     "snapshot",
     "endpoints",
     "grpc_port_offset",
@@ -38,6 +38,7 @@ pub(super) const KEYS: [&str; 28] = [
     "instances_root",
     "provided_by",
     "register_mode",
+    "metadata_type",
 ];
 
 pub(super) fn config(section: &mut Section<'_>, folder: &Path) -> NacosConfig {

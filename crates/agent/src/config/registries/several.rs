@@ -1,12 +1,18 @@
 //! `kind = "several"`: registries as one.
 
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
 use registry::{RegistryConfig, SeveralConfig, SeveralMode};
 
 use super::{Kind, RegistryDraft};
-use crate::config::error::Problems;
+use crate::config::error::{KeyPlace, Problems};
 use crate::config::section::{Section, closest};
 
-pub(super) const KEYS: [&str; 2] = ["of", "mode"];
+pub(super) const KEYS: [&str; 4] = ["of", "mode", "shares", "zones"];
+
+/// A share of less than a thousandth is better said by leaving the registry out.
+const SHARES: RangeInclusive<u32> = 1..=1000;
 
 pub(in crate::config) const MODES: [(&str, SeveralMode); 2] =
     [("merged", SeveralMode::Merged), ("failover", SeveralMode::Failover)];
@@ -27,7 +33,31 @@ pub(super) fn config(section: &mut Section<'_>) -> Option<SeveralConfig> {
     } else if names.len() < 2 {
         section.wrong("of", "names only one registry", REMEDY);
     }
-    Some(SeveralConfig { of: names, mode })
+    let mut shares = BTreeMap::new();
+    for (place, name, share) in section.numbers("shares", SHARES) {
+        check_name(section, &place, name, &names);
+        shares.insert(name.to_owned(), share);
+    }
+    if !shares.is_empty() && mode == SeveralMode::Failover {
+        let problem = "has no effect with mode = \"failover\": one registry counts at a time";
+        section.wrong("shares", problem, "remove it, or write mode = \"merged\"");
+    }
+    let mut zones = BTreeMap::new();
+    for (place, name, zone) in section.pairs("zones") {
+        check_name(section, &place, name, &names);
+        zones.insert(name.to_owned(), zone.to_owned());
+    }
+    Some(SeveralConfig { of: names, mode, shares, zones })
+}
+
+fn check_name(section: &Section<'_>, place: &KeyPlace, name: &str, of: &[String]) {
+    if of.iter().any(|it| it == name) {
+        return;
+    }
+    let known: Vec<&str> = of.iter().map(String::as_str).collect();
+    let remedy = closest(name, &known)
+        .map_or("use the names in of".to_owned(), |known| format!("did you mean \"{known}\"?"));
+    section.wrong_at(place, "is none of the registries in of", remedy);
 }
 
 /// Looks up the registries that others are made of.

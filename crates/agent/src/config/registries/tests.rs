@@ -261,6 +261,18 @@ fn registries_made_of_others() {
     };
     assert_eq!(errors(&of("of = ['zk', 'nacos']")), Vec::<String>::new());
     assert_eq!(errors(&of("of = ['nacos', 'zk']\nmode = 'failover'")), Vec::<String>::new());
+    let shared = "shares = { nacos = 90, zk = 10 }\nzones = { zk = 'east' }";
+    assert_eq!(errors(&of(&format!("of = ['nacos', 'zk']\n{shared}"))), Vec::<String>::new());
+    let misspelt = one("of = ['zk', 'nacos']\nshares = { nacoz = 1 }");
+    assert!(misspelt.contains("registry.shares.nacoz: is none"), "{misspelt}");
+    assert!(misspelt.contains("did you mean \"nacos\"?"), "{misspelt}");
+    for (share, said) in [("0", "from 1 to 1000"), ("1001", "from 1 to"), ("'1'", "from 1 to")] {
+        let error = one(&format!("of = ['zk', 'nacos']\nshares = {{ zk = {share} }}"));
+        assert!(error.contains("registry.shares.zk") && error.contains(said), "{error}");
+    }
+    let useless = one("of = ['zk', 'nacos']\nmode = 'failover'\nshares = { zk = 1 }");
+    assert!(useless.contains("has no effect with mode"), "{useless}");
+    assert!(one("of = ['zk', 'nacos']\nzones = 'x'").contains("expected a section"));
     assert!(one("").contains("registry.of: is missing; write the names of two or more other"));
     assert!(one("of = ['zk']").contains("registry.of: names only one registry"));
     assert!(one("of = ['zk', 'zk']").contains("registry.of: names \"zk\" twice"));

@@ -9,7 +9,7 @@ use crate::config::defaults;
 use crate::config::section::Section;
 use crate::config::tls::{TLS_KEYS, TlsFiles, tls_files};
 
-pub(super) const KEYS: [&str; 22] = [
+pub(super) const KEYS: [&str; 23] = [
     "snapshot",
     "endpoints",
     "chroot",
@@ -32,6 +32,7 @@ pub(super) const KEYS: [&str; 22] = [
     "instances_root",
     "provided_by",
     "register_mode",
+    "metadata_type",
 ];
 
 const ACLS: [(&str, ZooKeeperAcl); 3] = [

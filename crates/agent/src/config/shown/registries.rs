@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::ms;
 use crate::config::RegistryEntry;
-use crate::config::registries::{REGISTER_MODES, SEVERAL_MODES};
+use crate::config::registries::{METADATA_TYPES, REGISTER_MODES, SEVERAL_MODES};
 
 fn static_shown(services: &[StaticService]) -> Value {
     let shown = |it: &StaticService| json!({ "service": it.service.to_string(), "endpoints": it.endpoints });
@@ -16,9 +16,9 @@ fn static_shown(services: &[StaticService]) -> Value {
 }
 
 fn several_shown(several: &SeveralConfig) -> Value {
-    let SeveralConfig { of, mode } = several;
+    let SeveralConfig { of, mode, shares, zones } = several;
     let mode = SEVERAL_MODES.iter().find(|(_, it)| it == mode);
-    json!({ "of": of, "mode": mode.map(|(word, _)| *word) })
+    json!({ "of": of, "mode": mode.map(|(word, _)| *word), "shares": shares, "zones": zones })
 }
 
 pub(super) fn registry(entry: &RegistryEntry) -> Value {
@@ -44,8 +44,10 @@ pub(super) fn registry(entry: &RegistryEntry) -> Value {
         | RegistryConfig::Several(_) => None,
     };
     if let Some(applications) = applications {
-        let ApplicationConfig { instances_root, metadata_root: _, provided_by, register } =
+        let ApplicationConfig { instances_root, metadata_root: _, provided_by, register, metadata } =
             applications;
+        let storage = METADATA_TYPES.iter().find(|(_, storage)| storage == metadata);
+        shown["metadata_type"] = storage.map(|(word, _)| *word).into();
         let mode = REGISTER_MODES.iter().find(|(_, mode)| mode == register);
         shown["instances_root"] = instances_root.clone().into();
         shown["provided_by"] = json!(provided_by);

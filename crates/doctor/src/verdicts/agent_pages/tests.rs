@@ -13,6 +13,7 @@ fn endpoint(ok: u64, average_ms: f64, failed: &[(&str, u64)]) -> EndpointSnapsho
     EndpointSnapshot {
         service: "com.acme.Orders".to_owned(),
         registry: "r".to_owned(),
+        listed_by: None,
         address: "10.0.0.7:20880".to_owned(),
         protocol: "dubbo".to_owned(),
         standing: [("ready".to_owned(), 2)].into(),

@@ -15,7 +15,7 @@ mod load;
 
 pub use agents::{Agent, Consumer, Layout, Offer, common};
 pub use cable::Cable;
-pub use http::{Answer, Http, encoded, post};
+pub use http::{Answer, Http, encoded, get, post};
 pub use load::{Load, Summary};
 
 use std::ffi::OsString;

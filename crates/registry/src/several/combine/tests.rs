@@ -1,5 +1,8 @@
 use std::sync::Arc;
 
+use proptest::collection::vec;
+use proptest::prelude::*;
+
 use super::*;
 use crate::address::parse_listing;
 use crate::listing::resolve;
@@ -7,7 +10,8 @@ use crate::listing::resolve;
 fn part(status: Freshness, urls: &[&str]) -> Part {
     let endpoints: Arc<[_]> = urls.iter().map(|url| parse_listing(url).unwrap().endpoint).collect();
     let snapshot = Snapshot { status, endpoints, ..Snapshot::default() };
-    Part { snapshot, is_given_up: false }
+    let terms = Terms { name: "main".into(), share: None, zone: None };
+    Part { terms, snapshot, is_given_up: false }
 }
 
 fn given_up() -> Part {
@@ -109,5 +113,138 @@ fn versions_and_groups_are_those_of_the_endpoint() {
         let wanted = wanted(version, group);
         let found = shown(&wanted, SeveralMode::Merged, &parts);
         assert_eq!(found, list(&["dubbo://h1:1 100"], true), "{version} {group}");
+    }
+}
+
+fn named(name: &str, share: Option<u32>, urls: &[String]) -> Part {
+    let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
+    let terms = Terms { name: name.into(), share, zone: None };
+    Part { terms, ..part(Freshness::Current, &urls) }
+}
+
+fn endpoints(mode: SeveralMode, parts: &[Part]) -> Vec<Endpoint> {
+    let known = combine(&wanted("", ""), mode, parts).expect("all have spoken");
+    let entries = known.items.into_iter().map(|item| item.read.unwrap().unwrap());
+    let listed = entries.map(|entry| match entry {
+        Entry::Listing(listing) => listing.endpoint,
+        other => panic!("{other:?}"),
+    });
+    listed.collect()
+}
+
+#[test]
+fn a_zone_of_a_registry_is_that_of_endpoints_that_say_none() {
+    let urls = [NEW.to_owned(), "dubbo://h3:1/a.B?zone=own".to_owned()];
+    let mut part = named("east", None, &urls);
+    part.terms.zone = Some("z".to_owned());
+    let found = endpoints(SeveralMode::Merged, &[part]);
+    let shown: Vec<_> = found
+        .iter()
+        .map(|it| (it.registry.as_deref().unwrap(), it.params["zone"].as_str()))
+        .collect();
+    assert_eq!(shown, [("east", "z"), ("east", "own")]);
+}
+
+/// The share belongs to the registry that lists the agent, and the agent takes its app's weight.
+#[test]
+fn an_agent_is_of_the_registry_that_lists_it() {
+    let app = named("old", Some(1), &[OLD.to_owned()]);
+    let agent = named("new", Some(3), &["link://a1:2/a.B?for=h1:1".to_owned(), NEW.to_owned()]);
+    let found = endpoints(SeveralMode::Merged, &[app, agent]);
+    let shown: Vec<_> = found.iter().map(|it| (it.registry.as_deref(), it.weight)).collect();
+    // One registry is left, and so nothing is dealt.
+    assert_eq!(shown, [(Some("new"), 7), (Some("new"), 100)]);
+}
+
+/// The share of a registry, and the ports and weights of its endpoints.
+type Offers = (u32, Vec<(u16, u32)>);
+
+fn registries(weight: std::ops::Range<u32>) -> impl Strategy<Value = Vec<Offers>> {
+    let endpoints = vec((1..30u16, prop_oneof![9 => weight, 1 => Just(0)]), 0..8);
+    vec((1..=100u32, endpoints), 1..4)
+}
+
+fn parts(registries: &[Offers], is_shared: bool) -> Vec<Part> {
+    let part = |(n, (share, endpoints)): (usize, &Offers)| {
+        let mut endpoints = endpoints.clone();
+        endpoints.sort_unstable();
+        endpoints.dedup_by_key(|(port, _)| *port);
+        let url = |(port, weight): &(u16, u32)| format!("dubbo://h:{port}/a.B?weight={weight}");
+        let urls: Vec<String> = endpoints.iter().map(url).collect();
+        named(&format!("r{n}"), is_shared.then_some(*share), &urls)
+    };
+    registries.iter().enumerate().map(part).collect()
+}
+
+/// The first registry that lists a port, and its weight there.
+fn first(parts: &[Part], port: u16) -> (&str, u32) {
+    let of = |part: &Part| {
+        let endpoint = part.snapshot.endpoints.iter().find(|it| it.port == port)?;
+        Some(endpoint.weight)
+    };
+    let found = parts.iter().find_map(|part| Some((&*part.terms.name, of(part)?)));
+    found.expect("somebody lists it")
+}
+
+proptest! {
+    /// Nobody is lost, listed twice, or of another registry than the first; whoever had a weight
+    /// keeps one, whoever had none has none, and who had more than another of the registry has no
+    /// less.
+    #[test]
+    fn merging_loses_nothing_whatever_the_weights(
+        registries in registries(1..u32::MAX / 2),
+        is_shared: bool,
+    ) {
+        let parts = parts(&registries, is_shared);
+        let found = endpoints(SeveralMode::Merged, &parts);
+        let ports: Vec<u16> = found.iter().map(|it| it.port).collect();
+        let mut expected: Vec<u16> =
+            parts.iter().flat_map(|it| it.snapshot.endpoints.iter().map(|it| it.port)).collect();
+        expected.sort_unstable();
+        expected.dedup();
+        prop_assert_eq!(ports, expected);
+        for endpoint in &found {
+            let (registry, weight) = first(&parts, endpoint.port);
+            prop_assert_eq!(endpoint.registry.as_deref(), Some(registry));
+            prop_assert_eq!(endpoint.weight == 0, weight == 0);
+            if !is_shared {
+                prop_assert_eq!(endpoint.weight, weight);
+            }
+            let of_same = found.iter().filter(|it| it.registry == endpoint.registry);
+            for other in of_same.filter(|it| weight < first(&parts, it.port).1) {
+                prop_assert!(endpoint.weight <= other.weight);
+            }
+        }
+    }
+
+    /// Each registry that has somebody gets its share, whatever its endpoints say.
+    #[test]
+    fn calls_are_shared_as_the_operator_says(registries in registries(50..200)) {
+        let parts = parts(&registries, true);
+        let found = endpoints(SeveralMode::Merged, &parts);
+        let total = |name: &str| -> f64 {
+            let of = found.iter().filter(|it| it.registry.as_deref() == Some(name));
+            of.map(|it| f64::from(it.weight)).sum()
+        };
+        let serving: Vec<&Part> = parts.iter().filter(|it| 0.0 < total(&it.terms.name)).collect();
+        let shares: f64 = serving.iter().map(|it| f64::from(it.terms.share.unwrap())).sum();
+        let weights: f64 = serving.iter().map(|it| total(&it.terms.name)).sum();
+        for part in serving {
+            let wanted = f64::from(part.terms.share.unwrap()) / shares;
+            let dealt = total(&part.terms.name) / weights;
+            prop_assert!((wanted - dealt).abs() <= 0.01, "{wanted} {dealt} {found:?}");
+        }
+    }
+
+    /// One registry at a time, the first that has anybody.
+    #[test]
+    fn failing_over_uses_the_first_that_has_anybody(registries in registries(1..200)) {
+        let parts = parts(&registries, false);
+        let found = endpoints(SeveralMode::Failover, &parts);
+        let first = parts.iter().find(|part| !part.snapshot.endpoints.is_empty());
+        let expected = first.map_or(0, |part| part.snapshot.endpoints.len());
+        prop_assert_eq!(found.len(), expected);
+        let name = first.map(|part| Arc::clone(&part.terms.name));
+        prop_assert!(found.iter().all(|it| it.registry == name));
     }
 }
