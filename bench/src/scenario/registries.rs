@@ -3,7 +3,7 @@
 //!
 //! The providers that make the lists long are addresses of this machine where nobody listens. One
 //! real provider takes the calls. A change is seen by asking the agent's own page of endpoints: it
-//! counts once the balancers of all workers have it.
+//! counts once the balancer of the worker that calls the service has it.
 
 mod store;
 
@@ -25,13 +25,12 @@ use crate::measure::{median, rounded};
 use crate::open_load::{self, OpenLoad, percentile_ms};
 use crate::plan::Plan;
 use crate::target::Target;
-use crate::usage::rss_mb;
+use crate::usage::{peak_rss_mb, rss_mb};
 
 const NAME: &str = "registries";
 const N_PROVIDERS: usize = 5_000;
 const N_SERVICES: usize = 500;
 const N_PER_SERVICE: usize = 3;
-const N_WORKERS: u64 = 2;
 /// The flood: in each of so many ticks a second, half of the changes add and half remove.
 const TICKS_PER_S: u32 = 100;
 const CHANGES_PER_TICK: usize = 10;
@@ -74,8 +73,8 @@ struct Estate {
 }
 
 impl Estate {
-    fn start(plan: &Plan, kind: Kind) -> Result<Self, BenchError> {
-        let store = Store::start(kind)?;
+    fn start(plan: &Plan, kind: Kind) -> Result<Option<Self>, BenchError> {
+        let Some(store) = Store::start(kind)? else { return Ok(None) };
         let mut writer = store.writer()?;
         let args = ["--listen", "127.0.0.1:0", "--work-ms", "0", "--threads", "200"];
         let provider = EmbeddedProvider::start(&plan.dubmesh, &args)?;
@@ -91,7 +90,7 @@ impl Estate {
         })?;
         let http = agent.addr(agent.ports.http);
         wait_for_first_answer(kind.name(), http, Style::Form)?;
-        Ok(Self { store, writer, agent, _provider: provider })
+        Ok(Some(Self { store, writer, agent, _provider: provider }))
     }
 
     fn http(&self) -> SocketAddr {
@@ -114,7 +113,7 @@ impl Estate {
         Ok(())
     }
 
-    /// Until all workers that were asked for a service have so many endpoints of it.
+    /// Until the worker that was asked for a service has so many endpoints of it.
     fn wait_for(&self, interface: &str, n_endpoints: usize) -> Result<(), BenchError> {
         let mut admin = self.admin()?;
         let page = format!("/services?service={interface}");
@@ -164,7 +163,7 @@ impl Estate {
         Ok((services_ms, self.rss_mb() - before))
     }
 
-    /// How long it takes from when the store has confirmed a change until the balancers have it,
+    /// How long it takes from when the store has confirmed a change until the balancer has it,
     /// and how many changes there were a second.
     fn flood(&mut self, duration: Duration) -> Result<(Vec<Duration>, f64), BenchError> {
         const BUSY: &str = "com.acme.Busy";
@@ -237,8 +236,9 @@ fn under_load<T>(
     Ok((outcome.n_offered, failed as u64, done))
 }
 
-fn measure(plan: &Plan, kind: Kind) -> Result<Measured, BenchError> {
-    let mut estate = Estate::start(plan, kind)?;
+/// One round; `None` if the store is not installed.
+fn measure(plan: &Plan, kind: Kind) -> Result<Option<Measured>, BenchError> {
+    let Some(mut estate) = Estate::start(plan, kind)? else { return Ok(None) };
     let (n_providers, n_services) =
         if plan.is_quick { (500, 50) } else { (N_PROVIDERS, N_SERVICES) };
     let (list_ms, list_mb) = estate.long_list(n_providers)?;
@@ -253,7 +253,7 @@ fn measure(plan: &Plan, kind: Kind) -> Result<Measured, BenchError> {
         thread::sleep(AWAY);
         estate.store.restart()
     })?;
-    Ok(Measured {
+    Ok(Some(Measured {
         list_ms,
         list_mb,
         services_ms,
@@ -263,8 +263,8 @@ fn measure(plan: &Plan, kind: Kind) -> Result<Measured, BenchError> {
         flood_failed,
         restart_failed,
         n_calls: n_flood + n_restart,
-        peak_mb: crate::usage::peak_rss_mb(estate.agent.child.pid()),
-    })
+        peak_mb: peak_rss_mb(estate.agent.child.pid()),
+    }))
 }
 
 pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
@@ -272,10 +272,13 @@ pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
         Kind::ALL.into_iter().map(|kind| (kind, Vec::new())).collect();
     for n_round in 1..=plan.n_rounds {
         for (kind, rounds) in &mut rows {
-            rounds.push(measure(plan, *kind)?);
-            eprintln!("{NAME} {n_round}/{}: {}", plan.n_rounds, kind.name());
+            let measured = measure(plan, *kind)?;
+            let said = if measured.is_some() { "measured" } else { "not installed" };
+            eprintln!("{NAME} {n_round}/{}: {} {said}", plan.n_rounds, kind.name());
+            rounds.extend(measured);
         }
     }
+    rows.retain(|(_, rounds)| !rounds.is_empty());
     report(plan, &rows)
 }
 

@@ -1,9 +1,9 @@
 //! The stores, and what writes into them as providers do: entries that belong to nobody.
 
-use interop_harness::{Etcd, ZooKeeper, ZooKeeperClient};
+use interop_harness::{Etcd, HarnessError, Nacos, ZooKeeper, ZooKeeperClient};
 
 use crate::error::BenchError;
-use crate::http::Client;
+use crate::http::{Answer, Client};
 
 /// What etcd takes in one transaction, less some.
 const MAX_OPS: usize = 100;
@@ -12,15 +12,18 @@ const MAX_OPS: usize = 100;
 pub(super) enum Kind {
     ZooKeeper,
     Etcd,
+    /// rnacos, which is measured where it is installed.
+    Nacos,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 2] = [Self::ZooKeeper, Self::Etcd];
+    pub(super) const ALL: [Self; 3] = [Self::ZooKeeper, Self::Etcd, Self::Nacos];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::ZooKeeper => "zookeeper",
             Self::Etcd => "etcd",
+            Self::Nacos => "nacos",
         }
     }
 }
@@ -29,14 +32,20 @@ impl Kind {
 pub(super) enum Store {
     ZooKeeper(ZooKeeper),
     Etcd(Box<Etcd>),
+    Nacos(Nacos),
 }
 
 impl Store {
-    pub(super) fn start(kind: Kind) -> Result<Self, BenchError> {
-        Ok(match kind {
+    /// `None` if it is not installed and need not be.
+    pub(super) fn start(kind: Kind) -> Result<Option<Self>, BenchError> {
+        Ok(Some(match kind {
             Kind::ZooKeeper => Self::ZooKeeper(ZooKeeper::start()?),
             Kind::Etcd => Self::Etcd(Box::new(Etcd::start()?)),
-        })
+            Kind::Nacos => match Nacos::start() {
+                Err(HarnessError::NotInstalled { .. }) => return Ok(None),
+                nacos => Self::Nacos(nacos?),
+            },
+        }))
     }
 
     /// The section of a configuration.
@@ -44,6 +53,7 @@ impl Store {
         let (kind, endpoint) = match self {
             Self::ZooKeeper(store) => (Kind::ZooKeeper, store.addr().to_string()),
             Self::Etcd(store) => (Kind::Etcd, store.client_url()),
+            Self::Nacos(store) => (Kind::Nacos, store.addr().to_string()),
         };
         let kind = kind.name();
         format!("[[registry]]\nkind = \"{kind}\"\nendpoints = [\"{endpoint}\"]\n")
@@ -56,6 +66,10 @@ impl Store {
                 let client = Client::connect(store.addr()).map_err(BenchError::io("etcd"))?;
                 Writer::Etcd(client)
             }
+            Self::Nacos(store) => {
+                let client = Client::connect(store.addr()).map_err(BenchError::io("rnacos"))?;
+                Writer::Nacos(client)
+            }
         })
     }
 
@@ -63,6 +77,7 @@ impl Store {
         match self {
             Self::ZooKeeper(store) => store.kill9(),
             Self::Etcd(store) => store.kill9(),
+            Self::Nacos(store) => store.kill9(),
         }
     }
 
@@ -70,6 +85,7 @@ impl Store {
         match self {
             Self::ZooKeeper(store) => store.restart_keeping_data()?,
             Self::Etcd(store) => store.restart_keeping_data()?,
+            Self::Nacos(store) => store.restart_keeping_data()?,
         }
         Ok(())
     }
@@ -79,6 +95,7 @@ impl Store {
 pub(super) enum Writer {
     ZooKeeper(ZooKeeperClient),
     Etcd(Client),
+    Nacos(Client),
 }
 
 impl Writer {
@@ -89,6 +106,15 @@ impl Writer {
         added: &[String],
         removed: &[String],
     ) -> Result<(), BenchError> {
+        if let Self::Nacos(client) = self {
+            let all = added.iter().map(|url| ("POST", url));
+            let all = all.chain(removed.iter().map(|url| ("DELETE", url)));
+            return all.into_iter().try_for_each(|(method, url)| {
+                let query = instance(interface, url);
+                let head = format!("{method} /nacos/v1/ns/instance?{query} HTTP/1.1");
+                checked(client.request(&head, ""))
+            });
+        }
         let path = |url: &String| format!("/dubbo/{interface}/providers/{}", encoded(url));
         let (added, removed): (Vec<_>, Vec<_>) =
             (added.iter().map(path).collect(), removed.iter().map(path).collect());
@@ -110,13 +136,10 @@ impl Writer {
                 let ops: Vec<_> = added.iter().map(put).chain(removed.iter().map(delete)).collect();
                 for ops in ops.chunks(MAX_OPS) {
                     let body = format!(r#"{{"success":[{}]}}"#, ops.join(","));
-                    let answer = client.request("POST /v3/kv/txn HTTP/1.1", &body);
-                    let answer = answer.map_err(BenchError::io("etcd"))?;
-                    if answer.status != 200 {
-                        return Err(BenchError::NoResult { output: answer.body });
-                    }
+                    checked(client.request("POST /v3/kv/txn HTTP/1.1", &body))?;
                 }
             }
+            Self::Nacos(_) => {}
         }
         Ok(())
     }
@@ -128,6 +151,30 @@ impl Writer {
         }
         Ok(())
     }
+}
+
+fn checked(answer: std::io::Result<Answer>) -> Result<(), BenchError> {
+    let answer = answer.map_err(BenchError::io("the store"))?;
+    match answer.status {
+        200 => Ok(()),
+        _ => Err(BenchError::NoResult { output: answer.body }),
+    }
+}
+
+/// A provider as an instance that stays, in Nacos' form of queries.
+fn instance(interface: &str, url: &str) -> String {
+    let (place, query) = url.split_once('?').unwrap_or((url, ""));
+    let address = place.trim_start_matches("dubbo://").split('/').next().unwrap_or_default();
+    let (ip, port) = address.split_once(':').unwrap_or((address, "1"));
+    let params = query.split('&').filter_map(|pair| pair.split_once('='));
+    // A list of methods is too long for Nacos.
+    let params = params.filter(|(name, _)| *name != "methods");
+    let fixed = [("protocol", "dubbo"), ("path", interface)];
+    let metadata: serde_json::Map<_, _> =
+        params.chain(fixed).map(|(name, value)| (name.to_owned(), value.into())).collect();
+    let metadata = encoded(&serde_json::Value::from(metadata).to_string());
+    let service = encoded(&format!("providers:{interface}::"));
+    format!("serviceName={service}&ip={ip}&port={port}&ephemeral=false&metadata={metadata}")
 }
 
 /// As Dubbo writes a URL into a path.

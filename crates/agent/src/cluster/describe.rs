@@ -83,7 +83,7 @@ impl Cluster {
             let mut endpoint =
                 self.describe_endpoint(stats, held.contains(&Rc::as_ptr(&stats.key.0)));
             let registry = listed_by.get(&stats.key.0.endpoint.key());
-            endpoint.listed_by = registry.map(|registry| registry.to_string());
+            endpoint.listed_by = registry.map(ToString::to_string);
             endpoint
         };
         endpoints.iter().map(describe).collect()

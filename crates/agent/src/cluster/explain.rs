@@ -41,7 +41,7 @@ impl Cluster {
             }
             endpoint.removed_by.clone_from(&one.removed_by);
             let registry = listed_by.get(&one.member.0.endpoint.key());
-            endpoint.listed_by = registry.map(|registry| registry.to_string());
+            endpoint.listed_by = registry.map(ToString::to_string);
             endpoints.insert(one.member.0.upstream.address().to_string(), endpoint);
         }
         let allowed = self.narrowed(explained.allowed.map(Rc::new), method);
