@@ -5,8 +5,8 @@ use interop_harness::{Etcd, HarnessError, Nacos, ZooKeeper, ZooKeeperClient};
 use crate::error::BenchError;
 use crate::http::{Answer, Client};
 
-/// What etcd takes in one transaction, less some.
-const MAX_OPS: usize = 100;
+/// Writes of one transaction: the answer to more comes in chunks, which our client does not read.
+const MAX_OPS: usize = 20;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
@@ -61,7 +61,7 @@ impl Store {
 
     pub(super) fn writer(&self) -> Result<Writer, BenchError> {
         Ok(match self {
-            Self::ZooKeeper(store) => Writer::ZooKeeper(store.client()?),
+            Self::ZooKeeper(store) => Writer::ZooKeeper(Box::new(store.client()?)),
             Self::Etcd(store) => {
                 let client = Client::connect(store.addr()).map_err(BenchError::io("etcd"))?;
                 Writer::Etcd(client)
@@ -93,7 +93,7 @@ impl Store {
 
 /// A connection that writes.
 pub(super) enum Writer {
-    ZooKeeper(ZooKeeperClient),
+    ZooKeeper(Box<ZooKeeperClient>),
     Etcd(Client),
     Nacos(Client),
 }
