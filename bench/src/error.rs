@@ -10,7 +10,7 @@ use interop_harness::HarnessError;
 #[expect(missing_docs, reason = "each variant's message says what it is")]
 pub enum BenchError {
     #[error(
-        "usage: bench contest|saturation|footprint|hop|rpc|transfer|codec|congestion|overload|faults|registries|all [--quick] [--without-link] [--pinned]\n\
+        "usage: bench contest|saturation|footprint|hop|rpc|transfer|codec|congestion|mixed|overload|faults|registries|all [--quick] [--without-link] [--pinned]\n\
          \x20      bench bare-epoll\n\
          \x20      bench raw-transfer-serve FILE\n\
          \x20      bench raw-transfer-fetch HOST:PORT OUTPUT CONNECTIONS CALLERS"

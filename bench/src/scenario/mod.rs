@@ -20,7 +20,7 @@ use crate::plan::Plan;
 type Scenario = fn(&Plan) -> Result<(), BenchError>;
 
 /// Every scenario.
-pub(crate) const ALL: [(&str, Scenario); 11] = [
+pub(crate) const ALL: [(&str, Scenario); 12] = [
     ("codec", codec::run),
     ("contest", contest::run),
     ("saturation", saturation::run),
