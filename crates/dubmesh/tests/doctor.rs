@@ -177,6 +177,8 @@ impl Mesh {
         let mut agent = Child::spawn("agent", &command).unwrap();
         let is_there = || TcpStream::connect(("127.0.0.1", admin)).is_ok();
         agent.wait_ready(PATIENCE, is_there).unwrap();
+        // It takes calls before it knows of the service.
+        agent.wait_ready(PATIENCE, || try_call(http, "hash", "a").starts_with(OK)).unwrap();
         let (stop, n_answers) = (Arc::default(), Arc::default());
         let admin = format!("127.0.0.1:{admin}");
         let (callers, _folder) = (Vec::new(), folder);
@@ -275,11 +277,7 @@ fn large_replies_that_starve_the_event_loop_are_named() {
 fn a_full_pool_is_named_beside_slow_work() {
     let mut mesh = Mesh::with_capacity(300, 2);
     // Those that would wait for too long are shed, which is as it should be.
-    mesh.call_so(8, |port| {
-        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        stream.write_all(request("hash", "a").as_bytes()).unwrap();
-        stream.read_to_end(&mut Vec::new()).unwrap();
-    });
+    mesh.call_so(8, |port| drop(try_call(port, "hash", "a")));
     let (status, causes, report) = mesh.diagnosed();
     assert_eq!(status, 3, "{report:#}");
     for cause in ["pool_full", "slow_provider"] {
@@ -314,11 +312,22 @@ fn a_pause_of_two_seconds_makes_no_slow_provider() {
     mesh.callers.drain(..).for_each(|caller| caller.join().unwrap());
 }
 
-/// One call by HTTP.
+/// How the answer of a call begins that went well.
+const OK: &str = "HTTP/1.1 200";
+
+/// One call by HTTP, which has to go well.
 fn call(port: u16, method: &str, argument: &str) {
+    let answer = try_call(port, method, argument);
+    assert!(answer.starts_with(OK), "{:?}", answer.split("\r\n\r\n").next());
+}
+
+/// The same; its whole answer.
+fn try_call(port: u16, method: &str, argument: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.write_all(request(method, argument).as_bytes()).unwrap();
-    read_answer(&mut stream);
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 fn request(method: &str, argument: &str) -> String {
@@ -335,7 +344,7 @@ fn read_answer(stream: &mut TcpStream) {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let head = answer.split("\r\n\r\n").next();
-    assert!(answer.starts_with("HTTP/1.1 200"), "{head:?}");
+    assert!(answer.starts_with(OK), "{head:?}");
 }
 
 #[test]
@@ -353,4 +362,27 @@ fn what_cannot_be_watched_is_told() {
     let (status, out, _) = doctor(&["--port", &port, "--for", "500ms", "--every", "50ms"]);
     assert_eq!(status, 0);
     assert!(out.contains("note: no connection of theirs was open"), "{out}");
+}
+
+/// Whoever may not look into a process is told what it takes. Only root can try that out.
+#[test]
+fn a_process_of_another_user_needs_its_rights() {
+    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::process::CommandExt;
+
+    const NOBODY: u32 = 65_534;
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return;
+    }
+    let pid = std::process::id().to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dubmesh"));
+    command.args(["doctor", "--for", "2s", "--every", "100ms", "--pid", &pid]);
+    // The program may be where nobody else may go.
+    let Ok(output) = command.current_dir("/").uid(NOBODY).gid(NOBODY).output() else { return };
+    let told = format!(
+        "dubmesh doctor: the sockets of process {pid} belong to another user; run this as that \
+         user or root, or name a port by --port\n"
+    );
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), told);
+    assert_eq!(output.status.code(), Some(1));
 }
