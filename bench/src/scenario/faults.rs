@@ -30,7 +30,9 @@ const PER_S: u32 = 1000;
 const DEADLINE: Duration = Duration::from_secs(1);
 const WARM_UP: Duration = Duration::from_secs(2);
 const JAVA_WARM_UP: Duration = Duration::from_secs(6);
-/// Three virtual machines take 16 s to stop and to start again, one after the other.
+/// A virtual machine is back 4 s after its start, and three of them take 16 s to stop and to start
+/// again, one after the other.
+const JAVA_FAULT: Duration = Duration::from_secs(15);
 const JAVA_ROLLING: Duration = Duration::from_secs(40);
 /// Calls of so long a time are a point in the picture.
 const POINT: Duration = Duration::from_millis(100);
@@ -90,8 +92,11 @@ impl Case {
         for addr in &consumers {
             load(*addr, warm_up)?;
         }
-        let is_long = peers == Peers::Java && fault == Fault::Rolling;
-        let duration = plan.seconds.max(if is_long { JAVA_ROLLING } else { WARM_UP });
+        let duration = plan.seconds.max(match (peers, fault) {
+            (Peers::Java, Fault::Rolling) => JAVA_ROLLING,
+            (Peers::Java, _) => JAVA_FAULT,
+            (Peers::Embedded, _) => WARM_UP,
+        });
         let started = Instant::now();
         let loads: Vec<_> =
             consumers.into_iter().map(|addr| thread::spawn(move || load(addr, duration))).collect();
@@ -198,11 +203,12 @@ pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
         for row in &mut rows {
             let measured = row.case.measure(plan)?;
             eprintln!(
-                "{NAME} {n_round}/{}: {}, {}: {} failed",
+                "{NAME} {n_round}/{}: {}, {}: {} failed, {} idempotent",
                 plan.n_rounds,
                 row.case.subject(),
                 row.case.fault.name(),
-                Measured::n_failed(&measured.plain)
+                Measured::n_failed(&measured.plain),
+                Measured::n_failed(&measured.idempotent)
             );
             row.rounds.push(measured);
         }

@@ -42,10 +42,12 @@ mod methods;
 mod modes;
 mod nobody;
 mod offering;
+mod pauses;
 mod preference;
 mod ruled;
 mod rules;
 mod splits;
+mod stuck;
 
 pub use self::allowed::Allowed;
 pub use self::attempt::Attempt;
@@ -58,6 +60,7 @@ use self::lines::Lines;
 use self::methods::Methods;
 pub use self::methods::{CopyPlace, MethodRule};
 pub use self::offering::{caller_of_task, too_late};
+use self::pauses::Pauses;
 use self::preference::{Preference, ZONE};
 use self::rules::Rules;
 
@@ -100,6 +103,9 @@ pub struct Cluster {
     failback: Failback,
     /// Whether calls may be copied, or go to another version or group.
     is_diverted: Cell<bool>,
+    /// Whether nobody hears from some of the endpoints.
+    has_silent: Cell<bool>,
+    pauses: Pauses,
     /// Counts what is rare.
     events: RefCell<Option<Arc<ServiceEvents>>>,
 }
@@ -130,6 +136,12 @@ struct MemberState {
     gate: RefCell<Option<Rc<AppGate>>>,
     /// Forgotten with the member, when the endpoint registers others.
     refused_serializations: RefusedSerializations,
+    /// Since when it has calls and gives no sign of life.
+    pauses_since: Cell<Option<Instant>>,
+    /// While nobody hears from the endpoint: how long a call is left there.
+    silence: Cell<Option<Duration>>,
+    /// Has the calls look that are there, every now and then while it is silent.
+    looks: Notify,
 }
 
 impl PartialEq for Member {
@@ -203,6 +215,8 @@ impl Cluster {
             circuits: Circuits::default(),
             failback: Failback::default(),
             is_diverted: Cell::new(diverts(policy)),
+            has_silent: Cell::default(),
+            pauses: Pauses::default(),
             events: RefCell::default(),
         }
     }
@@ -307,7 +321,10 @@ impl Cluster {
     /// and whether their time is over. Shows what was ejected meanwhile. To be called every
     /// fraction of a second.
     pub fn check_endpoints(&self, now: Instant) {
+        self.balancer.borrow_mut().look_at_silence(now, &mut rand::rng());
         self.ejections.borrow_mut().show(now, &mut self.balancer.borrow_mut());
+        self.look_at_pauses(now);
+        self.note_silence(now);
         let mut holding = self.holding.borrow_mut();
         if let Some(specs) = holding.check(now) {
             let mut balancer = self.balancer.borrow_mut();
@@ -358,6 +375,9 @@ impl Cluster {
             attachments: Vec::new(),
             gate: RefCell::default(),
             refused_serializations,
+            pauses_since: Cell::default(),
+            silence: Cell::default(),
+            looks: Notify::new(),
         };
         state.attachments.extend(token);
         // A provider's agent knows no other way to its app's path.

@@ -22,6 +22,9 @@ pub trait Session {
     fn drain(&self);
     /// Ends what has taken too long. The worker's sweep calls this.
     fn check_time(&self, now: Instant);
+    /// Gives calls up that are at a silent endpoint, and makes them again elsewhere. The worker's
+    /// sweep calls this.
+    fn move_stuck(self: Rc<Self>, _: Instant) {}
     /// A worker reaches the app behind an export, or does so no more. Links tell their peers.
     fn app_changed(&self, _: &ServiceKey) {}
     /// What it does just now. This must be cheap: it is asked of many in one turn.
@@ -104,7 +107,10 @@ impl Connections {
     pub fn sweep(&self, now: Instant) {
         self.0.borrow_mut().retain(|entry| {
             let session = entry.session.upgrade();
-            session.inspect(|session| session.check_time(now)).is_some()
+            let Some(session) = session else { return false };
+            session.check_time(now);
+            session.move_stuck(now);
+            true
         });
     }
 

@@ -19,13 +19,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flow::capacity::{Allowance, REPORT_INTERVAL, Report};
+use flow::capacity::Allowance;
 use flow::gate::{Arrival, Gate, Left, Pace, Pass, Shed};
 use flow::line::LinePolicy;
 use flow::queue::Key;
 use flow::queue::Priority;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::sleep_until;
 
 pub use self::direct::{DirectGates, OwnGates};
 pub use self::lending::Borrower;
@@ -33,8 +32,10 @@ use self::lending::Lending;
 pub use self::shared::{GateFigures, SharedGate, Source};
 use crate::error::{CallError, Code};
 
+mod care;
 mod direct;
 mod lending;
+mod settling;
 mod shared;
 
 /// A Dubbo provider goes on with a call that its caller has given up, and its answer says when it
@@ -116,6 +117,8 @@ struct Lingering {
     given_up: VecDeque<(Instant, Pass)>,
     /// Those that are never answered, and when they have ended as far as one can tell.
     one_way: VecDeque<(Instant, Pass)>,
+    /// Those that were answered a moment ago, and when their threads are free.
+    settling: VecDeque<(Instant, Pass)>,
     /// Late replies so far.
     n_late: u64,
 }
@@ -312,7 +315,13 @@ impl AppGate {
         overloaded(message, retry_after)
     }
 
-    fn leave(&self, pass: Pass, now: Instant, left: Left) {
+    fn leave(&self, mut pass: Pass, now: Instant, left: Left) {
+        if left == Left::Answered && self.gate.borrow().is_full() {
+            match self.settle(pass, now) {
+                Some(free) => pass = free,
+                None => return,
+            }
+        }
         let lent_to = pass.lent_to();
         let is_waited_for = {
             let mut gate = self.gate.borrow_mut();
@@ -338,97 +347,6 @@ impl AppGate {
             return self.leave(pass, now, Left::Unanswered);
         }
         self.lingering.borrow_mut().given_up.push_back((now + LONGEST_WORK, pass));
-    }
-
-    fn start(self: &Rc<Self>) {
-        self.is_active.set(true);
-        tokio::task::spawn_local(Rc::clone(self).look_after());
-    }
-
-    /// Lets in, sheds and reports until nothing is left to do.
-    async fn look_after(self: Rc<Self>) {
-        let mut report_at = Instant::now() + REPORT_INTERVAL;
-        while self.is_active.get() {
-            let expiry = self.gate.borrow().poll_timeout().map(|expiry| expiry + TIMER_STEP);
-            let due = expiry.map_or(report_at, |expiry| expiry.min(report_at));
-            tokio::select! {
-                () = self.shared.woken(self.worker) => {}
-                () = sleep_until(due.into()) => {}
-            }
-            let now = Instant::now();
-            if report_at <= now || self.is_rejected.take() {
-                self.end_lingering(now);
-                self.report(now);
-                report_at = now + REPORT_INTERVAL;
-            } else {
-                self.give_back();
-            }
-            self.poll(now);
-        }
-    }
-
-    fn poll(self: &Rc<Self>, now: Instant) {
-        loop {
-            let shed = self.gate.borrow_mut().poll_shed(now);
-            let Some((task, shed)) = shed else { break };
-            let _ = task.send(Err(self.shed(shed)));
-        }
-        loop {
-            let admitted = self.gate.borrow_mut().poll_admitted(now);
-            let Some((task, pass)) = admitted else { break };
-            let admitted = Admitted { gate: Rc::clone(self), pass: Some(pass) };
-            if let Err(Ok(mut unused)) = task.send(Ok(admitted)) {
-                // Its caller has just gone away, and the app has seen nothing of it.
-                unused.leave(now, Left::Unknown);
-            }
-        }
-    }
-
-    /// Says what was seen since the last time, and learns what may be let in from now on.
-    fn report(&self, now: Instant) {
-        let n_elsewhere = self.elsewhere.borrow().iter().map(|it| it.n_waiting).max();
-        let (demand, sample) = {
-            let mut gate = self.gate.borrow_mut();
-            gate.want(n_elsewhere.unwrap_or_default());
-            (gate.take_demand(), gate.take_sample(now))
-        };
-        let demand = demand.saturating_add(self.n_waiting_at_links());
-        self.look_at_lending(now, demand == 0);
-        let report = Report { demand, in_flight: self.n_held(), sample };
-        let n_waiting = self.gate.borrow().stats().n_waiting;
-        let allowance = self.shared.report(now, self.worker, &report, n_waiting);
-        self.set_allowance(allowance);
-        // The next call starts a task again.
-        self.is_active.set(report.demand != 0);
-    }
-
-    /// Returns what this worker may no longer use, and learns what it may.
-    fn give_back(&self) {
-        self.look_at_lending(Instant::now(), false);
-        if let Some(allowance) = self.shared.returned(self.worker, self.n_held()) {
-            self.set_allowance(allowance);
-        }
-    }
-
-    /// Takes back the passes of calls that the app has ended, or that nobody knows anything about.
-    fn end_lingering(&self, now: Instant) {
-        let mut lingering = self.lingering.borrow_mut();
-        let Lingering { given_up, one_way, n_late } = &mut *lingering;
-        let late = self.late_replies.borrow().as_ref().and_then(|late| late());
-        let n_before = std::mem::replace(n_late, late.unwrap_or_default());
-        // Without the connections of before, no answer will come.
-        let n_ended = late.and_then(|late| late.checked_sub(n_before));
-        let n_ended = n_ended.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
-        let n_ended = n_ended.min(given_up.len());
-        let ended: Vec<Pass> = given_up.drain(..n_ended).map(|(_, pass)| pass).collect();
-        let expired = |calls: &mut VecDeque<(Instant, Pass)>| {
-            let n = calls.iter().take_while(|(until, _)| *until <= now).count();
-            calls.drain(..n).map(|(_, pass)| pass).collect::<Vec<Pass>>()
-        };
-        let forgotten = [expired(given_up), expired(one_way)];
-        drop(lingering);
-        ended.into_iter().for_each(|pass| self.leave(pass, now, Left::Unanswered));
-        forgotten.into_iter().flatten().for_each(|pass| self.leave(pass, now, Left::Unknown));
     }
 }
 

@@ -226,6 +226,25 @@ impl<T> Gate<T> {
         self.max_demand = self.max_demand.max(self.demand().saturating_add(n_waiting));
     }
 
+    /// The call of a pass was answered. It counts as in the app until its pass comes back with
+    /// [`Left::Unknown`].
+    pub fn answered(&mut self, pass: &Pass, now: Instant) {
+        self.note_answer(pass.began, now);
+    }
+
+    #[inline]
+    fn note_answer(&mut self, began: Instant, now: Instant) {
+        let latency_ns = nanoseconds(now.saturating_duration_since(began)).max(1);
+        let Answers { n, sum_ns, least_ns } = &mut self.answers;
+        *least_ns = if *n == 0 { latency_ns } else { latency_ns.min(*least_ns) };
+        *sum_ns = sum_ns.saturating_add(latency_ns);
+        *n = n.saturating_add(1);
+        self.usual_ns = match self.usual_ns {
+            0 => latency_ns,
+            usual_ns => usual_ns - usual_ns / SMOOTHING + latency_ns / SMOOTHING,
+        };
+    }
+
     /// Gives a pass back: the call is no longer in the app.
     #[inline]
     pub fn leave(&mut self, Pass { began, lent_to }: Pass, now: Instant, left: Left) {
@@ -233,17 +252,7 @@ impl<T> Gate<T> {
         debug_assert!(0 < *n, "a pass was given back twice");
         *n = n.saturating_sub(1);
         match left {
-            Left::Answered => {
-                let latency_ns = nanoseconds(now.saturating_duration_since(began)).max(1);
-                let Answers { n, sum_ns, least_ns } = &mut self.answers;
-                *least_ns = if *n == 0 { latency_ns } else { latency_ns.min(*least_ns) };
-                *sum_ns = sum_ns.saturating_add(latency_ns);
-                *n = n.saturating_add(1);
-                self.usual_ns = match self.usual_ns {
-                    0 => latency_ns,
-                    usual_ns => usual_ns - usual_ns / SMOOTHING + latency_ns / SMOOTHING,
-                };
-            }
+            Left::Answered => self.note_answer(began, now),
             Left::Rejected => {
                 self.sample.rejected();
                 // Or calls would run into the full pool until somebody has looked at the sample.

@@ -15,6 +15,7 @@ use registry::Freshness;
 use tracing::info;
 
 use super::attempt::Leave;
+use super::stuck::Moved;
 use super::{Allowed, Attempt, Cluster, Member};
 use crate::call::{Call, Outcome, Payload, RoutedCall, Times};
 use crate::error::{CallError, Code};
@@ -90,11 +91,12 @@ impl Cluster {
         point: Option<u32>,
     ) -> Option<Attempt> {
         self.look_at_circuits(allowed, now);
+        self.look_at_pauses(now);
         let slot = {
             let mut balancer = self.balancer.borrow_mut();
             let standing = |member: &Member| self.standing_for(member, now, allowed);
             let is_ready = |member: &Member| standing(member) == Standing::Ready;
-            let slot = self.preference.pick(&mut balancer, now, point, is_ready)?;
+            let slot = self.pick(&mut balancer, now, point, is_ready)?;
             let chosen = Some(slot);
             if has_to_queue(&mut balancer, now, rand::rng, chosen, standing) {
                 return None;
@@ -230,7 +232,20 @@ impl Cluster {
                 }
             };
             let Some(attempt) = attempt else { return Err(self.no_endpoint(None)) };
-            let outcome = make(&attempt, now).await;
+            let outcome = match self.has_movable() {
+                false => make(&attempt, now).await,
+                true => {
+                    let made = make(&attempt, now);
+                    match self.unless_stuck(&attempt, &attempts, facts, made).await {
+                        Ok(outcome) => outcome,
+                        Err(moved) => {
+                            now = Instant::now();
+                            Moved { attempts, choice, next } = moved;
+                            continue;
+                        }
+                    }
+                }
+            };
             now = Instant::now();
             let error = match outcome {
                 Ok(reply) => {
@@ -276,11 +291,12 @@ impl Cluster {
     /// Decides where a call goes next.
     pub(super) fn next(&self, attempts: &Attempts<Member>, now: Instant, choice: &Choice) -> Next {
         self.look_at_circuits(choice.allowed.as_deref(), now);
+        self.look_at_pauses(now);
         let is_known = self.status.get() != Freshness::Pending;
         let mut balancer = self.balancer.borrow_mut();
         let standing = |member: &Member| self.standing_for(member, now, choice.allowed.as_deref());
         let next = attempts.next_by(now, is_known, standing, |usable| {
-            self.preference.pick(&mut balancer, now, choice.point, usable)
+            self.pick(&mut balancer, now, choice.point, usable)
         });
         let chosen = match next {
             Next::Offer(slot) => Some(slot),

@@ -86,6 +86,11 @@ impl Lanes {
         self.short.first().evidence(now)
     }
 
+    /// Since when it gives no sign of life, as [`Upstream::pauses_since`] says.
+    pub fn pauses_since(&self, now: Instant) -> Option<Instant> {
+        self.short.first().pauses_since(now)
+    }
+
     /// Why it takes no calls, if it does not.
     pub fn trouble(&self) -> Option<CallError> {
         self.short.first().conn().err()

@@ -71,11 +71,23 @@ impl Signs {
         }
     }
 
+    /// Whether the peer, which has calls, is to be asked if it pauses.
+    fn hint_at_a_pause(self, now: Instant) -> bool {
+        self.unanswered_since.is_none() && QUIET <= now.saturating_duration_since(self.heard_at)
+    }
+
     /// Whether the peer is to be asked for another one.
     fn need_a_question(self, now: Instant) -> bool {
         self.unanswered_since.is_none() && FRESH <= now.saturating_duration_since(self.heard_at)
     }
 }
+
+/// A peer with calls that was not heard for so long is asked whether it pauses.
+const QUIET: Duration = Duration::from_millis(10);
+/// A question of this kind is open for so long, and for so many times the way there and back, if
+/// the peer pauses.
+const PAUSE: Duration = Duration::from_millis(5);
+const PAUSE_RTTS: u32 = 4;
 
 /// A peer that was heard this lately need not be asked whether it answers.
 const FRESH: Duration = Duration::from_secs(1);
@@ -166,6 +178,25 @@ impl<P: Peer> Upstream<P> {
             conn.with(|machine| P::ask(machine, now));
         }
         signs.evidence(now)
+    }
+
+    /// Since when a question is open, if that is for longer than an answer takes. To be asked only
+    /// while there are calls: if nothing has come for a moment, it puts the question.
+    pub fn pauses_since(&self, now: Instant) -> Option<Instant> {
+        let conn = self.conn().ok()?;
+        let signs = conn.look(P::signs);
+        if signs.hint_at_a_pause(now) {
+            conn.with(|machine| P::ask(machine, now));
+        }
+        let since = signs.unanswered_since?;
+        let open = now.saturating_duration_since(since);
+        if open < PAUSE {
+            return None;
+        }
+        let meter = self.0.meter.borrow();
+        let info = meter.as_ref().and_then(|meter| meter.tcp_info());
+        let rtt_us = info.and_then(|info| info.rtt_us()).unwrap_or_default();
+        (Duration::from_micros(rtt_us.into()) * PAUSE_RTTS <= open).then_some(since)
     }
 
     /// The connection, if it takes calls now.

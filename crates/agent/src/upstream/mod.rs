@@ -107,6 +107,14 @@ impl AnyUpstream {
         }
     }
 
+    /// Since when it gives no sign of life, if it was asked for one in vain.
+    pub fn pauses_since(&self, now: Instant) -> Option<Instant> {
+        match self {
+            Self::Link(upstream) => upstream.pauses_since(now),
+            Self::Dubbo(upstream) => upstream.pauses_since(now),
+        }
+    }
+
     /// Where it is.
     pub fn address(&self) -> &Rc<str> {
         match self {

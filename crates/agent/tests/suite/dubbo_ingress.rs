@@ -190,6 +190,28 @@ fn a_refused_call_goes_to_another_provider() {
 }
 
 #[test]
+fn calls_that_may_run_twice_leave_a_provider_that_hangs() {
+    let hub = MemoryHub::new();
+    let providers = [Behaviour::Hang, Behaviour::Good, Behaviour::Good].map(FakeProvider::start);
+    let _registered = providers.each_ref().map(|provider| register(&hub, provider.addr));
+    let agent = dubbo_consumer(&hub, "[defaults]\nidempotent = [\"echo\"]\neject_ms = 30000\n");
+    let mut consumer = Consumer::to(&agent);
+    wait_until("the first endpoint", || {
+        (consumer.call("echo", "x", &[("timeout", "200")]).status == Status::Ok).then_some(())
+    });
+    // One that hung before, when we looked whether all is ready, gets few: three are too few.
+    for token in 0..300 {
+        let body = body(SERVICE, "echo", &token.to_string(), &[("timeout", "60000")]);
+        consumer.send(HESSIAN2, &body, token);
+    }
+    for _ in 0..300 {
+        let (token, answer) = consumer.answer();
+        assert_eq!(answer.value(), string(&token.to_string()), "{}", answer.text());
+    }
+    assert!(0 < providers[0].n_requests(), "none went to the one that hangs");
+}
+
+#[test]
 fn a_consumer_that_leaves_takes_its_calls_along() {
     let hub = MemoryHub::new();
     let hang = FakeProvider::start(Behaviour::Hang);

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::{
-    Behaviour, FakeProvider, Http, SERVICE, STRING, consumer_with_metrics, metric, register,
+    Behaviour, FakeProvider, Http, SERVICE, STRING, call, consumer_with_metrics, metric, register,
     wait_until,
 };
 use agent::Agent;
@@ -72,6 +72,57 @@ fn one_that_hangs_is_ejected() {
         assert!(n_failed(&agent, 16, 10, 1000) <= 6);
         (n_ejected(&agent) == 1).then_some(())
     });
+}
+
+/// What hangs is given up and made again elsewhere: nobody's call is lost, and nobody waits for the
+/// timeout.
+#[test]
+fn calls_that_may_run_twice_leave_one_that_hangs() {
+    let hub = MemoryHub::new();
+    let providers = [Behaviour::Hang, Behaviour::Good, Behaviour::Good].map(FakeProvider::start);
+    let _registered = providers.each_ref().map(|provider| register(&hub, provider.addr));
+    let agent = consumer_with_metrics(&hub, &format!("{FOR_LONG}idempotent = [\"*\"]\n"));
+    assert_eq!(n_failed(&agent, 32, 50, 60_000), 0);
+    assert!(0 < providers[0].n_requests(), "none went to the one that hangs");
+}
+
+/// A provider whose process stands still gets no calls, long before it is ejected.
+#[test]
+fn one_that_pauses_is_avoided() {
+    let hub = MemoryHub::new();
+    let providers = [Behaviour::Jams, Behaviour::Good, Behaviour::Good].map(FakeProvider::start);
+    let _registered = providers.each_ref().map(|provider| register(&hub, provider.addr));
+    let never = "[defaults]\neject_failures = 0\neject_error_percent = 0\neject_silence_ms = 0\n\
+                 long_bytes = 100000000\n";
+    let agent = consumer_with_metrics(&hub, never);
+    let long = format!("[\"{}\"]", "x".repeat(100_000));
+    std::thread::scope(|scope| {
+        // Some of them come to the one that they jam for as long as the test takes.
+        for _ in 0..12 {
+            scope.spawn(|| call(&agent, "echo", &[STRING], &long));
+        }
+        wait_until("the provider is jammed", || (providers[0].n_requests() != 0).then_some(()));
+        let n_failed = n_failed(&agent, 8, 200, 500);
+        assert!(n_failed <= 16, "{n_failed} of 1600 calls failed");
+        providers[0].go_on();
+    });
+}
+
+/// One call is too few to eject anybody. That its connection answers nothing says enough.
+#[test]
+fn a_single_call_leaves_one_that_stands_still() {
+    let hub = MemoryHub::new();
+    let providers = [Behaviour::Jams, Behaviour::Good].map(FakeProvider::start);
+    let _registered = providers.each_ref().map(|provider| register(&hub, provider.addr));
+    let keys = "[defaults]\nidempotent = [\"echo\"]\nlong_bytes = 100000000\n";
+    let agent = consumer_with_metrics(&hub, keys);
+    let long = format!("[\"{}\"]", "x".repeat(100_000));
+    wait_until("a call comes to the one that it jams", || {
+        let answer = call(&agent, "echo", &[STRING, "x-dubbo-timeout-ms: 60000"], &long);
+        assert_eq!(answer.status, 200);
+        (providers[0].n_requests() != 0).then_some(())
+    });
+    providers[0].go_on();
 }
 
 /// The last one is never ejected: there is nobody else to ask.

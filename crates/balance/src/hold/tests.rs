@@ -42,7 +42,7 @@ fn a_share_that_is_not_exceeded_is_believed() {
     let (mut holder, now) = (Holder::new(POLICY), test_start());
     holder.vanished(now, [1, 2].map(spec));
     assert!(!holder.decide(now, 2, answers), "half of four is not more than half");
-    assert_eq!(held(&holder), []);
+    assert_eq!(held(&holder), [0_u8; 0]);
     assert!(!holder.is_empty(), "their connections stay a while: more may follow");
     holder.decide(now + AT_ONCE, 2, answers);
     assert!(holder.is_empty());
@@ -68,7 +68,7 @@ fn who_said_goodbye_or_is_down_goes_at_once() {
     assert_eq!(held(&holder), [2]);
     assert!(holder.decide(now + SECOND, 0, |_| Evidence::Gone));
     assert!(holder.is_empty());
-    assert_eq!(held(&holder), []);
+    assert_eq!(held(&holder), [0_u8; 0]);
 }
 
 /// One that left in order does not make the others look as if too many had vanished.
@@ -78,7 +78,7 @@ fn goodbyes_do_not_count() {
     holder.vanished(now, [1, 2, 3, 4].map(spec));
     let evidence = |key: &u8| if *key < 4 { Evidence::Gone } else { Evidence::Answers };
     holder.decide(now, 1, evidence);
-    assert_eq!(held(&holder), []);
+    assert_eq!(held(&holder), [0_u8; 0]);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn what_is_listed_again_is_not_held() {
     assert_eq!(held(&holder), [2, 3]);
     holder.listed(|key| *key <= 2);
     holder.decide(now + SECOND, 2, answers);
-    assert_eq!(held(&holder), [], "the registry is right again");
+    assert_eq!(held(&holder), [0_u8; 0], "the registry is right again");
     holder.decide(now + SECOND + AT_ONCE, 2, answers);
     assert!(holder.is_empty());
 }

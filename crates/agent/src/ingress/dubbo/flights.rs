@@ -74,11 +74,18 @@ pub(super) struct Again {
 impl Flight {
     /// Gives the call up: nobody waits for its reply any more.
     pub(super) fn cancel(self) {
-        match &self.sent {
-            Sent::Dubbo(conn, id) => drop(conn.with(|app| app.0.cancel(*id))),
-            Sent::Link(conn, id) => drop(conn.with(|link| link.cancel(*id))),
-            Sent::Task(task) => task.abort(),
-            Sent::Nowhere => {}
+        self.sent.cancel();
+    }
+}
+
+impl Sent {
+    /// Gives the call up where it is.
+    pub(super) fn cancel(&self) {
+        match self {
+            Self::Dubbo(conn, id) => drop(conn.with(|app| app.0.cancel(*id))),
+            Self::Link(conn, id) => drop(conn.with(|link| link.cancel(*id))),
+            Self::Task(task) => task.abort(),
+            Self::Nowhere => {}
         }
     }
 }
@@ -192,6 +199,22 @@ impl Flights {
         if let Some(Some(flight)) = self.places.get_mut(number as usize) {
             flight.sent = sent;
         }
+    }
+
+    /// The call under that number.
+    pub(super) fn get(&self, number: u32) -> Option<&Flight> {
+        self.places.get(number as usize)?.as_ref()
+    }
+
+    /// The numbers of calls that are stuck at a silent endpoint, and may be offered again.
+    pub(super) fn stuck(&self, now: Instant) -> impl Iterator<Item = u32> {
+        let is_stuck = move |flight: &Flight| match &flight.counted {
+            Counted::Attempt(attempt) => flight.again.is_some() && attempt.is_stuck(now),
+            Counted::Export(..) | Counted::Elsewhere => false,
+        };
+        let places = self.places.iter().zip(0..);
+        let stuck = places.filter(move |(place, _)| place.as_ref().is_some_and(is_stuck));
+        stuck.map(|(_, number)| number)
     }
 
     /// The call under that number, which is free from now on.

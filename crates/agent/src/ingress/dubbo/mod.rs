@@ -16,6 +16,7 @@ mod metadata;
 mod send;
 mod services;
 mod session;
+mod waiting;
 
 use std::sync::Arc;
 

@@ -21,8 +21,8 @@ use super::DubboListener;
 use super::flights::{Again, Counted, Flight, Flights};
 use super::machine::DubboServer;
 use super::metadata::{self, Told};
-use super::send::Waiting;
 use super::services::{Found, Service, Services};
+use super::waiting::Waiting;
 use crate::call::{Call, Consumer, DubboAnswer, Outcome, Reply, Times, Whole, note_reply, watch};
 use crate::cluster::too_late;
 use crate::connections::{Activity, Session};
@@ -70,6 +70,13 @@ pub(super) struct Received {
     pub(super) entry: Cell<Option<Box<Entry>>>,
     /// What stops the time of its stages, if anything does.
     pub(super) clock: Option<Rc<StageClock>>,
+}
+
+/// What stays of a call that is sent again.
+struct Begun {
+    to: ReplyTo,
+    started: Instant,
+    entry: Option<Box<Entry>>,
 }
 
 impl Received {
@@ -285,14 +292,9 @@ impl DubboSession {
             match route.cluster.after_first(attempt, Times { now, deadline }, error, &facts) {
                 Ok(attempts) => {
                     flight.counted.failed(flight.started, now, error);
-                    let received = {
-                        let (to, now) = (flight.to, flight.started);
-                        let clock = flight.entry.as_ref().and_then(|it| it.clock().cloned());
-                        enter(clock.as_ref(), Stage::Wait);
-                        let entry = flight.entry.into();
-                        Received { to, two_way: true, body, now, entry, clock }
-                    };
-                    return self.wait(&received, Waiting::ForEndpoint(route, attempts), deadline);
+                    let (to, started, entry) = (flight.to, flight.started, flight.entry);
+                    let waiting = Waiting::ForEndpoint(route, attempts);
+                    return self.send_again(Begun { to, started, entry }, body, waiting, deadline);
                 }
                 Err(GiveUp::TooLate) => told = Some(too_late(error)),
                 Err(_) => {}
@@ -314,6 +316,47 @@ impl DubboSession {
         let error = said;
         self.stats.finished(now - started, Some(error.code as u8));
         self.reply_error(to, error);
+    }
+
+    /// Sends a call again that another endpoint had.
+    #[cold]
+    fn send_again(
+        self: &Rc<Self>,
+        Begun { to, started, entry }: Begun,
+        body: Bytes,
+        waiting: Waiting,
+        deadline: Instant,
+    ) {
+        let clock = entry.as_ref().and_then(|it| it.clock().cloned());
+        enter(clock.as_ref(), Stage::Wait);
+        let entry = entry.into();
+        let received = Received { to, two_way: true, body, now: started, entry, clock };
+        self.wait(&received, waiting, deadline);
+    }
+
+    /// Sends the calls again, if they may go elsewhere, that are stuck at a silent endpoint.
+    fn send_stuck_again(self: &Rc<Self>, now: Instant) {
+        let stuck: Vec<u32> = self.flights.borrow().stuck(now).collect();
+        for number in stuck {
+            let attempts = self.flights.borrow().get(number).and_then(|flight| {
+                let Counted::Attempt(attempt) = &flight.counted else { return None };
+                let Again { route, body, deadline } = &**flight.again.as_ref()?;
+                let whole = Whole { serialization: flight.to.serialization, body };
+                route.cluster.move_stuck(attempt, *deadline, now, &WholeFacts::new(whole))
+            });
+            let Some(attempts) = attempts else { continue };
+            let Some(Flight { to, started, sent, counted, again, entry, .. }) = self.take(number)
+            else {
+                continue;
+            };
+            sent.cancel();
+            // What is counted there ends with it.
+            drop(counted);
+            if let Some(Again { route, body, deadline }) = again.map(|again| *again) {
+                let waiting = Waiting::ForEndpoint(route, attempts);
+                self.send_again(Begun { to, started, entry }, body, waiting, deadline);
+            }
+        }
     }
 
     /// The call under that number; `None` if the consumer has gone.
@@ -366,6 +409,13 @@ impl Session for DubboSession {
         }
         if self.taking.check(now, write_timeout(&self.account, self.write_timeout)) {
             debug!("consumer's connection closed: it did not read its answers");
+        }
+    }
+
+    fn move_stuck(self: Rc<Self>, now: Instant) {
+        let is_any = self.flights.borrow().stuck(now).next().is_some();
+        if is_any {
+            tokio::task::spawn_local(async move { self.send_stuck_again(Instant::now()) });
         }
     }
 

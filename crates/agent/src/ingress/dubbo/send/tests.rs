@@ -7,6 +7,7 @@ use registry::{Endpoint, MemoryHub, Protocol, Registry, RegistryConfig, Snapshot
 use tokio::sync::watch;
 use wire::{Budget, Group, Machine};
 
+use super::super::waiting::{MAX_COPIED_LEN, MAX_WAITING_ONE_WAY};
 use super::super::{DubboListener, Offers};
 use super::*;
 use crate::config::{

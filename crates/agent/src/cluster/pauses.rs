@@ -1,0 +1,91 @@
+//! Endpoints that pause: they have calls, nothing comes from them, and a question to their
+//! connection stays open. That takes milliseconds to find out, long before a call is late.
+//!
+//! New calls go to others meanwhile. If there is no other one that takes calls, they go there all
+//! the same: most pauses are short, such as those of a garbage collector.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use balance::{Balancer, Slot};
+
+use super::{Cluster, Member};
+
+/// How often endpoints are looked at, while calls are made.
+const LOOK_STEP: Duration = Duration::from_millis(5);
+/// As many endpoints are looked at in one step; where there are more they take turns.
+const LOOK_MAX: usize = 64;
+
+impl Cluster {
+    /// Asks endpoints that have calls for a sign of life, if none came lately, and takes note of
+    /// those that give none.
+    #[inline]
+    pub(super) fn look_at_pauses(&self, now: Instant) {
+        if self.pauses.due.get().is_none_or(|due| due <= now) {
+            self.look_now(now);
+        }
+    }
+
+    /// Whether endpoints pause.
+    pub(super) fn has_pauses(&self) -> bool {
+        self.pauses.is_any.get()
+    }
+
+    #[cold]
+    fn look_now(&self, now: Instant) {
+        let pauses = &self.pauses;
+        pauses.due.set(now.checked_add(LOOK_STEP));
+        let balancer = self.balancer.borrow();
+        let from = pauses.look_from.get();
+        // Alone, an endpoint gets every call anyway.
+        let n_listed = if balancer.len() < 2 { 0 } else { balancer.len() };
+        for stats in balancer.stats_from(from).take(LOOK_MAX.min(n_listed)) {
+            let member = &stats.key.0;
+            // One that pauses may have no calls any more when they have timed out.
+            let is_asked = stats.in_flight != 0 || member.pauses_since.get().is_some();
+            let since = if is_asked { member.upstream.pauses_since(now) } else { None };
+            member.pauses_since.set(since);
+            if since.is_some() {
+                pauses.is_any.set(true);
+                pauses.was_found.set(true);
+            }
+        }
+        if from + LOOK_MAX < n_listed {
+            pauses.look_from.set(from + LOOK_MAX);
+        } else {
+            pauses.look_from.set(0);
+            pauses.is_any.set(pauses.was_found.take());
+        }
+    }
+
+    /// Chooses an endpoint for a call, one that does not pause if there is one.
+    #[inline]
+    pub(super) fn pick(
+        &self,
+        balancer: &mut Balancer<Member>,
+        now: Instant,
+        point: Option<u32>,
+        usable: impl Fn(&Member) -> bool,
+    ) -> Option<Slot> {
+        if self.pauses.is_any.get() {
+            let works = |member: &Member| member.0.pauses_since.get().is_none() && usable(member);
+            let slot = self.preference.pick(balancer, now, point, works);
+            if let Some(slot) = slot.filter(|slot| !balancer.is_last_choice(*slot, now)) {
+                return Some(slot);
+            }
+        }
+        self.preference.pick(balancer, now, point, usable)
+    }
+}
+
+/// What a cluster knows of its endpoints' pauses.
+#[derive(Default)]
+pub(super) struct Pauses {
+    /// When endpoints are looked at next.
+    due: Cell<Option<Instant>>,
+    /// Where the next look begins.
+    look_from: Cell<usize>,
+    /// Whether one has been found since the first of them was looked at last.
+    was_found: Cell<bool>,
+    is_any: Cell<bool>,
+}

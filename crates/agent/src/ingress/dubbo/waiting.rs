@@ -1,0 +1,190 @@
+//! Requests that wait: for an endpoint, for room in an app, or for what holds for their method.
+//!
+//! Invariant: what waits is counted, and has a limit for each connection.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use flow::Attempts;
+use tokio::sync::oneshot;
+
+use super::flights::{Counted, Flight, Sent};
+use super::services::Export;
+use super::session::{DubboSession, Received};
+use crate::backend::{self, App, Backend};
+use crate::call::{Call, Consumer, Outcome, Payload, Times, wait};
+use crate::cluster::{Member, MethodRule};
+use crate::error::{CallError, Code};
+use crate::gate::{self, Admitted};
+use crate::routes::ClusterRoute;
+use crate::upstream::{DubboForm, dubbo};
+
+/// Requests of one connection that nobody waits for, and that wait for an endpoint.
+pub(super) const MAX_WAITING_ONE_WAY: usize = 4096;
+/// A short body is copied rather than that it keeps the whole buffer alive that it was read into.
+pub(super) const MAX_COPIED_LEN: usize = 64 << 10;
+
+impl DubboSession {
+    /// Has a task wait.
+    #[cold]
+    pub(super) fn wait(self: &Rc<Self>, received: &Received, waiting: Waiting, deadline: Instant) {
+        let Some(kept) = Kept::new(self, received.body.len(), !received.two_way) else {
+            let message = "too many requests of this connection wait for an endpoint";
+            if let Waiting::ForEndpoint(route, attempts) = &waiting
+                && attempts.is_first()
+            {
+                route.cluster.count_without_endpoint(received.now, Code::Overloaded);
+            }
+            return self.refuse(received, &CallError::new(Code::Overloaded, message));
+        };
+        let Received { to, two_way, ref body, now, ref entry, ref clock } = *received;
+        let mut entry = entry.take();
+        let number = self.reserve(received);
+        let session = Rc::clone(self);
+        let (body, clock) = (compact(body), clock.clone());
+        let received = Received { to, two_way, body, now, entry: Cell::default(), clock };
+        let of_one_way = entry.take_if(|_| !two_way);
+        let task = tokio::task::spawn_local(async move {
+            let outcome = pass_on(waiting, &received, session.number(), deadline).await;
+            drop(kept);
+            if two_way {
+                session.complete(number, outcome);
+            } else {
+                session.end_one_way(now, of_one_way, outcome.as_ref().err());
+            }
+        });
+        if two_way {
+            let (counted, sent) = (Counted::Elsewhere, Sent::Task(task.abort_handle()));
+            let flight = Flight {
+                to,
+                started: now,
+                counted,
+                sent,
+                again: None,
+                reply_len: None,
+                entry: entry.take(),
+            };
+            self.flights.borrow_mut().put(number, flight);
+        }
+    }
+}
+
+/// What a request waits for.
+pub(super) enum Waiting {
+    /// For an endpoint that it was not offered to yet.
+    ForEndpoint(Rc<ClusterRoute>, Attempts<Member>),
+    /// For what comes of it by what holds for its method.
+    Ruled(Rc<ClusterRoute>, Rc<MethodRule>),
+    /// For room in the app of an export.
+    AtGate(Export, gate::Waiting),
+    /// For the first connection to the app of an export, which has room.
+    ForApp(Export, Admitted),
+}
+
+/// Sends a request as soon as what it waits for is there.
+async fn pass_on(waiting: Waiting, received: &Received, caller: u64, deadline: Instant) -> Outcome {
+    match waiting {
+        Waiting::ForEndpoint(route, attempts) => {
+            let now = if attempts.is_first() { received.now } else { Instant::now() };
+            let form = DubboForm { serialization: received.to.serialization, path: None };
+            let cluster = &route.cluster;
+            let facts = received.facts();
+            let offer = cluster.offer(now, attempts, caller, &facts, async |attempt, now| {
+                let whole = received.call(&route.route, deadline);
+                let call = whole.with(whole.method, Payload::Whole(whole.payload));
+                let call = Call { times: Times { now, deadline }, ..call };
+                attempt.upstream().call(&call, form).await
+            });
+            offer.await
+        }
+        Waiting::Ruled(route, rule) => {
+            let whole = received.call(&route.route, deadline);
+            let call = whole.with(whole.method, Payload::Whole(whole.payload));
+            Box::pin(route.cluster.call_ruled(&rule, call, caller)).await
+        }
+        Waiting::AtGate(Export { backend, .. }, waiting) => {
+            let admitted = waiting.admitted().await;
+            backend.stats.started();
+            match admitted {
+                Ok(admitted) => call_app(&backend, admitted, received, deadline).await,
+                Err(error) => {
+                    let latency = received.now.elapsed();
+                    backend.stats.finished(latency, Some(error.code as u8));
+                    Err(error)
+                }
+            }
+        }
+        Waiting::ForApp(Export { backend, .. }, admitted) => {
+            backend.stats.started();
+            call_app(&backend, admitted, received, deadline).await
+        }
+    }
+}
+
+/// Makes a call that was let in, and waits for its outcome.
+async fn call_app(
+    backend: &Backend,
+    admitted: Admitted,
+    received: &Received,
+    deadline: Instant,
+) -> Outcome {
+    let call = received.call((), deadline);
+    let call = Call { times: Times { now: Instant::now(), deadline }, ..call };
+    let outcome = match &backend.app {
+        App::Dubbo(app) => dubbo::pass_on(&app.upstream, &call).await,
+        App::Http(app) => {
+            let (task, outcome) = oneshot::channel();
+            let handle = backend::call_whole(app, &call, move |outcome| drop(task.send(outcome)));
+            let give_up = || {
+                if let Some(handle) = handle {
+                    handle.abort();
+                }
+            };
+            wait(outcome, give_up).await
+        }
+    };
+    let (now, error) = (Instant::now(), outcome.as_ref().err());
+    let is_sent_one_way = call.one_way && matches!(backend.app, App::Dubbo(_));
+    match error {
+        None if is_sent_one_way => admitted.sent_one_way(now),
+        error => admitted.ended(now, error),
+    }
+    let latency = now.saturating_duration_since(received.now);
+    backend.stats.finished(latency, error.map(|error| error.code as u8));
+    outcome
+}
+
+/// The same bytes, without a large buffer behind a few of them.
+pub(super) fn compact(body: &Bytes) -> Bytes {
+    if body.len() <= MAX_COPIED_LEN { Bytes::copy_from_slice(body) } else { body.clone() }
+}
+
+/// Counts what a waiting request takes, until it is dropped.
+pub(super) struct Kept {
+    session: Rc<DubboSession>,
+    len: usize,
+    n_one_way: usize,
+}
+
+impl Kept {
+    /// `None` if there is no room.
+    pub(super) fn new(session: &Rc<DubboSession>, len: usize, one_way: bool) -> Option<Self> {
+        let n_one_way = usize::from(one_way);
+        let n_waiting = session.n_waiting_one_way.get() + n_one_way;
+        if MAX_WAITING_ONE_WAY < n_waiting || !session.keep_bytes(len) {
+            return None;
+        }
+        session.n_waiting_one_way.set(n_waiting);
+        Some(Self { session: Rc::clone(session), len, n_one_way })
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let session = &self.session;
+        session.forget_bytes(self.len);
+        session.n_waiting_one_way.set(session.n_waiting_one_way.get() - self.n_one_way);
+    }
+}
