@@ -117,7 +117,7 @@ impl Estate {
     fn wait_for(&self, interface: &str, n_endpoints: usize) -> Result<(), BenchError> {
         let mut admin = self.admin()?;
         let page = format!("/services?service={interface}");
-        wait(|| {
+        wait(interface, || {
             let services = items(&mut admin, &page)?;
             Ok(services.iter().any(|it| it["endpoints"] == n_endpoints))
         })
@@ -180,7 +180,7 @@ impl Estate {
             let mut times = Vec::new();
             for (address, confirmed) in marked {
                 let page = format!("/endpoints?service={BUSY}&address={address}");
-                wait(|| {
+                wait(&address, || {
                     let endpoints = items(&mut admin, &page)?;
                     let states = endpoints.first().and_then(|it| it["standing"].as_object());
                     let workers = states.into_iter().flatten().filter_map(|(_, n)| n.as_u64());
@@ -200,8 +200,10 @@ impl Estate {
             let address = address(next);
             next += CHANGES_PER_TICK / 2;
             // The oldest ones go, so that the list keeps its length.
-            let old: Vec<_> = added.drain(..CHANGES_PER_TICK / 2).collect();
-            added.extend(new.iter().cloned());
+            let old: Vec<_> = added.drain(..added.len().min(CHANGES_PER_TICK / 2)).collect();
+            // One that is looked for stays until it is found, however long that takes.
+            let n_markers = usize::from(n % TICKS_PER_MARKER == 0);
+            added.extend(new.iter().skip(n_markers).cloned());
             self.writer.change(BUSY, &new, &old)?;
             n_changes += CHANGES_PER_TICK;
             if n % TICKS_PER_MARKER == 0 {
@@ -395,11 +397,14 @@ fn items(admin: &mut Client, page: &str) -> Result<Vec<Value>, BenchError> {
     Ok(page["items"].as_array_mut().map(std::mem::take).unwrap_or_default())
 }
 
-fn wait(mut is_there: impl FnMut() -> Result<bool, BenchError>) -> Result<(), BenchError> {
+fn wait(
+    what: &str,
+    mut is_there: impl FnMut() -> Result<bool, BenchError>,
+) -> Result<(), BenchError> {
     let deadline = Instant::now() + PATIENCE;
     while !is_there()? {
         if deadline < Instant::now() {
-            let output = format!("waited {PATIENCE:?} for the agent in vain");
+            let output = format!("waited {PATIENCE:?} in vain for the agent to know {what}");
             return Err(BenchError::NoResult { output });
         }
         thread::sleep(Duration::from_millis(1));
