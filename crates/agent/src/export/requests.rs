@@ -45,6 +45,17 @@ pub(super) struct Received {
     pub(super) timed: bool,
 }
 
+/// A call that was let in and is not sent yet.
+struct Unsent(Option<Admitted>);
+
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        if let Some(admitted) = self.0.take() {
+            admitted.unused(Instant::now());
+        }
+    }
+}
+
 impl Received {
     /// The request as a call of what `method` says.
     fn call<'a, M, P>(
@@ -100,7 +111,10 @@ impl LinkSession {
         let Times { now, deadline } = call.times;
         let class = || call.priority(&target.def);
         match target.backend.gate.admit(now, self.number(), deadline, class) {
-            Admission::In(admitted) => self.begin(&target, call, admitted),
+            Admission::In(admitted) => match target.backend.gate.sent_at(now) {
+                None => self.begin(&target, call, admitted),
+                Some(at) => self.begin_at(at, target, call, admitted),
+            },
             Admission::Waits(waiting) => {
                 self.borrow(&target, now);
                 self.wait(target, call, waiting);
@@ -133,6 +147,38 @@ impl LinkSession {
                 self.request_dubbo(app, template.as_ref(), target, call, admitted);
             }
             Way::Http(app, def) => self.request_http(app, def.as_deref(), target, &call, admitted),
+        }
+    }
+
+    /// Has a task wait until a thread of the app is free for certain.
+    #[cold]
+    fn begin_at(
+        &self,
+        at: Instant,
+        target: Rc<RouteBackend>,
+        mut call: Received,
+        admitted: Admitted,
+    ) {
+        let account = self.conn.look(|link| Rc::clone(link.account()));
+        let Ok(held) = account.take(call.payload.len()) else {
+            return self.begin(&target, call, admitted);
+        };
+        if call.payload.len() <= MAX_COPIED_LEN {
+            call.payload = Bytes::copy_from_slice(&call.payload);
+        }
+        let (session, id, one_way) = (self.clone(), call.id, call.one_way);
+        let mut unsent = Unsent(Some(admitted));
+        let task = tokio::task::spawn_local(async move {
+            tokio::time::sleep_until(at.into()).await;
+            session.running.borrow_mut().remove(&id);
+            drop(held);
+            call.times.now = Instant::now();
+            if let Some(admitted) = unsent.0.take() {
+                session.begin(&target, call, admitted);
+            }
+        });
+        if !one_way {
+            self.running.borrow_mut().insert(id, task.abort_handle());
         }
     }
 
