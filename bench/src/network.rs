@@ -1,11 +1,11 @@
 //! A network between two namespaces of this machine, with a round trip and a rate of its own.
 //!
-//! Programs run in one namespace or the other, over the kernel's real TCP. Between them is a bridge
-//! (`bench bridge`), a process that carries packets from one side to the other, late and no faster
-//! than the rate. Where the kernel has netem, that would do the same; many have not.
+//! Programs run in one namespace or the other, over the kernel's real TCP. Between them is a
+//! bridge (`bench bridge`), a process that carries packets from one side to the other, late and no
+//! faster than the rate. Where the kernel has netem, that would do the same; many have not.
 //!
-//! Nothing of it is seen outside: the bridge has a namespace of its own, and all of them end with it.
-//! Without root this needs user namespaces.
+//! Nothing of it is seen outside: the bridge has a namespace of its own, and all of them end with
+//! it. Without root this needs user namespaces.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -140,7 +140,8 @@ fn ip(args: &str) -> io::Result<()> {
     run(Command::new("ip").args(args.split_whitespace()))
 }
 
-/// The process between the sides: `bridge MICROSECONDS BYTES_PER_SECOND`, in a namespace of its own.
+/// The process between the sides: `bridge MICROSECONDS BYTES_PER_SECOND`, in a namespace of its
+/// own.
 ///
 /// # Errors
 /// What is missing.

@@ -4,8 +4,8 @@
 //! The network between them has a round trip of 1 ms and carries 1 Gbit/s ([`Network`]). A call
 //! sends 20,000 characters, is worked on for 0 to 300 ms, and is answered with twice as many. The
 //! loops are closed: 200 callers that never wait for each other make 1,333 calls a second, at
-//! 150 ms. (The study had 800 callers and shorter messages; the bytes a second are as many, and two
-//! cores can carry it.)
+//! 150 ms. (The study had 800 callers and shorter messages; the bytes a second are as many, and
+//! two cores can carry it.)
 
 use std::ffi::OsString;
 use std::process::Command;

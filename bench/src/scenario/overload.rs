@@ -1,8 +1,8 @@
-//! More calls than providers can take: three Java providers of 20 threads and 50 ms are worth 1,200
-//! calls a second, and are asked for up to five times as many, in an open loop.
+//! More calls than providers can take: three Java providers of 20 threads and 50 ms are worth
+//! 1,200 calls a second, and are asked for up to five times as many, in an open loop.
 //!
-//! Pools that reject have no queue, pools that queue have one of 10,000. Both are called through an
-//! agent beside each provider, and straight; with limits, and without.
+//! Pools that reject have no queue, pools that queue have one of 10,000. Both are called through
+//! an agent beside each provider, and straight; with limits, and without.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -35,8 +35,8 @@ const DEADLINE: Duration = Duration::from_secs(1);
 const WARM_UP: Duration = Duration::from_secs(6);
 /// The soak is so many times as long as another measurement.
 const SOAK_TIMES: u32 = 6;
-/// In percent of what they can do. Half of it comes first, to see how long calls take then, and last, to see whether
-/// all is well again.
+/// In percent of what they can do. Half of it comes first, to see how long calls take then, and
+/// last, to see whether all is well again.
 const OFFERS: [u32; 5] = [50, 120, 200, 500, 50];
 const SOAK_OFFER: u32 = 200;
 

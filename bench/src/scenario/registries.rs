@@ -238,11 +238,15 @@ fn under_load<T>(
     Ok((outcome.n_offered, failed as u64, done))
 }
 
+/// How many providers the long list has, and how many services there are.
+fn sizes(plan: &Plan) -> (usize, usize) {
+    if plan.is_quick { (500, 50) } else { (N_PROVIDERS, N_SERVICES) }
+}
+
 /// One round; `None` if the store is not installed.
 fn measure(plan: &Plan, kind: Kind) -> Result<Option<Measured>, BenchError> {
     let Some(mut estate) = Estate::start(plan, kind)? else { return Ok(None) };
-    let (n_providers, n_services) =
-        if plan.is_quick { (500, 50) } else { (N_PROVIDERS, N_SERVICES) };
+    let (n_providers, n_services) = sizes(plan);
     let (list_ms, list_mb) = estate.long_list(n_providers)?;
     let (services_ms, services_mb) = estate.many_services(n_services)?;
     let (http, seconds) = (estate.http(), plan.seconds.max(Duration::from_secs(2)));
@@ -285,8 +289,9 @@ pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
 }
 
 fn report(plan: &Plan, rows: &[(Kind, Vec<Measured>)]) -> Result<(), BenchError> {
+    let (n_providers, n_services) = sizes(plan);
     println!(
-        "\n{NAME}: {N_PROVIDERS} providers of one service, {N_SERVICES} services, changes for {} \
+        "\n{NAME}: {n_providers} providers of one service, {n_services} services, changes for {} \
          s, {CALLS_PER_S} calls/s meanwhile; {} rounds, medians",
         plan.seconds.as_secs(),
         plan.n_rounds
@@ -332,8 +337,8 @@ fn report(plan: &Plan, rows: &[(Kind, Vec<Measured>)]) -> Result<(), BenchError>
             "loop": "open",
             "offered_per_s": CALLS_PER_S,
             "seconds": plan.seconds.as_secs(),
-            "providers": N_PROVIDERS,
-            "services": N_SERVICES,
+            "providers": n_providers,
+            "services": n_services,
             "list_ms": rounded(list_ms),
             "list_mb": rounded(list_mb),
             "services_ms": rounded(of(|it| it.services_ms)),

@@ -389,7 +389,8 @@ impl Cluster {
         Member(Rc::new(state))
     }
 
-    /// Limits the calls that an endpoint gets, as `policy` says. It has registered so many threads.
+    /// Limits the calls that an endpoint gets, as `policy` says. It has registered so many
+    /// threads.
     fn set_gate(&self, member: &Member, threads: Option<u32>, policy: &ClusterPolicy) {
         let gate = match (&member.0.upstream, policy.endpoint_capacity) {
             (AnyUpstream::Dubbo(lanes), Some(capacity)) => {

@@ -3,8 +3,8 @@
 //! [`flow`] decides. Here are the clock, the task that looks at a gate now and then, and what all
 //! workers share of an app ([`SharedGate`]).
 //!
-//! A worker's gate has a task only while calls are in the app or wait. A call that finds room costs
-//! neither a lock nor a wake-up.
+//! A worker's gate has a task only while calls are in the app or wait. A call that finds room
+//! costs neither a lock nor a wake-up.
 //!
 //! An endpoint that we call without an agent before it has such a gate as well ([`DirectGates`]).
 //! There nobody waits at the gate: calls wait in the line of their cluster, which is told when

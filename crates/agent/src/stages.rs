@@ -1,7 +1,7 @@
 //! Where the time of calls goes: a clock for one call in so many, and what such clocks have shown.
 //!
-//! The journal chooses the calls. Whoever has a part in a call moves its clock on; when the last of
-//! them lets go of it, the call has ended and is added to the [`StageTable`].
+//! The journal chooses the calls. Whoever has a part in a call moves its clock on; when the last
+//! of them lets go of it, the call has ended and is added to the [`StageTable`].
 //!
 //! Invariants:
 //! - The stages of a call add up to the time from its begin until its answer is written.

@@ -169,7 +169,8 @@ impl Worker {
         worker
     }
 
-    /// Offers a service from now on. Calls that are with the app that offered it before stay there.
+    /// Offers a service from now on. Calls that are with the app that offered it before stay
+    /// there.
     fn offer(&self, offer: &Offer) {
         let gate = GateSetup { shared: &offer.gate, worker: self.index, gates: &self.gates };
         let backend = Rc::new(self.outbound.backend(&offer.export, &gate));

@@ -392,6 +392,12 @@ impl<K: Eq + Clone> Balancer<K> {
         self.listed.iter().find(found).map(|index| self.slot_at(*index))
     }
 
+    /// How long answers usually take, over all endpoints; zero before the first.
+    #[must_use]
+    pub fn usual_latency(&self) -> Duration {
+        self.usual.latency()
+    }
+
     /// Whether any endpoint is ejected.
     #[must_use]
     pub fn has_ejected(&self) -> bool {

@@ -14,8 +14,8 @@ pub enum AttemptEnd {
     Threw,
     /// With a failure that the endpoint is to blame for.
     Failed,
-    /// Without an answer in time. That counts against the endpoint if it had twice as long as answers
-    /// usually take.
+    /// Without an answer in time. That counts against the endpoint if it had twice as long as
+    /// answers usually take.
     TimedOut,
     /// The endpoint has as many calls as it can take.
     Full,
@@ -26,8 +26,8 @@ pub enum AttemptEnd {
 }
 
 impl AttemptEnd {
-    /// Gives the attempt's ticket back. `latency` is the time since the attempt began; `rng` is asked
-    /// for only if the endpoint is ejected.
+    /// Gives the attempt's ticket back. `latency` is the time since the attempt began; `rng` is
+    /// asked for only if the endpoint is ejected.
     pub fn give_back<K: Eq + Clone, R: Rng>(
         self,
         balancer: &mut Balancer<K>,

@@ -1,8 +1,8 @@
 //! Where a call goes next.
 //!
 //! Invariants:
-//! - An endpoint is chosen only if it was not tried, and the last failure proves that nobody has begun
-//!   the call.
+//! - An endpoint is chosen only if it was not tried, and the last failure proves that nobody has
+//!   begun the call.
 //! - The first attempt needs no permission but the deadline's; every further one counts toward the
 //!   limit.
 
@@ -89,8 +89,8 @@ impl<K: Eq + Clone> Attempts<K> {
         self.tried.push(endpoint);
     }
 
-    /// Decides what to do with the call at `now`. `is_known` says whether the balancer knows already
-    /// who offers the service, `standing` how an endpoint stands.
+    /// Decides what to do with the call at `now`. `is_known` says whether the balancer knows
+    /// already who offers the service, `standing` how an endpoint stands.
     pub fn next<R: Rng + ?Sized>(
         &self,
         now: Instant,

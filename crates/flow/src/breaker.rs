@@ -1,7 +1,7 @@
 //! A circuit breaker: keeps the calls of one method from one endpoint while they fail there.
 //!
-//! Closed, it counts. Open, it lets nothing pass for a time. Half-open, it lets a few calls pass to
-//! see how they end.
+//! Closed, it counts. Open, it lets nothing pass for a time. Half-open, it lets a few calls pass
+//! to see how they end.
 //!
 //! Invariants:
 //! - It opens only after so many failures in a row, or after enough calls of which enough failed.

@@ -2,8 +2,8 @@
 //!
 //! Each worker has a [`crate::gate::Gate`], and may have as many calls in the app as this says. It
 //! reports now and then while it has calls, asks when its gate is full, and says when it has none.
-//! What the workers have seen of the app goes into the [`Limiter`]; what that finds is dealt out by
-//! the [`Allocator`]. A single worker has all of it.
+//! What the workers have seen of the app goes into the [`Limiter`]; what that finds is dealt out
+//! by the [`Allocator`]. A single worker has all of it.
 //!
 //! Invariant: what the workers may use, with what they have not returned yet, is at most the
 //! capacity. When the capacity falls, what is held beyond it is taken back first.

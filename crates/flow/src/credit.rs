@@ -10,7 +10,8 @@
 //! get theirs next.
 //!
 //! Invariants:
-//! - Credits are granted only while those held, with those not yet returned, are below the capacity.
+//! - Credits are granted only while those held, with those not yet returned, are below the
+//!   capacity.
 //! - All credits of a holder that is lost are free again at once.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -130,7 +131,8 @@ impl<K: Ord + Copy> Allocator<K> {
         self.grant_due();
     }
 
-    /// Shares the capacity out anew. Call it now and then, and when somebody wants more than is free.
+    /// Shares the capacity out anew. Call it now and then, and when somebody wants more than is
+    /// free.
     pub fn deal(&mut self) {
         self.n_deals += 1;
         let n_left = self.share_out();

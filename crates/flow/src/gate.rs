@@ -23,7 +23,8 @@ pub use crate::line::{Arrival, Pace, Shed};
 use crate::line::{Line, LinePolicy};
 use crate::queue::Key;
 
-/// Leave to have one call in the app. Give it back to [`Gate::leave`], or the call counts for ever.
+/// Leave to have one call in the app. Give it back to [`Gate::leave`], or the call counts for
+/// ever.
 #[derive(Debug, Eq, PartialEq)]
 #[must_use = "a pass that is not given back takes up room in the app for ever"]
 pub struct Pass {
@@ -133,8 +134,8 @@ impl<T> Gate<T> {
     }
 
     /// Lets so many calls in from now on. If more are in the app already, they stay.
-    /// `reach` is what it may be soon if calls wait: its share of the capacity, and what is free of
-    /// it. It is less than 1 if there are more gates than capacity.
+    /// `reach` is what it may be soon if calls wait: its share of the capacity, and what is free
+    /// of it. It is less than 1 if there are more gates than capacity.
     pub fn set_limit(&mut self, limit: u32, reach: f64) {
         self.limit = limit;
         self.reach = reach.max(f64::from(limit));

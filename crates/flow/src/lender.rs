@@ -6,8 +6,9 @@
 //! waited for a while, nobody needs credits any more, and the lender goes.
 //!
 //! A link is told how many calls it may have in flight. It confirms what it was told, and what it
-//! holds beyond it comes back as its calls end. If it confirms nothing, its credits come back after
-//! a while all the same: should it use them, its calls wait at the gate like those without a credit.
+//! holds beyond it comes back as its calls end. If it confirms nothing, its credits come back
+//! after a while all the same: should it use them, its calls wait at the gate like those without a
+//! credit.
 //!
 //! Invariants:
 //! - What links may use, with what they have not returned, and what the gate may let in besides,

@@ -1,10 +1,11 @@
-//! Decisions about a call: whether it may begin, whether it may be tried again, where, how often and
-//! until when.
+//! Decisions about a call: whether it may begin, whether it may be tried again, where, how often
+//! and until when.
 //!
 //! There is no lock, clock, task or socket in this crate. The caller passes the time, the random
 //! numbers and how endpoints stand, and does what it is told.
 //!
-//! - [`Attempts`] decides where a call goes next: to which endpoint, to none yet, or to none at all.
+//! - [`Attempts`] decides where a call goes next: to which endpoint, to none yet, or to none at
+//!   all.
 //! - [`Rewrites`] decides whether a call that could not be read may be sent in another form.
 //! - [`Retry`] is what both go by: what the last failure says about another try.
 //! - [`RetryBudget`] bounds how many further attempts there are for all calls together.
@@ -18,8 +19,8 @@
 //!   what a link holds of that.
 //! - [`breaker`] keeps the calls of a method from an endpoint while they fail there.
 //! - [`rate_limit`] refuses calls of which more come a second than is allowed.
-//! - [`fault`] draws the faults that are injected into calls, and [`latencies`] says when a call is
-//!   slower than most.
+//! - [`fault`] draws the faults that are injected into calls, and [`latencies`] says when a call
+//!   is slower than most.
 //! - [`split`] says which calls are taken out of a service's traffic.
 //! - [`AttemptEnd`] is what the balancer learns from an attempt that is over.
 //!

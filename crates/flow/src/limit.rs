@@ -1,11 +1,11 @@
 //! How many calls an app can take at once, found out by how it answers.
 //!
 //! The limit falls as the latency of answers rises above its floor (a gradient), and at once when
-//! the app's thread pool rejects calls. It grows only while it is used up, and latency says nothing
-//! while not even half of it is used. The floor is the least mean latency of a sliding window: a
-//! mean, since fast and slow methods of an app are no sign of a queue. There is no phase that
-//! refuses calls to measure it: once in a span of the window the limit gives up its allowance for a
-//! queue, grows back, and so sees the app without a queue.
+//! the app's thread pool rejects calls. It grows only while it is used up, and latency says
+//! nothing while not even half of it is used. The floor is the least mean latency of a sliding
+//! window: a mean, since fast and slow methods of an app are no sign of a queue. There is no phase
+//! that refuses calls to measure it: once in a span of the window the limit gives up its allowance
+//! for a queue, grows back, and so sees the app without a queue.
 //!
 //! A known capacity is a limit, too. Only rejections lower it: others may use the app as well.
 //!

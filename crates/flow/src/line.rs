@@ -5,8 +5,8 @@
 //! break, the queue only keeps the app busy, and whoever would wait longer is shed at once.
 //!
 //! Invariants:
-//! - No call is let go on after its deadline, or when not even the fastest answer seen lately would
-//!   come by then.
+//! - No call is let go on after its deadline, or when not even the fastest answer seen lately
+//!   would come by then.
 //! - Each call that waits is let go on, shed or cancelled, once.
 
 use std::collections::VecDeque;
@@ -21,8 +21,8 @@ pub struct LinePolicy {
     pub max_waiting: usize,
     /// How long calls may wait in a burst: this, or as long as a call takes if that is longer.
     pub burst: Duration,
-    /// How long calls may wait after that: this, or half as long as a call takes if that is longer.
-    /// The first one of a caller may wait twice as long.
+    /// How long calls may wait after that: this, or half as long as a call takes if that is
+    /// longer. The first one of a caller may wait twice as long.
     pub target: Duration,
 }
 
@@ -224,8 +224,8 @@ impl<T> Line<T> {
         }
     }
 
-    /// How long a call may wait now. In a standing queue, a caller of whom nothing waits gets twice
-    /// the time of those who keep it standing.
+    /// How long a call may wait now. In a standing queue, a caller of whom nothing waits gets
+    /// twice the time of those who keep it standing.
     fn patience(&self, now: Instant, pace: &Pace, has_others: bool) -> Duration {
         let burst = self.policy.burst.max(pace.usual);
         let patience = match self.standing_since {

@@ -5,8 +5,8 @@
 //! calls go by deadline, and one that asks for everything gets no more than its turn.
 //!
 //! Invariants:
-//! - No more than `max_len` calls wait. If another comes, the worst class gives way to a better one,
-//!   and the caller with the most waiting calls to one with fewer.
+//! - No more than `max_len` calls wait. If another comes, the worst class gives way to a better
+//!   one, and the caller with the most waiting calls to one with fewer.
 //! - Each step costs O(log n).
 
 use std::collections::{BTreeSet, HashMap};

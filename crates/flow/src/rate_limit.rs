@@ -6,8 +6,8 @@
 //! Invariants:
 //! - In any stretch of time no more calls pass than the burst and what the rate adds in that time.
 //! - A call that one bucket refuses takes no token from the other.
-//! - At most [`MAX_CALLERS`] callers have a bucket of their own. While the table is full of callers
-//!   that are busy, all others share one bucket with the rate of one caller.
+//! - At most [`MAX_CALLERS`] callers have a bucket of their own. While the table is full of
+//!   callers that are busy, all others share one bucket with the rate of one caller.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -7,8 +7,8 @@ pub enum Retry {
     Safe,
     /// Nothing has begun: another endpoint may know better, but the same would say the same.
     Elsewhere,
-    /// Nothing has begun, because the call could not be read or written: every endpoint would say the
-    /// same, unless the call is written in another form.
+    /// Nothing has begun, because the call could not be read or written: every endpoint would say
+    /// the same, unless the call is written in another form.
     Rewritten,
     /// It may have been carried out; only an idempotent call may be made again.
     IfIdempotent,

@@ -30,8 +30,8 @@ pub(crate) fn pick_untried<K: Eq>(
     })
 }
 
-/// Whether a call has to wait, for which `chosen` was found: an endpoint that would take calls only
-/// has no room. One that is ejected is not asked while others are only full.
+/// Whether a call has to wait, for which `chosen` was found: an endpoint that would take calls
+/// only has no room. One that is ejected is not asked while others are only full.
 pub fn has_to_queue<K: Eq + Clone, R: Rng>(
     balancer: &mut Balancer<K>,
     now: Instant,

@@ -6,7 +6,8 @@
 //! What must hold:
 //! - A call that may have begun is never sent again, to no endpoint and in no other form.
 //! - No attempt begins after the deadline, nor does another form of one.
-//! - A call goes to no endpoint twice, to no more endpoints than its limit, and to none that is down.
+//! - A call goes to no endpoint twice, to no more endpoints than its limit, and to none that is
+//!   down.
 //! - A call is given up only when nothing is left that it may do.
 //! - Every call ends, and then nothing counts as in flight.
 

@@ -171,7 +171,8 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
         }
     }
 
-    /// A text where a class is declared that we know nothing of but its name: an enum, most likely.
+    /// A text where a class is declared that we know nothing of but its name: an enum, most
+    /// likely.
     fn enum_name(&mut self, class: &str, place: ReaderType) -> Result<(), JsonbError> {
         if self.is_map(class) {
             self.enc.object_begin();

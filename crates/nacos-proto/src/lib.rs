@@ -1,6 +1,7 @@
 //! What a client of Nacos 2.x and 3.x says and hears by gRPC. Pure: no I/O, no clock.
 //!
-//! - [`Payload`] is the one message of Nacos' gRPC services: the name of a type, headers, and JSON.
+//! - [`Payload`] is the one message of Nacos' gRPC services: the name of a type, headers, and
+//!   JSON.
 //! - [`Ask`] is what a client asks, and [`Heard`] what a server says by itself on the stream.
 //! - [`ServiceInfo`] is the list of a service's instances, as answers and pushes have it.
 //! - [`Credentials`] gives the headers that show who asks.

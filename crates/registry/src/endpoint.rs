@@ -242,7 +242,8 @@ pub struct Snapshot {
     /// Each address once, ordered by key.
     pub endpoints: Arc<[Endpoint]>,
     /// What else is registered for the service, in no order: at most [`MAX_UNUSED`]. If there is
-    /// no endpoint, it tells which step of the search failed; see [`why_nobody`](crate::why_nobody).
+    /// no endpoint, it tells which step of the search failed; see
+    /// [`why_nobody`](crate::why_nobody).
     pub unused: Arc<[Unused]>,
 }
 

@@ -1,4 +1,5 @@
-//! What a registry listed last, in a file: who starts while the registry is away goes on with that.
+//! What a registry listed last, in a file: who starts while the registry is away goes on with
+//! that.
 //!
 //! The file has the form of a registry file, so that a person can read it, and an agent can use it
 //! as one.

@@ -22,8 +22,8 @@ pub struct SocketOptions {
     /// Bytes that the kernel takes for a peer beyond those that are on their way to it
     /// (`TCP_NOTSENT_LOWAT`).
     pub max_unsent_len: u32,
-    /// Whether short messages leave at once, instead of waiting for what was sent before them to be
-    /// confirmed (`TCP_NODELAY`).
+    /// Whether short messages leave at once, instead of waiting for what was sent before them to
+    /// be confirmed (`TCP_NODELAY`).
     pub nodelay: bool,
     /// A silent peer is probed after this time, and again at this distance; `None` never probes.
     pub keepalive: Option<Duration>,
@@ -39,8 +39,8 @@ impl Default for SocketOptions {
         Self {
             send_buffer_len: None,
             receive_buffer_len: None,
-            // Without a limit the kernel takes megabytes for a peer that reads nothing: memory that
-            // no budget knows, and a queue in which short messages wait.
+            // Without a limit the kernel takes megabytes for a peer that reads nothing: memory
+            // that no budget knows, and a queue in which short messages wait.
             max_unsent_len: 256 * 1024,
             nodelay: true,
             keepalive: Some(Duration::from_secs(30)),
@@ -93,8 +93,8 @@ impl SocketOptions {
 /// How a listening socket is opened.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ListenOptions {
-    /// What its connections have. They inherit it from the listening socket, which saves six system
-    /// calls for each of them.
+    /// What its connections have. They inherit it from the listening socket, which saves six
+    /// system calls for each of them.
     pub socket: SocketOptions,
     /// Connections that the kernel may complete before they are accepted. It takes no more than
     /// `net.core.somaxconn` says.

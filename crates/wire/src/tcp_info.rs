@@ -117,8 +117,8 @@ impl TcpInfo {
         self.at(offset::DELIVERY_RATE).map(u64::from_ne_bytes).filter(|rate| *rate != 0)
     }
 
-    /// Whether [`TcpInfo::delivery_rate`] was limited by how much there was to be sent; since Linux
-    /// 4.9.
+    /// Whether [`TcpInfo::delivery_rate`] was limited by how much there was to be sent; since
+    /// Linux 4.9.
     #[must_use]
     pub fn is_app_limited(&self) -> Option<bool> {
         // The bit came together with the rate.

@@ -1,7 +1,8 @@
 //! What servers with data of their own have in common: a temporary folder, and a process that is
 //! killed and started again.
 //!
-//! Invariant: nothing of it is left when [`Server`] is dropped, neither the process nor the folder.
+//! Invariant: nothing of it is left when [`Server`] is dropped, neither the process nor the
+//! folder.
 
 use std::env;
 use std::fs;

@@ -53,8 +53,8 @@ pub(super) struct MethodCircuits {
     known: RefCell<Option<Narrowed>>,
 }
 
-/// What rules leave, and what it is together with breakers. The latter knows these breakers, and is
-/// kept by the calls that wait.
+/// What rules leave, and what it is together with breakers. The latter knows these breakers, and
+/// is kept by the calls that wait.
 struct Narrowed {
     rules: Option<Rc<Allowed>>,
     narrowed: Weak<Allowed>,

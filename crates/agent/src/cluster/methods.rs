@@ -165,7 +165,8 @@ impl Cluster {
         self.methods.of(method).map(|rule| rule.policy.words()).unwrap_or_default()
     }
 
-    /// What holds for methods, in words, and for which: calls that are passed on unread are of any.
+    /// What holds for methods, in words, and for which: calls that are passed on unread are of
+    /// any.
     pub fn all_method_words(&self) -> Vec<String> {
         let rules = self.methods.0.borrow().clone();
         let words = |rule: &Rc<MethodRule>| {

@@ -13,6 +13,10 @@ use super::{Cluster, Member};
 
 /// How often endpoints are looked at, while calls are made.
 const LOOK_STEP: Duration = Duration::from_millis(5);
+/// An endpoint with calls is asked if nothing has come for so long, and for so many times as long
+/// as its answers are usually apart.
+const QUIET: Duration = Duration::from_millis(10);
+const TIMES_APART: u32 = 2;
 /// As many endpoints are looked at in one step; where there are more they take turns.
 const LOOK_MAX: usize = 64;
 
@@ -37,13 +41,16 @@ impl Cluster {
         pauses.due.set(now.checked_add(LOOK_STEP));
         let balancer = self.balancer.borrow();
         let from = pauses.look_from.get();
+        let usual = balancer.usual_latency();
         // Alone, an endpoint gets every call anyway.
         let n_listed = if balancer.len() < 2 { 0 } else { balancer.len() };
         for stats in balancer.stats_from(from).take(LOOK_MAX.min(n_listed)) {
             let member = &stats.key.0;
             // One that pauses may have no calls any more when they have timed out.
             let is_asked = stats.in_flight != 0 || member.pauses_since.get().is_some();
-            let since = if is_asked { member.upstream.pauses_since(now) } else { None };
+            let apart = usual / stats.in_flight.max(1);
+            let quiet = QUIET.max(apart * TIMES_APART);
+            let since = if is_asked { member.upstream.pauses_since(now, quiet) } else { None };
             member.pauses_since.set(since);
             if since.is_some() {
                 pauses.is_any.set(true);

@@ -1,5 +1,5 @@
-//! Whom a cluster prefers among the endpoints that may take a call: those that the call's key leads
-//! to, and those of the own zone.
+//! Whom a cluster prefers among the endpoints that may take a call: those that the call's key
+//! leads to, and those of the own zone.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};

@@ -1,8 +1,8 @@
 //! A call whose method has rules that change what becomes of it: faults that are injected, a mock
 //! answer, and a null instead of a failure.
 //!
-//! The order: a fault comes first, as if the endpoints had it; then a mock that is forced; then the
-//! call, in its mode; and what stands for a failure.
+//! The order: a fault comes first, as if the endpoints had it; then a mock that is forced; then
+//! the call, in its mode; and what stands for a failure.
 
 use std::rc::Rc;
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! Calls that are at an endpoint that has gone silent, or has paused for long: one that may run twice is given up there,
-//! and made again at another endpoint.
+//! Calls that are at an endpoint that has gone silent, or has paused for long: one that may run
+//! twice is given up there, and made again at another endpoint.
 //!
 //! Invariants:
 //! - Only calls of idempotent methods move, and each move costs a retry of the budget.

@@ -157,8 +157,8 @@ pub(super) const OUTLIER: OutlierPolicy = OutlierPolicy {
     max_percent: 50,
     exceptions: false,
 };
-/// As for ejection, where that judges all methods of an endpoint together. Dubbo waits a second for
-/// an answer unless it is told otherwise.
+/// As for ejection, where that judges all methods of an endpoint together. Dubbo waits a second
+/// for an answer unless it is told otherwise.
 pub(super) const BREAKER: BreakerSettings = BreakerSettings {
     policy: BreakerPolicy {
         failures: 5,

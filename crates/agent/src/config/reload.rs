@@ -112,9 +112,9 @@ impl Config {
         self.registries.iter().enumerate().filter_map(becomes).collect()
     }
 
-    /// The differences between exports. Those that `new` adds or changes are as this configuration,
-    /// whose registries are the ones that are open, has to have them; or else the reason why they
-    /// have to wait for a restart.
+    /// The differences between exports. Those that `new` adds or changes are as this
+    /// configuration, whose registries are the ones that are open, has to have them; or else the
+    /// reason why they have to wait for a restart.
     pub fn export_changes(&self, new: &Self) -> Vec<Result<ExportChange, String>> {
         let (mut changes, exports) = (Vec::new(), &self.exports);
         let has_listener = self.link.is_some() || self.dubbo_exports.is_some();

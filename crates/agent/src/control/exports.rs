@@ -99,7 +99,8 @@ impl Exports {
         }
     }
 
-    /// An offer, for workers that are not there yet. They have to be told of by [`Exports::start`].
+    /// An offer, for workers that are not there yet. They have to be told of by
+    /// [`Exports::start`].
     pub(super) fn offer(&mut self, export: &ExportConfig) -> Offer {
         self.n_offers += 1;
         let gate = self.gates.before(export);

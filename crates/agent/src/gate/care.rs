@@ -1,5 +1,5 @@
-//! The task that looks after a worker's gate: it lets in those who wait, sheds, reports to what the
-//! workers share, and takes passes back that nobody gives back.
+//! The task that looks after a worker's gate: it lets in those who wait, sheds, reports to what
+//! the workers share, and takes passes back that nobody gives back.
 
 use std::collections::VecDeque;
 use std::rc::Rc;

@@ -3,8 +3,8 @@
 //! A Dubbo provider's thread writes its answer, and goes back to its pool after that. A pool
 //! without a queue (Dubbo's default) rejects a call that comes in between. So where every thread
 //! of an app is in use that has rejected calls, one that was answered counts as in the app for a
-//! moment longer. That costs two or three percent of the app's capacity. A pool with a queue rejects
-//! nothing, and keeps them.
+//! moment longer. That costs two or three percent of the app's capacity. A pool with a queue
+//! rejects nothing, and keeps them.
 //!
 //! A call that comes by a credit must not wait in line behind those that have none. It has its
 //! place, and is only sent a moment later.
@@ -72,5 +72,69 @@ impl AppGate {
             let Some((_, pass)) = settled else { return };
             self.leave(pass, now, Left::Unknown);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::config::AppCapacity;
+    use crate::error::{CallError, Code};
+    use crate::gate::SharedGate;
+    use crate::testing::on_worker;
+
+    const WORK: Duration = Duration::from_millis(50);
+
+    /// A gate before a Dubbo app with one thread.
+    fn gate(capacity: AppCapacity) -> Rc<AppGate> {
+        let shared = Arc::new(SharedGate::new("h:20880".to_owned(), capacity, 1));
+        let gate = AppGate::new(&shared, 0);
+        gate.set_late_replies(Box::new(|| None));
+        gate
+    }
+
+    /// Makes a call that takes `work`, and returns when it was answered.
+    fn call(gate: &Rc<AppGate>, began: Instant, work: Duration) -> Instant {
+        gate.enter(began).unwrap().answered(began + work);
+        began + work
+    }
+
+    fn reject(gate: &Rc<AppGate>, now: Instant) {
+        let error = CallError::new(Code::ThreadPoolExhausted, "Thread pool is EXHAUSTED!");
+        gate.enter(now).unwrap().failed(now, &error);
+    }
+
+    #[test]
+    fn a_thread_gets_a_moment_where_the_app_has_rejected_a_call() {
+        on_worker(async || {
+            let gate = gate(AppCapacity::Known(1));
+            let now = call(&gate, Instant::now(), WORK);
+            assert!(gate.has_room(now), "nothing was rejected yet");
+            reject(&gate, now);
+            let now = call(&gate, now, WORK);
+            assert!(!gate.has_room(now) && gate.enter(now).is_none());
+            assert_eq!(gate.settled_at(), Some(now + MOMENT));
+            gate.end_settling(now + MOMENT - Duration::from_nanos(1));
+            assert!(!gate.has_room(now));
+            gate.end_settling(now + MOMENT);
+            assert!(gate.has_room(now + MOMENT));
+            // After ten minutes it is forgotten.
+            let now = call(&gate, now + REMEMBERED, WORK);
+            assert!(gate.has_room(now));
+        });
+    }
+
+    #[test]
+    fn short_calls_get_none() {
+        on_worker(async || {
+            let gate = gate(AppCapacity::Known(1));
+            let now = Instant::now();
+            reject(&gate, now);
+            let now = call(&gate, now, LEAST_WORK - Duration::from_millis(1));
+            assert!(gate.has_room(now));
+        });
     }
 }

@@ -1,13 +1,14 @@
 //! What is told of each call that has ended: in the access log, and to those who tap.
 //!
 //! Workers ask [`Journal::begin`] for an [`Entry`] as a call comes, which is nothing while nobody
-//! wants to know, and end it as the call ends. `record` is what is told of a call, `line` how it is
-//! written; `wanted` says which calls the access log wants; `access_log` queues and writes its
+//! wants to know, and end it as the call ends. `record` is what is told of a call, `line` how it
+//! is written; `wanted` says which calls the access log wants; `access_log` queues and writes its
 //! lines, on a thread of its own, into `file`; `tap` is those who look on.
 //!
 //! Invariants:
 //! - While nobody wants to know of calls, a call costs one look at an atomic number.
-//! - No worker waits for a disk, or for one who looks on: what cannot be queued is lost and counted.
+//! - No worker waits for a disk, or for one who looks on: what cannot be queued is lost and
+//!   counted.
 
 mod access_log;
 mod entry;

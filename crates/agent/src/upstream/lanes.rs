@@ -87,8 +87,8 @@ impl Lanes {
     }
 
     /// Since when it gives no sign of life, as [`Upstream::pauses_since`] says.
-    pub fn pauses_since(&self, now: Instant) -> Option<Instant> {
-        self.short.first().pauses_since(now)
+    pub fn pauses_since(&self, now: Instant, quiet: Duration) -> Option<Instant> {
+        self.short.first().pauses_since(now, quiet)
     }
 
     /// Why it takes no calls, if it does not.

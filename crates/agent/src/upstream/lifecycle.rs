@@ -72,8 +72,8 @@ impl Signs {
     }
 
     /// Whether the peer, which has calls, is to be asked if it pauses.
-    fn hint_at_a_pause(self, now: Instant) -> bool {
-        self.unanswered_since.is_none() && QUIET <= now.saturating_duration_since(self.heard_at)
+    fn hint_at_a_pause(self, now: Instant, quiet: Duration) -> bool {
+        self.unanswered_since.is_none() && quiet <= now.saturating_duration_since(self.heard_at)
     }
 
     /// Whether the peer is to be asked for another one.
@@ -82,9 +82,7 @@ impl Signs {
     }
 }
 
-/// A peer with calls that was not heard for so long is asked whether it pauses.
-const QUIET: Duration = Duration::from_millis(10);
-/// A question of this kind is open for so long, and for so many times the way there and back, if
+/// A question whether a peer pauses is open for so long, and for so many times the way there and back, if
 /// the peer pauses.
 const PAUSE: Duration = Duration::from_millis(5);
 const PAUSE_RTTS: u32 = 4;
@@ -181,11 +179,11 @@ impl<P: Peer> Upstream<P> {
     }
 
     /// Since when a question is open, if that is for longer than an answer takes. To be asked only
-    /// while there are calls: if nothing has come for a moment, it puts the question.
-    pub fn pauses_since(&self, now: Instant) -> Option<Instant> {
+    /// while there are calls: if nothing has come for `quiet`, it puts the question.
+    pub fn pauses_since(&self, now: Instant, quiet: Duration) -> Option<Instant> {
         let conn = self.conn().ok()?;
         let signs = conn.look(P::signs);
-        if signs.hint_at_a_pause(now) {
+        if signs.hint_at_a_pause(now, quiet) {
             conn.with(|machine| P::ask(machine, now));
         }
         let since = signs.unanswered_since?;

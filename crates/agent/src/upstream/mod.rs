@@ -108,10 +108,10 @@ impl AnyUpstream {
     }
 
     /// Since when it gives no sign of life, if it was asked for one in vain.
-    pub fn pauses_since(&self, now: Instant) -> Option<Instant> {
+    pub fn pauses_since(&self, now: Instant, quiet: Duration) -> Option<Instant> {
         match self {
-            Self::Link(upstream) => upstream.pauses_since(now),
-            Self::Dubbo(upstream) => upstream.pauses_since(now),
+            Self::Link(upstream) => upstream.pauses_since(now, quiet),
+            Self::Dubbo(upstream) => upstream.pauses_since(now, quiet),
         }
     }
 

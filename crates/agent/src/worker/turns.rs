@@ -7,9 +7,9 @@
 //!
 //! Here those wait instead. A session is quick that has used little of the loop's time lately. All
 //! others share a time for each look at the sockets. What is beyond it waits, first come, first
-//! served, until the sockets of all were looked at again. Who has just come waits in a queue of its
-//! own, so that thousands of old sessions that end at once are not in its way. Where nobody else
-//! has anything to do, that costs a look at the sockets.
+//! served, until the sockets of all were looked at again. Who has just come waits in a queue of
+//! its own, so that thousands of old sessions that end at once are not in its way. Where nobody
+//! else has anything to do, that costs a look at the sockets.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -40,8 +40,8 @@ const AVERAGE_PARTS: u32 = 4;
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     waiting: RefCell<Waiting>,
-    /// What they have used since the last look at the sockets that was for them: when it is as much
-    /// as they may use, the next of them waits for another.
+    /// What they have used since the last look at the sockets that was for them: when it is as
+    /// much as they may use, the next of them waits for another.
     spent: Cell<Duration>,
     /// What one of their turns takes on average.
     average: Cell<Duration>,

@@ -74,8 +74,8 @@ fn one_that_hangs_is_ejected() {
     });
 }
 
-/// What hangs is given up and made again elsewhere: nobody's call is lost, and nobody waits for the
-/// timeout.
+/// What hangs is given up and made again elsewhere: nobody's call is lost, and nobody waits for
+/// the timeout.
 #[test]
 fn calls_that_may_run_twice_leave_one_that_hangs() {
     let hub = MemoryHub::new();

@@ -271,7 +271,8 @@ fn failback_keeps_no_more_than_its_limit() {
     let (_providers, _registered) = estate(&hub, [Behaviour::Fails]);
     let keys = "cluster = \"failback\"\nfailback_delay_ms = 60000\n";
     let agent = agent(&hub, keys);
-    // One connection is of one worker. The first call waits in its task, and no longer in the queue.
+    // One connection is of one worker. The first call waits in its task, and no longer in the
+    // queue.
     let mut http = Http::to(&agent);
     for _ in 0..1100 {
         let answer = http.post(&format!("/{SERVICE}/echo"), &[STRING], "[\"a\"]");

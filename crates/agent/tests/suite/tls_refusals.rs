@@ -214,8 +214,8 @@ fn listeners(agent: &Agent) -> [(&'static str, SocketAddr, wire::tls::Protocols)
     ]
 }
 
-/// Connects, and reads until the listener ends the connection. Gives the client, and why it was not
-/// served.
+/// Connects, and reads until the listener ends the connection. Gives the client, and why it was
+/// not served.
 fn refused(address: SocketAddr, tls: Option<ClientTls>) -> (Refused, String) {
     let n_lines = log().lock().unwrap().len();
     block_on(async {

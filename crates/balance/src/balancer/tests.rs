@@ -418,7 +418,8 @@ fn affinity(balancer: &Balancer<usize>) -> Affinity {
 }
 
 proptest! {
-    /// A key leads to the same endpoint as long as that takes calls, and whoever takes one gets it.
+    /// A key leads to the same endpoint as long as that takes calls, and whoever takes one gets
+    /// it.
     #[test]
     fn a_key_is_led_to_one_endpoint_or_past_those_that_take_none(
         weights in vec(0..3_u32, 1..12), point: u32, out in vec(any::<bool>(), 12),

@@ -67,7 +67,8 @@ pub(super) struct CongestionArgs {
     /// How long to call before each measurement begins
     #[arg(long, default_value = "5s", value_parser = seconds)]
     warmup: Duration,
-    /// Call this endpoint instead: dubbo://HOST:PORT of a provider, or link://HOST:PORT of an agent
+    /// Call this endpoint instead: dubbo://HOST:PORT of a provider, or link://HOST:PORT of an
+    /// agent
     #[arg(long, value_name = "URL", value_parser = endpoint_url, requires = "service")]
     connect: Option<DubboUrl>,
     /// The service there: an interface, or GROUP/INTERFACE:VERSION

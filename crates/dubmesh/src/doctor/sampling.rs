@@ -140,7 +140,8 @@ impl Watching<'_> {
         let inodes = look.sockets.iter().map(|it| it.inode);
         if inodes.chain(look.listeners.iter().map(|it| it.inode)).any(|it| is_new(it, &self.owners))
         {
-            // Connections come and go: those of the processes that are watched are looked up again.
+            // Connections come and go: those of the processes that are watched are looked up
+            // again.
             for pid in &self.pids {
                 // It may have ended.
                 let _ = self.owners.add(*pid);

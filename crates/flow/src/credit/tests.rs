@@ -93,7 +93,8 @@ proptest! {
         capacity in 0..50u32,
     ) {
         let mut allocator = Allocator::new(capacity);
-        // What each holder may have in flight, by the latest of what it was told and has not returned.
+        // What each holder may have in flight, by the latest of what it was told and has not
+        // returned.
         let mut model = BTreeMap::<u32, u32>::new();
         let mut capacity = capacity;
         for (step, holder, n) in steps {

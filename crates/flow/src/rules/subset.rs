@@ -25,8 +25,8 @@ impl Subset {
     }
 }
 
-/// Leaves a call the endpoints of `chosen`; or those that are in none of the `subsets`, if there is
-/// any such.
+/// Leaves a call the endpoints of `chosen`; or those that are in none of the `subsets`, if there
+/// is any such.
 pub fn apply_subsets(
     subsets: &[Subset],
     chosen: Option<&Subset>,

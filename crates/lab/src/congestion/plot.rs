@@ -1,5 +1,5 @@
-//! The rows as a picture: how long calls took by the number of connections, a curve for each length
-//! of the buffers.
+//! The rows as a picture: how long calls took by the number of connections, a curve for each
+//! length of the buffers.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! What the embedded provider offers: `hash(String)`, `echo(String)`, `twice(String)`,
-//! `sized(String)`, and Dubbo's `$echo` and generic calls of them. Requests in, values and refusals out; no socket, clock or
-//! task.
+//! `sized(String)`, and Dubbo's `$echo` and generic calls of them. Requests in, values and
+//! refusals out; no socket, clock or task.
 //!
 //! Invariant: a refusal has the status, and in its text the words, by which real Dubbo providers
 //! say the same; callers tell some of them apart by nothing else.

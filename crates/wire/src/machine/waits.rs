@@ -1,8 +1,8 @@
 //! How long a connection waits for its peer in the midst of a message.
 //!
-//! A message that has begun to come and is not whole holds up all that the peer sends after it, and
-//! so does one that the socket does not take. The share of the time that a connection spends like
-//! this is how loaded it is.
+//! A message that has begun to come and is not whole holds up all that the peer sends after it,
+//! and so does one that the socket does not take. The share of the time that a connection spends
+//! like this is how loaded it is.
 
 use std::time::{Duration, Instant};
 

@@ -33,8 +33,8 @@ fn java(version: DubboVersion, jvm_args: &[OsString]) -> Result<Command, Harness
     Ok(command)
 }
 
-/// A command that runs the peer of `version` with arguments of interop/peer's `Main`, for those who
-/// start it in a way of their own. It is built if need be.
+/// A command that runs the peer of `version` with arguments of interop/peer's `Main`, for those
+/// who start it in a way of their own. It is built if need be.
 ///
 /// # Errors
 /// When Java or Maven is missing, or the build fails.

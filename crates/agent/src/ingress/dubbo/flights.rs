@@ -99,8 +99,8 @@ impl Counted {
         }
     }
 
-    /// Notes on the call's clock that its reply came at `at`. All of the time of a local app is its
-    /// own work.
+    /// Notes on the call's clock that its reply came at `at`. All of the time of a local app is
+    /// its own work.
     #[cold]
     pub(super) fn note_reply(&self, clock: &StageClock, at: Instant) {
         clock.enter(Stage::Answer, at);

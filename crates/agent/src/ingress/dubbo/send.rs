@@ -1,5 +1,5 @@
-//! How a consumer's requests are sent on: at once to an endpoint that is connected, or by a task, if
-//! they have to wait (`waiting`).
+//! How a consumer's requests are sent on: at once to an endpoint that is connected, or by a task,
+//! if they have to wait (`waiting`).
 
 use std::cell::Cell;
 use std::rc::Rc;

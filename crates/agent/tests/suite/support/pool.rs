@@ -1,5 +1,5 @@
-//! A Dubbo provider with a pool of threads, which rejects calls that find all of them busy, or lets
-//! them wait.
+//! A Dubbo provider with a pool of threads, which rejects calls that find all of them busy, or
+//! lets them wait.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
