@@ -82,8 +82,8 @@ impl Signs {
     }
 }
 
-/// A question whether a peer pauses is open for so long, and for so many times the way there and back, if
-/// the peer pauses.
+/// A question whether a peer pauses is open for so long, and for so many times the way there and
+/// back, if the peer pauses.
 const PAUSE: Duration = Duration::from_millis(5);
 const PAUSE_RTTS: u32 = 4;
 
