@@ -246,7 +246,9 @@ impl Clusters {
             Refused::Absent => (
                 Code::ServiceNotFound,
                 format!(
-                    "nobody offers {service} in registry {name:?}: its list of services has none                      of this interface, version and group; check them (dubmesh list shows what                      is registered)"
+                    "nobody offers {service} in registry {name:?}: its list of services has none \
+                     of this interface, version and group; check them (dubmesh list shows what \
+                     is registered)"
                 ),
             ),
         };

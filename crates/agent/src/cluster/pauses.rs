@@ -42,15 +42,19 @@ impl Cluster {
         let balancer = self.balancer.borrow();
         let from = pauses.look_from.get();
         let usual = balancer.usual_latency();
-        // Alone, an endpoint gets every call anyway.
-        let n_listed = if balancer.len() < 2 { 0 } else { balancer.len() };
-        for stats in balancer.stats_from(from).take(LOOK_MAX.min(n_listed)) {
+        let n_listed = balancer.len();
+        // Alone, an endpoint gets every call anyway, and none can leave it.
+        let has_others = 1 < n_listed;
+        for stats in balancer.stats_from(from).take(LOOK_MAX) {
             let member = &stats.key.0;
             // One that pauses may have no calls any more when they have timed out.
-            let is_asked = stats.in_flight != 0 || member.pauses_since.get().is_some();
+            let has_calls = stats.in_flight != 0 || member.pauses_since.get().is_some();
             let apart = usual / stats.in_flight.max(1);
             let quiet = QUIET.max(apart * TIMES_APART);
-            let since = if is_asked { member.upstream.pauses_since(now, quiet) } else { None };
+            let since = match has_others && has_calls {
+                true => member.upstream.pauses_since(now, quiet),
+                false => None,
+            };
             member.pauses_since.set(since);
             if since.is_some() {
                 pauses.is_any.set(true);

@@ -152,39 +152,28 @@ impl LinkSession {
 
     /// Has a task wait until a thread of the app is free for certain.
     #[cold]
-    fn begin_at(
-        &self,
-        at: Instant,
-        target: Rc<RouteBackend>,
-        mut call: Received,
-        admitted: Admitted,
-    ) {
-        let account = self.conn.look(|link| Rc::clone(link.account()));
-        let Ok(held) = account.take(call.payload.len()) else {
-            return self.begin(&target, call, admitted);
-        };
-        if call.payload.len() <= MAX_COPIED_LEN {
-            call.payload = Bytes::copy_from_slice(&call.payload);
-        }
-        let (session, id, one_way) = (self.clone(), call.id, call.one_way);
+    fn begin_at(&self, at: Instant, target: Rc<RouteBackend>, call: Received, admitted: Admitted) {
         let mut unsent = Unsent(Some(admitted));
-        let task = tokio::task::spawn_local(async move {
+        self.hold(target, call, async move {
             tokio::time::sleep_until(at.into()).await;
-            session.running.borrow_mut().remove(&id);
-            drop(held);
-            call.times.now = Instant::now();
-            if let Some(admitted) = unsent.0.take() {
-                session.begin(&target, call, admitted);
-            }
+            let forgotten = || CallError::new(Code::Internal, "a call that was let in is gone");
+            unsent.0.take().ok_or_else(forgotten)
         });
-        if !one_way {
-            self.running.borrow_mut().insert(id, task.abort_handle());
-        }
     }
 
     /// Has a task wait until the app has room for the call.
     #[cold]
-    fn wait(&self, target: Rc<RouteBackend>, mut call: Received, waiting: Waiting) {
+    fn wait(&self, target: Rc<RouteBackend>, call: Received, waiting: Waiting) {
+        self.hold(target, call, waiting.admitted());
+    }
+
+    /// Holds a call, within the budget, until it may begin.
+    fn hold(
+        &self,
+        target: Rc<RouteBackend>,
+        mut call: Received,
+        admitted: impl Future<Output = Result<Admitted, CallError>> + 'static,
+    ) {
         let account = self.conn.look(|link| Rc::clone(link.account()));
         let held = match account.take(call.payload.len()) {
             Ok(held) => held,
@@ -195,7 +184,7 @@ impl LinkSession {
         }
         let (session, id, one_way) = (self.clone(), call.id, call.one_way);
         let task = tokio::task::spawn_local(async move {
-            let admitted = waiting.admitted().await;
+            let admitted = admitted.await;
             session.running.borrow_mut().remove(&id);
             drop(held);
             match admitted {
