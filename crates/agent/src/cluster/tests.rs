@@ -2,10 +2,11 @@ use std::cell::RefCell;
 
 use balance::Policy;
 use bytes::Bytes;
-use dubbo_proto::Status;
+use dubbo_proto::{Serialization, Status};
 use flow::{GiveUp, Next};
-use registry::Unused;
+use registry::{Protocol, Unused};
 
+use super::member::TOKEN;
 use super::offering::Choice;
 use super::*;
 use crate::call::{Outcome, Reply, Times};
@@ -241,6 +242,22 @@ fn what_a_first_failure_leaves_to_try() {
         assert_eq!(after(times, &starting), Ok(false));
         attempt.failed(now, &refused);
         assert_eq!(in_flight(&cluster), 0);
+    });
+}
+
+/// Alone, an endpoint gets every call, whether it pauses or not: no pause of it is remembered.
+#[test]
+fn no_pause_is_remembered_of_an_endpoint_that_is_left_alone() {
+    on_worker(async || {
+        let cluster = cluster(&policy(2));
+        cluster.update(&list(2));
+        let first = || cluster.balancer.borrow().stats_from(0).next().unwrap().key.clone();
+        let now = Instant::now();
+        first().0.pauses_since.set(Some(now));
+        cluster.update(&list(1));
+        cluster.check_endpoints(now + Duration::from_secs(1));
+        assert_eq!(first().0.pauses_since.get(), None);
+        assert!(!cluster.has_pauses() && first().0.silence.get().is_none());
     });
 }
 

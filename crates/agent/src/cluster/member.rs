@@ -1,0 +1,138 @@
+//! One endpoint of a cluster: how calls get there, and what this worker knows of it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dubbo_proto::Serialization;
+use registry::{Endpoint, Protocol};
+use tokio::sync::Notify;
+use tracing::warn;
+
+use super::Cluster;
+use super::preference::ZONE;
+use crate::config::{ClusterPolicy, TlsEndpoints};
+use crate::gate::AppGate;
+use crate::metrics::CallStats;
+use crate::refused_serializations::RefusedSerializations;
+use crate::upstream::{AnyUpstream, EndpointAddress, Setup};
+
+/// An endpoint of a cluster. Two are the same if a call would go the same way.
+#[derive(Clone)]
+pub struct Member(pub(super) Rc<MemberState>);
+
+/// Parameters of a provider's URL: the token that its callers have to send, and its path.
+pub(super) const TOKEN: &str = "token";
+pub(super) const PATH: &str = "path";
+/// Dubbo's parameter of providers that speak TLS.
+pub const TLS: &str = "ssl-enabled";
+
+pub(super) struct MemberState {
+    pub(super) endpoint: Endpoint,
+    pub(super) upstream: AnyUpstream,
+    pub(super) stats: Arc<CallStats>,
+    /// What each call has to have attached: the token without which the provider takes none, and
+    /// its path behind an agent.
+    pub(super) attachments: Vec<(&'static str, String)>,
+    /// What keeps us from sending it more calls than it can take. A provider's agent does that
+    /// itself.
+    pub(super) gate: RefCell<Option<Rc<AppGate>>>,
+    /// Forgotten with the member, when the endpoint registers others.
+    pub(super) refused_serializations: RefusedSerializations,
+    /// Since when it has calls and gives no sign of life.
+    pub(super) pauses_since: Cell<Option<Instant>>,
+    /// While nobody hears from the endpoint: how long a call is left there.
+    pub(super) silence: Cell<Option<Duration>>,
+    /// Has the calls look that are there, every now and then while it is silent.
+    pub(super) looks: Notify,
+}
+
+impl PartialEq for Member {
+    fn eq(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0) || self.0.is_same_way(&other.0.endpoint)
+    }
+}
+
+impl Eq for Member {}
+
+impl MemberState {
+    pub(super) fn is_same_way(&self, other: &Endpoint) -> bool {
+        let own = &self.endpoint;
+        (own.protocol, own.port, &own.host, &own.serializations)
+            == (other.protocol, other.port, &other.host, &other.serializations)
+            && [TOKEN, PATH, TLS, ZONE]
+                .iter()
+                .all(|name| own.params.get(*name) == other.params.get(*name))
+    }
+
+    /// The path of the provider's URL where it is another than the interface.
+    pub(super) fn path(&self, interface: &str) -> Option<&str> {
+        self.endpoint.params.get(PATH).map(String::as_str).filter(|path| *path != interface)
+    }
+
+    /// The first serialization that the endpoint prefers and we write.
+    pub(super) fn serialization(&self, otherwise: Serialization) -> Serialization {
+        self.refused_serializations.choose(&self.endpoint.serializations, otherwise)
+    }
+}
+
+impl Cluster {
+    /// An endpoint that was not known before.
+    pub(super) fn member(&self, endpoint: &Endpoint, policy: &ClusterPolicy) -> Member {
+        let setup = Setup::new(policy);
+        let is_offering = endpoint.params.get(TLS).is_some_and(|value| value == "true");
+        let tls =
+            policy.tls.as_ref().filter(|tls| is_offering || tls.endpoints == TlsEndpoints::All);
+        let tls = tls.map(|tls| match endpoint.protocol {
+            Protocol::Link => &tls.link,
+            Protocol::Dubbo => &tls.dubbo,
+        });
+        if is_offering && tls.is_none() {
+            let (service, endpoint) = (&self.service_name, &endpoint.host);
+            warn!(
+                %service, %endpoint,
+                "the endpoint is registered with ssl-enabled=true, but is called without TLS; add \
+                 [defaults.tls] or [cluster.tls]"
+            );
+        }
+        let at = EndpointAddress { host: &endpoint.host, port: endpoint.port, tls };
+        let upstream = self.pool.upstream(endpoint.protocol, at, setup);
+        let stats = self.hub.upstream(&self.service_name, upstream.address());
+        let (endpoint, refused_serializations) =
+            (endpoint.clone(), RefusedSerializations::default());
+        let token = endpoint.params.get(TOKEN).filter(|token| !token.is_empty());
+        let token = token.map(|token| (TOKEN, token.clone()));
+        let mut state = MemberState {
+            endpoint,
+            upstream,
+            stats,
+            attachments: Vec::new(),
+            gate: RefCell::default(),
+            refused_serializations,
+            pauses_since: Cell::default(),
+            silence: Cell::default(),
+            looks: Notify::new(),
+        };
+        state.attachments.extend(token);
+        // A provider's agent knows no other way to its app's path.
+        if let (Protocol::Link, Some(path)) =
+            (state.endpoint.protocol, state.path(&self.service.interface).map(str::to_owned))
+        {
+            state.attachments.push((PATH, path));
+        }
+        Member(Rc::new(state))
+    }
+
+    /// Limits the calls that an endpoint gets, as `policy` says. It has registered so many
+    /// threads.
+    pub(super) fn set_gate(&self, member: &Member, threads: Option<u32>, policy: &ClusterPolicy) {
+        let gate = match (&member.0.upstream, policy.endpoint_capacity) {
+            (AnyUpstream::Dubbo(lanes), Some(capacity)) => {
+                Some(self.pool.gate(lanes, capacity, threads))
+            }
+            _ => None,
+        };
+        *member.0.gate.borrow_mut() = gate;
+    }
+}
