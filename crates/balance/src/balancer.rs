@@ -3,6 +3,7 @@
 //! Invariants:
 //! - `live` lists exactly the endpoints that are listed and have a weight above 0, and
 //!   `cumulative` holds the running sum of their weights.
+//! - `index` has the key of each endpoint that has a place.
 //! - An endpoint that is no longer listed keeps its place while it has calls in flight, and no
 //!   longer.
 //! - A ticket changes the count of the endpoint that it was made for, or of none.
@@ -11,7 +12,8 @@
 //! - If any listed endpoint with a weight above 0 is available, a pick finds one: being ejected
 //!   only makes an endpoint the last choice.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 use rand::Rng;
@@ -55,6 +57,8 @@ pub struct Balancer<K> {
     policy: Policy,
     places: Vec<ReusableEntry<K>>,
     free: Vec<u32>,
+    /// The places of all endpoints, by their keys.
+    index: HashMap<K, u32>,
     /// Places in the order of the last update, without those that are leaving.
     listed: Vec<u32>,
     live: Vec<u32>,
@@ -82,7 +86,7 @@ pub struct Balancer<K> {
     changes: VecDeque<Changed<K>>,
 }
 
-impl<K: Eq + Clone> Balancer<K> {
+impl<K: Eq + Hash + Clone> Balancer<K> {
     /// A balancer without endpoints.
     #[must_use]
     pub fn new(policy: Policy) -> Self {
@@ -90,6 +94,7 @@ impl<K: Eq + Clone> Balancer<K> {
             policy,
             places: Vec::new(),
             free: Vec::new(),
+            index: HashMap::new(),
             listed: Vec::new(),
             live: Vec::new(),
             cumulative: Vec::new(),
@@ -142,6 +147,11 @@ impl<K: Eq + Clone> Balancer<K> {
         let before = std::mem::take(&mut self.listed);
         let mut hint = 0;
         let mut changed = false;
+        let specs = specs.into_iter();
+        if before.is_empty() {
+            // The first list may be a long one, and a grown table has room for nearly twice it.
+            self.places.reserve_exact(specs.size_hint().0.saturating_sub(self.places.len()));
+        }
         for spec in specs {
             match self.find(&before, &spec.key, &mut hint) {
                 Some(index) => changed |= self.refresh(index, &spec),
@@ -385,11 +395,11 @@ impl<K: Eq + Clone> Balancer<K> {
         self.entry(slot).map(|entry| &entry.key)
     }
 
-    /// The slot of a listed endpoint. Looks at all of them.
+    /// The slot of a listed endpoint.
     #[must_use]
     pub fn slot(&self, key: &K) -> Option<Slot> {
-        let found = |index: &&u32| self.at(**index).is_some_and(|entry| entry.key == *key);
-        self.listed.iter().find(found).map(|index| self.slot_at(*index))
+        let index = *self.index.get(key)?;
+        self.at(index).filter(|entry| !entry.leaving).map(|_| self.slot_at(index))
     }
 
     /// How long answers usually take, over all endpoints; zero before the first.

@@ -1,5 +1,6 @@
 //! How an attempt ended, as far as the choice of endpoints is concerned.
 
+use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 use balance::{Balancer, Ticket, Verdict};
@@ -28,7 +29,7 @@ pub enum AttemptEnd {
 impl AttemptEnd {
     /// Gives the attempt's ticket back. `latency` is the time since the attempt began; `rng` is
     /// asked for only if the endpoint is ejected.
-    pub fn give_back<K: Eq + Clone, R: Rng>(
+    pub fn give_back<K: Eq + Hash + Clone, R: Rng>(
         self,
         balancer: &mut Balancer<K>,
         ticket: Ticket,

@@ -6,6 +6,7 @@
 //! - The first attempt needs no permission but the deadline's; every further one counts toward the
 //!   limit.
 
+use std::hash::Hash;
 use std::time::Instant;
 
 use balance::{Balancer, Slot};
@@ -64,7 +65,7 @@ pub const fn has_choice(max_attempts: u32, n_endpoints: usize) -> bool {
     1 < n_endpoints && 1 < max_attempts
 }
 
-impl<K: Eq + Clone> Attempts<K> {
+impl<K: Eq + Hash + Clone> Attempts<K> {
     /// A call that was not offered yet.
     #[must_use]
     pub const fn new(limits: AttemptLimits) -> Self {

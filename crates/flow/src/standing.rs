@@ -1,5 +1,6 @@
 //! How an endpoint stands toward calls, and the choice by it.
 
+use std::hash::Hash;
 use std::time::Instant;
 
 use balance::{Balancer, Slot};
@@ -32,7 +33,7 @@ pub(crate) fn pick_untried<K: Eq>(
 
 /// Whether a call has to wait, for which `chosen` was found: an endpoint that would take calls
 /// only has no room. One that is ejected is not asked while others are only full.
-pub fn has_to_queue<K: Eq + Clone, R: Rng>(
+pub fn has_to_queue<K: Eq + Hash + Clone, R: Rng>(
     balancer: &mut Balancer<K>,
     now: Instant,
     rng: impl FnOnce() -> R,

@@ -70,7 +70,7 @@ impl Attempt {
         if let Some(leave) = self.leave.take() {
             leave.ended(now, None);
         }
-        self.member.0.stats.finished(latency, None);
+        self.cluster.stats(&self.member).finished(latency, None);
         self.give_back(ticket, ejections::of_body(serialization, body), now, latency);
         latency
     }
@@ -82,7 +82,7 @@ impl Attempt {
         if let Some(leave) = self.leave.take() {
             leave.ended(now, Some(error));
         }
-        self.member.0.stats.finished(latency, Some(error.code as u8));
+        self.cluster.stats(&self.member).finished(latency, Some(error.code as u8));
         let ending = match self.is_refusal(error) {
             true => AttemptEnd::Refused,
             false => ejections::of_error(error),
@@ -122,7 +122,7 @@ impl Attempt {
         if let Some(Leave::Pass(pass)) = self.leave.take() {
             pass.sent_one_way(self.started);
         }
-        self.member.0.stats.finished(Duration::ZERO, None);
+        self.cluster.stats(&self.member).finished(Duration::ZERO, None);
         self.give_back(ticket, AttemptEnd::Unheard, self.started, Duration::ZERO);
     }
 }
@@ -131,7 +131,7 @@ impl Drop for Attempt {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             let latency = self.started.elapsed();
-            self.member.0.stats.finished(latency, Some(Code::Cancelled as u8));
+            self.cluster.stats(&self.member).finished(latency, Some(Code::Cancelled as u8));
             self.give_back(ticket, AttemptEnd::Unheard, self.started, latency);
         }
     }

@@ -115,7 +115,10 @@ impl Cluster {
             why.push(circuit.chars().take(MAX_REASON_LEN).collect());
         }
         let mut calls = CallsSnapshot { average_ms: stats.latency.map(ms), ..Default::default() };
-        calls.totals.add(&member.stats);
+        if let Some(counted) = member.known_stats() {
+            calls.totals.add(counted);
+        }
+        self.make_gate(stats.key);
         let gate = stats.key.gate();
         let shared = gate.as_ref().map(|gate| gate.shared());
         let purse = member.upstream.purse(&self.service_name);

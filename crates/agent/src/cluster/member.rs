@@ -1,6 +1,7 @@
 //! One endpoint of a cluster: how calls get there, and what this worker knows of it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use tracing::warn;
 
 use super::Cluster;
 use super::preference::ZONE;
-use crate::config::{ClusterPolicy, TlsEndpoints};
+use crate::config::{AppCapacity, ClusterPolicy, TlsEndpoints};
 use crate::gate::AppGate;
 use crate::metrics::CallStats;
 use crate::refused_serializations::RefusedSerializations;
@@ -31,13 +32,18 @@ pub const TLS: &str = "ssl-enabled";
 pub(super) struct MemberState {
     pub(super) endpoint: Endpoint,
     pub(super) upstream: AnyUpstream,
-    pub(super) stats: Arc<CallStats>,
+    /// From its first call on: of thousands of endpoints a worker may call few.
+    stats: OnceCell<Arc<CallStats>>,
     /// What each call has to have attached: the token without which the provider takes none, and
     /// its path behind an agent.
     pub(super) attachments: Vec<(&'static str, String)>,
-    /// What keeps us from sending it more calls than it can take. A provider's agent does that
-    /// itself.
+    /// What keeps us from sending it more calls than it can take, once it may get one. A
+    /// provider's agent does that itself.
     pub(super) gate: RefCell<Option<Rc<AppGate>>>,
+    /// What the gate is to be, if there is to be one.
+    gate_plan: Cell<Option<GatePlan>>,
+    /// The gate is not made yet.
+    pub(super) is_gate_due: Cell<bool>,
     /// Forgotten with the member, when the endpoint registers others.
     pub(super) refused_serializations: RefusedSerializations,
     /// Since when it has calls and gives no sign of life.
@@ -48,6 +54,14 @@ pub(super) struct MemberState {
     pub(super) looks: Notify,
 }
 
+/// What limits the calls of an endpoint.
+#[derive(Clone, Copy, Eq, PartialEq)]
+struct GatePlan {
+    capacity: AppCapacity,
+    /// Those that the endpoint has registered.
+    threads: Option<u32>,
+}
+
 impl PartialEq for Member {
     fn eq(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.0, &other.0) || self.0.is_same_way(&other.0.endpoint)
@@ -56,7 +70,20 @@ impl PartialEq for Member {
 
 impl Eq for Member {}
 
+/// By where it is. Few endpoints differ in nothing but the rest.
+impl Hash for Member {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Endpoint { protocol, host, port, .. } = &self.0.endpoint;
+        (protocol, host, port).hash(state);
+    }
+}
+
 impl MemberState {
+    /// What is counted of its calls, if it had any.
+    pub(super) fn known_stats(&self) -> Option<&CallStats> {
+        self.stats.get().map(|stats| &**stats)
+    }
+
     pub(super) fn is_same_way(&self, other: &Endpoint) -> bool {
         let own = &self.endpoint;
         (own.protocol, own.port, &own.host, &own.serializations)
@@ -98,7 +125,6 @@ impl Cluster {
         }
         let at = EndpointAddress { host: &endpoint.host, port: endpoint.port, tls };
         let upstream = self.pool.upstream(endpoint.protocol, at, setup);
-        let stats = self.hub.upstream(&self.service_name, upstream.address());
         let (endpoint, refused_serializations) =
             (endpoint.clone(), RefusedSerializations::default());
         let token = endpoint.params.get(TOKEN).filter(|token| !token.is_empty());
@@ -106,9 +132,11 @@ impl Cluster {
         let mut state = MemberState {
             endpoint,
             upstream,
-            stats,
+            stats: OnceCell::new(),
             attachments: Vec::new(),
             gate: RefCell::default(),
+            gate_plan: Cell::default(),
+            is_gate_due: Cell::default(),
             refused_serializations,
             pauses_since: Cell::default(),
             silence: Cell::default(),
@@ -127,12 +155,40 @@ impl Cluster {
     /// Limits the calls that an endpoint gets, as `policy` says. It has registered so many
     /// threads.
     pub(super) fn set_gate(&self, member: &Member, threads: Option<u32>, policy: &ClusterPolicy) {
-        let gate = match (&member.0.upstream, policy.endpoint_capacity) {
-            (AnyUpstream::Dubbo(lanes), Some(capacity)) => {
-                Some(self.pool.gate(lanes, capacity, threads))
-            }
+        let plan = match (&member.0.upstream, policy.endpoint_capacity) {
+            (AnyUpstream::Dubbo(_), Some(capacity)) => Some(GatePlan { capacity, threads }),
             _ => None,
         };
-        *member.0.gate.borrow_mut() = gate;
+        let MemberState { gate, gate_plan, is_gate_due, .. } = &*member.0;
+        if gate_plan.replace(plan) == plan {
+            return;
+        }
+        // One that is there is told at once; another one is made when it is needed.
+        let had_gate = gate.borrow().is_some();
+        is_gate_due.set(plan.is_some());
+        if plan.is_none() {
+            *gate.borrow_mut() = None;
+        } else if had_gate {
+            self.make_gate(member);
+        }
+    }
+
+    /// Makes the gate before an endpoint, if it is due, or tells the one that is there.
+    #[cold]
+    pub(super) fn make_gate(&self, member: &Member) {
+        let MemberState { upstream, gate, gate_plan, is_gate_due, .. } = &*member.0;
+        if let (AnyUpstream::Dubbo(lanes), Some(plan), true) =
+            (upstream, gate_plan.get(), is_gate_due.replace(false))
+        {
+            let made = self.pool.gate(lanes, plan.capacity, plan.threads);
+            *gate.borrow_mut() = Some(made);
+        }
+    }
+
+    /// Where the calls to an endpoint are counted.
+    #[inline]
+    pub(super) fn stats<'m>(&self, member: &'m Member) -> &'m Arc<CallStats> {
+        let MemberState { stats, upstream, .. } = &*member.0;
+        stats.get_or_init(|| self.hub.upstream(&self.service_name, upstream.address()))
     }
 }

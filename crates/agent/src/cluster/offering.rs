@@ -344,7 +344,12 @@ impl Cluster {
         if circuits.is_some_and(|circuits| !circuits.has(member, now)) {
             return Standing::Down;
         }
-        match (self.standing(member), &*member.0.gate.borrow()) {
+        let standing = self.standing(member);
+        let may_be_called = matches!(standing, Standing::Ready | Standing::Connecting);
+        if may_be_called && member.0.is_gate_due.get() {
+            self.make_gate(member);
+        }
+        match (standing, &*member.0.gate.borrow()) {
             (Standing::Ready | Standing::Connecting, Some(gate)) if !gate.has_room(now) => {
                 Standing::Full
             }
@@ -370,7 +375,7 @@ impl Cluster {
             Some(gate) => gate.enter(now).map(Leave::Pass),
             None => self.credit(&member, now).map(Leave::Credit),
         };
-        member.0.stats.started();
+        self.stats(&member).started();
         let circuits = allowed.and_then(Allowed::circuits);
         let circuit = circuits.map(|circuits| circuits.begin(&member, now));
         Some(Attempt { cluster: Rc::clone(self), member, ticket, leave, circuit, started: now })

@@ -5,13 +5,15 @@
 //! - No more sets of labels exist than the family's limit; what comes beyond counts as [`OTHER`].
 
 use std::collections::BTreeMap;
-use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::calls::{CallStats, CallTotals};
 
 /// A scrape of this many histograms is about 15 MB; more is a mistake in somebody's labels.
 pub(super) const MAX_LABEL_SETS: usize = 4096;
+
+/// One in so many of a family's sets is what a look for room should give.
+const LOOK_SHARE: usize = 16;
 
 /// The value of all labels of what is over the limit, or was pushed out.
 pub(super) const OTHER: &str = "other";
@@ -25,12 +27,23 @@ struct LabelSet {
     writers: Vec<Arc<CallStats>>,
     /// The sum of the writers that are gone.
     retired: CallTotals,
+    /// How many writers it had after the last look for those that are gone.
+    n_after_sweep: usize,
 }
 
 impl LabelSet {
+    /// Adds a writer. Thousands may share one set: those that are gone are looked for each time
+    /// that their number may have doubled.
+    fn add(&mut self, stats: &Arc<CallStats>) {
+        if 2 * self.n_after_sweep <= self.writers.len() {
+            self.sweep();
+        }
+        self.writers.push(Arc::clone(stats));
+    }
+
     /// Moves the counts of writers that are gone into the sum.
     fn sweep(&mut self) {
-        let Self { writers, retired } = self;
+        let Self { writers, retired, .. } = self;
         writers.retain_mut(|stats| match Arc::get_mut(stats) {
             Some(stats) => {
                 retired.retire(stats);
@@ -38,7 +51,16 @@ impl LabelSet {
             }
             None => true,
         });
+        self.n_after_sweep = writers.len();
     }
+}
+
+/// All sets of labels.
+#[derive(Debug, Default)]
+struct Sets {
+    by_labels: BTreeMap<Labels, LabelSet>,
+    /// So many writers get no set of their own before sets without a writer are looked for.
+    n_until_look: usize,
 }
 
 /// All calls of one kind, by their labels.
@@ -47,7 +69,7 @@ pub(super) struct Family {
     n_codes: usize,
     n_labels: usize,
     max_sets: usize,
-    sets: Mutex<BTreeMap<Labels, LabelSet>>,
+    sets: Mutex<Sets>,
 }
 
 impl Family {
@@ -66,16 +88,18 @@ impl Family {
         let stats = Arc::new(CallStats::new(self.n_codes));
         let mut labels: Labels = labels.iter().map(|value| (*value).to_owned()).collect();
         let mut sets = self.lock();
-        if sets.len() >= self.max_sets && !sets.contains_key(&labels) {
-            self.push_out(&mut sets);
-            if sets.len() >= self.max_sets {
+        if self.is_full(&sets) && !sets.by_labels.contains_key(&labels) {
+            self.make_room(&mut sets);
+            if self.is_full(&sets) {
                 labels = self.other();
             }
         }
-        let set = sets.entry(labels).or_default();
-        set.sweep();
-        set.writers.push(Arc::clone(&stats));
+        sets.by_labels.entry(labels).or_default().add(&stats);
         stats
+    }
+
+    fn is_full(&self, sets: &Sets) -> bool {
+        self.max_sets <= sets.by_labels.len()
     }
 
     /// The sum under each set of labels, in their order.
@@ -88,23 +112,31 @@ impl Family {
             }
             totals
         };
-        self.lock().iter_mut().map(|(labels, set)| (labels.clone(), sum(set))).collect()
+        let sets = &mut self.lock().by_labels;
+        sets.iter_mut().map(|(labels, set)| (labels.clone(), sum(set))).collect()
     }
 
-    /// Folds all sets of labels without a writer into [`OTHER`]: endpoints that left.
-    fn push_out(&self, sets: &mut BTreeMap<Labels, LabelSet>) {
-        let other = self.other();
-        let mut folded = CallTotals::default();
-        for (labels, mut set) in mem::take(sets) {
-            set.sweep();
-            if set.writers.is_empty() && labels != other {
-                folded.merge(&set.retired);
-            } else {
-                sets.insert(labels, set);
-            }
+    /// Folds all sets of labels without a writer into [`OTHER`]: endpoints that left. A look at
+    /// all sets takes long where there are thousands; if it was of little use, the next one waits.
+    fn make_room(&self, sets: &mut Sets) {
+        if 0 < sets.n_until_look {
+            sets.n_until_look -= 1;
+            return;
         }
+        let (other, mut folded) = (self.other(), CallTotals::default());
+        sets.by_labels.retain(|labels, set| {
+            set.sweep();
+            let stays = !set.writers.is_empty() || *labels == other;
+            if !stays {
+                folded.merge(&set.retired);
+            }
+            stays
+        });
         // One room fewer than the limit, so that this set always finds one.
-        sets.entry(other).or_default().retired.merge(&folded);
+        sets.by_labels.entry(other).or_default().retired.merge(&folded);
+        let n_free = self.max_sets.saturating_sub(sets.by_labels.len());
+        let step = self.max_sets / LOOK_SHARE;
+        sets.n_until_look = step.saturating_sub(n_free);
     }
 
     fn other(&self) -> Labels {
@@ -112,7 +144,7 @@ impl Family {
     }
 
     /// A thread that panicked while it held the lock left at worst a writer unregistered.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Labels, LabelSet>> {
+    fn lock(&self) -> MutexGuard<'_, Sets> {
         self.sets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -138,7 +170,7 @@ mod tests {
             drop(writer);
             assert_eq!(n_finished(&family), round);
         }
-        assert_eq!(family.lock()[&vec!["a".to_owned()]].writers.len(), 0);
+        assert_eq!(family.lock().by_labels[&vec!["a".to_owned()]].writers.len(), 0);
     }
 
     #[test]
@@ -151,7 +183,7 @@ mod tests {
         }
         let n = u64::try_from(MAX_LABEL_SETS + 10).unwrap();
         assert_eq!(n_finished(&family), n);
-        assert!(family.lock().len() <= MAX_LABEL_SETS);
+        assert!(family.lock().by_labels.len() <= MAX_LABEL_SETS);
     }
 
     #[test]
@@ -162,15 +194,39 @@ mod tests {
         assert_eq!(labels, [[OTHER, OTHER], ["s", "a"], ["s", "b"], ["s", "c"]]);
     }
 
+    /// A list of thousands must not cost a look at all sets for each endpoint: a worker that adds
+    /// them holds up the calls of others.
+    #[test]
+    fn a_full_family_looks_for_room_seldom() {
+        let family = Family::limited(0, 1, 160);
+        let writer = |n: usize| family.writer(&[&n.to_string()]);
+        let lasting: Vec<_> = (0..200).map(writer).collect();
+        let n_until_look = || family.lock().n_until_look;
+        // Nothing could be freed at the last look.
+        assert!(0 < n_until_look() && n_until_look() <= 10, "{}", n_until_look());
+        let n_others = || family.lock().by_labels[&family.other()].writers.len();
+        for n in 200..2000 {
+            drop(writer(n));
+            assert!(n_others() <= 2 * lasting.len(), "those that are gone pile up");
+        }
+        // Beside as many as the limit has, there is the set for all others.
+        assert_eq!(family.totals().len(), 161);
+        drop(lasting);
+        // Room is found within some writers, and then it is there for as many as before.
+        let new: Vec<_> = (2000..2100).map(writer).collect();
+        assert!(80 < family.totals().iter().filter(|(labels, _)| labels[0].len() == 4).count());
+        drop(new);
+    }
+
     #[test]
     fn too_many_label_sets_share_one() {
         let family = Family::new(0, 2);
         let writers: Vec<_> =
             (0..MAX_LABEL_SETS + 10).map(|n| family.writer(&["service", &n.to_string()])).collect();
-        assert!(family.lock().len() <= MAX_LABEL_SETS + 1);
+        assert!(family.lock().by_labels.len() <= MAX_LABEL_SETS + 1);
         let other = family.totals().into_iter().find(|(labels, _)| labels[0] == OTHER);
         assert_eq!(other.unwrap().0, [OTHER, OTHER]);
-        assert_eq!(family.lock()[&family.other()].writers.len(), 10);
+        assert_eq!(family.lock().by_labels[&family.other()].writers.len(), 10);
         drop(writers);
     }
 }

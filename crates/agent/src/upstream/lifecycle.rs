@@ -16,14 +16,16 @@ use flow::Standing;
 use link::{Conn, Ending, Machine, drive, linger};
 use tokio::sync::Notify;
 use tracing::{debug, info, warn};
-use wire::{Backoff, Connection, Destination, Meter};
+use wire::{Backoff, Connection, Destination, Meter, jitter};
 
+use super::reconnects::{Down, Reconnects};
 use crate::connections::{Activity, Connections, Direction, Session};
 use crate::error::{CallError, Code};
 
 /// First wait before another attempt; every further one in a row doubles it.
 const MIN_BACKOFF: Duration = Duration::from_millis(50);
-/// Longest wait before another attempt: what an endpoint that is back waits for its first call.
+/// Longest wait before another attempt: what an endpoint that is back waits for its first call,
+/// unless thousands are down.
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
 /// What differs between the protocols of endpoints.
@@ -100,6 +102,9 @@ struct Inner<P: Peer> {
     peer: P,
     address: Rc<str>,
     connections: Connections,
+    reconnects: Reconnects,
+    /// While it is down.
+    down: RefCell<Option<Down>>,
     state: RefCell<Connectivity<P::Machine>>,
     /// Of the connection that is up, or of the last one.
     meter: RefCell<Option<Arc<Meter>>>,
@@ -128,11 +133,14 @@ impl<P: Peer> Upstream<P> {
         destination: Destination,
         connect_timeout: Duration,
         connections: Connections,
+        reconnects: Reconnects,
     ) -> Self {
         let inner = Rc::new(Inner {
             peer,
             address: destination.to_string().into(),
             connections,
+            reconnects,
+            down: RefCell::default(),
             state: RefCell::new(Connectivity::Connecting(None)),
             meter: RefCell::default(),
             changed: Notify::new(),
@@ -311,10 +319,13 @@ impl<P: Peer> Inner<P> {
     async fn run(&self, destination: &Destination, connect_timeout: Duration) {
         let mut backoff = Backoff::new(MIN_BACKOFF, MAX_BACKOFF);
         while !self.dropped.get() {
-            let reason = match destination.connect(P::PROTOCOL, connect_timeout).await {
+            // What connects and what serves is large, and there is none of it while an endpoint
+            // that is down waits: there may be thousands of them.
+            let connect = Box::pin(destination.connect(P::PROTOCOL, connect_timeout));
+            let reason = match connect.await {
                 Ok(stream) => {
                     let was_ready = Cell::new(false);
-                    let reason = self.serve(stream, &was_ready).await;
+                    let reason = Box::pin(self.serve(stream, &was_ready)).await;
                     if was_ready.get() {
                         backoff.reset();
                     }
@@ -327,8 +338,12 @@ impl<P: Peer> Inner<P> {
                 break;
             }
             self.go_down(&reason);
+            let mut wait = backoff.next_wait();
+            if MAX_BACKOFF / 2 <= wait {
+                wait = wait.max(jitter(self.reconnects.longest_wait(MAX_BACKOFF)));
+            }
             tokio::select! {
-                () = tokio::time::sleep(backoff.next_wait()) => {}
+                () = tokio::time::sleep(wait) => {}
                 () = self.soon.notified() => {}
                 () = self.until_dropped() => {}
             }
@@ -376,6 +391,7 @@ impl<P: Peer> Inner<P> {
         let before = self.state.replace(state);
         if is_ready {
             was_ready.set(true);
+            self.down.take();
             match before {
                 Connectivity::Down(_) => info!(endpoint = %self.address, "connected again"),
                 _ => debug!(endpoint = %self.address, "connected"),
@@ -388,6 +404,7 @@ impl<P: Peer> Inner<P> {
     }
 
     fn go_down(&self, reason: &str) {
+        self.down.borrow_mut().get_or_insert_with(|| self.reconnects.down());
         let before = self.state.replace(Connectivity::Down(reason.into()));
         if !matches!(before, Connectivity::Down(_)) {
             warn!(endpoint = %self.address, reason, "endpoint is down; connecting again");

@@ -11,6 +11,7 @@ mod lane_group;
 mod lanes;
 pub mod lifecycle;
 pub mod link;
+mod reconnects;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -31,6 +32,7 @@ use self::dubbo::DubboPeer;
 pub use self::lanes::{Lanes, MessageLen};
 pub use self::lifecycle::{Peer, Signs, Upstream};
 use self::link::LinkPeer;
+pub use self::reconnects::Reconnects;
 use crate::call::{Outcome, Reply, RoutedCall};
 use crate::config::{AppCapacity, ClusterPolicy, ConnectionLimit, TlsClient};
 use crate::connections::Connections;
@@ -185,8 +187,9 @@ pub struct Pool {
     agent_name: Rc<str>,
     memory: Rc<Memory>,
     connections: Connections,
-    links: RefCell<HashMap<String, Weak<Upstream<LinkPeer>>>>,
-    dubbos: RefCell<HashMap<String, Weak<Lanes>>>,
+    reconnects: Reconnects,
+    links: RefCell<ByAddress<Upstream<LinkPeer>>>,
+    dubbos: RefCell<ByAddress<Lanes>>,
     gates: OwnGates,
 }
 
@@ -268,6 +271,7 @@ impl Pool {
             agent_name: agent_name.into(),
             memory,
             connections,
+            reconnects: Reconnects::default(),
             links: RefCell::default(),
             dubbos: RefCell::default(),
             gates,
@@ -284,11 +288,12 @@ impl Pool {
         match protocol {
             Protocol::Link => {
                 let (name, memory) = (Rc::clone(&self.agent_name), Rc::clone(&self.memory));
-                let connections = self.connections.clone();
+                let (connections, reconnects) = (self.connections.clone(), self.reconnects.clone());
                 AnyUpstream::Link(shared(&self.links, at, || {
                     let peer = LinkPeer::new(&at.to_string(), &name, setup, memory);
                     let destination = at.destination(setup.socket);
-                    Upstream::start(peer, destination, setup.connect_timeout, connections)
+                    let timeout = setup.connect_timeout;
+                    Upstream::start(peer, destination, timeout, connections, reconnects)
                 }))
             }
             Protocol::Dubbo => AnyUpstream::Dubbo(self.dubbo(at, setup)),
@@ -321,8 +326,8 @@ impl Pool {
 
     /// Ends all connections, after what waits to be written. Comes back when they have ended.
     pub async fn close(&self) {
-        let links: Vec<_> = self.links.borrow().values().filter_map(Weak::upgrade).collect();
-        let dubbos: Vec<_> = self.dubbos.borrow().values().filter_map(Weak::upgrade).collect();
+        let links: Vec<_> = self.links.borrow().all().collect();
+        let dubbos: Vec<_> = self.dubbos.borrow().all().collect();
         for upstream in links {
             upstream.close().await;
         }
@@ -336,10 +341,12 @@ impl Pool {
         shared(&self.dubbos, at, || {
             let (address, destination) = (at.to_string(), at.destination(setup.socket));
             let (memory, connections) = (Rc::clone(&self.memory), self.connections.clone());
+            let reconnects = self.reconnects.clone();
             let start = move || {
                 let peer = DubboPeer::new(&address, setup, Rc::clone(&memory));
-                let connections = connections.clone();
-                Upstream::start(peer, destination.clone(), setup.connect_timeout, connections)
+                let (connections, reconnects) = (connections.clone(), reconnects.clone());
+                let (destination, timeout) = (destination.clone(), setup.connect_timeout);
+                Upstream::start(peer, destination, timeout, connections, reconnects)
             };
             Lanes::start(&setup, start, Instant::now())
         })
@@ -347,23 +354,45 @@ impl Pool {
 
     /// Opens and closes connections to Dubbo providers as their calls need them.
     pub fn tend(&self, now: Instant) {
-        let dubbos = self.dubbos.borrow();
-        dubbos.values().filter_map(Weak::upgrade).for_each(|lanes| lanes.tend(now));
+        self.dubbos.borrow().all().for_each(|lanes| lanes.tend(now));
     }
 }
 
-/// What is known at an address, or is made now.
+/// Upstreams by what endpoints have in common that share a connection.
+struct ByAddress<U> {
+    known: HashMap<String, Weak<U>>,
+    /// How many were left after the last look for those that are gone.
+    n_after_sweep: usize,
+}
+
+impl<U> Default for ByAddress<U> {
+    fn default() -> Self {
+        Self { known: HashMap::new(), n_after_sweep: 0 }
+    }
+}
+
+impl<U> ByAddress<U> {
+    fn all(&self) -> impl Iterator<Item = Rc<U>> {
+        self.known.values().filter_map(Weak::upgrade)
+    }
+}
+
+/// What is known at an address, or is made now. Those that are gone are looked for each time that
+/// their number may have doubled.
 fn shared<U>(
-    known: &RefCell<HashMap<String, Weak<U>>>,
+    all: &RefCell<ByAddress<U>>,
     at: EndpointAddress<'_>,
     make: impl FnOnce() -> U,
 ) -> Rc<U> {
-    let mut known = known.borrow_mut();
+    let ByAddress { known, n_after_sweep } = &mut *all.borrow_mut();
     let address = at.key();
     if let Some(upstream) = known.get(&address).and_then(Weak::upgrade) {
         return upstream;
     }
-    known.retain(|_, upstream| upstream.strong_count() != 0);
+    if 2 * *n_after_sweep <= known.len() {
+        known.retain(|_, upstream| upstream.strong_count() != 0);
+        *n_after_sweep = known.len();
+    }
     let upstream = Rc::new(make());
     known.insert(address, Rc::downgrade(&upstream));
     upstream

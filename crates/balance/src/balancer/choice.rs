@@ -1,5 +1,6 @@
 //! How each policy chooses, and at which cost.
 
+use std::hash::Hash;
 use std::time::Instant;
 
 use rand::Rng;
@@ -21,7 +22,7 @@ const ADAPT_ALL_MAX: usize = 16;
 /// n endpoints in n are bad, four one in n⁴.
 const N_DRAWN: usize = 4;
 
-impl<K: Eq + Clone> Balancer<K> {
+impl<K: Eq + Hash + Clone> Balancer<K> {
     /// One endpoint by chance, in proportion to the weights, among those that pass `usable`.
     pub(super) fn draw<R: Rng + ?Sized>(
         &self,

@@ -1,5 +1,6 @@
 //! The list of endpoints: who is on it, who leaves, and what weights they have now.
 
+use std::hash::Hash;
 use std::time::Instant;
 
 use super::Balancer;
@@ -9,19 +10,22 @@ use crate::latency::PeakEwma;
 use crate::outlier::Outlier;
 use crate::score::Score;
 
-impl<K: Eq + Clone> Balancer<K> {
+/// Where so many have gone that were listed one after the other, the next one is looked up.
+const MAX_GONE_IN_A_ROW: usize = 4;
+
+impl<K: Eq + Hash + Clone> Balancer<K> {
     /// Finds `key` among the places of this update and the one before. Registries list endpoints
-    /// in a stable order, so the place after the last one found is nearly always the right one.
+    /// in a stable order, so one of the places after the last one found is nearly always the right
+    /// one, and nothing has to be hashed.
     pub(super) fn find(&self, before: &[u32], key: &K, hint: &mut usize) -> Option<u32> {
-        let (head, tail) = before.split_at((*hint).min(before.len()));
+        let next = before.get(*hint..).unwrap_or_default().iter().take(MAX_GONE_IN_A_ROW);
         let same = |index: &u32| self.at(*index).is_some_and(|entry| entry.key == *key);
-        if let Some(steps) = tail.iter().chain(head).position(same) {
-            let position = (*hint + steps) % before.len();
-            *hint = position + 1;
-            return before.get(position).copied();
+        if let Some(steps) = next.clone().position(same) {
+            *hint += steps + 1;
+            return before.get(*hint - 1).copied();
         }
-        // New in this update, or leaving since an earlier one.
-        (0..).zip(&self.places).map(|(index, _)| index).find(same)
+        // New in this update, or elsewhere in the order, or leaving since an earlier one.
+        self.index.get(key).copied()
     }
 
     /// Takes over what `spec` says about a known endpoint; true if that changes the rotation.
@@ -59,6 +63,7 @@ impl<K: Eq + Clone> Balancer<K> {
         let reused = self.free.pop();
         let index = reused.or_else(|| u32::try_from(self.places.len()).ok());
         let Some(index) = index else { return };
+        self.index.insert(entry.key.clone(), index);
         match self.places.get_mut(index as usize) {
             Some(place) => place.entry = Some(entry),
             None => self.places.push(ReusableEntry { generation: 0, entry: Some(entry) }),
@@ -82,6 +87,7 @@ impl<K: Eq + Clone> Balancer<K> {
     pub(super) fn vacate(&mut self, index: u32) {
         if let Some(place) = self.places.get_mut(index as usize) {
             if let Some(entry) = place.entry.take() {
+                self.index.remove(&entry.key);
                 self.n_out -= usize::from(entry.outlier.is_out());
                 self.n_counted -= usize::from(entry.outlier.is_counted());
             }
