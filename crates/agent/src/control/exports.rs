@@ -469,9 +469,9 @@ mod tests {
             assert!(poll().is_pending(), "the app may be back at once");
             health.send_replace(2);
             assert!(poll().is_pending());
+            let since = std::time::Instant::now();
             health.send_replace(0);
             assert!(poll().is_pending(), "the wait begins again");
-            let since = std::time::Instant::now();
             down.await.unwrap();
             assert!(GRACE <= since.elapsed());
         });
