@@ -22,6 +22,8 @@ const TIMER: Token = Token(0);
 const GRACE: Duration = Duration::from_secs(3);
 /// The answers of these calls are short.
 const MAX_ANSWER_LEN: usize = 16 * 1024;
+/// So many calls without a good answer are kept with what was said.
+const MAX_MISSES: usize = 20;
 
 /// What is asked for, and how often.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +54,16 @@ pub(crate) struct Outcome {
     pub(crate) good_by_second: BTreeMap<u64, u64>,
     /// Every call, in the order in which they ended.
     pub(crate) ends: Vec<End>,
+    /// The first of those that had no good answer.
+    pub(crate) misses: Vec<Miss>,
+}
+
+/// A call without a good answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Miss {
+    pub(crate) end: End,
+    /// What came instead: the answer, or why there is none.
+    pub(crate) said: String,
 }
 
 /// How a call ended.
@@ -135,8 +147,8 @@ impl<'a> Loop<'a> {
             {
                 let due = self.due(self.outcome.n_offered);
                 self.outcome.n_offered += 1;
-                if self.call(due).is_err() {
-                    self.fail(due);
+                if let Err(error) = self.call(due) {
+                    self.fail(due, &error.to_string());
                 }
             }
             let is_over = self.outcome.n_offered == n_calls;
@@ -145,7 +157,7 @@ impl<'a> Loop<'a> {
             if is_over && (n_left == 0 || end <= now) {
                 let left: Vec<Instant> =
                     self.connections.values().filter_map(|it| it.due).collect();
-                left.into_iter().for_each(|due| self.fail(due));
+                left.into_iter().for_each(|due| self.fail(due, "no answer"));
                 return Ok(self.outcome);
             }
             let next = if is_over { end } else { self.due(self.outcome.n_offered) };
@@ -173,14 +185,18 @@ impl<'a> Loop<'a> {
         Ok(self.timer.set(Expiration::OneShot(time), TimerSetTimeFlags::empty())?)
     }
 
-    fn fail(&mut self, due: Instant) {
+    fn fail(&mut self, due: Instant, why: &str) {
         *self.outcome.failed.entry(0).or_default() += 1;
-        self.end(0, due, due.elapsed(), false);
+        let due_after = due.saturating_duration_since(self.started);
+        let end = End { due: due_after, time: due.elapsed(), status: 0, is_good: false };
+        self.end(end, || why.to_owned());
     }
 
-    fn end(&mut self, status: u16, due: Instant, time: Duration, is_good: bool) {
-        let due = due.saturating_duration_since(self.started);
-        self.outcome.ends.push(End { due, time, status, is_good });
+    fn end(&mut self, end: End, said: impl FnOnce() -> String) {
+        if !end.is_good && self.outcome.misses.len() < MAX_MISSES {
+            self.outcome.misses.push(Miss { end, said: said() });
+        }
+        self.outcome.ends.push(end);
     }
 
     /// Makes a call on a connection that is idle, or on a new one.
@@ -189,8 +205,8 @@ impl<'a> Loop<'a> {
             && let Some(connection) = self.connections.get_mut(&token)
         {
             connection.due = Some(due);
-            if write(&mut connection.stream, self.load.request).is_err() {
-                self.close(token);
+            if let Err(error) = write(&mut connection.stream, self.load.request) {
+                self.close(token, &error);
             }
             return Ok(());
         }
@@ -212,19 +228,19 @@ impl<'a> Loop<'a> {
             match connection.stream.peer_addr() {
                 Ok(_) => connection.is_connected = true,
                 Err(error) if error.kind() == ErrorKind::NotConnected => return,
-                Err(_) => return self.close(token),
+                Err(error) => return self.close(token, &error),
             }
-            if write(&mut connection.stream, self.load.request).is_err() {
-                return self.close(token);
+            if let Err(error) = write(&mut connection.stream, self.load.request) {
+                return self.close(token, &error);
             }
         }
-        if connection.read().is_err() {
-            return self.close(token);
+        if let Err(error) = connection.read() {
+            return self.close(token, &error);
         }
         let Some((status, is_kept)) = parse(&connection.answer) else { return };
-        connection.answer.clear();
+        let answer = std::mem::take(&mut connection.answer);
         if let Some(due) = connection.due.take() {
-            self.count(status, due);
+            self.count(status, due, &answer);
         }
         if is_kept {
             self.idle.push(token);
@@ -233,9 +249,12 @@ impl<'a> Loop<'a> {
         }
     }
 
-    fn count(&mut self, status: u16, due: Instant) {
+    fn count(&mut self, status: u16, due: Instant, answer: &[u8]) {
         let time = due.elapsed();
-        self.end(status, due, time, status == 200 && time <= self.load.deadline);
+        let is_good = status == 200 && time <= self.load.deadline;
+        let due_after = due.saturating_duration_since(self.started);
+        let end = End { due: due_after, time, status, is_good };
+        self.end(end, || String::from_utf8_lossy(answer).into_owned());
         match status {
             200 if time <= self.load.deadline => {
                 self.outcome.answered.push(time);
@@ -249,10 +268,10 @@ impl<'a> Loop<'a> {
     }
 
     /// A connection that broke, with the call that was on it.
-    fn close(&mut self, token: Token) {
+    fn close(&mut self, token: Token, why: &io::Error) {
         let connection = self.connections.remove(&token);
         match connection.and_then(|it| it.due) {
-            Some(due) => self.fail(due),
+            Some(due) => self.fail(due, &why.to_string()),
             None => self.idle.retain(|idle| *idle != token),
         }
     }

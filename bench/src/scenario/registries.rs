@@ -6,7 +6,9 @@
 //! counts once the balancer of the worker that calls the service has it.
 
 mod store;
+mod watcher;
 
+use std::env;
 use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::thread;
@@ -22,10 +24,10 @@ use crate::http::Client;
 use crate::load::{INTERFACE, Style};
 use crate::machine;
 use crate::measure::{median, rounded};
-use crate::open_load::{self, OpenLoad, percentile_ms};
+use crate::open_load::{self, Miss, OpenLoad, percentile_ms};
 use crate::plan::Plan;
 use crate::target::Target;
-use crate::usage::{peak_rss_mb, rss_mb};
+use crate::usage::{cpu, peak_rss_mb, rss_mb};
 
 const NAME: &str = "registries";
 const N_PROVIDERS: usize = 5_000;
@@ -36,8 +38,9 @@ const TICKS_PER_S: u32 = 100;
 const CHANGES_PER_TICK: usize = 10;
 /// Of every so many ticks, one adds the provider that is looked for.
 const TICKS_PER_MARKER: usize = 10;
-/// Providers that are there while others come and go.
+/// Providers that are there while others come and go, and the number of the first of them.
 const N_LASTING: usize = 500;
+const FIRST_LASTING: usize = 20_000;
 const CALLS_PER_S: u32 = 500;
 const DEADLINE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -57,7 +60,12 @@ struct Measured {
     services_ms: f64,
     services_mb: f64,
     changes: Vec<Duration>,
+    /// The same of a watcher that does nothing else, instead of the agent.
+    bare_changes: Vec<Duration>,
     changes_per_s: f64,
+    /// CPU of the agent, and of the store, a second of the flood, in cores.
+    agent_cores: f64,
+    store_cores: f64,
     flood_failed: u64,
     restart_failed: u64,
     n_calls: u64,
@@ -163,60 +171,98 @@ impl Estate {
         Ok((services_ms, self.rss_mb() - before))
     }
 
-    /// How long it takes from when the store has confirmed a change until the balancer has it,
-    /// and how many changes there were a second.
-    fn flood(&mut self, duration: Duration) -> Result<(Vec<Duration>, f64), BenchError> {
+    /// How long it takes from when the store has confirmed a change until the balancer has it.
+    fn flood(&mut self, duration: Duration) -> Result<Flooded, BenchError> {
         const BUSY: &str = "com.acme.Busy";
         self.writer.make_folder(BUSY)?;
-        let mut added = urls(BUSY, 20_000..20_000 + N_LASTING);
-        self.writer.change(BUSY, &added, &[])?;
+        let lasting = urls(BUSY, FIRST_LASTING..FIRST_LASTING + N_LASTING);
+        self.writer.change(BUSY, &lasting, &[])?;
         let mut client = Client::connect(self.http()).map_err(BenchError::io("the agent"))?;
         self.look_up(&mut client, BUSY)?;
         self.look_up(&mut client, BUSY)?;
         self.wait_for(BUSY, N_LASTING)?;
-        let (markers, marked) = mpsc::channel::<(String, Instant)>();
         let mut admin = self.admin()?;
-        let watcher = thread::spawn(move || -> Result<Vec<Duration>, BenchError> {
-            let mut times = Vec::new();
-            for (address, confirmed) in marked {
-                let page = format!("/endpoints?service={BUSY}&address={address}");
-                wait(&address, || {
-                    let endpoints = items(&mut admin, &page)?;
-                    let states = endpoints.first().and_then(|it| it["standing"].as_object());
-                    let workers = states.into_iter().flatten().filter_map(|(_, n)| n.as_u64());
-                    Ok(0 < workers.sum::<u64>())
-                })?;
-                times.push(confirmed.elapsed());
-            }
-            Ok(times)
-        });
-        let (began, tick) = (Instant::now(), Duration::from_secs(1) / TICKS_PER_S);
-        let (mut next, mut n_changes) = (20_000 + N_LASTING, 0);
-        for n in 0.. {
-            if duration <= began.elapsed() {
-                break;
-            }
-            let new = urls(BUSY, next..next + CHANGES_PER_TICK / 2);
-            let address = address(next);
-            next += CHANGES_PER_TICK / 2;
-            // The oldest ones go, so that the list keeps its length.
-            let old: Vec<_> = added.drain(..added.len().min(CHANGES_PER_TICK / 2)).collect();
-            // One that is looked for stays until it is found, however long that takes.
-            let n_markers = usize::from(n % TICKS_PER_MARKER == 0);
-            added.extend(new.iter().skip(n_markers).cloned());
-            self.writer.change(BUSY, &new, &old)?;
-            n_changes += CHANGES_PER_TICK;
-            if n % TICKS_PER_MARKER == 0 {
-                let _ = markers.send((address, Instant::now()));
-            }
-            let due = tick * u32::try_from(n + 1).unwrap_or(u32::MAX);
-            thread::sleep(due.saturating_sub(began.elapsed()));
-        }
-        let changes_per_s = n_changes as f64 / began.elapsed().as_secs_f64();
-        drop(markers);
-        let times = watcher.join().unwrap_or_else(|_| Ok(Vec::new()))?;
-        Ok((times, changes_per_s))
+        flood(&mut self.writer, BUSY, lasting, duration, move |marker| {
+            let page = format!("/endpoints?service={BUSY}&address={}", marker.address);
+            wait(&marker.address, || {
+                let endpoints = items(&mut admin, &page)?;
+                let states = endpoints.first().and_then(|it| it["standing"].as_object());
+                let workers = states.into_iter().flatten().filter_map(|(_, n)| n.as_u64());
+                Ok(0 < workers.sum::<u64>())
+            })
+        })
     }
+
+    /// The same flood of a service that the agent does not know, and a watcher that does nothing
+    /// else: what the store takes by itself. Nothing for a store that has no such watcher.
+    fn bare_flood(&mut self, duration: Duration) -> Result<Vec<Duration>, BenchError> {
+        const BARE: &str = "com.acme.Bare";
+        self.writer.make_folder(BARE)?;
+        let Some(mut watcher) = self.store.watcher(BARE)? else { return Ok(Vec::new()) };
+        let lasting = urls(BARE, FIRST_LASTING..FIRST_LASTING + N_LASTING);
+        self.writer.change(BARE, &lasting, &[])?;
+        let wait = move |marker: &Marker| watcher.wait_for(BARE, &marker.url);
+        Ok(flood(&mut self.writer, BARE, lasting, duration, wait)?.times)
+    }
+}
+
+/// What a flood of changes saw.
+struct Flooded {
+    /// From when the store had confirmed a change until it was seen.
+    times: Vec<Duration>,
+    changes_per_s: f64,
+}
+
+/// A provider that is looked for.
+struct Marker {
+    url: String,
+    address: String,
+    confirmed: Instant,
+}
+
+/// Adds providers and removes others, and has `wait_for` wait for some of those that were added.
+fn flood(
+    writer: &mut Writer,
+    interface: &str,
+    mut added: Vec<String>,
+    duration: Duration,
+    mut wait_for: impl FnMut(&Marker) -> Result<(), BenchError> + Send + 'static,
+) -> Result<Flooded, BenchError> {
+    let (markers, marked) = mpsc::channel::<Marker>();
+    let watcher = thread::spawn(move || -> Result<Vec<Duration>, BenchError> {
+        let mut times = Vec::new();
+        for marker in marked {
+            wait_for(&marker)?;
+            times.push(marker.confirmed.elapsed());
+        }
+        Ok(times)
+    });
+    let (began, tick) = (Instant::now(), Duration::from_secs(1) / TICKS_PER_S);
+    let (mut next, mut n_changes) = (FIRST_LASTING + N_LASTING, 0);
+    for n in 0.. {
+        if duration <= began.elapsed() {
+            break;
+        }
+        let new = urls(interface, next..next + CHANGES_PER_TICK / 2);
+        let address = address(next);
+        next += CHANGES_PER_TICK / 2;
+        // The oldest ones go, so that the list keeps its length.
+        let old: Vec<_> = added.drain(..added.len().min(CHANGES_PER_TICK / 2)).collect();
+        // One that is looked for stays until it is found, however long that takes.
+        let n_markers = usize::from(n % TICKS_PER_MARKER == 0);
+        added.extend(new.iter().skip(n_markers).cloned());
+        writer.change(interface, &new, &old)?;
+        n_changes += CHANGES_PER_TICK;
+        if let Some(url) = new.into_iter().next().filter(|_| n_markers == 1) {
+            let _ = markers.send(Marker { url, address, confirmed: Instant::now() });
+        }
+        let due = tick * u32::try_from(n + 1).unwrap_or(u32::MAX);
+        thread::sleep(due.saturating_sub(began.elapsed()));
+    }
+    let changes_per_s = n_changes as f64 / began.elapsed().as_secs_f64();
+    drop(markers);
+    let times = watcher.join().unwrap_or_else(|_| Ok(Vec::new()))?;
+    Ok(Flooded { times, changes_per_s })
 }
 
 /// Calls the real provider while something else happens. Returns how many calls there were, how
@@ -235,6 +281,9 @@ fn under_load<T>(
     let outcome =
         load.join().unwrap_or_else(|_| Err(BenchError::NoResult { output: "a panic".into() }))?;
     let failed = outcome.ends.iter().filter(|it| !it.is_good).count();
+    for Miss { end, said } in &outcome.misses {
+        eprintln!("{NAME}: a call due after {:?} failed after {:?}: {said}", end.due, end.time);
+    }
     Ok((outcome.n_offered, failed as u64, done))
 }
 
@@ -250,8 +299,12 @@ fn measure(plan: &Plan, kind: Kind) -> Result<Option<Measured>, BenchError> {
     let (list_ms, list_mb) = estate.long_list(n_providers)?;
     let (services_ms, services_mb) = estate.many_services(n_services)?;
     let (http, seconds) = (estate.http(), plan.seconds.max(Duration::from_secs(2)));
-    let (n_flood, flood_failed, (changes, changes_per_s)) =
-        under_load(http, seconds, || estate.flood(seconds))?;
+    let (_, _, bare_changes) = under_load(http, seconds, || estate.bare_flood(seconds))?;
+    let pids = [Some(estate.agent.child.pid()), estate.store.pid()];
+    let used = || pids.map(|pid| pid.map_or(Duration::ZERO, cpu).as_secs_f64());
+    let (before, began) = (used(), Instant::now());
+    let (n_flood, flood_failed, flooded) = under_load(http, seconds, || estate.flood(seconds))?;
+    let (after, elapsed) = (used(), began.elapsed().as_secs_f64());
     let outage = AWAY * 3;
     let (n_restart, restart_failed, ()) = under_load(http, outage, || {
         thread::sleep(AWAY / 4);
@@ -264,8 +317,11 @@ fn measure(plan: &Plan, kind: Kind) -> Result<Option<Measured>, BenchError> {
         list_mb,
         services_ms,
         services_mb,
-        changes,
-        changes_per_s,
+        changes: flooded.times,
+        bare_changes,
+        changes_per_s: flooded.changes_per_s,
+        agent_cores: (after[0] - before[0]) / elapsed,
+        store_cores: (after[1] - before[1]) / elapsed,
         flood_failed,
         restart_failed,
         n_calls: n_flood + n_restart,
@@ -274,8 +330,11 @@ fn measure(plan: &Plan, kind: Kind) -> Result<Option<Measured>, BenchError> {
 }
 
 pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
+    let wanted = env::var("BENCH_STORES").unwrap_or_default();
+    let is_wanted =
+        |kind: &Kind| wanted.is_empty() || wanted.split(',').any(|it| it == kind.name());
     let mut rows: Vec<(Kind, Vec<Measured>)> =
-        Kind::ALL.into_iter().map(|kind| (kind, Vec::new())).collect();
+        Kind::ALL.into_iter().filter(is_wanted).map(|kind| (kind, Vec::new())).collect();
     for n_round in 1..=plan.n_rounds {
         for (kind, rounds) in &mut rows {
             let measured = measure(plan, *kind)?;
@@ -297,7 +356,7 @@ fn report(plan: &Plan, rows: &[(Kind, Vec<Measured>)]) -> Result<(), BenchError>
         plan.n_rounds
     );
     println!(
-        "{:<10} {:>8} {:>8} {:>12} {:>12} {:>10} {:>14} {:>7}",
+        "{:<10} {:>8} {:>8} {:>12} {:>12} {:>10} {:>14} {:>16} {:>7} {:>7} {:>7}",
         "store",
         "list ms",
         "list MB",
@@ -305,23 +364,31 @@ fn report(plan: &Plan, rows: &[(Kind, Vec<Measured>)]) -> Result<(), BenchError>
         "services MB",
         "changes/s",
         "p50/p99 ms",
+        "without agent",
+        "agent",
+        "store",
         "failed"
     );
     let (mut values, mut lines) = (Vec::new(), Vec::new());
     for (kind, rounds) in rows {
         let of = |figure: fn(&Measured) -> f64| median(rounds.iter().map(figure).collect());
-        let [p50, p99] = [0.5, 0.99].map(|share| {
-            median(rounds.iter().map(|it| percentile_ms(&sorted(&it.changes), share)).collect())
-        });
+        let percentile = |changes: fn(&Measured) -> &[Duration], share| {
+            median(rounds.iter().map(|it| percentile_ms(changes(it), share)).collect())
+        };
+        let [p50, p99] = [0.5, 0.99].map(|share| percentile(|it| &it.changes, share));
+        let [bare_p50, bare_p99] =
+            [0.5, 0.99].map(|share| percentile(|it| &it.bare_changes, share));
         let failed = of(|it| (it.flood_failed + it.restart_failed) as f64);
         let (list_ms, list_mb) = (of(|it| it.list_ms), of(|it| it.list_mb));
         println!(
             "{:<10} {list_ms:>8.0} {list_mb:>8.1} {:>12.0} {:>12.1} {:>10.0} {p50:>7.1}/{p99:<6.1} \
-             {failed:>7.0}",
+             {bare_p50:>8.1}/{bare_p99:<7.1} {:>7.2} {:>7.2} {failed:>7.0}",
             kind.name(),
             of(|it| it.services_ms),
             of(|it| it.services_mb),
             of(|it| it.changes_per_s),
+            of(|it| it.agent_cores),
+            of(|it| it.store_cores),
         );
         let targets = [
             Target::at_most("time until the long list", list_ms, MAX_LIST_MS, " ms"),
@@ -347,6 +414,10 @@ fn report(plan: &Plan, rows: &[(Kind, Vec<Measured>)]) -> Result<(), BenchError>
             "changes_seen": rounds.iter().map(|it| it.changes.len()).sum::<usize>(),
             "p50_ms": rounded(p50),
             "p99_ms": rounded(p99),
+            "bare_p50_ms": rounded(bare_p50),
+            "bare_p99_ms": rounded(bare_p99),
+            "agent_cores": rounded(of(|it| it.agent_cores)),
+            "store_cores": rounded(of(|it| it.store_cores)),
             "calls": rounds.iter().map(|it| it.n_calls).sum::<u64>(),
             "errors": failed,
             "errors_in_flood": rounds.iter().map(|it| it.flood_failed).collect::<Vec<_>>(),
@@ -366,12 +437,6 @@ fn report(plan: &Plan, rows: &[(Kind, Vec<Measured>)]) -> Result<(), BenchError>
     std::fs::write(&path, text).map_err(BenchError::file(&path))?;
     println!("\nwritten: {}", path.display());
     Ok(())
-}
-
-fn sorted(times: &[Duration]) -> Vec<Duration> {
-    let mut times = times.to_vec();
-    times.sort_unstable();
-    times
 }
 
 /// URLs of about the length that Java's providers write.

@@ -45,6 +45,12 @@ impl Nacos {
         (Ipv4Addr::LOCALHOST, self.http).into()
     }
 
+    /// The id of the process, while it runs.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.server.pid()
+    }
+
     /// Kills it by SIGKILL. Its data stay for [`Nacos::restart_keeping_data`].
     pub fn kill9(&mut self) {
         self.server.kill9();

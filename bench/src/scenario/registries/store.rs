@@ -1,7 +1,10 @@
 //! The stores, and what writes into them as providers do: entries that belong to nobody.
 
+use std::net::SocketAddr;
+
 use interop_harness::{Etcd, HarnessError, Nacos, ZooKeeper, ZooKeeperClient};
 
+use super::watcher::Watcher;
 use crate::error::BenchError;
 use crate::http::{Answer, Client};
 
@@ -67,10 +70,29 @@ impl Store {
                 Writer::Etcd(client)
             }
             Self::Nacos(store) => {
-                let client = Client::connect(store.addr()).map_err(BenchError::io("rnacos"))?;
-                Writer::Nacos(client)
+                let addr = store.addr();
+                let client = Client::connect(addr).map_err(BenchError::io("rnacos"))?;
+                Writer::Nacos { addr, client }
             }
         })
+    }
+
+    /// Who follows the providers of an interface, whose folder exists; `None` for Nacos, whose
+    /// pushes need its own client.
+    pub(super) fn watcher(&self, interface: &str) -> Result<Option<Watcher>, BenchError> {
+        Ok(match self {
+            Self::ZooKeeper(store) => Some(Watcher::ZooKeeper(Box::new(store.client()?))),
+            Self::Etcd(store) => Some(Watcher::of_etcd(store.addr(), interface)?),
+            Self::Nacos(_) => None,
+        })
+    }
+
+    pub(super) fn pid(&self) -> Option<u32> {
+        match self {
+            Self::ZooKeeper(store) => store.pid(),
+            Self::Etcd(store) => store.pid(),
+            Self::Nacos(store) => store.pid(),
+        }
     }
 
     pub(super) fn kill9(&mut self) {
@@ -95,7 +117,7 @@ impl Store {
 pub(super) enum Writer {
     ZooKeeper(Box<ZooKeeperClient>),
     Etcd(Client),
-    Nacos(Client),
+    Nacos { addr: SocketAddr, client: Client },
 }
 
 impl Writer {
@@ -106,18 +128,23 @@ impl Writer {
         added: &[String],
         removed: &[String],
     ) -> Result<(), BenchError> {
-        if let Self::Nacos(client) = self {
+        if let Self::Nacos { addr, client } = self {
             let all = added.iter().map(|url| ("POST", url));
             let all = all.chain(removed.iter().map(|url| ("DELETE", url)));
             return all.into_iter().try_for_each(|(method, url)| {
                 let query = instance(interface, url);
                 let head = format!("{method} /nacos/v1/ns/instance?{query} HTTP/1.1");
-                checked(client.request(&head, ""))
+                let answer = client.request(&head, "").or_else(|_| {
+                    // rnacos closes a connection that is idle for five seconds. To write an
+                    // instance a second time changes nothing.
+                    *client = Client::connect(*addr)?;
+                    client.request(&head, "")
+                });
+                checked(answer)
             });
         }
-        let path = |url: &String| format!("/dubbo/{interface}/providers/{}", encoded(url));
-        let (added, removed): (Vec<_>, Vec<_>) =
-            (added.iter().map(path).collect(), removed.iter().map(path).collect());
+        let paths = |urls: &[String]| urls.iter().map(|url| path(interface, url)).collect();
+        let (added, removed): (Vec<_>, Vec<_>) = (paths(added), paths(removed));
         match self {
             Self::ZooKeeper(client) => {
                 let added: Vec<&str> = added.iter().map(String::as_str).collect();
@@ -139,7 +166,7 @@ impl Writer {
                     checked(client.request("POST /v3/kv/txn HTTP/1.1", &body))?;
                 }
             }
-            Self::Nacos(_) => {}
+            Self::Nacos { .. } => {}
         }
         Ok(())
     }
@@ -151,6 +178,11 @@ impl Writer {
         }
         Ok(())
     }
+}
+
+/// Where a provider is written.
+pub(super) fn path(interface: &str, url: &str) -> String {
+    format!("/dubbo/{interface}/providers/{}", encoded(url))
 }
 
 fn checked(answer: std::io::Result<Answer>) -> Result<(), BenchError> {
@@ -187,7 +219,7 @@ fn encoded(url: &str) -> String {
     url.bytes().map(of).collect()
 }
 
-fn base64(text: &str) -> String {
+pub(super) fn base64(text: &str) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(text.len().div_ceil(3) * 4);
     for chunk in text.as_bytes().chunks(3) {

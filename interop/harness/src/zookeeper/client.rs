@@ -19,18 +19,20 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct ZooKeeperClient {
     stream: TcpStream,
-    connection: Connection<(), NoWatcher>,
+    connection: Connection<(), Watched>,
     session: Option<Session>,
     input: BytesMut,
     acl: Acl,
+    /// A watch has fired since this was looked at last.
+    has_fired: bool,
 }
 
 #[derive(Debug)]
-struct NoWatcher;
+struct Watched;
 
-impl Watcher for NoWatcher {
+impl Watcher for Watched {
     fn is_wanted(&self) -> bool {
-        false
+        true
     }
 }
 
@@ -56,7 +58,8 @@ impl ZooKeeperClient {
         });
         let stream = stream.map_err(|error| failed(&error))?;
         let connection = Connection::new(settings, Instant::now());
-        let mut client = Self { stream, connection, session: None, input: BytesMut::new(), acl };
+        let (session, input, has_fired) = (None, BytesMut::new(), false);
+        let mut client = Self { stream, connection, session, input, acl, has_fired };
         while client.session.is_none() {
             client.turn(&mut Vec::new())?;
         }
@@ -147,6 +150,28 @@ impl ZooKeeperClient {
         }
     }
 
+    /// Waits until there is a node of this name in a folder that exists, as a client does that
+    /// follows the folder: it is read again whenever its watch fires.
+    ///
+    /// # Errors
+    /// When the server does not answer, refuses, or has no news for long.
+    pub fn wait_for_child(&mut self, folder: &str, name: &str) -> Result<(), HarnessError> {
+        loop {
+            self.has_fired = false;
+            let request = Request::Children { path: folder.to_owned(), watcher: Some(Watched) };
+            match self.ask(request)? {
+                Ok(Answer::Children { names, .. }) if names.iter().any(|it| it == name) => {
+                    return Ok(());
+                }
+                Ok(_) => {}
+                Err(refusal) => return Err(failed(&refusal)),
+            }
+            while !self.has_fired {
+                self.turn(&mut Vec::new())?;
+            }
+        }
+    }
+
     /// What is known of a node, if it exists.
     ///
     /// # Errors
@@ -159,12 +184,12 @@ impl ZooKeeperClient {
         }
     }
 
-    fn ask(&mut self, request: Request<NoWatcher>) -> Result<Outcome, HarnessError> {
+    fn ask(&mut self, request: Request<Watched>) -> Result<Outcome, HarnessError> {
         let outcome = self.ask_all(vec![request])?.pop();
         outcome.ok_or_else(|| failed(&"no answer"))
     }
 
-    fn ask_all(&mut self, requests: Vec<Request<NoWatcher>>) -> Result<Vec<Outcome>, HarnessError> {
+    fn ask_all(&mut self, requests: Vec<Request<Watched>>) -> Result<Vec<Outcome>, HarnessError> {
         let n_requests = requests.len();
         for request in requests {
             self.connection.send(request, (), Instant::now());
@@ -192,7 +217,8 @@ impl ZooKeeperClient {
             match event {
                 Event::Ready { session } => self.session = Some(session),
                 Event::Answered { outcome, .. } => outcomes.push(outcome),
-                Event::Expired | Event::Fired(_) => {}
+                Event::Fired(_) => self.has_fired = true,
+                Event::Expired => {}
             }
         }
         Ok(())
