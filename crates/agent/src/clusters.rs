@@ -36,6 +36,11 @@ const MAX_CLUSTERS: usize = 16_384;
 const MAX_UNSURE_PER_SECOND: u32 = 50;
 /// How long endpoints wait for the rules of their registry.
 const MAX_RULES_WAIT: Duration = Duration::from_secs(1);
+/// To take a list over takes a worker at most one in so many parts of its time and one more, if it
+/// takes this long. No machine that stood still makes the next list wait longer than for this.
+const REST_SHARE: u32 = 4;
+const MIN_UPDATE_TIME: Duration = Duration::from_micros(250);
+const MAX_UPDATE_TIME: Duration = Duration::from_millis(20);
 /// A service that has no endpoint is forgotten when nobody has asked for it this long.
 const IDLE_TTL: Duration = Duration::from_secs(30);
 
@@ -303,8 +308,14 @@ impl Follower {
             if let Some(rules) = rules {
                 cluster.set_rules(rules);
             }
+            let began = Instant::now();
             cluster.update(&snapshot);
             drop(cluster);
+            // Calls are not to wait for a long list again and again, however often it changes.
+            let took = began.elapsed().min(MAX_UPDATE_TIME);
+            if MIN_UPDATE_TIME <= took {
+                tokio::time::sleep(took * REST_SHARE).await;
+            }
             tokio::select! {
                 changed = snapshots.changed() => {
                     if changed.is_err() {

@@ -17,6 +17,13 @@ const MIN_BACKOFF: Duration = Duration::from_millis(50);
 /// The longest wait: an operator who has repaired the registry wants to see it used at once.
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
+/// To show a list takes at most one in so many parts of the time and one more: what changes
+/// meanwhile is shown at once.
+const REST_SHARE: u32 = 4;
+
+/// The longest time that counts: a machine that stood still is not a reason to wait.
+const MAX_SHOW_TIME: Duration = Duration::from_millis(20);
+
 pub(crate) fn new_backoff() -> Backoff {
     Backoff::new(MIN_BACKOFF, MAX_BACKOFF)
 }
@@ -69,17 +76,25 @@ async fn until_error<E, V: Followed<E>>(
     shown: &watch::Sender<V::Shown>,
     backoff: &mut Backoff,
 ) -> StoreError {
+    // Until when the list is not shown again, and whether it is to be shown then.
+    let (mut rest_until, mut is_due) = (Instant::now(), false);
     loop {
         let mut next = watch.next();
         // A timeout must not drop the future: news that is half read would be lost.
         let news = loop {
+            let now = Instant::now();
+            if is_due && rest_until <= now {
+                publish(shown, view.show());
+                (rest_until, is_due) = (rest_after(now, Instant::now()), false);
+            }
             tokio::select! {
                 news = &mut next => break news,
                 () = sleep_until_option(view.kept().poll_timeout()) => {
                     view.kept().handle_timeout(Instant::now());
-                    publish(shown, view.show());
+                    is_due = true;
                 }
-                () = view.changed() => publish(shown, view.show()),
+                () = view.changed() => is_due = true,
+                () = sleep_until_option(is_due.then_some(rest_until)) => {}
             }
         };
         match news {
@@ -87,8 +102,14 @@ async fn until_error<E, V: Followed<E>>(
             Err(error) => return error,
         }
         backoff.reset();
-        publish(shown, view.show());
+        is_due = true;
     }
+}
+
+/// Until when nothing is shown, if to show the list took from `began` to `ended`. That takes the
+/// longer the longer the list is, and a store may change it a thousand times a second.
+fn rest_after(began: Instant, ended: Instant) -> Instant {
+    ended + (ended - began).min(MAX_SHOW_TIME) * REST_SHARE
 }
 
 async fn sleep_until_option(deadline: Option<Instant>) {

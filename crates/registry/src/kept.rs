@@ -17,6 +17,9 @@ use crate::endpoint::Freshness;
 use crate::layout::BadEntry;
 use crate::store::{Change, EntryKey, Item, Known, News};
 
+/// Entries of one list: more than any service has instances, and few enough for an agent's memory.
+const MAX_ENTRIES: usize = 50_000;
+
 /// The entries of one list.
 #[derive(Debug)]
 pub(crate) struct Kept<E> {
@@ -31,6 +34,9 @@ pub(crate) struct Kept<E> {
     ghosts: BTreeMap<EntryKey, E>,
     ghosts_until: Option<Instant>,
     freshness: Freshness,
+    max_entries: usize,
+    /// Entries that were left out, because there were as many as may be.
+    n_left_out: usize,
 }
 
 impl<E> Kept<E> {
@@ -43,6 +49,8 @@ impl<E> Kept<E> {
             ghosts: BTreeMap::new(),
             ghosts_until: None,
             freshness: Freshness::Pending,
+            max_entries: MAX_ENTRIES,
+            n_left_out: 0,
         }
     }
 
@@ -130,17 +138,37 @@ impl<E> Kept<E> {
 
     /// Takes over a whole list; returns the one before.
     fn replace(&mut self, items: Vec<Item<E>>) -> BTreeMap<EntryKey, Result<Option<E>, BadEntry>> {
-        for Item { key, read } in &items {
+        self.leave_out(items.len().saturating_sub(self.max_entries));
+        for Item { key, read } in items.iter().take(self.max_entries) {
             self.say_if_bad(key, read);
         }
-        let entries = items.into_iter().map(|Item { key, read }| (key, read)).collect();
+        let items = items.into_iter().take(self.max_entries);
+        let entries = items.map(|Item { key, read }| (key, read)).collect();
         std::mem::replace(&mut self.entries, entries)
+    }
+
+    /// So many entries are left out now. Says so when that begins.
+    fn leave_out(&mut self, n_left_out: usize) {
+        if self.n_left_out == 0 && 0 < n_left_out {
+            tracing::warn!(
+                list = self.name,
+                left_out = n_left_out,
+                max = self.max_entries,
+                "the list has more entries than an agent takes; the others are left out until it \
+                 is read whole with fewer. Remove entries of instances that are gone"
+            );
+        }
+        self.n_left_out = n_left_out;
     }
 
     fn apply(&mut self, change: Change<E>) {
         match change {
             Change::Put(Item { key, read }) => {
                 self.ghosts.remove(&key);
+                let is_full = self.max_entries <= self.entries.len();
+                if is_full && !self.entries.contains_key(&key) {
+                    return self.leave_out(self.n_left_out.saturating_add(1));
+                }
                 self.say_if_bad(&key, &read);
                 self.entries.insert(key, read);
             }
@@ -169,5 +197,34 @@ impl<E> Kept<E> {
         let outlives = self.outlives;
         self.ghosts.extend(usable.filter(|(_, entry)| outlives(entry)));
         self.ghosts_until = Some(now + self.grace);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(n: u8) -> Item<u8> {
+        Item { key: vec![n], read: Ok(Some(n)) }
+    }
+
+    /// A writer gone wild must not take an agent's memory, nor what was known before.
+    #[test]
+    fn a_list_without_end_is_cut() {
+        let mut kept = Kept::new("a.B".to_owned(), Duration::ZERO, |_| true);
+        kept.max_entries = 3;
+        let now = Instant::now();
+        let whole = |items: Vec<_>| News::Whole { items, history_lost: false };
+        let shown = |kept: &Kept<u8>| kept.entries().map(|(_, n)| *n).collect::<Vec<_>>();
+        kept.handle_news(whole((1..=5).map(item).collect()), now);
+        assert_eq!((shown(&kept), kept.n_left_out), (vec![1, 2, 3], 2));
+        // What is there may change, and what goes makes room.
+        let changes = vec![Change::Put(item(6)), Change::Put(item(3)), Change::Gone(vec![1])];
+        kept.handle_news(News::Changes(changes), now);
+        assert_eq!((shown(&kept), kept.n_left_out), (vec![2, 3], 3));
+        kept.handle_news(News::Changes(vec![Change::Put(item(7))]), now);
+        assert_eq!(shown(&kept), [2, 3, 7]);
+        kept.handle_news(whole(vec![item(9)]), now);
+        assert_eq!((shown(&kept), kept.n_left_out), (vec![9], 0));
     }
 }
