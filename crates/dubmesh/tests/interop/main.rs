@@ -6,6 +6,7 @@ mod describe;
 mod dubbo;
 mod http_apps;
 mod matrix;
+mod modes;
 mod moving;
 mod providers;
 mod support;
