@@ -31,6 +31,8 @@ pub(crate) struct Plan {
     pub(crate) is_quick: bool,
     pub(crate) is_without_link: bool,
     pub(crate) is_pinned: bool,
+    /// Only subjects whose names have this text are measured.
+    only: Option<String>,
     /// Length of one measurement.
     pub(crate) seconds: Duration,
     /// Measurements of the same thing; rows hold the medians.
@@ -49,12 +51,23 @@ impl Plan {
         let seconds = setting("BENCH_SECONDS", if is_quick { QUICK_SECONDS } else { SECONDS })?;
         let n_rounds = setting("BENCH_ROUNDS", if is_quick { 1 } else { ROUNDS })?;
         let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
-        // A quick run says whether all works; it must not take the place of a recorded result.
-        let results = if is_quick { results.join("quick") } else { results };
+        let only = env::var("BENCH_ONLY").ok().filter(|text| !text.is_empty());
+        // A quick run says whether all works, and a part is not the whole: neither must take the
+        // place of a recorded result.
+        let results = match &only {
+            _ if is_quick => results.join("quick"),
+            Some(_) => results.join("part"),
+            None => results,
+        };
         fs::create_dir_all(results.join("raw")).map_err(BenchError::file(&results))?;
         let dubmesh = if needs_dubmesh { dubmesh()? } else { PathBuf::new() };
         let seconds = Duration::from_secs(seconds);
-        Ok(Self { is_quick, is_without_link, is_pinned, seconds, n_rounds, dubmesh, results })
+        Ok(Self { is_quick, is_without_link, is_pinned, only, seconds, n_rounds, dubmesh, results })
+    }
+
+    /// Whether a subject of that name is to be measured.
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|text| name.contains(text.as_str()))
     }
 
     /// How long a subject is loaded before its first measurement, at least: a virtual machine

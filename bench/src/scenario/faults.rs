@@ -72,6 +72,7 @@ impl Case {
                 cases.extend(faults.map(|fault| Self { way, peers, fault }));
             }
         }
+        cases.retain(|case| plan.wants(&format!("{}, {}", case.subject(), case.fault.name())));
         cases
     }
 

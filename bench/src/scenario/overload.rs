@@ -120,7 +120,7 @@ impl Row {
     }
 
     fn pools(&self) -> &'static str {
-        if self.queues == 0 { "reject" } else { "queue" }
+        verb(self.queues)
     }
 
     fn p99_ms(&self) -> f64 {
@@ -166,7 +166,17 @@ fn subjects(plan: &Plan) -> Vec<(Way, u32)> {
     if plan.is_quick {
         return vec![(Way::Agents, LONG_QUEUE)];
     }
-    Way::ALL.iter().flat_map(|way| [(*way, 0), (*way, LONG_QUEUE)]).collect()
+    let all = Way::ALL.iter().flat_map(|way| [(*way, 0), (*way, LONG_QUEUE)]);
+    all.filter(|(way, queues)| plan.wants(&subject_name(*way, *queues))).collect()
+}
+
+fn subject_name(way: Way, queues: u32) -> String {
+    format!("{}, pools that {}", way.name(), verb(queues))
+}
+
+/// What pools with so long a queue do when all of their threads work.
+fn verb(queues: u32) -> &'static str {
+    if queues == 0 { "reject" } else { "queue" }
 }
 
 /// With whether it is the soak.

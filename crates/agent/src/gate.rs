@@ -97,8 +97,6 @@ pub struct AppGate {
     /// How many calls of this worker may be in the app.
     allowed: Cell<u32>,
     lending: RefCell<Option<Lending>>,
-    /// When the app has rejected a call last.
-    rejected_at: Cell<Option<Instant>>,
     /// When the thread is free for certain of the call by a credit that was answered last.
     settles_at: Cell<Option<Instant>>,
     is_lending: Cell<bool>,
@@ -146,7 +144,6 @@ impl AppGate {
             elsewhere: RefCell::default(),
             allowed: Cell::new(allowance.limit),
             lending: RefCell::default(),
-            rejected_at: Cell::default(),
             settles_at: Cell::default(),
             is_lending: Cell::new(false),
         })
@@ -340,7 +337,6 @@ impl AppGate {
         }
         if left == Left::Rejected {
             self.is_rejected.set(true);
-            self.rejected_at.set(Some(now));
         }
         if is_waited_for || left == Left::Rejected {
             self.shared.wake(self.worker);

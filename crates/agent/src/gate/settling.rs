@@ -2,9 +2,9 @@
 //!
 //! A Dubbo provider's thread writes its answer, and goes back to its pool after that. A pool
 //! without a queue (Dubbo's default) rejects a call that comes in between. So where every thread
-//! of an app is in use that has rejected calls, one that was answered counts as in the app for a
-//! moment longer. That costs two or three percent of the app's capacity. A pool with a queue
-//! rejects nothing, and keeps them.
+//! of an app is in use, one that was answered counts as in the app for a moment longer. That
+//! costs two or three percent of the app's capacity. Nothing tells a pool that would reject calls
+//! from one with a queue but a rejection, which is what must not happen.
 //!
 //! A call that comes by a credit must not wait in line behind those that have none. It has its
 //! place, and is only sent a moment later.
@@ -20,8 +20,6 @@ use super::{AppGate, Source};
 
 /// The moment. Timers have steps of a millisecond, so that it takes twice as long on average.
 const MOMENT: Duration = Duration::from_micros(500);
-/// For so long it is remembered that an app has rejected calls.
-const REMEMBERED: Duration = Duration::from_secs(600);
 /// Calls that usually take less time than this are short.
 const LEAST_WORK: Duration = Duration::from_millis(40);
 
@@ -31,9 +29,7 @@ impl AppGate {
     pub(super) fn settle(&self, pass: Pass, now: Instant) -> Option<Pass> {
         let is_of_dubbo = self.late_replies.borrow().is_some();
         let is_long = LEAST_WORK <= self.gate.borrow().usual();
-        let is_recent = |at| now.saturating_duration_since(at) < REMEMBERED;
-        let rejects = self.rejected_at.get().is_some_and(is_recent);
-        if !rejects || !is_of_dubbo || !is_long || self.shared.source() == Source::Found {
+        if !is_of_dubbo || !is_long || self.shared.source() == Source::Found {
             return Some(pass);
         }
         if pass.lent_to().is_some() {
@@ -82,7 +78,6 @@ mod tests {
 
     use super::*;
     use crate::config::AppCapacity;
-    use crate::error::{CallError, Code};
     use crate::gate::SharedGate;
     use crate::testing::on_worker;
 
@@ -102,18 +97,12 @@ mod tests {
         began + work
     }
 
-    fn reject(gate: &Rc<AppGate>, now: Instant) {
-        let error = CallError::new(Code::ThreadPoolExhausted, "Thread pool is EXHAUSTED!");
-        gate.enter(now).unwrap().failed(now, &error);
-    }
-
     #[test]
-    fn a_thread_gets_a_moment_where_the_app_has_rejected_a_call() {
+    fn a_thread_gets_a_moment() {
         on_worker(async || {
             let gate = gate(AppCapacity::Known(1));
             let now = call(&gate, Instant::now(), WORK);
-            assert!(gate.has_room(now), "nothing was rejected yet");
-            reject(&gate, now);
+            assert!(gate.has_room(now), "nobody knew yet how long calls take");
             let now = call(&gate, now, WORK);
             assert!(!gate.has_room(now) && gate.enter(now).is_none());
             assert_eq!(gate.settled_at(), Some(now + MOMENT));
@@ -121,9 +110,6 @@ mod tests {
             assert!(!gate.has_room(now));
             gate.end_settling(now + MOMENT);
             assert!(gate.has_room(now + MOMENT));
-            // After ten minutes it is forgotten.
-            let now = call(&gate, now + REMEMBERED, WORK);
-            assert!(gate.has_room(now));
         });
     }
 
@@ -131,10 +117,21 @@ mod tests {
     fn short_calls_get_none() {
         on_worker(async || {
             let gate = gate(AppCapacity::Known(1));
-            let now = Instant::now();
-            reject(&gate, now);
-            let now = call(&gate, now, LEAST_WORK - Duration::from_millis(1));
+            let short = LEAST_WORK - Duration::from_millis(1);
+            let now = call(&gate, Instant::now(), short);
+            let now = call(&gate, now, short);
             assert!(gate.has_room(now));
+        });
+    }
+
+    #[test]
+    fn a_thread_that_is_not_the_last_one_gets_none() {
+        on_worker(async || {
+            let gate = gate(AppCapacity::Known(2));
+            let now = call(&gate, Instant::now(), WORK);
+            let now = call(&gate, now, WORK);
+            assert_eq!(gate.settled_at(), None);
+            assert!(gate.enter(now).is_some() && gate.has_room(now));
         });
     }
 }
