@@ -346,3 +346,6 @@ fn both(route: &ClusterRoute, first: &CallError, second: CallError) -> CallError
     );
     CallError { message: message.into(), provider_status: None, ..second }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,14 +6,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use dubbo_proto::{Serialization, ServiceKey};
+use registry::{MemoryHub, Registry, RegistryConfig};
+use tokio::sync::watch;
 use tokio::task::LocalSet;
 use wire::{Account, Budget, Group};
 
+use crate::config::{AppCapacity, AppConfig, ClusterPolicy, ClusterRules, ExportConfig};
 use crate::connections::Connections;
+use crate::error::Code;
 use crate::facts::CallFacts;
-use crate::gate::{DirectGates, OwnGates};
+use crate::gate::{DirectGates, OwnGates, SharedGate};
+use crate::journal::Journal;
 use crate::memory::Memory;
+use crate::metrics::Hub;
 use crate::upstream::Pool;
+use crate::worker::{Offer, WorkerSetup};
 
 /// A host and port where nothing listens.
 pub(crate) const NOWHERE: (&str, u16) = ("127.0.0.1", 1);
@@ -32,6 +40,38 @@ pub(crate) fn pool() -> Rc<Pool> {
     let memory = Rc::new(Memory::new(Budget::new(usize::MAX), Group::new()));
     let gates = OwnGates::new(Arc::new(DirectGates::new(1)), 0);
     Rc::new(Pool::new("test", memory, Connections::default(), gates))
+}
+
+/// The parts of a worker that knows an empty registry.
+pub(crate) fn worker_setup(exports: Vec<Offer>) -> WorkerSetup {
+    let registry = Registry::open(RegistryConfig::Memory(MemoryHub::new())).unwrap();
+    WorkerSetup {
+        index: 0,
+        name: "test".to_owned(),
+        registries: vec![("main".to_owned(), registry)],
+        rules: Arc::new(ClusterRules { default: ClusterPolicy::default(), rules: Vec::new() }),
+        exports,
+        hub: Hub::new(&Code::NAMES),
+        journal: Journal::default(),
+        budget: Budget::new(usize::MAX),
+        endpoints: Group::new(),
+        direct_gates: Arc::new(DirectGates::new(1)),
+    }
+}
+
+/// A service of a Dubbo app that nobody can reach.
+pub(crate) fn offer(interface: &str, generation: u64) -> Offer {
+    let (host, port) = NOWHERE;
+    let serialization = Serialization::Hessian2;
+    let app = AppConfig::Dubbo { host: host.to_owned(), port, tls: None, serialization };
+    let service = ServiceKey::new(interface, "", "").unwrap();
+    let capacity = AppCapacity::Known(200);
+    Offer {
+        gate: Arc::new(SharedGate::new(app.address(), capacity, 1)),
+        export: ExportConfig { service, app, registry: 0, weight: 1, capacity },
+        generation,
+        health: watch::Sender::new(0),
+    }
 }
 
 /// The account of a connection that may hold as much as it likes.

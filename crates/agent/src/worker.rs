@@ -385,3 +385,6 @@ async fn report_health(backend: Rc<Backend>, health: AppHealth, connections: Con
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,21 +3,16 @@ use dubbo_proto::{
     ClientConfig, ClientConnection, ClientEvent, RequestHead, RequestTemplate, Serialization,
     ServiceKey, Status, error_text,
 };
-use registry::{Endpoint, MemoryHub, Protocol, Registry, RegistryConfig, Snapshot};
-use tokio::sync::watch;
-use wire::{Budget, Group, Machine};
+use registry::{Endpoint, Protocol, Snapshot};
+use wire::{Group, Machine};
 
 use super::super::waiting::{MAX_COPIED_LEN, MAX_WAITING_ONE_WAY};
 use super::super::{DubboListener, Offers};
 use super::*;
-use crate::config::{
-    AppCapacity, AppConfig, ClusterPolicy, ClusterRules, DubboLimits, ExportConfig,
-};
-use crate::gate::{DirectGates, SharedGate};
-use crate::metrics::Hub;
+use crate::config::DubboLimits;
 use crate::route::{Parameters, Plan, RouteName, WHOLE};
-use crate::testing::{NOWHERE, account, on_worker, until};
-use crate::worker::{Offer, Worker, WorkerSetup};
+use crate::testing::{NOWHERE, account, offer, on_worker, until, worker_setup};
+use crate::worker::Worker;
 
 const SERVICE: &str = "com.acme.Echo";
 const LONG: Duration = Duration::from_secs(3600);
@@ -33,30 +28,9 @@ impl Consumer {
     /// A consumer of a worker that exports one service of a Dubbo app, and knows an empty
     /// registry.
     fn new(offers: Offers) -> Self {
-        let hub = Hub::new(&Code::NAMES);
-        let (host, port) = NOWHERE;
-        let serialization = Serialization::Hessian2;
-        let app = AppConfig::Dubbo { host: host.to_owned(), port, tls: None, serialization };
-        let service = ServiceKey::new(SERVICE, "", "").unwrap();
-        let registry = Registry::open(RegistryConfig::Memory(MemoryHub::new())).unwrap();
-        let capacity = AppCapacity::Known(200);
-        let worker = Worker::new(WorkerSetup {
-            index: 0,
-            name: "test".to_owned(),
-            registries: vec![("main".to_owned(), registry)],
-            rules: Arc::new(ClusterRules { default: ClusterPolicy::default(), rules: Vec::new() }),
-            exports: vec![Offer {
-                gate: Arc::new(SharedGate::new(app.address(), capacity, 1)),
-                export: ExportConfig { service, app, registry: 0, weight: 1, capacity },
-                generation: 1,
-                health: watch::Sender::new(0),
-            }],
-            hub: hub.clone(),
-            journal: crate::journal::Journal::default(),
-            budget: Budget::new(usize::MAX),
-            endpoints: Group::new(),
-            direct_gates: Arc::new(DirectGates::new(1)),
-        });
+        let setup = worker_setup(vec![offer(SERVICE, 1)]);
+        let hub = setup.hub.clone();
+        let worker = Worker::new(setup);
         let limits = DubboLimits {
             max_connections: 1,
             max_body_len: 1 << 20,
