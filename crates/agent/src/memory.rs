@@ -97,18 +97,25 @@ pub struct Metered<M> {
     counted: Cell<usize>,
     /// Clocks of calls that wait to be written.
     watched: Watched,
+    waits: Waits,
 }
 
 impl<M> Metered<M> {
     /// A machine of a new connection.
     pub fn new(machine: M, account: Rc<Account>) -> Self {
-        let (counted, watched) = (Cell::new(0), Watched::default());
-        Self { machine, account, input_len: 0, taken_len: 0, counted, watched }
+        let (counted, watched, waits) = (Cell::new(0), Watched::default(), Waits::default());
+        Self { machine, account, input_len: 0, taken_len: 0, counted, watched, waits }
     }
 
     /// The account.
     pub fn account(&self) -> &Rc<Account> {
         &self.account
+    }
+
+    /// How long it has been in the midst of a message, until `now`. Nobody counts that where the
+    /// peer asks.
+    pub fn waited(&self, now: Instant) -> Duration {
+        self.waits.total(now)
     }
 
     /// What was queued last is of the call with that clock.
@@ -250,8 +257,14 @@ impl<M: Buffers> Machine for Metered<M> {
         self.machine.handle_written(now);
     }
 
+    #[inline]
     fn waits(&mut self) -> Option<&mut Waits> {
-        self.machine.waits()
+        if M::IS_ASKED { None } else { Some(&mut self.waits) }
+    }
+
+    #[inline]
+    fn is_amid_message(&self) -> bool {
+        self.machine.is_amid_message()
     }
 
     fn wants_input(&self) -> bool {

@@ -67,6 +67,10 @@ impl<T> Machine for LinkMachine<T> {
         self.0.failure().is_some()
     }
 
+    fn is_amid_message(&self) -> bool {
+        self.0.assembly_held() != 0
+    }
+
     fn wants_input(&self) -> bool {
         !self.0.is_congested()
     }

@@ -77,6 +77,12 @@ pub trait Machine {
     fn waits(&mut self) -> Option<&mut Waits> {
         None
     }
+    /// Whether a message has begun to come and is not whole although its bytes so far were
+    /// consumed.
+    #[inline]
+    fn is_amid_message(&self) -> bool {
+        false
+    }
     /// Whether more input is welcome; `false` holds the peer back by TCP.
     fn wants_input(&self) -> bool {
         true

@@ -22,6 +22,7 @@ use crate::config::{AppConfig, ClusterRules, ExportConfig};
 use crate::error::{CallError, Code};
 use crate::gate::{AppGate, SharedGate};
 use crate::metrics::{CallStats, Hub};
+use crate::upstream::dubbo::DubboPeer;
 use crate::upstream::{EndpointAddress, Lanes, Pool, Setup, Standing};
 
 /// One exported service and the way to the app.
@@ -53,7 +54,7 @@ pub struct DubboApp {
     /// What the app speaks.
     pub serialization: Serialization,
     /// The connections to it.
-    pub upstream: Rc<Lanes>,
+    pub upstream: Rc<Lanes<DubboPeer>>,
 }
 
 /// What a worker exports, by service key as text. It changes with the configuration.

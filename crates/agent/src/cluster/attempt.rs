@@ -11,10 +11,11 @@ use flow::{AttemptEnd, Standing};
 
 use super::circuits::CircuitPass;
 use super::{Cluster, Member, ejections};
+use crate::call::{Outcome, RoutedCall};
 use crate::error::{CallError, Code};
 use crate::gate::Admitted;
 use crate::timeout::Limit;
-use crate::upstream::{AnyUpstream, Credit};
+use crate::upstream::{AnyUpstream, Credit, DubboForm};
 
 /// A call on its way to one endpoint.
 pub struct Attempt {
@@ -50,6 +51,20 @@ impl Attempt {
     /// The endpoint's upstream.
     pub fn upstream(&self) -> &AnyUpstream {
         &self.member.0.upstream
+    }
+
+    /// Makes the call, and waits for its outcome.
+    pub async fn call(&self, call: &RoutedCall<'_>, form: DubboForm<'_>) -> Outcome {
+        self.upstream().call(call, form, self.credit()).await
+    }
+
+    /// The credit of the provider's agent that it has.
+    #[inline]
+    pub fn credit(&self) -> Option<&Credit> {
+        match &self.leave {
+            Some(Leave::Credit(credit)) => Some(credit),
+            Some(Leave::Pass(_)) | None => None,
+        }
     }
 
     /// What a Dubbo consumer is told whose call got no answer within `took`. It does without the

@@ -121,8 +121,8 @@ impl Cluster {
         self.make_gate(stats.key);
         let gate = stats.key.gate();
         let shared = gate.as_ref().map(|gate| gate.shared());
-        let purse = member.upstream.purse(&self.service_name);
-        let granted = purse.and_then(|purse| purse.credits());
+        let purses = member.upstream.purses(&self.service_name);
+        let granted = purses.filter_map(|purse| purse.credits()).reduce(u32::saturating_add);
         let source = shared.map(|shared| shared.source().name()).or(granted.map(|_| GRANTED));
         EndpointSnapshot {
             service: self.service_name.to_string(),
@@ -210,7 +210,7 @@ impl MemberState {
     ) -> Option<Serialization> {
         match &self.upstream {
             AnyUpstream::Dubbo(_) => Some(self.serialization(otherwise)),
-            AnyUpstream::Link(upstream) => upstream.peer().agreed(index, generation),
+            AnyUpstream::Link(lanes) => lanes.peer().agreed(index, generation),
         }
     }
 }

@@ -234,8 +234,9 @@ impl Cluster {
         };
         let balancer = self.balancer.borrow();
         let members = balancer.stats().filter(|stats| !stats.leaving).map(|stats| stats.key);
-        let purses = members.filter_map(|member| {
-            Some((is_wanted(member), member.0.upstream.purse(&self.service_name)?))
+        let purses = members.flat_map(|member| {
+            let is_wanted = is_wanted(member);
+            member.0.upstream.purses(&self.service_name).map(move |purse| (is_wanted, purse))
         });
         let purses: Vec<_> = purses.collect();
         let n_wanted = purses.iter().filter(|(is_wanted, _)| *is_wanted).count();
@@ -253,7 +254,7 @@ impl Cluster {
             if !is_allowed {
                 continue;
             }
-            if let Some(purse) = stats.key.0.upstream.purse(&self.service_name) {
+            for purse in stats.key.0.upstream.purses(&self.service_name) {
                 pace = pace.with(purse.pace());
             }
             let Some(gate) = stats.key.gate() else { continue };

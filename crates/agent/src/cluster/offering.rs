@@ -142,7 +142,7 @@ impl Cluster {
         if let Payload::Whole(whole) = &call.payload {
             let form = DubboForm { serialization: whole.serialization, path: None };
             let call = Call { times: Times { now, deadline }, ..*call };
-            return attempt.upstream().call(&call, form).await;
+            return attempt.call(&call, form).await;
         }
         let otherwise = self.policy.borrow().serialization;
         // The provider's agent does not know it otherwise.
@@ -162,7 +162,7 @@ impl Cluster {
         };
         let form = DubboForm { serialization: used, path: member.path(&self.service.interface) };
         let call = Call { attachments, times: Times { now, deadline }, ..*call };
-        let outcome = attempt.upstream().call(&call, form).await;
+        let outcome = attempt.call(&call, form).await;
         // Nobody has read it yet.
         if call.one_way {
             return outcome;
@@ -177,7 +177,7 @@ impl Cluster {
         }
         let call = Call { times: Times { now, deadline }, ..call };
         let form = DubboForm { serialization: other, ..form };
-        let outcome = attempt.upstream().call(&call, form).await;
+        let outcome = attempt.call(&call, form).await;
         if member.refused_serializations.take_in_again(used, other, &outcome) {
             info!(endpoint = %member.upstream.address(), %used, instead = %other, "serialization refused");
         }
@@ -383,7 +383,7 @@ impl Cluster {
 
     #[inline]
     fn credit(&self, member: &Member, now: Instant) -> Option<Credit> {
-        member.0.upstream.purse(&self.service_name)?.take(now)
+        member.0.upstream.credit(&self.service_name, now)
     }
 }
 

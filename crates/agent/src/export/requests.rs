@@ -22,8 +22,8 @@ use crate::journal::Entry;
 use crate::priority;
 use crate::route::WHOLE;
 use crate::stages::{self, Stage, StageClock};
-use crate::upstream::MessageLen;
 use crate::upstream::dubbo::{self, DubboClient, refused};
+use crate::upstream::{Found, MessageLen};
 
 /// A short payload that waits is copied rather than that it keeps the whole buffer alive that it
 /// was read into.
@@ -231,8 +231,8 @@ impl LinkSession {
                 let lanes = Rc::clone(&app.upstream);
                 tokio::task::spawn_local(async move {
                     let Times { now, deadline } = call.times;
-                    match lanes.conn_soon(len, deadline, now).await {
-                        Ok((conn, now)) => {
+                    match lanes.conn_soon(len, deadline, now, |_| true).await {
+                        Ok(Found { conn, now, .. }) => {
                             call.times.now = now;
                             session.pass_on(template.as_ref(), &target, &conn, &call, admitted);
                         }

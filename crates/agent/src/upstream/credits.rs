@@ -89,6 +89,18 @@ impl LinkCredits {
         purse.purse.borrow().is_lent().then(|| Rc::clone(purse))
     }
 
+    /// Whether a credit is of this link.
+    pub(super) fn has_lent(&self, credit: &Credit) -> bool {
+        self.purses.borrow().iter().any(|purse| Rc::ptr_eq(purse, &credit.purse))
+    }
+
+    /// No further calls come here: nobody waits for these credits any more.
+    pub(super) fn retire(&self, now: Instant) {
+        for purse in &*self.purses.borrow() {
+            purse.retire(now);
+        }
+    }
+
     /// The connection has ended: nothing is held any more.
     pub(super) fn clear(&self) {
         self.is_lent.set(false);
@@ -129,6 +141,13 @@ impl LinkPurse {
             self.purse.borrow_mut().want(sum);
         }
         self.tell(now);
+    }
+
+    fn retire(&self, now: Instant) {
+        self.purse.borrow_mut().want(0);
+        self.tell(now);
+        // They wait for the credits of others from now on.
+        self.elsewhere.take().iter().for_each(|it| it.room.notify_one());
     }
 
     /// How fast calls go on by these credits.

@@ -10,9 +10,9 @@ use dubbo_proto::{
 };
 use tokio::sync::oneshot;
 use tracing::{debug, info};
-use wire::{Conn, Machine, TimedEvent, Waits};
+use wire::{Conn, Machine, TimedEvent};
 
-use super::{DubboForm, Lanes, MessageLen, Peer, Setup, Signs, queued, sent};
+use super::{DubboForm, Found, Lanes, MessageLen, Peer, Setup, Signs, queued, sent};
 use crate::call::{
     Call, Came, DubboAnswer, Encoded, Outcome, Payload, Reply, ReplyTo, RoutedCall, Times, Whole,
     note_end, wait,
@@ -40,20 +40,12 @@ pub type DubboClient = Metered<DubboMachine>;
 /// [`ClientConnection`] as the driver sees it.
 pub struct DubboMachine(pub ClientConnection<ReplyTo>, Reading);
 
-/// What the driver's readings were like.
+/// What came of the driver's readings.
 struct Reading {
-    /// The last one.
+    /// When the last one was.
     at: Instant,
-    waits: Waits,
     /// The provider has been silent for so long that it will not take what waits to be written.
     is_dead: bool,
-}
-
-impl DubboMachine {
-    /// How long it has been in the midst of a message, until `now`.
-    pub(super) fn waited(&self, now: Instant) -> Duration {
-        self.1.waits.total(now)
-    }
 }
 
 impl Machine for DubboMachine {
@@ -83,9 +75,6 @@ impl Machine for DubboMachine {
     }
     fn is_broken(&self) -> bool {
         self.1.is_dead
-    }
-    fn waits(&mut self) -> Option<&mut Waits> {
-        Some(&mut self.1.waits)
     }
 }
 
@@ -153,7 +142,7 @@ impl Peer for DubboPeer {
             tells_time_left: self.setup.tells_time_left,
             ..ClientConfig::default()
         };
-        let reading = Reading { at: now, waits: Waits::default(), is_dead: false };
+        let reading = Reading { at: now, is_dead: false };
         let machine = DubboMachine(ClientConnection::new(config, now), reading);
         Metered::new(machine, self.memory.endpoint())
     }
@@ -175,6 +164,14 @@ impl Peer for DubboPeer {
         };
         let held_bytes = machine.account().held();
         Activity { doing, in_flight, held_bytes, peer_name: None }
+    }
+
+    fn in_flight(machine: &DubboClient) -> usize {
+        machine.0.in_flight()
+    }
+
+    fn waited(machine: &DubboClient, now: Instant) -> Duration {
+        machine.waited(now)
     }
 
     fn signs(machine: &DubboClient) -> Signs {
@@ -236,7 +233,7 @@ impl Peer for DubboPeer {
 }
 
 /// Makes a call and waits for its outcome.
-pub async fn call(lanes: &Lanes, call: &RoutedCall<'_>, form: DubboForm<'_>) -> Outcome {
+pub async fn call(lanes: &Lanes<DubboPeer>, call: &RoutedCall<'_>, form: DubboForm<'_>) -> Outcome {
     let args = match call.payload {
         Payload::Json(args) => args,
         Payload::Whole(whole) => return pass_on(lanes, &call.with((), whole)).await,
@@ -244,7 +241,8 @@ pub async fn call(lanes: &Lanes, call: &RoutedCall<'_>, form: DubboForm<'_>) -> 
     // Arguments are about as long in any form.
     let expected = &call.method.reply_len;
     let len = MessageLen { request: args.len_in_bytes(), reply: expected.get() };
-    let (conn, now) = lanes.conn_soon(len, call.times.deadline, call.times.now).await?;
+    let Found { conn, now, .. } =
+        lanes.conn_soon(len, call.times.deadline, call.times.now, |_| true).await?;
     let (route, serialization) = (call.method, form.serialization);
     let with_path = form.path.map(|path| route.template_for_path(serialization, path));
     let with_path = with_path.transpose()?;
@@ -270,10 +268,11 @@ pub async fn call(lanes: &Lanes, call: &RoutedCall<'_>, form: DubboForm<'_>) -> 
 }
 
 /// Passes a whole request on and waits for its outcome.
-pub async fn pass_on(lanes: &Lanes, call: &Call<'_, (), Whole<'_>>) -> Outcome {
+pub async fn pass_on(lanes: &Lanes<DubboPeer>, call: &Call<'_, (), Whole<'_>>) -> Outcome {
     let request = call.payload.body.len();
     let len = MessageLen { request, reply: 0 };
-    let (conn, now) = lanes.conn_soon(len, call.times.deadline, call.times.now).await?;
+    let Found { conn, now, .. } =
+        lanes.conn_soon(len, call.times.deadline, call.times.now, |_| true).await?;
     check_room(&conn, request)?;
     let (to, outcome) = caller(call.one_way);
     let times = Times { now, ..call.times };
@@ -294,7 +293,7 @@ fn caller(one_way: bool) -> (Option<ReplyTo>, Option<oneshot::Receiver<Outcome>>
 }
 
 async fn finish(
-    lanes: &Lanes,
+    lanes: &Lanes<DubboPeer>,
     conn: &Conn<DubboClient>,
     id: RequestId,
     outcome: Option<oneshot::Receiver<Outcome>>,

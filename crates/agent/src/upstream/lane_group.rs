@@ -11,29 +11,26 @@ use std::time::{Duration, Instant};
 
 use flow::connection_count::{Activity, Advice, ConnectionCount};
 use tracing::info;
-use wire::Conn;
 
-use super::dubbo::{DubboClient, DubboPeer};
-use super::{Standing, Upstream};
+use super::{Peer, Standing, Upstream};
 use crate::config::ConnectionLimit;
-use crate::error::CallError;
 
 /// Makes one connection.
-pub(super) type Start = Rc<dyn Fn() -> Upstream<DubboPeer>>;
+pub(super) type Start<P> = Rc<dyn Fn() -> Upstream<P>>;
 
 /// The connections.
-pub(super) struct LaneGroup {
-    first: Lane,
-    further: RefCell<Vec<Lane>>,
+pub(super) struct LaneGroup<P: Peer> {
+    first: Lane<P>,
+    further: RefCell<Vec<Lane<P>>>,
     has_further: Cell<bool>,
     /// `None` if their number was configured.
     count: Option<RefCell<ConnectionCount>>,
-    start: Start,
+    start: Start<P>,
 }
 
 /// One of them.
-struct Lane {
-    upstream: Rc<Upstream<DubboPeer>>,
+struct Lane<P: Peer> {
+    upstream: Rc<Upstream<P>>,
     seen: Cell<Seen>,
 }
 
@@ -44,20 +41,20 @@ struct Seen {
     bytes: u64,
 }
 
-impl Lane {
-    fn start(start: &Start) -> Self {
+impl<P: Peer> Lane<P> {
+    fn start(start: &Start<P>) -> Self {
         Self { upstream: Rc::new(start()), seen: Cell::default() }
     }
 
     fn in_flight(&self) -> usize {
-        self.upstream.conn().map_or(0, |conn| conn.look(|machine| machine.0.in_flight()))
+        self.upstream.in_flight()
     }
 
     /// What it has done since the last look.
     fn activity(&self, now: Instant) -> Activity {
         let Ok(conn) = self.upstream.conn() else { return Activity::default() };
         let bytes = self.upstream.n_bytes();
-        let (waited, in_flight) = conn.look(|it| (it.waited(now), it.0.in_flight()));
+        let (waited, in_flight) = conn.look(|it| (P::waited(it, now), P::in_flight(it)));
         let seen = Seen { waited, bytes };
         let before = self.seen.replace(seen);
         // A connection that was made again counts from zero.
@@ -66,16 +63,16 @@ impl Lane {
     }
 }
 
-impl LaneGroup {
+impl<P: Peer> LaneGroup<P> {
     /// Begins to connect. Must be called on a worker's runtime.
-    pub(super) fn start(limit: ConnectionLimit, start: Start, now: Instant) -> Self {
+    pub(super) fn start(limit: ConnectionLimit, start: Start<P>, now: Instant) -> Self {
         let (n_further, count) = match limit {
             ConnectionLimit::Fixed(n) => (n.get() - 1, None),
             ConnectionLimit::Auto { max } => {
                 (0, Some(RefCell::new(ConnectionCount::new(max.get(), now))))
             }
         };
-        let further: Vec<Lane> = (0..n_further).map(|_| Lane::start(&start)).collect();
+        let further: Vec<_> = (0..n_further).map(|_| Lane::start(&start)).collect();
         Self {
             first: Lane::start(&start),
             has_further: Cell::new(!further.is_empty()),
@@ -86,35 +83,35 @@ impl LaneGroup {
     }
 
     /// The connection that stands for the endpoint.
-    pub(super) fn first(&self) -> &Rc<Upstream<DubboPeer>> {
+    #[inline]
+    pub(super) fn first(&self) -> &Rc<Upstream<P>> {
         &self.first.upstream
     }
 
-    /// The connection for a call: the one with the fewest in flight, of those that take calls.
-    ///
-    /// # Errors
-    /// As [`Upstream::conn`].
+    /// Whether there are others.
     #[inline]
-    pub(super) fn conn(&self) -> Result<Conn<DubboClient>, CallError> {
-        match self.has_further.get() {
-            false => self.first.upstream.conn(),
-            true => self.least_loaded(),
-        }
+    pub(super) fn has_further(&self) -> bool {
+        self.has_further.get()
     }
 
-    fn least_loaded(&self) -> Result<Conn<DubboClient>, CallError> {
+    /// The connection for a call: the one with the fewest in flight, of those that take calls and
+    /// that are `wanted`. The first one if there is none.
+    pub(super) fn pick(&self, wanted: impl Fn(&P) -> bool) -> Rc<Upstream<P>> {
+        Rc::clone(self.find(wanted).as_ref().unwrap_or(&self.first.upstream))
+    }
+
+    /// The same; `None` if there is none.
+    pub(super) fn find(&self, wanted: impl Fn(&P) -> bool) -> Option<Rc<Upstream<P>>> {
         let further = self.further.borrow();
         let ready = std::iter::once(&self.first)
             .chain(&*further)
-            .filter(|lane| lane.upstream.standing() == Standing::Ready);
-        match ready.min_by_key(|lane| lane.in_flight()) {
-            Some(lane) => lane.upstream.conn(),
-            None => self.first.upstream.conn(),
-        }
+            .filter(|it| it.upstream.standing() == Standing::Ready && wanted(it.upstream.peer()));
+        let found = ready.min_by_key(|lane| lane.in_flight())?;
+        Some(Rc::clone(&found.upstream))
     }
 
     /// The upstreams that there are now.
-    pub(super) fn all(&self) -> Vec<Rc<Upstream<DubboPeer>>> {
+    pub(super) fn all(&self) -> Vec<Rc<Upstream<P>>> {
         let further = self.further.borrow();
         std::iter::once(&self.first)
             .chain(&*further)
@@ -156,7 +153,7 @@ impl LaneGroup {
                 // Dropped, they answer what is in flight and end in order.
                 let gone = further.split_off(n_left);
                 drop(further);
-                drop(gone);
+                gone.iter().for_each(|lane| lane.upstream.peer().retire(now));
             }
         }
         self.has_further.set(!self.further.borrow().is_empty());
@@ -169,3 +166,6 @@ impl LaneGroup {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

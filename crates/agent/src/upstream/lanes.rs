@@ -1,11 +1,11 @@
-//! The connections to one Dubbo endpoint: some for long messages, some for all others.
+//! The connections to one endpoint: some for long messages, some for all others.
 //!
 //! A Dubbo reply cannot be cut into pieces, so a short one waits until a long one before it has
-//! come whole. Calls that are long themselves, or whose replies have been long of late, therefore
-//! get connections of their own. They are opened when they are first needed, and closed when they
-//! have been idle for a while. How many of either there are is the matter of [`LaneGroup`].
-//!
-//! Links need none of this: they interleave the pieces of their messages.
+//! come whole. On a link a short one overtakes a long one, but not what the kernel has of it, and
+//! that may be much. Calls that are long themselves, or whose replies have been long of late,
+//! therefore get connections of their own. They are opened when they are first needed, and closed
+//! when they have been idle for a while. How many of either there are is the matter of
+//! [`LaneGroup`].
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,33 +14,33 @@ use std::time::{Duration, Instant};
 use balance::Evidence;
 use wire::Conn;
 
-use super::dubbo::{DubboClient, DubboPeer};
+use super::dubbo::DubboPeer;
 use super::lane_group::{LaneGroup, Start};
-use super::{Setup, Standing, Upstream};
+use super::{Peer, Setup, Standing, Upstream};
 use crate::config::ConnectionLimit;
 use crate::error::CallError;
 
 /// Connections for long messages that nobody has used for so long are closed.
 const IDLE_TIME: Duration = Duration::from_secs(60);
 
-/// The connections to one Dubbo endpoint. It stands as the first one for short messages does.
-pub struct Lanes {
-    short: LaneGroup,
-    long: RefCell<Option<Long>>,
+/// The connections to one endpoint. It stands as the first one for short messages does.
+pub struct Lanes<P: Peer> {
+    pub(super) short: LaneGroup<P>,
+    long: RefCell<Option<Long<P>>>,
     /// Messages of so many bytes are long.
     long_len: usize,
     limit: ConnectionLimit,
-    start: Start,
+    start: Start<P>,
 }
 
 /// The connections for long messages.
-struct Long {
-    lanes: Rc<LaneGroup>,
+struct Long<P: Peer> {
+    lanes: Rc<LaneGroup<P>>,
     used_at: Instant,
 }
 
 /// How long the messages of a call are, as far as that is known.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct MessageLen {
     /// Of its request, in bytes.
     pub request: usize,
@@ -48,15 +48,25 @@ pub struct MessageLen {
     pub reply: usize,
 }
 
-impl Lanes {
+/// A connection that takes a call, and the time at which it was had.
+pub struct Found<P: Peer> {
+    /// Whose it is.
+    pub upstream: Rc<Upstream<P>>,
+    /// The connection.
+    pub conn: Conn<P::Machine>,
+    /// The time.
+    pub now: Instant,
+}
+
+impl<P: Peer> Lanes<P> {
     /// Begins to connect, as `setup` says. `start` makes each connection. Must be called on a
     /// worker's runtime.
     pub(super) fn start(
         setup: &Setup,
-        start: impl Fn() -> Upstream<DubboPeer> + 'static,
+        start: impl Fn() -> Upstream<P> + 'static,
         now: Instant,
     ) -> Self {
-        let (limit, start): (_, Start) = (setup.connections, Rc::new(start));
+        let (limit, start): (_, Start<P>) = (setup.connections, Rc::new(start));
         Self {
             short: LaneGroup::start(limit, Rc::clone(&start), now),
             long: RefCell::default(),
@@ -67,7 +77,7 @@ impl Lanes {
     }
 
     /// What differs between endpoints.
-    pub fn peer(&self) -> &DubboPeer {
+    pub fn peer(&self) -> &P {
         self.short.first().peer()
     }
 
@@ -115,20 +125,23 @@ impl Lanes {
         &self,
         len: MessageLen,
         now: Instant,
-    ) -> Result<Option<Conn<DubboClient>>, CallError> {
-        if self.is_long(len)
-            && let Some(found) = self.long_conn(now)
-        {
-            return Ok(found);
-        }
-        match self.short.conn() {
-            Err(_) if self.short.first().standing() == Standing::Connecting => Ok(None),
+    ) -> Result<Option<Conn<P::Machine>>, CallError> {
+        let picked;
+        let lane = match self.is_long(len) || self.short.has_further() {
+            false => self.short.first(),
+            true => {
+                picked = self.pick(len, now, |_| true);
+                &picked
+            }
+        };
+        match lane.conn() {
+            Err(_) if lane.standing() == Standing::Connecting => Ok(None),
             conn => conn.map(Some),
         }
     }
 
-    /// The same, waiting for the first attempt to succeed or fail; with the time at which it was
-    /// had.
+    /// The same, waiting for the first attempt to succeed or fail, and only one that is `wanted` if
+    /// there is any.
     ///
     /// # Errors
     /// As [`Upstream::connected`].
@@ -137,35 +150,35 @@ impl Lanes {
         len: MessageLen,
         deadline: Instant,
         now: Instant,
-    ) -> Result<(Conn<DubboClient>, Instant), CallError> {
-        if let Some(conn) = self.conn(len, now)? {
-            return Ok((conn, now));
+        wanted: impl Fn(&P) -> bool,
+    ) -> Result<Found<P>, CallError> {
+        let picked = self.pick(len, now, &wanted);
+        if picked.standing() != Standing::Connecting {
+            return Found::of(picked, deadline, now).await;
         }
-        let found = self.short.first().conn_soon(deadline, now).await?;
+        let first = Found::of(picked, deadline, now).await;
         if !self.is_long(len) {
-            return Ok(found);
+            return first;
         }
-        // It is there: now the other one can be asked for.
-        let long = match self.long_conn(found.1) {
-            Some(Some(conn)) => return Ok((conn, found.1)),
-            Some(None) => self.long.borrow().as_ref().map(|long| Rc::clone(long.lanes.first())),
-            None => None,
-        };
-        match long {
-            Some(long) => long.conn_soon(deadline, now).await.or(Ok(found)),
-            None => Ok(found),
-        }
+        // Either the endpoint is there, and a connection for long messages can be asked for; or
+        // that one has failed, and the others are left.
+        let now = first.as_ref().map_or(now, |found| found.now);
+        Found::of(self.pick(len, now, wanted), deadline, now).await.or(first)
     }
 
-    /// Replies that came too late so far, on the connections of now. `None` while there is none.
-    pub fn late_replies(&self) -> Option<u64> {
-        let late = |upstream: &Rc<Upstream<DubboPeer>>| {
-            Some(upstream.conn().ok()?.look(|machine| machine.0.stats().stale_replies))
-        };
-        late(self.short.first())?;
-        let long = self.long.borrow().as_ref().map(|long| long.lanes.all());
-        let all = self.short.all().into_iter().chain(long.into_iter().flatten());
-        Some(all.filter_map(|upstream| late(&upstream)).sum())
+    /// The connection for a call, also if it is still opened: one that is `wanted`, if there is any.
+    #[inline]
+    pub fn pick(
+        &self,
+        len: MessageLen,
+        now: Instant,
+        wanted: impl Fn(&P) -> bool,
+    ) -> Rc<Upstream<P>> {
+        let long = if self.is_long(len) { self.long_lane(now, &wanted) } else { None };
+        long.unwrap_or_else(|| match self.short.has_further() {
+            true => self.short.pick(wanted),
+            false => Rc::clone(self.short.first()),
+        })
     }
 
     #[inline]
@@ -173,10 +186,10 @@ impl Lanes {
         self.long_len <= len.request.max(len.reply)
     }
 
-    /// A connection for long messages, `Some(None)` while it is opened for the first time.
-    /// `None` if there is none to be had: then they go with the others.
+    /// A connection for long messages. `None` if there is none to be had: then they go with the
+    /// others.
     #[cold]
-    fn long_conn(&self, now: Instant) -> Option<Option<Conn<DubboClient>>> {
+    fn long_lane(&self, now: Instant, wanted: impl Fn(&P) -> bool) -> Option<Rc<Upstream<P>>> {
         if self.short.first().standing() != Standing::Ready {
             return None;
         }
@@ -186,17 +199,16 @@ impl Lanes {
             Long { lanes: Rc::new(lanes), used_at: now }
         });
         long.used_at = now;
-        match long.lanes.conn() {
-            Ok(conn) => Some(Some(conn)),
-            Err(_) if long.lanes.first().standing() == Standing::Connecting => Some(None),
-            Err(_) => None,
-        }
+        long.lanes.find(wanted).or_else(|| {
+            let first = long.lanes.first();
+            (first.standing() == Standing::Connecting).then(|| Rc::clone(first))
+        })
     }
 
     /// Opens and closes connections as the calls of late need them.
     pub(super) fn tend(&self, now: Instant) {
         self.short.tend(now);
-        let is_idle = |long: &Long| {
+        let is_idle = |long: &Long<P>| {
             IDLE_TIME <= now.saturating_duration_since(long.used_at) && !long.lanes.has_calls()
         };
         if let Some(long) = &*self.long.borrow() {
@@ -214,5 +226,29 @@ impl Lanes {
         if let Some(long) = long {
             long.lanes.close().await;
         }
+    }
+}
+
+impl Lanes<DubboPeer> {
+    /// Replies that came too late so far, on the connections of now. `None` while there is none.
+    pub fn late_replies(&self) -> Option<u64> {
+        let late = |upstream: &Rc<Upstream<DubboPeer>>| {
+            Some(upstream.conn().ok()?.look(|machine| machine.0.stats().stale_replies))
+        };
+        late(self.short.first())?;
+        let long = self.long.borrow().as_ref().map(|long| long.lanes.all());
+        let all = self.short.all().into_iter().chain(long.into_iter().flatten());
+        Some(all.filter_map(|upstream| late(&upstream)).sum())
+    }
+}
+
+impl<P: Peer> Found<P> {
+    async fn of(
+        upstream: Rc<Upstream<P>>,
+        deadline: Instant,
+        now: Instant,
+    ) -> Result<Self, CallError> {
+        let (conn, now) = upstream.conn_soon(deadline, now).await?;
+        Ok(Self { upstream, conn, now })
     }
 }

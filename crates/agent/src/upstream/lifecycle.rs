@@ -43,6 +43,10 @@ pub trait Peer: 'static {
     fn ask(machine: &mut Self::Machine, now: Instant);
     /// What the connection does just now.
     fn activity(machine: &Self::Machine) -> Activity;
+    /// How many calls are in flight.
+    fn in_flight(machine: &Self::Machine) -> usize;
+    /// How long the connection has been in the midst of a message, until `now`.
+    fn waited(machine: &Self::Machine, now: Instant) -> Duration;
     /// What is known of the peer's signs of life.
     fn signs(machine: &Self::Machine) -> Signs;
     /// An event of the connection. Returns whether the peer takes calls now that it did not take
@@ -50,6 +54,10 @@ pub trait Peer: 'static {
     fn on_event(&self, event: <Self::Machine as Machine>::Event) -> bool;
     /// The connection has ended: completes whatever is pending with `error`.
     fn on_end(&self, conn: &Conn<Self::Machine>, error: &CallError);
+    /// The connection is one too many: it gets no further calls, and is closed.
+    fn retire(&self, now: Instant) {
+        let _ = now;
+    }
     /// Nobody will make calls any more: finish what is in flight and close.
     fn close(machine: &mut Self::Machine, now: Instant);
 }
@@ -246,6 +254,14 @@ impl<P: Peer> Upstream<P> {
         match self.conn() {
             Ok(conn) => Ok((conn, now)),
             Err(_) => Ok((self.connected(deadline).await?, Instant::now())),
+        }
+    }
+
+    /// Calls in flight on the connection that is up.
+    pub fn in_flight(&self) -> usize {
+        match &*self.0.state.borrow() {
+            Connectivity::Ready(conn) => conn.look(P::in_flight),
+            Connectivity::Connecting(_) | Connectivity::Down(_) => 0,
         }
     }
 

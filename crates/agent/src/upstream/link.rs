@@ -13,8 +13,10 @@ use tokio::sync::{Notify, oneshot};
 use tracing::{debug, info};
 use wire::Conn;
 
-use super::credits::{LinkCredits, LinkPurse};
-use super::{Peer, Setup, Signs, Upstream, queued, sent};
+use super::credits::{Credit, LinkCredits, LinkPurse};
+use super::lanes::{Found, Lanes, MessageLen};
+use super::links::LinkCall;
+use super::{Peer, Setup, Signs, queued, sent};
 use crate::call::{
     APP_US, Call, Came, Outcome, Payload, Reply, ReplyTo, RoutedCall, Whole, note_end, wait,
 };
@@ -137,6 +139,11 @@ impl LinkPeer {
     pub fn is_away(&self, service: &str) -> bool {
         let away = self.away.borrow();
         !away.is_empty() && away.iter().any(|known| **known == *service)
+    }
+
+    /// Whether a credit is of this link.
+    pub(super) fn has_lent(&self, credit: &Credit) -> bool {
+        self.credits.has_lent(credit)
     }
 
     fn note_pool(&self, id: RouteId, pool: Option<PoolId>) {
@@ -317,6 +324,14 @@ impl Peer for LinkPeer {
         }
     }
 
+    fn in_flight(machine: &LinkClient) -> usize {
+        machine.in_flight()
+    }
+
+    fn waited(machine: &LinkClient, now: Instant) -> Duration {
+        machine.waited(now)
+    }
+
     fn signs(machine: &LinkClient) -> Signs {
         Signs { heard_at: machine.heard_at(), unanswered_since: machine.unanswered_since() }
     }
@@ -365,6 +380,10 @@ impl Peer for LinkPeer {
         self.settled.notify_waiters();
     }
 
+    fn retire(&self, now: Instant) {
+        self.credits.retire(now);
+    }
+
     fn close(machine: &mut LinkClient, _: Instant) {
         machine.go_away(link_proto::GoAwayReason::IDLE);
     }
@@ -388,10 +407,22 @@ fn request_out<'a, M, P>(
     }
 }
 
-/// Makes a call and waits for its outcome.
-pub async fn call(upstream: &Upstream<LinkPeer>, call: &RoutedCall<'_>) -> Outcome {
+/// Makes a call, with the credit that it has, and waits for its outcome.
+pub async fn call(
+    lanes: &Lanes<LinkPeer>,
+    call: &RoutedCall<'_>,
+    credit: Option<&Credit>,
+) -> Outcome {
     let deadline = call.times.deadline;
-    let (conn, mut now) = upstream.conn_soon(deadline, call.times.now).await?;
+    let (service, expected) = (&*call.method.def.service, &call.method.reply_len);
+    let len = match call.payload {
+        Payload::Json(args) => MessageLen { request: args.len_in_bytes(), reply: expected.get() },
+        // A route of whole requests is that of many methods.
+        Payload::Whole(whole) => MessageLen { request: whole.body.len(), reply: 0 },
+    };
+    let link_call = LinkCall { service, credit, len };
+    let Found { upstream, conn, mut now } =
+        lanes.link_soon(&link_call, deadline, call.times.now).await?;
     let peer = upstream.peer();
     let (route, serialization) = match peer.route(&conn, call.method)? {
         (id, RouteState::Accepted(serialization)) => (id, serialization),
@@ -428,6 +459,9 @@ pub async fn call(upstream: &Upstream<LinkPeer>, call: &RoutedCall<'_>) -> Outco
     // A caller that goes away has the peer forget the call.
     let outcome = wait(outcome, || drop(conn.with(|link| link.cancel(id)))).await;
     note_end(call.clock, &outcome);
+    if let Ok(reply) = &outcome {
+        expected.note(reply.body.len());
+    }
     outcome
 }
 

@@ -1,9 +1,9 @@
-//! Connections to endpoints: one per endpoint and worker, of the endpoint's own protocol; to Dubbo
-//! providers as many as their calls need.
+//! Connections to endpoints: of the endpoint's own protocol, and of each worker as many as its
+//! calls need.
 //!
 //! [`lifecycle`] keeps a connection alive, [`dubbo`] and [`link`] speak the protocols, `lanes`
-//! keeps long messages apart, `lane_group` shares calls among several connections, [`Pool`] lets
-//! several clusters share what goes to the same address.
+//! keeps long messages apart, `lane_group` shares calls among several connections, `links` says
+//! what credits mean to that, [`Pool`] lets several clusters share what goes to the same address.
 
 mod credits;
 pub mod dubbo;
@@ -11,6 +11,7 @@ mod lane_group;
 mod lanes;
 pub mod lifecycle;
 pub mod link;
+mod links;
 mod reconnects;
 
 use std::cell::RefCell;
@@ -29,9 +30,10 @@ use wire::{Account, Conn, Destination, SocketOptions};
 
 pub use self::credits::{Credit, LinkPurse};
 use self::dubbo::DubboPeer;
-pub use self::lanes::{Lanes, MessageLen};
+pub use self::lanes::{Found, Lanes, MessageLen};
 pub use self::lifecycle::{Peer, Signs, Upstream};
 use self::link::LinkPeer;
+pub use self::links::LinkCall;
 pub use self::reconnects::Reconnects;
 use crate::call::{Outcome, Reply, RoutedCall};
 use crate::config::{AppCapacity, ClusterPolicy, ConnectionLimit, TlsClient};
@@ -71,31 +73,36 @@ fn queued<M>(conn: &Conn<Metered<M>>, clock: Option<&Rc<StageClock>>) {
 #[derive(Clone)]
 pub enum AnyUpstream {
     /// A provider's agent.
-    Link(Rc<Upstream<LinkPeer>>),
+    Link(Rc<Lanes<LinkPeer>>),
     /// A Dubbo provider.
-    Dubbo(Rc<Lanes>),
+    Dubbo(Rc<Lanes<DubboPeer>>),
 }
 
 impl AnyUpstream {
     /// Its state toward the calls of a service, given by its key as text.
     pub fn standing(&self, service: &str) -> Standing {
         match self {
-            Self::Link(upstream) if upstream.peer().is_away(service) => Standing::Down,
-            Self::Link(upstream) => match upstream.standing() {
-                Standing::Ready if self.purse(service).is_some_and(|it| !it.has_room()) => {
-                    Standing::Full
-                }
-                standing => standing,
-            },
+            Self::Link(lanes) => lanes.standing_for(service),
             Self::Dubbo(upstream) => upstream.standing(),
         }
     }
 
-    /// What calls of a service need a credit from; `None` while they need none.
+    /// What calls of a service need credits from; empty while they need none.
     #[inline]
-    pub fn purse(&self, service: &str) -> Option<Rc<LinkPurse>> {
+    pub fn purses(&self, service: &str) -> impl Iterator<Item = Rc<LinkPurse>> + use<> {
         match self {
-            Self::Link(upstream) => upstream.peer().purse(service),
+            Self::Link(lanes) => Some(lanes.purses(service)),
+            Self::Dubbo(_) => None,
+        }
+        .into_iter()
+        .flatten()
+    }
+
+    /// Takes a credit for a call of a service, if it needs one and there is one.
+    #[inline]
+    pub fn credit(&self, service: &str, now: Instant) -> Option<Credit> {
+        match self {
+            Self::Link(lanes) => lanes.credit(service, now),
             Self::Dubbo(_) => None,
         }
     }
@@ -103,7 +110,7 @@ impl AnyUpstream {
     /// What its connection shows of an endpoint that the registry no longer lists for a service.
     pub fn evidence(&self, service: &str, now: Instant) -> Evidence {
         match self {
-            Self::Link(upstream) if upstream.peer().is_away(service) => Evidence::Gone,
+            Self::Link(lanes) if lanes.is_away(service) => Evidence::Gone,
             Self::Link(upstream) => upstream.evidence(now),
             Self::Dubbo(upstream) => upstream.evidence(now),
         }
@@ -128,19 +135,24 @@ impl AnyUpstream {
     /// Why it takes no calls of a service, if it does not.
     pub fn trouble(&self, service: &str) -> Option<CallError> {
         match self {
-            Self::Link(upstream) if upstream.peer().is_away(service) => {
+            Self::Link(lanes) if lanes.is_away(service) => {
                 let message = "its agent answers, but the app behind it cannot be reached";
                 Some(CallError::new(Code::Unreachable, message))
             }
-            Self::Link(upstream) => upstream.conn().err(),
+            Self::Link(lanes) => lanes.trouble(),
             Self::Dubbo(lanes) => lanes.trouble(),
         }
     }
 
-    /// Makes a call and waits for its outcome.
-    pub async fn call(&self, call: &RoutedCall<'_>, form: DubboForm<'_>) -> Outcome {
+    /// Makes a call, with the credit that it has, and waits for its outcome.
+    pub async fn call(
+        &self,
+        call: &RoutedCall<'_>,
+        form: DubboForm<'_>,
+        credit: Option<&Credit>,
+    ) -> Outcome {
         match self {
-            Self::Link(upstream) => link::call(upstream, call).await,
+            Self::Link(lanes) => link::call(lanes, call, credit).await,
             Self::Dubbo(upstream) => dubbo::call(upstream, call, form).await,
         }
     }
@@ -188,8 +200,8 @@ pub struct Pool {
     memory: Rc<Memory>,
     connections: Connections,
     reconnects: Reconnects,
-    links: RefCell<ByAddress<Upstream<LinkPeer>>>,
-    dubbos: RefCell<ByAddress<Lanes>>,
+    links: RefCell<ByAddress<Lanes<LinkPeer>>>,
+    dubbos: RefCell<ByAddress<Lanes<DubboPeer>>>,
     gates: OwnGates,
 }
 
@@ -202,9 +214,9 @@ pub struct Setup {
     pub max_in_flight: u32,
     /// Longest body of a reply.
     pub max_reply_len: usize,
-    /// Messages of so many bytes do not go with the others to a Dubbo provider.
+    /// Messages of so many bytes do not go with the others.
     pub long_len: usize,
-    /// How many connections there are to a Dubbo provider.
+    /// How many connections there are.
     pub connections: ConnectionLimit,
     /// How the kernel carries them.
     pub socket: SocketOptions,
@@ -286,16 +298,12 @@ impl Pool {
         setup: Setup,
     ) -> AnyUpstream {
         match protocol {
-            Protocol::Link => {
-                let (name, memory) = (Rc::clone(&self.agent_name), Rc::clone(&self.memory));
-                let (connections, reconnects) = (self.connections.clone(), self.reconnects.clone());
-                AnyUpstream::Link(shared(&self.links, at, || {
-                    let peer = LinkPeer::new(&at.to_string(), &name, setup, memory);
-                    let destination = at.destination(setup.socket);
-                    let timeout = setup.connect_timeout;
-                    Upstream::start(peer, destination, timeout, connections, reconnects)
-                }))
-            }
+            Protocol::Link => AnyUpstream::Link(shared(&self.links, at, || {
+                let name = Rc::clone(&self.agent_name);
+                self.lanes(at, setup, move |address, memory| {
+                    LinkPeer::new(address, &name, setup, memory)
+                })
+            })),
             Protocol::Dubbo => AnyUpstream::Dubbo(self.dubbo(at, setup)),
         }
     }
@@ -304,7 +312,7 @@ impl Pool {
     /// [`OwnGates::before`] says.
     pub fn gate(
         &self,
-        lanes: &Rc<Lanes>,
+        lanes: &Rc<Lanes<DubboPeer>>,
         capacity: AppCapacity,
         threads: Option<u32>,
     ) -> Rc<AppGate> {
@@ -337,23 +345,34 @@ impl Pool {
     }
 
     /// The Dubbo upstream at an address, connecting if there is none yet.
-    pub fn dubbo(&self, at: EndpointAddress<'_>, setup: Setup) -> Rc<Lanes> {
+    pub fn dubbo(&self, at: EndpointAddress<'_>, setup: Setup) -> Rc<Lanes<DubboPeer>> {
         shared(&self.dubbos, at, || {
-            let (address, destination) = (at.to_string(), at.destination(setup.socket));
-            let (memory, connections) = (Rc::clone(&self.memory), self.connections.clone());
-            let reconnects = self.reconnects.clone();
-            let start = move || {
-                let peer = DubboPeer::new(&address, setup, Rc::clone(&memory));
-                let (connections, reconnects) = (connections.clone(), reconnects.clone());
-                let (destination, timeout) = (destination.clone(), setup.connect_timeout);
-                Upstream::start(peer, destination, timeout, connections, reconnects)
-            };
-            Lanes::start(&setup, start, Instant::now())
+            self.lanes(at, setup, move |address, memory| DubboPeer::new(address, setup, memory))
         })
     }
 
-    /// Opens and closes connections to Dubbo providers as their calls need them.
+    /// Connections to an address; `peer` makes the protocol's side of each.
+    fn lanes<P: Peer>(
+        &self,
+        at: EndpointAddress<'_>,
+        setup: Setup,
+        peer: impl Fn(&str, Rc<Memory>) -> P + 'static,
+    ) -> Lanes<P> {
+        let (address, destination) = (at.to_string(), at.destination(setup.socket));
+        let (memory, connections) = (Rc::clone(&self.memory), self.connections.clone());
+        let reconnects = self.reconnects.clone();
+        let start = move || {
+            let peer = peer(&address, Rc::clone(&memory));
+            let (connections, reconnects) = (connections.clone(), reconnects.clone());
+            let (destination, timeout) = (destination.clone(), setup.connect_timeout);
+            Upstream::start(peer, destination, timeout, connections, reconnects)
+        };
+        Lanes::start(&setup, start, Instant::now())
+    }
+
+    /// Opens and closes connections to endpoints as their calls need them.
     pub fn tend(&self, now: Instant) {
+        self.links.borrow().all().for_each(|lanes| lanes.tend(now));
         self.dubbos.borrow().all().for_each(|lanes| lanes.tend(now));
     }
 }

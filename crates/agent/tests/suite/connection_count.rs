@@ -1,13 +1,17 @@
-//! How many connections there are to a Dubbo provider: as many as configured, or as many as its
-//! calls need.
+//! How many connections there are to a provider, or to its agent: as many as configured, or as
+//! many as the calls need.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::{Behaviour, FakeProvider, STRING, call, register, start, wait_until};
+use crate::support::{
+    Behaviour, FakeProvider, STRING, call, provider_agent, register, register_link, start,
+    wait_until,
+};
 use registry::MemoryHub;
 
 /// What a connection of the narrow network carries at a time, and then rests.
@@ -17,17 +21,32 @@ const REST: Duration = Duration::from_millis(4);
 /// A network where each connection carries two megabytes a second towards its client, however many
 /// there are.
 fn narrow(provider: SocketAddr) -> SocketAddr {
+    network(provider, REST).address
+}
+
+/// A network to one place.
+struct Network {
+    address: SocketAddr,
+    /// Connections so far.
+    n_made: Arc<AtomicUsize>,
+}
+
+/// Each connection rests for so long after each portion towards its client.
+fn network(server: SocketAddr, rest: Duration) -> Network {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
+    let n_made = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&n_made);
     thread::spawn(move || {
         for client in listener.incoming() {
-            let (client, server) = (client.unwrap(), TcpStream::connect(provider).unwrap());
+            let (client, server) = (client.unwrap(), TcpStream::connect(server).unwrap());
+            count.fetch_add(1, Ordering::SeqCst);
             let (from, to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-            thread::spawn(move || pass_on(from, to, REST));
+            thread::spawn(move || pass_on(from, to, rest));
             thread::spawn(move || pass_on(client, server, Duration::ZERO));
         }
     });
-    address
+    Network { address, n_made }
 }
 
 fn pass_on(mut from: TcpStream, mut to: TcpStream, rest: Duration) {
@@ -54,13 +73,17 @@ fn one_worker(hub: &MemoryHub, defaults: &str) -> agent::Agent {
 
 /// Has so many callers make calls with long replies, one after the other, until `is_over`.
 fn callers(agent: &agent::Agent, n: usize, is_over: impl Fn(usize) -> bool) {
+    callers_of("long", agent, n, is_over);
+}
+
+fn callers_of(method: &str, agent: &agent::Agent, n: usize, is_over: impl Fn(usize) -> bool) {
     let (ended, n_answers) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
         for _ in 0..n {
             scope.spawn(|| {
                 while !ended.load(Ordering::Relaxed) {
                     let patient = "x-dubbo-timeout-ms: 30000";
-                    let answer = call(agent, "long", &[STRING, patient], "[\"x\"]");
+                    let answer = call(agent, method, &[STRING, patient], "[\"x\"]");
                     assert_eq!(answer.status, 200, "{}", answer.body);
                     n_answers.fetch_add(1, Ordering::Relaxed);
                 }
@@ -98,4 +121,43 @@ fn there_are_as_many_as_configured() {
     wait_until("three", || (provider.n_connections() == 3).then_some(()));
     callers(&agent, 12, |n_answers| 200 <= n_answers);
     assert_eq!(provider.n_connections(), 3);
+}
+
+/// A provider behind an agent, and an agent that calls it over a network of such rests.
+fn linked(
+    provider: &FakeProvider,
+    rest: Duration,
+) -> (agent::Agent, Network, agent::Agent, impl Sized) {
+    let (near, far) = (MemoryHub::default(), MemoryHub::default());
+    let providers = provider_agent(&far, provider.addr);
+    let network = network(providers.addresses().link.unwrap(), rest);
+    let registered = register_link(&near, network.address);
+    let consumers = one_worker(&near, "");
+    is_called(&consumers);
+    (consumers, network, providers, registered)
+}
+
+#[test]
+fn narrow_links_are_joined_by_others_while_messages_wait_for_each_other() {
+    let provider = FakeProvider::start(Behaviour::Good);
+    let (consumers, network, _providers, _registered) = linked(&provider, REST);
+    // One of them is for short messages.
+    callers(&consumers, 24, |_| 5 <= network.n_made.load(Ordering::SeqCst));
+}
+
+#[test]
+fn a_link_that_is_not_held_up_stays_alone() {
+    let provider = FakeProvider::start(Behaviour::Good);
+    let (consumers, network, _providers, _registered) = linked(&provider, Duration::ZERO);
+    callers_of("echo", &consumers, 8, |n_answers| 5000 <= n_answers);
+    assert_eq!(network.n_made.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn long_messages_have_a_link_of_their_own() {
+    let provider = FakeProvider::start(Behaviour::Good);
+    let (consumers, network, _providers, _registered) = linked(&provider, Duration::ZERO);
+    callers(&consumers, 1, |n_answers| 100 <= n_answers);
+    callers_of("echo", &consumers, 1, |n_answers| 100 <= n_answers);
+    assert_eq!(network.n_made.load(Ordering::SeqCst), 2);
 }

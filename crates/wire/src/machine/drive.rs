@@ -251,9 +251,10 @@ impl<E> Turn<E> {
             first_at.get_or_insert(now);
             let handled = conn.lock(|machine| {
                 let handled = machine.handle_bytes(now, &mut self.input);
+                let is_amid = !self.input.is_empty() || machine.is_amid_message();
                 if let Some(waits) = machine.waits() {
                     // What the socket still has does not have to be waited for.
-                    waits.rest.progress(now, !is_more_there && !self.input.is_empty());
+                    waits.rest.progress(now, !is_more_there && is_amid);
                 }
                 handled
             });

@@ -27,9 +27,11 @@ use crate::metrics::CallStats;
 use crate::priority;
 use crate::routes::ClusterRoute;
 use crate::stages::{Stage, enter};
-use crate::upstream::dubbo::refused;
+use crate::upstream::dubbo::{DubboPeer, refused};
 use crate::upstream::link::LinkPeer;
-use crate::upstream::{AnyUpstream, Lanes, MessageLen, Upstream, check_share, dubbo};
+use crate::upstream::{
+    AnyUpstream, Lanes, LinkCall, MessageLen, Standing, Upstream, check_share, dubbo,
+};
 
 /// Stands for the number of a call that is not answered.
 const NO_NUMBER: u32 = u32::MAX;
@@ -73,8 +75,13 @@ impl DubboSession {
             AnyUpstream::Dubbo(lanes) => {
                 self.send_dubbo(lanes, received, &reply_len, deadline, number)
             }
-            AnyUpstream::Link(upstream) => {
-                self.send_link(upstream, &route, received, deadline, number)
+            AnyUpstream::Link(lanes) => {
+                let reply = reply_len.get();
+                let len = MessageLen { request: received.body.len(), reply };
+                let service = &*route.def.service;
+                let call = LinkCall { service, credit: attempt.credit(), len };
+                let upstream = lanes.pick_link(&call, received.now);
+                self.send_link(&upstream, &route, received, deadline, number)
             }
         };
         match sent {
@@ -300,7 +307,7 @@ impl DubboSession {
     #[inline]
     fn send_dubbo(
         self: &Rc<Self>,
-        lanes: &Lanes,
+        lanes: &Lanes<DubboPeer>,
         received: &Received,
         reply_len: &ExpectedLen,
         deadline: Instant,
@@ -319,7 +326,8 @@ impl DubboSession {
         }
     }
 
-    /// Nothing is sent while the peer has not said whether it takes such calls.
+    /// Nothing is sent while the link is opened, or the peer has not said whether it takes such
+    /// calls.
     fn send_link(
         self: &Rc<Self>,
         upstream: &Upstream<LinkPeer>,
@@ -328,7 +336,10 @@ impl DubboSession {
         deadline: Instant,
         number: u32,
     ) -> Result<Option<Sent>, CallError> {
-        let conn = upstream.conn()?;
+        let conn = match upstream.conn() {
+            Err(_) if upstream.standing() == Standing::Connecting => return Ok(None),
+            conn => conn?,
+        };
         if !upstream.peer().knows(&conn, &route.route) {
             return Ok(None);
         }

@@ -95,7 +95,7 @@ async fn pass_on(waiting: Waiting, received: &Received, caller: u64, deadline: I
                 let whole = received.call(&route.route, deadline);
                 let call = whole.with(whole.method, Payload::Whole(whole.payload));
                 let call = Call { times: Times { now, deadline }, ..call };
-                attempt.upstream().call(&call, form).await
+                attempt.call(&call, form).await
             });
             offer.await
         }

@@ -1,0 +1,187 @@
+//! Connections on real sockets, of a protocol whose load and clock are the test's own.
+
+use std::convert::Infallible;
+use std::num::NonZeroUsize;
+
+use bytes::BytesMut;
+use flow::Standing;
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
+use wire::{Conn, Destination, Machine, SocketOptions};
+
+use super::*;
+use crate::connections::{self, Connections};
+use crate::error::CallError;
+use crate::upstream::Signs;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the connections do, as the test says.
+#[derive(Default)]
+struct Script {
+    /// How long each has been in the midst of a message.
+    waited: Cell<Duration>,
+    in_flight: Cell<usize>,
+    n_retired: Cell<usize>,
+}
+
+struct ScriptedPeer(Rc<Script>);
+
+struct Scripted {
+    script: Rc<Script>,
+    output: BytesMut,
+    is_closed: bool,
+}
+
+impl Machine for Scripted {
+    type Event = Infallible;
+    type Error = Infallible;
+
+    fn handle_bytes(&mut self, _: Instant, _: &mut BytesMut) -> Result<(), Infallible> {
+        Ok(())
+    }
+    fn handle_timeout(&mut self, _: Instant) {}
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+    fn poll_event(&mut self) -> Option<Infallible> {
+        None
+    }
+    fn transmit(&mut self) -> &mut BytesMut {
+        &mut self.output
+    }
+    fn is_finished(&self) -> bool {
+        self.is_closed
+    }
+}
+
+impl Peer for ScriptedPeer {
+    const PROTOCOL: &'static str = "scripted";
+    type Machine = Scripted;
+
+    fn machine(&self, _: Instant) -> Scripted {
+        Scripted { script: Rc::clone(&self.0), output: BytesMut::new(), is_closed: false }
+    }
+    fn is_ready(machine: &Scripted) -> bool {
+        !machine.is_closed
+    }
+    fn ask(_: &mut Scripted, _: Instant) {}
+    fn activity(_: &Scripted) -> connections::Activity {
+        connections::Activity { doing: "idle", in_flight: 0, held_bytes: 0, peer_name: None }
+    }
+    fn in_flight(machine: &Scripted) -> usize {
+        machine.script.in_flight.get()
+    }
+    fn waited(machine: &Scripted, _: Instant) -> Duration {
+        machine.script.waited.get()
+    }
+    fn signs(_: &Scripted) -> Signs {
+        Signs { heard_at: Instant::now(), unanswered_since: None }
+    }
+    fn on_event(&self, event: Infallible) -> bool {
+        match event {}
+    }
+    fn on_end(&self, _: &Conn<Scripted>, _: &CallError) {}
+    fn retire(&self, _: Instant) {
+        self.0.n_retired.set(self.0.n_retired.get() + 1);
+    }
+    fn close(machine: &mut Scripted, _: Instant) {
+        machine.is_closed = true;
+    }
+}
+
+/// A group that decides itself, and where its connections end.
+struct Estate {
+    script: Rc<Script>,
+    group: LaneGroup<ScriptedPeer>,
+    listener: TcpListener,
+    accepted: Vec<TcpStream>,
+    now: Instant,
+}
+
+impl Estate {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (script, connections) = (Rc::<Script>::default(), Connections::default());
+        let of_peers = Rc::clone(&script);
+        let start: Start<ScriptedPeer> = Rc::new(move || {
+            let destination = Destination::Tcp {
+                host: "127.0.0.1".to_owned(),
+                port,
+                options: SocketOptions::default(),
+                tls: None,
+            };
+            let peer = ScriptedPeer(Rc::clone(&of_peers));
+            Upstream::start(peer, destination, PATIENCE, connections.clone())
+        });
+        let limit = ConnectionLimit::Auto { max: NonZeroUsize::new(4).unwrap() };
+        let now = Instant::now();
+        let group = LaneGroup::start(limit, start, now);
+        let mut estate = Self { script, group, listener, accepted: Vec::new(), now };
+        estate.settle(1).await;
+        estate
+    }
+
+    /// Waits until there are so many connections, all of them ready.
+    async fn settle(&mut self, n: usize) {
+        let settled = async {
+            while self.accepted.len() < n {
+                self.accepted.push(self.listener.accept().await.unwrap().0);
+            }
+            while self.group.all().iter().any(|lane| lane.standing() != Standing::Ready) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, settled).await.expect("connections");
+        assert_eq!(self.group.all().len(), n);
+    }
+
+    /// Time goes by. Each connection is in the midst of messages for so many percent of it.
+    fn pass(&mut self, time: Duration, percent: u32) {
+        let step = Duration::from_millis(100);
+        let end = self.now + time;
+        while self.now < end {
+            self.now += step;
+            self.script.waited.set(self.script.waited.get() + step * percent / 100);
+            self.group.tend(self.now);
+        }
+    }
+}
+
+fn on_local_runtime(test: impl Future<Output = ()> + 'static) {
+    tokio::runtime::LocalRuntime::new().unwrap().block_on(test);
+}
+
+#[test]
+fn further_connections_are_given_back_when_they_are_idle() {
+    on_local_runtime(async {
+        let mut estate = Estate::start().await;
+        estate.script.in_flight.set(8);
+        estate.pass(Duration::from_millis(400), 60);
+        estate.settle(2).await;
+        // Twice as many connections halve the load: that helped.
+        estate.pass(Duration::from_secs(5), 30);
+        estate.settle(2).await;
+        estate.script.in_flight.set(0);
+        estate.pass(Duration::from_secs(29), 0);
+        assert_eq!(estate.group.all().len(), 2, "it may still be needed");
+        estate.pass(Duration::from_secs(2), 0);
+        assert_eq!((estate.group.all().len(), estate.script.n_retired.get()), (1, 1));
+        let mut byte = [0];
+        let ended = estate.accepted[1].read(&mut byte);
+        let ended = tokio::time::timeout(PATIENCE, ended).await.expect("it is closed");
+        assert_eq!(ended.unwrap(), 0);
+        assert_eq!(estate.group.first().standing(), Standing::Ready);
+    });
+}
+
+#[test]
+fn a_connection_that_is_not_held_up_stays_alone() {
+    on_local_runtime(async {
+        let mut estate = Estate::start().await;
+        estate.script.in_flight.set(8);
+        estate.pass(Duration::from_secs(60), 45);
+        assert_eq!(estate.group.all().len(), 1);
+    });
+}
