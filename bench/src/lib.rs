@@ -21,7 +21,9 @@ pub mod machine;
 mod measure;
 mod network;
 mod open_load;
+mod picture;
 pub mod plan;
+mod raw_bulk;
 mod raw_dubbo;
 mod raw_peer;
 mod raw_transfer;
@@ -50,6 +52,8 @@ pub fn run(args: &[&str]) -> Result<(), BenchError> {
         }
         ["raw-dubbo-provide"] => return raw_dubbo::provide(),
         ["raw-dubbo-load", address, shape @ ..] => return raw_dubbo::load(address, shape),
+        ["raw-bulk-serve", address] => return raw_bulk::serve(address),
+        ["raw-bulk-fetch", address, shape @ ..] => return raw_bulk::fetch(address, shape),
         ["raw-transfer-serve", path] => return raw_transfer::serve(path),
         ["raw-transfer-fetch", address, output, shape @ ..] => {
             return raw_transfer::fetch(address, output, shape);

@@ -5,46 +5,42 @@
 //! sends 20,000 characters, is worked on for 0 to 300 ms, and is answered with twice as many. The
 //! loops are closed: 200 callers that never wait for each other make 1,333 calls a second, at
 //! 150 ms. (The study had 800 callers and shorter messages; the bytes a second are as many, and
-//! two cores can carry it.)
+//! two cores can carry it.) Dubmesh calls straight, and by links to an agent beside the provider.
 
-use std::ffi::OsString;
 use std::process::Command;
-use std::time::Duration;
 
-use interop_harness::{Child, DubboVersion, peer_command};
-use lab::congestion::{Curve, Labels, draw};
+use interop_harness::{Child, peer_command};
 use serde_json::{Value, json};
 
+use super::study::{GRACE, JAVA, LINK_PORT, PORT, SERVICE, SHAPE, start_agent, start_java};
 use crate::error::BenchError;
-use crate::machine;
 use crate::measure::median;
-use crate::network::{Network, Shape, Side};
+use crate::network::{Network, Side};
+use crate::picture::{self, Curve, Labels, with_origin};
 use crate::plan::Plan;
 use crate::target::Target;
 
 const NAME: &str = "congestion";
-pub(super) const SHAPE: Shape =
-    Shape { round_trip: Duration::from_millis(1), bytes_per_s: 125_000_000 };
-const JAVA: DubboVersion = DubboVersion::V3_3;
-pub(super) const SERVICE: &str = "org.dubmesh.interop.StudyService";
-pub(super) const PORT: &str = "20880";
 const CALLERS: &str = "200";
 const REQUEST_LEN: &str = "20000";
 /// The longest that a call is worked on, in milliseconds.
 const WORK_MS: &str = "300";
-const START_TIMEOUT: Duration = Duration::from_secs(60);
-pub(super) const GRACE: Duration = Duration::from_secs(60);
 
 const BUFFERS: [Option<usize>; 5] =
     [Some(32 << 10), Some(64 << 10), Some(1 << 20), Some(4 << 20), None];
 const CONNECTIONS: [&str; 5] = ["1", "2", "4", "6", "8"];
 const AUTO: &str = "auto";
+/// Lengths of buffers to measure, such as `32k,kernel`. The rows of others stay as they are.
+const BUFFERS_VARIABLE: &str = "BENCH_BUFFERS";
 
 /// Who calls.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Program {
     Java,
+    /// Ours, straight to the provider.
     Dubmesh,
+    /// Ours, by links to an agent beside it.
+    Link,
 }
 
 impl Program {
@@ -52,6 +48,7 @@ impl Program {
         match self {
             Self::Java => "java",
             Self::Dubmesh => "dubmesh",
+            Self::Link => "link",
         }
     }
 }
@@ -88,7 +85,7 @@ fn buffers(len: Option<usize>) -> String {
 
 pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
     let network = Network::start(SHAPE)?;
-    let _provider = start_provider(&network, WORK_MS)?;
+    let _provider = start_java(&network, WORK_MS)?;
     let mut rows = rows(plan);
     for n_round in 1..=plan.n_rounds {
         for row in &mut rows {
@@ -110,53 +107,45 @@ pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
 
 /// A quick run has the study's worst case, and ours.
 fn rows(plan: &Plan) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for buffer_len in BUFFERS {
-        for (program, connections) in
-            CONNECTIONS.map(|n| [(Program::Java, n), (Program::Dubmesh, n)]).as_flattened()
-        {
-            rows.push((*program, *connections, buffer_len));
-        }
-        rows.push((Program::Dubmesh, AUTO, buffer_len));
-    }
-    let is_wanted = |row: &(Program, &str, Option<usize>)| {
-        let (program, connections, buffer_len) = *row;
-        let is_ours = program == Program::Dubmesh && ["1", AUTO].contains(&connections);
-        !plan.is_quick || is_ours && buffer_len == BUFFERS[0]
+    let wanted = std::env::var(BUFFERS_VARIABLE).ok();
+    let is_wanted = |len: &Option<usize>| match &wanted {
+        Some(wanted) => wanted.split(',').any(|name| name == buffers(*len)),
+        None => !plan.is_quick || *len == BUFFERS[0],
     };
-    rows.into_iter()
-        .filter(is_wanted)
-        .map(|(program, connections, buffer_len)| Row {
-            program,
-            buffer_len,
-            connections,
-            rounds: Vec::new(),
-        })
-        .collect()
-}
-
-fn jvm_args() -> Vec<OsString> {
-    let bind = format!("-DDUBBO_IP_TO_BIND={}", Network::address(Side::Provider));
-    ["-XX:TieredStopAtLevel=4", "-Xmx1g", &bind].map(Into::into).to_vec()
-}
-
-/// A Java provider that works on each call for `longest_ms` at most.
-pub(super) fn start_provider(network: &Network, longest_ms: &str) -> Result<Child, BenchError> {
-    let args = ["--port", PORT, "--threads", "1000", "--study-ms", longest_ms];
-    let command = peer_command(JAVA, &jvm_args(), &args)?;
-    let command = network.on(Side::Provider, &command);
-    let mut provider = Child::spawn("the Java provider of the study", &command)?;
-    provider.wait_for_line("READY ", START_TIMEOUT)?;
-    Ok(provider)
+    let mut rows = Vec::new();
+    for buffer_len in BUFFERS.into_iter().filter(is_wanted) {
+        for program in [Program::Java, Program::Dubmesh, Program::Link] {
+            for connections in CONNECTIONS.into_iter().chain([AUTO]) {
+                let is_left_alone = connections == AUTO;
+                if is_left_alone && program == Program::Java
+                    || plan.is_quick
+                        && (program == Program::Java || !["1", AUTO].contains(&connections))
+                {
+                    continue;
+                }
+                rows.push(Row { program, buffer_len, connections, rounds: Vec::new() });
+            }
+        }
+    }
+    rows
 }
 
 fn measure(plan: &Plan, network: &Network, row: &Row) -> Result<Outcome, BenchError> {
     for side in [Side::Caller, Side::Provider] {
         network.set_buffers(side, row.buffer_len)?;
     }
-    let address = format!("dubbo://{}:{PORT}", Network::address(Side::Provider));
+    let (scheme, port) = match row.program {
+        Program::Java | Program::Dubmesh => ("dubbo", PORT),
+        Program::Link => ("link", LINK_PORT),
+    };
+    let address = format!("{scheme}://{}:{port}", Network::address(Side::Provider));
+    // Its connections are made with the buffers of now.
+    let _agent = match row.program {
+        Program::Java | Program::Dubmesh => None,
+        Program::Link => Some(start_agent(plan, network, &[(SERVICE, PORT)])?),
+    };
     // Both need a while: Java to compile its methods, Dubmesh to find out how many connections.
-    let longest = if plan.is_quick { 3 } else { 8 };
+    let longest = if plan.is_quick { 5 } else { 8 };
     let warm_up = plan.warm_up(true).as_secs().min(longest);
     let (warm_up, seconds) = (warm_up.to_string(), plan.seconds.as_secs().to_string());
     let command = match row.program {
@@ -170,7 +159,7 @@ fn measure(plan: &Plan, network: &Network, row: &Row) -> Result<Outcome, BenchEr
             ]
             .concat(),
         )?,
-        Program::Dubmesh => {
+        Program::Dubmesh | Program::Link => {
             let mut command = Command::new(&plan.dubmesh);
             command
                 .args(["bench", NAME, "--connect", &address, "--service", SERVICE, "--json"])
@@ -197,11 +186,11 @@ fn outcome(printed: &str) -> Option<Outcome> {
     })
 }
 
-/// Ours, untuned, against the best row of Dubmesh that was tuned by hand with the same buffers.
+/// Ours, untuned, against the best row of the same way that was tuned by hand with the same buffers.
 fn goals(rows: &[Row], auto: &Row) -> Vec<Target> {
     let by_hand = || {
         let is_same = |row: &&Row| row.buffer_len == auto.buffer_len && row.connections != AUTO;
-        rows.iter().filter(|row| row.program == Program::Dubmesh).filter(is_same)
+        rows.iter().filter(|row| row.program == auto.program).filter(is_same)
     };
     let best = |figure: fn(&Outcome) -> f64| by_hand().map(|it| it.median(figure)).reduce(f64::min);
     let of = |name: &'static str, figure: fn(&Outcome) -> f64| {
@@ -236,43 +225,47 @@ fn report(plan: &Plan, rows: &[Row]) -> Result<(), BenchError> {
             row.median(|it| it.p99_ms),
         );
         let goals = if row.connections == AUTO { goals(rows, row) } else { Vec::new() };
-        lines
-            .extend(goals.iter().map(|goal| format!("buffers {}: {}", row.buffers(), goal.line())));
+        let what = format!("{}, buffers {}", row.program.name(), row.buffers());
+        lines.extend(goals.iter().map(|goal| format!("{what}: {}", goal.line())));
         values.push(to_json(plan, row, &goals));
     }
     println!("\n{}", lines.join("\n"));
-    let path = plan.results.join(format!("{NAME}.json"));
-    let text = format!("{:#}\n", Value::from(values));
-    std::fs::write(&path, text).map_err(BenchError::file(&path))?;
-    let picture = plan.results.join(format!("{NAME}.svg"));
-    let failed = |error: lab::congestion::CongestionError| std::io::Error::other(error.to_string());
-    let title = "200 callers of a Java provider, 1 ms and 1 Gbit/s away";
-    draw(&picture, Labels::by_connections(title), &curves(rows))
-        .map_err(failed)
-        .map_err(BenchError::file(&picture))?;
-    println!("\nwritten: {} and {}", path.display(), picture.display());
-    Ok(())
+    let values = among_others(plan, values);
+    let labels = Labels::by_connections("200 callers of a Java provider, 1 ms and 1 Gbit/s away");
+    let curves = curves(&values);
+    picture::write(plan, NAME, values, labels, &curves)
 }
 
-fn curves(rows: &[Row]) -> Vec<Curve> {
+/// The rows beside those of other buffers that were measured before.
+fn among_others(plan: &Plan, rows: Vec<Value>) -> Vec<Value> {
+    let path = plan.results.join(format!("{NAME}.json"));
+    let before = std::fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    let mut all: Vec<Value> = before.unwrap_or_default();
+    all.retain(|old| rows.iter().all(|row| row["buffer_bytes"] != old["buffer_bytes"]));
+    all.extend(rows);
+    // Those of the kernel's own length come last.
+    all.sort_by_key(|row| row["buffer_bytes"].as_u64().unwrap_or(u64::MAX));
+    all
+}
+
+fn curves(rows: &[Value]) -> Vec<Curve> {
     let mut curves: Vec<Curve> = Vec::new();
     for row in rows {
-        let name = format!("{}, buffers {}", row.program.name(), row.buffers());
-        let ms = row.median(|it| it.mean_ms);
-        let at = curves.iter().position(|curve| curve.name == name).unwrap_or_else(|| {
-            curves.push(Curve { name, points: Vec::new(), level: None });
-            curves.len() - 1
-        });
-        match row.connections.parse() {
-            Ok(n) => curves[at].points.push((n, ms)),
-            Err(_) => curves[at].level = Some(ms),
+        let len = row["buffer_bytes"].as_u64().and_then(|len| usize::try_from(len).ok());
+        let text = |name: &str| row[name].as_str().unwrap_or_default();
+        let name = format!("{}, buffers {}", text("program"), buffers(len));
+        let Some(ms) = row["mean_ms"].as_f64() else { continue };
+        let curve = picture::curve(&mut curves, name);
+        match text("connections").parse() {
+            Ok(n) => curve.points.push((n, ms)),
+            Err(_) => curve.level = Some(ms),
         }
     }
     curves
 }
 
 fn to_json(plan: &Plan, row: &Row, targets: &[Target]) -> Value {
-    let mut value = json!({
+    with_origin(json!({
         "scenario": NAME,
         "program": row.program.name(),
         "connections": row.connections,
@@ -289,9 +282,5 @@ fn to_json(plan: &Plan, row: &Row, targets: &[Target]) -> Value {
         "rounds_mean_ms": row.rounds.iter().map(|round| round.mean_ms).collect::<Vec<_>>(),
         "is_quick": plan.is_quick,
         "targets": targets.iter().map(Target::json).collect::<Vec<_>>(),
-    });
-    if let (Value::Object(fields), Value::Object(origin)) = (&mut value, machine::origin()) {
-        fields.extend(origin);
-    }
-    value
+    }))
 }

@@ -12,16 +12,15 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lab::congestion::{Curve, Labels, draw};
 use serde_json::{Value, json};
 
 use self::estate::{Estate, N_PROVIDERS, Peers, SLEEP, Way};
 use self::fault::Fault;
 use crate::error::BenchError;
 use crate::load::Style;
-use crate::machine;
 use crate::measure::{median, rounded};
 use crate::open_load::{self, End, OpenLoad, percentile_ms};
+use crate::picture::{self, Curve, Labels, with_origin};
 use crate::plan::Plan;
 use crate::target::Target;
 
@@ -248,19 +247,12 @@ fn report(plan: &Plan, rows: &[Row]) -> Result<(), BenchError> {
         values.push(to_json(plan, row, &targets));
     }
     println!("\n{}", lines.join("\n"));
-    let path = plan.results.join(format!("{NAME}.json"));
-    let text = format!("{:#}\n", Value::from(values));
-    std::fs::write(&path, text).map_err(BenchError::file(&path))?;
-    let picture = plan.results.join(format!("{NAME}.svg"));
-    let failed = |error: lab::congestion::CongestionError| std::io::Error::other(error.to_string());
     let labels = Labels {
         title: "Calls that fail, of 100 in a tenth of a second; agents on both sides",
         x: "time, tenths of a second",
         y: "failed calls",
     };
-    draw(&picture, labels, &curves(rows)).map_err(failed).map_err(BenchError::file(&picture))?;
-    println!("\nwritten: {} and {}", path.display(), picture.display());
-    Ok(())
+    picture::write(plan, NAME, values, labels, &curves(rows))
 }
 
 /// The last round of each fault, where agents are on both sides of embedded providers.
@@ -296,7 +288,7 @@ fn to_json(plan: &Plan, row: &Row, targets: &[Target]) -> Value {
             "failed_by_status": it.failed_by_status(),
         })
     });
-    let mut value = json!({
+    with_origin(json!({
         "scenario": NAME,
         "program": row.case.subject(),
         "fault": row.case.fault.name(),
@@ -312,9 +304,5 @@ fn to_json(plan: &Plan, row: &Row, targets: &[Target]) -> Value {
         "rounds": rounds.collect::<Vec<_>>(),
         "is_quick": plan.is_quick,
         "targets": targets.iter().map(Target::json).collect::<Vec<_>>(),
-    });
-    if let (Value::Object(fields), Value::Object(origin)) = (&mut value, machine::origin()) {
-        fields.extend(origin);
-    }
-    value
+    }))
 }

@@ -11,6 +11,7 @@ mod overload;
 mod registries;
 mod rpc;
 mod saturation;
+mod study;
 mod transfer;
 
 use crate::error::BenchError;

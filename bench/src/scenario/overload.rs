@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use interop_harness::{DubboVersion, Etcd, JavaProvider, ProviderOptions};
-use lab::congestion::{Curve, Labels, draw};
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
@@ -16,9 +15,9 @@ use crate::error::BenchError;
 use crate::estate::start_agent;
 use crate::http::Client;
 use crate::load::{INTERFACE, Style};
-use crate::machine;
 use crate::measure::{median, rounded};
 use crate::open_load::{self, OpenLoad, Outcome, percentile_ms};
+use crate::picture::{self, Curve, Labels, with_origin};
 use crate::plan::Plan;
 use crate::target::Target;
 use crate::usage;
@@ -391,31 +390,23 @@ fn report(plan: &Plan, rows: &[Row]) -> Result<(), BenchError> {
         values.push(to_json(plan, row, &targets));
     }
     println!("\n{}", lines.join("\n"));
-    let path = plan.results.join(format!("{NAME}.json"));
-    let text = format!("{:#}\n", Value::from(values));
-    std::fs::write(&path, text).map_err(BenchError::file(&path))?;
-    let picture = plan.results.join(format!("{NAME}.svg"));
-    let failed = |error: lab::congestion::CongestionError| std::io::Error::other(error.to_string());
     let labels = Labels {
         title: "What is answered in time of what is offered",
         x: "offered, calls/s (dashed: what the providers can do)",
         y: "answered, calls/s",
     };
-    draw(&picture, labels, &curves(rows)).map_err(failed).map_err(BenchError::file(&picture))?;
-    println!("\nwritten: {} and {}", path.display(), picture.display());
-    Ok(())
+    picture::write(plan, NAME, values, labels, &curves(rows))
 }
 
 fn curves(rows: &[Row]) -> Vec<Curve> {
     let mut curves: Vec<Curve> = Vec::new();
     for row in rows.iter().filter(|row| !row.is_after && !row.is_soak) {
         let name = format!("{}; {}", row.way.name(), row.pools());
-        let at = curves.iter().position(|curve| curve.name == name).unwrap_or_else(|| {
-            let level = curves.is_empty().then_some(f64::from(CAPACITY_PER_S));
-            curves.push(Curve { name, points: Vec::new(), level });
-            curves.len() - 1
-        });
-        curves[at].points.push((per_s(row.offer), row.median(Measured::goodput)));
+        let point = (per_s(row.offer), row.median(Measured::goodput));
+        picture::curve(&mut curves, name).points.push(point);
+    }
+    if let Some(first) = curves.first_mut() {
+        first.level = Some(f64::from(CAPACITY_PER_S));
     }
     curves
 }
@@ -428,7 +419,7 @@ fn to_json(plan: &Plan, row: &Row, targets: &[Target]) -> Value {
         }
     }
     let figure = |figure: fn(&Measured) -> f64| rounded(row.median(figure));
-    let mut value = json!({
+    with_origin(json!({
         "scenario": NAME,
         "program": row.way.name(),
         "pools": row.pools(),
@@ -454,9 +445,5 @@ fn to_json(plan: &Plan, row: &Row, targets: &[Target]) -> Value {
         "rss_mb": rss_mb,
         "is_quick": plan.is_quick,
         "targets": targets.iter().map(Target::json).collect::<Vec<_>>(),
-    });
-    if let (Value::Object(fields), Value::Object(origin)) = (&mut value, machine::origin()) {
-        fields.extend(origin);
-    }
-    value
+    }))
 }
