@@ -23,6 +23,8 @@ pub(super) struct LaneGroup<P: Peer> {
     first: Lane<P>,
     further: RefCell<Vec<Lane<P>>>,
     has_further: Cell<bool>,
+    /// They get no new calls, and go when their last one is answered.
+    leaving: RefCell<Vec<Lane<P>>>,
     /// `None` if their number was configured.
     count: Option<RefCell<ConnectionCount>>,
     start: Start<P>,
@@ -77,6 +79,7 @@ impl<P: Peer> LaneGroup<P> {
             first: Lane::start(&start),
             has_further: Cell::new(!further.is_empty()),
             further: further.into(),
+            leaving: RefCell::default(),
             count,
             start,
         }
@@ -121,12 +124,15 @@ impl<P: Peer> LaneGroup<P> {
 
     /// Whether a call is in flight.
     pub(super) fn has_calls(&self) -> bool {
-        self.first.in_flight() != 0 || self.further.borrow().iter().any(|it| it.in_flight() != 0)
+        let (further, leaving) = (self.further.borrow(), self.leaving.borrow());
+        std::iter::once(&self.first).chain(&*further).chain(&*leaving).any(|it| it.in_flight() != 0)
     }
 
     /// Looks whether there should be one more, or one less. Call this every 100 ms or so.
     pub(super) fn tend(&self, now: Instant) {
         let Some(count) = &self.count else { return };
+        // Dropped, it ends in order.
+        self.leaving.borrow_mut().retain(|lane| lane.in_flight() != 0);
         let mut sum = self.first.activity(now);
         for lane in &*self.further.borrow() {
             let activity = lane.activity(now);
@@ -150,10 +156,10 @@ impl<P: Peer> LaneGroup<P> {
                 info!(%endpoint, connections = n, "not needed: closing {n_less}");
                 let mut further = self.further.borrow_mut();
                 let n_left = further.len().saturating_sub(n_less);
-                // Dropped, they answer what is in flight and end in order.
                 let gone = further.split_off(n_left);
                 drop(further);
                 gone.iter().for_each(|lane| lane.upstream.peer().retire(now));
+                self.leaving.borrow_mut().extend(gone);
             }
         }
         self.has_further.set(!self.further.borrow().is_empty());
@@ -161,7 +167,8 @@ impl<P: Peer> LaneGroup<P> {
 
     /// Ends the connections, after what waits to be written. Comes back when they have ended.
     pub(super) async fn close(&self) {
-        for upstream in self.all() {
+        let leaving = self.leaving.take();
+        for upstream in self.all().iter().chain(leaving.iter().map(|lane| &lane.upstream)) {
             upstream.close().await;
         }
     }

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 
 use bytes::BytesMut;
 use flow::Standing;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use wire::{Conn, Destination, Machine, SocketOptions};
 
@@ -167,12 +167,43 @@ fn further_connections_are_given_back_when_they_are_idle() {
         estate.pass(Duration::from_secs(29), 0);
         assert_eq!(estate.group.all().len(), 2, "it may still be needed");
         estate.pass(Duration::from_secs(2), 0);
+        estate.pass(Duration::from_millis(100), 0);
         assert_eq!((estate.group.all().len(), estate.script.n_retired.get()), (1, 1));
         let mut byte = [0];
         let ended = estate.accepted[1].read(&mut byte);
         let ended = tokio::time::timeout(PATIENCE, ended).await.expect("it is closed");
         assert_eq!(ended.unwrap(), 0);
         assert_eq!(estate.group.first().standing(), Standing::Ready);
+    });
+}
+
+/// Closing it at once would break its calls.
+#[test]
+fn a_connection_that_is_one_too_many_answers_its_calls_first() {
+    on_local_runtime(async {
+        let mut estate = Estate::start().await;
+        estate.script.in_flight.set(8);
+        estate.accepted[0].write_all(&[0; 1000]).await.unwrap();
+        while estate.group.first().n_bytes() < 1000 {
+            tokio::task::yield_now().await;
+        }
+        estate.pass(Duration::from_millis(400), 60);
+        estate.settle(2).await;
+        // Two are as busy as one was, and no more goes through them: that did not help.
+        estate.pass(Duration::from_secs(2), 60);
+        assert_eq!(estate.group.all().len(), 1);
+        assert!(estate.group.has_calls());
+        // More turns than it takes to close a connection.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let mut byte = [0];
+        let nothing = estate.accepted[1].try_read(&mut byte).unwrap_err();
+        assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock, "its calls are in flight");
+        estate.script.in_flight.set(0);
+        estate.pass(Duration::from_millis(100), 0);
+        let ended = tokio::time::timeout(PATIENCE, estate.accepted[1].read(&mut byte)).await;
+        assert_eq!(ended.expect("it is closed").unwrap(), 0);
     });
 }
 
