@@ -145,7 +145,7 @@ fn measure(plan: &Plan, network: &Network, row: &Row) -> Result<Outcome, BenchEr
         Program::Link => Some(start_agent(plan, network, &[(SERVICE, PORT)])?),
     };
     // Both need a while: Java to compile its methods, Dubmesh to find out how many connections.
-    let longest = if plan.is_quick { 5 } else { 8 };
+    let longest = if plan.is_quick { 5 } else { 6 };
     let warm_up = plan.warm_up(true).as_secs().min(longest);
     let (warm_up, seconds) = (warm_up.to_string(), plan.seconds.as_secs().to_string());
     let command = match row.program {

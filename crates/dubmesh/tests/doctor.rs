@@ -272,6 +272,17 @@ fn large_replies_that_starve_the_event_loop_are_named() {
     assert_eq!(starved["verdict"], "the event loop is starved by decoding its replies");
 }
 
+/// The work itself is quick. What calls take is the wait for one of two threads.
+#[test]
+fn a_full_pool_is_named_by_itself() {
+    let mut mesh = Mesh::with_capacity(20, 2);
+    mesh.call_so(8, |port| drop(try_call(port, "hash", "a")));
+    let (status, causes, report) = mesh.diagnosed();
+    assert_eq!((status, &causes[..]), (3, &["pool_full".to_owned()][..]), "{report:#}");
+    let verdict = report["findings"][0]["verdict"].as_str().unwrap();
+    assert!(verdict.starts_with("the provider's thread pool is full: 2 of 2 in use"), "{verdict}");
+}
+
 /// Two causes at once: each call takes long, and only two of eight get to the provider.
 #[test]
 fn a_full_pool_is_named_beside_slow_work() {

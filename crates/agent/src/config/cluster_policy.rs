@@ -42,7 +42,7 @@ pub struct ClusterPolicy {
     /// Requests and replies of so many bytes go over a connection of their own to a Dubbo
     /// provider.
     pub long_len: usize,
-    /// How many connections each worker has to one Dubbo endpoint, for short messages and for long
+    /// How many connections each worker has to one endpoint, for short messages and for long
     /// ones.
     pub connections: ConnectionLimit,
     /// Whether providers are told how much time a call has left, in the attachment `_TO`.

@@ -2,13 +2,16 @@
 //! there is, and they wait where they come from.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::support::pool::PoolProvider;
 use crate::support::{
-    Http, PATIENCE, SERVICE, STRING, block_on, consumer_with_metrics, start, wait_until,
+    Http, PATIENCE, SERVICE, STRING, block_on, consumer_with_metrics, register_link, start,
+    wait_until,
 };
 use agent::Agent;
 use agent::inspect::snapshot::{AppSnapshot, EndpointSnapshot, Page};
@@ -40,6 +43,8 @@ struct Crowd {
     n_ok: AtomicUsize,
     n_shed: AtomicUsize,
     is_over: AtomicBool,
+    /// Their calls may be lost on the way.
+    may_be_cut: bool,
 }
 
 impl Crowd {
@@ -54,6 +59,7 @@ impl Crowd {
                     assert!(answer.head.contains("retry-after"), "{answer:?}");
                     self.n_shed.fetch_add(1, SeqCst)
                 }
+                502 | 504 if self.may_be_cut => 0,
                 _ => panic!("{answer:?}"),
             };
         }
@@ -146,6 +152,82 @@ fn every_link_has_its_turn_where_there_are_more_links_than_credits() {
     for agent in consumers {
         block_on(agent.drain());
     }
+    block_on(provider.drain());
+}
+
+/// A way to a place. The connections over it can be cut.
+struct Way {
+    address: SocketAddr,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Way {
+    fn to(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let open = Arc::<Mutex<Vec<TcpStream>>>::default();
+        let all = Arc::clone(&open);
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let (client, server) = (client.unwrap(), TcpStream::connect(server).unwrap());
+                let clone = |stream: &TcpStream| stream.try_clone().unwrap();
+                all.lock().unwrap().push(clone(&client));
+                for (mut from, mut to) in [(clone(&client), clone(&server)), (server, client)] {
+                    thread::spawn(move || {
+                        let _ = std::io::copy(&mut from, &mut to);
+                        let _ = to.shutdown(Shutdown::Both);
+                    });
+                }
+            }
+        });
+        Self { address, open }
+    }
+
+    fn n_made(&self) -> usize {
+        self.open.lock().unwrap().len()
+    }
+
+    fn cut(&self, nth: usize) {
+        let _ = self.open.lock().unwrap()[nth].shutdown(Shutdown::Both);
+    }
+}
+
+/// Each link has credits of its own. All together they are never more than the app can take, also
+/// when links are lost: an app that is asked for one call too many rejects it.
+#[test]
+fn several_links_of_one_agent_share_the_credits_and_give_them_back() {
+    let (near, far) = (MemoryHub::new(), MemoryHub::new());
+    let app = PoolProvider::start(4, 10 * MS, false);
+    let provider = agent_before(&app, &far, 4, 1);
+    let way = Way::to(provider.addresses().link.unwrap());
+    let _registered = register_link(&near, way.address);
+    let text = "[agent]\nworkers = 1\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+                [[registry]]\nname = \"main\"\nkind = \"file\"\npath = \"x\"\n\
+                [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\n\
+                [defaults]\nconnections = 3\n";
+    let consumer = start(text, &near);
+    let path = format!("/{SERVICE}/echo");
+    let call = || Http::to(&consumer).post(&path, &[STRING], "[\"a\"]").status;
+    wait_until("an answer", || (call() == 200).then_some(()));
+    wait_until("three links", || (way.n_made() == 3).then_some(()));
+    let crowd = Crowd { may_be_cut: true, ..Crowd::default() };
+    crowd.run(&[(&consumer, 16)], || {
+        let n_more = |n: usize| {
+            let before = crowd.n_ok.load(SeqCst);
+            wait_until("answers", || (before + n <= crowd.n_ok.load(SeqCst)).then_some(()));
+        };
+        wait_until("credits", || credits(&consumer));
+        n_more(100);
+        // One that is not the first, and then the first.
+        for nth in [1, 0] {
+            way.cut(nth);
+            wait_until("it is made again", || (3 + 2 - nth == way.n_made()).then_some(()));
+            n_more(100);
+        }
+    });
+    assert_eq!(app.n_rejected(), 0);
+    wait_until("nobody needs credits any more", || credits(&consumer).is_none().then_some(()));
+    block_on(consumer.drain());
     block_on(provider.drain());
 }
 

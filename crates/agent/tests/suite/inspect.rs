@@ -1,18 +1,24 @@
 //! What a running agent shows of itself on its admin listener.
 
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::thread;
+use std::time::Instant;
 
 use crate::support::dubbo::Consumer;
 use crate::support::http_app::{Does, TestApp};
 use crate::support::{
     Answer, Behaviour, FakeProvider, Http, SERVICE, STRING, block_on, call, consumer_with_metrics,
-    exporting_with_admin, free_addr, metric, provider_agent, register, request, start, wait_until,
+    exporting_with_admin, free_addr, metric, provider_agent, register, register_link, request,
+    start, wait_until,
 };
 use agent::inspect::snapshot::{
     ConnectionSnapshot, EndpointSnapshot, Page, RegistrySnapshot, RouteSnapshot, ServiceSnapshot,
     StagesSnapshot, VersionSnapshot,
 };
 use agent::{Agent, config};
+use bytes::BytesMut;
+use link_proto::{Config, Connection, Event, Reply, Status};
 use registry::MemoryHub;
 use serde::de::DeserializeOwned;
 
@@ -139,6 +145,57 @@ fn where_the_time_of_calls_goes_is_known_of_each_that_is_timed() {
             assert!(40.0 <= stages.total_ms["app"], "{stages:?}");
         }
     }
+}
+
+/// An agent of the version before calls were timed: it ignores that it is asked for times, and
+/// puts nothing beside its answers. It knows no credits either.
+fn older_agent() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let config = Config { features: 0, ..Config::default() };
+        let mut machine = Connection::<()>::server(config, Instant::now());
+        let (mut input, mut bytes) = (BytesMut::new(), [0; 4096]);
+        while let Ok(len @ 1..) = stream.read(&mut bytes) {
+            input.extend_from_slice(&bytes[..len]);
+            machine.handle_bytes(Instant::now(), &mut input).unwrap();
+            while let Some(event) = machine.poll_event() {
+                match event {
+                    // 2 is hessian2.
+                    Event::Defined { route, .. } => machine.accept_route(route, 2),
+                    Event::Request { id, codec, payload, .. } => {
+                        // A value follows: the argument.
+                        let body = [b"\x91", &payload[..]].concat();
+                        let payload = body.as_slice().into();
+                        machine.respond(id, Reply { codec, payload, ..Reply::new(Status::OK) });
+                    }
+                    _ => {}
+                }
+            }
+            stream.write_all(&machine.transmit().split()).unwrap();
+        }
+    });
+    address
+}
+
+/// What the app took is then part of the network's time, as without an agent.
+#[test]
+fn calls_to_an_older_agent_are_timed_as_far_as_it_can_tell() {
+    let hub = MemoryHub::new();
+    let _registered = register_link(&hub, older_agent());
+    let text = "[agent]\nstage_sample = 1\nworkers = 1\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+                [[registry]]\nname = \"main\"\nkind = \"file\"\npath = \"x\"\n\
+                [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\n";
+    let agent = start(text, &hub);
+    wait_until("the service", || (echo(&agent).status == 200).then_some(()));
+    assert_eq!(echo(&agent).body, "\"a\"");
+    let stages = wait_until("two calls", || {
+        let stages: Page<StagesSnapshot> = page(admin(&agent), "/stages");
+        stages.items.into_iter().find(|it| 2 <= it.calls)
+    });
+    assert_eq!(stages.total_ms["app"], 0.0, "{stages:?}");
+    assert!(0.0 < stages.total_ms["network"], "{stages:?}");
 }
 
 #[test]

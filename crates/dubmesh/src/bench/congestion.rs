@@ -28,8 +28,7 @@ makes the next call (a closed loop).
 
 With --large-callers, each row is measured alone and then beside calls with
 large replies, to see how long they hold the others up. They call a method whose
-argument is the length of its reply. A link has one connection, so that
---connections changes nothing there.
+argument is the length of its reply.
 
 Examples:
   dubmesh bench congestion
