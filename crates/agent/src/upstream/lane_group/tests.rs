@@ -12,7 +12,7 @@ use wire::{Conn, Destination, Machine, SocketOptions};
 use super::*;
 use crate::connections::{self, Connections};
 use crate::error::CallError;
-use crate::upstream::Signs;
+use crate::upstream::{Reconnects, Signs};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -113,7 +113,8 @@ impl Estate {
                 tls: None,
             };
             let peer = ScriptedPeer(Rc::clone(&of_peers));
-            Upstream::start(peer, destination, PATIENCE, connections.clone())
+            let connections = connections.clone();
+            Upstream::start(peer, destination, PATIENCE, connections, Reconnects::default())
         });
         let limit = ConnectionLimit::Auto { max: NonZeroUsize::new(4).unwrap() };
         let now = Instant::now();
