@@ -173,7 +173,8 @@ fn long_requests_that_wait_leave_room_for_short_ones() {
     let hub = MemoryHub::new();
     let deaf = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let _registered = register(&hub, deaf.local_addr().unwrap());
-    let agent = dubbo_consumer(&hub, "");
+    // The agent would open further ones, each with room of its own.
+    let agent = dubbo_consumer(&hub, "[defaults]\nconnections = 1");
     let long = body(SERVICE, "echo", &"x".repeat(64 << 10), &[("timeout", "20000")]);
     let (mut greedy, mut modest) = (Consumer::to(&agent), Consumer::to(&agent));
     let mut n_sent = 0;
