@@ -35,7 +35,9 @@ fn read(reply: &Reply, options: &JsonOptions) -> Result<Vec<u8>, CallError> {
         DubboReply::Done(outcome) => outcome,
         DubboReply::Failed { text, .. } => return Err(unreadable(text)),
     };
-    let mut json = Vec::with_capacity(64);
+    // JSON is about as long as the body. Text of megabytes is not moved while it grows: others wait
+    // meanwhile.
+    let mut json = Vec::with_capacity(reply.body.len().max(64));
     match outcome.kind() {
         ReplyKind::Null => json.extend_from_slice(b"null"),
         ReplyKind::Value => write_value(&outcome, known_type(reply), options, &mut json)?,
