@@ -420,6 +420,16 @@ fn matches(document: &ServiceDefinition, service: &ServiceKey) -> bool {
     is_interface && !document.methods.is_empty() && document.variant.as_ref().is_none_or(is_variant)
 }
 
+/// The texts of a folder's documents that are about a service of ours, the first first. One that
+/// tells no variant is about all.
+pub(crate) async fn own_documents(folder: PathBuf, service: &ServiceKey) -> Vec<Vec<u8>> {
+    let documents = folder::read(folder, &service.interface).await.unwrap_or_default();
+    let is_ours = |text: &Vec<u8>| {
+        ServiceDefinition::parse(text).is_ok_and(|document| matches(&document, service))
+    };
+    documents.into_iter().map(|document| document.text).filter(is_ours).collect()
+}
+
 /// A share of [`MAX_TOTAL_LEN`], given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Room {

@@ -28,9 +28,12 @@ use crate::store::{Store, Wait, Withdraw};
 use crate::stores;
 use crate::view::View;
 
+use self::reporting::DefinitionReport;
+
 pub use self::registered::Registered;
 
 mod registered;
+mod reporting;
 
 /// A service registry. Clones share one connection, and one watch per service.
 ///
@@ -266,8 +269,12 @@ impl Registry {
             return Err(RegistryError::BadAddress { address: endpoint.to_string() });
         }
         let (established, withdraw) = self.write(registration)?;
-        let registry = self.clone();
-        Ok(Registered { endpoint, established, withdraw: Some(withdraw), _registry: registry })
+        let Shared { store, definitions, runtime, .. } = &*self.shared;
+        let report = store.applications().and_then(|source| {
+            DefinitionReport::start(definitions.sources(), source, registration, runtime)
+        });
+        let (withdraw, registry) = (Some(withdraw), self.clone());
+        Ok(Registered { endpoint, established, withdraw, _report: report, _registry: registry })
     }
 
     /// Registers at the levels that the configuration wants.

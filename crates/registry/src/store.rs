@@ -131,6 +131,9 @@ pub(crate) trait Applications: fmt::Debug + Send + Sync {
     /// Where the metadata of a revision are written.
     fn place_report(&self, metadata: &Metadata) -> Placed;
 
+    /// Where a document is written that says what a service of an application looks like.
+    fn place_definition(&self, service: &ServiceKey, application: &str, text: Arc<str>) -> Placed;
+
     /// Where an instance is written.
     fn place_instance(&self, instance: &Instance) -> Placed;
 

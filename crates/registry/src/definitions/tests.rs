@@ -67,6 +67,39 @@ async fn a_folder_has_documents_of_several_variants() {
     }
 }
 
+/// A service that is offered here, and of which a folder has a definition: others find it in the
+/// report, also after its provider has gone.
+async fn is_written_for_others(config: RegistryConfig) {
+    let folder = tempfile::tempdir().unwrap();
+    let text = document("a.New", r#"{"group":"g","version":"2.0"}"#, "told");
+    std::fs::write(folder.path().join("a.New.json"), text).unwrap();
+    let sources = DefinitionSources {
+        folder: Some(folder.path().to_owned()),
+        ..DefinitionSources::default()
+    };
+    let provider = Registry::open_with(config.clone(), sources).unwrap();
+    let mut endpoint = Endpoint::new(Protocol::Link, "10.0.0.1", 1);
+    endpoint.params = Arc::new([("application".to_owned(), "orders".to_owned())].into());
+    let service: ServiceKey = "g/a.New:2.0".parse().unwrap();
+    let methods = vec!["told".to_owned()];
+    let registration =
+        Registration { service: service.clone(), endpoint, methods, app_address: None };
+    let registered = provider.register(&registration).unwrap();
+    let reader = Registry::open(config).unwrap();
+    let is_there = async {
+        while reader.documents("a.New").await.is_ok_and(|found| found.is_empty()) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(40), is_there).await.expect("a document");
+    registered.withdraw().await.unwrap();
+    drop(provider);
+    let lookup = reader.definition(&service).settled().await;
+    assert_eq!(method_of(&lookup), "told(int)");
+    let origin = lookup.found().unwrap().origin.to_string();
+    assert_eq!(origin, "metadata report /dubbo/metadata/a.New/2.0/g/provider/orders");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn etcd_holds_reports_and_broken_ones_are_skipped() {
     let etcd = Etcd::start().unwrap();
@@ -79,7 +112,8 @@ async fn etcd_holds_reports_and_broken_ones_are_skipped() {
     put(&format!("{base}/provider/broken"), "{{");
     put("/dubbo/metadata/a.B2/provider/app", &document("a.B2", "{}", "other"));
     let config = EtcdConfig::new([etcd.client_url()], Layout::dubbo());
-    let registry = Registry::open(RegistryConfig::Etcd(config)).unwrap();
+    let config = RegistryConfig::Etcd(config);
+    let registry = Registry::open(config.clone()).unwrap();
     for (service, method) in
         [("a.B", "newest(int)"), ("a.B:1.0", "one(int)"), ("a.B2", "other(int)")]
     {
@@ -91,6 +125,7 @@ async fn etcd_holds_reports_and_broken_ones_are_skipped() {
     }
     let mut missing = registry.definition(&"g/a.B".parse().unwrap());
     assert!(matches!(missing.settled().await, Lookup::Missing));
+    is_written_for_others(config).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -112,7 +147,8 @@ async fn zookeeper_holds_reports_and_broken_ones_are_skipped() {
         client.create(&format!("{base}/{path}"), text.as_bytes()).unwrap();
     }
     let config = ZooKeeperConfig::new([zookeeper.addr().to_string()]);
-    let registry = Registry::open(RegistryConfig::ZooKeeper(config)).unwrap();
+    let config = RegistryConfig::ZooKeeper(config);
+    let registry = Registry::open(config.clone()).unwrap();
     for (service, method) in
         [("a.B", "newest(int)"), ("a.B:1.0", "one(int)"), ("g/a.B:1.0", "blue(int)")]
     {
@@ -124,6 +160,7 @@ async fn zookeeper_holds_reports_and_broken_ones_are_skipped() {
     }
     let mut missing = registry.definition(&"g/a.B".parse().unwrap());
     assert!(matches!(missing.settled().await, Lookup::Missing));
+    is_written_for_others(config).await;
 }
 
 /// A provider that answers one line of telnet per connection.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dubbo_proto::ServiceKey;
 use dubbo_proto::application::{Instance, Metadata, Storage};
 use tokio::sync::watch;
 
@@ -80,6 +81,10 @@ impl Applications for EtcdApplications {
 
     fn place_report(&self, metadata: &Metadata) -> Placed {
         self.paths.place_report(metadata)
+    }
+
+    fn place_definition(&self, service: &ServiceKey, application: &str, text: Arc<str>) -> Placed {
+        self.paths.place_definition(service, application, text)
     }
 
     fn place_instance(&self, instance: &Instance) -> Placed {

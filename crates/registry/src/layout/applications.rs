@@ -4,6 +4,9 @@
 //! Sources: `ZookeeperServiceDiscovery`, `EtcdServiceDiscovery` and `ZookeeperMetadataReport`;
 //! dubbo-go leaves the second `metadata` out.
 
+use std::sync::Arc;
+
+use dubbo_proto::ServiceKey;
 use dubbo_proto::application::{Instance, Metadata};
 
 use crate::error::RegistryError;
@@ -64,6 +67,20 @@ impl ApplicationPaths {
     pub(crate) fn place_report(&self, metadata: &Metadata) -> Placed {
         let [path, _] = self.reports(&metadata.application, &metadata.revision);
         Placed { path, value: Value::Document(metadata.to_json().into()) }
+    }
+
+    /// Source: `BaseServiceMetadataIdentifier`, whose paths leave out what is empty.
+    pub(crate) fn place_definition(
+        &self,
+        service: &ServiceKey,
+        application: &str,
+        text: Arc<str>,
+    ) -> Placed {
+        let ServiceKey { interface, version, group } = service;
+        let parts = [interface, version, group, "provider", application];
+        let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let path = format!("{}/metadata/{}", self.metadata, parts.join("/"));
+        Placed { path, value: Value::Document(text) }
     }
 
     pub(crate) fn place_instance(&self, instance: &Instance, record: String) -> Placed {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dubbo_proto::ServiceKey;
 use dubbo_proto::application::{Instance as ApplicationInstance, Metadata, Storage};
 use nacos_proto::{ConfigKey, Instance};
 use tokio::sync::watch;
@@ -81,6 +82,13 @@ impl Applications for NacosApplications {
     fn place_report(&self, metadata: &Metadata) -> Placed {
         let key = report_key(&metadata.application, &metadata.revision);
         rule::placed(&key, metadata.to_json().into())
+    }
+
+    fn place_definition(&self, service: &ServiceKey, application: &str, text: Arc<str>) -> Placed {
+        let ServiceKey { interface, version, group } = service;
+        let data_id = format!("{interface}:{version}:{group}:provider:{application}");
+        let group = self.settings.applications.metadata_root.clone();
+        rule::placed(&ConfigKey { group, data_id }, text)
     }
 
     fn place_instance(&self, instance: &ApplicationInstance) -> Placed {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
 use super::Registry;
+use super::reporting::DefinitionReport;
 use crate::endpoint::EndpointKey;
 use crate::error::RegistryError;
 use crate::store::Withdraw;
@@ -19,6 +20,8 @@ pub struct Registered {
     pub(super) endpoint: EndpointKey,
     pub(super) established: watch::Receiver<bool>,
     pub(super) withdraw: Option<Withdraw>,
+    /// What the service looks like, in the metadata report.
+    pub(super) _report: Option<DefinitionReport>,
     pub(super) _registry: Registry,
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use dubbo_proto::ServiceKey;
 use dubbo_proto::application::{Instance, Metadata, Storage};
 use tokio::sync::{Notify, watch};
 use zookeeper_proto::{Answer, Refusal, Request};
@@ -78,6 +79,10 @@ impl Applications for ZooKeeperApplications {
 
     fn place_report(&self, metadata: &Metadata) -> Placed {
         self.paths.place_report(metadata)
+    }
+
+    fn place_definition(&self, service: &ServiceKey, application: &str, text: Arc<str>) -> Placed {
+        self.paths.place_definition(service, application, text)
     }
 
     fn place_instance(&self, instance: &Instance) -> Placed {
