@@ -20,6 +20,16 @@ use crate::store::{Change, EntryKey, Item, Known, News};
 /// Entries of one list: more than any service has instances, and few enough for an agent's memory.
 const MAX_ENTRIES: usize = 50_000;
 
+/// As much of a key that cannot be read as anybody is shown.
+const MAX_SHOWN_LEN: usize = 200;
+
+/// A key for an operator, or its beginning.
+pub(crate) fn shown_key(key: &[u8]) -> String {
+    let end = key.len().min(MAX_SHOWN_LEN * char::MAX.len_utf8());
+    let key = String::from_utf8_lossy(key.get(..end).unwrap_or_default());
+    key.chars().take(MAX_SHOWN_LEN).collect()
+}
+
 /// The entries of one list.
 #[derive(Debug)]
 pub(crate) struct Kept<E> {
@@ -183,8 +193,7 @@ impl<E> Kept<E> {
     fn say_if_bad(&self, key: &EntryKey, read: &Result<Option<E>, BadEntry>) {
         let Err(error) = read else { return };
         if self.entries.get(key).and_then(|known| known.as_ref().err()) != Some(error) {
-            let key = String::from_utf8_lossy(key);
-            tracing::warn!(%key, %error, "registry key skipped");
+            tracing::warn!(key = shown_key(key), %error, "registry key skipped");
         }
     }
 
@@ -206,6 +215,13 @@ mod tests {
 
     fn item(n: u8) -> Item<u8> {
         Item { key: vec![n], read: Ok(Some(n)) }
+    }
+
+    #[test]
+    fn a_long_key_makes_no_long_line() {
+        assert_eq!(shown_key(b"/a/b"), "/a/b");
+        assert_eq!(shown_key("\u{1f600}".repeat(1 << 18).as_bytes()).chars().count(), 200);
+        assert_eq!(shown_key(&[0xff; 1 << 20]).chars().count(), 200);
     }
 
     /// A writer gone wild must not take an agent's memory, nor what was known before.

@@ -9,15 +9,12 @@ use tokio::sync::watch;
 use crate::application::Found;
 use crate::endpoint::{Freshness, NotUsed, Snapshot, Unused};
 use crate::follow::Followed;
-use crate::kept::Kept;
+use crate::kept::{Kept, shown_key};
 use crate::layout::{BadEntry, Entry};
 use crate::listing::{Leftover, resolve, unused};
 use crate::missing::complete;
 use crate::remembered::Fallback;
 use crate::store::Wait;
-
-/// As much of a key that cannot be read as callers are shown.
-const MAX_SHOWN_LEN: usize = 200;
 
 /// The entries of one service, and what a subscriber sees of them.
 #[derive(Debug)]
@@ -75,8 +72,7 @@ impl View {
 
     /// Nobody knows for which version and group it was meant, so every subscriber hears of it.
     fn unreadable(&self, key: &[u8], error: &BadEntry) -> Leftover {
-        let key = String::from_utf8_lossy(key);
-        let what = key.chars().take(MAX_SHOWN_LEN).collect();
+        let what = shown_key(key);
         let unused = Unused { what, address: None, reason: NotUsed::Unreadable(error.to_string()) };
         let ServiceKey { version, group, .. } = self.wanted.clone();
         Leftover { version, group, unused }

@@ -2,25 +2,25 @@
 //! by all workers and by all services of the address.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{AppGate, GateFigures, LateReplies, SharedGate};
 use crate::config::AppCapacity;
+use crate::swept::Swept;
 
 /// The gates of a process before the endpoints that it calls, by address.
 #[derive(Debug)]
 pub struct DirectGates {
     n_workers: usize,
-    by_address: Mutex<HashMap<String, std::sync::Weak<SharedGate>>>,
+    by_address: Mutex<Swept<std::sync::Weak<SharedGate>>>,
 }
 
 /// One worker's gates before endpoints.
 pub struct OwnGates {
     shared: Arc<DirectGates>,
     worker: usize,
-    by_address: RefCell<HashMap<String, Weak<AppGate>>>,
+    by_address: RefCell<Swept<Weak<AppGate>>>,
 }
 
 impl DirectGates {
@@ -35,9 +35,8 @@ impl DirectGates {
         if let Some(gate) = gates.get(address).and_then(std::sync::Weak::upgrade) {
             return gate;
         }
-        gates.retain(|_, gate| 0 < gate.strong_count());
         let gate = Arc::new(SharedGate::direct(address.to_owned(), capacity, self.n_workers));
-        gates.insert(address.to_owned(), Arc::downgrade(&gate));
+        gates.insert(address.to_owned(), Arc::downgrade(&gate), |it| 0 < it.strong_count());
         gate
     }
 
@@ -70,9 +69,8 @@ impl OwnGates {
     ) -> Rc<AppGate> {
         let mut gates = self.by_address.borrow_mut();
         let gate = gates.get(address).and_then(Weak::upgrade).unwrap_or_else(|| {
-            gates.retain(|_, gate| 0 < gate.strong_count());
             let gate = AppGate::new(&self.shared.gate(address, capacity), self.worker);
-            gates.insert(address.to_owned(), Rc::downgrade(&gate));
+            gates.insert(address.to_owned(), Rc::downgrade(&gate), |it| 0 < it.strong_count());
             gate.set_late_replies(late_replies());
             gate
         });

@@ -15,7 +15,6 @@ mod links;
 mod reconnects;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::fmt;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
@@ -42,6 +41,7 @@ use crate::error::{CallError, Code};
 use crate::gate::{AppGate, OwnGates};
 use crate::memory::{Memory, Metered};
 use crate::stages::{Stage, StageClock};
+use crate::swept::Swept;
 
 /// How a Dubbo provider wants calls written that are in no serialization yet. Over a link its
 /// agent knows that.
@@ -334,8 +334,8 @@ impl Pool {
 
     /// Ends all connections, after what waits to be written. Comes back when they have ended.
     pub async fn close(&self) {
-        let links: Vec<_> = self.links.borrow().all().collect();
-        let dubbos: Vec<_> = self.dubbos.borrow().all().collect();
+        let links: Vec<_> = self.links.borrow().values().filter_map(Weak::upgrade).collect();
+        let dubbos: Vec<_> = self.dubbos.borrow().values().filter_map(Weak::upgrade).collect();
         for upstream in links {
             upstream.close().await;
         }
@@ -372,48 +372,28 @@ impl Pool {
 
     /// Opens and closes connections to endpoints as their calls need them.
     pub fn tend(&self, now: Instant) {
-        self.links.borrow().all().for_each(|lanes| lanes.tend(now));
-        self.dubbos.borrow().all().for_each(|lanes| lanes.tend(now));
+        let (links, dubbos) = (self.links.borrow(), self.dubbos.borrow());
+        links.values().filter_map(Weak::upgrade).for_each(|lanes| lanes.tend(now));
+        dubbos.values().filter_map(Weak::upgrade).for_each(|lanes| lanes.tend(now));
     }
 }
 
 /// Upstreams by what endpoints have in common that share a connection.
-struct ByAddress<U> {
-    known: HashMap<String, Weak<U>>,
-    /// How many were left after the last look for those that are gone.
-    n_after_sweep: usize,
-}
+type ByAddress<U> = Swept<Weak<U>>;
 
-impl<U> Default for ByAddress<U> {
-    fn default() -> Self {
-        Self { known: HashMap::new(), n_after_sweep: 0 }
-    }
-}
-
-impl<U> ByAddress<U> {
-    fn all(&self) -> impl Iterator<Item = Rc<U>> {
-        self.known.values().filter_map(Weak::upgrade)
-    }
-}
-
-/// What is known at an address, or is made now. Those that are gone are looked for each time that
-/// their number may have doubled.
+/// What is known at an address, or is made now.
 fn shared<U>(
-    all: &RefCell<ByAddress<U>>,
+    known: &RefCell<ByAddress<U>>,
     at: EndpointAddress<'_>,
     make: impl FnOnce() -> U,
 ) -> Rc<U> {
-    let ByAddress { known, n_after_sweep } = &mut *all.borrow_mut();
+    let mut known = known.borrow_mut();
     let address = at.key();
     if let Some(upstream) = known.get(&address).and_then(Weak::upgrade) {
         return upstream;
     }
-    if 2 * *n_after_sweep <= known.len() {
-        known.retain(|_, upstream| upstream.strong_count() != 0);
-        *n_after_sweep = known.len();
-    }
     let upstream = Rc::new(make());
-    known.insert(address, Rc::downgrade(&upstream));
+    known.insert(address, Rc::downgrade(&upstream), |it| it.strong_count() != 0);
     upstream
 }
 

@@ -15,7 +15,7 @@ use wire::Backoff;
 use crate::definitions::Room;
 use crate::endpoint::Freshness;
 use crate::follow::{Followed, follow};
-use crate::kept::Kept;
+use crate::kept::{Kept, shown_key};
 use crate::store::{Applications, EntryKey};
 
 use super::ask;
@@ -29,8 +29,6 @@ const MIN_RETRY: Duration = Duration::from_secs(1);
 const MAX_RETRY: Duration = Duration::from_secs(10);
 /// As much of a reason as is shown: it may have an instance's words in it.
 const MAX_REASON_LEN: usize = 300;
-/// As much of a key that cannot be read as is shown.
-const MAX_SHOWN_LEN: usize = 200;
 
 /// What is known of an application.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -120,8 +118,7 @@ impl Followed<Arc<Instance>> for List {
     fn show(&self) -> Listed {
         let entries = self.kept.entries();
         let instances = entries.map(|(key, instance)| (key.clone(), Arc::clone(instance)));
-        let shown = |key: &[u8]| String::from_utf8_lossy(key).chars().take(MAX_SHOWN_LEN).collect();
-        let bad = self.kept.bad().map(|(key, error)| (shown(key), error.to_string()));
+        let bad = self.kept.bad().map(|(key, error)| (shown_key(key), error.to_string()));
         Listed {
             is_known: self.kept.freshness() != Freshness::Pending,
             instances: instances.collect(),
