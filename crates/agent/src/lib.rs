@@ -50,7 +50,7 @@ pub mod routes;
 pub mod rule_documents;
 pub mod scratch;
 pub mod stages;
-mod swept;
+pub mod swept;
 #[cfg(test)]
 mod testing;
 pub mod timeout;

@@ -54,7 +54,7 @@ impl<P: Peer> Lane<P> {
 
     /// What it has done since the last look.
     fn activity(&self, now: Instant) -> Activity {
-        let Ok(conn) = self.upstream.conn() else { return Activity::default() };
+        let Some(conn) = self.upstream.ready_conn() else { return Activity::default() };
         let bytes = self.upstream.n_bytes();
         let (waited, in_flight) = conn.look(|it| (P::waited(it, now), P::in_flight(it)));
         let seen = Seen { waited, bytes };

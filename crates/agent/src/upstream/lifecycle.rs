@@ -186,7 +186,7 @@ impl<P: Peer> Upstream<P> {
 
     /// Whether the peer answers. It is asked, so that the next look finds out.
     pub fn evidence(&self, now: Instant) -> Evidence {
-        let Ok(conn) = self.conn() else { return Evidence::Gone };
+        let Some(conn) = self.ready_conn() else { return Evidence::Gone };
         let signs = conn.look(P::signs);
         if signs.need_a_question(now) {
             conn.with(|machine| P::ask(machine, now));
@@ -197,7 +197,7 @@ impl<P: Peer> Upstream<P> {
     /// Since when a question is open, if that is for longer than an answer takes. To be asked only
     /// while there are calls: if nothing has come for `quiet`, it puts the question.
     pub fn pauses_since(&self, now: Instant, quiet: Duration) -> Option<Instant> {
-        let conn = self.conn().ok()?;
+        let conn = self.ready_conn()?;
         let signs = conn.look(P::signs);
         if signs.hint_at_a_pause(now, quiet) {
             conn.with(|machine| P::ask(machine, now));
@@ -223,6 +223,15 @@ impl<P: Peer> Upstream<P> {
             Connectivity::Ready(_) => Err(self.unreachable("it takes no new calls")),
             Connectivity::Connecting(_) => Err(self.unreachable("still connecting")),
             Connectivity::Down(reason) => Err(self.unreachable(reason)),
+        }
+    }
+
+    /// The same, where nobody wants to know the reason: to tell it takes time, and there may be
+    /// thousands of endpoints that are down.
+    pub fn ready_conn(&self) -> Option<Conn<P::Machine>> {
+        match &*self.0.state.borrow() {
+            Connectivity::Ready(conn) if conn.look(P::is_ready) => Some(conn.clone()),
+            _ => None,
         }
     }
 
