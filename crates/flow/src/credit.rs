@@ -99,6 +99,16 @@ impl<K: Ord + Copy> Allocator<K> {
         self.holders.entry(holder).or_default();
     }
 
+    /// A holder has gone, and may use nothing any more. What it holds is free as it is
+    /// [`returned`](Self::returned).
+    pub fn leaves(&mut self, holder: K) {
+        if let Some(it) = self.holders.get_mut(&holder) {
+            (it.told, it.demand, it.share) = (0, 0, 0);
+        }
+        self.changes.retain(|change| change.holder != holder);
+        self.due.retain(|due| *due != holder);
+    }
+
     /// A holder is gone for good, and what it held is free.
     pub fn lost(&mut self, holder: K) {
         if let Some(gone) = self.holders.remove(&holder) {

@@ -13,7 +13,8 @@
 //! Invariants:
 //! - What links may use, with what they have not returned, and what the gate may let in besides,
 //!   is never more than the capacity, but for what was in the app when it fell.
-//! - A link that is lost, or silent, keeps nothing.
+//! - A link that is lost, or silent, keeps nothing. Calls of a lost link that are still in the app
+//!   count until the app has ended them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -77,6 +78,8 @@ struct Link {
     n_seen: u32,
     /// Since when it has something to confirm.
     told_at: Instant,
+    /// It has ended, and calls of its are still in the app.
+    is_lost: bool,
 }
 
 impl Link {
@@ -148,16 +151,24 @@ impl Lender {
     /// A link has more calls than it can get through. It was told something `n_told` times before.
     pub fn join(&mut self, now: Instant, link: u64, n_told: u32) {
         self.busy_at = now;
-        self.links.entry(link).or_insert(Link {
+        let known = self.links.get(&link);
+        if known.is_some_and(|it| !it.is_lost) {
+            return;
+        }
+        // One that was lost may have had the same number.
+        let in_flight = known.map_or(0, |it| it.in_flight);
+        let joined = Link {
             credits: 0,
-            in_flight: 0,
-            max_in_flight: 0,
+            in_flight,
+            max_in_flight: in_flight,
             n_waiting: 1,
             heard_at: now,
             n_told,
             n_seen: n_told,
             told_at: now,
-        });
+            is_lost: false,
+        };
+        self.links.insert(link, joined);
         self.allocator.join(Holder::Link(link));
         self.allocator.demand(Holder::Link(link), 1);
         self.take_changes(now);
@@ -166,12 +177,12 @@ impl Lender {
     /// Whether the link was told how many calls it may have in flight.
     #[must_use]
     pub fn has(&self, link: u64) -> bool {
-        self.links.contains_key(&link)
+        self.links.get(&link).is_some_and(|it| !it.is_lost)
     }
 
     /// A link says what it wants.
     pub fn demand(&mut self, now: Instant, link: u64, demand: Demand) {
-        let Some(it) = self.links.get_mut(&link) else { return };
+        let Some(it) = self.links.get_mut(&link).filter(|it| !it.is_lost) else { return };
         (it.n_waiting, it.n_seen, it.heard_at) = (demand.n_waiting, demand.n_seen, now);
         if 0 < it.n_waiting {
             self.busy_at = now;
@@ -196,17 +207,22 @@ impl Lender {
     pub fn ended(&mut self, now: Instant, link: u64) {
         let Some(it) = self.links.get_mut(&link) else { return };
         it.in_flight = it.in_flight.saturating_sub(1);
-        if it.credits <= it.in_flight {
+        if it.is_lost {
+            self.take_back_lost(link);
+            self.take_changes(now);
+        } else if it.credits <= it.in_flight {
             self.take_back(now, link);
             self.take_changes(now);
         }
     }
 
-    /// A link has ended; what it held is free.
+    /// A link has ended. What it held is free, but for what its calls use that are in the app.
     pub fn lost(&mut self, now: Instant, link: u64) {
-        self.links.remove(&link);
+        let Some(it) = self.links.get_mut(&link) else { return };
+        (it.is_lost, it.credits, it.n_waiting) = (true, 0, 0);
         self.told.retain(|told| told.link != link);
-        self.allocator.lost(Holder::Link(link));
+        self.allocator.leaves(Holder::Link(link));
+        self.take_back_lost(link);
         self.take_changes(now);
     }
 
@@ -237,7 +253,7 @@ impl Lender {
             self.take_back(now, *link);
         }
         let mut wanted = own.demand;
-        for (link, it) in &mut self.links {
+        for (link, it) in self.links.iter_mut().filter(|(_, it)| !it.is_lost) {
             let demand = it.demand(now);
             it.max_in_flight = it.in_flight;
             wanted = wanted.saturating_add(demand);
@@ -267,7 +283,7 @@ impl Lender {
 
     /// All links, which are to be told that they need no credits any more.
     pub fn end(self) -> impl Iterator<Item = u64> {
-        self.links.into_keys()
+        self.links.into_iter().filter(|(_, it)| !it.is_lost).map(|(link, _)| link)
     }
 
     /// Takes back what a link has returned.
@@ -275,6 +291,16 @@ impl Lender {
         if let Some(it) = self.links.get(&link).filter(|it| it.has_confirmed(now)) {
             self.allocator.returned(Holder::Link(link), it.credits.max(it.in_flight));
         }
+    }
+
+    /// Takes back what a lost link needs no longer.
+    fn take_back_lost(&mut self, link: u64) {
+        let n_left = self.links.get(&link).map_or(0, |it| it.in_flight);
+        if 0 < n_left {
+            return self.allocator.returned(Holder::Link(link), n_left);
+        }
+        self.links.remove(&link);
+        self.allocator.lost(Holder::Link(link));
     }
 
     /// The gate lets nobody in any more whom it may not: what it has to return comes back when

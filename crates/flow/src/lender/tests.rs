@@ -125,8 +125,14 @@ fn what_the_lost_and_the_silent_held_is_free_again() {
     let mut estate = Estate::new(20, &[100, 100]);
     estate.run(25);
     assert_eq!(estate.credits(), [10, 10]);
-    estate.links.remove(&0);
+    let gone = estate.links.remove(&0).unwrap();
     estate.lender.lost(estate.now, 0);
+    estate.run(10);
+    assert_eq!(gone.in_flight, 10);
+    assert_eq!(estate.credits(), [10], "the app still works on the calls of the lost one");
+    for _ in 0..gone.in_flight {
+        estate.lender.ended(estate.now, 0);
+    }
     estate.run(10);
     assert_eq!(estate.credits(), [20]);
     // One that hangs, with all credits, and another that wants some.
@@ -177,6 +183,8 @@ proptest! {
         let mut now = test_start();
         let mut lender = Lender::new(capacity, Own::default(), now);
         let mut peers = BTreeMap::<u64, Peer>::new();
+        // Calls of lost links that are still in the app.
+        let mut left = BTreeMap::<u64, u32>::new();
         for (step, link, n) in steps {
             now += MS;
             match step {
@@ -193,7 +201,8 @@ proptest! {
                     }
                 }
                 3 => {
-                    peers.remove(&link);
+                    let lost = peers.remove(&link).map_or(0, |peer| peer.in_flight);
+                    *left.entry(link).or_default() += lost;
                     lender.lost(now, link);
                 }
                 4 => {
@@ -202,7 +211,10 @@ proptest! {
                     }
                 }
                 5 => {
-                    if let Some(peer) = peers.get_mut(&link).filter(|it| 0 < it.in_flight) {
+                    if let Some(left) = left.get_mut(&link).filter(|it| 0 < **it) {
+                        *left -= 1;
+                        lender.ended(now, link);
+                    } else if let Some(peer) = peers.get_mut(&link).filter(|it| 0 < it.in_flight) {
                         peer.in_flight -= 1;
                         lender.ended(now, link);
                     }
@@ -216,7 +228,11 @@ proptest! {
                 peer.n_seen += 1;
             }
             // Confirmed or not, the lender counts no less than what was told last.
-            let granted: u32 = peers.values().map(|it| it.credits.max(it.in_flight)).sum();
+            let of = |link: &u64| left.get(link).copied().unwrap_or_default();
+            let granted: u32 =
+                peers.iter().map(|(link, it)| it.credits.max(it.in_flight + of(link))).sum();
+            let lost = left.iter().filter(|(link, _)| !peers.contains_key(link));
+            let granted = granted + lost.map(|(_, n)| n).sum::<u32>();
             prop_assert!(granted + lender.own_limit() <= capacity);
             prop_assert!(lender.n_held() <= capacity);
             prop_assert!(granted <= lender.n_held());
