@@ -36,8 +36,8 @@ pub(crate) fn serve(address: &str) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Asks for replies of LEN bytes for SECONDS, one after the other, and no more than PER_S a second.
-/// Prints how many there were, as JSON.
+/// Asks for replies of LEN bytes for SECONDS, one after the other, and no more than PER_S a
+/// second. Prints how many there were, as JSON.
 pub(crate) fn fetch(address: &str, shape: &[&str]) -> Result<(), BenchError> {
     let [len, per_s, seconds] = shape else { return Err(BenchError::Usage) };
     let (Ok(len), Ok(per_s), Ok(seconds)) = (len.parse::<u32>(), per_s.parse(), seconds.parse())

@@ -186,7 +186,8 @@ fn outcome(printed: &str) -> Option<Outcome> {
     })
 }
 
-/// Ours, untuned, against the best row of the same way that was tuned by hand with the same buffers.
+/// Ours, untuned, against the best row of the same way that was tuned by hand with the same
+/// buffers.
 fn goals(rows: &[Row], auto: &Row) -> Vec<Target> {
     let by_hand = || {
         let is_same = |row: &&Row| row.buffer_len == auto.buffer_len && row.connections != AUTO;

@@ -35,8 +35,8 @@ fn read(reply: &Reply, options: &JsonOptions) -> Result<Vec<u8>, CallError> {
         DubboReply::Done(outcome) => outcome,
         DubboReply::Failed { text, .. } => return Err(unreadable(text)),
     };
-    // JSON is about as long as the body. Text of megabytes is not moved while it grows: others wait
-    // meanwhile.
+    // JSON is about as long as the body. Text of megabytes is not moved while it grows: others
+    // wait meanwhile.
     let mut json = Vec::with_capacity(reply.body.len().max(64));
     match outcome.kind() {
         ReplyKind::Null => json.extend_from_slice(b"null"),

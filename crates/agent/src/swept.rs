@@ -1,7 +1,8 @@
 //! A table of what others own, without what they have dropped.
 //!
 //! Invariant: at most half of it, and one, is gone. To look for what is gone takes as long as the
-//! table is; so that is done each time that the table may have doubled, and not for each new value.
+//! table is; so that is done each time that the table may have doubled, and not for each new
+//! value.
 
 use std::collections::HashMap;
 

@@ -140,8 +140,8 @@ impl<P: Peer> Lanes<P> {
         }
     }
 
-    /// The same, waiting for the first attempt to succeed or fail, and only one that is `wanted` if
-    /// there is any.
+    /// The same, waiting for the first attempt to succeed or fail, and only one that is `wanted`
+    /// if there is any.
     ///
     /// # Errors
     /// As [`Upstream::connected`].
@@ -166,7 +166,8 @@ impl<P: Peer> Lanes<P> {
         Found::of(self.pick(len, now, wanted), deadline, now).await.or(first)
     }
 
-    /// The connection for a call, also if it is still opened: one that is `wanted`, if there is any.
+    /// The connection for a call, also if it is still opened: one that is `wanted`, if there is
+    /// any.
     #[inline]
     pub fn pick(
         &self,
