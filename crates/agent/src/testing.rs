@@ -62,7 +62,7 @@ pub(crate) fn worker_setup(exports: Vec<Offer>) -> WorkerSetup {
 /// A service of a Dubbo app that nobody can reach.
 pub(crate) fn offer(interface: &str, generation: u64) -> Offer {
     let (host, port) = NOWHERE;
-    let serialization = Serialization::Hessian2;
+    let serialization = Serialization::DEFAULT;
     let app = AppConfig::Dubbo { host: host.to_owned(), port, tls: None, serialization };
     let service = ServiceKey::new(interface, "", "").unwrap();
     let capacity = AppCapacity::Known(200);
