@@ -215,6 +215,15 @@ impl Task {
             }
             self.tell(&place);
         }
+        self.confirm_unwritten();
+    }
+
+    /// Confirms the end of services that went before anything was written of them.
+    fn confirm_unwritten(&mut self) {
+        let leaving = std::mem::take(&mut self.leaving).into_iter();
+        let (rest, gone) = leaving.partition(|(place, _)| self.instances.contains_key(place));
+        self.leaving = rest;
+        gone.into_iter().for_each(|(_, done): (Place, oneshot::Sender<()>)| _ = done.send(()));
     }
 
     fn write_mappings(&mut self) {

@@ -92,7 +92,7 @@ async fn is_written_for_others(config: RegistryConfig) {
         }
     };
     tokio::time::timeout(Duration::from_secs(40), is_there).await.expect("a document");
-    drop(registered);
+    registered.withdraw().await.unwrap();
     drop(provider);
     let lookup = reader.definition(&service).settled().await;
     assert_eq!(method_of(&lookup), "told(int)");
