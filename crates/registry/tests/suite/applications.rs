@@ -192,6 +192,16 @@ async fn finds_step_by_step(mut store: impl Store) {
     shows(&found, Freshness::Current, &["dubbo://10.0.0.9:9"]).await;
     registered.withdraw().await.unwrap();
     shows(&found, Freshness::Current, &[]).await;
+
+    hasty_one_goes(&ours).await;
+}
+
+/// One that goes before anything was written of it is not waited for.
+async fn hasty_one_goes(ours: &Registry) {
+    let params = [("application".to_owned(), "hasty".to_owned())];
+    let endpoint = Endpoint::new(Protocol::Dubbo, "10.0.0.8", 8).with_params(params.into());
+    let hasty = ours.register(&registration("a.D", endpoint)).unwrap();
+    hasty.withdraw().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
