@@ -72,6 +72,12 @@ struct Measured {
     peak_mb: f64,
 }
 
+impl Measured {
+    fn n_failed(&self) -> f64 {
+        (self.flood_failed + self.restart_failed) as f64
+    }
+}
+
 /// An agent over a store, and a provider that it calls.
 struct Estate {
     store: Store,
@@ -372,13 +378,10 @@ fn report(plan: &Plan, rows: &[(Kind, Vec<Measured>)]) -> Result<(), BenchError>
     let (mut values, mut lines) = (Vec::new(), Vec::new());
     for (kind, rounds) in rows {
         let of = |figure: fn(&Measured) -> f64| median(rounds.iter().map(figure).collect());
-        let percentile = |changes: fn(&Measured) -> &[Duration], share| {
-            median(rounds.iter().map(|it| percentile_ms(changes(it), share)).collect())
-        };
-        let [p50, p99] = [0.5, 0.99].map(|share| percentile(|it| &it.changes, share));
+        let [p50, p99] = [0.5, 0.99].map(|share| percentile(rounds, |it| &it.changes, share));
         let [bare_p50, bare_p99] =
-            [0.5, 0.99].map(|share| percentile(|it| &it.bare_changes, share));
-        let failed = of(|it| (it.flood_failed + it.restart_failed) as f64);
+            [0.5, 0.99].map(|share| percentile(rounds, |it| &it.bare_changes, share));
+        let failed = of(Measured::n_failed);
         let (list_ms, list_mb) = (of(|it| it.list_ms), of(|it| it.list_mb));
         println!(
             "{:<10} {list_ms:>8.0} {list_mb:>8.1} {:>12.0} {:>12.1} {:>10.0} {p50:>7.1}/{p99:<6.1} \
@@ -397,39 +400,7 @@ fn report(plan: &Plan, rows: &[(Kind, Vec<Measured>)]) -> Result<(), BenchError>
             Target::at_most("failed calls", failed, 0.0, ""),
         ];
         lines.extend(targets.iter().map(|it| format!("{}: {}", kind.name(), it.line())));
-        let mut value = json!({
-            "scenario": NAME,
-            "program": kind.name(),
-            "codec": "hessian2",
-            "loop": "open",
-            "offered_per_s": CALLS_PER_S,
-            "seconds": plan.seconds.as_secs(),
-            "providers": n_providers,
-            "services": n_services,
-            "list_ms": rounded(list_ms),
-            "list_mb": rounded(list_mb),
-            "services_ms": rounded(of(|it| it.services_ms)),
-            "services_mb": rounded(of(|it| it.services_mb)),
-            "changes_per_s": rounded(of(|it| it.changes_per_s)),
-            "changes_seen": rounds.iter().map(|it| it.changes.len()).sum::<usize>(),
-            "p50_ms": rounded(p50),
-            "p99_ms": rounded(p99),
-            "bare_p50_ms": rounded(bare_p50),
-            "bare_p99_ms": rounded(bare_p99),
-            "agent_cores": rounded(of(|it| it.agent_cores)),
-            "store_cores": rounded(of(|it| it.store_cores)),
-            "calls": rounds.iter().map(|it| it.n_calls).sum::<u64>(),
-            "errors": failed,
-            "errors_in_flood": rounds.iter().map(|it| it.flood_failed).collect::<Vec<_>>(),
-            "errors_in_restart": rounds.iter().map(|it| it.restart_failed).collect::<Vec<_>>(),
-            "rss_mb": { "consumer-agent": rounded(of(|it| it.peak_mb)) },
-            "is_quick": plan.is_quick,
-            "targets": targets.iter().map(Target::json).collect::<Vec<_>>(),
-        });
-        if let (Value::Object(fields), Value::Object(origin)) = (&mut value, machine::origin()) {
-            fields.extend(origin);
-        }
-        values.push(value);
+        values.push(to_json(plan, *kind, rounds, &targets));
     }
     println!("\n{}", lines.join("\n"));
     let path = plan.results.join(format!("{NAME}.json"));
@@ -437,6 +408,50 @@ fn report(plan: &Plan, rows: &[(Kind, Vec<Measured>)]) -> Result<(), BenchError>
     std::fs::write(&path, text).map_err(BenchError::file(&path))?;
     println!("\nwritten: {}", path.display());
     Ok(())
+}
+
+fn percentile(rounds: &[Measured], changes: fn(&Measured) -> &[Duration], share: f64) -> f64 {
+    median(rounds.iter().map(|it| percentile_ms(changes(it), share)).collect())
+}
+
+fn to_json(plan: &Plan, kind: Kind, rounds: &[Measured], targets: &[Target]) -> Value {
+    let (n_providers, n_services) = sizes(plan);
+    let of = |figure: fn(&Measured) -> f64| rounded(median(rounds.iter().map(figure).collect()));
+    let change = |share| rounded(percentile(rounds, |it| &it.changes, share));
+    let bare_change = |share| rounded(percentile(rounds, |it| &it.bare_changes, share));
+    let mut value = json!({
+        "scenario": NAME,
+        "program": kind.name(),
+        "codec": "hessian2",
+        "loop": "open",
+        "offered_per_s": CALLS_PER_S,
+        "seconds": plan.seconds.as_secs(),
+        "providers": n_providers,
+        "services": n_services,
+        "list_ms": of(|it| it.list_ms),
+        "list_mb": of(|it| it.list_mb),
+        "services_ms": of(|it| it.services_ms),
+        "services_mb": of(|it| it.services_mb),
+        "changes_per_s": of(|it| it.changes_per_s),
+        "changes_seen": rounds.iter().map(|it| it.changes.len()).sum::<usize>(),
+        "p50_ms": change(0.5),
+        "p99_ms": change(0.99),
+        "bare_p50_ms": bare_change(0.5),
+        "bare_p99_ms": bare_change(0.99),
+        "agent_cores": of(|it| it.agent_cores),
+        "store_cores": of(|it| it.store_cores),
+        "calls": rounds.iter().map(|it| it.n_calls).sum::<u64>(),
+        "errors": of(Measured::n_failed),
+        "errors_in_flood": rounds.iter().map(|it| it.flood_failed).collect::<Vec<_>>(),
+        "errors_in_restart": rounds.iter().map(|it| it.restart_failed).collect::<Vec<_>>(),
+        "rss_mb": { "consumer-agent": of(|it| it.peak_mb) },
+        "is_quick": plan.is_quick,
+        "targets": targets.iter().map(Target::json).collect::<Vec<_>>(),
+    });
+    if let (Value::Object(fields), Value::Object(origin)) = (&mut value, machine::origin()) {
+        fields.extend(origin);
+    }
+    value
 }
 
 /// URLs of about the length that Java's providers write.

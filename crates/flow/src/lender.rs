@@ -78,7 +78,7 @@ struct Link {
     n_seen: u32,
     /// Since when it has something to confirm.
     told_at: Instant,
-    /// It has ended, and calls of its are still in the app.
+    /// It has ended, and the app still works on calls that came by it.
     is_lost: bool,
 }
 

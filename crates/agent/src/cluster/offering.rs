@@ -208,15 +208,9 @@ impl Cluster {
             let attempt = match next {
                 Next::Queue => {
                     let deadline = attempts.limits().deadline;
-                    let usual = self.policy.borrow().priority;
-                    let priority = priority::of(facts, usual);
-                    let arrival = Arrival { caller, priority, deadline };
-                    let attempt = self.wait_in_line(now, arrival, choice.allowed.clone()).await;
-                    if let Err(error) = &attempt {
-                        self.count_without_endpoint(now, error.code);
-                    }
+                    let attempt = self.queue(now, (caller, deadline), facts, &choice).await?;
                     now = Instant::now();
-                    Some(attempt?)
+                    Some(attempt)
                 }
                 Next::Offer(slot) => self.attempt(slot, now, choice.allowed.as_deref()),
                 Next::Wait => {
@@ -259,13 +253,39 @@ impl Cluster {
             // Endpoints and rules may be others by now.
             choice = self.choice(facts);
             next = self.next(&attempts, now, &choice);
-            match next {
-                Next::GiveUp(GiveUp::TooLate) => return Err(too_late(&error)),
-                Next::GiveUp(_) => return Err(error),
-                Next::Offer(_) | Next::Wait | Next::Queue if !self.budget.borrow_mut().take() => {
-                    return Err(error);
-                }
-                Next::Offer(_) | Next::Wait | Next::Queue => self.count_retry(error.code),
+            self.go_on(&next, error)?;
+        }
+    }
+
+    /// Has a call wait in the line of its endpoints.
+    async fn queue(
+        self: &Rc<Self>,
+        now: Instant,
+        (caller, deadline): (u64, Instant),
+        facts: &dyn CallFacts,
+        choice: &Choice,
+    ) -> Result<Attempt, CallError> {
+        let priority = priority::of(facts, self.policy.borrow().priority);
+        let arrival = Arrival { caller, priority, deadline };
+        let attempt = self.wait_in_line(now, arrival, choice.allowed.clone()).await;
+        attempt.inspect_err(|error| self.count_without_endpoint(now, error.code))
+    }
+
+    /// Pays for a further try of a call that has failed with `error`.
+    ///
+    /// # Errors
+    /// What its caller is told, if there is no further try.
+    #[cold]
+    fn go_on(&self, next: &Next, error: CallError) -> Result<(), CallError> {
+        match next {
+            Next::GiveUp(GiveUp::TooLate) => Err(too_late(&error)),
+            Next::GiveUp(_) => Err(error),
+            Next::Offer(_) | Next::Wait | Next::Queue if !self.budget.borrow_mut().take() => {
+                Err(error)
+            }
+            Next::Offer(_) | Next::Wait | Next::Queue => {
+                self.count_retry(error.code);
+                Ok(())
             }
         }
     }

@@ -37,34 +37,14 @@ fn noted(agent: &Agent, key: &str) -> u64 {
     types(agent, "noted", &format!("[\"{key}\"]")).body.parse().unwrap()
 }
 
-fn consumer(providers: &[&JavaProvider]) -> Agent {
-    let urls: Vec<String> = providers.iter().map(|it| format!("\"{}\"", it.url())).collect();
-    let blue: Vec<String> =
-        providers.iter().map(|it| format!("\"{}?group=blue&version=2.0.0\"", it.url())).collect();
-    let (urls, blue) = (urls.join(", "), blue.join(", "));
-    Agent::start(
-        "consumer",
-        &format!(
-            r#"
+/// How calls of the two services are made.
+const RULES: &str = r#"
 [agent]
 workers = 1
 [log]
 format = "json"
 [admin]
 listen = "127.0.0.1:0"
-[[registry]]
-kind = "static"
-[[registry.service]]
-interface = "{HELLO}"
-endpoints = [{urls}]
-[[registry.service]]
-interface = "{TYPES}"
-endpoints = [{urls}]
-[[registry.service]]
-interface = "{TYPES}"
-group = "blue"
-version = "2.0.0"
-endpoints = [{blue}]
 [[ingress]]
 protocol = "http"
 listen = "127.0.0.1:0"
@@ -73,14 +53,14 @@ timeout_ms = 20000
 balance = "round-robin"
 eject_max_percent = 0
 [[cluster]]
-interface = "{HELLO}"
+interface = "com.alibaba.dubbo.performance.demo.provider.IHelloService"
 idempotent = ["hash"]
 [[cluster.method]]
 names = ["hash"]
 cluster = "hedging"
 hedge_after_ms = 50
 [[cluster]]
-interface = "{TYPES}"
+interface = "org.dubmesh.interop.TypesService"
 idempotent = ["textOfLen", "text"]
 [[cluster.method]]
 names = ["note"]
@@ -90,10 +70,7 @@ names = ["textOfLen"]
 cluster = "forking"
 forks = 2
 [[cluster.method]]
-names = ["sleep"]
-cluster = "failsafe"
-[[cluster.method]]
-names = ["failUnchecked"]
+names = ["sleep", "failUnchecked"]
 cluster = "failsafe"
 [[cluster.method]]
 names = ["int32"]
@@ -110,14 +87,25 @@ mirror_version = "2.0.0"
 names = ["text"]
 rate_limit = 1
 rate_burst = 2
-[[cluster.method]]
-names = ["int64"]
-breaker = true
-breaker_failures = 1
-breaker_open_ms = 30000
-"#
-        ),
-    )
+"#;
+
+/// An agent that calls these providers.
+fn consumer(providers: &[&JavaProvider]) -> Agent {
+    let section = |interface: &str, variant: &str, params: &str| {
+        let urls: Vec<_> = providers.iter().map(|it| format!("\"{}{params}\"", it.url())).collect();
+        let urls = urls.join(", ");
+        format!(
+            "[[registry.service]]\ninterface = \"{interface}\"\n{variant}endpoints = [{urls}]\n"
+        )
+    };
+    let blue = "group = \"blue\"\nversion = \"2.0.0\"\n";
+    let services = [
+        section(HELLO, "", ""),
+        section(TYPES, "", ""),
+        section(TYPES, blue, "?group=blue&version=2.0.0"),
+    ];
+    let services = services.concat();
+    Agent::start("consumer", &format!("{RULES}[[registry]]\nkind = \"static\"\n{services}"))
 }
 
 fn types(agent: &Agent, method: &str, arguments: &str) -> Answer {
@@ -140,54 +128,53 @@ fn n_events(agent: &Agent, event: &str) -> u64 {
 fn modes_hold_with_java_providers() {
     let estate = Estate::start();
     let agent = estate.both();
+    several_are_asked(&estate, &agent);
+    failures_are_replaced(&agent);
+    // The copy goes to another version of the service.
+    assert_eq!(&*types(&agent, "add", "[1,2]").body, "3");
+    wait_until("the copy is answered", || 1 <= n_events(&agent, "mirror_answered"));
+    let statuses = [(); 3].map(|()| types(&agent, "text", "[\"a\"]").status);
+    assert_eq!(statuses, [200, 200, 429], "the rate limit");
+    providers_go(estate, &agent);
+}
 
-    // Hedging: whichever endpoint is asked first, the answer is that of the fast one.
+fn several_are_asked(estate: &Estate, agent: &Agent) {
+    // Hedging: whichever provider is asked first, the answer is that of the fast one.
     wait_until("a hedge", || {
         let began = Instant::now();
         let answer = post(agent.http(), &format!("/{HELLO}/hash"), &[], "[\"a\"]");
         assert_eq!((answer.status, &*answer.body), (200, "97"));
         assert!(began.elapsed() < SLOW, "{:?}", began.elapsed());
-        1 <= n_events(&agent, "hedged")
+        1 <= n_events(agent, "hedged")
     });
-
-    // Broadcast: each provider has carried it out once.
-    let answer = types(&agent, "note", "[\"everybody\"]");
+    // Broadcast: each has carried it out once.
+    let answer = types(agent, "note", "[\"everybody\"]");
     assert_eq!((answer.status, &*answer.body), (200, "null"));
     assert_eq!(estate.noted("everybody"), [1, 1]);
-
     // Forking: one answer.
-    let answer = types(&agent, "textOfLen", "[5]");
+    let answer = types(agent, "textOfLen", "[5]");
     assert_eq!((answer.status, answer.body.len()), (200, 7), "{answer:?}");
+}
 
+fn failures_are_replaced(agent: &Agent) {
     // Failsafe: null for a failure, but a service's own exception is told.
     let timeout = ["x-dubbo-timeout-ms: 200"];
     let answer = post(agent.http(), &format!("/{TYPES}/sleep"), &timeout, "[5000]");
     assert_eq!((answer.status, &*answer.body), (200, "null"));
-    let answer = types(&agent, "failUnchecked", "[\"bad\"]");
+    let answer = types(agent, "failUnchecked", "[\"bad\"]");
     assert_eq!(answer.code(), "exception", "{answer:?}");
-
-    // Mocks.
-    let answer = types(&agent, "int32", "[1]");
+    let answer = types(agent, "int32", "[1]");
     assert_eq!((answer.status, &*answer.body), (200, "42"));
-    assert_eq!(&*types(&agent, "bool", "[true]").body, "true", "only failures are mocked");
+    assert_eq!(&*types(agent, "bool", "[true]").body, "true", "only failures are mocked");
+}
 
-    // Mirroring: the copy goes to another version of the service.
-    assert_eq!(&*types(&agent, "add", "[1,2]").body, "3");
-    wait_until("the copy is answered", || 1 <= n_events(&agent, "mirror_answered"));
-
-    // Rate limits.
-    let statuses = [(); 3].map(|()| types(&agent, "text", "[\"a\"]").status);
-    assert_eq!(statuses, [200, 200, 429]);
-
-    // Broadcast fails as soon as one provider is gone.
+fn providers_go(estate: Estate, agent: &Agent) {
     let Estate { fast, mut slow } = estate;
     slow.kill9();
-    wait_until("one is gone", || types(&agent, "note", "[\"half\"]").status != 200);
-    // Failures of a provider that is gone are mocked, where a section says so.
+    wait_until("a broadcast fails", || types(agent, "note", "[\"half\"]").status != 200);
     drop(fast);
-    wait_until("nobody is left", || {
-        types(&agent, "bool", "[true]").member("exception").contains("BusinessException")
-            || types(&agent, "bool", "[true]").body.contains("BusinessException")
+    wait_until("a mock where nobody is left", || {
+        types(agent, "bool", "[true]").body.contains("BusinessException")
     });
-    assert_eq!(&*types(&agent, "int32", "[1]").body, "42");
+    assert_eq!(&*types(agent, "int32", "[1]").body, "42");
 }

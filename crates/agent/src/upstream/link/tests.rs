@@ -1,0 +1,68 @@
+use wire::{Budget, Group};
+
+use super::*;
+
+fn peer() -> LinkPeer {
+    let memory = Memory::new(Budget::new(usize::MAX), Group::new());
+    let setup = Setup::new(&crate::config::ClusterPolicy::default());
+    LinkPeer::new("h:1", "test", setup, Rc::new(memory))
+}
+
+fn error(status: Status, payload: &'static [u8]) -> CallError {
+    let outcome = peer().outcome(status, codec::UNSET, payload.into(), None);
+    let error = outcome.expect_err("it is no answer");
+    assert_eq!(error.endpoint.as_deref(), Some("h:1"));
+    error
+}
+
+#[test]
+fn a_providers_status_arrives_through_its_agent() {
+    let failed = error(Status::DUBBO_STATUS, b"\x46broken");
+    assert_eq!(failed.provider_status, Some(DubboStatus::from_u8(0x46)));
+    assert_eq!(&*failed.message, "broken");
+    assert_eq!(error(Status::DUBBO_STATUS, b"").code, Code::BadReply);
+}
+
+#[test]
+fn what_an_agent_says_of_a_call_has_a_code() {
+    assert_eq!(error(Status::BAD_REQUEST, b"x").code, Code::BadArguments);
+    assert_eq!(error(Status::OVERLOADED, b"x").code, Code::Overloaded);
+    assert_eq!(error(Status::UPSTREAM_UNREACHABLE, b"x").code, Code::Unreachable);
+    assert!(peer().outcome(Status::OK, codec::UNSET, bytes::Bytes::new(), None).is_ok());
+}
+
+/// Only a change is news: whoever waits for the service is woken for nothing else.
+#[test]
+fn an_app_that_goes_and_comes_back_is_noticed_once() {
+    let peer = peer();
+    assert!(!peer.set_away("a.B", false), "it was never away");
+    assert!(peer.set_away("a.B", true));
+    assert!(!peer.set_away("a.B", true));
+    assert!(peer.is_away("a.B") && !peer.is_away("a.C"));
+    assert!(peer.set_away("a.C", true));
+    assert!(peer.set_away("a.B", false));
+    assert!(!peer.is_away("a.B") && peer.is_away("a.C"));
+}
+
+/// An older agent refuses the route of whole requests by its name. Nothing was begun.
+#[test]
+fn an_agent_that_is_too_old_is_named() {
+    let old = not_taken_whole(CallError::new(Code::ProviderRejected, "method"));
+    assert_eq!(old.code, Code::Refused);
+    assert!(old.message.ends_with("upgrade it"), "{old}");
+    let other = not_taken_whole(CallError::new(Code::Unreachable, "away"));
+    assert_eq!((other.code, &*other.message), (Code::Unreachable, "away"));
+}
+
+#[test]
+fn each_refusal_to_send_has_its_code() {
+    for (error, code) in [
+        (SendError::NoCredit, Code::Overloaded),
+        (SendError::BufferFull, Code::Overloaded),
+        (SendError::NotReady, Code::Unreachable),
+        (SendError::Closing, Code::Unreachable),
+        (SendError::TooLarge { len: 2, max: 1 }, Code::BodyTooLarge),
+    ] {
+        assert_eq!(refused(&error).code, code, "{error}");
+    }
+}
