@@ -135,7 +135,9 @@ impl Load {
         // Nearly half of that must be seen.
         let n_new = u64::try_from(opened.n).unwrap_or(u64::MAX);
         let less = before.permille().saturating_mul(n_new) * 2 / (5 * n);
-        more <= self.bytes_per_s() || self.permille() <= before.permille().saturating_sub(less)
+        let now = self.bytes_per_s();
+        more <= now && before.bytes_per_s() < now
+            || self.permille() <= before.permille().saturating_sub(less)
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Invariants:
 //! - The first connection always stays; it stands for the endpoint.
+//! - A connection that gives no sign of life gets no calls while another one takes them.
 //! - A connection that goes gets no new calls, and ends when its last one is answered.
 
 use std::cell::{Cell, RefCell};
@@ -14,6 +15,9 @@ use tracing::info;
 
 use super::{Peer, Standing, Upstream};
 use crate::config::ConnectionLimit;
+
+/// One of several connections is asked for a sign of life if none came for so long.
+const QUIET: Duration = Duration::from_millis(50);
 
 /// Makes one connection.
 pub(super) type Start<P> = Rc<dyn Fn() -> Upstream<P>>;
@@ -34,6 +38,8 @@ pub(super) struct LaneGroup<P: Peer> {
 struct Lane<P: Peer> {
     upstream: Rc<Upstream<P>>,
     seen: Cell<Seen>,
+    /// Its peer was asked for a sign of life in vain.
+    pauses: Cell<bool>,
 }
 
 /// What a connection had done at the last look.
@@ -45,7 +51,14 @@ struct Seen {
 
 impl<P: Peer> Lane<P> {
     fn start(start: &Start<P>) -> Self {
-        Self { upstream: Rc::new(start()), seen: Cell::default() }
+        Self { upstream: Rc::new(start()), seen: Cell::default(), pauses: Cell::default() }
+    }
+
+    /// As [`Upstream::pauses_since`] says. It is remembered.
+    fn pauses_since(&self, now: Instant, quiet: Duration) -> Option<Instant> {
+        let since = self.upstream.pauses_since(now, quiet);
+        self.pauses.set(since.is_some());
+        since
     }
 
     fn in_flight(&self) -> usize {
@@ -98,7 +111,8 @@ impl<P: Peer> LaneGroup<P> {
     }
 
     /// The connection for a call: the one with the fewest in flight, of those that take calls and
-    /// that are `wanted`. The first one if there is none.
+    /// that are `wanted`, and that do not pause if there are others. The first one if there is
+    /// none.
     pub(super) fn pick(&self, wanted: impl Fn(&P) -> bool) -> Rc<Upstream<P>> {
         Rc::clone(self.find(wanted).as_ref().unwrap_or(&self.first.upstream))
     }
@@ -109,7 +123,7 @@ impl<P: Peer> LaneGroup<P> {
         let ready = std::iter::once(&self.first)
             .chain(&*further)
             .filter(|it| it.upstream.standing() == Standing::Ready && wanted(it.upstream.peer()));
-        let found = ready.min_by_key(|lane| lane.in_flight())?;
+        let found = ready.min_by_key(|lane| (lane.pauses.get(), lane.in_flight()))?;
         Some(Rc::clone(&found.upstream))
     }
 
@@ -128,8 +142,26 @@ impl<P: Peer> LaneGroup<P> {
         std::iter::once(&self.first).chain(&*further).chain(&*leaving).any(|it| it.in_flight() != 0)
     }
 
-    /// Looks whether there should be one more, or one less. Call this every 100 ms or so.
+    /// Since when none of the connections gives a sign of life, as [`Upstream::pauses_since`]
+    /// says: a network may lose one of them, and carry the others.
+    pub(super) fn pauses_since(&self, now: Instant, quiet: Duration) -> Option<Instant> {
+        let first = self.first.pauses_since(now, quiet);
+        if !self.has_further() {
+            return first;
+        }
+        // All of them are asked, whatever the first one has said.
+        let further = self.further.borrow();
+        let ready = further.iter().filter(|it| it.upstream.standing() == Standing::Ready);
+        let further = ready.map(|lane| lane.pauses_since(now, quiet));
+        further.fold(first, |all, this| Some(all?.max(this?)))
+    }
+
+    /// Looks whether a connection gives no sign of life, and whether there should be one more, or
+    /// one less. Call this every 100 ms or so.
     pub(super) fn tend(&self, now: Instant) {
+        if self.has_further() && self.has_calls() {
+            self.pauses_since(now, QUIET);
+        }
         let Some(count) = &self.count else { return };
         // Dropped, it ends in order.
         self.leaving.borrow_mut().retain(|lane| lane.in_flight() != 0);

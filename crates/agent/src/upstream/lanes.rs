@@ -96,9 +96,9 @@ impl<P: Peer> Lanes<P> {
         self.short.first().evidence(now)
     }
 
-    /// Since when it gives no sign of life, as [`Upstream::pauses_since`] says.
+    /// Since when it gives no sign of life on any connection, as [`Upstream::pauses_since`] says.
     pub fn pauses_since(&self, now: Instant, quiet: Duration) -> Option<Instant> {
-        self.short.first().pauses_since(now, quiet)
+        self.short.pauses_since(now, quiet)
     }
 
     /// Why it takes no calls, if it does not.

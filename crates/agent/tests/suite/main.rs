@@ -34,6 +34,7 @@ mod rate_limits;
 mod registry_away;
 mod retries;
 mod rules;
+mod several_links;
 mod several_registries;
 mod static_list;
 mod support;

@@ -3,10 +3,11 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support;
+use crate::support::load::Load;
 use crate::support::{
     Behaviour, FakeProvider, Http, SERVICE, STRING, call, consumer_with_metrics, metric, n_calls,
     provider_agent, register, register_link, wait_until,
@@ -15,47 +16,6 @@ use agent::Agent;
 use bytes::BytesMut;
 use link_proto::{Connection, Event, Reply, Status};
 use registry::MemoryHub;
-
-/// Callers that go on until they are stopped.
-struct Load {
-    n_ok: Arc<AtomicUsize>,
-    stop: Arc<AtomicBool>,
-    threads: Vec<std::thread::JoinHandle<Vec<String>>>,
-}
-
-impl Load {
-    fn start(agent: &Agent, n_callers: usize) -> Self {
-        let (n_ok, stop) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
-        let addr = agent.addresses().http[0];
-        let threads = (0..n_callers).map(|_| {
-            let (n_ok, stop) = (Arc::clone(&n_ok), Arc::clone(&stop));
-            std::thread::spawn(move || {
-                let (mut http, mut failures) = (Http::connect(addr), Vec::new());
-                while !stop.load(Ordering::SeqCst) && failures.len() < 1000 {
-                    let answer = http.post(&format!("/{SERVICE}/echo"), &[STRING], "[\"x\"]");
-                    match answer.status {
-                        200 => drop(n_ok.fetch_add(1, Ordering::SeqCst)),
-                        _ => failures.push(format!("{} {}", answer.status, answer.body)),
-                    }
-                }
-                failures
-            })
-        });
-        let threads = threads.collect();
-        Self { n_ok, stop, threads }
-    }
-
-    fn wait_for(&self, n: usize) {
-        let goal = self.n_ok.load(Ordering::SeqCst) + n;
-        wait_until("calls", || (goal <= self.n_ok.load(Ordering::SeqCst)).then_some(()));
-    }
-
-    /// The failures of all callers.
-    fn stop(self) -> Vec<String> {
-        self.stop.store(true, Ordering::SeqCst);
-        self.threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
-    }
-}
 
 fn held(agent: &Agent) -> u64 {
     metric(agent, &format!("dubmesh_endpoints_held{{service=\"{SERVICE}\"}}"))

@@ -127,3 +127,17 @@ fn connections_that_nobody_needs_are_closed_one_by_one() {
     assert_eq!(watched.watch(&quiet, 300 * SECOND), 1);
     assert!(1 < watched.watch(&busy, 10 * SECOND), "and opened again when they are needed");
 }
+
+/// A peer that takes nothing takes no more on two connections.
+#[test]
+fn nothing_on_more_connections_is_no_more_than_nothing() {
+    let (mut count, mut now) = (ConnectionCount::new(8, test_start()), test_start());
+    let mut most = 1;
+    for _ in 0..50 {
+        now += STEP;
+        let busy = STEP * u32::try_from(count.n()).unwrap();
+        let _ = count.look(now, Activity { busy, bytes: 0, in_flight: 800 });
+        most = most.max(count.n());
+    }
+    assert_eq!((most, count.n()), (2, 1), "it was tried, and given up");
+}

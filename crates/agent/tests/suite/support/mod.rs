@@ -11,6 +11,7 @@
 pub mod backend;
 pub mod dubbo;
 pub mod http_app;
+pub mod load;
 pub mod pool;
 
 use std::io::{Read, Write};
