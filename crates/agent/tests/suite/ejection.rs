@@ -1,7 +1,9 @@
 //! Providers that fail, hang or are slow beside others that work: what their callers notice.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
+use crate::support::load::Load;
 use crate::support::{
     Behaviour, FakeProvider, Http, SERVICE, STRING, call, consumer_with_metrics, metric, register,
     wait_until,
@@ -58,6 +60,46 @@ fn one_that_fails_at_once_is_ejected() {
         (n_ejected(&agent) == 1).then_some(())
     });
     assert!(1 <= n_ejections(&agent, "failures") + n_ejections(&agent, "error-rate"));
+}
+
+/// One of three that answers faster than the others, by failing: of all calls after the first
+/// second, how many in a hundred fail.
+fn failed_percent(bad: Behaviour, keys: &str) -> f64 {
+    let hub = MemoryHub::new();
+    let providers = [bad, Behaviour::Slow, Behaviour::Slow].map(FakeProvider::start);
+    let _registered = providers.each_ref().map(|provider| register(&hub, provider.addr));
+    let agent = consumer_with_metrics(&hub, &format!("[defaults]\n{keys}\n"));
+    let (load, started) = (Load::start(&agent, 8), Instant::now());
+    while started.elapsed() < Duration::from_secs(1) {
+        load.wait_for(1);
+    }
+    let (n_failed, n_ok) = (load.n_failed(), 300);
+    load.wait_for(n_ok);
+    let n_failed = load.n_failed() - n_failed;
+    drop(load.stop());
+    #[expect(clippy::cast_precision_loss, reason = "small")]
+    let percent = 100.0 * n_failed as f64 / (n_failed + n_ok) as f64;
+    percent
+}
+
+#[test]
+fn one_that_fails_at_once_costs_next_to_nothing_after_a_second() {
+    let cases: Vec<_> = ["adaptive", "least-in-flight", "power-of-two"]
+        .into_iter()
+        .map(|balance| format!("balance = \"{balance}\""))
+        .flat_map(|keys| {
+            let exceptions = format!("{keys}\neject_exceptions = true");
+            [(Behaviour::Fails, keys), (Behaviour::Throws, exceptions)]
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for (bad, keys) in &cases {
+            scope.spawn(move || {
+                let percent = failed_percent(*bad, keys);
+                assert!(percent <= 1.0, "{bad:?}, {keys}: {percent:.1}% of the calls fail");
+            });
+        }
+    });
 }
 
 #[test]

@@ -57,6 +57,8 @@ pub enum Behaviour {
     Long,
     /// It fails at once, outside of the service's code.
     Fails,
+    /// Its methods throw at once, whatever they are called.
+    Throws,
     /// It answers as it should, after 20 ms, one request of a connection after the other.
     Slow,
 }
@@ -246,6 +248,13 @@ fn serve(
                 }
                 Behaviour::Fails => {
                     machine.reply_error(now, to, Status::ServiceError, "out of order").unwrap();
+                }
+                Behaviour::Throws => {
+                    let mut value = Vec::new();
+                    let mut encoder = hessian::Encoder::new(&mut value);
+                    encoder.object_begin("com.acme.Oops", &["detailMessage"]);
+                    encoder.string("it broke");
+                    machine.reply(now, to, ReplyKind::Exception, &value, &[]).unwrap();
                 }
                 Behaviour::Leaving => {
                     let text = "Fail to decode request due to: java.lang.IllegalArgumentException: \
