@@ -29,12 +29,14 @@ use tokio::sync::{Notify, oneshot};
 pub use self::direct::{DirectGates, OwnGates};
 pub use self::lending::Borrower;
 use self::lending::Lending;
+use self::pauses::AppPauses;
 pub use self::shared::{GateFigures, SharedGate, Source};
 use crate::error::{CallError, Code};
 
 mod care;
 mod direct;
 mod lending;
+mod pauses;
 mod settling;
 mod shared;
 
@@ -100,6 +102,7 @@ pub struct AppGate {
     /// When the thread is free for certain of the call by a credit that was answered last.
     settles_at: Cell<Option<Instant>>,
     is_lending: Cell<bool>,
+    pauses: AppPauses,
 }
 
 /// Calls that wait for room in one app or another.
@@ -146,6 +149,7 @@ impl AppGate {
             lending: RefCell::default(),
             settles_at: Cell::default(),
             is_lending: Cell::new(false),
+            pauses: AppPauses::default(),
         })
     }
 

@@ -17,6 +17,7 @@
 //! - [`connection_count`] says how many connections the calls to one endpoint need.
 //! - [`lender`] lends what a worker's gate may let in to the links that call it, and [`purse`] is
 //!   what a link holds of that.
+//! - [`pause`] says who has calls and gives no sign of life.
 //! - [`breaker`] keeps the calls of a method from an endpoint while they fail there.
 //! - [`rate_limit`] refuses calls of which more come a second than is allowed.
 //! - [`fault`] draws the faults that are injected into calls, and [`latencies`] says when a call
@@ -48,6 +49,7 @@ pub mod latencies;
 pub mod lender;
 pub mod limit;
 pub mod line;
+pub mod pause;
 pub mod purse;
 pub mod queue;
 pub mod rate_limit;

@@ -116,6 +116,13 @@ pub enum Event<T> {
         /// How many.
         credits: Credits,
     },
+    /// Client: the app of a pool gives no sign of life, or gives some again.
+    Pause {
+        /// Which pool.
+        pool: PoolId,
+        /// Whether it pauses.
+        pauses: bool,
+    },
     /// Server: calls wait at the client for credits of a pool.
     Demand {
         /// Which pool.

@@ -77,6 +77,9 @@ pub enum Kind {
     Compressed = 13,
     /// The client says how many calls wait for credits.
     Demand = 14,
+    /// The server says that an app behind it gives no sign of life, or gives some again. Optional,
+    /// as calls end without it, too.
+    Pause = 0x80,
 }
 
 /// Flag bits of the frames. The same bit may mean different things in different kinds.
@@ -120,6 +123,7 @@ impl Kind {
             12 => Self::ItemCredit,
             13 => Self::Compressed,
             14 => Self::Demand,
+            0x80 => Self::Pause,
             _ => return None,
         })
     }
@@ -147,7 +151,7 @@ impl Kind {
             Self::Cancel => 0,
             Self::ItemCredit => 4,
             Self::Demand => 12,
-            Self::Credit | Self::Ping | Self::Pong => 8,
+            Self::Credit | Self::Ping | Self::Pong | Self::Pause => 8,
             Self::GoAway => MAX_TEXT_LEN,
         }
     }
@@ -234,7 +238,7 @@ mod tests {
             header(4, flags::STREAM_IN, 9).check(),
             Err(LinkError::UnknownFlags { kind: 4, flags: 8 })
         );
-        assert_eq!(header(0x80, 0x3f, 9).check(), Ok(None), "optional kinds are skipped");
+        assert_eq!(header(0x81, 0x3f, 9).check(), Ok(None), "optional kinds are skipped");
         assert_eq!(header(0x7f, 0, 0).check(), Err(LinkError::UnknownKind { kind: 0x7f }));
         assert_eq!(header(0, 0, 0).check(), Err(LinkError::UnknownKind { kind: 0 }));
         for kind in 0..=255 {

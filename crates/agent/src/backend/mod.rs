@@ -123,6 +123,8 @@ impl Gates {
         if let App::Dubbo(app) = app {
             let lanes = Rc::clone(&app.upstream);
             gate.set_late_replies(Box::new(move || lanes.late_replies()));
+            let lanes = Rc::clone(&app.upstream);
+            gate.set_pauses_since(Box::new(move |now, quiet| lanes.pauses_since(now, quiet)));
         }
         gate
     }

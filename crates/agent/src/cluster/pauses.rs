@@ -5,18 +5,13 @@
 //! the same: most pauses are short, such as those of a garbage collector.
 
 use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use balance::{Balancer, Slot};
+use flow::pause;
 
 use super::{Cluster, Member};
 
-/// How often endpoints are looked at, while calls are made.
-const LOOK_STEP: Duration = Duration::from_millis(5);
-/// An endpoint with calls is asked if nothing has come for so long, and for so many times as long
-/// as its answers are usually apart.
-const QUIET: Duration = Duration::from_millis(10);
-const TIMES_APART: u32 = 2;
 /// As many endpoints are looked at in one step; where there are more they take turns.
 const LOOK_MAX: usize = 64;
 
@@ -38,7 +33,7 @@ impl Cluster {
     #[cold]
     fn look_now(&self, now: Instant) {
         let pauses = &self.pauses;
-        pauses.due.set(now.checked_add(LOOK_STEP));
+        pauses.due.set(now.checked_add(pause::LOOK_STEP));
         let balancer = self.balancer.borrow();
         let from = pauses.look_from.get();
         let usual = balancer.usual_latency();
@@ -49,10 +44,9 @@ impl Cluster {
             let member = &stats.key.0;
             // One that pauses may have no calls any more when they have timed out.
             let has_calls = stats.in_flight != 0 || member.pauses_since.get().is_some();
-            let apart = usual / stats.in_flight.max(1);
-            let quiet = QUIET.max(apart * TIMES_APART);
+            let quiet = pause::patience(usual, stats.in_flight);
             let since = match has_others && has_calls {
-                true => member.upstream.pauses_since(now, quiet),
+                true => member.upstream.pauses_since(&self.service_name, now, quiet),
                 false => None,
             };
             member.pauses_since.set(since);

@@ -39,6 +39,7 @@ impl Pools {
         let (conn, gate, n_told) = (conn.clone(), Rc::clone(gate), Cell::default());
         let pool = Rc::new(Pool { id: PoolId(id), gate, conn, n_told });
         pools.push(Rc::clone(&pool));
+        pool.gate.listen(&(Rc::clone(&pool) as Rc<dyn Borrower>));
         Some(pool)
     }
 
@@ -69,5 +70,9 @@ impl Borrower for Pool {
         if self.conn.with(|link| link.grant(self.id, credits)) {
             self.n_told.set(self.n_told.get().wrapping_add(1));
         }
+    }
+
+    fn tell_pause(&self, pauses: bool) {
+        self.conn.with(|link| link.tell_pause(self.id, pauses));
     }
 }

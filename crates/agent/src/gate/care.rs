@@ -22,13 +22,18 @@ impl AppGate {
         let mut report_at = Instant::now() + REPORT_INTERVAL;
         while self.is_active.get() {
             let expiry = self.gate.borrow().poll_timeout().map(|expiry| expiry + TIMER_STEP);
-            let due = expiry.into_iter().chain(self.settled_at()).fold(report_at, Instant::min);
+            let looks =
+                expiry.into_iter().chain(self.settled_at()).chain(self.pauses_due(report_at));
+            let due = looks.fold(report_at, Instant::min);
             tokio::select! {
                 () = self.shared.woken(self.worker) => {}
                 () = sleep_until(due.into()) => {}
             }
             let now = Instant::now();
             self.end_settling(now);
+            if self.pauses_due(now).is_some_and(|due| due <= now) {
+                self.look_at_pauses(now);
+            }
             if report_at <= now || self.is_rejected.take() {
                 self.end_lingering(now);
                 self.report(now);
@@ -72,7 +77,7 @@ impl AppGate {
         let allowance = self.shared.report(now, self.worker, &report, n_waiting);
         self.set_allowance(allowance);
         // The next call starts a task again.
-        self.is_active.set(report.demand != 0);
+        self.is_active.set(report.demand != 0 || self.is_paused());
     }
 
     /// Returns what this worker may no longer use, and learns what it may.

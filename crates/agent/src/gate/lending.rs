@@ -21,6 +21,9 @@ pub trait Borrower {
 
     /// Tells it how many calls it may have in flight.
     fn tell(&self, credits: Credits);
+
+    /// Tells it that the app gives no sign of life, or gives some again.
+    fn tell_pause(&self, pauses: bool);
 }
 
 /// Who may have how many calls in the app.

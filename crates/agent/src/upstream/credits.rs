@@ -23,6 +23,8 @@ pub(super) struct LinkCredits {
     purses: RefCell<Vec<Rc<LinkPurse>>>,
     /// Some pool has not enough for all. The path of a call looks at nothing else.
     is_lent: Cell<bool>,
+    /// The pools whose apps give no sign of life, and since when that is known.
+    paused: RefCell<Vec<(PoolId, Instant)>>,
 }
 
 /// The credits of one pool.
@@ -74,6 +76,23 @@ impl LinkCredits {
         self.is_lent.set(is_lent);
     }
 
+    /// The app of a pool gives no sign of life from now on, or gives some again.
+    pub(super) fn set_paused(&self, pool: PoolId, pauses: bool) {
+        let mut paused = self.paused.borrow_mut();
+        paused.retain(|(known, _)| *known != pool);
+        paused.extend(pauses.then(|| (pool, Instant::now())));
+    }
+
+    /// Since when the app of a service gives no sign of life.
+    pub(super) fn pauses_since(&self, service: &str) -> Option<Instant> {
+        let (paused, services) = (self.paused.borrow(), self.services.borrow());
+        let (_, pool) = match paused.is_empty() {
+            true => None,
+            false => services.iter().find(|(known, _)| **known == *service),
+        }?;
+        paused.iter().find(|(paused, _)| paused == pool).map(|(_, since)| *since)
+    }
+
     /// The purse that calls of a service need a credit from now.
     #[inline]
     pub(super) fn of(&self, service: &str) -> Option<Rc<LinkPurse>> {
@@ -105,6 +124,7 @@ impl LinkCredits {
     pub(super) fn clear(&self) {
         self.is_lent.set(false);
         self.services.borrow_mut().clear();
+        self.paused.borrow_mut().clear();
         for purse in self.purses.take() {
             *purse.conn.borrow_mut() = None;
             purse.elsewhere.take().iter().for_each(|it| it.room.notify_one());

@@ -46,7 +46,7 @@ pub struct LinkPeer {
     /// Services whose app the peer cannot reach, as it said last. It says so again when that has
     /// changed. Belongs to the connection that is up.
     away: RefCell<Vec<Box<str>>>,
-    credits: LinkCredits,
+    pub(super) credits: LinkCredits,
     /// The connection that is up, once a route was asked for there.
     conn: RefCell<Option<Conn<LinkClient>>>,
     scratch: Scratch,
@@ -349,6 +349,7 @@ impl Peer for LinkPeer {
             Event::Credits { pool, credits } => {
                 self.credits.set(self.conn.borrow().as_ref(), pool, credits);
             }
+            Event::Pause { pool, pauses } => self.credits.set_paused(pool, pauses),
             Event::RouteAccepted { route, codec, pool } => {
                 self.note_pool(route, pool);
                 let serialization = match codec {

@@ -105,6 +105,14 @@ impl Lanes<LinkPeer> {
         }
     }
 
+    /// Since when the peer says that the app of a service gives no sign of life.
+    pub(super) fn app_pauses_since(&self, service: &str) -> Option<Instant> {
+        match self.short.has_further() {
+            false => self.peer().credits.pauses_since(service),
+            true => self.short.all().iter().find_map(|it| it.peer().credits.pauses_since(service)),
+        }
+    }
+
     /// Whether the peer has said that it cannot reach the app of a service.
     #[inline]
     pub fn is_away(&self, service: &str) -> bool {

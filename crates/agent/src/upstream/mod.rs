@@ -116,10 +116,13 @@ impl AnyUpstream {
         }
     }
 
-    /// Since when it gives no sign of life, if it was asked for one in vain.
-    pub fn pauses_since(&self, now: Instant, quiet: Duration) -> Option<Instant> {
+    /// Since when it gives no sign of life, if it was asked for one in vain; or the app of a
+    /// service behind it, as its agent says.
+    pub fn pauses_since(&self, service: &str, now: Instant, quiet: Duration) -> Option<Instant> {
         match self {
-            Self::Link(upstream) => upstream.pauses_since(now, quiet),
+            Self::Link(lanes) => {
+                lanes.pauses_since(now, quiet).or_else(|| lanes.app_pauses_since(service))
+            }
             Self::Dubbo(upstream) => upstream.pauses_since(now, quiet),
         }
     }

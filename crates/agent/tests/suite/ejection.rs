@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::support::load::Load;
 use crate::support::{
-    Behaviour, FakeProvider, Http, SERVICE, STRING, call, consumer_with_metrics, metric, register,
-    wait_until,
+    Behaviour, FakeProvider, Http, SERVICE, STRING, call, consumer_with_metrics, exporting, metric,
+    n_calls, register, register_link, wait_until,
 };
 use agent::Agent;
 use registry::MemoryHub;
@@ -147,6 +147,40 @@ fn one_that_pauses_is_avoided() {
         let n_failed = n_failed(&agent, 8, 200, 500);
         assert!(n_failed <= 16, "{n_failed} of 1600 calls failed");
         providers[0].go_on();
+    });
+}
+
+/// The links work, and only the agent before it can tell that the provider stands still.
+#[test]
+fn one_that_pauses_behind_its_agent_is_avoided() {
+    let (near, far) = (MemoryHub::new(), MemoryHub::new());
+    let providers = [Behaviour::Jams, Behaviour::Good, Behaviour::Good].map(FakeProvider::start);
+    let short = "[defaults]\nlong_bytes = 100000000\n";
+    let agents = providers.each_ref().map(|it| {
+        let app = it.addr;
+        exporting(&far, &format!("interface = \"{SERVICE}\"\napp = \"dubbo://{app}\"\n{short}"))
+    });
+    let links = agents.each_ref().map(|agent| agent.addresses().link.unwrap());
+    let _registered = links.map(|link| register_link(&near, link));
+    let never = "eject_failures = 0\neject_error_percent = 0\neject_silence_ms = 0\n";
+    let turns = "balance = \"round-robin\"\n";
+    let agent = consumer_with_metrics(&near, &format!("{short}{never}{turns}"));
+    let long = format!("[\"{}\"]", "x".repeat(100_000));
+    std::thread::scope(|scope| {
+        for _ in 0..12 {
+            scope.spawn(|| call(&agent, "echo", &[STRING], &long));
+        }
+        wait_until("the provider is jammed", || (providers[0].n_requests() != 0).then_some(()));
+        let n_first = n_failed(&agent, 8, 200, 500);
+        assert!(n_first <= 16, "{n_first} of 1600 calls failed");
+        let n_more = n_failed(&agent, 8, 100, 500);
+        assert_eq!(n_more, 0, "it is known to pause");
+        providers[0].go_on();
+    });
+    let before = n_calls(&agent, links[0], "ok");
+    wait_until("calls at the one that goes on", || {
+        assert_eq!(n_failed(&agent, 8, 10, 5000), 0);
+        (before + 8 < n_calls(&agent, links[0], "ok")).then_some(())
     });
 }
 

@@ -48,6 +48,18 @@ impl<T> Connection<T> {
         true
     }
 
+    /// Server: the app of a pool gives no sign of life from now on, or gives some again. Nothing is
+    /// sent to a client that knows no credits: it knows no pools.
+    pub fn tell_pause(&mut self, pool: PoolId, pauses: bool) {
+        let core = &mut self.core;
+        if !core.has_credits || core.failed.is_some() || matches!(self.side, Side::Client(_)) {
+            return;
+        }
+        let body = u64::from(pool.0) << 32 | u64::from(pauses);
+        let header = Header { kind: Kind::Pause as u8, ..Header::default() };
+        core.outbox.control(header, &body.to_be_bytes());
+    }
+
     /// Client: so many calls wait for credits of a pool, for which `n_seen` CREDITs have come.
     pub fn demand(&mut self, pool: PoolId, n_waiting: u32, n_seen: u32) {
         let core = &mut self.core;
@@ -69,6 +81,22 @@ impl<T> ClientSide<T> {
     ) -> Result<(), LinkError> {
         let (pool, credits) = (PoolId::from_wire_some(pool)?, Credits::from_wire(credits));
         core.events.push_back(Event::Credits { pool, credits });
+        Ok(())
+    }
+
+    pub(super) fn handle_pause(
+        core: &mut Core<T>,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<(), LinkError> {
+        if !core.has_credits {
+            return Ok(());
+        }
+        let mut reader = Reader::new(header.kind, body);
+        let (pool, pauses) = (reader.u32()?, reader.u32()?);
+        reader.finish()?;
+        let pool = PoolId::from_wire_some(pool)?;
+        core.events.push_back(Event::Pause { pool, pauses: pauses != 0 });
         Ok(())
     }
 }

@@ -6,6 +6,7 @@
 //!   and the rest waits.
 
 use super::InPlace;
+use super::client::ClientSide;
 use super::core::check_opaque;
 use super::server::ServerSide;
 use super::streams::COPIED_LEN;
@@ -186,6 +187,7 @@ impl<T> Connection<T> {
             }
             (Side::Server(_), Kind::Demand) => ServerSide::handle_demand(core, header, body),
             (Side::Client(client), Kind::Credit) => client.handle_credit(core, header, body),
+            (Side::Client(_), Kind::Pause) => ClientSide::handle_pause(core, header, body),
             (side, Kind::Hello) => {
                 core.handle_hello(now, header, body)?;
                 match side {

@@ -696,7 +696,7 @@ fn frames_that_are_not_for_this_side_are_refused() {
 #[test]
 fn optional_frames_are_skipped() {
     let (mut pair, _) = Pair::with_route(Config::default(), Config::default());
-    let header = Header { body_len: 3, kind: 0x80, flags: 0xff, ..Header::default() };
+    let header = Header { body_len: 3, kind: 0x81, flags: 0xff, ..Header::default() };
     let mut bytes = BytesMut::from(&header.to_bytes()[..]);
     bytes.put_slice(b"abc");
     bytes.unsplit(request_frame(0, 0));

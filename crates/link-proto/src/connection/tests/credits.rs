@@ -37,6 +37,24 @@ fn routes_have_pools_and_pools_have_credits() {
     );
 }
 
+#[test]
+fn clients_hear_that_the_app_of_a_pool_pauses_and_goes_on() {
+    let mut pair = Pair::new(with_credits(), with_credits());
+    for pauses in [true, false] {
+        pair.server.tell_pause(POOL, pauses);
+        let events = pair.at_client();
+        let [Event::Pause { pool: POOL, pauses: got }] = events[..] else { panic!("{events:?}") };
+        assert_eq!(got, pauses);
+    }
+    let error = fail_server(&mut pair, frame(Kind::Pause, 0, 0, &[0; 8]));
+    assert_eq!(error, LinkError::Unexpected { kind: 0x80 });
+    let mut pair = Pair::new(with_credits(), with_credits());
+    let none = crate::header::MAX_POOLS;
+    let body = [none.to_be_bytes(), [0; 4]].concat();
+    let error = pair.client.handle_bytes(pair.now, &mut frame(Kind::Pause, 0, 0, &body));
+    assert_eq!(error, Err(LinkError::BadPool { pool: none, max: none }));
+}
+
 /// Whichever of the two is older: not a byte is other than before.
 #[test]
 fn a_peer_without_credits_is_served_as_before() {
@@ -45,6 +63,7 @@ fn a_peer_without_credits_is_served_as_before() {
     {
         let (mut pair, route) = Pair::with_route(client, server);
         assert!(!pair.server.grant(POOL, Credits::Limited(1)));
+        pair.server.tell_pause(POOL, true);
         pair.client.demand(POOL, 5, 0);
         pair.server.accept_route_of_pool(route, 6, POOL);
         let ack = [0, 0, 0, 4, 2, 1, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -54,6 +73,8 @@ fn a_peer_without_credits_is_served_as_before() {
             pair.at_client()[..],
             [Event::RouteAccepted { codec: 6, pool: None, .. }]
         ));
+        pair.client.handle_bytes(pair.now, &mut frame(Kind::Pause, 0, 0, &[0; 8])).unwrap();
+        assert!(pair.at_client().is_empty());
         let error = fail_server(&mut pair, frame(Kind::Demand, 0, 0, &[0; 12]));
         assert_eq!(error, LinkError::UnknownKind { kind: 14 });
     }
