@@ -40,7 +40,7 @@ const MAX_RULES_WAIT: Duration = Duration::from_secs(1);
 /// takes this long. No machine that stood still makes the next list wait longer than for this.
 const REST_SHARE: u32 = 4;
 const MIN_UPDATE_TIME: Duration = Duration::from_micros(250);
-const MAX_UPDATE_TIME: Duration = Duration::from_millis(20);
+const MAX_UPDATE_TIME: Duration = Duration::from_millis(250);
 /// A service that has no endpoint is forgotten when nobody has asked for it this long.
 const IDLE_TTL: Duration = Duration::from_secs(30);
 

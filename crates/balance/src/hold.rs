@@ -13,6 +13,8 @@
 //! - No endpoint is used longer than the configured time after it vanished.
 //! - An endpoint that is listed again is not kept beside its listing.
 
+use std::collections::HashSet;
+use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 use crate::endpoint::EndpointSpec;
@@ -63,7 +65,7 @@ struct Kept<K> {
     is_used: bool,
 }
 
-impl<K: Eq + Clone> Holder<K> {
+impl<K: Eq + Hash + Clone> Holder<K> {
     /// Keeps nothing yet.
     #[must_use]
     pub fn new(policy: HoldPolicy) -> Self {
@@ -87,8 +89,10 @@ impl<K: Eq + Clone> Holder<K> {
         if self.policy.time.is_zero() {
             return;
         }
+        // A list of thousands may go at once.
+        let mut known: HashSet<K> = self.kept().cloned().collect();
         for spec in specs {
-            if !self.keeps(&spec.key) {
+            if known.insert(spec.key.clone()) {
                 self.kept.push(Kept {
                     spec,
                     vanished_at: now,
@@ -168,10 +172,6 @@ impl<K: Eq + Clone> Holder<K> {
     /// All that are kept, used or not: their connections are to be asked whether they answer.
     pub fn kept(&self) -> impl Iterator<Item = &K> {
         self.kept.iter().map(|kept| &kept.spec.key)
-    }
-
-    fn keeps(&self, key: &K) -> bool {
-        self.kept.iter().any(|kept| kept.spec.key == *key)
     }
 }
 

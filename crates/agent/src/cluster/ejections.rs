@@ -3,7 +3,7 @@
 //!
 //! [`balance::Balancer`] decides; each worker by the calls that it makes itself.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use balance::{Balancer, Changed, Ejection};
@@ -47,12 +47,12 @@ impl Ejections {
         }
         // Endpoints that left their registry while they were ejected do not come back.
         if !self.shown.is_empty() {
-            let out: Vec<&str> = balancer
+            let out: HashSet<&str> = balancer
                 .stats()
                 .filter(|stats| stats.ejection.is_some())
                 .map(|stats| &**stats.key.0.upstream.address())
                 .collect();
-            self.shown.retain(|address, _| out.contains(&&**address));
+            self.shown.retain(|address, _| out.contains(&**address));
         }
     }
 

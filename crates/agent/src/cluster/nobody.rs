@@ -7,6 +7,9 @@ use registry::{Freshness, unused_text, why_nobody};
 use super::{Allowed, Cluster, MemberState};
 use crate::error::{CallError, Code};
 
+/// Endpoints whose troubles a caller is told: there may be thousands.
+const MAX_TOLD: usize = 10;
+
 impl Cluster {
     pub(super) fn registry_silent(&self) -> CallError {
         let name = &self.registry_name;
@@ -34,14 +37,17 @@ impl Cluster {
         }
         let (service, registry) = (&self.service, &self.registry_name);
         let balancer = self.balancer.borrow();
-        let down: Vec<String> = balancer
-            .stats()
-            .filter(|stats| !stats.leaving)
-            .map(|stats| stats.key.0.trouble(&self.service_name))
-            .collect();
-        if !down.is_empty() {
-            let list = down.join(", ");
-            let message = format!("no endpoint of {service} can be reached; down: {list}");
+        let mut down = balancer.stats().filter(|stats| !stats.leaving);
+        let troubles = down.by_ref().take(MAX_TOLD);
+        let told: Vec<String> =
+            troubles.map(|stats| stats.key.0.trouble(&self.service_name)).collect();
+        if !told.is_empty() {
+            let list = told.join(", ");
+            let more = match down.count() {
+                0 => String::new(),
+                n => format!(", and {n} more"),
+            };
+            let message = format!("no endpoint of {service} can be reached; down: {list}{more}");
             return CallError::new(Code::NoEndpoint, message);
         }
         let holding = self.holding.borrow();

@@ -284,3 +284,20 @@ fn an_update_keeps_the_endpoints_that_stay() {
         assert_eq!(only.0.attachments, [(TOKEN, "secret".to_owned())]);
     });
 }
+
+/// A list of thousands makes no message of thousands, again for each call that fails.
+#[test]
+fn a_caller_is_told_of_some_endpoints_and_how_many_more_there_are() {
+    on_worker(async || {
+        let cluster = cluster(&policy(2));
+        for (n, more) in [(10, None), (11, Some(", and 1 more")), (500, Some(", and 490 more"))] {
+            cluster.update(&list(n));
+            let message = cluster.no_endpoint_at(Instant::now(), None).message;
+            assert_eq!(message.matches(NOWHERE.0).count(), 10, "{message}");
+            match more {
+                Some(more) => assert!(message.ends_with(more), "{message}"),
+                None => assert!(!message.contains("more"), "{message}"),
+            }
+        }
+    });
+}

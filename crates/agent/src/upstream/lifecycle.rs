@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tracing::{debug, info, warn};
 use wire::{Backoff, Connection, Destination, Meter, jitter};
 
-use super::reconnects::{Down, Reconnects};
+use super::reconnects::{Down, Reconnects, Turn};
 use crate::connections::{Activity, Connections, Direction, Session};
 use crate::error::{CallError, Code};
 
@@ -120,6 +120,8 @@ struct Inner<P: Peer> {
     changed: Notify,
     /// The next attempt need not wait any longer.
     soon: Notify,
+    /// An attempt is due, and others come first.
+    awaits_turn: Cell<bool>,
     dropped: Cell<bool>,
     /// Nothing of it is left but what asks.
     ended: Cell<bool>,
@@ -153,6 +155,7 @@ impl<P: Peer> Upstream<P> {
             meter: RefCell::default(),
             changed: Notify::new(),
             soon: Notify::new(),
+            awaits_turn: Cell::new(false),
             dropped: Cell::new(false),
             ended: Cell::new(false),
         });
@@ -244,6 +247,9 @@ impl<P: Peer> Upstream<P> {
             let changed = self.0.changed.notified();
             if self.standing() != Standing::Connecting {
                 return self.conn();
+            }
+            if self.0.awaits_turn.get() {
+                self.connect_soon();
             }
             if tokio::time::timeout_at(deadline.into(), changed).await.is_err() {
                 return Err(self.unreachable("the deadline passed while connecting"));
@@ -343,16 +349,27 @@ impl<P: Peer> Drop for Upstream<P> {
 impl<P: Peer> Inner<P> {
     async fn run(&self, destination: &Destination, connect_timeout: Duration) {
         let mut backoff = Backoff::new(MIN_BACKOFF, MAX_BACKOFF);
-        while !self.dropped.get() {
+        let (mut is_known, mut down_since) = (false, None);
+        loop {
+            let turn = self.turn(is_known).await;
+            if self.dropped.get() {
+                break;
+            }
             // What connects and what serves is large, and there is none of it while an endpoint
             // that is down waits: there may be thousands of them.
             let connect = Box::pin(destination.connect(P::PROTOCOL, connect_timeout));
-            let reason = match connect.await {
+            let connected = tokio::select! {
+                connected = connect => connected,
+                () = self.until_dropped() => break,
+            };
+            drop(turn);
+            let reason = match connected {
                 Ok(stream) => {
                     let was_ready = Cell::new(false);
                     let reason = Box::pin(self.serve(stream, &was_ready)).await;
                     if was_ready.get() {
                         backoff.reset();
+                        (is_known, down_since) = (true, None);
                     }
                     reason
                 }
@@ -364,7 +381,8 @@ impl<P: Peer> Inner<P> {
             }
             self.go_down(&reason);
             let mut wait = backoff.next_wait();
-            if MAX_BACKOFF / 2 <= wait {
+            let down_for = down_since.get_or_insert_with(Instant::now).elapsed();
+            if MAX_BACKOFF / 2 <= wait.max(down_for) {
                 wait = wait.max(jitter(self.reconnects.longest_wait(MAX_BACKOFF)));
             }
             tokio::select! {
@@ -373,6 +391,20 @@ impl<P: Peer> Inner<P> {
                 () = self.until_dropped() => {}
             }
         }
+    }
+
+    /// Waits until the next attempt may begin.
+    async fn turn(&self, is_known: bool) -> Turn<'_> {
+        let turn = Box::pin(self.reconnects.turn(is_known));
+        self.awaits_turn.set(true);
+        let turn = tokio::select! {
+            biased;
+            () = self.soon.notified() => Turn::first(),
+            turn = turn => turn,
+            () = self.until_dropped() => Turn::first(),
+        };
+        self.awaits_turn.set(false);
+        turn
     }
 
     async fn until_dropped(&self) {

@@ -13,6 +13,7 @@ pub mod lifecycle;
 pub mod link;
 mod links;
 mod reconnects;
+mod rounds;
 
 use std::cell::RefCell;
 use std::fmt;
@@ -34,6 +35,7 @@ pub use self::lifecycle::{Peer, Signs, Upstream};
 use self::link::LinkPeer;
 pub use self::links::LinkCall;
 pub use self::reconnects::Reconnects;
+use self::rounds::Rounds;
 use crate::call::{Outcome, Reply, RoutedCall};
 use crate::config::{AppCapacity, ClusterPolicy, ConnectionLimit, TlsClient};
 use crate::connections::Connections;
@@ -203,8 +205,8 @@ pub struct Pool {
     memory: Rc<Memory>,
     connections: Connections,
     reconnects: Reconnects,
-    links: RefCell<ByAddress<Lanes<LinkPeer>>>,
-    dubbos: RefCell<ByAddress<Lanes<DubboPeer>>>,
+    links: RefCell<Shared<LinkPeer>>,
+    dubbos: RefCell<Shared<DubboPeer>>,
     gates: OwnGates,
 }
 
@@ -337,8 +339,8 @@ impl Pool {
 
     /// Ends all connections, after what waits to be written. Comes back when they have ended.
     pub async fn close(&self) {
-        let links: Vec<_> = self.links.borrow().values().filter_map(Weak::upgrade).collect();
-        let dubbos: Vec<_> = self.dubbos.borrow().values().filter_map(Weak::upgrade).collect();
+        let links = self.links.borrow_mut().rounds.next(usize::MAX);
+        let dubbos = self.dubbos.borrow_mut().rounds.next(usize::MAX);
         for upstream in links {
             upstream.close().await;
         }
@@ -373,30 +375,46 @@ impl Pool {
         Lanes::start(&setup, start, Instant::now())
     }
 
-    /// Opens and closes connections to endpoints as their calls need them.
+    /// Opens and closes connections to endpoints as their calls need them. Call this every 100 ms
+    /// or so.
     pub fn tend(&self, now: Instant) {
-        let (links, dubbos) = (self.links.borrow(), self.dubbos.borrow());
-        links.values().filter_map(Weak::upgrade).for_each(|lanes| lanes.tend(now));
-        dubbos.values().filter_map(Weak::upgrade).for_each(|lanes| lanes.tend(now));
+        let links = self.links.borrow_mut().rounds.next(MAX_TENDED);
+        let dubbos = self.dubbos.borrow_mut().rounds.next(MAX_TENDED);
+        links.iter().for_each(|lanes| lanes.tend(now));
+        dubbos.iter().for_each(|lanes| lanes.tend(now));
     }
 }
 
-/// Upstreams by what endpoints have in common that share a connection.
-type ByAddress<U> = Swept<Weak<U>>;
+/// Endpoints that are tended at a time; where there are more they take turns.
+const MAX_TENDED: usize = 1024;
+
+/// The connections to endpoints that several clusters share.
+struct Shared<P: Peer> {
+    /// By what endpoints have in common that share a connection.
+    by_address: Swept<Weak<Lanes<P>>>,
+    rounds: Rounds<Lanes<P>>,
+}
+
+impl<P: Peer> Default for Shared<P> {
+    fn default() -> Self {
+        Self { by_address: Swept::default(), rounds: Rounds::default() }
+    }
+}
 
 /// What is known at an address, or is made now.
-fn shared<U>(
-    known: &RefCell<ByAddress<U>>,
+fn shared<P: Peer>(
+    known: &RefCell<Shared<P>>,
     at: EndpointAddress<'_>,
-    make: impl FnOnce() -> U,
-) -> Rc<U> {
+    make: impl FnOnce() -> Lanes<P>,
+) -> Rc<Lanes<P>> {
     let mut known = known.borrow_mut();
     let address = at.key();
-    if let Some(upstream) = known.get(&address).and_then(Weak::upgrade) {
+    if let Some(upstream) = known.by_address.get(&address).and_then(Weak::upgrade) {
         return upstream;
     }
     let upstream = Rc::new(make());
-    known.insert(address, Rc::downgrade(&upstream), |it| it.strong_count() != 0);
+    known.rounds.add(&upstream);
+    known.by_address.insert(address, Rc::downgrade(&upstream), |it| it.strong_count() != 0);
     upstream
 }
 
