@@ -9,8 +9,8 @@ use flow::pause::{self, PauseWatch};
 
 use super::{AppGate, Borrower};
 
-/// Since when an app gives no sign of life, if it was asked for one in vain. It is asked if nothing
-/// has come for so long.
+/// Since when an app gives no sign of life, if it was asked for one in vain. It is asked if
+/// nothing has come for so long.
 pub(super) type PausesSince = Box<dyn Fn(Instant, Duration) -> Option<Instant>>;
 
 /// What a gate knows of its app's pauses, and who hears of them.

@@ -48,8 +48,8 @@ impl<T> Connection<T> {
         true
     }
 
-    /// Server: the app of a pool gives no sign of life from now on, or gives some again. Nothing is
-    /// sent to a client that knows no credits: it knows no pools.
+    /// Server: the app of a pool gives no sign of life from now on, or gives some again. Nothing
+    /// is sent to a client that knows no credits: it knows no pools.
     pub fn tell_pause(&mut self, pool: PoolId, pauses: bool) {
         let core = &mut self.core;
         if !core.has_credits || core.failed.is_some() || matches!(self.side, Side::Client(_)) {
