@@ -11,6 +11,7 @@
 
 mod ahead;
 mod cursor;
+mod name;
 mod number;
 mod starts;
 mod text;
@@ -18,11 +19,7 @@ mod text;
 pub(crate) use starts::Starts;
 
 pub use cursor::{ListCursor, MapCursor, ObjectCursor};
-
-use std::borrow::Cow;
-use std::fmt;
-use std::ops::Deref;
-use std::sync::Arc;
+pub use name::{ClassDef, Name};
 
 use crate::{HessianError, Limits, tag};
 
@@ -53,50 +50,6 @@ pub enum Kind {
     Object,
     /// A reference to an earlier list, map or object.
     Ref,
-}
-
-/// The name of a class, field or type: borrowed from the message where it can be, cheap to clone.
-#[derive(Clone)]
-pub enum Name<'a> {
-    /// Bytes of the message.
-    Borrowed(&'a str),
-    /// Text that had to be put together.
-    Shared(Arc<str>),
-}
-
-impl Deref for Name<'_> {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        match self {
-            Self::Borrowed(text) => text,
-            Self::Shared(text) => text,
-        }
-    }
-}
-
-impl fmt::Debug for Name<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&**self, f)
-    }
-}
-
-impl<'a> From<Cow<'a, str>> for Name<'a> {
-    fn from(text: Cow<'a, str>) -> Self {
-        match text {
-            Cow::Borrowed(text) => Self::Borrowed(text),
-            Cow::Owned(text) => Self::Shared(text.into()),
-        }
-    }
-}
-
-/// A class definition: what the objects that name it have for fields, in order.
-#[derive(Clone, Debug)]
-pub struct ClassDef<'a> {
-    /// The Java name, like `com.acme.Order`.
-    pub name: Name<'a>,
-    /// The fields, in the order in which objects give their values.
-    pub fields: Vec<Name<'a>>,
 }
 
 /// Reads Hessian 2.0 values from the front of a slice, one after the other.

@@ -1,5 +1,7 @@
 //! The client against bytes that a provider might send.
 
+use std::time::Duration;
+
 use super::*;
 use crate::test_clock::start;
 use crate::{FrameError, ReplyKind, RequestHead};

@@ -7,7 +7,8 @@ use hessian::transcode::JsonOptions;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Response, StatusCode, Version};
 
-use super::{ATTACHMENT, Answer, Style};
+use super::call_headers::ATTACHMENT;
+use super::{Answer, Style};
 use crate::attachments::{HEADER, MAX_LEN, Replied};
 use crate::call::Reply;
 use crate::error::{CallError, Code, Fault};

@@ -5,7 +5,7 @@ use dubbo_proto::Serialization;
 use hessian::json::JsonReader;
 use hessian::{Decoder, JavaType, Limits};
 
-use super::CallHeaders;
+use super::call_headers::CallHeaders;
 use super::form::Form;
 use super::json::MethodPath;
 use crate::args::{ArgumentList, EncodedMethod, parse_types};

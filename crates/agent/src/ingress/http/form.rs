@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::CallHeaders;
+use super::call_headers::CallHeaders;
 use crate::args::ArgumentList;
 use crate::error::{CallError, Code};
 use crate::invocation::{Invocation, Origin};
@@ -79,7 +79,7 @@ impl<'a> Form<'a> {
             generic: headers.generic,
         };
         let args = ArgumentList::Text(&self.parameters);
-        let (timeout, timeout_key) = (headers.timeout, super::TIMEOUT);
+        let (timeout, timeout_key) = (headers.timeout, super::call_headers::TIMEOUT);
         Invocation {
             name,
             args,

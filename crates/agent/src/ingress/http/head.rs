@@ -9,7 +9,7 @@ use http::request::Parts;
 use http::{HeaderValue, Version};
 pub(crate) use wire::address::is_authority as is_host;
 
-use super::TRACE;
+use super::call_headers::TRACE;
 use crate::error::{CallError, Code, clip};
 
 /// What every header of ours begins with.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
-use super::CallHeaders;
+use super::call_headers::CallHeaders;
 use crate::args::ArgumentList;
 use crate::error::{CallError, Code, clip};
 use crate::invocation::{Invocation, Origin};
@@ -47,7 +47,7 @@ impl<'a> MethodPath<'a> {
             types: headers.types,
             generic: headers.generic,
         };
-        let (timeout, timeout_key) = (headers.timeout, super::TIMEOUT);
+        let (timeout, timeout_key) = (headers.timeout, super::call_headers::TIMEOUT);
         Ok(Invocation {
             name,
             args,

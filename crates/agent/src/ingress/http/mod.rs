@@ -4,13 +4,14 @@
 //! - `POST /{interface}/{method}` with JSON: an array of arguments, or one bare value; answered by
 //!   the JSON value.
 //!
-//! `session` is one connection, `head` what its requests say before the call, `site` which web
-//! pages may call, `form` and `json` read calls, `options` what form of JSON they want, `answer`
-//! writes responses, `leaving` hands them out piece by piece, `prepared` has those to what is no
-//! HTTP. `chunks` watches the lengths of chunked bodies, for which `last_read` keeps what is read
-//! of a head.
+//! `session` is one connection, `head` what its requests say before the call, `call_headers` what
+//! their headers say of it, `web_pages` which web pages may call, `form` and `json` read calls,
+//! `options` what form of JSON they want, `answer` writes responses, `outgoing_answer` hands them
+//! out piece by piece, `prepared_answers` has those to what is no HTTP. `chunks` watches the
+//! lengths of chunked bodies, for which `last_read` keeps what is read of a head.
 
 mod answer;
+mod call_headers;
 mod chunks;
 #[doc(hidden)]
 #[cfg(any(test, feature = "fuzzing"))]
@@ -30,25 +31,23 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use dubbo_proto::ServiceKey;
-use dubbo_proto::attachment::TYPED;
-use flow::queue::Priority;
 use hessian::transcode::{JsonOptions, RefStyle};
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response};
+use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming};
 use tracing::debug;
 use wire::{Group, Hold};
 
-use self::head::{Facts, PREFIX};
+use self::call_headers::CallHeaders;
+use self::head::Facts;
 pub use self::listener::planned;
 use self::session::Active;
 pub use self::session::HttpSession;
-use crate::attachments;
 use crate::call::Reply;
 use crate::config::HttpIngressConfig;
 use crate::error::{CallError, Code, clip};
@@ -56,8 +55,7 @@ use crate::invocation::{Invocation, Origin};
 use crate::invoke::invoke;
 use crate::journal::{self, Entry};
 use crate::metrics::CallStats;
-use crate::priority;
-use crate::route::{Generic, RouteName};
+use crate::route::RouteName;
 use crate::stages::{self, Stage};
 use crate::worker::Worker;
 
@@ -365,142 +363,6 @@ async fn next_frame(
 fn too_large(max_len: usize) -> CallError {
     let message = format!("the body is longer than the limit of {max_len} bytes");
     CallError::new(Code::BodyTooLarge, message)
-}
-
-/// The value of a header as text, if there is one.
-fn header<'a>(head: &'a Parts, name: &str) -> Result<Option<&'a str>, CallError> {
-    head.headers.get(name).map(|value| text(name, value)).transpose()
-}
-
-fn text<'a>(name: &str, value: &'a HeaderValue) -> Result<&'a str, CallError> {
-    std::str::from_utf8(value.as_bytes())
-        .map_err(|_| CallError::new(Code::BadRequest, format!("header {name} is not UTF-8")))
-}
-
-/// Headers that both ways of calling know.
-struct CallHeaders<'a> {
-    version: &'a str,
-    group: &'a str,
-    types: Option<&'a str>,
-    generic: Option<Generic>,
-    timeout: Option<Duration>,
-    attachments: Vec<(&'a str, &'a str)>,
-    /// A JSON object of further attachments.
-    more: Option<&'a str>,
-}
-
-const VERSION: &str = "x-dubbo-service-version";
-const GROUP: &str = "x-dubbo-service-group";
-const TYPES: &str = "x-dubbo-parameter-types";
-const GENERIC: &str = "x-dubbo-generic";
-const TIMEOUT: &str = "x-dubbo-timeout-ms";
-const PRIORITY: &str = "x-dubbo-priority";
-const ATTACHMENT: &str = "x-dubbo-attachment-";
-
-/// The trace context and baggage of the caller. They go on as attachments of these names, by which
-/// Java programs and HTTP apps find them.
-const TRACE: [&str; 3] = ["traceparent", "tracestate", "baggage"];
-
-impl<'a> CallHeaders<'a> {
-    /// A request that has none of them is read at once.
-    fn read(head: &'a Parts, has_ours: bool) -> Result<Self, CallError> {
-        let mut headers = Self {
-            version: "",
-            group: "",
-            types: None,
-            generic: None,
-            timeout: None,
-            attachments: Vec::new(),
-            more: None,
-        };
-        if !has_ours {
-            return Ok(headers);
-        }
-        // Looking up each name that we know would hash it, and most requests have few headers.
-        let mut previous = "";
-        for (name, value) in &head.headers {
-            let name = name.as_str();
-            // Values of one name follow each other. The first one counts.
-            if std::mem::replace(&mut previous, name) != name {
-                headers.add(name, value)?;
-            }
-        }
-        Ok(headers)
-    }
-
-    /// Takes a header over, if it is one of ours.
-    fn add(&mut self, name: &'a str, value: &'a HeaderValue) -> Result<(), CallError> {
-        let is_trace = TRACE.contains(&name);
-        if !is_trace && !name.starts_with(PREFIX) {
-            return Ok(());
-        }
-        let value = || text(name, value);
-        match name {
-            VERSION => self.version = value()?,
-            GROUP => self.group = value()?,
-            TYPES => self.types = Some(value()?),
-            GENERIC => self.generic = Some(parse_generic(value()?)?),
-            TIMEOUT => self.timeout = Some(parse_timeout(value()?)?),
-            PRIORITY => self.attachments.push((priority::ATTACHMENT, parse_priority(value()?)?)),
-            attachments::HEADER => self.more = Some(value()?),
-            _ => {
-                let trace = Some(name).filter(|_| is_trace);
-                let Some(key) = name.strip_prefix(ATTACHMENT).or(trace) else { return Ok(()) };
-                attachments::check_name(key).map_err(|error| {
-                    CallError::new(Code::BadRequest, format!("header {ATTACHMENT}*: {error}"))
-                })?;
-                self.attachments.push((key, value()?));
-            }
-        }
-        Ok(())
-    }
-
-    /// The attachments of the JSON object.
-    fn more_attachments(&self) -> Result<Vec<(String, String)>, CallError> {
-        let Some(text) = self.more else { return Ok(Vec::new()) };
-        attachments::read(text.as_bytes()).map_err(|error| {
-            CallError::new(Code::BadRequest, format!("header {}: {error}", attachments::HEADER))
-        })
-    }
-
-    /// All attachments. One that is in both forms is taken from the JSON object.
-    fn all_attachments(&mut self, more: &'a [(String, String)]) -> Vec<(&'a str, &'a str)> {
-        let mut all = std::mem::take(&mut self.attachments);
-        all.retain(|(name, _)| {
-            more.iter().all(|(other, _)| other.trim_start_matches(TYPED) != *name)
-        });
-        all.extend(more.iter().map(|(name, value)| (&**name, &**value)));
-        all
-    }
-}
-
-fn parse_generic(text: &str) -> Result<Generic, CallError> {
-    Generic::from_name(text.trim()).ok_or_else(|| {
-        let message = format!("{GENERIC} is {:?}; it must be true or gson", clip(text));
-        CallError::new(Code::BadRequest, message)
-    })
-}
-
-fn parse_priority(text: &str) -> Result<&str, CallError> {
-    match text.trim() {
-        name if Priority::of_name(name).is_some() => Ok(name),
-        name => {
-            let name = clip(name);
-            let message = format!("{PRIORITY} is {name:?}; it must be high, normal or low");
-            Err(CallError::new(Code::BadRequest, message))
-        }
-    }
-}
-
-fn parse_timeout(text: &str) -> Result<Duration, CallError> {
-    match text.trim().parse::<u32>() {
-        Ok(ms) if ms != 0 => Ok(Duration::from_millis(ms.into())),
-        _ => {
-            let text = clip(text);
-            let message = format!("{TIMEOUT} is {text:?}; it must be a whole number of at least 1");
-            Err(CallError::new(Code::BadRequest, message))
-        }
-    }
 }
 
 #[cfg(test)]

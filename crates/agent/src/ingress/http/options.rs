@@ -7,7 +7,7 @@ use hessian::transcode::JsonOptions;
 use http::request::Parts;
 use percent_encoding::percent_decode_str;
 
-use super::header;
+use super::call_headers::header;
 use crate::error::{CallError, Code};
 
 const HEADER: &str = "x-dubbo-json";

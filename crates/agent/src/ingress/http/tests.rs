@@ -1,5 +1,11 @@
 //! What is read of a request, and how much room its body gets.
 
+use std::time::Duration;
+
+use dubbo_proto::attachment::TYPED;
+use http::HeaderValue;
+
+use super::call_headers::{GENERIC, TIMEOUT, VERSION, parse_timeout};
 use super::*;
 
 fn head(headers: &[(&'static str, &'static str)]) -> Parts {

@@ -21,8 +21,9 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
 use wire::address::split_authority;
 
+use super::Answer;
+use super::call_headers::TRACE;
 use super::head::{Facts, PREFIX};
-use super::{Answer, TRACE};
 use crate::config::Cors;
 use crate::error::{CallError, Code, clip};
 
