@@ -161,10 +161,13 @@ impl Score {
         let is_idle =
             |at: Instant| FORGIVE / 2 <= now.saturating_duration_since(at) && ONE < self.factor;
         let Some(at) = self.measured_at.filter(|at| is_idle(*at)) else { return };
-        let keep = 1.0 - (step.as_secs_f64() / FORGIVE.as_secs_f64()).min(1.0) / 2.0;
+        let keep = 0.5_f64.powf(step.as_secs_f64() / FORGIVE.as_secs_f64());
         self.failing *= keep;
         if let (Some(mean), Some(usual)) = (&mut self.mean_s, usual.mean_s) {
-            *mean = usual + (*mean - usual) * keep;
+            // What is beyond the largest factor says nothing more. A pause of seconds where answers
+            // take a millisecond would count for half a minute otherwise.
+            let excess = (*mean - usual).min(usual * f64::from(MAX / ONE));
+            *mean = usual + excess * keep;
         }
         self.measure(now, usual);
         self.measured_at = Some(at);
@@ -198,6 +201,33 @@ impl Score {
         match self.ghosts_at {
             None => 0,
             Some(_) => self.ghosts_at(now).ceil() as u32,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_start;
+
+    /// Answers take a millisecond; who has paused for seconds is asked again before long.
+    #[test]
+    fn a_long_pause_is_forgotten_as_soon_as_the_largest_slowness_that_counts() {
+        let (now, mut usual) = (test_start(), Usual::default());
+        usual.answered(Duration::from_millis(1));
+        for pause in [20, 3000, 60_000] {
+            let mut score = Score::default();
+            for _ in 0..40 {
+                score.answered(now, Duration::from_millis(pause), usual);
+            }
+            assert_eq!(score.factor(), MAX, "{pause} ms");
+            let step = Duration::from_millis(100);
+            let idle = (1..).find(|n| {
+                score.forgive(now + step * *n, step, usual);
+                score.factor() == ONE
+            });
+            let idle = idle.map(|n| step * n);
+            assert!(idle <= Some(Duration::from_secs(14)), "{pause} ms: {idle:?}");
         }
     }
 }
