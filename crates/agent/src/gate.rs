@@ -30,6 +30,7 @@ pub use self::direct::{DirectGates, OwnGates};
 pub use self::lending::Borrower;
 use self::lending::Lending;
 use self::pauses::AppPauses;
+pub use self::pauses::PausesSince;
 pub use self::shared::{GateFigures, SharedGate, Source};
 use crate::error::{CallError, Code};
 

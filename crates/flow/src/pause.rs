@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 /// How often those that have calls are looked at.
 pub const LOOK_STEP: Duration = Duration::from_millis(5);
-/// Nobody is asked who was heard this lately.
+/// Who was heard within this time is not asked.
 const QUIET: Duration = Duration::from_millis(10);
-/// One is asked who was quiet for so many times as long as its answers are usually apart.
+/// Who is quiet for this many times as long as its answers are usually apart is asked.
 const TIMES_APART: u32 = 2;
 
-/// How long one with so many calls in flight, each of which `usual`ly takes so long, may be quiet
-/// before it is asked.
+/// How long somebody may be quiet before it is asked. It has `in_flight` calls, and each of them
+/// takes `usual`.
 #[must_use]
 pub fn patience(usual: Duration, in_flight: u32) -> Duration {
     QUIET.max(usual / in_flight.max(1) * TIMES_APART)
@@ -33,13 +33,13 @@ impl PauseWatch {
         self.due
     }
 
-    /// Whether it has said that somebody pauses.
+    /// Whether it has said last that somebody pauses.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.is_paused
     }
 
-    /// Somebody pauses now, or does not. Returns whether he does if that is news.
+    /// Takes in whether somebody pauses now, and returns that if it is news.
     pub fn look(&mut self, now: Instant, pauses: bool) -> Option<bool> {
         self.due = now.checked_add(LOOK_STEP);
         let is_news = std::mem::replace(&mut self.is_paused, pauses) != pauses;

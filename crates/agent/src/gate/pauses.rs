@@ -11,7 +11,7 @@ use super::{AppGate, Borrower};
 
 /// Since when an app gives no sign of life, if it was asked for one in vain. It is asked if
 /// nothing has come for so long.
-pub(super) type PausesSince = Box<dyn Fn(Instant, Duration) -> Option<Instant>>;
+pub type PausesSince = Box<dyn Fn(Instant, Duration) -> Option<Instant>>;
 
 /// What a gate knows of its app's pauses, and who hears of them.
 #[derive(Default)]
@@ -23,10 +23,7 @@ pub(super) struct AppPauses {
 
 impl AppGate {
     /// How the app is asked for signs of life.
-    pub fn set_pauses_since(
-        &self,
-        pauses_since: Box<dyn Fn(Instant, Duration) -> Option<Instant>>,
-    ) {
+    pub fn set_pauses_since(&self, pauses_since: PausesSince) {
         *self.pauses.pauses_since.borrow_mut() = Some(pauses_since);
     }
 
@@ -40,12 +37,11 @@ impl AppGate {
         }
     }
 
-    /// When to look whether the app pauses, if anybody wants to know: `at` if nobody has looked.
+    /// When to look whether the app pauses: `at` if nobody has looked. `None` if nobody wants to
+    /// know, and nobody was told that it does.
     pub(super) fn pauses_due(&self, at: Instant) -> Option<Instant> {
-        match self.pauses.listeners.borrow().is_empty() {
-            true => None,
-            false => Some(self.pauses.watch.get().due().unwrap_or(at)),
-        }
+        let is_wanted = self.is_paused() || !self.pauses.listeners.borrow().is_empty();
+        is_wanted.then(|| self.pauses.watch.get().due().unwrap_or(at))
     }
 
     /// Whether links think that the app pauses: then somebody has to look until it does not.
@@ -66,6 +62,8 @@ impl AppGate {
             Some(pauses_since) if has_calls => pauses_since(now, pause::patience(usual, in_flight)),
             _ => None,
         };
+        // Links may have ended without another one.
+        self.pauses.listeners.borrow_mut().retain(|it| it.strong_count() != 0);
         let news = watch.look(now, since.is_some());
         self.pauses.watch.set(watch);
         let Some(pauses) = news else { return };

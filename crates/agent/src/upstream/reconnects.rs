@@ -160,6 +160,22 @@ mod tests {
         assert_eq!(n_begun(&mut pace, start + 60 * second, Duration::ZERO), BURST);
     }
 
+    /// Black holes hold their sockets for the whole timeout; no more of them than that.
+    #[tokio::test]
+    async fn attempts_under_way_are_bounded() {
+        let reconnects = Reconnects::default();
+        let mut under_way = Vec::new();
+        for _ in 0..MAX_UNDER_WAY {
+            under_way.push(reconnects.turn(false).await);
+        }
+        let mut next = Box::pin(reconnects.turn(false));
+        assert!(next.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert_eq!(reconnects.0.unknown.room.available_permits(), 0);
+        drop(reconnects.turn(true).await);
+        under_way.pop();
+        drop(next.await);
+    }
+
     /// Nobody waits for endpoints that are listed no longer.
     #[tokio::test]
     async fn turns_are_only_of_those_who_wait() {
