@@ -11,6 +11,7 @@ mod definitions;
 mod dubbo_ingress;
 mod ejection;
 mod failures;
+mod fairness;
 mod hot_exports;
 mod http_apps;
 mod http_backend;

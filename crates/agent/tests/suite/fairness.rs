@@ -1,0 +1,130 @@
+//! One caller asks for everything, and another one for a call now and then: the other one gets
+//! its turn, wherever calls wait, and whichever worker each of them is served by.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use crate::support;
+use crate::support::dubbo::{Consumer, body};
+use crate::support::pool::PoolProvider;
+use crate::support::{SERVICE, block_on, exporting, register_with, start};
+use agent::Agent;
+use dubbo_proto::{Serialization, Status};
+use registry::MemoryHub;
+
+const WORK: Duration = Duration::from_millis(5);
+const THREADS: usize = 4;
+/// How many calls the greedy one has in flight at any time, over its single connection.
+const GREED: u64 = 500;
+/// How many calls the modest one makes, one after the other.
+const N_CALLS: usize = 40;
+
+/// What the greedy caller got for each answer of the modest one. The modest one uses one thread
+/// at a time, and waits for its turn: with four threads, some five to ten are fair. In a line by
+/// arrival it would be [`GREED`].
+const MOST_FOR_EACH: usize = 16;
+
+/// Consumers of Dubbo of an agent with so many workers that finds its services in `hub`.
+fn consumer(hub: &MemoryHub, n_workers: usize) -> Agent {
+    let text = format!(
+        "[admin]\nenabled = false\n[agent]\nworkers = {n_workers}\ndrain_ms = 5000\n\
+         [[registry]]\nname = \"main\"\nkind = \"file\"\npath = \"x\"\n\
+         [[ingress]]\nprotocol = \"dubbo\"\nlisten = \"127.0.0.1:0\"\n"
+    );
+    start(&text, hub)
+}
+
+/// Keeps [`GREED`] calls in flight until it is over.
+fn ask_for_everything(addr: SocketAddr, n_ok: &AtomicUsize, is_over: &AtomicBool) {
+    let mut greedy = Consumer::connect(addr);
+    let body = body(SERVICE, "echo", "a", &[]);
+    (0..GREED).for_each(|token| greedy.send(Serialization::Hessian2, &body, token));
+    while !is_over.load(SeqCst) {
+        let (token, answer) = greedy.answer();
+        match answer.status {
+            Status::Ok => drop(n_ok.fetch_add(1, SeqCst)),
+            Status::ServerThreadpoolExhausted => {}
+            other => panic!("{other:?}: {}", answer.text()),
+        }
+        greedy.send(Serialization::Hessian2, &body, token);
+    }
+}
+
+/// The modest caller gets all its answers, and the greedy one not many more.
+fn nobody_starves(at: &str, addr: SocketAddr) {
+    let (n_ok, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let _over = StopAtEnd(&is_over);
+        scope.spawn(|| ask_for_everything(addr, &n_ok, &is_over));
+        support::wait_until("the app is busy", || (2 * THREADS < n_ok.load(SeqCst)).then_some(()));
+        let mut modest = Consumer::connect(addr);
+        let n_before = n_ok.load(SeqCst);
+        for nth in 0..N_CALLS {
+            let answer = modest.call("echo", "a", &[]);
+            assert_eq!(answer.status, Status::Ok, "{at}, call {nth}: {}", answer.text());
+        }
+        let n_meanwhile = n_ok.load(SeqCst) - n_before;
+        println!("{at}: {n_meanwhile} for the greedy one, {N_CALLS} for the modest one");
+        assert!(n_meanwhile <= MOST_FOR_EACH * N_CALLS, "{at}: {n_meanwhile} for {N_CALLS}");
+    });
+}
+
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+#[test]
+fn at_the_gate_of_an_app() {
+    for n_workers in [1, 4] {
+        let app = PoolProvider::start(THREADS, WORK, false);
+        let text = support::dubbo_exports(&format!(
+            "interface = \"{SERVICE}\"\napp = \"dubbo://{}\"\ncapacity = {THREADS}",
+            app.addr
+        ));
+        let text = text.replace("workers = 1", &format!("workers = {n_workers}"));
+        let agent = start(&text, &MemoryHub::new());
+        let at = format!("gate, {n_workers} workers");
+        nobody_starves(&at, agent.addresses().dubbo_exports.unwrap());
+        assert_eq!(app.n_rejected(), 0, "{at}");
+        block_on(agent.drain());
+    }
+}
+
+#[test]
+fn in_line_for_a_provider_without_an_agent() {
+    for n_workers in [1, 4] {
+        let hub = MemoryHub::new();
+        let app = PoolProvider::start(THREADS, WORK, false);
+        let threads = THREADS.to_string();
+        let _registered = register_with(&hub, app.addr, &[("threads", &threads)]);
+        let agent = consumer(&hub, n_workers);
+        let at = format!("line, {n_workers} workers");
+        nobody_starves(&at, agent.addresses().dubbo[0]);
+        assert_eq!(app.n_rejected(), 0, "{at}");
+        block_on(agent.drain());
+    }
+}
+
+#[test]
+fn in_line_for_credits() {
+    for n_workers in [1, 4] {
+        let hub = MemoryHub::new();
+        let app = PoolProvider::start(THREADS, WORK, false);
+        let export = format!(
+            "interface = \"{SERVICE}\"\napp = \"dubbo://{}\"\ncapacity = {THREADS}",
+            app.addr
+        );
+        let provider = exporting(&hub, &export);
+        let agent = consumer(&hub, n_workers);
+        let at = format!("credits, {n_workers} workers");
+        nobody_starves(&at, agent.addresses().dubbo[0]);
+        assert_eq!(app.n_rejected(), 0, "{at}");
+        block_on(agent.drain());
+        block_on(provider.drain());
+    }
+}
