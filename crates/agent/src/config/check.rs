@@ -4,6 +4,7 @@
 //! A wrong value is noted and replaced by a fallback that never leaves this folder, because
 //! the caller throws the result away when anything was noted.
 
+use std::iter::once;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
@@ -12,7 +13,7 @@ use toml::de::DeTable;
 
 use super::access_log::access_log;
 use super::app::app;
-use super::clusters::clusters;
+use super::clusters::{clusters, without_callers};
 use super::conflicts::{self, Export, Listen, Places};
 use super::defaults;
 use super::error::Problems;
@@ -51,7 +52,11 @@ pub(super) fn check<'d>(
     let exports = file.tables("export");
     let exports =
         exports.into_iter().map(|it| export(it, folder, &registries, &mut places)).collect();
-    let clusters = clusters(file.table("defaults"), file.tables("cluster"), folder, problems);
+    let (defaults, rules) = (file.table("defaults"), file.tables("cluster"));
+    if !file.has("ingress") {
+        once(&defaults).chain(&rules).for_each(without_callers);
+    }
+    let clusters = clusters(defaults, rules, folder, problems);
     places.is_idle = !["ingress", "link", "dubbo", "export"].into_iter().any(|key| file.has(key));
     file.finish();
     conflicts::check(&places, &registries, problems);

@@ -12,7 +12,7 @@ use wire::SocketOptions;
 use super::defaults;
 use super::error::{KeyPlace, Problems};
 use super::methods::{OF_CLUSTER, OF_DEFAULTS, check_repeated, methods};
-use super::routing::{default_routing, routing};
+use super::routing::{KEYS as ROUTING_KEYS, default_routing, routing};
 use super::section::Section;
 use super::socket::connecting;
 use super::tls::upstream_tls;
@@ -66,6 +66,21 @@ pub(super) fn clusters(
         places.push(place);
     }
     ClusterRules { default, rules }
+}
+
+/// Warns of rules for callers in an agent that has none: whatever calls what it exports passes
+/// them by.
+pub(super) fn without_callers(section: &Section<'_>) {
+    for key in
+        ["method", "balance", "endpoint_capacity", "max_attempts"].iter().chain(&ROUTING_KEYS)
+    {
+        if section.has(key) {
+            let problem = "has no effect: this agent takes no calls for others ([[ingress]]), \
+                           and calls of what it exports do not go by it";
+            let remedy = "write it in the configuration of the callers' agents, or remove it here";
+            section.warn(key, problem, remedy);
+        }
+    }
 }
 
 /// What holds where the file has neither `[defaults]` nor a matching `[[cluster]]`.

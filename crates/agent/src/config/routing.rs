@@ -19,7 +19,7 @@ const MAX_NODES: u32 = 4096;
 /// The last parameter that a Java method can have.
 const MAX_INDEX: usize = 254;
 /// The keys that are read here.
-const KEYS: [&str; 12] = [
+pub(super) const KEYS: [&str; 12] = [
     "tag_rule",
     "condition_rules",
     "configurators",

@@ -107,3 +107,22 @@ fn modes_are_read_and_faults_are_warned_of() {
     assert!(methods[2].words()[0].starts_with("FAULTS ARE INJECTED: 7 % fail"));
     assert!(config.warnings.iter().any(|it| it.to_string().contains("injects faults")));
 }
+
+/// What an agent exports is called as its callers' agents say.
+#[test]
+fn rules_without_callers_are_warned_of() {
+    let rules = "[defaults]\nmax_reply_bytes = 5000\nidempotent = ['get*']\n\
+                 [[defaults.method]]\nrate_limit = 5\n";
+    let exports = "[link]\nlisten = '127.0.0.1:0'\n[[export]]\n\
+                   interface = 'a.B'\napp = 'dubbo://127.0.0.1:1'\n";
+    let warned = |base: &str| {
+        let warnings = parse(&format!("{base}{rules}"), "agent.toml").unwrap().warnings;
+        warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let warnings = warned(&format!("[[registry]]\nkind = 'etcd'\n{exports}"));
+    let [of_methods, of_routing] = &warnings[..] else { panic!("{warnings:?}") };
+    assert!(of_methods.starts_with("agent.toml:11:"), "{of_methods}");
+    assert!(of_methods.contains("defaults.method: has no effect"), "{of_methods}");
+    assert!(of_routing.contains("defaults.idempotent: has no effect"), "{of_routing}");
+    assert_eq!(warned(&format!("{BASE}{exports}")), [""; 0]);
+}
