@@ -20,6 +20,7 @@ pub(crate) use starts::Starts;
 
 pub use cursor::{ListCursor, MapCursor, ObjectCursor};
 pub use name::{ClassDef, Name};
+pub use text::is_ascii_string;
 
 use crate::{HessianError, Limits, tag};
 

@@ -27,7 +27,9 @@ pub mod transcode;
 mod utf16;
 mod value;
 
-pub use decode::{ClassDef, Decoder, Kind, ListCursor, MapCursor, Name, ObjectCursor};
+pub use decode::{
+    ClassDef, Decoder, Kind, ListCursor, MapCursor, Name, ObjectCursor, is_ascii_string,
+};
 pub use encode::{
     Encoder, OpenList, write_binary, write_date_ms, write_double, write_int, write_long,
     write_string,

@@ -2,7 +2,9 @@
 
 use hessian::json::JsonReader;
 use hessian::transcode::{JsonOptions, hessian_to_json, json_to_hessian};
-use hessian::{Decoder, Encoder, HessianError, JavaType, Limits, Value, check};
+use hessian::{
+    Decoder, Encoder, HessianError, JavaType, Limits, Value, check, is_ascii_string, write_string,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -134,6 +136,25 @@ proptest! {
         let text = serde_json::to_vec(&value).unwrap();
         let has_class = String::from_utf8_lossy(&text).contains("class");
         prop_assert!(check::round_trip(&text) || has_class);
+    }
+
+    /// What is taken for a string at a glance is one for the decoder, to the last byte.
+    #[test]
+    fn ascii_strings_are_known_at_a_glance(
+        tag in prop_oneof![0_u8..=0x1f, 0x30_u8..=0x33, Just(b'S'), Just(b'R'), Just(b'N')],
+        rest in vec(prop_oneof![Just(0_u8), 0_u8..0x20, any::<u8>()], 0..40),
+        text in "[ -~]{0,1100}",
+    ) {
+        let limits = Limits { max_len: 1000, ..Limits::default() };
+        let bytes = [&[tag][..], &rest].concat();
+        let mut decoder = Decoder::new(&bytes, limits);
+        let is_string = decoder.read_string().is_ok() && decoder.is_at_end();
+        prop_assert!(is_string || !is_ascii_string(&bytes, &limits));
+        let mut written = Vec::new();
+        write_string(&mut written, &text);
+        prop_assert_eq!(is_ascii_string(&written, &limits), text.len() <= 1000);
+        written.push(0);
+        prop_assert!(!is_ascii_string(&written, &limits));
     }
 
     #[test]

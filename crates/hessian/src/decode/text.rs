@@ -10,7 +10,7 @@ use ascii::AsAsciiStr as _;
 use simdutf8::basic::from_utf8;
 
 use super::Decoder;
-use crate::{HessianError, tag, utf16};
+use crate::{HessianError, Limits, tag, utf16};
 
 /// The bytes of some UTF-16 units.
 enum Units<'a> {
@@ -27,6 +27,24 @@ impl<'a> Units<'a> {
             Self::Other(bytes) => bytes,
         }
     }
+}
+
+/// Whether `bytes` are one string in one chunk, all of it ASCII, and nothing else. That is seen
+/// without a [`Decoder`]; of other strings it is not.
+#[inline]
+#[must_use]
+pub fn is_ascii_string(bytes: &[u8], limits: &Limits) -> bool {
+    let (len, text) = match bytes {
+        [len @ 0x00..=0x1f, text @ ..] => (usize::from(*len), text),
+        [tag @ 0x30..=0x33, low, text @ ..] => {
+            (usize::from(u16::from_be_bytes([tag - tag::STRING_SHORT, *low])), text)
+        }
+        [tag::STRING, high, low, text @ ..] => {
+            (usize::from(u16::from_be_bytes([*high, *low])), text)
+        }
+        _ => return false,
+    };
+    text.len() == len && len <= limits.max_len && text.is_ascii()
 }
 
 impl<'a> Decoder<'a> {

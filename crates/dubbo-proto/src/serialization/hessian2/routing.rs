@@ -42,8 +42,9 @@ pub(super) fn read<'a>(
 pub(super) fn is_like(likeness: &Surroundings, body: &[u8], limits: &BodyLimits) -> bool {
     let Some(rest) = body.strip_prefix(&*likeness.head) else { return false };
     // The arguments show where the tail begins; that it is there at all is seen more cheaply.
-    if !rest.ends_with(&likeness.tail) {
-        return false;
+    let Some(args) = rest.strip_suffix(&*likeness.tail) else { return false };
+    if likeness.n_args == 1 && hessian::is_ascii_string(args, &limits.hessian) {
+        return true;
     }
     let mut decoder = Decoder::new(rest, limits.hessian);
     (0..likeness.n_args).all(|_| decoder.skip_value().is_ok())
