@@ -102,6 +102,9 @@ impl Pace {
     }
 }
 
+/// So many callers with several calls waiting are counted.
+const MOST_TURNS: usize = 64;
+
 /// Where there is no room yet counts as so much room.
 const LEAST_REACH: f64 = 0.01;
 
@@ -157,12 +160,20 @@ impl<T> Line<T> {
             return Err((Shed::Late, item));
         };
         let entry = Entry { caller, priority, deadline, until };
-        let patience = self.patience(now, pace, self.queue.has_others_of(&entry));
-        let wait = expected_wait(pace, self.queue.n_ahead(&entry, n_within(pace, patience)));
+        let has_others = self.queue.has_others_of(&entry);
+        let patience = self.patience(now, pace, has_others);
+        let n_greedy = match has_others {
+            true => 0,
+            false => self.queue.n_with_several(priority, MOST_TURNS),
+        };
+        let n_ahead = self.queue.n_ahead(&entry, n_within(pace, patience).max(n_greedy + 1));
+        let wait = expected_wait(pace, n_ahead);
         if until.saturating_duration_since(now) < wait {
             return Err((Shed::Late, item));
         }
-        if patience < wait {
+        // Whoever has several calls waiting leaves a turn to one who has none, however long that
+        // takes: otherwise a few of them would keep all others out of an app with few threads.
+        if patience < wait && n_greedy < n_ahead {
             return Err((Shed::Busy, item));
         }
         match self.queue.push(entry, item) {
@@ -259,6 +270,36 @@ fn n_within(pace: &Pace, wait: Duration) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An app of a single thread, and callers who always have calls waiting: one who calls now and
+    /// then still gets its turn behind one call of each. It would not if they were as modest.
+    #[test]
+    fn who_has_none_waiting_gets_a_turn_from_those_who_have_several() {
+        let ms = Duration::from_millis;
+        let pace = Pace { usual: ms(50), least: ms(50), reach: 1.0 };
+        let start = Instant::now();
+        let arrival = |caller| Arrival {
+            caller,
+            priority: Priority::Normal,
+            deadline: start + Duration::from_secs(9),
+        };
+        for (n_each, is_let) in [(2, true), (1, false)] {
+            let mut line = Line::new(LinePolicy::default());
+            // A burst, in which calls may wait for long.
+            let patient = Pace { usual: ms(5), ..pace };
+            for caller in 0..3 {
+                for _ in 0..n_each {
+                    line.wait(start, &patient, arrival(caller), caller).unwrap();
+                }
+            }
+            let later = start + Duration::from_secs(1);
+            let waits = line.wait(later, &pace, arrival(9), 9);
+            assert_eq!(waits.is_ok(), is_let, "{n_each} of each");
+            assert_eq!(line.wait(later, &pace, arrival(0), 0), Err((Shed::Busy, 0)));
+            let order: Vec<u64> = std::iter::from_fn(|| line.poll_next(later)).take(5).collect();
+            assert_eq!(order.contains(&9), is_let, "{order:?}");
+        }
+    }
 
     #[test]
     fn the_pace_of_two_places_is_what_both_do_together() {

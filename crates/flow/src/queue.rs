@@ -147,6 +147,13 @@ impl<T> Queue<T> {
         self.classes[entry.priority as usize].callers.contains_key(&entry.caller)
     }
 
+    /// How many callers have more than one call waiting in this class. Counts no further than to
+    /// `at_most`.
+    #[must_use]
+    pub fn n_with_several(&self, priority: Priority, at_most: usize) -> usize {
+        self.classes[priority as usize].by_len.range((2, 0)..).take(at_most).count()
+    }
+
     /// About how many calls would go before this one, if it came now. Counts no further than to
     /// `at_most`, so that the answer costs no more than that.
     #[must_use]

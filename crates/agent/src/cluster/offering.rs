@@ -4,6 +4,7 @@
 //! endpoints stand, and what it decides is done.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -226,21 +227,22 @@ impl Cluster {
                 }
             };
             let Some(attempt) = attempt else { return Err(self.no_endpoint(None)) };
-            let outcome = match self.has_movable() {
-                false => make(&attempt, now).await,
-                true => {
-                    let made = make(&attempt, now);
-                    match self.unless_stuck(&attempt, &attempts, facts, made).await {
-                        Ok(outcome) => outcome,
-                        Err(moved) => {
-                            now = Instant::now();
-                            Moved { attempts, choice, next } = moved;
-                            continue;
-                        }
-                    }
+            let outcome = {
+                // Pinned here, it is in the future of the call once, however it is waited for.
+                let made = pin!(make(&attempt, now));
+                match self.has_movable() {
+                    false => Ok(made.await),
+                    true => self.unless_stuck(&attempt, &attempts, facts, made).await,
                 }
             };
             now = Instant::now();
+            let outcome = match outcome {
+                Ok(outcome) => outcome,
+                Err(moved) => {
+                    Moved { attempts, choice, next } = moved;
+                    continue;
+                }
+            };
             let error = match outcome {
                 Ok(reply) => {
                     attempt.answered(now, reply.serialization, &reply.body);

@@ -7,7 +7,7 @@
 //!   endpoint may have paused only.
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -74,9 +74,8 @@ impl Cluster {
         attempt: &Attempt,
         attempts: &Attempts<Member>,
         facts: &dyn CallFacts,
-        made: impl Future<Output = Outcome>,
+        mut made: Pin<&mut impl Future<Output = Outcome>>,
     ) -> Result<Outcome, Moved> {
-        let mut made = pin!(made);
         loop {
             tokio::select! {
                 biased;

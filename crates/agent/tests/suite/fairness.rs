@@ -13,12 +13,13 @@ use agent::Agent;
 use dubbo_proto::{Serialization, Status};
 use registry::MemoryHub;
 
-const WORK: Duration = Duration::from_millis(5);
-const THREADS: usize = 4;
+const WORK: Duration = Duration::from_millis(10);
+/// Workers of the agent that the callers are at, and threads of the app.
+const SIZES: [(usize, usize); 4] = [(1, 4), (4, 4), (1, 1), (4, 1)];
 /// How many calls the greedy one has in flight at any time, over its single connection.
 const GREED: u64 = 500;
 /// How many calls the modest one makes, one after the other.
-const N_CALLS: usize = 40;
+const N_CALLS: usize = 25;
 
 /// What the greedy caller got for each answer of the modest one. The modest one uses one thread
 /// at a time, and waits for its turn: with four threads, some five to ten are fair. In a line by
@@ -57,7 +58,7 @@ fn nobody_starves(at: &str, addr: SocketAddr) {
     std::thread::scope(|scope| {
         let _over = StopAtEnd(&is_over);
         scope.spawn(|| ask_for_everything(addr, &n_ok, &is_over));
-        support::wait_until("the app is busy", || (2 * THREADS < n_ok.load(SeqCst)).then_some(()));
+        support::wait_until("the app is busy", || (10 < n_ok.load(SeqCst)).then_some(()));
         let mut modest = Consumer::connect(addr);
         let n_before = n_ok.load(SeqCst);
         for nth in 0..N_CALLS {
@@ -80,15 +81,15 @@ impl Drop for StopAtEnd<'_> {
 
 #[test]
 fn at_the_gate_of_an_app() {
-    for n_workers in [1, 4] {
-        let app = PoolProvider::start(THREADS, WORK, false);
+    for (n_workers, threads) in SIZES {
+        let app = PoolProvider::start(threads, WORK, false);
         let text = support::dubbo_exports(&format!(
-            "interface = \"{SERVICE}\"\napp = \"dubbo://{}\"\ncapacity = {THREADS}",
+            "interface = \"{SERVICE}\"\napp = \"dubbo://{}\"\ncapacity = {threads}",
             app.addr
         ));
         let text = text.replace("workers = 1", &format!("workers = {n_workers}"));
         let agent = start(&text, &MemoryHub::new());
-        let at = format!("gate, {n_workers} workers");
+        let at = format!("gate, {n_workers} workers, {threads} threads");
         nobody_starves(&at, agent.addresses().dubbo_exports.unwrap());
         assert_eq!(app.n_rejected(), 0, "{at}");
         block_on(agent.drain());
@@ -97,13 +98,13 @@ fn at_the_gate_of_an_app() {
 
 #[test]
 fn in_line_for_a_provider_without_an_agent() {
-    for n_workers in [1, 4] {
+    for (n_workers, threads) in SIZES {
         let hub = MemoryHub::new();
-        let app = PoolProvider::start(THREADS, WORK, false);
-        let threads = THREADS.to_string();
+        let app = PoolProvider::start(threads, WORK, false);
+        let threads = threads.to_string();
         let _registered = register_with(&hub, app.addr, &[("threads", &threads)]);
         let agent = consumer(&hub, n_workers);
-        let at = format!("line, {n_workers} workers");
+        let at = format!("line, {n_workers} workers, {threads} threads");
         nobody_starves(&at, agent.addresses().dubbo[0]);
         assert_eq!(app.n_rejected(), 0, "{at}");
         block_on(agent.drain());
@@ -112,16 +113,16 @@ fn in_line_for_a_provider_without_an_agent() {
 
 #[test]
 fn in_line_for_credits() {
-    for n_workers in [1, 4] {
+    for (n_workers, threads) in SIZES {
         let hub = MemoryHub::new();
-        let app = PoolProvider::start(THREADS, WORK, false);
+        let app = PoolProvider::start(threads, WORK, false);
         let export = format!(
-            "interface = \"{SERVICE}\"\napp = \"dubbo://{}\"\ncapacity = {THREADS}",
+            "interface = \"{SERVICE}\"\napp = \"dubbo://{}\"\ncapacity = {threads}",
             app.addr
         );
         let provider = exporting(&hub, &export);
         let agent = consumer(&hub, n_workers);
-        let at = format!("credits, {n_workers} workers");
+        let at = format!("credits, {n_workers} workers, {threads} threads");
         nobody_starves(&at, agent.addresses().dubbo[0]);
         assert_eq!(app.n_rejected(), 0, "{at}");
         block_on(agent.drain());
